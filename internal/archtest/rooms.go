@@ -72,6 +72,7 @@ var Rooms = []Room{
 	{Dir: "internal/cli/reviews", Layer: layerCommands, Why: whyCommands},
 	{Dir: "internal/cli/runs", Layer: layerCommands, Why: whyCommands},
 	{Dir: "internal/cli/contexts", Layer: layerCommands, Why: whyCommands},
+	{Dir: "internal/cli/logins", Layer: layerCommands, Why: whyCommands},
 	{Dir: "internal/cli/sessions", Layer: layerCommands, Why: whyCommands},
 	{Dir: "internal/cli/tokens", Layer: layerCommands, Why: whyCommands},
 	{Dir: "internal/cli/workspaces", Layer: layerCommands, Why: whyCommands},

@@ -8,6 +8,8 @@ import (
 
 	"palyra/internal/cli"
 	"palyra/internal/cli/clitest"
+	"palyra/internal/identity"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 )
 
@@ -27,13 +29,13 @@ var arguments = map[string][]string{
 	"policy simulate": {"process.run", "argv=git", "argv=status", "timeout_ms=x"},
 	"policy snapshot": {someDigest}, "run": {"task"}, "runs cancel": {clitest.ApprovalID},
 	"runs show": {clitest.ApprovalID}, "runs watch": {clitest.ApprovalID}, "sessions end": {clitest.ApprovalID}, "sessions show": {clitest.ApprovalID},
-	"tokens create": {"ci"}, "context use": {"local"}, "pair": {clitest.ClosedAddress}, "pairing cancel": {clitest.PairingID}, "key protect": {"--undo"}, "members confirm": {"bob"}, "members consent": {"claude"}, "tokens revoke": {clitest.TokenID, "--yes"}, "tools show": {"process.run"}, "workspace show": {clitest.ChangeSetID}, "workspace undo": {clitest.ChangeSetID},
+	"tokens create": {"ci"}, "login": {clitest.ClosedAddress}, "context use": {"local"}, "pair": {clitest.ClosedAddress}, "pairing cancel": {clitest.PairingID}, "key protect": {"--undo"}, "members confirm": {"bob"}, "members consent": {"claude"}, "tokens revoke": {clitest.TokenID, "--yes"}, "tools show": {"process.run"}, "workspace show": {clitest.ChangeSetID}, "workspace undo": {clitest.ChangeSetID},
 }
 
 var someDigest = "sha256:" + strings.Repeat("0", 64)
 
 // offline are the commands that work without a gateway.
-var offline = []string{"context add", "context list", "context remove", "context use", "config check", "config path", "config show", "key protect", "key show", "man", "policy check", "policy init", "policy test", "version", "journal verify", "attest verify"}
+var offline = []string{"context add", "context list", "context remove", "context use", "logout", "config check", "config path", "config show", "key protect", "key show", "man", "policy check", "policy init", "policy test", "version", "journal verify", "attest verify"}
 
 // TestEveryCommandWithTheGatewayAway: what is wrong is the connection, whatever the
 // command is and however its arguments look without a tool's schema; and what needs
@@ -47,6 +49,9 @@ func TestEveryCommandWithTheGatewayAway(t *testing.T) {
 		"members add":   {"eve", "--role", "auditor", "--out", filepath.Join(t.TempDir(), "eve")},
 		"attest verify": {w.Write("envelope.json", w.Run("attest", "show", id, "--envelope").Out), "--keys", keys},
 	}
+	session := filepath.Join(t.TempDir(), "session")
+	must.Do(t, identity.WriteLogin(session, must.Get(identity.ReadBundle(w.Bundle))(t)))
+	more["logout"] = []string{"--credentials", session}
 	w.Server.CloseClientConnections()
 	w.Env["PALYRA_ADDRESS"] = clitest.ClosedAddress
 	w.Want(w.Run("policy", "init", "--profile", "laptop"), 0) // for those that read the directory

@@ -50,5 +50,9 @@ func keyFiles(c *Config, origins Origins) Findings {
 			k.unusable(fmt.Sprintf("secrets[%d].file", i), err)
 		}
 	}
+	if filepath.IsAbs(c.OIDC.ClientSecretFile) {
+		_, err := c.OIDC.ClientSecret()
+		k.unusable("oidc.client_secret_file", err)
+	}
 	return k.findings
 }

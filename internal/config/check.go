@@ -39,6 +39,7 @@ func check(c *Config, origins Origins) Findings {
 	k.runs(c.Runs)
 	k.models(c)
 	k.secrets(c)
+	k.oidc(c)
 	k.rates(c.RateLimits)
 	k.quotas(c.Quotas)
 	between(k, "storage.reserve_bytes", c.Storage.ReserveBytes, 0, 64*gib)
@@ -349,7 +350,7 @@ func (k *checker) rates(r RateLimits) {
 		name  string
 		limit RateLimit
 	}{
-		{"read", r.Read}, {"mutate", r.Mutate}, {"decide", r.Decide}, {"tool_call", r.ToolCall}, {"run", r.Run}, {"pairing", r.Pairing},
+		{"read", r.Read}, {"mutate", r.Mutate}, {"decide", r.Decide}, {"tool_call", r.ToolCall}, {"run", r.Run}, {"pairing", r.Pairing}, {"login", r.Login},
 	} {
 		key := "rate_limits." + class.name
 		// Written so that NaN, which TOML has, is refused too.

@@ -68,6 +68,7 @@ type Config struct {
 	Models []Model `toml:"models"`
 	// Secrets are values that tools use without seeing them.
 	Secrets    []Secret   `toml:"secrets"`
+	OIDC       OIDC       `toml:"oidc"`
 	RateLimits RateLimits `toml:"rate_limits"`
 	Quotas     Quotas     `toml:"quotas"`
 	Storage    Storage    `toml:"storage"`
@@ -217,6 +218,7 @@ type RateLimits struct {
 	ToolCall RateLimit `toml:"tool_call"`
 	Run      RateLimit `toml:"run"`
 	Pairing  RateLimit `toml:"pairing"`
+	Login    RateLimit `toml:"login"`
 	// GlobalFactor makes the bucket that all callers of a class share this
 	// many times as large as the one of a single caller.
 	GlobalFactor int `toml:"global_factor"`

@@ -72,7 +72,12 @@ func Default() *Config {
 			ToolCall:     RateLimit{PerSecond: 50, Burst: 100},
 			Run:          RateLimit{PerSecond: 10, Burst: 50},
 			Pairing:      RateLimit{PerSecond: 1, Burst: 20},
+			Login:        RateLimit{PerSecond: 1, Burst: 30},
 			GlobalFactor: 20,
+		},
+		OIDC: OIDC{
+			Scopes: []string{"openid", "profile"}, UsernameClaim: "preferred_username", GroupsClaim: "groups", Algorithms: []string{"RS256", "ES256"},
+			Session: 12 * time.Hour,
 		},
 		Quotas: Quotas{
 			BytesPerSecond: 8 * mib, BurstBytes: 256 * mib, DayBytes: 4 * gib, InFlightBytes: 64 * mib, InFlightTotalBytes: 512 * mib,

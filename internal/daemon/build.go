@@ -26,6 +26,7 @@ import (
 	"palyra/internal/identity/tpm"
 	"palyra/internal/journal"
 	"palyra/internal/journalkey"
+	"palyra/internal/login"
 	"palyra/internal/metrics"
 	"palyra/internal/model/providers"
 	"palyra/internal/pairing"
@@ -76,6 +77,7 @@ type gateway struct {
 	runs       *run.Manager
 	tls        *tls.Config
 	auditor    *audit.Auditor
+	logins     *login.Service
 	quotas     *usage.Quotas
 	commits    *metrics.Commits
 	metrics    *metrics.Metrics
@@ -126,6 +128,7 @@ func build(ctx context.Context, o Options) (_ *gateway, err error) {
 		{"pairing", openPairing},
 		{"pipeline", openPipeline},
 		{"runs", openRuns},
+		{"logins", openLogins},
 		{"metrics", openMetrics},
 	} {
 		w.next(step.name)
@@ -325,6 +328,9 @@ func private(c *config.Config) []workspace.Private {
 			list = append(list, workspace.Private{Name: fmt.Sprintf("api_key_file of model %q", m.Name), Path: m.APIKeyFile})
 		}
 	}
+	if c.OIDC.ClientSecretFile != "" {
+		list = append(list, workspace.Private{Name: "oidc.client_secret_file", Path: c.OIDC.ClientSecretFile})
+	}
 	for _, s := range c.Secrets {
 		list = append(list, workspace.Private{Name: fmt.Sprintf("file of secret %q", s.Name), Path: s.File})
 	}
@@ -446,6 +452,17 @@ func openRuns(ctx context.Context, g *gateway, _ Options) error {
 	if closed > 0 {
 		g.log.WarnContext(ctx, "runs were interrupted by the last stop; `palyra runs list` shows them", slog.Int("runs", closed))
 	}
+	return err
+}
+
+// openLogins makes what lets people in. The identity provider is not asked yet.
+func openLogins(_ context.Context, g *gateway, _ Options) (err error) {
+	c := loginConfig(g.cfg)
+	c.Members, c.Log = g.identity, g.log
+	c.Refused = func(ctx context.Context, source string) {
+		g.auditor.Refused(ctx, source, rpc.CompleteLoginProcedure, reason.LoginRefused)
+	}
+	g.logins, err = login.New(c)
 	return err
 }
 

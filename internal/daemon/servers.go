@@ -15,6 +15,7 @@ import (
 
 	"palyra/internal/access"
 	"palyra/internal/attest"
+	"palyra/internal/canonical"
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
 	"palyra/internal/journalkey"
@@ -23,6 +24,7 @@ import (
 	"palyra/internal/reason"
 	"palyra/internal/rpc"
 	"palyra/internal/rpc/dualcontrol"
+	"palyra/internal/rpc/logins"
 	"palyra/internal/statedir"
 	"palyra/internal/token"
 )
@@ -116,7 +118,8 @@ func (g *gateway) serve(ctx context.Context, drained <-chan struct{}, ready func
 		})
 	}
 	at := g.listeners.at
-	g.log.InfoContext(ctx, "palyrad is ready", slog.String("api", at.API), slog.String("metrics", at.Metrics), slog.String("state_dir", g.cfg.StateDir))
+	g.log.InfoContext(ctx, "palyrad is ready", slog.String("api", at.API), slog.String("metrics", at.Metrics), slog.String("state_dir", g.cfg.StateDir),
+		slog.String("ca_fingerprint", canonical.Digest(g.authority.Root().Raw)))
 	if ready != nil {
 		ready(at)
 	}
@@ -163,6 +166,7 @@ func apiServer(ctx context.Context, g *gateway) (*http.Server, error) {
 			Gateway: control{g}, Gate: g.changing, Frozen: func(ctx context.Context) rpc.FreezeState { return freezeState(ctx, g) },
 		},
 		Pairings: g.pairings, Workspaces: g.changes, Log: g.log,
+		Logins: g.logins, Self: logins.Gateway{Root: string(g.authority.RootPEM()), ServerName: serverName},
 	})
 	if err != nil {
 		return nil, err

@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"fmt"
 
+	"palyra/internal/access"
 	"palyra/internal/builtin"
 	"palyra/internal/config"
 	"palyra/internal/egress"
 	"palyra/internal/fairqueue"
+	"palyra/internal/login"
 	"palyra/internal/ratelimit"
 	"palyra/internal/rpc"
 	"palyra/internal/sandbox"
@@ -22,7 +24,7 @@ func rateLimits(cfg *config.Config) map[ratelimit.Class]ratelimit.Limits {
 	for class, l := range map[ratelimit.Class]config.RateLimit{
 		rpc.LimitRead: cfg.RateLimits.Read, rpc.LimitMutate: cfg.RateLimits.Mutate,
 		rpc.LimitDecide: cfg.RateLimits.Decide, rpc.LimitToolCall: cfg.RateLimits.ToolCall,
-		rpc.LimitRun: cfg.RateLimits.Run, rpc.LimitPairing: cfg.RateLimits.Pairing,
+		rpc.LimitRun: cfg.RateLimits.Run, rpc.LimitPairing: cfg.RateLimits.Pairing, rpc.LimitLogin: cfg.RateLimits.Login,
 	} {
 		factor := cfg.RateLimits.GlobalFactor
 		limits[class] = ratelimit.Limits{
@@ -31,6 +33,26 @@ func rateLimits(cfg *config.Config) map[ratelimit.Class]ratelimit.Limits {
 		}
 	}
 	return limits
+}
+
+// loginConfig is how people log in, as the file says it.
+func loginConfig(cfg *config.Config) login.Config {
+	o := cfg.OIDC
+	c := login.Config{
+		Issuer: o.Issuer, ClientID: o.ClientID, Scopes: o.Scopes, UsernameClaim: o.UsernameClaim, UsernameDomain: o.UsernameDomain,
+		GroupsClaim: o.GroupsClaim, Algorithms: o.Algorithms, DeviceFlow: o.DeviceFlow, MaxAge: o.MaxAge, Session: o.Session,
+	}
+	if o.ClientSecretFile != "" {
+		c.Secret = o.ClientSecret
+	}
+	for _, m := range o.Groups {
+		mapping := login.Mapping{Group: m.Group}
+		for _, r := range m.Roles {
+			mapping.Roles = append(mapping.Roles, access.Role(r))
+		}
+		c.Groups = append(c.Groups, mapping)
+	}
+	return c
 }
 
 // builtinConfig gives the daemon's own tools their limits.

@@ -42,6 +42,7 @@ var elsewhere = map[string]string{
 	"quotas.":                                        "how much is recorded",
 	"rate_limits.":                                   "how often the API answers",
 	"client.":                                        "the command's own",
+	"oidc.":                                          "who the members are",
 	"process_runner.max_waiting":                     "how many calls wait for their turn",
 	"process_runner.prepared":                        "how soon a sandbox is ready",
 	"process_runner.reserve_processes":               "what palyrad keeps for itself",

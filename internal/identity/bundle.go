@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -28,6 +29,8 @@ const (
 	certFile     = "cert.pem"
 	keyName      = "key.pem"
 	endpointFile = "endpoint"
+	// loginFile marks a bundle that palyra login made, which nobody renews.
+	loginFile = "login"
 )
 
 // Bundle is a credential: what a client needs to reach one gateway as one
@@ -41,6 +44,8 @@ type Bundle struct {
 	Kept *keptkey.Kept
 	// Token is an API token in place of Chain and Key; "" for a device.
 	Token string
+	// Login says that the certificate is a session's, which is not renewed.
+	Login bool
 	// Address is host:port, ServerName the name in the server's certificate.
 	Address    string
 	ServerName string
@@ -138,6 +143,29 @@ func WriteBundle(dir string, b Bundle) error {
 	return nil
 }
 
+// WriteLogin replaces what is in dir by the bundle of a session. Whoever is
+// interrupted in the middle has no bundle, and logs in again.
+func WriteLogin(dir string, b Bundle) error {
+	made := dir + ".new"
+	if err := errors.Join(os.RemoveAll(made), WriteBundle(made, b)); err != nil {
+		return err
+	}
+	if err := keyfile.Write(filepath.Join(made, loginFile), []byte("Made by `palyra login`. It is not renewed.\n")); err != nil {
+		return fmt.Errorf("writing credential bundle: %w", err)
+	}
+	if err := errors.Join(os.RemoveAll(dir), os.Rename(made, dir)); err != nil {
+		return fmt.Errorf("writing credential bundle: %w", err)
+	}
+	return nil
+}
+
+// IsLogin reports whether a directory has the bundle of a session, also one that is
+// damaged.
+func IsLogin(dir string) bool {
+	_, err := os.Lstat(filepath.Join(dir, loginFile))
+	return err == nil
+}
+
 // ReadBundle reads a bundle. A directory or file that group or others may use is
 // refused, and so are parts that do not belong together. A certificate that has
 // expired is no error: the bundle still says where to renew it.
@@ -155,6 +183,7 @@ func readBundle(dir string) (Bundle, error) {
 	}
 	var b Bundle
 	var err error
+	b.Login = IsLogin(dir)
 	if b.Key, err = readKey(dir); errors.Is(err, fs.ErrNotExist) {
 		var elsewhere error
 		if b.Kept, elsewhere = readKept(dir); elsewhere == nil {

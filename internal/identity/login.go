@@ -256,7 +256,7 @@ func (s *Service) LogOut(ctx context.Context, deviceID string) error {
 		dev, known := s.Device(deviceID)
 		switch {
 		case !known || !dev.Session():
-			return reason.Errorf(reason.InvalidInput, "device %s is no login", deviceID).
+			return reason.Errorf(reason.NotFound, "device %s is no login", deviceID).
 				WithRemedy("`palyra devices revoke %s` ends a device for good.", deviceID)
 		case !s.now().Before(dev.LoginUntil):
 			return nil

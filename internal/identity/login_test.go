@@ -146,7 +146,7 @@ func TestLogOut(t *testing.T) {
 	if m, _ := w.registry.Get(access.User("ann")); !m.Decides() {
 		t.Error("who logged out is no longer one of those who answer approvals")
 	}
-	if err := w.LogOut(t.Context(), local.ID); reason.Of(err) != reason.InvalidInput {
+	if err := w.LogOut(t.Context(), local.ID); reason.Of(err) != reason.NotFound {
 		t.Errorf("logging a device out: %v", err)
 	}
 }

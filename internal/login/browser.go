@@ -89,7 +89,7 @@ func (s *Service) secret() (string, error) {
 	secret, err := s.Secret()
 	if err != nil {
 		return "", reason.Errorf(reason.LoginUnavailable, "the gateway cannot show the identity provider who it is: %w", err).
-			WithRemedy("An administrator looks at oidc.client_secret_file with `palyrad config check`.")
+			WithRemedy("An administrator looks at oidc.client_secret_file with `palyra config check`.")
 	}
 	return secret, nil
 }

@@ -50,6 +50,12 @@ func callerOf(ctx context.Context) access.Caller {
 // CallerOf is the caller for what stands between handlers and rooms.
 func CallerOf(ctx context.Context) access.Caller { return callerOf(ctx) }
 
+// addressOf returns where a request comes from, also of a caller without a credential.
+func addressOf(ctx context.Context) string {
+	who, _ := ctx.Value(callerKey{}).(peer)
+	return who.address
+}
+
 // credentialEnd returns when the caller's credential ends.
 func credentialEnd(ctx context.Context) time.Time {
 	who, _ := ctx.Value(callerKey{}).(peer)
@@ -272,3 +278,6 @@ func (g *guard) validate(message any) error {
 
 // CallToolProcedure names the method that calls a tool, as refusals name it.
 const CallToolProcedure = palyrav1connect.GatewayServiceCallToolProcedure
+
+// CompleteLoginProcedure names the method that lets people in, as refusals name it.
+const CompleteLoginProcedure = palyrav1connect.LoginServiceCompleteLoginProcedure

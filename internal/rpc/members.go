@@ -34,6 +34,10 @@ type Members interface {
 	EnableMember(ctx context.Context, by access.Principal, s identity.Standing) (access.Member, error)
 	RemoveMember(ctx context.Context, by access.Principal, s identity.Standing) (identity.Removal, error)
 	Devices() []identity.Device
+	// Binding is who logs in as a member; false for one that does not.
+	Binding(p access.Principal) (identity.Binding, bool)
+	// LogOut ends the session that a device is.
+	LogOut(ctx context.Context, deviceID string) error
 	Renew(ctx context.Context, deviceID string, csr []byte) (Credential, error)
 	Revoke(ctx context.Context, by access.Caller, deviceID, why string, acceptLoss bool) (identity.Device, error)
 	RenameDevice(ctx context.Context, by access.Principal, deviceID, name string) (identity.Device, error)
@@ -119,6 +123,9 @@ func (m *members) ListMembers(_ context.Context, req *palyrav1.ListMembersReques
 		one := memberMessage(member)
 		for _, p := range hands[member.Principal] {
 			one.InHandsOf = append(one.InHandsOf, p.String())
+		}
+		if b, logsIn := m.admin.Binding(member.Principal); logsIn {
+			one.LoginIssuer, one.LoginSubject = b.Issuer, b.Subject
 		}
 		res.Members = append(res.Members, one)
 	}
@@ -349,6 +356,7 @@ func deviceMessage(d identity.Device) *palyrav1.Device {
 	return &palyrav1.Device{
 		DeviceId: d.ID, Principal: d.Principal.String(), Name: d.Name, CreatedAt: timeMessage(d.CreatedAt),
 		CertificateExpiresAt: timeMessage(d.NotAfter), RevokedAt: timeMessage(d.RevokedAt),
+		LoginEndsAt: timeMessage(d.LoginUntil),
 	}
 }
 

@@ -36,6 +36,7 @@ const (
 	LimitToolCall ratelimit.Class = "tool_call"
 	LimitRun      ratelimit.Class = "run"
 	LimitPairing  ratelimit.Class = "pairing"
+	LimitLogin    ratelimit.Class = "login"
 )
 
 // Proof is what a method asks of its caller, from the most to the least.
@@ -197,6 +198,13 @@ var methods = map[string]Method{
 	palyrav1connect.PairingServiceProvePairingProcedure:   {"", AuditRoom, LimitPairing, NeedsNothing},
 	palyrav1connect.PairingServiceConfirmPairingProcedure: {"", AuditRoom, LimitPairing, NeedsNothing},
 	palyrav1connect.PairingServiceCollectPairingProcedure: {"", AuditRoom, LimitPairing, NeedsNothing},
+
+	// Who logs in has no credential yet: the identity provider vouches.
+	palyrav1connect.LoginServiceDescribeLoginProcedure: {"", AuditNone, LimitRead, NeedsNothing},
+	palyrav1connect.LoginServiceBeginLoginProcedure:    {"", AuditNone, LimitLogin, NeedsNothing},
+	palyrav1connect.LoginServiceCompleteLoginProcedure: {"", AuditRoom, LimitLogin, NeedsNothing},
+	palyrav1connect.LoginServicePollLoginProcedure:     {"", AuditRoom, LimitLogin, NeedsNothing},
+	palyrav1connect.LoginServiceEndLoginProcedure:      {access.PermDaemonStatus, AuditRoom, LimitMutate, NeedsDevice},
 
 	healthv1connect.HealthCheckProcedure: {"", AuditNone, LimitRead, NeedsNothing},
 	reflectionProcedure("v1"):            {access.PermDaemonStatus, AuditNone, LimitRead, NeedsDevice},

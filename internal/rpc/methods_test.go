@@ -85,18 +85,25 @@ func TestEveryServiceIsOffered(t *testing.T) {
 	}
 }
 
-// public are the methods that take no credential.
-var public = []string{
-	"/grpc.health.v1.Health/Check", "/palyra.v1.PairingService/BeginPairing", "/palyra.v1.PairingService/ProvePairing",
-	"/palyra.v1.PairingService/ConfirmPairing", "/palyra.v1.PairingService/CollectPairing",
+// public are the methods that take no credential, with their limit classes.
+var public = map[string]ratelimit.Class{
+	"/grpc.health.v1.Health/Check":             rpc.LimitRead,
+	"/palyra.v1.PairingService/BeginPairing":   rpc.LimitPairing,
+	"/palyra.v1.PairingService/ProvePairing":   rpc.LimitPairing,
+	"/palyra.v1.PairingService/ConfirmPairing": rpc.LimitPairing,
+	"/palyra.v1.PairingService/CollectPairing": rpc.LimitPairing,
+	"/palyra.v1.LoginService/DescribeLogin":    rpc.LimitRead,
+	"/palyra.v1.LoginService/BeginLogin":       rpc.LimitLogin,
+	"/palyra.v1.LoginService/CompleteLogin":    rpc.LimitLogin,
+	"/palyra.v1.LoginService/PollLogin":        rpc.LimitLogin,
 }
 
 // Rows name permissions that Cedar knows, limit classes and audit kinds that
-// exist; only health and the steps of a machine that pairs are public.
+// exist; only health, logins and the steps of a machine that pairs are public.
 func TestRowsMakeSense(t *testing.T) {
 	set := policytest.Set(t, policytest.Options{})
 	owner := access.Caller{Principal: policytest.Alice, OnBehalfOf: policytest.Alice, Roles: []access.Role{access.RoleOwner}}
-	classes := []ratelimit.Class{rpc.LimitRead, rpc.LimitMutate, rpc.LimitDecide, rpc.LimitToolCall, rpc.LimitRun, rpc.LimitPairing}
+	classes := []ratelimit.Class{rpc.LimitRead, rpc.LimitMutate, rpc.LimitDecide, rpc.LimitToolCall, rpc.LimitRun, rpc.LimitPairing, rpc.LimitLogin}
 	for name, row := range rpc.Methods() {
 		if !slices.Contains(classes, row.Limit) {
 			t.Errorf("%s: limit class %q", name, row.Limit)
@@ -108,7 +115,7 @@ func TestRowsMakeSense(t *testing.T) {
 			t.Errorf("%s: an expired certificate is good for %v", name, row.Needs)
 		}
 		if row.Needs == rpc.NeedsNothing {
-			if !slices.Contains(public, name) || (row.Limit == rpc.LimitPairing) != (name != public[0]) {
+			if class, listed := public[name]; !listed || row.Limit != class {
 				t.Errorf("%s is public, in the limit class %s", name, row.Limit)
 			}
 			continue

@@ -19,12 +19,14 @@ import (
 	"palyra/internal/approval"
 	"palyra/internal/dispatch"
 	"palyra/internal/journal"
+	"palyra/internal/login"
 	"palyra/internal/pairing"
 	"palyra/internal/policy"
 	"palyra/internal/reason"
 	"palyra/internal/rpc/accessreview"
 	"palyra/internal/rpc/devicepairing"
 	"palyra/internal/rpc/fieldrules"
+	"palyra/internal/rpc/logins"
 	"palyra/internal/run"
 	"palyra/internal/toolcall"
 )
@@ -54,6 +56,9 @@ type Config struct {
 	Members  Members
 	Pairings *pairing.Host
 	Gateway  Gateway
+	// Logins lets people in; Self is the gateway as they are told of it.
+	Logins *login.Service
+	Self   logins.Gateway
 	// Workspaces are the declared ones and their change sets.
 	Workspaces Workspaces
 	Log        *slog.Logger
@@ -105,6 +110,9 @@ func New(stopping context.Context, cfg Config) (*Server, error) {
 	mux.Handle(palyrav1connect.NewPairingServiceHandler(&devicepairing.Service{
 		Host: cfg.Pairings, Engine: cfg.Engine, Members: cfg.Members, Caller: callerOf, Connection: connectionOf,
 	}, append(slices.Clone(opts), connect.WithReadMaxBytes(devicepairing.MaxMessage))...))
+	mux.Handle(palyrav1connect.NewLoginServiceHandler(&logins.Service{
+		Logins: cfg.Logins, Gateway: cfg.Self, LogOut: cfg.Members.LogOut, Caller: callerOf, Address: addressOf,
+	}, opts...))
 	mux.Handle(healthv1connect.HealthCheckProcedure, newHealthHandler(cfg.Gateway, opts...))
 	mux.Handle(newReflectionHandler("v1", opts...))
 	mux.Handle(newReflectionHandler("v1alpha", opts...))
@@ -128,6 +136,7 @@ var services = []string{
 	palyrav1connect.TokenServiceName,
 	palyrav1connect.AccessReviewServiceName,
 	palyrav1connect.PairingServiceName,
+	palyrav1connect.LoginServiceName,
 	healthv1connect.HealthName,
 }
 

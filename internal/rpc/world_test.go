@@ -30,6 +30,7 @@ import (
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
 	"palyra/internal/journal"
+	"palyra/internal/login"
 	"palyra/internal/model"
 	"palyra/internal/must"
 	"palyra/internal/pairing"
@@ -38,6 +39,7 @@ import (
 	"palyra/internal/ratelimit"
 	"palyra/internal/reason"
 	"palyra/internal/rpc"
+	"palyra/internal/rpc/logins"
 	"palyra/internal/run"
 	"palyra/internal/sqlite"
 	"palyra/internal/sqlite/sqlitetest"
@@ -73,6 +75,9 @@ type world struct {
 	workspaces *workspacesFake
 	log        *gatewaytest.Log
 	tokens     *token.Service
+	// people says how people log in; in the zero value they do not.
+	people login.Config
+	logins *login.Service
 
 	alice, bob, dan, eve, coder *client
 
@@ -121,6 +126,11 @@ func (w *world) openRooms() {
 	}))(t)
 	w.tokens = must.Get(token.New(t.Context(), token.Config{Store: w.db.Tokens(), Members: registry}))(t)
 	w.registry = registry
+	w.people.Members, w.people.Log, w.people.Now = w.identity, slog.New(slog.DiscardHandler), w.now
+	w.people.Refused = func(ctx context.Context, source string) {
+		w.audit.Refused(ctx, source, rpc.CompleteLoginProcedure, reason.LoginRefused)
+	}
+	w.logins = must.Get(login.New(w.people))(t)
 	key := w.authority.Notary()
 	w.notary = must.Get(attest.NewNotary(attest.NotaryConfig{Signer: key.Signer, Chain: key.Chain, Gateway: w.authority.TrustDomain()}))(t)
 	signer := must.Get(journal.ParseKey(w.authority.JournalSigner()))(t)
@@ -157,6 +167,7 @@ func (w *world) serve() {
 	w.server = must.Get(rpc.New(stopping, rpc.Config{
 		Auth: w.identity, Tokens: w.tokens, Limiter: limiter, Audit: w.audit, Engine: w.engine, Pipeline: g.Pipeline, Router: g.Router, Desk: w.desk, Runs: runs,
 		Journal: w.journal, Evidence: w.evidence, Policies: policiesFake{w}, Members: membersFake{w.identity, w}, Pairings: w.openPairings(), Gateway: w.gateway, Workspaces: w.workspaces, Log: logger,
+		Logins: w.logins, Self: logins.Gateway{Root: string(w.authority.RootPEM()), ServerName: "localhost"},
 	}))(t)
 	w.identity.OnChange(func(context.Context, access.Principal) error {
 		w.engine.Swap(w.policySet(w.registry.List()))
@@ -342,7 +353,7 @@ func wantError(t *testing.T, what string, err error, want reason.Code) *errdetai
 
 func generous() map[ratelimit.Class]ratelimit.Limits {
 	limits := map[ratelimit.Class]ratelimit.Limits{}
-	for _, class := range []ratelimit.Class{rpc.LimitRead, rpc.LimitMutate, rpc.LimitDecide, rpc.LimitToolCall, rpc.LimitRun, rpc.LimitPairing} {
+	for _, class := range []ratelimit.Class{rpc.LimitRead, rpc.LimitMutate, rpc.LimitDecide, rpc.LimitToolCall, rpc.LimitRun, rpc.LimitPairing, rpc.LimitLogin} {
 		l := ratelimit.Limit{PerSecond: 1000, Burst: 1000}
 		limits[class] = ratelimit.Limits{Each: l, Global: l}
 	}

@@ -43,6 +43,10 @@ type Member struct {
 	InHandsOf []string `protobuf:"bytes,9,rep,name=in_hands_of,json=inHandsOf,proto3" json:"in_hands_of,omitempty"`
 	// True for an agent that may not act before its owner consents.
 	AwaitsConsent bool `protobuf:"varint,10,opt,name=awaits_consent,json=awaitsConsent,proto3" json:"awaits_consent,omitempty"`
+	// Who logs in as the member: the identity provider, and the person there. Empty for
+	// a member that was added.
+	LoginIssuer   string `protobuf:"bytes,12,opt,name=login_issuer,json=loginIssuer,proto3" json:"login_issuer,omitempty"`
+	LoginSubject  string `protobuf:"bytes,13,opt,name=login_subject,json=loginSubject,proto3" json:"login_subject,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -147,6 +151,20 @@ func (x *Member) GetAwaitsConsent() bool {
 	return false
 }
 
+func (x *Member) GetLoginIssuer() string {
+	if x != nil {
+		return x.LoginIssuer
+	}
+	return ""
+}
+
+func (x *Member) GetLoginSubject() string {
+	if x != nil {
+		return x.LoginSubject
+	}
+	return ""
+}
+
 // Device is a key and certificate of a member.
 type Device struct {
 	state                protoimpl.MessageState `protogen:"open.v1"`
@@ -156,8 +174,10 @@ type Device struct {
 	CreatedAt            *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	CertificateExpiresAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=certificate_expires_at,json=certificateExpiresAt,proto3" json:"certificate_expires_at,omitempty"`
 	RevokedAt            *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=revoked_at,json=revokedAt,proto3" json:"revoked_at,omitempty"`
-	unknownFields        protoimpl.UnknownFields
-	sizeCache            protoimpl.SizeCache
+	// When the session ends that the device is; absent for any other device.
+	LoginEndsAt   *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=login_ends_at,json=loginEndsAt,proto3" json:"login_ends_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Device) Reset() {
@@ -228,6 +248,13 @@ func (x *Device) GetCertificateExpiresAt() *timestamppb.Timestamp {
 func (x *Device) GetRevokedAt() *timestamppb.Timestamp {
 	if x != nil {
 		return x.RevokedAt
+	}
+	return nil
+}
+
+func (x *Device) GetLoginEndsAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LoginEndsAt
 	}
 	return nil
 }
@@ -1695,7 +1722,7 @@ var File_palyra_v1_access_proto protoreflect.FileDescriptor
 
 const file_palyra_v1_access_proto_rawDesc = "" +
 	"\n" +
-	"\x16palyra/v1/access.proto\x12\tpalyra.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe2\x02\n" +
+	"\x16palyra/v1/access.proto\x12\tpalyra.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xaa\x03\n" +
 	"\x06Member\x12\x1c\n" +
 	"\tprincipal\x18\x01 \x01(\tR\tprincipal\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\tR\x05owner\x12\x14\n" +
@@ -1709,7 +1736,9 @@ const file_palyra_v1_access_proto_rawDesc = "" +
 	"removed_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\tremovedAt\x12\x1e\n" +
 	"\vin_hands_of\x18\t \x03(\tR\tinHandsOf\x12%\n" +
 	"\x0eawaits_consent\x18\n" +
-	" \x01(\bR\rawaitsConsent\"\x9f\x02\n" +
+	" \x01(\bR\rawaitsConsent\x12!\n" +
+	"\flogin_issuer\x18\f \x01(\tR\vloginIssuer\x12#\n" +
+	"\rlogin_subject\x18\r \x01(\tR\floginSubject\"\xdf\x02\n" +
 	"\x06Device\x12\x1b\n" +
 	"\tdevice_id\x18\x01 \x01(\tR\bdeviceId\x12\x1c\n" +
 	"\tprincipal\x18\x02 \x01(\tR\tprincipal\x12\x12\n" +
@@ -1718,7 +1747,9 @@ const file_palyra_v1_access_proto_rawDesc = "" +
 	"created_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12P\n" +
 	"\x16certificate_expires_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x14certificateExpiresAt\x129\n" +
 	"\n" +
-	"revoked_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\trevokedAt\"\x92\x02\n" +
+	"revoked_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\trevokedAt\x12>\n" +
+	"\rlogin_ends_at\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\vloginEndsAt\"\x92\x02\n" +
 	"\x10AddMemberRequest\x126\n" +
 	"\x04name\x18\x01 \x01(\tB\"\xbaH\x1fr\x1d2\x1b^[a-z0-9][a-z0-9._-]{0,62}$R\x04name\x12&\n" +
 	"\x04kind\x18\x02 \x01(\tB\x12\xbaH\x0fr\rR\x04userR\x05agentR\x04kind\x12 \n" +
@@ -1889,49 +1920,50 @@ var file_palyra_v1_access_proto_depIdxs = []int32{
 	28, // 2: palyra.v1.Device.created_at:type_name -> google.protobuf.Timestamp
 	28, // 3: palyra.v1.Device.certificate_expires_at:type_name -> google.protobuf.Timestamp
 	28, // 4: palyra.v1.Device.revoked_at:type_name -> google.protobuf.Timestamp
-	0,  // 5: palyra.v1.AddMemberResponse.member:type_name -> palyra.v1.Member
-	0,  // 6: palyra.v1.UpdateMemberResponse.member:type_name -> palyra.v1.Member
-	0,  // 7: palyra.v1.DisableMemberResponse.member:type_name -> palyra.v1.Member
-	0,  // 8: palyra.v1.EnableMemberResponse.member:type_name -> palyra.v1.Member
-	0,  // 9: palyra.v1.RemoveMemberResponse.member:type_name -> palyra.v1.Member
-	0,  // 10: palyra.v1.ListMembersResponse.members:type_name -> palyra.v1.Member
-	1,  // 11: palyra.v1.ListDevicesResponse.devices:type_name -> palyra.v1.Device
-	1,  // 12: palyra.v1.RevokeDeviceResponse.device:type_name -> palyra.v1.Device
-	1,  // 13: palyra.v1.RenameDeviceResponse.device:type_name -> palyra.v1.Device
-	1,  // 14: palyra.v1.AddDeviceResponse.device:type_name -> palyra.v1.Device
-	0,  // 15: palyra.v1.ConfirmMemberResponse.member:type_name -> palyra.v1.Member
-	0,  // 16: palyra.v1.ConsentToAgentResponse.member:type_name -> palyra.v1.Member
-	2,  // 17: palyra.v1.AccessService.AddMember:input_type -> palyra.v1.AddMemberRequest
-	12, // 18: palyra.v1.AccessService.ListMembers:input_type -> palyra.v1.ListMembersRequest
-	4,  // 19: palyra.v1.AccessService.UpdateMember:input_type -> palyra.v1.UpdateMemberRequest
-	6,  // 20: palyra.v1.AccessService.DisableMember:input_type -> palyra.v1.DisableMemberRequest
-	8,  // 21: palyra.v1.AccessService.EnableMember:input_type -> palyra.v1.EnableMemberRequest
-	10, // 22: palyra.v1.AccessService.RemoveMember:input_type -> palyra.v1.RemoveMemberRequest
-	24, // 23: palyra.v1.AccessService.ConfirmMember:input_type -> palyra.v1.ConfirmMemberRequest
-	26, // 24: palyra.v1.AccessService.ConsentToAgent:input_type -> palyra.v1.ConsentToAgentRequest
-	14, // 25: palyra.v1.IdentityService.ListDevices:input_type -> palyra.v1.ListDevicesRequest
-	16, // 26: palyra.v1.IdentityService.RenewCertificate:input_type -> palyra.v1.RenewCertificateRequest
-	18, // 27: palyra.v1.IdentityService.RevokeDevice:input_type -> palyra.v1.RevokeDeviceRequest
-	20, // 28: palyra.v1.IdentityService.RenameDevice:input_type -> palyra.v1.RenameDeviceRequest
-	22, // 29: palyra.v1.IdentityService.AddDevice:input_type -> palyra.v1.AddDeviceRequest
-	3,  // 30: palyra.v1.AccessService.AddMember:output_type -> palyra.v1.AddMemberResponse
-	13, // 31: palyra.v1.AccessService.ListMembers:output_type -> palyra.v1.ListMembersResponse
-	5,  // 32: palyra.v1.AccessService.UpdateMember:output_type -> palyra.v1.UpdateMemberResponse
-	7,  // 33: palyra.v1.AccessService.DisableMember:output_type -> palyra.v1.DisableMemberResponse
-	9,  // 34: palyra.v1.AccessService.EnableMember:output_type -> palyra.v1.EnableMemberResponse
-	11, // 35: palyra.v1.AccessService.RemoveMember:output_type -> palyra.v1.RemoveMemberResponse
-	25, // 36: palyra.v1.AccessService.ConfirmMember:output_type -> palyra.v1.ConfirmMemberResponse
-	27, // 37: palyra.v1.AccessService.ConsentToAgent:output_type -> palyra.v1.ConsentToAgentResponse
-	15, // 38: palyra.v1.IdentityService.ListDevices:output_type -> palyra.v1.ListDevicesResponse
-	17, // 39: palyra.v1.IdentityService.RenewCertificate:output_type -> palyra.v1.RenewCertificateResponse
-	19, // 40: palyra.v1.IdentityService.RevokeDevice:output_type -> palyra.v1.RevokeDeviceResponse
-	21, // 41: palyra.v1.IdentityService.RenameDevice:output_type -> palyra.v1.RenameDeviceResponse
-	23, // 42: palyra.v1.IdentityService.AddDevice:output_type -> palyra.v1.AddDeviceResponse
-	30, // [30:43] is the sub-list for method output_type
-	17, // [17:30] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	28, // 5: palyra.v1.Device.login_ends_at:type_name -> google.protobuf.Timestamp
+	0,  // 6: palyra.v1.AddMemberResponse.member:type_name -> palyra.v1.Member
+	0,  // 7: palyra.v1.UpdateMemberResponse.member:type_name -> palyra.v1.Member
+	0,  // 8: palyra.v1.DisableMemberResponse.member:type_name -> palyra.v1.Member
+	0,  // 9: palyra.v1.EnableMemberResponse.member:type_name -> palyra.v1.Member
+	0,  // 10: palyra.v1.RemoveMemberResponse.member:type_name -> palyra.v1.Member
+	0,  // 11: palyra.v1.ListMembersResponse.members:type_name -> palyra.v1.Member
+	1,  // 12: palyra.v1.ListDevicesResponse.devices:type_name -> palyra.v1.Device
+	1,  // 13: palyra.v1.RevokeDeviceResponse.device:type_name -> palyra.v1.Device
+	1,  // 14: palyra.v1.RenameDeviceResponse.device:type_name -> palyra.v1.Device
+	1,  // 15: palyra.v1.AddDeviceResponse.device:type_name -> palyra.v1.Device
+	0,  // 16: palyra.v1.ConfirmMemberResponse.member:type_name -> palyra.v1.Member
+	0,  // 17: palyra.v1.ConsentToAgentResponse.member:type_name -> palyra.v1.Member
+	2,  // 18: palyra.v1.AccessService.AddMember:input_type -> palyra.v1.AddMemberRequest
+	12, // 19: palyra.v1.AccessService.ListMembers:input_type -> palyra.v1.ListMembersRequest
+	4,  // 20: palyra.v1.AccessService.UpdateMember:input_type -> palyra.v1.UpdateMemberRequest
+	6,  // 21: palyra.v1.AccessService.DisableMember:input_type -> palyra.v1.DisableMemberRequest
+	8,  // 22: palyra.v1.AccessService.EnableMember:input_type -> palyra.v1.EnableMemberRequest
+	10, // 23: palyra.v1.AccessService.RemoveMember:input_type -> palyra.v1.RemoveMemberRequest
+	24, // 24: palyra.v1.AccessService.ConfirmMember:input_type -> palyra.v1.ConfirmMemberRequest
+	26, // 25: palyra.v1.AccessService.ConsentToAgent:input_type -> palyra.v1.ConsentToAgentRequest
+	14, // 26: palyra.v1.IdentityService.ListDevices:input_type -> palyra.v1.ListDevicesRequest
+	16, // 27: palyra.v1.IdentityService.RenewCertificate:input_type -> palyra.v1.RenewCertificateRequest
+	18, // 28: palyra.v1.IdentityService.RevokeDevice:input_type -> palyra.v1.RevokeDeviceRequest
+	20, // 29: palyra.v1.IdentityService.RenameDevice:input_type -> palyra.v1.RenameDeviceRequest
+	22, // 30: palyra.v1.IdentityService.AddDevice:input_type -> palyra.v1.AddDeviceRequest
+	3,  // 31: palyra.v1.AccessService.AddMember:output_type -> palyra.v1.AddMemberResponse
+	13, // 32: palyra.v1.AccessService.ListMembers:output_type -> palyra.v1.ListMembersResponse
+	5,  // 33: palyra.v1.AccessService.UpdateMember:output_type -> palyra.v1.UpdateMemberResponse
+	7,  // 34: palyra.v1.AccessService.DisableMember:output_type -> palyra.v1.DisableMemberResponse
+	9,  // 35: palyra.v1.AccessService.EnableMember:output_type -> palyra.v1.EnableMemberResponse
+	11, // 36: palyra.v1.AccessService.RemoveMember:output_type -> palyra.v1.RemoveMemberResponse
+	25, // 37: palyra.v1.AccessService.ConfirmMember:output_type -> palyra.v1.ConfirmMemberResponse
+	27, // 38: palyra.v1.AccessService.ConsentToAgent:output_type -> palyra.v1.ConsentToAgentResponse
+	15, // 39: palyra.v1.IdentityService.ListDevices:output_type -> palyra.v1.ListDevicesResponse
+	17, // 40: palyra.v1.IdentityService.RenewCertificate:output_type -> palyra.v1.RenewCertificateResponse
+	19, // 41: palyra.v1.IdentityService.RevokeDevice:output_type -> palyra.v1.RevokeDeviceResponse
+	21, // 42: palyra.v1.IdentityService.RenameDevice:output_type -> palyra.v1.RenameDeviceResponse
+	23, // 43: palyra.v1.IdentityService.AddDevice:output_type -> palyra.v1.AddDeviceResponse
+	31, // [31:44] is the sub-list for method output_type
+	18, // [18:31] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_palyra_v1_access_proto_init() }

@@ -3,6 +3,7 @@ package client
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"io"
@@ -62,6 +63,7 @@ type Gateway struct {
 	Tokens       palyrav1connect.TokenServiceClient
 	Reviews      palyrav1connect.AccessReviewServiceClient
 	Pairings     palyrav1connect.PairingServiceClient
+	Logins       palyrav1connect.LoginServiceClient
 }
 
 // Connect reads the credential bundle and returns the clients. Nothing is sent
@@ -88,13 +90,16 @@ func (a *App) Connect(ctx context.Context) (*Gateway, error) {
 	if b, err = a.Unlocked(ctx, b); err != nil {
 		return nil, err
 	}
-	if !c.local {
+	if !c.local && !b.Login {
 		if b, err = a.renewed(ctx, c.credentials, b, address); err != nil {
 			return nil, err
 		}
 	}
 	// TLS goes by the machine's clock.
-	if end := b.NotAfter(); time.Now().After(end) {
+	if end := b.NotAfter(); b.Login && time.Now().After(end) {
+		return nil, reason.Errorf(reason.CertificateExpired, "the login ended %s", end.UTC().Format(time.RFC3339)).
+			WithRemedy("Log in again: `palyra login`.")
+	} else if time.Now().After(end) {
 		return a.withoutCertificate(c, reason.Errorf(reason.NotConnected, "the certificate in %s ended %s", c.credentials, end.UTC().Format(time.RFC3339)).
 			WithRemedy("A running `palyrad` keeps the local operator's fresh: start it again. Others get a new bundle with `palyrad operator add`."))
 	}
@@ -150,6 +155,7 @@ func (a *App) services(client *http.Client, base, address string) *Gateway {
 		Tokens:       palyrav1connect.NewTokenServiceClient(client, base, opts...),
 		Reviews:      palyrav1connect.NewAccessReviewServiceClient(client, base, opts...),
 		Pairings:     palyrav1connect.NewPairingServiceClient(client, base, opts...),
+		Logins:       palyrav1connect.NewLoginServiceClient(client, base, opts...),
 	}
 	return g
 }
@@ -157,22 +163,30 @@ func (a *App) services(client *http.Client, base, address string) *Gateway {
 // httpClient speaks HTTP/2 over TLS 1.3 with the bundle's certificate and
 // trusts the bundle's CA alone. It never goes through a proxy.
 func httpClient(b identity.Bundle) *http.Client {
+	transport := transport(b.ClientTLS())
+	if b.Token != "" {
+		transport = bearer{transport, b.Token}
+	}
+	return noRedirects(transport)
+}
+
+func noRedirects(t http.RoundTripper) *http.Client {
+	return &http.Client{
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport:     t,
+	}
+}
+
+func transport(c *tls.Config) http.RoundTripper {
 	var protocols http.Protocols
 	protocols.SetHTTP2(true)
-	var transport http.RoundTripper = &http.Transport{
+	return &http.Transport{
 		Proxy:               nil,
 		DialContext:         (&net.Dialer{Timeout: dialTimeout}).DialContext,
 		Protocols:           &protocols,
 		ForceAttemptHTTP2:   true,
-		TLSClientConfig:     b.ClientTLS(),
+		TLSClientConfig:     c,
 		TLSHandshakeTimeout: dialTimeout,
-	}
-	if b.Token != "" {
-		transport = bearer{transport, b.Token}
-	}
-	return &http.Client{
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Transport:     transport,
 	}
 }
 

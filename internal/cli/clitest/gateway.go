@@ -93,6 +93,9 @@ type Gateway struct {
 	// PairingCodes are the requests for codes, and steps answers machines that pair.
 	PairingCodes []*palyrav1.CreatePairingCodeRequest
 	steps        *devicepairing.Service
+	Logins       Logins
+	// logins serves people who log in.
+	logins fakeLogins
 }
 
 func newFakeGateway() *Gateway {
@@ -118,6 +121,7 @@ func (f *Gateway) handler() http.Handler {
 	mux.Handle(palyrav1connect.NewSessionServiceHandler(fakeSessions{f}, refuse))
 	mux.Handle(palyrav1connect.NewTokenServiceHandler(fakeTokens{f}, refuse))
 	mux.Handle(palyrav1connect.NewPairingServiceHandler(fakePairings{f}, refuse))
+	mux.Handle(palyrav1connect.NewLoginServiceHandler(f.logins, refuse))
 	mux.Handle(palyrav1connect.NewAccessReviewServiceHandler(fakeReviews{}, refuse))
 	mux.Handle(palyrav1connect.NewJournalServiceHandler(fakeJournalService{f}, refuse))
 	mux.Handle(palyrav1connect.NewAttestationServiceHandler(fakeAttestations{f}, refuse))

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"palyra/internal/canonical"
 	"palyra/internal/cli/client"
 	"palyra/internal/cli/command"
 	"palyra/internal/cli/printer"
@@ -18,7 +19,7 @@ type app struct{ *client.App }
 var listing = printer.Listing{
 	Kind:    "Context",
 	Columns: []string{"NAME", "CURRENT", "GATEWAY", "CREDENTIALS"},
-	Wide:    []string{"PROBLEM"},
+	Wide:    []string{"CA", "PROBLEM"},
 	Drop:    []string{"CREDENTIALS"},
 }
 
@@ -48,18 +49,20 @@ func (a *app) list() *cobra.Command {
 // record shows a context with the address that its bundle names. A bundle that
 // cannot be read is listed all the same, with what is wrong.
 func (a *app) record(name, bundle, current string) printer.Record {
-	address, problem := "", ""
+	address, root, problem := "", "", ""
 	if bundle != "" {
 		b, err := identity.ReadBundle(bundle)
 		if address = b.Address; err != nil {
 			problem = client.Explain(nil, err).Message
+		} else {
+			root = canonical.Digest(b.Root.Raw)
 		}
 	}
 	is := name == current || current == "" && name == client.LocalContext
 	return printer.Record{
 		Name:  name,
-		Body:  printer.Object{{Name: "name", Value: name}, {Name: "current", Value: is}, {Name: "address", Value: address}, {Name: "credentials", Value: bundle}, {Name: "problem", Value: problem}},
-		Cells: []string{name, printer.Yes(is), address, bundle}, Wide: []string{problem},
+		Body:  printer.Object{{Name: "name", Value: name}, {Name: "current", Value: is}, {Name: "address", Value: address}, {Name: "credentials", Value: bundle}, {Name: "ca_fingerprint", Value: root}, {Name: "problem", Value: problem}},
+		Cells: []string{name, printer.Yes(is), address, bundle}, Wide: []string{root, problem},
 	}
 }
 

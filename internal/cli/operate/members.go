@@ -126,6 +126,9 @@ func (a *app) memberFields(p *printer.Page, m *palyrav1.Member) {
 		p.Field("removed", a.Moment(m.GetRemovedAt()))
 	}
 	p.Field("answers", answers(m))
+	if m.GetLoginSubject() != "" {
+		p.Field("logs in", m.GetLoginSubject()+" at "+m.GetLoginIssuer())
+	}
 	if hands := m.GetInHandsOf(); len(hands) > 0 {
 		p.Field("in hands of", strings.Join(hands, ", "))
 	}
@@ -156,6 +159,9 @@ func deviceLine(d *palyrav1.Device) string {
 	text := d.GetDeviceId() + " " + d.GetName()
 	if d.GetRevokedAt() != nil {
 		return text + ", revoked " + printer.Clock(d.GetRevokedAt())
+	}
+	if d.GetLoginEndsAt() != nil {
+		return text + ", session ends " + printer.Clock(d.GetLoginEndsAt())
 	}
 	return text + ", certificate ends " + printer.Clock(d.GetCertificateExpiresAt())
 }

@@ -1,0 +1,48 @@
+package client
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+
+	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/gen/palyra/v1/palyrav1connect"
+	"palyra/internal/identity/ca"
+	"palyra/internal/reason"
+)
+
+// Known is a gateway of which somebody without a credential knows the CA.
+type Known struct {
+	Address, ServerName string
+	// Root is its CA.
+	Root *x509.Certificate
+}
+
+// Stranger is a connection without a credential, to a gateway whose CA is known.
+func (a *App) Stranger(k Known) palyrav1connect.LoginServiceClient {
+	return a.logins(k.Address, ca.ClientTLS(k.Root, k.ServerName, nil))
+}
+
+func (a *App) logins(address string, c *tls.Config) palyrav1connect.LoginServiceClient {
+	return a.services(noRedirects(transport(c)), "https://"+address, address).Logins
+}
+
+// Meet asks whoever answers at an address which CA it has. Nothing is proven by it, and
+// nothing else is sent: the caller has the CA's fingerprint compared, and connects anew
+// by Stranger, which trusts that CA alone.
+func (a *App) Meet(ctx context.Context, address string) (Known, error) {
+	k := Known{Address: address}
+	//#nosec G402 -- the answer is compared with a fingerprint before anything is trusted
+	about, err := a.logins(address, &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13, NextProtos: []string{"h2"}}).
+		DescribeLogin(ctx, &palyrav1.DescribeLoginRequest{})
+	if err != nil {
+		return k, err
+	}
+	k.ServerName = about.GetServerName()
+	chain, err := ca.ParseChain([]byte(about.GetCaCertificate()))
+	if err != nil || len(chain) != 1 || !chain[0].IsCA || k.ServerName == "" {
+		return k, reason.Errorf(reason.VerificationFailed, "what answers at %s names no CA", address)
+	}
+	k.Root = chain[0]
+	return k, nil
+}

@@ -1,0 +1,179 @@
+//go:build linux
+
+package e2e
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/pem"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"palyra/internal/login/logintest"
+	"palyra/internal/must"
+	"palyra/test/process"
+)
+
+// machine is another person's, which knows the gateway's address alone.
+type machine struct {
+	g    *gateway
+	home string
+}
+
+func (m machine) command(args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(m.g.T.Context(), filepath.Join(programs, "palyra"), args...)
+	cmd.Env = process.Environment(m.home)
+	return cmd
+}
+
+func (m machine) run(args ...string) process.Result {
+	m.g.T.Helper()
+	return process.Finish(m.g.T, m.command(args...))
+}
+
+var (
+	pageLine = regexp.MustCompile(`(?m)^  (http://127\.0\.0\.1:\S+/authorize\?\S+)$`)
+	codeLine = regexp.MustCompile(`(?m)^  ([A-Z0-9]{8})$`)
+)
+
+// logIn logs in with a browser that follows where it is sent.
+func (m machine) logIn(args ...string) process.Result {
+	m.g.T.Helper()
+	t := m.g.T
+	c := process.Begin(t, m.command(append([]string{"login"}, args...)...))
+	found := c.Err.Await(pageLine, c.Ended)
+	if found == nil {
+		return c.Wait(t)
+	}
+	res := must.Get(http.Get(found[1]))(t)
+	must.Do(t, res.Body.Close())
+	<-c.Ended
+	return c.Wait(t)
+}
+
+// fingerprint is that of the gateway's CA, as its administrator reads it.
+func (g *gateway) fingerprint() string {
+	g.T.Helper()
+	block, _ := pem.Decode(must.Get(os.ReadFile(filepath.Join(g.bundle(), "ca.pem")))(g.T))
+	sum := sha256.Sum256(block.Bytes)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// letsPeopleIn is the configuration of a gateway whose people log in at a provider.
+func letsPeopleIn(t *testing.T, p *logintest.Provider, dir string) string {
+	t.Helper()
+	secret := filepath.Join(dir, "oidc-secret")
+	must.Do(t, os.WriteFile(secret, []byte(logintest.Secret+"\n"), 0o600))
+	return fmt.Sprintf(`[oidc]
+issuer = %q
+client_id = %q
+client_secret_file = %q
+device_flow = true
+[[oidc.groups]]
+group = "approvers"
+roles = ["operator"]
+[[oidc.groups]]
+group = "makers"
+roles = ["developer"]
+`, p.Issuer(), logintest.ClientID, secret)
+}
+
+// TestLogin: people log in with the programs as they are, act, answer each other's
+// approvals, and log out; who is in no group is refused.
+func TestLogin(t *testing.T) {
+	t.Parallel()
+	provider := logintest.Start(t, "/realms/main")
+	g := startGateway(t, letsPeopleIn(t, provider, t.TempDir()))
+	ann, bob := machine{g, t.TempDir()}, machine{g, t.TempDir()}
+
+	provider.SignIn(logintest.Person{Subject: "s-ann", Name: "ann", Groups: []string{"approvers"}})
+	ann.logIn(g.address()).Want(t, 8, "VERIFICATION_FAILED", g.fingerprint(), "--ca-fingerprint")
+	ann.logIn(g.address(), "--ca-fingerprint", "sha256:"+strings.Repeat("0", 64)).Want(t, 8, "which is not the one")
+	r := ann.logIn(g.address(), "--ca-fingerprint", g.fingerprint(), "--name", "work")
+	r.Want(t, 0)
+	if !strings.Contains(r.Out, "user:ann") || !strings.Contains(r.Out, "operator") {
+		t.Errorf("ann logged in:\n%s", r.Out)
+	}
+	checkBundle(t, filepath.Join(ann.home, ".config", "palyra", "logins", "work"))
+	ann.run("status").Want(t, 0)
+
+	// bob confirms on another device.
+	provider.SignIn(logintest.Person{Subject: "s-bob", Name: "bob", Groups: []string{"approvers"}})
+	c := process.Begin(t, bob.command("login", g.address(), "--ca-fingerprint", g.fingerprint(), "--device"))
+	if found := c.Err.Await(codeLine, c.Ended); found != nil {
+		provider.Confirm(found[1], true)
+	}
+	<-c.Ended
+	c.Wait(t).Want(t, 0)
+
+	// Each answers for the other, and not for themselves.
+	call := process.Begin(t, ann.command("call", "fs.write", "path=b.txt", "content=new", "mode=overwrite"))
+	ask, ok := call.Asked()
+	if !ok {
+		t.Fatalf("ann's call does not wait: %s", call.Err)
+	}
+	ann.run(ask.Decide("--allow", "once")...).Want(t, 3, "PERMISSION_DENIED")
+	bob.run(ask.Decide("--allow", "once")...).Want(t, 0)
+	<-call.Ended
+	call.Wait(t).Want(t, 0)
+
+	stranger := machine{g, t.TempDir()}
+	provider.SignIn(logintest.Person{Subject: "s-eve", Name: "eve", Groups: []string{"staff"}})
+	stranger.logIn(g.address(), "--ca-fingerprint", g.fingerprint()).Want(t, 3, "LOGIN_REFUSED", "in no group that has a role here", "[[oidc.groups]]")
+	provider.SignIn(logintest.Person{Subject: "s-eve", Name: "local", Groups: []string{"approvers"}})
+	stranger.logIn(g.address(), "--ca-fingerprint", g.fingerprint()).Want(t, 3, "LOGIN_REFUSED", "there is a local member user:local")
+
+	// Another group at the next login, by the context alone.
+	provider.SignIn(logintest.Person{Subject: "s-ann", Name: "ann", Groups: []string{"makers"}})
+	r = ann.logIn("work")
+	r.Want(t, 0)
+	if out := r.Out; !strings.Contains(out, "developer") || strings.Contains(out, "operator") {
+		t.Errorf("ann's roles:\n%s", out)
+	}
+
+	bundle := filepath.Join(t.TempDir(), "copy")
+	must.Do(t, os.CopyFS(bundle, os.DirFS(filepath.Join(bob.home, ".config", "palyra", "logins", "127.0.0.1"))))
+	must.Do(t, os.Chmod(bundle, 0o700))
+	for _, name := range []string{"key.pem", "cert.pem", "ca.pem", "endpoint"} {
+		must.Do(t, os.Chmod(filepath.Join(bundle, name), 0o600))
+	}
+	bob.run("--credentials", bundle, "status").Want(t, 0)
+	bob.run("logout").Want(t, 0)
+	bob.run("--credentials", bundle, "status").Want(t, 6)
+	bob.run("status").Want(t, 6)
+
+	// A restart keeps who is who.
+	g.Stop()
+	g.Start()
+	provider.SignIn(logintest.Person{Subject: "s-bob", Name: "robert", Groups: []string{"approvers"}})
+	bob.logIn(g.address(), "--ca-fingerprint", g.fingerprint()).Want(t, 0, "")
+	if out := bob.run("status").Out; !strings.Contains(out, "user:bob") {
+		t.Errorf("bob is now:\n%s", out)
+	}
+	if in := g.local().events("PAL-I140"); len(in) != 4 {
+		t.Errorf("%d logins in the journal", len(in))
+	}
+	all := g.Log().String() + g.local().ok("journal", "list", "--limit", "1000", "-o", "json")
+	for _, secret := range append(provider.Said(), logintest.Secret) {
+		if len(secret) > 8 && strings.Contains(all, secret) {
+			t.Errorf("the secret %q stands in the log or the journal", secret)
+		}
+	}
+}
+
+// TestLoginWhileTheProviderIsAway: nobody logs in, and who is there goes on.
+func TestLoginWhileTheProviderIsAway(t *testing.T) {
+	t.Parallel()
+	provider := logintest.Start(t, "")
+	provider.Down(true, "/.well-known/openid-configuration")
+	g := startGateway(t, letsPeopleIn(t, provider, t.TempDir()))
+	m := machine{g, t.TempDir()}
+	m.logIn(g.address(), "--ca-fingerprint", g.fingerprint()).Want(t, 6, "LOGIN_UNAVAILABLE", "cannot be asked")
+	g.local().ok("status")
+}
