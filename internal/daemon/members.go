@@ -48,8 +48,8 @@ func liveDevice(service *identity.Service) func(id string) bool {
 const serverName = "localhost"
 
 // Renew issues a new certificate for a device.
-func (m *members) Renew(ctx context.Context, deviceID string, csr []byte) (rpc.Credential, error) {
-	issued, err := m.Service.Renew(ctx, deviceID, csr)
+func (m *members) Renew(ctx context.Context, deviceID, byKey string, csr []byte) (rpc.Credential, error) {
+	issued, err := m.Service.Renew(ctx, deviceID, byKey, csr)
 	if err != nil {
 		return rpc.Credential{}, err
 	}

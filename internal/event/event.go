@@ -67,6 +67,11 @@ const (
 	TokenMade    Code = "PAL-I120" // an API token was made
 	TokenRevoked Code = "PAL-I121" // an API token was revoked
 
+	DeviceKeyReplaced Code = "PAL-I130" // a device used a new key for the first time, and the keys before it end
+	OldKeyUsed        Code = "PAL-I131" // somebody used a key of a device that was replaced
+
+	GatewayKeyReplaced Code = "PAL-I132" // a key of the gateway is to be replaced, or was
+
 	PolicyLoaded   Code = "PAL-P100" // a policy set came into force, or was activated or not any more
 	PolicyRejected Code = "PAL-P101" // a policy set did not load, or its tests failed; the running one stays
 	Frozen         Code = "PAL-P102" // an operator stopped all dispatch
@@ -95,6 +100,7 @@ var Codes = []Code{
 	DeviceRevoked, Exported, DeviceAdded,
 	MemberChanged, MemberDisabled, MemberEnabled, MemberRemoved, DeviceRenamed, MembersConfirmed,
 	TokenMade, TokenRevoked,
+	DeviceKeyReplaced, OldKeyUsed, GatewayKeyReplaced,
 	PolicyLoaded, PolicyRejected, Frozen, Thawed, ToolPinned, ToolSuspended, ToolResumed, PolicyReset,
 	Opened, Closed, Checkpoint, ClockStepped, KeyRotated,
 }

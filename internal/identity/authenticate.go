@@ -21,7 +21,16 @@ type verifiedLeaf struct {
 
 // Allow is the check of every handshake, for ca.Authority.ServerTLS.
 func (s *Service) Allow(chain []*x509.Certificate) error {
-	_, err := s.Authenticate(chain)
+	return letIn(s.Authenticate(chain))
+}
+
+// letIn lets a key into the handshake that was replaced: only behind it the peer has
+// proven to hold the key, can be told the way back, and is an alarm. Each request
+// is refused.
+func letIn(_ access.Caller, err error) error {
+	if reason.Of(err) == reason.KeyReplaced {
+		return nil
+	}
 	return err
 }
 
@@ -38,40 +47,43 @@ func (s *Service) Authenticate(chain []*x509.Certificate) (access.Caller, error)
 	if err != nil {
 		return access.Caller{}, err
 	}
-	return s.callerOf(id)
+	return s.callerOf(id, chain)
 }
 
 // AllowExpired is the check of a handshake with an expired certificate, for
 // ca.Authority.RenewalTLS.
 func (s *Service) AllowExpired(chain []*x509.Certificate) error {
-	_, err := s.AuthenticateExpired(chain)
-	return err
+	return letIn(s.AuthenticateExpired(chain))
 }
 
 // AuthenticateExpired maps the chain of a certificate that ended at most
 // ca.RenewableFor ago to the caller that may renew it, and do nothing else. All but
-// the time is as for Authenticate; and the key must be the one that was certified
-// last, so that one that was replaced never comes back.
+// the time is as for Authenticate; and no newer key of the device must have been used,
+// so that one that was replaced never comes back.
 func (s *Service) AuthenticateExpired(chain []*x509.Certificate) (access.Caller, error) {
 	id, err := s.authority.VerifyExpired(chain)
 	if err != nil {
 		return access.Caller{}, err
 	}
-	c, err := s.callerOf(id)
+	c, err := s.callerOf(id, chain)
 	if err != nil {
 		return access.Caller{}, err
 	}
-	if dev, _ := s.Device(id); dev.KeySHA256 != canonical.Digest(chain[0].RawSubjectPublicKeyInfo) {
-		return access.Caller{}, reason.Errorf(reason.Unauthenticated, "the expired certificate is not of the key that device %s has", id)
+	dev, _ := s.Device(id)
+	if key, _ := dev.key(keyDigest(chain), s.now()); !key.EndsAt.IsZero() {
+		return access.Caller{}, replaced(id)
 	}
 	return c, nil
 }
 
-// callerOf is the caller that a device stands for.
-func (s *Service) callerOf(id string) (access.Caller, error) {
+// callerOf is the caller that a device stands for, whose key a chain is of.
+func (s *Service) callerOf(id string, chain []*x509.Certificate) (access.Caller, error) {
 	dev, err := s.live(id)
 	if err != nil {
 		return access.Caller{}, err
+	}
+	if _, good := dev.key(keyDigest(chain), s.now()); !good {
+		return access.Caller{}, replaced(id)
 	}
 	m, ok := s.registry.Active(dev.Principal)
 	if !ok {
@@ -110,4 +122,9 @@ func (s *Service) verify(chain []*x509.Certificate) (string, error) {
 	}
 	s.verified[key] = verifiedLeaf{deviceID: id, from: chain[0].NotBefore, to: chain[0].NotAfter}
 	return id, nil
+}
+
+// keyDigest is "sha256:" and the digest of the key that a chain is of.
+func keyDigest(chain []*x509.Certificate) string {
+	return canonical.Digest(chain[0].RawSubjectPublicKeyInfo)
 }

@@ -24,10 +24,13 @@ import (
 // The files of a credential bundle; curl and grpcurl take the first three.
 const (
 	rootFile     = "ca.pem"
-	certFile     = "cert.pem"
+	certFile     = CredentialFile
 	keyName      = "key.pem"
 	endpointFile = "endpoint"
 )
+
+// CredentialFile has a bundle's key and certificates, and is replaced when they are.
+const CredentialFile = "cert.pem"
 
 // Bundle is a credential: what a client needs to reach one gateway as one
 // device. It prints without its key.
@@ -68,27 +71,43 @@ func (b Bundle) RenewAt() time.Time {
 	return c.NotBefore.Add(c.NotAfter.Sub(c.NotBefore) / 3 * 2)
 }
 
+// NewKey makes a P-256 key in memory.
+func NewKey() (crypto.Signer, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("making a key: %w", err)
+	}
+	return key, nil
+}
+
 // BundleKey returns the private key in dir, or makes a P-256 key there. It is
-// the first step to a bundle: the key stays, a request made with Request goes
-// to the gateway.
+// the first step to a new bundle: the key stays, a request made with Request goes
+// to the gateway. A bundle that there is gets its next key by RenewBundle.
 func BundleKey(dir string) (crypto.Signer, error) {
 	if err := keyfile.MakeDir(dir); err != nil {
 		return nil, fmt.Errorf("making credential bundle: %w", err)
 	}
-	key, err := readKey(dir)
+	key, _, err := readCredential(filepath.Join(dir, keyName))
 	if err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return key, err
 	}
-	made, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	made, err := NewKey()
+	if err != nil {
+		return nil, err
+	}
+	text, err := keyPEM(made)
 	if err != nil {
 		return nil, fmt.Errorf("making credential bundle: %w", err)
 	}
-	der, err := x509.MarshalPKCS8PrivateKey(made)
-	if err != nil {
-		return nil, fmt.Errorf("making credential bundle: %w", err)
-	}
-	text := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
 	return made, keyfile.Write(filepath.Join(dir, keyName), text)
+}
+
+func keyPEM(key crypto.Signer) ([]byte, error) {
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, err
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
 }
 
 // Request makes a certificate request (PKCS #10, PEM) for a key. It names
@@ -101,16 +120,21 @@ func Request(key crypto.Signer) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}), nil
 }
 
-// WriteBundle writes the bundle's files into dir, each with mode 0600, the
-// certificate last: until it is there, the bundle is not complete.
-func WriteBundle(dir string, b Bundle) error {
+// WriteBundle writes the bundle's files into dir, each with mode 0600. The key and its
+// certificates are one file, cert.pem, which is written last and replaced by one
+// rename: whatever stops in between leaves a credential that works. key.pem is
+// another name of that file, for programs that ask for two.
+func WriteBundle(dir string, b Bundle) error { return writeBundle(dir, b, func(string) {}) }
+
+// writeBundle tells reached of each file that was written.
+func writeBundle(dir string, b Bundle, reached func(step string)) error {
 	if err := keyfile.MakeDir(dir); err != nil {
 		return fmt.Errorf("writing credential bundle: %w", err)
 	}
 	if strings.ContainsAny(b.Address+b.ServerName, "\r\n") {
 		return reason.Errorf(reason.InvalidInput, "writing credential bundle: address %q or server name %q has a line break", b.Address, b.ServerName)
 	}
-	der, err := x509.MarshalPKCS8PrivateKey(b.Key)
+	key, err := keyPEM(b.Key)
 	if err != nil {
 		return fmt.Errorf("writing credential bundle: %w", err)
 	}
@@ -118,15 +142,19 @@ func WriteBundle(dir string, b Bundle) error {
 		name string
 		data []byte
 	}{
-		{keyName, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})},
 		{rootFile, certificates(b.Root)},
 		{endpointFile, []byte("address=" + b.Address + "\nserver_name=" + b.ServerName + "\n")},
-		{certFile, certificates(b.Chain...)},
+		{certFile, append(key, certificates(b.Chain...)...)},
 	} {
 		if err := keyfile.Write(filepath.Join(dir, f.name), f.data); err != nil {
 			return fmt.Errorf("writing credential bundle: %w", err)
 		}
+		reached(f.name)
 	}
+	if err := keyfile.Alias(filepath.Join(dir, keyName), certFile); err != nil {
+		return fmt.Errorf("writing credential bundle: %w", err)
+	}
+	reached(keyName)
 	return nil
 }
 
@@ -147,22 +175,27 @@ func readBundle(dir string) (Bundle, error) {
 	}
 	var b Bundle
 	var err error
-	if b.Key, err = readKey(dir); err != nil {
+	if b.Key, b.Chain, err = readCredential(filepath.Join(dir, certFile)); err != nil {
 		return b, missing(dir, err)
+	}
+	if b.Key == nil {
+		// As older releases wrote it: the key is in a file of its own.
+		if b.Key, _, err = readCredential(filepath.Join(dir, keyName)); err != nil {
+			return b, missing(dir, err)
+		}
 	}
 	if err := keyfile.CheckPrivate(dir); err != nil {
 		return b, err
 	}
-	if b.Chain, err = readChain(filepath.Join(dir, certFile)); err != nil {
-		return b, missing(dir, err)
+	if b.Key == nil || len(b.Chain) == 0 {
+		return b, reason.Errorf(reason.ConfigInvalid, "the bundle in %s has no key or no certificate", dir)
 	}
 	roots, err := readChain(filepath.Join(dir, rootFile))
 	if err != nil {
 		return b, missing(dir, err)
 	}
 	b.Root = roots[0]
-	pub, ok := b.Key.Public().(interface{ Equal(crypto.PublicKey) bool })
-	if !ok || !pub.Equal(b.Chain[0].PublicKey) {
+	if !isOf(b.Chain[0], b.Key) {
 		return b, reason.Errorf(reason.ConfigInvalid, "%s and %s in %s do not belong together", keyName, certFile, dir).
 			WithRemedy("Restart palyrad for the local operator, or have the bundle made again.")
 	}
@@ -202,25 +235,33 @@ func (b *Bundle) setEndpoint(text string) error {
 	return nil
 }
 
-func readKey(dir string) (crypto.Signer, error) {
-	path := filepath.Join(dir, keyName)
+// readCredential reads a private key, certificates, or a key with its certificates
+// behind it. What the file does not have is nil.
+func readCredential(path string) (crypto.Signer, []*x509.Certificate, error) {
 	text, err := keyfile.Read(path)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	block, rest := pem.Decode(text)
-	if block == nil || block.Type != "PRIVATE KEY" || len(strings.TrimSpace(string(rest))) > 0 {
-		return nil, reason.Errorf(reason.ConfigInvalid, "%s is not one private key in PEM", path)
+	var key crypto.Signer
+	if block, rest := pem.Decode(text); block != nil && block.Type == "PRIVATE KEY" {
+		parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+		if err != nil {
+			return nil, nil, reason.Errorf(reason.ConfigInvalid, "%s: the private key does not parse", path)
+		}
+		var can bool
+		if key, can = parsed.(crypto.Signer); !can {
+			return nil, nil, reason.Errorf(reason.ConfigInvalid, "%s: a %T cannot sign", path, parsed)
+		}
+		if len(strings.TrimSpace(string(rest))) == 0 {
+			return key, nil, nil
+		}
+		text = rest
 	}
-	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	chain, err := ca.ParseChain(text)
 	if err != nil {
-		return nil, reason.Errorf(reason.ConfigInvalid, "%s does not parse", path)
+		return nil, nil, reason.Errorf(reason.ConfigInvalid, "reading %s: %w", path, err)
 	}
-	key, ok := parsed.(crypto.Signer)
-	if !ok {
-		return nil, reason.Errorf(reason.ConfigInvalid, "%s: a %T cannot sign", path, parsed)
-	}
-	return key, nil
+	return key, chain, nil
 }
 
 // readChain reads certificates. They are public, but whoever may change them

@@ -32,6 +32,11 @@ type Device struct {
 	KeySHA256 string    `json:"key_sha256"`
 	CreatedAt time.Time `json:"created_at"`
 	NotAfter  time.Time `json:"not_after"`
+	// Keys are those that it may act with, the newest last: more than one while a
+	// renewal goes on.
+	Keys []Key `json:"keys"`
+	// OldKeyAt is when the use of a replaced key was last journaled; zero for never.
+	OldKeyAt time.Time `json:"old_key_at,omitzero"`
 	// RevokedAt is zero unless the device was revoked.
 	RevokedAt    time.Time        `json:"revoked_at,omitzero"`
 	RevokedBy    access.Principal `json:"revoked_by,omitzero"`

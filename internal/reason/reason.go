@@ -77,6 +77,7 @@ const (
 
 	Unauthenticated     Code = "UNAUTHENTICATED"
 	CertificateExpired  Code = "CERTIFICATE_EXPIRED"
+	KeyReplaced         Code = "KEY_REPLACED"
 	PermissionDenied    Code = "PERMISSION_DENIED"
 	RateLimited         Code = "RATE_LIMITED"
 	NotFound            Code = "NOT_FOUND"
@@ -182,6 +183,7 @@ var Table = []Row{
 	{DigestMismatch, ExitConflict, "The digest does not match the call that waits.", "Look at it again with `palyra approvals show` and use the digest it prints."},
 	{Unauthenticated, ExitNotConnected, "The caller is not known to the gateway.", "Use a credential: `palyrad operator add NAME --role ROLE` makes one."},
 	{CertificateExpired, ExitNotConnected, "The client certificate has expired.", "Renew it within 30 days of its end: every `palyra` command does so by itself. Later, have another made with `palyrad operator bundle NAME` on the gateway's host."},
+	{KeyReplaced, ExitNotConnected, "The device's key was replaced by a newer one.", "Use the bundle that holds the newer key; where nobody of yours has one, have another made with `palyrad operator bundle NAME --revoke-old` on the gateway's host."},
 	{PermissionDenied, ExitPolicyDenied, "The caller may not do this.", "Ask an owner for a role that may."},
 	{RateLimited, ExitFailure, "Too many requests.", "Wait as long as retry-after says."},
 	{NotFound, ExitFailure, "There is nothing with that id.", "Check the id."},

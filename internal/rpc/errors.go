@@ -84,6 +84,7 @@ var codes = map[reason.Code]connect.Code{
 
 	reason.Unauthenticated:     connect.CodeUnauthenticated,
 	reason.CertificateExpired:  connect.CodeUnauthenticated,
+	reason.KeyReplaced:         connect.CodeUnauthenticated,
 	reason.PermissionDenied:    connect.CodePermissionDenied,
 	reason.RateLimited:         connect.CodeResourceExhausted,
 	reason.NotFound:            connect.CodeNotFound,

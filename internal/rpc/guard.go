@@ -23,6 +23,8 @@ type Authenticator interface {
 	Authenticate(chain []*x509.Certificate) (access.Caller, error)
 	// AuthenticateExpired is for a certificate that expired and may be renewed.
 	AuthenticateExpired(chain []*x509.Certificate) (access.Caller, error)
+	// NoteUse notes that a request came with a certificate, from an address.
+	NoteUse(ctx context.Context, chain []*x509.Certificate, from string) error
 }
 
 // Limiter spends one request of a class for every key, or for none.
@@ -48,6 +50,12 @@ func callerOf(ctx context.Context) access.Caller {
 func credentialEnd(ctx context.Context) time.Time {
 	who, _ := ctx.Value(callerKey{}).(peer)
 	return who.notAfter
+}
+
+// keyOf returns the digest of the key that the caller showed, "" where it showed none.
+func keyOf(ctx context.Context) string {
+	who, _ := ctx.Value(callerKey{}).(peer)
+	return who.key
 }
 
 // guard is the interceptor in front of every method: credential, rate limit,

@@ -21,7 +21,9 @@ import (
 	"palyra/internal/policy"
 	"palyra/internal/reason"
 	"palyra/internal/rpc/accessreview"
+	"palyra/internal/rpc/devicelife"
 	"palyra/internal/rpc/fieldrules"
+	"palyra/internal/rpc/gatewaykeys"
 	"palyra/internal/run"
 	"palyra/internal/toolcall"
 )
@@ -49,7 +51,11 @@ type Config struct {
 	Evidence Evidence
 	Policies Policies
 	Members  Members
-	Gateway  Gateway
+	// Devices and DeviceActs are what DeviceService shows, Keys the gateway's own.
+	Devices    devicelife.Devices
+	DeviceActs devicelife.Acts
+	Keys       gatewaykeys.Keys
+	Gateway    Gateway
 	// Workspaces are the declared ones and their change sets.
 	Workspaces Workspaces
 	Log        *slog.Logger
@@ -69,6 +75,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.S
 // reason is UNAUTHENTICATED; a call with an idempotency key goes on without its
 // client.
 func (s *Server) End(id string, why error) int { return s.live.end(id, why) }
+
+// EndKey ends the requests and streams that a device opened with a key, and returns how
+// many there were.
+func (s *Server) EndKey(device, keySHA256 string, why error) int {
+	return s.live.endKey(device, keySHA256, why)
+}
 
 // New builds the API. When stopping ends, streams that only watch end too, so
 // that they do not hold up a shutdown.
@@ -98,11 +110,15 @@ func New(stopping context.Context, cfg Config) (*Server, error) {
 	mux.Handle(palyrav1connect.NewAccessReviewServiceHandler(&accessreview.Service{
 		Engine: cfg.Engine, Members: cfg.Members, Tools: cfg.Router, Methods: reviewed(), Caller: callerOf,
 	}, opts...))
+	mux.Handle(palyrav1connect.NewDeviceServiceHandler(&devicelife.Service{
+		Engine: cfg.Engine, Devices: cfg.Devices, Acts: cfg.DeviceActs, Caller: callerOf,
+	}, opts...))
+	mux.Handle(palyrav1connect.NewKeyServiceHandler(&gatewaykeys.Service{Keys: cfg.Keys, Devices: cfg.Devices, Caller: callerOf}, opts...))
 	mux.Handle(healthv1connect.HealthCheckProcedure, newHealthHandler(cfg.Gateway, opts...))
 	mux.Handle(newReflectionHandler("v1", opts...))
 	mux.Handle(newReflectionHandler("v1alpha", opts...))
 	s := &Server{}
-	s.handler = identify(cfg.Auth, cfg.Tokens, &s.live, g.refuseStrangers(limitMessages(stoppable(bundle(endWatches(stopping, mux))))))
+	s.handler = identify(cfg.Auth, cfg.Tokens, &s.live, cfg.Log, g.refuseStrangers(limitMessages(stoppable(bundle(endWatches(stopping, mux))))))
 	return s, nil
 }
 
@@ -120,6 +136,8 @@ var services = []string{
 	palyrav1connect.SessionServiceName,
 	palyrav1connect.TokenServiceName,
 	palyrav1connect.AccessReviewServiceName,
+	palyrav1connect.DeviceServiceName,
+	palyrav1connect.KeyServiceName,
 	healthv1connect.HealthName,
 }
 

@@ -21,25 +21,25 @@ func (db *DB) Identity() IdentityStore { return IdentityStore{db} }
 
 // Members returns all members, disabled and removed ones included, by principal.
 func (s IdentityStore) Members(ctx context.Context) ([]access.Member, error) {
-	removed, err := s.removedColumn(ctx)
+	removed, err := s.column(ctx, "members", "removed_at")
 	if err != nil {
 		return nil, err
 	}
 	return list(ctx, s.db, "reading members", scanMember, "SELECT principal, owner, roles, disabled, created_at, "+removed+" FROM members ORDER BY principal")
 }
 
-// removedColumn is NULL in a store of before there was the column, which palyrad doctor
+// column is NULL in a store of before there was the column, which palyrad doctor
 // reads as it is.
-func (s IdentityStore) removedColumn(ctx context.Context) (column string, err error) {
+func (s IdentityStore) column(ctx context.Context, table, name string) (column string, err error) {
 	column = "NULL"
 	err = s.db.Read(ctx, func(c *Conn) error {
-		return c.Query("SELECT 1 FROM pragma_table_info('members') WHERE name = 'removed_at'", func(*Row) error {
-			column = "removed_at"
+		return c.Query("SELECT 1 FROM pragma_table_info(?1) WHERE name = ?2", func(*Row) error {
+			column = name
 			return nil
-		})
+		}, table, name)
 	})
 	if err != nil {
-		return "", fmt.Errorf("reading members: %w", err)
+		return "", fmt.Errorf("reading %s: %w", table, err)
 	}
 	return column, nil
 }
@@ -61,15 +61,33 @@ func scanMember(r *Row) (access.Member, error) {
 
 const deviceColumns = `id, principal, name, local, serial, key_sha256, created_at, not_after, revoked_at, revoked_by, revoke_reason, version`
 
+// keyColumns follow them since 0016.
+const keyColumns = `, keys, old_key_at`
+
 // Devices returns all devices, revoked ones included, by ID.
 func (s IdentityStore) Devices(ctx context.Context) ([]identity.Device, error) {
-	return list(ctx, s.db, "reading devices", scanDevice, "SELECT "+deviceColumns+" FROM devices ORDER BY id")
+	columns := deviceColumns
+	for _, name := range []string{"keys", "old_key_at"} {
+		column, err := s.column(ctx, "devices", name)
+		if err != nil {
+			return nil, err
+		}
+		columns += ", " + column
+	}
+	return list(ctx, s.db, "reading devices", scanDevice, "SELECT "+columns+" FROM devices ORDER BY id")
 }
 
 func scanDevice(r *Row) (identity.Device, error) {
 	d := identity.Device{
 		ID: r.Text(0), Name: r.Text(2), Local: r.Bool(3), Serial: r.Text(4), KeySHA256: r.Text(5),
 		CreatedAt: r.Time(6), NotAfter: r.Time(7), RevokedAt: r.Time(8), RevokeReason: r.Text(10), Version: r.Int64(11),
+		OldKeyAt: r.Time(13),
+	}
+	if text := r.Bytes(12); len(text) == 0 {
+		// Releases before had one key per device, and it was in use.
+		d.Keys = []identity.Key{{SHA256: d.KeySHA256, NotAfter: d.NotAfter, UsedAt: d.CreatedAt}}
+	} else if err := json.Unmarshal(text, &d.Keys); err != nil {
+		return d, fmt.Errorf("keys of device %s: %w", d.ID, err)
 	}
 	if err := d.Principal.UnmarshalText(r.Bytes(1)); err != nil {
 		return d, err
@@ -182,10 +200,14 @@ func updateMember(tx *Tx, m access.Member) error {
 }
 
 func insertDevice(tx *Tx, d identity.Device) error {
-	n, err := tx.Exec("INSERT INTO devices ("+deviceColumns+`)
- VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12) ON CONFLICT DO NOTHING`,
+	keys, err := json.Marshal(d.Keys)
+	if err != nil {
+		return fmt.Errorf("keys of device %s: %w", d.ID, err)
+	}
+	n, err := tx.Exec("INSERT INTO devices ("+deviceColumns+keyColumns+`)
+ VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14) ON CONFLICT DO NOTHING`,
 		d.ID, d.Principal.String(), d.Name, d.Local, d.Serial, d.KeySHA256, d.CreatedAt, d.NotAfter,
-		d.RevokedAt, d.RevokedBy.String(), d.RevokeReason, d.Version)
+		d.RevokedAt, d.RevokedBy.String(), d.RevokeReason, d.Version, string(keys), d.OldKeyAt)
 	if err != nil {
 		return fmt.Errorf("adding device %s: %w", d.ID, err)
 	}
@@ -198,10 +220,14 @@ func insertDevice(tx *Tx, d identity.Device) error {
 // updateDevice never changes whose a device is, and never takes a revocation
 // back.
 func updateDevice(tx *Tx, d identity.Device) error {
+	keys, err := json.Marshal(d.Keys)
+	if err != nil {
+		return fmt.Errorf("keys of device %s: %w", d.ID, err)
+	}
 	n, err := tx.Exec(`UPDATE devices SET name = ?2, serial = ?3, key_sha256 = ?4, not_after = ?5,
- revoked_at = ?6, revoked_by = ?7, revoke_reason = ?8, version = ?9
+ revoked_at = ?6, revoked_by = ?7, revoke_reason = ?8, version = ?9, keys = ?10, old_key_at = ?11
  WHERE id = ?1 AND version = ?9 - 1 AND revoked_at IS NULL`,
-		d.ID, d.Name, d.Serial, d.KeySHA256, d.NotAfter, d.RevokedAt, d.RevokedBy.String(), d.RevokeReason, d.Version)
+		d.ID, d.Name, d.Serial, d.KeySHA256, d.NotAfter, d.RevokedAt, d.RevokedBy.String(), d.RevokeReason, d.Version, string(keys), d.OldKeyAt)
 	if err != nil {
 		return fmt.Errorf("changing device %s: %w", d.ID, err)
 	}

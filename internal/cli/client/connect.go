@@ -60,6 +60,8 @@ type Gateway struct {
 	Sessions     palyrav1connect.SessionServiceClient
 	Tokens       palyrav1connect.TokenServiceClient
 	Reviews      palyrav1connect.AccessReviewServiceClient
+	// Life is one device, and what was done with it.
+	Life palyrav1connect.DeviceServiceClient
 }
 
 // Connect reads the credential bundle and returns the clients. Nothing is sent
@@ -73,12 +75,12 @@ func (a *App) Connect(ctx context.Context) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	address := cmp.Or(c.address, b.Address)
-	if _, _, err := net.SplitHostPort(address); err != nil {
-		return nil, command.Usage("address %q: want HOST:PORT", address).WithRemedy("Set --address or PALYRA_ADDRESS, for example 127.0.0.1:7443.")
+	address, err := c.reach(b)
+	if err != nil {
+		return nil, err
 	}
 	if b.Token != "" {
-		return a.dial(b, address), nil
+		return a.dial(b, address, nil), nil
 	}
 	if !c.local {
 		if b, err = a.renewed(ctx, c.credentials, b, address); err != nil {
@@ -90,9 +92,18 @@ func (a *App) Connect(ctx context.Context) (*Gateway, error) {
 		return nil, reason.Errorf(reason.NotConnected, "the certificate in %s ended %s", c.credentials, end.UTC().Format(time.RFC3339)).
 			WithRemedy("A running `palyrad` keeps the local operator's fresh: start it again. Others get a new bundle with `palyrad operator add`.")
 	}
-	g := a.dial(b, address)
+	g := a.dial(b, address, &c)
 	g.Local, g.Notify = c.local, c.notify
 	return g, nil
+}
+
+// reach is the address of the gateway of a bundle.
+func (c client) reach(b identity.Bundle) (string, error) {
+	address := cmp.Or(c.address, b.Address)
+	if _, _, err := net.SplitHostPort(address); err != nil {
+		return "", command.Usage("address %q: want HOST:PORT", address).WithRemedy("Set --address or PALYRA_ADDRESS, for example 127.0.0.1:7443.")
+	}
+	return address, nil
 }
 
 // readBundle reads the bundle; where there is none it says how to get one.
@@ -114,8 +125,10 @@ func readBundle(c client) (identity.Bundle, error) {
 	return b, e.WithRemedy("Name the directory of a credential bundle; `palyrad operator add NAME --role ROLE` makes one.")
 }
 
-func (a *App) dial(b identity.Bundle, address string) *Gateway {
-	client := httpClient(b)
+// dial makes the clients. With from they go on with the credential that the bundle
+// there holds by then; with nil they have the one that is given.
+func (a *App) dial(b identity.Bundle, address string, from *client) *Gateway {
+	client := a.httpClient(b, address, from)
 	base := "https://" + address
 	opts := []connect.ClientOption{
 		connect.WithReadMaxBytes(maxMessage),
@@ -137,24 +150,19 @@ func (a *App) dial(b identity.Bundle, address string) *Gateway {
 		Sessions:     palyrav1connect.NewSessionServiceClient(client, base, opts...),
 		Tokens:       palyrav1connect.NewTokenServiceClient(client, base, opts...),
 		Reviews:      palyrav1connect.NewAccessReviewServiceClient(client, base, opts...),
+		Life:         palyrav1connect.NewDeviceServiceClient(client, base, opts...),
 	}
 }
 
-// httpClient speaks HTTP/2 over TLS 1.3 with the bundle's certificate and
-// trusts the bundle's CA alone. It never goes through a proxy.
-func httpClient(b identity.Bundle) *http.Client {
-	var protocols http.Protocols
-	protocols.SetHTTP2(true)
-	var transport http.RoundTripper = &http.Transport{
-		Proxy:               nil,
-		DialContext:         (&net.Dialer{Timeout: dialTimeout}).DialContext,
-		Protocols:           &protocols,
-		ForceAttemptHTTP2:   true,
-		TLSClientConfig:     b.ClientTLS(),
-		TLSHandshakeTimeout: dialTimeout,
-	}
-	if b.Token != "" {
+func (a *App) httpClient(b identity.Bundle, address string, from *client) *http.Client {
+	var transport http.RoundTripper = transportOf(b)
+	switch {
+	case b.Token != "":
 		transport = bearer{transport, b.Token}
+	case from != nil:
+		c := &current{a: a, dir: from.credentials, local: from.local, address: address, tried: a.Now()}
+		c.take(b)
+		transport = c
 	}
 	return &http.Client{
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -280,7 +288,8 @@ func (r Reopening) Follow(ctx context.Context, open func() (received bool, err e
 			return ctx.Err()
 		}
 		worth := connected || r.Early != nil && r.Early(err)
-		if err != nil && (!worth || !transient(err)) {
+		over := received && credentialOver(err)
+		if err != nil && !over && (!worth || !transient(err)) {
 			return err
 		}
 		if failed++; r.Tries > 0 && failed > r.Tries {
@@ -293,6 +302,20 @@ func (r Reopening) Follow(ctx context.Context, open func() (received bool, err e
 		case <-time.After(wait):
 		}
 		wait = min(2*wait, r.Most)
+	}
+}
+
+// credentialOver reports whether the gateway ended a stream because the credential that
+// opened it is over: the bundle may have a newer one.
+func credentialOver(err error) bool {
+	if err == nil {
+		return false
+	}
+	switch Explain(nil, err).Code {
+	case reason.CertificateExpired, reason.KeyReplaced:
+		return true
+	default:
+		return false
 	}
 }
 
