@@ -72,7 +72,9 @@ func (m *members) AddDevice(ctx context.Context, by access.Caller, r identity.Re
 	if err != nil {
 		return rpc.Credential{}, err
 	}
-	if err := m.policies.Rebuild(ctx, by.Principal.String()); err != nil {
+	// The device of the very request may be one of those that were revoked, and the new
+	// one is lost without an answer.
+	if err := m.policies.Rebuild(context.WithoutCancel(ctx), by.Principal.String()); err != nil {
 		return rpc.Credential{}, err
 	}
 	return rpc.Credential{

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 
 	"palyra/internal/event"
 	"palyra/internal/journal"
@@ -51,6 +50,8 @@ const ofDevice = `SELECT seq FROM (
   WHERE s.session >= ?2 AND s.session < ?3 AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.id = s.run)
 ) WHERE seq < ?4 ORDER BY seq DESC LIMIT ?5`
 
+const deviceActs = "SELECT " + eventColumns + " FROM events WHERE seq IN (" + ofDevice + ") ORDER BY seq DESC"
+
 // DeviceActs returns what was approved, started and changed with a device, newest
 // first: events with a sequence number below before, 0 for the newest.
 func (db *DB) DeviceActs(ctx context.Context, device string, before int64, limit int) (acts []journal.Event, err error) {
@@ -58,7 +59,7 @@ func (db *DB) DeviceActs(ctx context.Context, device string, before int64, limit
 		before = 1<<63 - 1
 	}
 	err = db.Read(ctx, func(c *Conn) error {
-		return c.Query("SELECT "+eventColumns+" FROM events WHERE seq IN ("+strings.TrimSpace(ofDevice)+") ORDER BY seq DESC", func(r *Row) error {
+		return c.Query(deviceActs, func(r *Row) error {
 			e, err := scanEvent(r)
 			acts = append(acts, e)
 			return err
