@@ -29,6 +29,7 @@ type Answer struct {
 	approvalID     string
 	proposalID     string
 	version        int64
+	subjectType    SubjectType
 	grant          Grant
 	votes          []Vote
 	callDigest     string
@@ -112,7 +113,7 @@ func voters(votes []Vote) []string {
 // answerOf is the answer that a record which no longer waits gives to a call.
 func answerOf(rec *Record) *Answer {
 	a := &Answer{
-		approvalID: rec.ID, version: rec.Version, votes: slices.Clone(rec.Votes),
+		approvalID: rec.ID, version: rec.Version, subjectType: rec.SubjectType, votes: slices.Clone(rec.Votes),
 		callDigest: rec.CallDigest, snapshotDigest: rec.SnapshotDigest,
 	}
 	switch rec.State {
@@ -147,6 +148,10 @@ func (r *Record) what() string {
 		return "the changes"
 	case r.AboutSession():
 		return "more calls of the session"
+	case r.SubjectType == SubjectDevicePairing:
+		return "the pairing"
+	case r.AboutGateway():
+		return "the change of the gateway"
 	}
 	return "the call"
 }

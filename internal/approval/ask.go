@@ -70,6 +70,39 @@ func (r Record) AboutSession() bool {
 	return strings.HasPrefix(r.SubjectID, SessionSubject) && r.Binding.Tool == SessionTool
 }
 
+// The tools in the bindings of asks about the gateway. No tool has such a name.
+const (
+	ChangeTool  = "gateway.change"
+	PairingTool = "device.pair"
+)
+
+// GatewayTool is the name in the binding of an ask about the gateway; "" for every
+// other subject type.
+func GatewayTool(t SubjectType) string {
+	switch t {
+	case SubjectGatewayChange:
+		return ChangeTool
+	case SubjectDevicePairing:
+		return PairingTool
+	default:
+		return ""
+	}
+}
+
+// AboutGateway reports whether r asks about the gateway itself: who its members and
+// devices are, what is in force, and not about a call. Whose answer counts stands in
+// code then, and in no policy, and a yes is for that one change.
+func (r Record) AboutGateway() bool {
+	name := GatewayTool(r.SubjectType)
+	return name != "" && r.Binding.Tool == name
+}
+
+func reserved(name string) bool { return name == ChangeTool || name == PairingTool }
+
+// heldByFreeze reports whether a freeze stops the ask. What ends a freeze, and what
+// sets right why there is one, is asked while it lasts; new devices wait.
+func heldByFreeze(t SubjectType) bool { return t != SubjectGatewayChange }
+
 func isCommit(subjectID string) bool { return strings.HasPrefix(subjectID, CommitSubject) }
 
 // AboutCommit reports whether r asks about the changes of a call that ran, and
@@ -121,7 +154,7 @@ func (a *Ask) unbound() []string {
 	if b.OnBehalfOf != a.Proposal.Caller.OnBehalfOf.String() {
 		wrong = append(wrong, "on_behalf_of")
 	}
-	if b.Tool != a.Proposal.Tool.Name {
+	if name := GatewayTool(a.SubjectType); b.Tool != a.Proposal.Tool.Name || name != "" && b.Tool != name || name == "" && reserved(b.Tool) {
 		wrong = append(wrong, "tool")
 	}
 	return wrong

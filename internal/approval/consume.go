@@ -34,13 +34,13 @@ func (d *Desk) Consume(ctx context.Context, a Answer, extra ...event.Draft) erro
 func (d *Desk) consumeRecord(ctx context.Context, a Answer, extra []event.Draft) error {
 	var after Record
 	err := d.update(ctx, func(tx Tx) error {
-		if err := thawed(tx); err != nil {
+		if err := thawedFor(tx, a.subjectType); err != nil {
 			return err
 		}
 		var err error
 		after, err = transition(tx, step{
 			id: a.approvalID, from: Allowed, version: a.version, to: Consumed, at: d.now(),
-			actor: daemon, note: "used by one call", events: stateEvents(event.Consumed, Allowed),
+			actor: daemon, note: usedBy(a.subjectType), events: stateEvents(event.Consumed, Allowed),
 		})
 		if err != nil {
 			return err
@@ -59,6 +59,13 @@ func (d *Desk) consumeRecord(ctx context.Context, a Answer, extra []event.Draft)
 	}
 	d.settle(after)
 	return nil
+}
+
+func usedBy(t SubjectType) string {
+	if GatewayTool(t) != "" {
+		return "used by one change"
+	}
+	return "used by one call"
 }
 
 // lost gives the conflict of a use its own reason.

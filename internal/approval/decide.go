@@ -60,6 +60,9 @@ func (d *Desk) mayGrant(ctx context.Context, caller access.Caller, rec Record, b
 	case rec.AboutSession():
 		return reason.Errorf(reason.InvalidInput, "a yes to more calls of a session is for once").
 			WithRemedy("Choose scope once.")
+	case rec.AboutGateway():
+		return reason.Errorf(reason.InvalidInput, "a yes to %s is for once", rec.what()).
+			WithRemedy("Choose scope once.")
 	case b.Match != MatchExact && rec.ExactOnly != "":
 		return reason.Errorf(reason.InvalidInput, "a grant for this call covers that very call and no other: %s", rec.ExactOnly).
 			WithRemedy("Choose match exact, or scope once.").WithField("match", string(MatchExact))

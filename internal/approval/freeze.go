@@ -71,6 +71,38 @@ func (d *Desk) Thaw(ctx context.Context, caller access.Caller) error {
 	return nil
 }
 
+// ThawStored ends the freeze in a store whose daemon does not run, on the word of the
+// gateway's host. It is reason.NotFound when there is none.
+func ThawStored(ctx context.Context, store Store) (FreezeState, error) {
+	var was FreezeState
+	err := store.Update(ctx, func(tx Tx) error {
+		state, err := tx.Freeze()
+		switch {
+		case err != nil:
+			return err
+		case state == nil:
+			return reason.Errorf(reason.NotFound, "the gateway is not frozen")
+		}
+		was = *state
+		if err := tx.SetFreeze(nil); err != nil {
+			return err
+		}
+		drafted, err := draft(event.Thawed, "", "", daemon, "", FreezePayload{By: hostOf(), Reason: was.Reason, Since: was.At})
+		if err != nil {
+			return err
+		}
+		tx.Emit(drafted)
+		return nil
+	})
+	if err != nil {
+		return was, fmt.Errorf("thawing: %w", err)
+	}
+	return was, nil
+}
+
+// hostOf is the principal of what is done on the gateway's host.
+func hostOf() access.Principal { return access.Principal{Kind: access.KindService, Name: "palyrad"} }
+
 func emitFreeze(tx Tx, code event.Code, by access.Principal, state FreezeState) error {
 	drafted, err := draft(code, "", "", by.String(), "", FreezePayload{By: by, Reason: state.Reason, Since: state.At})
 	if err != nil {
@@ -106,6 +138,14 @@ func thawed(tx Tx) error {
 		return frozenError(state)
 	}
 	return nil
+}
+
+// thawedFor is thawed for what a freeze stops.
+func thawedFor(tx Tx, t SubjectType) error {
+	if !heldByFreeze(t) {
+		return nil
+	}
+	return thawed(tx)
 }
 
 func frozenError(state *FreezeState) *reason.Error {

@@ -16,6 +16,9 @@ func offers(rec Record, l Limits) []Offer {
 	if rec.AboutSession() {
 		return []Offer{{Scope: Once, Match: MatchExact, Matcher: "these calls, and no others"}}
 	}
+	if rec.AboutGateway() {
+		return []Offer{{Scope: Once, Match: MatchExact, Matcher: "this one change, " + rec.CallDigest}}
+	}
 	list := []Offer{{Scope: Once, Match: MatchExact, Matcher: "this one call, " + rec.CallDigest}}
 	for _, m := range rec.matches() {
 		permission := ""

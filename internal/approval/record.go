@@ -44,11 +44,13 @@ const (
 	SubjectBrowserAction  SubjectType = "browser_action"
 	SubjectNodeCapability SubjectType = "node_capability"
 	SubjectDevicePairing  SubjectType = "device_pairing"
+	SubjectGatewayChange  SubjectType = "gateway_change"
 )
 
 // SubjectTypes lists all subject types.
 var SubjectTypes = []SubjectType{
 	SubjectTool, SubjectChannelSend, SubjectSecretAccess, SubjectBrowserAction, SubjectNodeCapability, SubjectDevicePairing,
+	SubjectGatewayChange,
 }
 
 // Record is one approval: a question about one exact call, and its answer.

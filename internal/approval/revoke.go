@@ -218,7 +218,8 @@ func (d *Desk) endRecord(ctx context.Context, id, note string) error {
 
 // MarkRunsGone is for the start of the daemon, before calls come in, when all calls
 // that asked are gone. Allowed records that were not consumed expire. Pending
-// records about changes expire, too, since the changes are gone. Other pending
+// records about changes expire, too, since the changes are gone, and so do questions
+// about the gateway, since whoever would make the change is gone. Other pending
 // records stay, show RunGone, and can still be decided; a repeated identical call
 // joins them.
 func (d *Desk) MarkRunsGone(ctx context.Context) error {
@@ -235,7 +236,7 @@ func (d *Desk) goneIDs() []string {
 	defer d.mu.Unlock()
 	var ids []string
 	for id, e := range d.open {
-		if e.rec.State == Allowed || e.rec.AboutCommit() {
+		if e.rec.State == Allowed || e.rec.AboutCommit() || e.rec.AboutGateway() {
 			ids = append(ids, id)
 		}
 	}

@@ -95,7 +95,7 @@ func (d *Desk) attempt(ctx context.Context, ask *Ask, observer func(*Record)) (*
 	switch how {
 	case remembered:
 		a := answerOf(rec)
-		a.message += " (the same call was answered a moment ago)"
+		a.message += " (the same was answered a moment ago)"
 		return a, nil
 	case claimed:
 		observer(rec)
@@ -118,7 +118,7 @@ func (d *Desk) enter(ask *Ask) (*entry, *waiter, *Record, entrance, error) {
 	defer d.mu.Unlock()
 	now := d.now()
 	key := d.key(*ask)
-	if err := d.openLocked(); err != nil {
+	if err := d.openLocked(ask); err != nil {
 		return nil, nil, nil, 0, err
 	}
 	if e := d.usableLocked(key); e != nil {
@@ -145,8 +145,8 @@ func (d *Desk) enter(ask *Ask) (*entry, *waiter, *Record, entrance, error) {
 }
 
 // openLocked returns nil when the desk takes asks.
-func (d *Desk) openLocked() error {
-	if d.frozen != nil {
+func (d *Desk) openLocked(ask *Ask) error {
+	if d.frozen != nil && heldByFreeze(ask.SubjectType) {
 		return frozenError(d.frozen)
 	}
 	select {
@@ -205,7 +205,7 @@ func (d *Desk) create(ctx context.Context, e *entry, ask *Ask) error {
 	rec, err := d.compose(ctx, e.id, ask)
 	if err == nil {
 		err = d.update(ctx, func(tx Tx) error {
-			if err := thawed(tx); err != nil {
+			if err := thawedFor(tx, rec.SubjectType); err != nil {
 				return err
 			}
 			rec, err = transition(tx, step{
@@ -230,7 +230,7 @@ func (d *Desk) compose(ctx context.Context, id string, ask *Ask) (Record, error)
 		return Record{}, err
 	}
 	rec.Prompt.Scopes, rec.Prompt.ExactOnly = offers(rec, d.limits), rec.ExactOnly
-	if rec.AboutCommit() || rec.AboutSession() {
+	if rec.AboutCommit() || rec.AboutSession() || rec.AboutGateway() {
 		return rec, nil // what differs is the diff, or there is nothing to compare
 	}
 	last, found, err := d.store.LastAllowed(ctx, rec.RequestedBy, rec.Binding.Tool)

@@ -81,10 +81,12 @@ var Rooms = []Room{
 	{Dir: "internal/cli/command", Layer: layerCommand, Only: []string{"internal/lazyregexp", "internal/nearest", "internal/reason"}, Why: "what every command is built of knows none of them"},
 
 	{Dir: "internal/rpc", Layer: layerSurface, Why: "a surface proposes calls to the pipeline and does not reach around it"},
+	{Dir: "internal/rpc/dualcontrol", Layer: layerSurface, Also: []string{"internal/rpc"}, Why: "what stands between the handlers and the rooms knows both, and daemon alone puts it there"},
 	{Dir: "internal/doctor", Layer: layerSurface, Why: "the doctor looks at the parts that it is handed, and opens no store and no sandbox of its own"},
 	{Dir: "internal/run", Layer: layerRun, Why: "the model loop sends every tool call through the pipeline; surfaces and stores serve it"},
 	{Dir: "internal/policyadmin", Layer: layerRun, Why: "loading policies and reading what they judged decides nothing; stores and surfaces serve it"},
 	{Dir: "internal/changesets", Layer: layerRun, Why: "what commits did is listed and taken back without a call"},
+	{Dir: "internal/login", Layer: layerRun, Why: "the identity provider is asked in one place, and what it says arrives at the members as a person with roles"},
 	{Dir: "internal/audit", Layer: layerRun, Why: "who was refused is written to the journal alone"},
 	{Dir: "internal/usage", Layer: layerRun, Why: "what principals leave behind is told to it by the store, which it knows as an interface"},
 	{Dir: "internal/metrics", Layer: layerRun, Why: "metrics are read off the journal; nothing reports to them"},
@@ -95,6 +97,7 @@ var Rooms = []Room{
 	{Dir: "internal/toolcall", Layer: layerPipeline, Why: "the one place where the stages meet, in order"},
 	{Dir: "internal/callrecord", Layer: layerDispatch, Why: "what a call's events say is read in one place: by the pipeline that wrote them, runs, stores and the CLI"},
 	{Dir: "internal/dispatch", Layer: layerDispatch, Why: "dispatch takes permits; it does not judge"},
+	{Dir: "internal/gatewaychange", Layer: layerDecision, Why: "who answers for a change of the gateway stands in code, beside the pipeline and below all that changes something"},
 	{Dir: "internal/decision", Layer: layerDecision, Why: "a decision is pure: verdict, answer and budget in, record and permit out"},
 
 	{Dir: "internal/policy", Layer: layerStage, Why: "policy does not know who asks humans or who writes records"},
@@ -107,6 +110,7 @@ var Rooms = []Room{
 	{Dir: "internal/attest", Layer: layerStage, Why: "attest signs statements; it does not know how they came about"},
 	{Dir: "internal/journal", Layer: layerStage, Why: "the journal knows bytes, not domains"},
 	{Dir: "internal/identity", Layer: layerStage, Why: "identity issues certificates; what they permit is policy's business"},
+	{Dir: "internal/pairing", Layer: layerStage, Also: []string{"internal/identity"}, Why: "a pairing is an exchange of messages, on whatever wire; who is asked and what is issued is told to it"},
 	{Dir: "internal/token", Layer: layerStage, Why: "a token says who calls; what that permits is policy's business"},
 	{Dir: "internal/model", Layer: layerStage, Why: "a provider turns messages into deltas; it runs no tools"},
 	{Dir: "internal/sandbox", Layer: layerStage, Why: "the vocabulary of isolation does not know its backends"},
@@ -132,7 +136,7 @@ var Rooms = []Room{
 	{Dir: "internal/fairqueue", Layer: layerGround, Only: none, Why: "a leaf: whose turn it is depends on names, not on what they wait for"},
 	{Dir: "internal/ratelimit", Layer: layerGround, Only: none, Why: "a leaf: token buckets know keys, not principals"},
 
-	{Dir: "internal/access", Layer: layerLeaf, Only: []string{"internal/lazyregexp"}, Why: "a leaf: every room may import it"},
+	{Dir: "internal/access", Layer: layerLeaf, Only: []string{"internal/lazyregexp", "internal/reason"}, Why: "a leaf: every room may import it"},
 	{Dir: "internal/reason", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
 	{Dir: "internal/event", Layer: layerLeaf, Only: []string{"internal/canonical"}, Why: "a leaf: every room may import it"},
 	{Dir: "internal/canonical", Layer: layerLeaf, Only: []string{"internal/clip"}, Why: "a leaf: every room may import it"},

@@ -17,11 +17,14 @@ const (
 // paths, which depend on the machine; Load fills those in.
 func Default() *Config {
 	return &Config{
+		Keys:   KeyStore{Store: KeysInFiles, TPMDevice: "/dev/tpmrm0"},
 		Listen: Listen{API: "127.0.0.1:7443", Metrics: "127.0.0.1:7144", MaxConnections: 1024, MaxConnectionsPerAddress: 128},
 		Log:    Log{Level: "info", Format: "text"},
 		Roles:  []access.Role{"security"},
 
+		DualControl:        true,
 		AllowedTools:       []string{"*"},
+		AllowedPrincipals:  []string{"*"},
 		MaxCallsPerRun:     200,
 		MaxCallsPerSession: 1000,
 		ExecutionTimeoutMS: 120_000,
@@ -68,6 +71,7 @@ func Default() *Config {
 			Decide:       RateLimit{PerSecond: 10, Burst: 30},
 			ToolCall:     RateLimit{PerSecond: 50, Burst: 100},
 			Run:          RateLimit{PerSecond: 10, Burst: 50},
+			Pairing:      RateLimit{PerSecond: 1, Burst: 20},
 			GlobalFactor: 20,
 		},
 		Quotas: Quotas{

@@ -25,6 +25,9 @@ var readBy = map[string][2]string{
 	"listen.max_connections":             {"daemon/servers.go", "most: g.cfg.Listen.MaxConnections,"},
 	"listen.max_connections_per_address": {"daemon/servers.go", "mostOfOne: g.cfg.Listen.MaxConnectionsPerAddress"},
 
+	"keys.store":      {"daemon/build.go", "cfg.Keys.Store == config.KeysInTPM"},
+	"keys.tpm_device": {"daemon/build.go", "tpm.New(cfg.Keys.TPMDevice)"},
+
 	"log.level":  {"daemon/command.go", "UnmarshalText([]byte(cfg.Log.Level))"},
 	"log.format": {"daemon/command.go", `cfg.Log.Format == "json"`},
 
@@ -37,7 +40,10 @@ var readBy = map[string][2]string{
 	"workspaces.mode":      {"daemon/settings.go", "w.WorkspaceMode()"},
 	"workspaces.protected": {"daemon/settings.go", "Protected: w.Protected"},
 
+	"dual_control":          {"daemon/build.go", "SwitchedOff: !g.cfg.DualControl"},
 	"allowed_tools":         {"policyadmin/settings.go", "cfg.ToolAllowed(d.Name)"},
+	"allowed_principals":    {"policyadmin/settings.go", "cfg.AllowedPrincipals"},
+	"allowed_channels":      {"policyadmin/settings.go", "cfg.AllowedChannels"},
 	"allow_sensitive_tools": {"policyadmin/settings.go", "AllowSensitiveTools: cfg.AllowSensitiveTools"},
 	"max_calls_per_run":     {"daemon/build.go", "MaxCallsPerRun: g.cfg.MaxCallsPerRun"},
 	"max_calls_per_session": {"daemon/build.go", "MaxCallsPerSession: g.cfg.MaxCallsPerSession"},
@@ -137,6 +143,8 @@ var readBy = map[string][2]string{
 	"rate_limits.tool_call.burst":      {"daemon/settings.go", "Burst: l.Burst"},
 	"rate_limits.run.per_second":       {"daemon/settings.go", "rpc.LimitRun: cfg.RateLimits.Run"},
 	"rate_limits.run.burst":            {"daemon/settings.go", "Burst: l.Burst"},
+	"rate_limits.pairing.per_second":   {"daemon/settings.go", "rpc.LimitPairing: cfg.RateLimits.Pairing"},
+	"rate_limits.pairing.burst":        {"daemon/settings.go", "Burst: l.Burst"},
 	"rate_limits.global_factor":        {"daemon/settings.go", "factor := cfg.RateLimits.GlobalFactor"},
 
 	// The command's own.

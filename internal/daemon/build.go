@@ -19,8 +19,10 @@ import (
 	"palyra/internal/dispatch"
 	"palyra/internal/event"
 	"palyra/internal/fairqueue"
+	"palyra/internal/gatewaychange"
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
+	"palyra/internal/identity/tpm"
 	"palyra/internal/journal"
 	"palyra/internal/journalkey"
 	"palyra/internal/metrics"
@@ -61,6 +63,7 @@ type gateway struct {
 	policies   *policyadmin.Admin
 	engine     *policy.Engine
 	desk       *approval.Desk
+	changing   *gatewaychange.Gate
 	router     *dispatch.Router
 	turns      *fairqueue.Queue
 	limiter    *ratelimit.Limiter
@@ -180,7 +183,21 @@ func openKeys(ctx context.Context, g *gateway, _ Options) error {
 
 // openAuthority opens the certificate authority, or makes it.
 func openAuthority(cfg *config.Config) (*ca.Authority, bool, error) {
-	return ca.Open(statedir.Authority(cfg.StateDir), ca.Options{TrustDomain: cfg.TrustDomain, ServerHosts: cfg.Listen.ServerNames})
+	return ca.Open(statedir.Authority(cfg.StateDir), authorityOptions(cfg))
+}
+
+func authorityOptions(cfg *config.Config) ca.Options {
+	o := ca.Options{TrustDomain: cfg.TrustDomain, ServerHosts: cfg.Listen.ServerNames}
+	if cfg.Keys.Store == config.KeysInTPM {
+		o.Module = tpm.New(cfg.Keys.TPMDevice)
+	}
+	return o
+}
+
+// keyPlaces says where each key of the gateway lives, that of the local operator's
+// device included.
+func keyPlaces(authority *ca.Authority, cfg *config.Config) []ca.KeyPlace {
+	return append(authority.Places(), identity.LocalKey(statedir.Operator(cfg.StateDir)))
 }
 
 func openStore(ctx context.Context, g *gateway, o Options) (err error) {
@@ -200,9 +217,21 @@ func openStore(ctx context.Context, g *gateway, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	return g.journal.Record(ctx, event.Opened, journal.Daemon, "", struct {
-		Version string `json:"version"`
-	}{version.Get().Version})
+	return g.journal.Record(ctx, event.Opened, journal.Daemon, "", opened(g.authority))
+}
+
+// openedPayload says which build began to write, and where its keys live.
+type openedPayload struct {
+	Version string            `json:"version"`
+	Keys    map[string]string `json:"keys"`
+}
+
+func opened(authority *ca.Authority) openedPayload {
+	keys := make(map[string]string)
+	for _, p := range authority.Places() {
+		keys[p.Key] = p.Place
+	}
+	return openedPayload{version.Get().Version, keys}
 }
 
 func openMembers(ctx context.Context, g *gateway, _ Options) error {
@@ -259,7 +288,7 @@ func openPolicy(ctx context.Context, g *gateway, o Options) error {
 	}
 	g.policies = policyadmin.New(policyadmin.Config{
 		Settings: g.cfg, Store: g.stores.policies, Grants: g.stores.grants, Journal: g.journal, Engine: g.engine,
-		Members: g.registry, Provenance: g.identity.History, Tools: g.router, Swapped: func() { g.isolation.Invalidate() }, Log: g.log,
+		Members: g.registry, Provenance: g.identity.History, TakesTwo: func() bool { return g.changing.DualControl().On }, Tools: g.router, Cut: g.identity.Cut, Swapped: func() { g.isolation.Invalidate() }, Log: g.log,
 	})
 	return nil
 }
@@ -311,10 +340,12 @@ func allTools(g *gateway, others []dispatch.Tool) ([]dispatch.Tool, error) {
 }
 
 func openApprovals(ctx context.Context, g *gateway, o Options) error {
+	people := gatewaychange.People{Members: g.registry, History: g.identity.History, LiveDevice: liveDevice(g.identity), Engine: g.engine}
 	var err error
 	g.desk, err = approval.NewDesk(approval.Config{
-		Store: g.stores.approvals, Judge: toolcall.Judge{Evaluator: g.engine, LiveDevice: liveDevice(g.identity)}, Log: g.log,
-		Now: approval.NewClock(g.stores.journal.Head().At, o.wall).Now,
+		Store: g.stores.approvals, Log: g.log,
+		Judge: gatewaychange.Judge{Calls: toolcall.Judge{Evaluator: g.engine, LiveDevice: liveDevice(g.identity)}, People: people},
+		Now:   approval.NewClock(g.stores.journal.Head().At, o.wall).Now,
 		Limits: approval.Limits{
 			Timeout:             g.cfg.Approvals.DefaultTimeout,
 			PendingPerRun:       g.cfg.Approvals.MaxPendingPerRun,
@@ -325,6 +356,10 @@ func openApprovals(ctx context.Context, g *gateway, o Options) error {
 		},
 	})
 	if err != nil {
+		return err
+	}
+	g.changing = gatewaychange.New(gatewaychange.Config{Desk: g.desk, People: people, Journal: g.journal, SwitchedOff: !g.cfg.DualControl})
+	if err := g.changing.Begin(ctx); err != nil {
 		return err
 	}
 	if _, frozen := g.desk.Frozen(ctx); frozen {

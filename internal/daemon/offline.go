@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"palyra/internal/access"
+	"palyra/internal/approval"
 	"palyra/internal/config"
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
@@ -229,6 +230,29 @@ func withKeys(ctx context.Context, cfg *config.Config, online func(own identity.
 	})
 }
 
+// SealKeys moves the keys of a state directory that no daemon holds into the TPM of
+// the settings. moved is false when they are there already.
+func SealKeys(cfg *config.Config) (places []ca.KeyPlace, moved bool, err error) {
+	if cfg.Keys.Store != config.KeysInTPM {
+		return nil, false, reason.Errorf(reason.ConfigInvalid, "keys.store is %q", cfg.Keys.Store).
+			WithRemedy("Set keys.store to \"tpm\" first, and keys.tpm_device where it is not %s.", cfg.Keys.TPMDevice)
+	}
+	lock, err := takeStopped(cfg.StateDir, "Stop palyrad, move the keys, and start it again.")
+	if err != nil {
+		return nil, false, err
+	}
+	defer func() { err = errors.Join(err, lock.Release()) }()
+	dir := statedir.Authority(cfg.StateDir)
+	if moved, err = ca.Seal(dir, authorityOptions(cfg)); err != nil {
+		return nil, false, err
+	}
+	authority, err := ca.Inspect(dir, authorityOptions(cfg))
+	if err != nil {
+		return nil, moved, err
+	}
+	return keyPlaces(authority, cfg), moved, nil
+}
+
 // ConfirmMembers says on the gateway's host that members are who they are said to be,
 // in a state directory that no daemon holds: all of them when none is named. It
 // returns those that it confirmed.
@@ -262,10 +286,25 @@ func ConfirmMembers(ctx context.Context, cfg *config.Config, names []string) (co
 	return confirmed, err
 }
 
-// ResetPolicy ends the activation of a policy version in a state directory that
-// no daemon holds. It returns the version.
+// ThawAlone ends the freeze on the word of the gateway's host, in a state directory
+// that no daemon holds. It returns the freeze that was.
+func ThawAlone(ctx context.Context, cfg *config.Config) (was approval.FreezeState, err error) {
+	lock, err := takeStopped(cfg.StateDir, "Stop palyrad for it: while it runs, `palyra thaw` asks a second person.")
+	if err != nil {
+		return was, err
+	}
+	defer func() { err = errors.Join(err, lock.Release()) }()
+	err = withStores(ctx, cfg, func(s stores, _ *ca.Authority) error {
+		was, err = approval.ThawStored(ctx, s.approvals)
+		return err
+	})
+	return was, err
+}
+
+// ResetPolicy lets the policy directory count from the next start on, in a state
+// directory that no daemon holds. It returns the version that was in force.
 func ResetPolicy(ctx context.Context, cfg *config.Config) (version string, err error) {
-	lock, err := takeStopped(cfg.StateDir, "Use `palyra policy reload`: palyrad runs.")
+	lock, err := takeStopped(cfg.StateDir, "Use `palyra policy reload`, or stop palyrad to reset on this host's word.")
 	if err != nil {
 		return "", err
 	}

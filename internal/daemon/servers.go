@@ -20,6 +20,7 @@ import (
 	"palyra/internal/keyadmin"
 	"palyra/internal/reason"
 	"palyra/internal/rpc"
+	"palyra/internal/rpc/dualcontrol"
 	"palyra/internal/statedir"
 	"palyra/internal/token"
 )
@@ -124,9 +125,15 @@ func apiServer(ctx context.Context, g *gateway) (*http.Server, error) {
 	admin := &members{g.registry, g.identity, g.authority, g.policies}
 	handler, err := rpc.New(ctx, rpc.Config{
 		Auth: g.identity, Tokens: g.tokens, Limiter: g.limiter, Audit: g.auditor, Engine: g.engine, Pipeline: g.pipeline, Router: g.router,
-		Desk: g.desk, Runs: g.runs, Journal: g.journal, Evidence: evidence{archive, g.stores.snapshots}, Policies: g.policies,
-		Members: admin, Devices: admin, DeviceActs: g.stores.acts,
-		Keys: &keyadmin.Keys{Authority: g.authority, Journal: g.journal, Notary: g.notary}, Gateway: control{g}, Workspaces: g.changes, Log: g.log,
+		Desk: g.desk, Runs: g.runs, Journal: g.journal, Evidence: evidence{archive, g.stores.snapshots},
+		Policies: dualcontrol.Policies{Policies: g.policies, Proposer: g.policies, Gate: g.changing},
+		Members:  dualcontrol.Members{Members: admin, Gate: g.changing},
+		Devices:  admin, DeviceActs: g.stores.acts,
+		Keys: &keyadmin.Keys{Authority: g.authority, Journal: g.journal, Notary: g.notary},
+		Gateway: dualcontrol.Gateway{
+			Gateway: control{g}, Gate: g.changing, Frozen: func(ctx context.Context) rpc.FreezeState { return freezeState(ctx, g) },
+		},
+		Workspaces: g.changes, Log: g.log,
 	})
 	if err != nil {
 		return nil, err

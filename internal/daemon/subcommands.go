@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -16,13 +17,16 @@ import (
 	"palyra/internal/builtin"
 	"palyra/internal/config"
 	"palyra/internal/doctor"
+	"palyra/internal/identity/ca"
 	"palyra/internal/keyadmin"
 	"palyra/internal/manpage"
+	"palyra/internal/progress"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/exec"
 	"palyra/internal/sandbox/ladder"
 	"palyra/internal/sandbox/places"
+	"palyra/internal/statedir"
 	"palyra/internal/tool"
 	"palyra/internal/version"
 	"palyra/internal/workspace"
@@ -41,7 +45,7 @@ func addCommand(s *settings) *cobra.Command {
 	add := &cobra.Command{
 		Use:   "add NAME --role ROLE",
 		Short: "Add a member and write a credential bundle for it",
-		Long:  "Add a member and write a credential bundle for it: a directory with ca.pem, cert.pem, key.pem and endpoint, which palyra, curl and grpcurl can use. Hand it over on a channel that you trust; it is the person.\n\nWith --owner the member is an agent that acts for that user. A second user who answers approvals ends that the first one answers for their own calls: it is asked before that.",
+		Long:  "Add a member and write a credential bundle for it: a directory with ca.pem, cert.pem, key.pem and endpoint, which palyra, curl and grpcurl can use. Hand it over on a channel that you trust; it is the person.\n\nWith --owner the member is an agent that acts for that user, once the user consents (`palyra members consent NAME`). A second user who answers approvals ends that the first one answers for their own calls: it is asked before that.",
 		Args:  arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return addOperator(cmd, s, args[0], roles, owner, out, yes)
@@ -99,6 +103,7 @@ func addOperator(cmd *cobra.Command, s *settings, name string, roles []string, o
 	var device string
 	err = afterWarning(cmd, yes, func(accept bool) (err error) {
 		n.AcceptLoss = accept
+		defer sayWaiting(cmd)()
 		device, err = AddOperator(cmd.Context(), cfg, n)
 		return err
 	})
@@ -123,6 +128,7 @@ func makeBundle(cmd *cobra.Command, s *settings, n NewBundle, yes bool) error {
 	var made MadeBundle
 	err = afterWarning(cmd, yes, func(accept bool) (err error) {
 		n.AcceptLoss = accept
+		defer sayWaiting(cmd)()
 		made, err = MakeBundle(cmd.Context(), cfg, n)
 		return err
 	})
@@ -139,6 +145,13 @@ func makeBundle(cmd *cobra.Command, s *settings, n NewBundle, yes bool) error {
 	}
 	cmd.PrintErrf("next: palyra --credentials %s status\n", n.Dir)
 	return err
+}
+
+// sayWaiting says after a while what an addition may wait for, until it is stopped.
+func sayWaiting(cmd *cobra.Command) (stop func() bool) {
+	return time.AfterFunc(progress.Patience, func() {
+		cmd.PrintErrln("waiting: where palyrad runs and changes take two people, another owner or admin has to approve; `palyra approvals list` shows the question")
+	}).Stop
 }
 
 func bundleDir(out, name string) string {
@@ -201,7 +214,7 @@ func manCommand() *cobra.Command {
 }
 
 func keysCommand(s *settings) *cobra.Command {
-	return keyadmin.Command(keyadmin.Ways{
+	group := keyadmin.Command(keyadmin.Ways{
 		List: func(ctx context.Context) ([]keyadmin.Key, error) {
 			cfg, err := s.load()
 			if err != nil {
@@ -218,24 +231,72 @@ func keysCommand(s *settings) *cobra.Command {
 		},
 		Arguments: arguments,
 	})
+	group.AddCommand(sealCommand(s))
+	return group
+}
+
+func sealCommand(s *settings) *cobra.Command {
+	return &cobra.Command{
+		Use:   "seal",
+		Short: "Move the keys of an existing gateway into the TPM that keys.tpm_device names",
+		Long:  "Move the keys of an existing gateway into the TPM that keys.tpm_device names, while palyrad does not run and keys.store is \"tpm\". The seeds of the notary and the journal are sealed, and the TPM makes a new issuing key. The root stays a file: only a new gateway has its root made in the TPM. Backups of before still hold the keys; rotate them where that matters.\n\nThere is no way back out of the TPM. What is sealed is of no use on another machine, or once the TPM was cleared.",
+		Args:  arguments(cobra.NoArgs),
+		RunE: s.loaded(func(cmd *cobra.Command, cfg *config.Config) error {
+			places, moved, err := SealKeys(cfg)
+			if err != nil {
+				return err
+			}
+			if !moved {
+				cmd.PrintErrln("the keys are in the TPM already; nothing was changed")
+			}
+			for _, p := range places {
+				if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%-9s%-6s%s\n", p.Key, p.Place, p.Detail); err != nil {
+					return err
+				}
+			}
+			return nil
+		}),
+	}
 }
 
 func policyCommand(s *settings) *cobra.Command {
-	group := &cobra.Command{Use: "policy", Short: "Repair the policy of a palyrad that does not start"}
+	group := &cobra.Command{Use: "policy", Short: "Let the policy directory count, on the word of this host"}
 	group.AddCommand(&cobra.Command{
 		Use:   "reset",
-		Short: "Return from an activated policy version to the policy directory",
-		Long:  "Return from an activated policy version to the policy directory, for a palyrad that does not start because the version does not load any more. A palyrad that runs does this with `palyra policy reload`.",
+		Short: "Let the policy directory count from the next start on",
+		Long:  "Let the policy directory count from the next start of palyrad on, in place of an activated version, of one that does not load any more, and of what was in force last where a changed directory takes a second person. It takes the uid of the state directory, while palyrad does not run; the journal says so (PAL-P107), and `palyra status` for seven days. A palyrad that runs does this with `palyra policy reload`.",
 		Args:  arguments(cobra.NoArgs),
 		RunE: s.loaded(func(cmd *cobra.Command, cfg *config.Config) error {
 			version, err := ResetPolicy(cmd.Context(), cfg)
 			if err == nil {
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "policy version %s is not activated any more; the policy directory counts from the next start\n", version)
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "policy version %s does not count any more; the policy directory counts from the next start\n", version)
 			}
 			return err
 		}),
 	})
 	return group
+}
+
+func thawCommand(s *settings) *cobra.Command {
+	var alone bool
+	c := &cobra.Command{
+		Use:   "thaw --alone",
+		Short: "End a freeze on the word of this host, while palyrad does not run",
+		Long:  "End a freeze on the word of this host, where nobody is there who could be the second person of `palyra thaw`. It takes the uid of the state directory, while palyrad does not run; the journal says so (PAL-P103), and `palyra status` for seven days.",
+		Args:  arguments(cobra.NoArgs),
+		RunE: s.loaded(func(cmd *cobra.Command, cfg *config.Config) error {
+			if !alone {
+				return misused(cmd, errors.New("say --alone: it is this host's word and nobody else's"))
+			}
+			was, err := ThawAlone(cmd.Context(), cfg)
+			if err == nil {
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "the freeze of %s at %s is over; calls run again from the next start\n", was.By, was.At.Format(time.RFC3339))
+			}
+			return err
+		}),
+	}
+	c.Flags().BoolVar(&alone, "alone", false, "on the word of this host alone")
+	return c
 }
 
 func membersCommand(s *settings) *cobra.Command {
@@ -288,7 +349,11 @@ func doctorCommand(s *settings) *cobra.Command {
 // make.
 func examined(cfg *config.Config) doctor.Config {
 	return doctor.Config{
-		Settings:  cfg,
+		Settings: cfg,
+		Authority: func() (*ca.Authority, error) {
+			return ca.Inspect(statedir.Authority(cfg.StateDir), authorityOptions(cfg))
+		},
+		Places:    func(a *ca.Authority) []ca.KeyPlace { return keyPlaces(a, cfg) },
 		OpenStore: func(ctx context.Context) (doctor.Store, error) { return openReadOnly(ctx, cfg.StateDir) },
 		Reserve:   func() (held, size int64, err error) { return reserveOf(cfg) },
 		Listen:    listen,

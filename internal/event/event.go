@@ -63,14 +63,25 @@ const (
 	DeviceRenamed    Code = "PAL-I113" // a device got another name
 
 	MembersConfirmed Code = "PAL-I114" // members were confirmed to be who they are said to be
+	ConsentGiven     Code = "PAL-I118" // an agent's owner agreed that it acts in their name
+	ConsentWithdrawn Code = "PAL-I119" // an agent's owner no longer agrees that it acts in their name
 
 	TokenMade    Code = "PAL-I120" // an API token was made
 	TokenRevoked Code = "PAL-I121" // an API token was revoked
 
-	DeviceKeyReplaced Code = "PAL-I130" // a device used a new key for the first time, and the keys before it end
-	OldKeyUsed        Code = "PAL-I131" // somebody used a key of a device that was replaced
+	PairingOpened Code = "PAL-I130" // a pairing code was made
+	PairingTried  Code = "PAL-I131" // coalesced guesses of pairing codes
+	PairingProved Code = "PAL-I132" // a machine knew the secret of a pairing code, and people are asked
+	PairingEnded  Code = "PAL-I133" // a pairing code ended without a device
+	DevicePaired  Code = "PAL-I134" // a member got a device by pairing
 
-	GatewayKeyReplaced Code = "PAL-I132" // a key of the gateway is to be replaced, or was
+	LoggedIn  Code = "PAL-I140" // a person logged in at the identity provider and got a session
+	LoggedOut Code = "PAL-I141" // the session of a login ended before its time
+
+	DeviceKeyReplaced Code = "PAL-I150" // a device used a new key for the first time, and the keys before it end
+	OldKeyUsed        Code = "PAL-I151" // somebody used a key of a device that was replaced
+
+	GatewayKeyReplaced Code = "PAL-I152" // a key of the gateway is to be replaced, or was
 
 	PolicyLoaded   Code = "PAL-P100" // a policy set came into force, or was activated or not any more
 	PolicyRejected Code = "PAL-P101" // a policy set did not load, or its tests failed; the running one stays
@@ -79,7 +90,11 @@ const (
 	ToolPinned     Code = "PAL-P104" // a tool definition was seen first, or a changed one was accepted
 	ToolSuspended  Code = "PAL-P105" // a changed tool definition does not fit the policies
 	ToolResumed    Code = "PAL-P106" // a suspended tool may be called again
-	PolicyReset    Code = "PAL-P107" // the activation of a policy version was ended on the host, while no daemon ran
+	PolicyReset    Code = "PAL-P107" // on the host, while no daemon ran: the policy directory counts from the next start
+	GatewayChange  Code = "PAL-P108" // a change of the gateway was let through: by a second person's yes, or by one person's word alone
+	DualControlOff Code = "PAL-P109" // at the start: the configuration says that no change of the gateway takes a second person
+	PolicyProposed Code = "PAL-P110" // the policy directory differs from what is in force, and takes a second person
+	CeilingSet     Code = "PAL-P111" // a principal or a channel was let in or kept out, whatever policies say
 
 	Opened       Code = "PAL-J100" // the daemon opened the journal
 	Closed       Code = "PAL-J101" // the daemon closed the journal in order
@@ -98,10 +113,13 @@ var Codes = []Code{
 	SessionExtended, SessionEnded,
 	CACreated, CertificateMade, MemberAdded, CallersRefused, PermissionDenied,
 	DeviceRevoked, Exported, DeviceAdded,
-	MemberChanged, MemberDisabled, MemberEnabled, MemberRemoved, DeviceRenamed, MembersConfirmed,
+	MemberChanged, MemberDisabled, MemberEnabled, MemberRemoved, DeviceRenamed, MembersConfirmed, ConsentGiven, ConsentWithdrawn,
 	TokenMade, TokenRevoked,
+	PairingOpened, PairingTried, PairingProved, PairingEnded, DevicePaired,
+	LoggedIn, LoggedOut,
 	DeviceKeyReplaced, OldKeyUsed, GatewayKeyReplaced,
 	PolicyLoaded, PolicyRejected, Frozen, Thawed, ToolPinned, ToolSuspended, ToolResumed, PolicyReset,
+	GatewayChange, DualControlOff, PolicyProposed, CeilingSet,
 	Opened, Closed, Checkpoint, ClockStepped, KeyRotated,
 }
 

@@ -19,9 +19,17 @@ type verifiedLeaf struct {
 	from, to time.Time
 }
 
-// Allow is the check of every handshake, for ca.Authority.ServerTLS.
+// Allow is the check of every handshake, for ca.Authority.ServerTLS. An agent that
+// waits for consent comes in, to be told so: Authenticate refuses each request.
 func (s *Service) Allow(chain []*x509.Certificate) error {
-	return letIn(s.Authenticate(chain))
+	id, err := s.verify(chain)
+	if err != nil {
+		return err
+	}
+	if dev, err := s.live(id); err == nil && s.waits(dev.Principal) {
+		return nil
+	}
+	return letIn(s.callerOf(id, chain))
 }
 
 // letIn lets a key into the handshake that was replaced: only behind it the peer has
@@ -37,7 +45,7 @@ func letIn(_ access.Caller, err error) error {
 // Authenticate maps a client's certificate chain to the caller it stands for.
 // The certificate must lead to the gateway's root and be valid now, the device
 // must be known and not revoked, the member not disabled, and an agent's owner
-// not either. It is called for each request, so that a long-lived connection
+// not either, who also consented to the agent. It is called for each request, so that a long-lived connection
 // ends with its certificate; its errors have the reason Unauthenticated.
 //
 // Surface is left for the API to set, and Present is false: a certificate
@@ -86,6 +94,9 @@ func (s *Service) callerOf(id string, chain []*x509.Certificate) (access.Caller,
 		return access.Caller{}, replaced(id)
 	}
 	m, ok := s.registry.Active(dev.Principal)
+	if !ok && m.AwaitsConsent {
+		return access.Caller{}, m.Waiting()
+	}
 	if !ok {
 		return access.Caller{}, reason.Errorf(reason.Unauthenticated, "%s of device %s may not act: it or its owner is disabled or gone", dev.Principal, id)
 	}

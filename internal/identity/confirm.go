@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"palyra/internal/access"
 	"palyra/internal/event"
@@ -31,19 +32,29 @@ func (s *Service) acts(actor access.Principal, c Change) (acts provenance.Histor
 	for _, m := range c.NewMembers {
 		add(provenance.Made, m.Principal)
 	}
-	for _, m := range c.Members {
-		add(provenance.Changed, m.Principal)
+	if !c.consent { // which puts no key into other hands
+		for _, m := range c.Members {
+			add(provenance.Changed, m.Principal)
+		}
 	}
 	for _, d := range c.NewDevices {
+		if d.Session() {
+			continue // like a renewal: whoever is the person at the provider has it
+		}
 		add(provenance.Changed, d.Principal)
 	}
 	return acts
 }
 
 // authors are those who could be behind an actor. What is done on the gateway's host
-// could be done by every member that holds a device there.
+// could be done by every member that holds a device there. What the identity provider
+// says is nobody's: the administrator of the host chose it.
 func (s *Service) authors(actor access.Principal) []access.Principal {
-	if actor != Daemon() {
+	switch actor {
+	case Daemon():
+	case Provider():
+		return nil
+	default:
 		return []access.Principal{actor}
 	}
 	var holders []access.Principal
@@ -83,10 +94,33 @@ func (s *Service) confirm(ctx context.Context, actor access.Principal, name stri
 		return m, reason.Errorf(reason.PermissionDenied, "nobody confirms themselves").
 			WithRemedy("Ask another owner or admin, or confirm %s on the gateway's host: `palyrad members confirm %s`.", actor, actor.Name)
 	}
+	if err := s.counts(actor, m.Principal); err != nil {
+		return m, err
+	}
 	if err := s.confirmAll(ctx, actor, []access.Principal{m.Principal}, ""); err != nil {
 		return m, err
 	}
 	return m, s.known(ctx, actor)
+}
+
+// counts refuses a word that changes nothing: one of somebody who is in the same
+// hands as the member.
+func (s *Service) counts(actor, member access.Principal) error {
+	history := s.History()
+	before := history.Hands()[member]
+	word := provenance.Act{Member: member, Kind: provenance.Confirmed}
+	if actor != Daemon() {
+		word.By = []access.Principal{actor}
+	}
+	if len(before) == 0 || len(append(history, word).Hands()[member]) < len(before) {
+		return nil
+	}
+	names := make([]string, len(before))
+	for i, p := range before {
+		names[i] = p.String()
+	}
+	return reason.Errorf(reason.PermissionDenied, "%s is in hands of %s, and so is %s: the word changes nothing", member, strings.Join(names, " and "), actor).
+		WithRemedy("Have an owner or admin confirm it whom they neither made nor changed, or confirm it on the gateway's host: `palyrad members confirm %s`.", member.Name)
 }
 
 // confirmAll makes confirmations durable, with one event that lists them.

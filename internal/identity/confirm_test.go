@@ -125,6 +125,7 @@ func TestMadeOnTheHost(t *testing.T) {
 
 func TestWhoConfirms(t *testing.T) {
 	w, _ := team(t)
+	must.Get(w.AddMember(t.Context(), access.User("alice"), "zoe", access.KindUser, []access.Role{access.RoleAuditor}, access.Principal{}, csr(t), true))(t)
 	n := len(w.store.Events())
 	for name, c := range map[string]struct {
 		by   access.Principal
@@ -135,6 +136,7 @@ func TestWhoConfirms(t *testing.T) {
 		"an operator":         {access.User("bob"), "carol", reason.PermissionDenied},
 		"an agent":            {access.Agent("helper"), "bob", reason.PermissionDenied},
 		"nobody":              {access.User("nobody"), "bob", reason.PermissionDenied},
+		"who made it":         {access.User("alice"), "zoe", reason.PermissionDenied},
 		"one that is not":     {access.User("alice"), "zed", reason.NotFound},
 		"one without a name":  {access.User("alice"), "user:", reason.InvalidInput},
 		"the host, of nobody": {identity.Daemon(), "zed", reason.NotFound},
@@ -143,7 +145,7 @@ func TestWhoConfirms(t *testing.T) {
 		reasontest.Want(t, name, err, c.want)
 	}
 	w.journaled(n)
-	must.Get(w.ConfirmMember(t.Context(), access.User("alice"), "bob"))(t)
+	must.Get(w.ConfirmMember(t.Context(), access.User("adam"), "zoe"))(t)
 	w.journaled(n, event.MembersConfirmed)
 }
 

@@ -26,12 +26,12 @@ func (s *Service) lossOfAdding(m access.Member) string {
 	if lost == "" {
 		return ""
 	}
-	return fmt.Sprintf("%s (the way back: `palyra devices revoke` of the device of %s)", lost, m.Principal)
+	return fmt.Sprintf("%s (the way back: `palyra members disable %s`)", lost, m.Principal)
 }
 
 // lossOfRevoking names what is lost with a device.
 func (s *Service) lossOfRevoking(dev Device) string {
-	if dev.Revoked() || slices.ContainsFunc(s.Devices(), func(d Device) bool {
+	if dev.Revoked() || s.bound(dev.Principal) || slices.ContainsFunc(s.Devices(), func(d Device) bool {
 		return d.Principal == dev.Principal && d.ID != dev.ID && !d.Revoked()
 	}) {
 		return ""

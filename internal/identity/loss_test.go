@@ -28,7 +28,7 @@ func TestLossIsNamedFirst(t *testing.T) {
 
 	before := len(w.store.Events())
 	_, err := admit("bob", access.KindUser, access.Principal{}, access.RoleOperator, false)
-	wantLoss(t, err, "user:local can then answer for their own calls no longer: user:bob has to", "palyra devices revoke")
+	wantLoss(t, err, "user:local can then answer for their own calls no longer: user:bob has to", "palyra members disable user:bob")
 	w.journaled(before)
 	bob := must.Get(admit("bob", access.KindUser, access.Principal{}, access.RoleOperator, true))(t)
 	carol := must.Get(admit("carol", access.KindUser, access.Principal{}, access.RoleOperator, false))(t) // two there are already

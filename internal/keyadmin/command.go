@@ -20,7 +20,7 @@ type Ways struct {
 
 // Command is `palyrad keys`.
 func Command(w Ways) *cobra.Command {
-	group := &cobra.Command{Use: "keys", Short: "List the gateway's own keys, and replace them"}
+	group := &cobra.Command{Use: "keys", Short: "List the gateway's own keys, replace them, and move them into a TPM"}
 	list := &cobra.Command{
 		Use: "list", Short: "List the gateway's own keys", Args: w.Arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -40,7 +40,7 @@ func Command(w Ways) *cobra.Command {
 		Use: "rotate issuing|notary|journal", Short: "Replace a key of the gateway", Args: w.Arguments(cobra.MatchAll(cobra.ExactArgs(1))),
 		ValidArgs: []string{Issuing, Notary, Journal},
 		Long: "Replace a key of the gateway, while palyrad runs or not: issuing signs the certificates of devices and servers, notary the attestations, journal the checkpoints and exports.\n\n" +
-			"What the old key signed verifies as before, devices go on with the certificates that they have, and the root stays. After notary and journal, fetch the key set anew (`palyra attest keys -o json`) wherever it is kept. The journal says so (PAL-I132).",
+			"What the old key signed verifies as before, devices go on with the certificates that they have, and the root stays. After notary and journal, fetch the key set anew (`palyra attest keys -o json`) wherever it is kept. The journal says so (PAL-I152).",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r, err := w.Rotate(cmd.Context(), args[0])
 			if err != nil {

@@ -111,6 +111,7 @@ func (s *Set) Permit(r AccessRequest) error {
 		WithField("permission", string(r.Permission))
 	if j.Missing != "" {
 		e.Message += ": " + j.Missing
+		e = e.WithRemedy("Have a token made that may: `palyra tokens create NAME --scope %s`, by somebody who may as well.", r.Permission)
 	}
 	for _, d := range j.Determining {
 		if d.Reason != "" {

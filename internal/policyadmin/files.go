@@ -69,6 +69,8 @@ func (p *Admin) outOfForce(d Directory, sources []policy.Source, err error) stri
 		return "it is gone, and what was in force stays; make it again, empty if the built-in policies are to count alone"
 	case !d.Present:
 		return "it is not there; `palyra policy init --profile laptop` makes it"
+	case !slices.Equal(sources, p.running.sources) && p.takesTwo():
+		return "it is a proposal: its files are not those in force, and take a second person; `palyra policy reload` asks for it"
 	case !slices.Equal(sources, p.running.sources):
 		return "its files are not those in force; `palyra policy reload` says why"
 	}

@@ -90,15 +90,16 @@ func (p *Admin) describe(v KeptVersion) (Version, error) {
 	}, err
 }
 
-// Reset ends the activation of a version in a store whose daemon does not run,
-// and returns the version.
+// Reset lets the policy directory count from the next start of palyrad on, in a store
+// whose daemon does not run: an activation ends, and what was in force last is not held
+// against the directory. It returns the version that was in force last.
 func Reset(ctx context.Context, store Store) (version string, err error) {
-	kept, activated, err := store.ActivatedPolicy(ctx)
+	kept, found, err := store.LastPolicy(ctx)
 	if err != nil {
 		return "", err
 	}
-	if !activated {
-		return "", reason.Errorf(reason.NotFound, "no policy version is activated: the policy directory counts already")
+	if !found {
+		return "", reason.Errorf(reason.NotFound, "the policy directory counts from the next start already")
 	}
 	draft, err := event.DraftOf(event.PolicyReset, journal.Daemon, "", struct {
 		Version string `json:"policy_version"`
@@ -106,5 +107,5 @@ func Reset(ctx context.Context, store Store) (version string, err error) {
 	if err != nil {
 		return "", err
 	}
-	return kept.Version, store.EndActivation(ctx, draft)
+	return kept.Version, store.ResetPolicy(ctx, draft)
 }

@@ -39,6 +39,13 @@ type Config struct {
 	// Provenance is who made, changed and confirmed the members; nil for nobody.
 	Provenance func() provenance.History
 	Tools      Tools
+	// Cut ends what a principal has open, which is kept out from now on; nil for
+	// nothing.
+	Cut func(access.Principal, *reason.Error)
+	// TakesTwo reports whether another set takes a second person's yes, which whoever
+	// calls Activate, Reload or Enact has; the directory has not. Nil means that it
+	// does not.
+	TakesTwo func() bool
 	// Swapped is told when another set came into force.
 	Swapped func()
 	Log     *slog.Logger
@@ -83,6 +90,11 @@ type Admin struct {
 	// ignored says that the directory changed while an activated version was in
 	// force.
 	ignored bool
+	// ceilings are those that commands set, ordered by name.
+	ceilings []Ceiling
+	// proposed is the version of the directory that waits for a second person, "" for
+	// none.
+	proposed string
 	// suspended are the tools that wait for a policy that fits them.
 	suspended map[string]error
 }
@@ -133,6 +145,9 @@ func New(c Config) *Admin {
 // that was activated stays activated, and what was in force last stays when the
 // directory is not there.
 func (p *Admin) Load(ctx context.Context) error {
+	if err := p.loadCeilings(ctx); err != nil {
+		return err
+	}
 	kept, activated, err := p.use.Store.ActivatedPolicy(ctx)
 	if err != nil {
 		return err
@@ -166,6 +181,17 @@ func (p *Admin) reload(ctx context.Context, actor string) (Reloaded, error) {
 	return p.loadDirectory(ctx, actor)
 }
 
+// signalled loads the directory, unless that takes a second person.
+func (p *Admin) signalled(ctx context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.takesTwo() {
+		return p.directoryProposed(ctx)
+	}
+	_, err := p.loadDirectory(ctx, journal.Daemon)
+	return err
+}
+
 // loadDirectory is reload for a caller that holds p.mu.
 func (p *Admin) loadDirectory(ctx context.Context, actor string) (Reloaded, error) {
 	sources, tests, err := p.own()
@@ -189,6 +215,9 @@ func (p *Admin) Rebuild(ctx context.Context, actor string) error {
 func (p *Admin) directoryChanged(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if !p.running.activated && p.takesTwo() {
+		return p.directoryProposed(ctx)
+	}
 	if !p.running.activated {
 		_, err := p.loadDirectory(ctx, journal.Daemon)
 		return err
@@ -216,24 +245,14 @@ type policyRejected struct {
 // are now, runs its tests, keeps it, and puts it in force. A set that does not
 // load changes nothing, and the journal says so. The caller holds p.mu.
 func (p *Admin) apply(ctx context.Context, actor string, c candidate) (Reloaded, error) {
-	now, pins, err := p.definitions(ctx)
+	b, err := p.build(ctx, actor, c)
 	if err != nil {
 		return Reloaded{}, err
 	}
-	chosen, err := choose(now, pins, func(tools []tool.Descriptor, suspended map[string]error) (*policy.Set, error) {
-		return policy.Load(p.setConfig(c.sources, tools, suspended))
-	})
-	if err == nil && len(c.tests) > 0 {
-		cfg := p.setConfig(c.sources, resolve(now, pins, chosen.suspended), chosen.suspended)
-		err = passes(ctx, cfg, c.tests)
-	}
-	if err != nil {
-		return Reloaded{}, p.reject(ctx, actor, err)
-	}
-	if err := p.keepPins(ctx, now, pins, chosen); err != nil {
+	if err := p.keepPins(ctx, b.now, b.pins, b.chosen); err != nil {
 		return Reloaded{}, err
 	}
-	set := chosen.set
+	chosen, set := b.chosen, b.chosen.set
 	was := p.use.Engine.Current()
 	result := Reloaded{Version: set.Version(), SnapshotDigest: set.SnapshotDigest(), Warnings: lint.Set(set)}
 	if was != nil {
@@ -241,6 +260,9 @@ func (p *Admin) apply(ctx context.Context, actor string, c candidate) (Reloaded,
 	}
 	same := was != nil && was.SnapshotDigest() == set.SnapshotDigest()
 	p.ignored = p.ignored && c.activated
+	if result.Version == p.proposed {
+		p.proposed = ""
+	}
 	if same && c.activated == p.running.activated {
 		p.suspend(ctx, chosen.suspended)
 		return result, nil
@@ -258,6 +280,32 @@ func (p *Admin) apply(ctx context.Context, actor string, c candidate) (Reloaded,
 	p.running, p.loadedAt = c, time.Now().UTC()
 	p.logLoaded(ctx, set)
 	return result, nil
+}
+
+// built is a candidate that loads and passes its tests.
+type built struct {
+	now    []definition
+	pins   map[string]pin
+	chosen pinned
+}
+
+// build makes a set of a candidate, which changes nothing. One that does not load is
+// journaled. The caller holds p.mu.
+func (p *Admin) build(ctx context.Context, actor string, c candidate) (b built, err error) {
+	if b.now, b.pins, err = p.definitions(ctx); err != nil {
+		return b, err
+	}
+	b.chosen, err = choose(b.now, b.pins, func(tools []tool.Descriptor, suspended map[string]error) (*policy.Set, error) {
+		return policy.Load(p.setConfig(c.sources, tools, suspended))
+	})
+	if err == nil && len(c.tests) > 0 {
+		cfg := p.setConfig(c.sources, resolve(b.now, b.pins, b.chosen.suspended), b.chosen.suspended)
+		err = passes(ctx, cfg, c.tests)
+	}
+	if err != nil {
+		return b, p.reject(ctx, actor, err)
+	}
+	return b, nil
 }
 
 // passes runs the tests of a candidate; one that fails keeps it from loading.
@@ -396,6 +444,9 @@ func (p *Admin) Test(ctx context.Context, sources, tests []policy.Source) (polic
 func (p *Admin) Notices() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.proposed != "" {
+		return []string{"the policy directory changed and is a proposal, not in force: `palyra policy reload` asks a second person for it"}
+	}
 	if !p.running.activated {
 		return nil
 	}

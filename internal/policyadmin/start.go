@@ -3,6 +3,7 @@ package policyadmin
 import (
 	"context"
 	"log/slog"
+	"slices"
 
 	"palyra/internal/journal"
 	"palyra/internal/policy"
@@ -19,6 +20,11 @@ func (p *Admin) loadFirst(ctx context.Context) error {
 		sources, err := p.lastInForce(ctx)
 		if err != nil || len(sources) > 0 {
 			return p.loadLast(ctx, dir, sources, err)
+		}
+	}
+	if p.takesTwo() {
+		if done, err := p.loadProposed(ctx); done || err != nil {
+			return err
 		}
 	}
 	_, err := p.loadDirectory(ctx, journal.Daemon)
@@ -38,6 +44,30 @@ func (p *Admin) loadLast(ctx context.Context, dir string, sources []policy.Sourc
 	p.use.Log.WarnContext(ctx, "the policy directory is gone, and what was in force last stays; make it again, empty if the built-in policies are to count alone",
 		slog.String("policy_dir", dir), slog.String("version", p.use.Engine.Current().Version()))
 	return nil
+}
+
+// loadProposed puts what was in force last in force again when the directory has
+// changed since: while palyrad was down, nobody approved that. It is false when the
+// directory is what was in force, or nothing was. The caller holds p.mu.
+func (p *Admin) loadProposed(ctx context.Context) (done bool, err error) {
+	kept, found, err := p.use.Store.LastPolicy(ctx)
+	if err != nil || !found {
+		return false, err
+	}
+	last, err := keptSources(kept)
+	if err != nil {
+		return false, err
+	}
+	sources, _, err := ReadDir(p.use.Settings.Policy.Dir)
+	if err == nil && slices.Equal(sources, last) {
+		return false, nil
+	}
+	if _, err := p.apply(ctx, journal.Daemon, candidate{sources: last}); err != nil {
+		return false, reason.Errorf(reason.Of(err), "the policy directory changed without a second person, and what was in force last does not load: %w", err).
+			WithRemedy("Let the directory count on this host's word with `palyrad policy reset`, then start palyrad.")
+	}
+	p.report(ctx, p.directoryProposed(ctx))
+	return true, nil
 }
 
 // lastInForce returns the operator's files of the set that was in force last;

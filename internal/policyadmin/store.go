@@ -22,10 +22,17 @@ type Store interface {
 	ActivatedPolicy(ctx context.Context) (v KeptVersion, found bool, err error)
 	// LastPolicy is the version that was put in force last, if any was.
 	LastPolicy(ctx context.Context) (v KeptVersion, found bool, err error)
-	EndActivation(ctx context.Context, ended event.Draft) error
+	// ResetPolicy forgets both.
+	ResetPolicy(ctx context.Context, reset event.Draft) error
 	// SnapshotInputs is what the set with a snapshot digest was built from, nil
 	// when that was not kept.
 	SnapshotInputs(ctx context.Context, digest string) ([]byte, error)
+
+	// Ceilings lists what commands set, by name.
+	Ceilings(ctx context.Context) ([]Ceiling, error)
+	// PutCeiling keeps a ceiling in place of that of the same name, and returns it
+	// with the time.
+	PutCeiling(ctx context.Context, c Ceiling, set event.Draft) (Ceiling, error)
 
 	// Pins lists the stored tool definitions by name.
 	Pins(ctx context.Context) ([]Pin, error)

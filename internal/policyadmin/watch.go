@@ -39,8 +39,7 @@ func (p *Admin) follow(ctx context.Context, files *dirChanges, reload <-chan str
 		case <-p.changed:
 			p.report(ctx, p.Rebuild(ctx, journal.Daemon))
 		case <-reload:
-			_, err := p.reload(ctx, journal.Daemon)
-			p.report(ctx, err)
+			p.report(ctx, p.signalled(ctx))
 		case err := <-files.errors:
 			p.missed(ctx, err)
 			if !p.settle(ctx, files) {

@@ -78,6 +78,8 @@ const (
 	Unauthenticated     Code = "UNAUTHENTICATED"
 	CertificateExpired  Code = "CERTIFICATE_EXPIRED"
 	KeyReplaced         Code = "KEY_REPLACED"
+	LoginRefused        Code = "LOGIN_REFUSED"
+	LoginUnavailable    Code = "LOGIN_UNAVAILABLE"
 	PermissionDenied    Code = "PERMISSION_DENIED"
 	RateLimited         Code = "RATE_LIMITED"
 	NotFound            Code = "NOT_FOUND"
@@ -85,6 +87,7 @@ const (
 	IdempotencyMismatch Code = "IDEMPOTENCY_MISMATCH"
 	LossNotAccepted     Code = "LOSS_NOT_ACCEPTED"
 	LastOwner           Code = "LAST_OWNER"
+	PairingFailed       Code = "PAIRING_FAILED"
 	VerificationFailed  Code = "VERIFICATION_FAILED"
 	OriginUnproven      Code = "ORIGIN_UNPROVEN"
 	ConfigInvalid       Code = "CONFIG_INVALID"
@@ -184,6 +187,8 @@ var Table = []Row{
 	{Unauthenticated, ExitNotConnected, "The caller is not known to the gateway.", "Use a credential: `palyrad operator add NAME --role ROLE` makes one."},
 	{CertificateExpired, ExitNotConnected, "The client certificate has expired.", "Renew it within 30 days of its end: every `palyra` command does so by itself. Later, have another made with `palyrad operator bundle NAME` on the gateway's host."},
 	{KeyReplaced, ExitNotConnected, "The device's key was replaced by a newer one.", "Use the bundle that holds the newer key; where nobody of yours has one, have another made with `palyrad operator bundle NAME --revoke-old` on the gateway's host."},
+	{LoginRefused, ExitPolicyDenied, "The identity provider did not vouch for the person, or the gateway does not let them in.", "Begin again with `palyra login`; if it is refused again, ask the gateway's administrator."},
+	{LoginUnavailable, ExitNotConnected, "The gateway cannot ask an identity provider now.", "Try again later; whoever has another credential is not concerned."},
 	{PermissionDenied, ExitPolicyDenied, "The caller may not do this.", "Ask an owner for a role that may."},
 	{RateLimited, ExitFailure, "Too many requests.", "Wait as long as retry-after says."},
 	{NotFound, ExitFailure, "There is nothing with that id.", "Check the id."},
@@ -191,6 +196,7 @@ var Table = []Row{
 	{IdempotencyMismatch, ExitConflict, "The idempotency key was used for a different call.", "Use a new key for a new call."},
 	{LossNotAccepted, ExitUsage, "The change takes somebody's power to answer approvals away.", "Repeat it with --yes if that is meant; accept_loss in the API."},
 	{LastOwner, ExitConflict, "The gateway would be without an owner who can act.", "Make another owner first: `palyra members roles NAME --add owner`, or `palyra members add NAME --role owner`."},
+	{PairingFailed, ExitVerification, "The machine and the gateway do not have the same secret, or somebody is between them.", "Pair again, and type the PIN as `palyra pairing code` shows it."},
 	{VerificationFailed, ExitVerification, "The evidence does not verify.", "Keep the file as it is and compare it with another copy."},
 	{OriginUnproven, ExitUnproven, "The journal is whole, and whose it is was not proven.", "Fetch the key set anew with `palyra attest keys -o json` and compare its fingerprint over another channel."},
 	{ConfigInvalid, ExitUsage, "The configuration is not valid.", "Run `palyra config check`."},

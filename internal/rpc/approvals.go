@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"connectrpc.com/connect"
@@ -26,8 +27,12 @@ func (a *approvals) ListApprovals(ctx context.Context, req *palyrav1.ListApprova
 	if err != nil {
 		return nil, err
 	}
+	types, some := a.shown(ctx, wordsOf[approval.SubjectType](subjectPrefix, req.GetSubjectTypes()))
+	if !some {
+		return &palyrav1.ListApprovalsResponse{}, nil
+	}
 	records, next, err := a.desk.List(ctx, approval.Filter{
-		States: wordsOf[approval.State](statePrefix, req.GetStates()), SubjectTypes: wordsOf[approval.SubjectType](subjectPrefix, req.GetSubjectTypes()), Principal: principal,
+		States: wordsOf[approval.State](statePrefix, req.GetStates()), SubjectTypes: types, Principal: principal,
 		Since: timeOf(req.GetSince()), Until: timeOf(req.GetUntil()),
 		PageSize: int(req.GetPageSize()), PageToken: req.GetPageToken(),
 	})
@@ -41,9 +46,29 @@ func (a *approvals) ListApprovals(ctx context.Context, req *palyrav1.ListApprova
 	return res, nil
 }
 
+// shown are the subject types that the caller is shown of those that it wants: none
+// for all, and changes of the gateway alone for one whom policy shows nothing, since
+// no policy keeps those from whoever answers them.
+func (a *approvals) shown(ctx context.Context, wanted []approval.SubjectType) (types []approval.SubjectType, some bool) {
+	if may(a.engine, callerOf(ctx), access.PermApprovalRead) {
+		return wanted, true
+	}
+	only := approval.SubjectGatewayChange
+	return []approval.SubjectType{only}, len(wanted) == 0 || slices.Contains(wanted, only)
+}
+
+// shows reports whether the caller is shown a record.
+func (a *approvals) shows(ctx context.Context, r approval.Record) bool {
+	types, _ := a.shown(ctx, nil)
+	return len(types) == 0 || slices.Contains(types, r.SubjectType)
+}
+
 // GetApproval returns one approval.
 func (a *approvals) GetApproval(ctx context.Context, req *palyrav1.GetApprovalRequest) (*palyrav1.GetApprovalResponse, error) {
 	r, err := a.desk.Get(ctx, req.GetApprovalId())
+	if err == nil && !a.shows(ctx, r) {
+		err = a.engine.Current().Permit(policy.AccessRequest{Caller: callerOf(ctx), Permission: access.PermApprovalRead})
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -66,6 +91,9 @@ func (a *approvals) WatchApprovals(ctx context.Context, req *palyrav1.WatchAppro
 		return err
 	}
 	return a.desk.Watch(ctx, after, func(r approval.Record) error {
+		if !a.shows(ctx, r) {
+			return nil
+		}
 		return stream.Send(&palyrav1.WatchApprovalsResponse{
 			Approval: approvalMessage(r), Cursor: strconv.FormatInt(r.Revision, 10),
 		})

@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"log/slog"
 	"net"
@@ -14,6 +15,7 @@ import (
 
 	"palyra/internal/access"
 	"palyra/internal/canonical"
+	"palyra/internal/pairing"
 	"palyra/internal/ratelimit"
 	"palyra/internal/reason"
 )
@@ -32,7 +34,7 @@ type callerKey struct{}
 // It ends at the latest with the credential.
 func identify(auth Authenticator, tokens Tokens, live *liveRequests, log *slog.Logger, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		identified := peer{address: host(r.RemoteAddr), claims: access.Surface(r.Header.Get(access.SurfaceHeader))}
+		identified := peer{address: host(r.RemoteAddr), claims: access.Surface(r.Header.Get(access.SurfaceHeader)), tls: r.TLS}
 		ctx := r.Context()
 		if look := credential(r, auth, tokens); look != nil {
 			identified.note(r, auth, log)
@@ -104,6 +106,15 @@ type peer struct {
 	address string
 	// claims is the surface that the client says it is.
 	claims access.Surface
+	// tls is the connection.
+	tls *tls.ConnectionState
+}
+
+// connectionOf is the connection of a request, as pairing binds it.
+func connectionOf(ctx context.Context) (pairing.Connection, error) {
+	who, _ := ctx.Value(callerKey{}).(peer)
+	exporter, err := pairing.Exporter(who.tls)
+	return pairing.Connection{Exporter: exporter, Address: who.address}, err
 }
 
 // note tells identity of a certificate that is shown. That it cannot be written down

@@ -79,7 +79,7 @@ func TestReplacedKeyIsRefused(t *testing.T) {
 	events := must.Get(w.journalEvents())(t)
 	var alarms []*palyrav1.Event
 	for _, e := range events {
-		if e.GetCode() == "PAL-I131" {
+		if e.GetCode() == "PAL-I151" {
 			alarms = append(alarms, e)
 		}
 	}

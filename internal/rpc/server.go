@@ -18,10 +18,12 @@ import (
 	"palyra/internal/approval"
 	"palyra/internal/dispatch"
 	"palyra/internal/journal"
+	"palyra/internal/pairing"
 	"palyra/internal/policy"
 	"palyra/internal/reason"
 	"palyra/internal/rpc/accessreview"
 	"palyra/internal/rpc/devicelife"
+	"palyra/internal/rpc/devicepairing"
 	"palyra/internal/rpc/fieldrules"
 	"palyra/internal/rpc/gatewaykeys"
 	"palyra/internal/run"
@@ -55,6 +57,7 @@ type Config struct {
 	Devices    devicelife.Devices
 	DeviceActs devicelife.Acts
 	Keys       gatewaykeys.Keys
+	Pairings   *pairing.Host
 	Gateway    Gateway
 	// Workspaces are the declared ones and their change sets.
 	Workspaces Workspaces
@@ -108,7 +111,10 @@ func New(stopping context.Context, cfg Config) (*Server, error) {
 	mux.Handle(palyrav1connect.NewSessionServiceHandler(&sessions{cfg.Pipeline, cfg.Engine, cfg.Pipeline.MaxCallsPerSession}, opts...))
 	mux.Handle(palyrav1connect.NewTokenServiceHandler(&tokens{cfg.Tokens, cfg.Engine}, opts...))
 	mux.Handle(palyrav1connect.NewAccessReviewServiceHandler(&accessreview.Service{
-		Engine: cfg.Engine, Members: cfg.Members, Tools: cfg.Router, Methods: reviewed(), Caller: callerOf,
+		Engine: cfg.Engine, Members: cfg.Members, Tools: cfg.Router, Ceilings: cfg.Policies, Methods: reviewed(), Caller: callerOf,
+	}, opts...))
+	mux.Handle(palyrav1connect.NewPairingServiceHandler(&devicepairing.Service{
+		Host: cfg.Pairings, Engine: cfg.Engine, Members: cfg.Members, Caller: callerOf, Connection: connectionOf,
 	}, opts...))
 	mux.Handle(palyrav1connect.NewDeviceServiceHandler(&devicelife.Service{
 		Engine: cfg.Engine, Devices: cfg.Devices, Acts: cfg.DeviceActs, Caller: callerOf,
@@ -138,6 +144,7 @@ var services = []string{
 	palyrav1connect.AccessReviewServiceName,
 	palyrav1connect.DeviceServiceName,
 	palyrav1connect.KeyServiceName,
+	palyrav1connect.PairingServiceName,
 	healthv1connect.HealthName,
 }
 

@@ -86,7 +86,7 @@ func TestDeviceActsOfBefore(t *testing.T) {
 	}
 	rows := `UPDATE events SET payload = NULL, salt = NULL WHERE subject = 'erased';
 INSERT INTO session_runs (session, run) VALUES ('` + lost + `.s', 'named'), ('` + lost + `.r', 'mine run') ON CONFLICT DO NOTHING;`
-	must.Do(t, sqlite.MakeOlder(path, 15, events, rows))
+	must.Do(t, sqlite.MakeOlder(path, 18, events, rows))
 	db := sqlitetest.OpenAt(t, path, sqlite.Options{})
 	want := slices.DeleteFunc(slices.Clone(mine), func(s string) bool { return s == "mine member" }) // of which nobody kept the device
 	if got := actsOf(t, db, lost, 50); !slices.Equal(got, want) {

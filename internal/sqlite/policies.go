@@ -139,17 +139,19 @@ func (db *DB) onePolicy(ctx context.Context, what, query string) (v policyadmin.
 	return v, found, nil
 }
 
-// EndActivation lets the policy directory count again, with the event that says
-// so.
-func (db *DB) EndActivation(ctx context.Context, ended event.Draft) error {
+// ResetPolicy forgets which version was activated and which was in force last, so
+// that the policy directory counts, with the event that says so.
+func (db *DB) ResetPolicy(ctx context.Context, reset event.Draft) error {
 	_, err := db.Commit(ctx, Unit{
 		Check: func(tx *Tx) error {
-			if _, err := tx.Exec("DELETE FROM policy_activation"); err != nil {
-				return fmt.Errorf("ending the activation of a policy version: %w", err)
+			for _, table := range []string{"policy_activation", "policy_last"} {
+				if _, err := tx.Exec("DELETE FROM " + table); err != nil {
+					return fmt.Errorf("forgetting which policy version counts: %w", err)
+				}
 			}
 			return nil
 		},
-		Events: []event.Draft{ended},
+		Events: []event.Draft{reset},
 	})
 	return err
 }

@@ -39,10 +39,10 @@ const (
 )
 
 // Never are the permissions that no token can have: to answer approvals, to say
-// who may do what, and to loosen what holds. They take a device.
+// who may do what and who acts for whom, and to loosen what holds. They take a device.
 var Never = []access.Permission{
-	access.PermApprovalDecide, access.PermApprovalGrantBroad, access.PermAccessWrite, access.PermAccessWriteOwner,
-	access.PermTokenCreate, access.PermPolicyActivate, access.PermGatewayThaw,
+	access.PermApprovalDecide, access.PermApprovalGrantBroad, access.PermAccessWrite, access.PermAccessWriteOwner, access.PermAccessConsent,
+	access.PermTokenCreate, access.PermPolicyActivate, access.PermGatewayThaw, access.PermDevicePair,
 }
 
 var nameForm = lazyregexp.New(`^[a-zA-Z0-9][a-zA-Z0-9 ._-]{0,62}$`)
@@ -195,7 +195,8 @@ func checkScopes(scopes []access.Permission) error {
 	for _, p := range scopes {
 		switch {
 		case !slices.Contains(access.Permissions, p):
-			return reason.Errorf(reason.InvalidInput, "there is no permission %q", p)
+			return reason.Errorf(reason.InvalidInput, "there is no permission %q", p).
+				WithRemedy("`palyra access show WHO` lists the permissions, and those that a member has.")
 		case slices.Contains(Never, p):
 			return reason.Errorf(reason.InvalidInput, "no token has the permission %s: it takes a device", p).
 				WithRemedy("Have a credential made for whoever does that: `palyrad operator add NAME --role ROLE`.")
@@ -211,11 +212,15 @@ func (s *Service) checkHolder(creator, holder access.Principal) error {
 		return reason.Errorf(reason.PermissionDenied, "%s makes no tokens: only people do", creator)
 	}
 	m, ok := s.members.Active(holder)
+	if !ok && m.AwaitsConsent {
+		return m.Waiting()
+	}
 	if !ok {
 		return reason.Errorf(reason.InvalidInput, "there is no member %s that may act", holder)
 	}
 	if holder != creator && m.Owner != creator {
-		return reason.Errorf(reason.PermissionDenied, "%s is neither you nor an agent of yours", holder)
+		return reason.Errorf(reason.PermissionDenied, "%s is neither you nor an agent of yours", holder).
+			WithRemedy("Make it for yourself, or for an agent that acts for you; whoever else needs one makes it.")
 	}
 	return nil
 }
@@ -333,6 +338,9 @@ func (s *Service) Authenticate(shown string, from netip.Addr) (access.Caller, er
 		return access.Caller{}, err
 	}
 	m, ok := s.members.Active(t.Principal)
+	if !ok && m.AwaitsConsent {
+		return access.Caller{}, m.Waiting()
+	}
 	if !ok {
 		return access.Caller{}, reason.Errorf(reason.Unauthenticated, "%s of the token %s may not act: it or its owner is disabled or gone", t.Principal, t.Name)
 	}

@@ -169,6 +169,7 @@ var benchmarks = []benchmark{
 	{"19-start", programStart},
 	{"20-rate-limit", rateLimitCheck},
 	{"21-token", tokenCheck},
+	{"23-handshake", handshakes},
 }
 
 // bench is what the benchmarks share.

@@ -24,6 +24,7 @@ import (
 	"palyra/internal/identity"
 	"palyra/internal/progress"
 	"palyra/internal/reason"
+	"palyra/internal/rpc/changetable"
 )
 
 const (
@@ -130,11 +131,12 @@ func readBundle(c client) (identity.Bundle, error) {
 func (a *App) dial(b identity.Bundle, address string, from *client) *Gateway {
 	client := a.httpClient(b, address, from)
 	base := "https://" + address
+	g := &Gateway{}
 	opts := []connect.ClientOption{
 		connect.WithReadMaxBytes(maxMessage),
-		connect.WithInterceptors(deadline{a: a, address: address}),
+		connect.WithInterceptors(deadline{a: a, address: address, g: g}),
 	}
-	return &Gateway{
+	*g = Gateway{
 		Address:      address,
 		Root:         b.Root,
 		ServerName:   b.ServerName,
@@ -152,6 +154,7 @@ func (a *App) dial(b identity.Bundle, address string, from *client) *Gateway {
 		Reviews:      palyrav1connect.NewAccessReviewServiceClient(client, base, opts...),
 		Life:         palyrav1connect.NewDeviceServiceClient(client, base, opts...),
 	}
+	return g
 }
 
 func (a *App) httpClient(b identity.Bundle, address string, from *client) *http.Client {
@@ -189,11 +192,16 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 type deadline struct {
 	a       *App
 	address string
+	// g is the gateway itself, for what is asked of it beside the call.
+	g *Gateway
 }
 
 // WrapUnary implements connect.Interceptor.
 func (d deadline) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
+		if req != nil && changetable.TakesTwo(req.Spec().Procedure) {
+			return d.change(ctx, req, next)
+		}
 		ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 		defer cancel()
 		if d.a.ErrTerminal {

@@ -14,7 +14,7 @@ import (
 func (a *app) rotateDevice() *cobra.Command {
 	var self bool
 	c := &cobra.Command{Use: "rotate [ID | --self]", Short: "Give the device of this credential bundle a new key now", Args: command.Args(0, 1),
-		Long:    "Give the device of this credential bundle a new key now: where somebody may have a copy of the old one. The old key works for five minutes more; later use of it is refused, and an alarm (PAL-I131).\n\nA device makes its own key, so nobody does it for another: refuse that one with `palyra devices revoke ID`.",
+		Long:    "Give the device of this credential bundle a new key now: where somebody may have a copy of the old one. The old key works for five minutes more; later use of it is refused, and an alarm (PAL-I151).\n\nA device makes its own key, so nobody does it for another: refuse that one with `palyra devices revoke ID`.",
 		Example: "palyra devices rotate --self",
 		RunE: func(cmd *cobra.Command, given []string) error {
 			if self == (len(given) > 0) {

@@ -15,7 +15,11 @@ import (
 func answers(about *palyrav1.Approval) string {
 	p := &printer.Page{}
 	p.Gap()
-	p.Hang(2, "o          ", "allow this call once")
+	once := "allow this call once"
+	if aboutGateway(about) {
+		once = "allow this one change"
+	}
+	p.Hang(2, "o          ", once)
 	if s := offer(about, palyrav1.ApprovalScope_APPROVAL_SCOPE_SESSION); s != nil {
 		p.Hang(2, "s          ", "also until the session ends, "+printer.Span(s.GetLongest().AsDuration())+" at most: "+s.GetBy())
 	}

@@ -57,6 +57,16 @@ func aboutChanges(v *palyrav1.Approval) bool {
 	return strings.HasPrefix(v.GetSubjectId(), "commit:")
 }
 
+// aboutGateway reports whether an approval asks about the gateway itself.
+func aboutGateway(v *palyrav1.Approval) bool {
+	switch v.GetSubjectType() {
+	case palyrav1.ApprovalSubjectType_APPROVAL_SUBJECT_TYPE_GATEWAY_CHANGE, palyrav1.ApprovalSubjectType_APPROVAL_SUBJECT_TYPE_DEVICE_PAIRING:
+		return true
+	default:
+		return false
+	}
+}
+
 // Summary is what an approval is about, in one line.
 func Summary(v *palyrav1.Approval) string {
 	return cmp.Or(v.GetPrompt().GetSummary(), v.GetPrompt().GetTitle(), v.GetSubjectId())

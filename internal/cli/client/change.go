@@ -1,0 +1,86 @@
+package client
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+
+	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/cli/printer"
+	"palyra/internal/rpc/changetable"
+)
+
+// change makes a call that may wait for a second person: it has no deadline, says
+// after a moment whom it waits for, and by whose word the change was made. Whoever
+// interrupts it withdraws the question.
+func (d deadline) change(ctx context.Context, req connect.AnyRequest, next connect.UnaryFunc) (connect.AnyResponse, error) {
+	told, done := make(chan bool, 1), make(chan struct{})
+	go func() {
+		defer close(told)
+		told <- d.waits(ctx, done)
+	}()
+	res, err := next(ctx, req)
+	close(done)
+	waited := <-told
+	if err != nil {
+		return res, err
+	}
+	if why := res.Header().Get(changetable.AloneHeader); why != "" {
+		d.a.Say("by your word alone: %s", printer.VisibleLine(why))
+	}
+	if id := res.Header().Get(changetable.ApprovalHeader); id != "" && waited {
+		d.a.Say("approved: %s", id)
+	}
+	return res, nil
+}
+
+// waits says which question a change waits for, once there is one. It is false when
+// the change ended before.
+func (d deadline) waits(ctx context.Context, done <-chan struct{}) bool {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-done:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	for {
+		select {
+		case <-done:
+			return false
+		case <-time.After(Patience):
+		}
+		if v := d.question(ctx); v != nil {
+			d.a.Say("waiting for another owner or admin, %s left: approval %s, `palyra approve %s`",
+				strings.TrimPrefix(d.a.Relative(v.GetExpiresAt()), "in "), v.GetApprovalId(), v.GetApprovalId())
+			return true
+		}
+	}
+}
+
+// question is the newest that this device asked and that waits; nil when there is
+// none, or it cannot be known.
+func (d deadline) question(ctx context.Context) *palyrav1.Approval {
+	status, err := d.g.Status.GetStatus(ctx, &palyrav1.GetStatusRequest{})
+	if err != nil {
+		return nil
+	}
+	reply, err := d.g.Approvals.ListApprovals(ctx, &palyrav1.ListApprovalsRequest{
+		States:       []palyrav1.ApprovalState{palyrav1.ApprovalState_APPROVAL_STATE_PENDING},
+		SubjectTypes: []palyrav1.ApprovalSubjectType{palyrav1.ApprovalSubjectType_APPROVAL_SUBJECT_TYPE_GATEWAY_CHANGE},
+		Principal:    status.GetCaller().GetPrincipal(),
+	})
+	if err != nil {
+		return nil
+	}
+	for _, v := range reply.GetApprovals() {
+		if v.GetDevice() == status.GetCaller().GetDeviceId() {
+			return v
+		}
+	}
+	return nil
+}

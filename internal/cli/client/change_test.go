@@ -1,0 +1,95 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"connectrpc.com/connect"
+
+	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/gen/palyra/v1/palyrav1connect"
+	"palyra/internal/cli/printer"
+	"palyra/internal/rpc/changetable"
+)
+
+// asking is a gateway on which questions of two devices of one owner wait.
+type asking struct {
+	palyrav1connect.ApprovalsServiceClient
+	palyrav1connect.StatusServiceClient
+}
+
+func (asking) GetStatus(context.Context, *palyrav1.GetStatusRequest) (*palyrav1.GetStatusResponse, error) {
+	return &palyrav1.GetStatusResponse{Caller: &palyrav1.Identity{Principal: "user:ann", DeviceId: "mine"}}, nil
+}
+
+func (asking) ListApprovals(_ context.Context, req *palyrav1.ListApprovalsRequest) (*palyrav1.ListApprovalsResponse, error) {
+	if req.GetPrincipal() != "user:ann" || len(req.GetStates()) != 1 || len(req.GetSubjectTypes()) != 1 {
+		return nil, connect.NewError(connect.CodeInvalidArgument, nil)
+	}
+	return &palyrav1.ListApprovalsResponse{Approvals: []*palyrav1.Approval{{ApprovalId: "01OTHER", Device: "other"}, {ApprovalId: "01MINE", Device: "mine"}}}, nil
+}
+
+// request is one of a method.
+type request struct {
+	connect.AnyRequest
+	procedure string
+}
+
+func (r request) Spec() connect.Spec { return connect.Spec{Procedure: r.procedure} }
+
+// A change that waits for a second person has no deadline and says whom it waits for,
+// then by whose word it was made; other calls have their deadline as before.
+func TestChangeSaysWhomItWaitsFor(t *testing.T) {
+	thaw := palyrav1connect.StatusServiceThawProcedure
+	for name, c := range map[string]struct {
+		procedure string
+		takes     time.Duration
+		header    http.Header
+		says      []string
+		not       []string
+		ends      bool
+	}{
+		"at once":          {thaw, 0, http.Header{}, nil, []string{"waiting", "approved", "alone"}, false},
+		"a second person":  {thaw, 20 * time.Minute, http.Header{changetable.ApprovalHeader: {"01MINE"}}, []string{"approval 01MINE, `palyra approve 01MINE`", "approved: 01MINE"}, []string{"01OTHER"}, false},
+		"one person alone": {thaw, 0, http.Header{changetable.AloneHeader: {"there is\nnobody else"}}, []string{"by your word alone: there is", "nobody else"}, []string{"waiting"}, false},
+		"another method":   {palyrav1connect.StatusServiceFreezeProcedure, 20 * time.Minute, http.Header{}, nil, []string{"waiting for another"}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var said bytes.Buffer
+				a := NewApp(printer.Streams{Err: &said})
+				d := deadline{a: a, g: &Gateway{Status: asking{}, Approvals: asking{}}}
+				_, err := d.WrapUnary(func(ctx context.Context, _ connect.AnyRequest) (connect.AnyResponse, error) {
+					select {
+					case <-time.After(c.takes):
+					case <-ctx.Done():
+						return nil, ctx.Err()
+					}
+					res := connect.NewResponse(&palyrav1.ThawResponse{})
+					for k, v := range c.header {
+						res.Header()[k] = v
+					}
+					return res, nil
+				})(t.Context(), request{procedure: c.procedure})
+				if (err != nil) != c.ends {
+					t.Errorf("%v", err)
+				}
+				for _, want := range c.says {
+					if !strings.Contains(said.String(), want) {
+						t.Errorf("%q lacks %q", said.String(), want)
+					}
+				}
+				for _, not := range c.not {
+					if strings.Contains(said.String(), not) {
+						t.Errorf("%q says %q", said.String(), not)
+					}
+				}
+			})
+		})
+	}
+}

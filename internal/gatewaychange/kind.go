@@ -1,0 +1,52 @@
+package gatewaychange
+
+import (
+	"slices"
+
+	"palyra/internal/access"
+)
+
+// Kind is one kind of change that takes two people.
+type Kind string
+
+// The kinds, which are all. What takes power away at once is not among them, so that
+// whoever is attacked needs nobody: freezing, revoking a device, disabling a member,
+// and ending, cancelling or denying whatever it is.
+const (
+	AddMember      Kind = "member.add"
+	UpdateMember   Kind = "member.update"
+	EnableMember   Kind = "member.enable"
+	RemoveMember   Kind = "member.remove"
+	ConfirmMember  Kind = "member.confirm"
+	AddDevice      Kind = "device.add"
+	ActivatePolicy Kind = "policy.activate"
+	ReloadPolicy   Kind = "policy.reload"
+	Thaw           Kind = "gateway.thaw"
+	// Erase is of what the journal points to; nothing does that yet.
+	Erase Kind = "journal.erase"
+)
+
+// Kinds lists them.
+var Kinds = []Kind{AddMember, UpdateMember, EnableMember, RemoveMember, ConfirmMember, AddDevice, ActivatePolicy, ReloadPolicy, Thaw, Erase}
+
+// byOwners are permissions that an owner has whatever policies say, so that no set of
+// them is in force for good.
+var byOwners = []access.Permission{
+	access.PermDaemonStatus, access.PermPolicyRead, access.PermPolicyCheck, access.PermPolicyActivate, access.PermGatewayThaw,
+}
+
+// byVoters are those that owners and admins have for questions about the gateway,
+// whatever policies say.
+var byVoters = []access.Permission{access.PermDaemonStatus, access.PermApprovalRead, access.PermApprovalDecide}
+
+// Ceiling reports whether a caller has a permission that no policy takes: what an
+// owner needs to put another policy in force, and what owners and admins need to
+// answer that. It takes a device of their own.
+func Ceiling(caller access.Caller, p access.Permission) bool {
+	if caller.Token != nil || !caller.Paired || caller.Principal.Kind != access.KindUser {
+		return false
+	}
+	owner := slices.Contains(caller.Roles, access.RoleOwner)
+	voter := owner || slices.Contains(caller.Roles, access.RoleAdmin)
+	return owner && slices.Contains(byOwners, p) || voter && slices.Contains(byVoters, p)
+}

@@ -1,0 +1,169 @@
+package identity
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/x509"
+	"fmt"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"palyra/internal/access"
+	"palyra/internal/canonical"
+	"palyra/internal/event"
+	"palyra/internal/identity/ca"
+	"palyra/internal/provenance"
+	"palyra/internal/reason"
+)
+
+// Pairing is a device that its holder asked for over the network and that people
+// allowed.
+type Pairing struct {
+	// DeviceID is the ULID that the device gets, from NewDeviceID.
+	DeviceID string
+	// Name is what the device calls itself; "" for the name of its member.
+	Name string
+	// Member is whose device it is. If New is set, the member comes to be with it, with
+	// Roles and Owner.
+	Member access.Principal
+	New    bool
+	Roles  []access.Role
+	Owner  access.Principal
+	// AcceptLoss says that MadeBy was told who loses the power to answer approvals.
+	AcceptLoss bool
+	// MadeBy made the code, ApprovedBy allowed the device: any of them could hold it.
+	MadeBy     access.Principal
+	ApprovedBy []access.Principal
+	// Request is of the device's key.
+	Request []byte
+	// Code and ApprovalID name the pairing code and the approval, for the journal.
+	Code, ApprovalID string
+}
+
+// NewDeviceID returns the id of a device to come.
+func NewDeviceID(at time.Time) (string, error) {
+	id, err := ulid.New(ulid.Timestamp(at), rand.Reader)
+	if err != nil {
+		return "", fmt.Errorf("making a device id: %w", err)
+	}
+	return id.String(), nil
+}
+
+// MayPair refuses what Pair would refuse, before there is a device: a member that is
+// not there or may not act, roles that MadeBy may not give, a loss that nobody
+// accepted.
+func (s *Service) MayPair(p Pairing) error {
+	_, err := s.pairable(p)
+	return err
+}
+
+// pairable returns the member as it will be.
+func (s *Service) pairable(p Pairing) (access.Member, error) {
+	m, known := s.registry.Get(p.Member)
+	switch {
+	case p.New && known:
+		return m, reason.Errorf(reason.AlreadyExists, "there is, or was, a member %s", p.Member).
+			WithRemedy("Choose another name; or give that member another device with --member.")
+	case p.New:
+		m = access.Member{Principal: p.Member, Owner: p.Owner, Roles: tidy(p.Roles), CreatedAt: s.instant()}
+		if err := s.checkMember(m); err != nil {
+			return m, err
+		}
+	default:
+		var err error
+		if m, err = s.find(p.Member.String()); err != nil {
+			return m, err
+		}
+	}
+	if _, active := s.registry.Active(p.MadeBy); !active {
+		return m, reason.Errorf(reason.PermissionDenied, "%s, who made the pairing code, may not act any more", p.MadeBy)
+	}
+	// Everybody may have another device of their own.
+	if p.New || p.MadeBy != p.Member {
+		if err := s.mayGive(p.MadeBy, m.Roles); err != nil {
+			return m, err
+		}
+	}
+	reachable := m
+	reachable.NoDevice = false
+	return m, s.accepted(s.lossOfAdding(reachable), p.AcceptLoss)
+}
+
+// Pair gives a member the device of a pairing. It wants the approval named that
+// allowed it.
+func (s *Service) Pair(ctx context.Context, p Pairing) (Admission, error) {
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	made, err := s.pair(ctx, p)
+	if err != nil {
+		return Admission{}, fmt.Errorf("pairing: %w", err)
+	}
+	return made, nil
+}
+
+func (s *Service) pair(ctx context.Context, p Pairing) (Admission, error) {
+	if p.ApprovalID == "" || p.DeviceID == "" || len(p.ApprovedBy) == 0 {
+		return Admission{}, reason.Errorf(reason.PermissionDenied, "nobody allowed the device")
+	}
+	if _, known := s.Device(p.DeviceID); known {
+		return Admission{}, reason.Errorf(reason.AlreadyExists, "there is a device %s already", p.DeviceID)
+	}
+	m, err := s.pairable(p)
+	if err != nil {
+		return Admission{}, err
+	}
+	dev := Device{ID: p.DeviceID, Principal: m.Principal, Name: p.Name, CreatedAt: s.instant(), Version: 1}
+	if !deviceName.MatchString(dev.Name) {
+		dev.Name = m.Principal.Name
+	}
+	cert, err := s.authority.IssueDevice(p.Request, dev.ID)
+	if err != nil {
+		return Admission{}, err
+	}
+	dev.holds(cert, s.now())
+	c := Change{NewDevices: []Device{dev}}
+	var d drafts
+	if p.New {
+		c.NewMembers = []access.Member{m}
+		d.member(p.MadeBy, m)
+	}
+	d.certificate(p.MadeBy, dev, cert, false)
+	d.add(event.DevicePaired, p.MadeBy, dev.ID, devicePaired{
+		DeviceID: dev.ID, Principal: dev.Principal, Code: p.Code, ApprovalID: p.ApprovalID, MadeBy: p.MadeBy, ApprovedBy: p.ApprovedBy,
+	})
+	if d.err != nil {
+		return Admission{}, d.err
+	}
+	c.Events = d.list
+	// Each of those who allowed it could be at the device, as who made the code.
+	for _, voter := range p.ApprovedBy {
+		if voter != p.MadeBy && voter != p.Member {
+			c.Acts = append(c.Acts, provenance.Act{Member: p.Member, Kind: provenance.Changed, By: []access.Principal{voter}, At: dev.CreatedAt})
+		}
+	}
+	if err := s.apply(ctx, p.MadeBy, c); err != nil {
+		return Admission{}, err
+	}
+	return Admission{Member: m, Device: dev, Certificate: cert}, s.known(ctx, p.MadeBy)
+}
+
+// PairAgain certifies a key once more whose device was made by a pairing at most
+// within ago: its certificate was lost on the way. The caller has to have proved that
+// it holds the key.
+func (s *Service) PairAgain(ctx context.Context, key string, request []byte, within time.Duration) (Device, ca.Issued, error) {
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	asked, err := x509.ParseCertificateRequest(request)
+	if err != nil || canonical.Digest(asked.RawSubjectPublicKeyInfo) != key {
+		return Device{}, ca.Issued{}, reason.Errorf(reason.InvalidInput, "the certificate request is not of the key")
+	}
+	for _, dev := range s.Devices() {
+		if dev.KeySHA256 == key && !dev.Local && !dev.Revoked() && s.now().Sub(dev.CreatedAt) <= within {
+			cert, err := s.renew(ctx, dev.ID, key, request)
+			return dev, cert, err
+		}
+	}
+	return Device{}, ca.Issued{}, reason.Errorf(reason.NotFound, "no pairing of this key is under way, and none gave it a certificate lately").
+		WithRemedy("Pair again with a new code: `palyra pairing code` where you can use the gateway. If a device of this machine is listed by `palyra devices list` all the same, revoke it.")
+}

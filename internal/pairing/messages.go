@@ -1,0 +1,71 @@
+package pairing
+
+// Offer is the gateway's answer to Begin. It is the same for everybody.
+type Offer struct {
+	Code string
+	Kind Kind
+	// Salt goes into what is made of the secret; spake2plus.SaltSize bytes.
+	Salt []byte
+	// DeviceID is the ULID that the device will have.
+	DeviceID string
+	// CA is the gateway's root certificate, DER; ServerName the name in the
+	// server's certificate, ServerKey KeySHA256 of the key in it.
+	CA         []byte
+	ServerName string
+	ServerKey  []byte
+}
+
+// Proof is the candidate's first message of the exchange.
+type Proof struct {
+	Code string
+	// Share is a point of P-256, spake2plus.ShareSize bytes.
+	Share      []byte
+	Commitment []byte
+	// Request is a PKCS #10 request, DER.
+	Request []byte
+	// Name is what the candidate calls itself, for people; it may be empty.
+	Name string
+}
+
+// Answer is the gateway's message. It says by its confirmation whether the
+// candidate's secret was the right one.
+type Answer struct {
+	// Attempt names the attempt, 16 bytes.
+	Attempt      []byte
+	Share        []byte
+	Confirmation []byte
+	// GuessesLeft is how many guesses the code has left.
+	GuessesLeft int
+}
+
+// Confirmation is the candidate's last message of the exchange.
+type Confirmation struct {
+	Attempt      []byte
+	Confirmation []byte
+	// Nonce is the number behind Proof.Commitment.
+	Nonce []byte
+}
+
+// Collection asks for the certificate.
+type Collection struct {
+	Request []byte
+	// Signature is ECDSA in ASN.1 form by the candidate's key.
+	Signature []byte
+}
+
+// Collected is a certificate, or Waiting for somebody to allow it.
+type Collected struct {
+	Waiting  bool
+	DeviceID string
+	Member   string
+	// Chain is PEM.
+	Chain string
+}
+
+// Connection is what the host knows of the connection that a message came on.
+type Connection struct {
+	// Exporter is that of the connection; see Exporter.
+	Exporter []byte
+	// Address is the other end's, without a port.
+	Address string
+}

@@ -1,0 +1,63 @@
+// Package changetable is the one table of which methods take a second person, for the
+// API, which asks, and for clients, which wait and say so.
+package changetable
+
+import (
+	"iter"
+	"maps"
+
+	"palyra/gen/palyra/v1/palyrav1connect"
+	"palyra/internal/access"
+	"palyra/internal/gatewaychange"
+)
+
+// Row says of a method that changes the gateway whether it takes a second person.
+type Row struct {
+	// Kind is what it changes; "" for what one person does.
+	Kind gatewaychange.Kind
+	// Alone says why one person does it.
+	Alone string
+}
+
+// Guarded are the permissions whose methods all have a row: what they allow could end
+// dual control itself.
+var Guarded = []access.Permission{
+	access.PermAccessWrite, access.PermAccessWriteOwner, access.PermPolicyActivate, access.PermGatewayThaw,
+}
+
+// table is the one that says which methods take a second person, by procedure.
+var table = map[string]Row{
+	palyrav1connect.AccessServiceAddMemberProcedure:      {Kind: gatewaychange.AddMember},
+	palyrav1connect.AccessServiceUpdateMemberProcedure:   {Kind: gatewaychange.UpdateMember},
+	palyrav1connect.AccessServiceEnableMemberProcedure:   {Kind: gatewaychange.EnableMember},
+	palyrav1connect.AccessServiceRemoveMemberProcedure:   {Kind: gatewaychange.RemoveMember},
+	palyrav1connect.AccessServiceConfirmMemberProcedure:  {Kind: gatewaychange.ConfirmMember},
+	palyrav1connect.IdentityServiceAddDeviceProcedure:    {Kind: gatewaychange.AddDevice},
+	palyrav1connect.PolicyServiceActivatePolicyProcedure: {Kind: gatewaychange.ActivatePolicy},
+	palyrav1connect.PolicyServiceReloadPolicyProcedure:   {Kind: gatewaychange.ReloadPolicy},
+	palyrav1connect.StatusServiceThawProcedure:           {Kind: gatewaychange.Thaw},
+
+	palyrav1connect.AccessServiceDisableMemberProcedure:  {Alone: "whoever sees that a member is somebody else's must not have to wait"},
+	palyrav1connect.IdentityServiceRevokeDeviceProcedure: {Alone: "a lost device is revoked by whoever knows of it, at once"},
+	palyrav1connect.IdentityServiceRenameDeviceProcedure: {Alone: "a name is for people alone, and gives nobody anything"},
+}
+
+// Lookup returns the row of a method by its procedure; false when there is none.
+func Lookup(procedure string) (Row, bool) {
+	r, ok := table[procedure]
+	return r, ok
+}
+
+// Rows are all, by procedure, in no order.
+func Rows() iter.Seq2[string, Row] { return maps.All(table) }
+
+// TakesTwo reports whether a method takes a second person where there are two, so that
+// its answer may take as long as people do.
+func TakesTwo(procedure string) bool { return table[procedure].Kind != "" }
+
+// Headers of answers to changes: the approval that let a change through, and why one
+// person's word was enough.
+const (
+	ApprovalHeader = "Palyra-Approval"
+	AloneHeader    = "Palyra-Alone"
+)

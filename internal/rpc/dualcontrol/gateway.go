@@ -1,0 +1,136 @@
+package dualcontrol
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/rogpeppe/go-internal/diff"
+
+	"palyra/internal/access"
+	"palyra/internal/canonical"
+	"palyra/internal/gatewaychange"
+	"palyra/internal/policy"
+	"palyra/internal/policyadmin"
+	"palyra/internal/rpc"
+)
+
+// Proposer reads policies as sets that are to come into force.
+type Proposer interface {
+	Propose(ctx context.Context, by access.Caller, version string) (policyadmin.Proposal, error)
+	Enact(ctx context.Context, by access.Caller, p policyadmin.Proposal) (policyadmin.Reloaded, error)
+}
+
+// Policies are policies of which another set takes a second person.
+type Policies struct {
+	rpc.Policies
+	Proposer Proposer
+	Gate     *gatewaychange.Gate
+}
+
+// Activate puts a kept version in force.
+func (p Policies) Activate(ctx context.Context, by access.Caller, version string) (policyadmin.Reloaded, error) {
+	return p.change(ctx, by, gatewaychange.ActivatePolicy, version)
+}
+
+// Reload puts the policy directory in force.
+func (p Policies) Reload(ctx context.Context, by access.Caller) (policyadmin.Reloaded, error) {
+	return p.change(ctx, by, gatewaychange.ReloadPolicy, "")
+}
+
+func (p Policies) change(ctx context.Context, by access.Caller, kind gatewaychange.Kind, version string) (r policyadmin.Reloaded, err error) {
+	err = change(ctx, p.Gate, by, func(ctx context.Context) (*gatewaychange.Plan, error) {
+		proposal, err := p.Proposer.Propose(ctx, by, version)
+		if err != nil {
+			return nil, err
+		}
+		return &gatewaychange.Plan{
+			Kind: kind, Needs: access.PermPolicyActivate, Nothing: !proposal.Changes(), Question: asked(proposal),
+			Make: func(ctx context.Context) error {
+				r, err = p.Proposer.Enact(ctx, by, proposal)
+				return err
+			},
+		}, nil
+	})
+	return r, err
+}
+
+// asked is what a second person is asked about policies. The version is the digest of
+// their texts.
+func asked(p policyadmin.Proposal) gatewaychange.Question {
+	title, from := "Put another policy set in force", "the policy directory"
+	if p.Activated {
+		from = "a version that is kept"
+	}
+	type file struct {
+		Name   string `json:"name"`
+		Digest string `json:"sha256"`
+	}
+	files := []file{}
+	for _, s := range p.Sources {
+		files = append(files, file{s.Name, canonical.Digest([]byte(s.Text))})
+	}
+	return gatewaychange.Question{
+		ID: "policy:" + p.Version, Title: title, Diff: difference(p.WasSources, p.Sources),
+		Summary: fmt.Sprintf("%s, from %s: %s in place of %s.", title, from, short(p.Version), short(p.Was)),
+		Details: map[string]any{"policy_version": p.Version, "was_version": p.Was, "activated": p.Activated, "files": files},
+	}
+}
+
+func short(version string) string {
+	const digits = 12
+	_, hex, _ := strings.Cut(version, ":")
+	return hex[:min(len(hex), digits)]
+}
+
+// difference is a unified diff of policies, file by file.
+func difference(before, after []policy.Source) string {
+	texts := func(list []policy.Source) map[string]string {
+		m := map[string]string{}
+		for _, s := range list {
+			m[s.Name] = s.Text
+		}
+		return m
+	}
+	was, is := texts(before), texts(after)
+	var names []string
+	for _, s := range slices.Concat(before, after) {
+		names = append(names, s.Name)
+	}
+	slices.Sort(names)
+	var b strings.Builder
+	for _, name := range slices.Compact(names) {
+		_, hunks, _ := bytes.Cut(diff.Diff("a/"+name, []byte(was[name]), "b/"+name, []byte(is[name])), []byte("\n"))
+		b.Write(hunks)
+	}
+	return b.String()
+}
+
+// Gateway is a gateway whose freeze takes a second person to end.
+type Gateway struct {
+	rpc.Gateway
+	// Frozen says what freeze there is.
+	Frozen func(context.Context) rpc.FreezeState
+	Gate   *gatewaychange.Gate
+}
+
+// Thaw lets calls run again.
+func (g Gateway) Thaw(ctx context.Context, by access.Caller) (after rpc.FreezeState, err error) {
+	err = change(ctx, g.Gate, by, func(ctx context.Context) (*gatewaychange.Plan, error) {
+		f := g.Frozen(ctx)
+		return &gatewaychange.Plan{
+			Kind: gatewaychange.Thaw, Needs: access.PermGatewayThaw, Nothing: !f.Frozen,
+			Question: gatewaychange.Question{
+				ID: "thaw", Title: "End the freeze", Summary: fmt.Sprintf("End the freeze of %s: calls run again.", f.By),
+				Details: map[string]any{"frozen_by": f.By, "since": f.At, "reason": f.Reason},
+			},
+			Make: func(ctx context.Context) (err error) {
+				after, err = g.Gateway.Thaw(ctx, by)
+				return err
+			},
+		}, nil
+	})
+	return after, err
+}
