@@ -93,6 +93,7 @@ var Rooms = []Room{
 	{Dir: "internal/audit", Layer: layerRun, Why: "who was refused is written to the journal alone"},
 	{Dir: "internal/usage", Layer: layerRun, Why: "what principals leave behind is told to it by the store, which it knows as an interface"},
 	{Dir: "internal/metrics", Layer: layerRun, Why: "metrics are read off the journal; nothing reports to them"},
+	{Dir: "internal/keyadmin", Layer: layerRun, Also: []string{"internal/journalkey"}, Why: "the gateway's own keys are listed and replaced in one way, whoever asks"},
 	{Dir: "internal/journalkey", Layer: layerRun, Why: "the journal knows keys and the authority certifies them; neither knows the other"},
 	{Dir: "internal/sqlite", Layer: layerSurface, Why: "stores implement the interfaces of the rooms; the rooms do not know them"},
 
@@ -129,7 +130,7 @@ var Rooms = []Room{
 
 	{Dir: "internal/workspace", Layer: layerGround, Only: []string{"internal/canonical", "internal/clip", "internal/lazyregexp", "internal/reason"}, Why: "files inside a declared root, whoever opens them"},
 	{Dir: "internal/config", Layer: layerGround, Only: []string{"internal/access", "internal/clip", "internal/dnsname", "internal/lazyregexp", "internal/nearest", "internal/reason"}, Why: "the file and its checks; the stages of a call get plain values from daemon"},
-	{Dir: "internal/statedir", Layer: layerGround, Only: []string{"internal/reason"}, Why: "where things lie in the state directory, whoever opens them"},
+	{Dir: "internal/statedir", Layer: layerGround, Only: []string{"internal/filelock", "internal/reason"}, Why: "where things lie in the state directory, whoever opens them"},
 	{Dir: "internal/keyring", Layer: layerGround, Only: []string{"internal/bus", "internal/reason"}, Why: "a keyring keeps bytes, whatever they are the key of"},
 	{Dir: "internal/localsocket", Layer: layerGround, Only: []string{"internal/reason"}, Why: "whose process connects is the kernel's word; what that permits is policy's business"},
 	{Dir: "internal/page", Layer: layerGround, Only: []string{"internal/reason"}, Why: "pages are the same whatever is listed"},
@@ -147,6 +148,7 @@ var Rooms = []Room{
 	{Dir: "internal/clip", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
 	{Dir: "internal/commandline", Layer: layerLeaf, Only: []string{"internal/lazyregexp"}, Why: "a leaf: what policies compare, questions show and lists have is one line"},
 	{Dir: "internal/dnsname", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
+	{Dir: "internal/filelock", Layer: layerLeaf, Only: none, Why: "a leaf: a file is locked in one way, whoever needs it"},
 	{Dir: "internal/lazyregexp", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
 	{Dir: "internal/manpage", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
 	{Dir: "internal/identity/spake2plus", Layer: layerLeaf, Only: none, Why: "a leaf: what turns a PIN into a key knows no devices, no network and no store"},

@@ -20,7 +20,7 @@ var arguments = map[string][]string{
 	"approvals cancel": {clitest.ApprovalID}, "approvals decide": {clitest.ApprovalID, "--allow", "once", "--digest", someDigest},
 	"approvals show": {clitest.ApprovalID}, "approvals why": {"toolu_1"}, "calls cancel": {clitest.EndedCall}, "calls show": {clitest.EndedCall}, "approve": {clitest.ApprovalID, "--digest", someDigest},
 	"attest show": {clitest.ApprovalID}, "call": {"process.run", "argv=git", "argv=status", "timeout_ms=x"},
-	"deny": {clitest.ApprovalID, "--digest", someDigest, "--reason", "no"}, "devices rename": {clitest.ApprovalID, "laptop"}, "devices revoke": {clitest.ApprovalID, "--yes"}, "grants revoke": {clitest.ApprovalID, "--yes"},
+	"deny": {clitest.ApprovalID, "--digest", someDigest, "--reason", "no"}, "devices rotate": {"--self"}, "devices show": {clitest.ApprovalID}, "devices rename": {clitest.ApprovalID, "laptop"}, "devices revoke": {clitest.ApprovalID, "--yes"}, "grants revoke": {clitest.ApprovalID, "--yes"},
 	"journal prove": {"1"}, "journal show": {"1"}, "policy activate": {someDigest}, "policy diff": {someDigest},
 	"members disable": {"ada"}, "members enable": {"ada"}, "members owner": {"claude", "ada"}, "members remove": {"ada", "--yes"},
 	"members roles": {"ada", "--add", "auditor"}, "members show": {"ada"},

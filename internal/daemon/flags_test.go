@@ -104,7 +104,7 @@ func TestHelpShowsSettingsByGroups(t *testing.T) {
 			t.Errorf("--%s does not stand below %q", f.Name, f.Group)
 		}
 	}
-	for _, name := range []string{"operator add", "doctor", "rotate journal-key", "policy reset"} {
+	for _, name := range []string{"operator add", "doctor", "keys rotate", "policy reset"} {
 		text := help(strings.Fields(name)...)
 		if strings.Contains(text, "--listen-api") || !strings.Contains(text, "see palyrad --help") || !strings.Contains(text, "--config") {
 			t.Errorf("palyrad %s --help:\n%s", name, text)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,6 +20,7 @@ import (
 	"palyra/internal/identity/ca"
 	"palyra/internal/journal"
 	"palyra/internal/journalkey"
+	"palyra/internal/keyadmin"
 	"palyra/internal/must"
 	"palyra/internal/sqlite"
 	"palyra/internal/statedir"
@@ -62,20 +62,28 @@ func verifiedWith(text []byte, set attest.KeySet) (journal.Summary, error) {
 	}})
 }
 
+// The journal's key is replaced while palyrad runs, and while none does.
 func TestRotateJournalKey(t *testing.T) {
+	for name, online := range map[string]bool{"online": true, "offline": false} {
+		t.Run(name, func(t *testing.T) { rotateJournalKey(t, online) })
+	}
+}
+
+func rotateJournalKey(t *testing.T, online bool) {
 	cfg := testConfig(t)
 	d := start(t, cfg)
 	before, early := d.keySet(), d.export()
-	if _, err := RotateJournalKey(t.Context(), cfg); !errors.Is(err, statedir.ErrInUse) {
-		t.Errorf("while palyrad runs: %v", err)
+	if !online {
+		d.end()
 	}
-	d.end()
-	r := must.Get(RotateJournalKey(t.Context(), cfg))(t)
-	d = start(t, cfg)
+	r := must.Get(RotateKey(t.Context(), cfg, keyadmin.Journal))(t)
+	if !online {
+		d = start(t, cfg)
+	}
 	after, late := d.keySet(), d.export()
 	keys := after.CheckpointKeys
-	if len(keys) != 2 || keys[0].Verifier != r.New || keys[0].FirstSize != r.Last+1 || keys[0].LastSize != 0 ||
-		keys[1].Verifier != r.Old || keys[1].FirstSize != 0 || keys[1].LastSize != r.Last {
+	if len(keys) != 2 || keys[0].FirstSize != keys[1].LastSize+1 || keys[0].LastSize != 0 || keys[1].FirstSize != 0 ||
+		keys[1].Verifier != before.CheckpointKeys[0].Verifier || r.Was == r.Key.SHA256 || r.Key.Past != 1 {
 		t.Fatalf("keys %+v after %+v", keys, r)
 	}
 	for name, c := range map[string]struct {
@@ -91,7 +99,7 @@ func TestRotateJournalKey(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if sum, err := verifiedWith(late, after); err != nil || sum.Rotations != 1 || sum.Key != r.New {
+	if sum, err := verifiedWith(late, after); err != nil || sum.Rotations != 1 || sum.Key != keys[0].Verifier {
 		t.Errorf("%+v, %v", sum, err)
 	}
 	// The control: the key of another gateway is not known.

@@ -13,6 +13,7 @@ import (
 	"palyra/internal/config"
 	"palyra/internal/doctor"
 	"palyra/internal/identity/tpm/tpmtest"
+	"palyra/internal/keyadmin"
 	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/reason/reasontest"
@@ -61,10 +62,10 @@ func TestGatewayInATPM(t *testing.T) {
 	must.Get(verifiedWith(d.export(), before))(t)
 	e.Boot(t)
 	d.end()
-	r := must.Get(RotateJournalKey(t.Context(), cfg))(t)
+	r := must.Get(RotateKey(t.Context(), cfg, keyadmin.Journal))(t)
 	d = start(t, cfg)
-	if sum, err := verifiedWith(d.export(), d.keySet()); err != nil || sum.Rotations != 1 || sum.Key != r.New {
-		t.Errorf("%+v, %v", sum, err)
+	if sum, err := verifiedWith(d.export(), d.keySet()); err != nil || sum.Rotations != 1 || r.Key.Past != 1 {
+		t.Errorf("%+v, %+v, %v", sum, r, err)
 	}
 	d.end()
 

@@ -56,8 +56,8 @@ func revokedDevice(service *identity.Service) func(id string) bool {
 const serverName = "localhost"
 
 // Renew issues a new certificate for a device.
-func (m *members) Renew(ctx context.Context, deviceID string, csr []byte) (rpc.Credential, error) {
-	issued, err := m.Service.Renew(ctx, deviceID, csr)
+func (m *members) Renew(ctx context.Context, deviceID, byKey string, csr []byte) (rpc.Credential, error) {
+	issued, err := m.Service.Renew(ctx, deviceID, byKey, csr)
 	if err != nil {
 		return rpc.Credential{}, err
 	}
@@ -80,7 +80,9 @@ func (m *members) AddDevice(ctx context.Context, by access.Caller, r identity.Re
 	if err != nil {
 		return rpc.Credential{}, err
 	}
-	if err := m.policies.Rebuild(ctx, by.Principal.String()); err != nil {
+	// The device of the very request may be one of those that were revoked, and the new
+	// one is lost without an answer.
+	if err := m.policies.Rebuild(context.WithoutCancel(ctx), by.Principal.String()); err != nil {
 		return rpc.Credential{}, err
 	}
 	return rpc.Credential{

@@ -13,6 +13,7 @@ import (
 	"palyra/internal/identity/ca"
 	"palyra/internal/journal"
 	"palyra/internal/journalkey"
+	"palyra/internal/keyadmin"
 	"palyra/internal/policyadmin"
 	"palyra/internal/reason"
 	"palyra/internal/rpc"
@@ -128,7 +129,31 @@ func writeBundle(dir string, certify func(csr []byte) (identity.Bundle, error)) 
 // to itself, and gets what makes a bundle of a certificate.
 func onHost(ctx context.Context, cfg *config.Config, online func(own identity.Bundle) error,
 	offline func(*identity.Service, func(ca.Issued) identity.Bundle) error,
-) (err error) {
+) error {
+	return held(cfg, online, func() error {
+		address, err := offlineAddress(cfg)
+		if err != nil {
+			return err
+		}
+		return withStores(ctx, cfg, func(s stores, authority *ca.Authority) error {
+			_, service, err := openIdentity(ctx, s.identity, authority, cfg.Roles)
+			if err != nil {
+				return err
+			}
+			local := identity.LocalConfig{Dir: statedir.Operator(cfg.StateDir), Address: address, ServerName: serverName}
+			if _, _, err := service.Start(ctx, local); err != nil {
+				return err
+			}
+			return offline(service, func(c ca.Issued) identity.Bundle {
+				return identity.Bundle{Root: authority.Root(), Chain: c.Chain, Address: address, ServerName: serverName}
+			})
+		})
+	})
+}
+
+// held asks the daemon that holds the state directory, as the local operator, or works
+// on the directory while it holds it itself.
+func held(cfg *config.Config, online func(own identity.Bundle) error, offline func() error) (err error) {
 	lock, err := statedir.Take(cfg.StateDir)
 	if errors.Is(err, statedir.ErrInUse) {
 		own, err := identity.ReadBundle(statedir.Operator(cfg.StateDir))
@@ -149,23 +174,7 @@ func onHost(ctx context.Context, cfg *config.Config, online func(own identity.Bu
 		return err
 	}
 	defer func() { err = errors.Join(err, lock.Release()) }()
-	address, err := offlineAddress(cfg)
-	if err != nil {
-		return err
-	}
-	return withStores(ctx, cfg, func(s stores, authority *ca.Authority) error {
-		_, service, err := openIdentity(ctx, s.identity, authority, cfg.Roles)
-		if err != nil {
-			return err
-		}
-		local := identity.LocalConfig{Dir: statedir.Operator(cfg.StateDir), Address: address, ServerName: serverName}
-		if _, _, err := service.Start(ctx, local); err != nil {
-			return err
-		}
-		return offline(service, func(c ca.Issued) identity.Bundle {
-			return identity.Bundle{Root: authority.Root(), Chain: c.Chain, Address: address, ServerName: serverName}
-		})
-	})
+	return offline()
 }
 
 // offlineAddress is the address for a bundle while no daemon runs: that of
@@ -187,23 +196,42 @@ func offlineAddress(cfg *config.Config) (string, error) {
 		WithRemedy("Set a port in listen.api, or start palyrad first and add the member while it runs.")
 }
 
-// RotateJournalKey replaces the checkpoint key in a state directory that no
-// daemon holds.
-func RotateJournalKey(ctx context.Context, cfg *config.Config) (r journal.Rotation, err error) {
-	lock, err := takeStopped(cfg.StateDir, "Stop palyrad, rotate the key, and start it again.")
-	if err != nil {
-		return r, err
-	}
-	defer func() { err = errors.Join(err, lock.Release()) }()
-	err = withStores(ctx, cfg, func(s stores, authority *ca.Authority) error {
-		log, err := journalkey.Open(ctx, s.journal, authority, journal.Options{})
-		if err != nil {
-			return err
-		}
-		r, err = journalkey.Rotate(ctx, log, authority)
+// ListKeys lists the gateway's own keys, in the way of onHost.
+func ListKeys(ctx context.Context, cfg *config.Config) (list []keyadmin.Key, err error) {
+	err = withKeys(ctx, cfg, func(own identity.Bundle) error {
+		list, err = rpc.ListKeys(ctx, own)
+		return err
+	}, func(k *keyadmin.Keys) error {
+		list = k.List()
+		return nil
+	})
+	return list, err
+}
+
+// RotateKey replaces one of the gateway's own keys, in the way of onHost.
+func RotateKey(ctx context.Context, cfg *config.Config, name string) (r keyadmin.Rotation, err error) {
+	err = withKeys(ctx, cfg, func(own identity.Bundle) error {
+		r, err = rpc.RotateKey(ctx, own, name)
+		return err
+	}, func(k *keyadmin.Keys) error {
+		r, err = k.Rotate(ctx, identity.Daemon().String(), name)
 		return err
 	})
 	return r, err
+}
+
+// withKeys reaches the gateway's own keys: through the daemon that runs, or in a state
+// directory that none holds.
+func withKeys(ctx context.Context, cfg *config.Config, online func(own identity.Bundle) error, offline func(*keyadmin.Keys) error) error {
+	return held(cfg, online, func() error {
+		return withStores(ctx, cfg, func(s stores, authority *ca.Authority) error {
+			log, err := journalkey.Open(ctx, s.journal, authority, journal.Options{})
+			if err != nil {
+				return err
+			}
+			return offline(&keyadmin.Keys{Authority: authority, Journal: log})
+		})
+	})
 }
 
 // SealKeys moves the keys of a state directory that no daemon holds into the TPM of

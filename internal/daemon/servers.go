@@ -19,6 +19,7 @@ import (
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
 	"palyra/internal/journalkey"
+	"palyra/internal/keyadmin"
 	"palyra/internal/localsocket"
 	"palyra/internal/pairing"
 	"palyra/internal/reason"
@@ -157,11 +158,14 @@ type evidence struct {
 
 func apiServer(ctx context.Context, g *gateway) (*http.Server, error) {
 	archive := attest.NewArchive(g.stores.attestations, g.notary, func() []attest.CheckpointKey { return journalkey.Certified(g.authority) })
+	admin := &members{g.registry, g.identity, g.authority, g.policies}
 	handler, err := rpc.New(ctx, rpc.Config{
 		Auth: g.identity, Tokens: g.tokens, Limiter: g.limiter, Audit: g.auditor, Engine: g.engine, Pipeline: g.pipeline, Router: g.router,
 		Desk: g.desk, Runs: g.runs, Journal: g.journal, Evidence: evidence{archive, g.stores.snapshots},
 		Policies: dualcontrol.Policies{Policies: g.policies, Proposer: g.policies, Gate: g.changing},
-		Members:  dualcontrol.Members{Members: &members{g.registry, g.identity, g.authority, g.policies}, Gate: g.changing},
+		Members:  dualcontrol.Members{Members: admin, Gate: g.changing},
+		Devices:  admin, DeviceActs: g.stores.acts,
+		Keys: &keyadmin.Keys{Authority: g.authority, Journal: g.journal, Notary: g.notary},
 		Gateway: dualcontrol.Gateway{
 			Gateway: control{g}, Gate: g.changing, Frozen: func(ctx context.Context) rpc.FreezeState { return freezeState(ctx, g) },
 		},
@@ -189,6 +193,9 @@ func apiServer(ctx context.Context, g *gateway) (*http.Server, error) {
 			return
 		}
 		g.log.InfoContext(ctx, "a member may do less than before", append(attrs, slog.String("note", why.Message))...)
+	})
+	g.identity.OnKeyEnd(func(device, key string, why *reason.Error) {
+		g.log.InfoContext(ctx, "a key of a device ended", slog.String("device", device), slog.Int("requests", handler.EndKey(device, key, why)))
 	})
 	endToken := func(t token.Token, why *reason.Error) {
 		ended, stopped := handler.End(t.ID, why), g.runs.EndDevice(t.ID, why)

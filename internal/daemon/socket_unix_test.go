@@ -190,7 +190,7 @@ func TestSocketEndsWhenTheKeyIsKeptElsewhere(t *testing.T) {
 	must.Get(statusOver(t, client))(t)
 	bundle := must.Get(identity.ReadBundle(d.Credentials))(t)
 	public := must.Get(x509.MarshalPKIXPublicKey(bundle.Key.Public()))(t)
-	must.Do(t, identity.Keep(d.Credentials, keptkey.ForKeyring(public)))
+	must.Do(t, identity.Keep(t.Context(), d.Credentials, keptkey.ForKeyring(public)))
 	for range 2 {
 		if _, err := statusOver(t, client); reason.Of(rpc.ReasonOf(err)) != reason.Unauthenticated {
 			t.Errorf("the uid alone is the operator: %v", err)

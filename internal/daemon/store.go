@@ -18,6 +18,7 @@ import (
 	"palyra/internal/journalkey"
 	"palyra/internal/policyadmin"
 	"palyra/internal/reason"
+	"palyra/internal/rpc/devicelife"
 	"palyra/internal/run"
 	"palyra/internal/sqlite"
 	"palyra/internal/statedir"
@@ -31,6 +32,7 @@ import (
 type stores struct {
 	journal      journal.Store
 	identity     identity.Store
+	acts         devicelife.Acts
 	tokens       token.Store
 	calls        toolcall.Ledger
 	approvals    approval.Store
@@ -92,7 +94,7 @@ func openStores(ctx context.Context, cfg *config.Config, authority *ca.Authority
 	}
 	approvals := sqlite.NewApprovals(db)
 	return stores{
-		journal: db, identity: db.Identity(), tokens: db.Tokens(), calls: sqlite.NewCalls(db), approvals: approvals, runs: sqlite.NewRuns(db),
+		journal: db, identity: db.Identity(), acts: db, tokens: db.Tokens(), calls: sqlite.NewCalls(db), approvals: approvals, runs: sqlite.NewRuns(db),
 		policies: db, grants: approvals, snapshots: db, attestations: db, usage: db, disk: db,
 		load:        func() (int, int) { l := db.Load(); return l.Queued, l.Reading },
 		reserve:     func() (int64, int64, int64) { r := db.Reserve(); return r.Free, r.Held, r.Size },

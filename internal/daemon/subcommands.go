@@ -18,6 +18,7 @@ import (
 	"palyra/internal/config"
 	"palyra/internal/doctor"
 	"palyra/internal/identity/ca"
+	"palyra/internal/keyadmin"
 	"palyra/internal/manpage"
 	"palyra/internal/progress"
 	"palyra/internal/reason"
@@ -212,26 +213,24 @@ func manCommand() *cobra.Command {
 	}
 }
 
-func rotateCommand(s *settings) *cobra.Command {
-	group := &cobra.Command{Use: "rotate", Short: "Replace a key of the gateway"}
-	group.AddCommand(&cobra.Command{
-		Use:   "journal-key",
-		Short: "Replace the key that signs the journal's checkpoints and exports",
-		Long:  "Replace the key that signs the journal's checkpoints and exports, while palyrad does not run. The old key signs a last checkpoint, and both keys sign the event that says so. What the old key signed verifies as before; nothing larger does.",
-		Args:  arguments(cobra.NoArgs),
-		RunE: s.loaded(func(cmd *cobra.Command, cfg *config.Config) error {
-			r, err := RotateJournalKey(cmd.Context(), cfg)
-			if err == nil {
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "the journal is signed by %s from size %d on; the key before it signed up to %d\nfetch the key set anew (`palyra attest keys -o json`) wherever it is kept\n", r.New, r.Last+1, r.Last)
-			}
-			return err
-		}),
-	})
-	return group
-}
-
 func keysCommand(s *settings) *cobra.Command {
-	group := &cobra.Command{Use: "keys", Short: "Move the gateway's keys into a TPM"}
+	group := keyadmin.Command(keyadmin.Ways{
+		List: func(ctx context.Context) ([]keyadmin.Key, error) {
+			cfg, err := s.load()
+			if err != nil {
+				return nil, err
+			}
+			return ListKeys(ctx, cfg)
+		},
+		Rotate: func(ctx context.Context, name string) (keyadmin.Rotation, error) {
+			cfg, err := s.load()
+			if err != nil {
+				return keyadmin.Rotation{}, err
+			}
+			return RotateKey(ctx, cfg, name)
+		},
+		Arguments: arguments,
+	})
 	group.AddCommand(sealCommand(s))
 	return group
 }

@@ -78,6 +78,11 @@ const (
 	LoggedIn  Code = "PAL-I140" // a person logged in at the identity provider and got a session
 	LoggedOut Code = "PAL-I141" // the session of a login ended before its time
 
+	DeviceKeyReplaced Code = "PAL-I150" // a device used a new key for the first time, and the keys before it end
+	OldKeyUsed        Code = "PAL-I151" // somebody used a key of a device that was replaced
+
+	GatewayKeyReplaced Code = "PAL-I152" // a key of the gateway is to be replaced, or was
+
 	PolicyLoaded   Code = "PAL-P100" // a policy set came into force, or was activated or not any more
 	PolicyRejected Code = "PAL-P101" // a policy set did not load, or its tests failed; the running one stays
 	Frozen         Code = "PAL-P102" // an operator stopped all dispatch
@@ -112,6 +117,7 @@ var Codes = []Code{
 	TokenMade, TokenRevoked,
 	PairingOpened, PairingTried, PairingProved, PairingEnded, DevicePaired,
 	LoggedIn, LoggedOut,
+	DeviceKeyReplaced, OldKeyUsed, GatewayKeyReplaced,
 	PolicyLoaded, PolicyRejected, Frozen, Thawed, ToolPinned, ToolSuspended, ToolResumed, PolicyReset,
 	GatewayChange, DualControlOff, PolicyProposed, CeilingSet,
 	Opened, Closed, Checkpoint, ClockStepped, KeyRotated,

@@ -29,7 +29,16 @@ func (s *Service) Allow(chain []*x509.Certificate) error {
 	if dev, err := s.live(id); err == nil && s.waits(dev.Principal) {
 		return nil
 	}
-	_, err = s.callerOf(id)
+	return letIn(s.callerOf(id, chain))
+}
+
+// letIn lets a key into the handshake that was replaced: only behind it the peer has
+// proven to hold the key, can be told the way back, and is an alarm. Each request
+// is refused.
+func letIn(_ access.Caller, err error) error {
+	if reason.Of(err) == reason.KeyReplaced {
+		return nil
+	}
 	return err
 }
 
@@ -46,34 +55,37 @@ func (s *Service) Authenticate(chain []*x509.Certificate) (access.Caller, error)
 	if err != nil {
 		return access.Caller{}, err
 	}
-	return s.callerOf(id)
+	return s.callerOf(id, chain)
 }
 
 // AllowExpired is the check of a handshake with an expired certificate, for
 // ca.Authority.RenewalTLS.
 func (s *Service) AllowExpired(chain []*x509.Certificate) error {
-	_, err := s.AuthenticateExpired(chain)
-	return err
+	return letIn(s.AuthenticateExpired(chain))
 }
 
 // AuthenticateExpired maps the chain of a certificate that ended at most
 // ca.RenewableFor ago to the caller that may renew it, and do nothing else. All but
-// the time is as for Authenticate; and the key must be the one that was certified
-// last, so that one that was replaced never comes back.
+// the time is as for Authenticate; and no newer key of the device must have been used,
+// so that one that was replaced never comes back.
 func (s *Service) AuthenticateExpired(chain []*x509.Certificate) (access.Caller, error) {
 	id, err := s.authority.VerifyExpired(chain)
 	if err != nil {
 		return access.Caller{}, err
 	}
-	c, err := s.callerOf(id)
+	c, err := s.callerOf(id, chain)
 	if err != nil {
 		return access.Caller{}, err
 	}
-	if dev, _ := s.Device(id); dev.KeySHA256 != canonical.Digest(chain[0].RawSubjectPublicKeyInfo) {
-		return access.Caller{}, reason.Errorf(reason.Unauthenticated, "the expired certificate is not of the key that device %s has", id)
+	dev, _ := s.Device(id)
+	if key, _ := dev.key(keyDigest(chain), s.now()); !key.EndsAt.IsZero() {
+		return access.Caller{}, replaced(id)
 	}
 	return c, nil
 }
+
+// localBack is the way back of the local operator.
+const localBack = "Stop palyrad, run `palyrad operator bundle local --out DIR` on its host, and start it again."
 
 // AuthenticateHost returns the local operator as the caller that it is without its
 // key: for a connection of which the system says whose process it is. It stands and
@@ -89,27 +101,38 @@ func (s *Service) AuthenticateHost() (access.Caller, error) {
 				WithRemedy("Leave out --socket, so that the key is used; `palyra key show` says where it is.")
 		}
 	}
-	c, err := s.callerOf(dev.ID)
+	dev, err := s.live(dev.ID)
 	if err != nil {
-		return access.Caller{}, reason.Errorf(reason.Unauthenticated, "%w", err).
-			WithRemedy("Stop palyrad, run `palyrad operator bundle local --out DIR` on its host, and start it again.")
+		return access.Caller{}, reason.Errorf(reason.Unauthenticated, "%w", err).WithRemedy(localBack)
+	}
+	c, err := s.caller(dev)
+	if err != nil {
+		return access.Caller{}, reason.Errorf(reason.Unauthenticated, "%w", err).WithRemedy(localBack)
 	}
 	c.Paired, c.Transport = false, access.TransportSocket
 	return c, nil
 }
 
-// callerOf is the caller that a device stands for.
-func (s *Service) callerOf(id string) (access.Caller, error) {
+// callerOf is the caller that a device stands for, whose key a chain is of.
+func (s *Service) callerOf(id string, chain []*x509.Certificate) (access.Caller, error) {
 	dev, err := s.live(id)
 	if err != nil {
 		return access.Caller{}, err
 	}
+	if _, good := dev.key(keyDigest(chain), s.now()); !good {
+		return access.Caller{}, replaced(id)
+	}
+	return s.caller(dev)
+}
+
+// caller is the caller that a device stands for, however it showed itself.
+func (s *Service) caller(dev Device) (access.Caller, error) {
 	m, ok := s.registry.Active(dev.Principal)
 	if !ok && m.AwaitsConsent {
 		return access.Caller{}, m.Waiting()
 	}
 	if !ok {
-		return access.Caller{}, reason.Errorf(reason.Unauthenticated, "%s of device %s may not act: it or its owner is disabled or gone", dev.Principal, id)
+		return access.Caller{}, reason.Errorf(reason.Unauthenticated, "%s of device %s may not act: it or its owner is disabled or gone", dev.Principal, dev.ID)
 	}
 	c := access.Caller{Principal: m.Principal, OnBehalfOf: m.Principal, Roles: m.Roles, DeviceID: dev.ID, Paired: true}
 	if m.Principal.Kind == access.KindAgent {
@@ -144,4 +167,9 @@ func (s *Service) verify(chain []*x509.Certificate) (string, error) {
 	}
 	s.verified[key] = verifiedLeaf{deviceID: id, from: chain[0].NotBefore, to: chain[0].NotAfter}
 	return id, nil
+}
+
+// keyDigest is "sha256:" and the digest of the key that a chain is of.
+func keyDigest(chain []*x509.Certificate) string {
+	return canonical.Digest(chain[0].RawSubjectPublicKeyInfo)
 }

@@ -26,12 +26,15 @@ import (
 // The files of a credential bundle; curl and grpcurl take the first three.
 const (
 	rootFile     = "ca.pem"
-	certFile     = "cert.pem"
+	certFile     = CredentialFile
 	keyName      = "key.pem"
 	endpointFile = "endpoint"
 	// loginFile marks a bundle that palyra login made, which nobody renews.
 	loginFile = "login"
 )
+
+// CredentialFile has a bundle's key and certificates, and is replaced when they are.
+const CredentialFile = "cert.pem"
 
 // Bundle is a credential: what a client needs to reach one gateway as one
 // device. It prints without its key.
@@ -77,20 +80,29 @@ func (b Bundle) RenewAt() time.Time {
 	return c.NotBefore.Add(c.NotAfter.Sub(c.NotBefore) / 3 * 2)
 }
 
+// NewKey makes a P-256 key in memory.
+func NewKey() (crypto.Signer, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("making a key: %w", err)
+	}
+	return key, nil
+}
+
 // BundleKey returns the private key in dir, or makes a P-256 key there. It is
-// the first step to a bundle: the key stays, a request made with Request goes
-// to the gateway.
+// the first step to a new bundle: the key stays, a request made with Request goes
+// to the gateway. A bundle that there is gets its next key by RenewBundle.
 func BundleKey(dir string) (crypto.Signer, error) {
 	if err := keyfile.MakeDir(dir); err != nil {
 		return nil, fmt.Errorf("making credential bundle: %w", err)
 	}
-	key, err := readKey(dir)
+	key, _, err := readCredential(filepath.Join(dir, keyName))
 	if err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return key, err
 	}
-	made, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	made, err := NewKey()
 	if err != nil {
-		return nil, fmt.Errorf("making credential bundle: %w", err)
+		return nil, err
 	}
 	text, err := keyText(made)
 	if err != nil {
@@ -109,22 +121,25 @@ func Request(key crypto.Signer) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}), nil
 }
 
-// WriteBundle writes the bundle's files into dir, each with mode 0600, the
-// certificate last: until it is there, the bundle is not complete. A key that is kept
+// WriteBundle writes the bundle's files into dir, each with mode 0600. The key and its
+// certificates are one file, cert.pem, which is written last and replaced by one
+// rename: whatever stops in between leaves a credential that works. key.pem is
+// another name of that file, for programs that ask for two. A key that is kept
 // elsewhere is not written.
-func WriteBundle(dir string, b Bundle) error {
+func WriteBundle(dir string, b Bundle) error { return writeBundle(dir, b, func(string) {}) }
+
+// writeBundle tells reached of each file that was written.
+func writeBundle(dir string, b Bundle, reached func(step string)) error {
 	if err := keyfile.MakeDir(dir); err != nil {
 		return fmt.Errorf("writing credential bundle: %w", err)
 	}
 	if strings.ContainsAny(b.Address+b.ServerName, "\r\n") {
 		return reason.Errorf(reason.InvalidInput, "writing credential bundle: address %q or server name %q has a line break", b.Address, b.ServerName)
 	}
+	var key []byte
 	if b.Kept == nil {
-		text, err := keyText(b.Key)
-		if err != nil {
-			return fmt.Errorf("writing credential bundle: %w", err)
-		}
-		if err := keyfile.Write(filepath.Join(dir, keyName), text); err != nil {
+		var err error
+		if key, err = keyText(b.Key); err != nil {
 			return fmt.Errorf("writing credential bundle: %w", err)
 		}
 	}
@@ -134,12 +149,20 @@ func WriteBundle(dir string, b Bundle) error {
 	}{
 		{rootFile, certificates(b.Root)},
 		{endpointFile, endpointText(b)},
-		{certFile, certificates(b.Chain...)},
+		{certFile, append(key, certificates(b.Chain...)...)},
 	} {
 		if err := keyfile.Write(filepath.Join(dir, f.name), f.data); err != nil {
 			return fmt.Errorf("writing credential bundle: %w", err)
 		}
+		reached(f.name)
 	}
+	if b.Kept != nil {
+		return nil
+	}
+	if err := keyfile.Alias(filepath.Join(dir, keyName), certFile); err != nil {
+		return fmt.Errorf("writing credential bundle: %w", err)
+	}
+	reached(keyName)
 	return nil
 }
 
@@ -184,30 +207,26 @@ func readBundle(dir string) (Bundle, error) {
 	var b Bundle
 	var err error
 	b.Login = IsLogin(dir)
-	if b.Key, err = readKey(dir); errors.Is(err, fs.ErrNotExist) {
-		var elsewhere error
-		if b.Kept, elsewhere = readKept(dir); elsewhere == nil {
-			b.Key, err = lockedKey{b.Kept}, nil
-		} else if !errors.Is(elsewhere, fs.ErrNotExist) {
-			err = elsewhere
-		}
-	}
-	if err != nil {
+	if b.Key, b.Chain, err = readCredential(filepath.Join(dir, certFile)); err != nil {
 		return b, missing(dir, err)
+	}
+	if b.Key == nil {
+		if err := b.readKey(dir); err != nil {
+			return b, missing(dir, err)
+		}
 	}
 	if err := keyfile.CheckPrivate(dir); err != nil {
 		return b, err
 	}
-	if b.Chain, err = readChain(filepath.Join(dir, certFile)); err != nil {
-		return b, missing(dir, err)
+	if b.Key == nil || len(b.Chain) == 0 {
+		return b, reason.Errorf(reason.ConfigInvalid, "the bundle in %s has no key or no certificate", dir)
 	}
 	of, err := readGateway(dir)
 	if err != nil {
 		return b, missing(dir, err)
 	}
 	b.Root, b.Address, b.ServerName = of.Root, of.Address, of.ServerName
-	pub, ok := b.Key.Public().(interface{ Equal(crypto.PublicKey) bool })
-	if !ok || !pub.Equal(b.Chain[0].PublicKey) {
+	if !isOf(b.Chain[0], b.Key) {
 		return b, reason.Errorf(reason.ConfigInvalid, "%s and %s in %s do not belong together", keyName, certFile, dir).
 			WithRemedy("Restart palyrad for the local operator, or have the bundle made again.")
 	}
@@ -215,6 +234,18 @@ func readBundle(dir string) (Bundle, error) {
 		return b, reason.Errorf(reason.ConfigInvalid, "%s in %s is not the root of %s", rootFile, dir, certFile)
 	}
 	return b, nil
+}
+
+// readKey finds a key that is not in the file of the certificates: in a file of its own,
+// as older releases wrote it, or kept elsewhere.
+func (b *Bundle) readKey(dir string) (err error) {
+	if b.Key, _, err = readCredential(filepath.Join(dir, keyName)); err != nil && !errors.Is(err, fs.ErrNotExist) || b.Key != nil {
+		return err
+	}
+	if b.Kept, err = readKept(dir); err == nil {
+		b.Key = lockedKey{b.Kept}
+	}
+	return err
 }
 
 // ReadGateway returns what a bundle says of its gateway: the root, the address and
@@ -277,25 +308,33 @@ func (b *Bundle) setEndpoint(text string) error {
 	return nil
 }
 
-func readKey(dir string) (crypto.Signer, error) {
-	path := filepath.Join(dir, keyName)
+// readCredential reads a private key, certificates, or a key with its certificates
+// behind it. What the file does not have is nil.
+func readCredential(path string) (crypto.Signer, []*x509.Certificate, error) {
 	text, err := keyfile.Read(path)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	block, rest := pem.Decode(text)
-	if block == nil || block.Type != "PRIVATE KEY" || len(strings.TrimSpace(string(rest))) > 0 {
-		return nil, reason.Errorf(reason.ConfigInvalid, "%s is not one private key in PEM", path)
+	var key crypto.Signer
+	if block, rest := pem.Decode(text); block != nil && block.Type == "PRIVATE KEY" {
+		parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+		if err != nil {
+			return nil, nil, reason.Errorf(reason.ConfigInvalid, "%s: the private key does not parse", path)
+		}
+		var can bool
+		if key, can = parsed.(crypto.Signer); !can {
+			return nil, nil, reason.Errorf(reason.ConfigInvalid, "%s: a %T cannot sign", path, parsed)
+		}
+		if len(strings.TrimSpace(string(rest))) == 0 {
+			return key, nil, nil
+		}
+		text = rest
 	}
-	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	chain, err := ca.ParseChain(text)
 	if err != nil {
-		return nil, reason.Errorf(reason.ConfigInvalid, "%s does not parse", path)
+		return nil, nil, reason.Errorf(reason.ConfigInvalid, "reading %s: %w", path, err)
 	}
-	key, ok := parsed.(crypto.Signer)
-	if !ok {
-		return nil, reason.Errorf(reason.ConfigInvalid, "%s: a %T cannot sign", path, parsed)
-	}
-	return key, nil
+	return key, chain, nil
 }
 
 // readChain reads certificates. They are public, but whoever may change them

@@ -58,7 +58,7 @@ func TestHistoryOfMembers(t *testing.T) {
 			return err
 		}, "made user:zoe by user:alice"},
 		{"a renewal", func() error {
-			_, err := w.Renew(t.Context(), made["bob"].Device.ID, csr(t))
+			_, err := w.Renew(t.Context(), made["bob"].Device.ID, "", csr(t))
 			return err
 		}, ""},
 		{"another name", func() error {

@@ -57,7 +57,7 @@ func TestAgentWaitsForItsOwner(t *testing.T) {
 		if got := w.Waiting(bob); len(got) != 1 || got[0] != access.Agent("scout") {
 			t.Errorf("%s: bob is told of %v", when, got)
 		}
-		if _, err := w.Renew(t.Context(), made.Device.ID, csr(t)); reason.Of(err) != reason.Unauthenticated {
+		if _, err := w.Renew(t.Context(), made.Device.ID, "", csr(t)); reason.Of(err) != reason.Unauthenticated {
 			t.Errorf("%s: renewing: %v", when, err)
 		}
 	}

@@ -32,6 +32,11 @@ type Device struct {
 	KeySHA256 string    `json:"key_sha256"`
 	CreatedAt time.Time `json:"created_at"`
 	NotAfter  time.Time `json:"not_after"`
+	// Keys are those that it may act with, the newest last: more than one while a
+	// renewal goes on.
+	Keys []Key `json:"keys"`
+	// OldKeyAt is when the use of a replaced key was last journaled; zero for never.
+	OldKeyAt time.Time `json:"old_key_at,omitzero"`
 	// LoginUntil is when the session ends that a person began by logging in at the
 	// identity provider; zero for a device that did not come about so. Its
 	// certificate ends no later, and is not renewed.

@@ -18,18 +18,19 @@ import (
 const maxReason = 500
 
 // Renew certifies a key for a device that is known and not revoked, and whose
-// member is not disabled. The caller of Renew must have authenticated the device by
-// mTLS.
-func (s *Service) Renew(ctx context.Context, deviceID string, csr []byte) (ca.Issued, error) {
+// member is not disabled: the one that it has, or a new one, whose first use ends
+// those before it. The caller of Renew must have authenticated the device by mTLS; by
+// is the digest of the key that it showed.
+func (s *Service) Renew(ctx context.Context, deviceID, by string, csr []byte) (ca.Issued, error) {
 	s.changing.Lock()
 	defer s.changing.Unlock()
-	return s.renew(ctx, deviceID, csr)
+	return s.renew(ctx, deviceID, by, csr)
 }
 
 // renew is Renew for a caller that holds s.changing.
-func (s *Service) renew(ctx context.Context, deviceID string, csr []byte) (cert ca.Issued, err error) {
+func (s *Service) renew(ctx context.Context, deviceID, by string, csr []byte) (cert ca.Issued, err error) {
 	err = s.again(ctx, func() error {
-		cert, err = s.renewOnce(ctx, deviceID, csr)
+		cert, err = s.renewOnce(ctx, deviceID, by, csr)
 		return err
 	})
 	if err != nil {
@@ -38,7 +39,7 @@ func (s *Service) renew(ctx context.Context, deviceID string, csr []byte) (cert 
 	return cert, nil
 }
 
-func (s *Service) renewOnce(ctx context.Context, deviceID string, csr []byte) (ca.Issued, error) {
+func (s *Service) renewOnce(ctx context.Context, deviceID, by string, csr []byte) (ca.Issued, error) {
 	dev, err := s.live(deviceID)
 	if err != nil {
 		return ca.Issued{}, err
@@ -56,12 +57,15 @@ func (s *Service) renewOnce(ctx context.Context, deviceID string, csr []byte) (c
 	if err != nil {
 		return ca.Issued{}, err
 	}
+	if err := s.renewable(dev, by, cert); err != nil {
+		return ca.Issued{}, err
+	}
 	return s.recertified(ctx, dev, cert)
 }
 
 // recertified makes a device hold a new certificate.
 func (s *Service) recertified(ctx context.Context, dev Device, cert ca.Issued) (ca.Issued, error) {
-	dev.holds(cert)
+	dev.holds(cert, s.now())
 	dev.Version++
 	var d drafts
 	d.certificate(dev.Principal, dev, cert, true)

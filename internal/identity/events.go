@@ -74,6 +74,20 @@ type (
 		Host   bool   `json:"host"`
 		Reason string `json:"reason,omitempty"`
 	}
+	deviceKeyReplaced struct {
+		DeviceID  string           `json:"device_id"`
+		Principal access.Principal `json:"principal"`
+		KeySHA256 string           `json:"key_sha256"`
+		// Replaced are the keys before it, which work until Until.
+		Replaced []string  `json:"replaced"`
+		Until    time.Time `json:"until"`
+	}
+	oldKeyUsed struct {
+		DeviceID  string           `json:"device_id"`
+		Principal access.Principal `json:"principal"`
+		KeySHA256 string           `json:"key_sha256"`
+		Address   string           `json:"address"`
+	}
 	loggedIn struct {
 		DeviceID  string           `json:"device_id"`
 		Principal access.Principal `json:"principal"`

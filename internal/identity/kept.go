@@ -74,10 +74,18 @@ func holdsKey(text []byte) bool {
 
 // Keep takes the key out of a bundle once it is kept elsewhere, which the caller has
 // tried: from now on the bundle says where, and no file of it has the key.
-func Keep(dir string, k *keptkey.Kept) error {
+func Keep(ctx context.Context, dir string, k *keptkey.Kept) (err error) {
+	release, err := lockBundle(ctx, dir, true)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, release()) }()
 	b, err := ReadBundle(dir)
 	if err != nil {
 		return err
+	}
+	if !isOf(b.Chain[0], lockedKey{k}) {
+		return reason.Errorf(reason.InvalidInput, "the credential bundle got another key meanwhile").WithRemedy("Try again.")
 	}
 	text, err := k.Text()
 	if err != nil {
@@ -93,7 +101,12 @@ func Keep(dir string, k *keptkey.Kept) error {
 }
 
 // Unkeep puts the key back into its bundle as a file.
-func Unkeep(dir string, key crypto.Signer) error {
+func Unkeep(ctx context.Context, dir string, key crypto.Signer) (err error) {
+	release, err := lockBundle(ctx, dir, true)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, release()) }()
 	b, err := ReadBundle(dir)
 	if err != nil {
 		return err

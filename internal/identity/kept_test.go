@@ -23,7 +23,7 @@ import (
 func (w *world) elsewhere() (key crypto.Signer) {
 	w.t.Helper()
 	b := must.Get(identity.ReadBundle(w.local().Dir))(w.t)
-	must.Do(w.t, identity.Keep(w.local().Dir, keptkey.ForKeyring(must.Get(x509.MarshalPKIXPublicKey(b.Key.Public()))(w.t))))
+	must.Do(w.t, identity.Keep(w.t.Context(), w.local().Dir, keptkey.ForKeyring(must.Get(x509.MarshalPKIXPublicKey(b.Key.Public()))(w.t))))
 	return b.Key
 }
 
@@ -61,7 +61,7 @@ func TestKeyKeptElsewhere(t *testing.T) {
 			t.Errorf("the certificate is of %v", c)
 		}
 	}
-	must.Do(t, identity.Unkeep(w.local().Dir, key))
+	must.Do(t, identity.Unkeep(t.Context(), w.local().Dir, key))
 	w.start()
 	if b := must.Get(identity.ReadBundle(w.local().Dir))(t); b.Kept != nil {
 		t.Error("the key is still elsewhere")

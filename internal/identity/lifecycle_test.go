@@ -149,7 +149,7 @@ func TestDisabledAndEnabled(t *testing.T) {
 	for _, name := range []string{"bob", "helper"} {
 		_, err := w.Authenticate(chainOf(made[name]))
 		reasontest.Want(t, name, err, reason.Unauthenticated)
-		_, err = w.Renew(t.Context(), made[name].Device.ID, csr(t))
+		_, err = w.Renew(t.Context(), made[name].Device.ID, "", csr(t))
 		reasontest.Want(t, name+" renews", err, reason.Unauthenticated)
 	}
 	_, err := w.AddDevice(t.Context(), identity.Daemon(), "", identity.Recovery{Member: "bob", Request: csr(t), AcceptLoss: true})

@@ -2,11 +2,13 @@ package identity
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"palyra/internal/access"
 	"palyra/internal/identity/ca"
+	"palyra/internal/identity/keyfile"
 )
 
 // LocalConfig says where the local operator's bundle is kept and which server
@@ -31,7 +33,13 @@ func (s *Service) Start(ctx context.Context, c LocalConfig) (dev Device, ok bool
 	return dev, ok, nil
 }
 
-func (s *Service) start(ctx context.Context, c LocalConfig) (Device, bool, error) {
+func (s *Service) start(ctx context.Context, c LocalConfig) (_ Device, _ bool, err error) {
+	// The lock of the files first: who holds it may be waiting for a certificate.
+	release, err := lockLocal(ctx, c.Dir)
+	if err != nil {
+		return Device{}, false, err
+	}
+	defer func() { err = errors.Join(err, release()) }()
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	dev, found := s.localDevice()
@@ -45,7 +53,7 @@ func (s *Service) start(ctx context.Context, c LocalConfig) (Device, bool, error
 	if kept, err := KeptIn(c.Dir); kept != nil || err != nil {
 		return s.startKept(ctx, c, dev, kept)
 	}
-	key, err := BundleKey(c.Dir)
+	key, err := NewKey()
 	if err != nil {
 		return Device{}, false, err
 	}
@@ -62,12 +70,26 @@ func (s *Service) start(ctx context.Context, c LocalConfig) (Device, bool, error
 	})
 }
 
+// lockLocal keeps a command that renews the local operator's bundle, and palyrad, from
+// writing it at a time.
+func lockLocal(ctx context.Context, dir string) (release func() error, err error) {
+	if err := keyfile.MakeDir(dir); err != nil {
+		return nil, fmt.Errorf("making credential bundle: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, lockPatience)
+	defer cancel()
+	return lockBundle(ctx, dir, true)
+}
+
+// lockPatience is how long palyrad waits for a command that renews.
+const lockPatience = 30 * time.Second
+
 // certifyLocal renews the local device, or admits it when there is none. The event
 // that the authority was made is written with the first admission, since the
 // authority is made before the journal can be opened.
 func (s *Service) certifyLocal(ctx context.Context, dev Device, csr []byte) (ca.Issued, Device, error) {
 	if dev.ID != "" {
-		cert, err := s.renew(ctx, dev.ID, csr)
+		cert, err := s.renew(ctx, dev.ID, "", csr)
 		if err != nil {
 			return ca.Issued{}, Device{}, err
 		}

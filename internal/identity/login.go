@@ -111,7 +111,7 @@ func (s *Service) logIn(ctx context.Context, l Login) (LoggedIn, error) {
 	if err != nil {
 		return LoggedIn{}, err
 	}
-	dev.holds(cert)
+	dev.holds(cert, s.now())
 	dev.LoginUntil = cert.NotAfter
 	c := Change{NewDevices: []Device{dev}, Forgotten: s.forgettable()}
 	var d drafts

@@ -104,7 +104,7 @@ func TestSessionIsNotRenewed(t *testing.T) {
 	w := newWorld(t)
 	w.start()
 	in := must.Get(w.logIn("s1", "ann", access.RoleOperator))(t)
-	if _, err := w.Renew(t.Context(), in.Device.ID, csr(t)); reason.Of(err) != reason.PermissionDenied || !strings.Contains(reason.Known(err, reason.Internal).NextStep(), "palyra login") {
+	if _, err := w.Renew(t.Context(), in.Device.ID, "", csr(t)); reason.Of(err) != reason.PermissionDenied || !strings.Contains(reason.Known(err, reason.Internal).NextStep(), "palyra login") {
 		t.Errorf("renewing: %v", err)
 	}
 	w.pass(12*time.Hour + time.Second)

@@ -58,7 +58,7 @@ func (s *Service) admit(ctx context.Context, actor access.Principal, m access.Me
 	if err != nil {
 		return Admission{}, fmt.Errorf("adding %s: %w", m.Principal, err)
 	}
-	dev.holds(cert)
+	dev.holds(cert, s.now())
 	d.member(actor, m)
 	d.certificate(actor, dev, cert, false)
 	if d.err != nil {

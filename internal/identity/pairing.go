@@ -121,7 +121,7 @@ func (s *Service) pair(ctx context.Context, p Pairing) (Admission, error) {
 	if err != nil {
 		return Admission{}, err
 	}
-	dev.holds(cert)
+	dev.holds(cert, s.now())
 	c := Change{NewDevices: []Device{dev}}
 	var d drafts
 	if p.New {
@@ -160,7 +160,7 @@ func (s *Service) PairAgain(ctx context.Context, key string, request []byte, wit
 	}
 	for _, dev := range s.Devices() {
 		if dev.KeySHA256 == key && !dev.Local && !dev.Revoked() && s.now().Sub(dev.CreatedAt) <= within {
-			cert, err := s.renew(ctx, dev.ID, request)
+			cert, err := s.renew(ctx, dev.ID, key, request)
 			return dev, cert, err
 		}
 	}

@@ -63,23 +63,17 @@ func ReadPending(dir string) (b Bundle, pending bool, err error) {
 	return b, true, nil
 }
 
-func readPending(dir string) (b Bundle, err error) {
-	if b.Key, err = readKey(dir); err != nil {
-		return b, err
-	}
-	if err := keyfile.CheckPrivate(dir); err != nil {
-		return b, err
-	}
-	var roots []*x509.Certificate
-	if roots, err = readChain(filepath.Join(dir, rootFile)); err != nil {
-		return b, err
-	}
-	b.Root = roots[0]
-	text, err := keyfile.Read(filepath.Join(dir, endpointFile))
+func readPending(dir string) (Bundle, error) {
+	key, _, err := readCredential(filepath.Join(dir, keyName))
 	if err != nil {
-		return b, err
+		return Bundle{}, err
 	}
-	return b, b.setEndpoint(string(text))
+	if key == nil {
+		return Bundle{}, reason.Errorf(reason.ConfigInvalid, "%s in %s is no private key", keyName, dir)
+	}
+	b, err := readGateway(dir)
+	b.Key = key
+	return b, err
 }
 
 // RemovePending removes a bundle that never got its certificate.

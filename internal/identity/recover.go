@@ -79,7 +79,7 @@ func (s *Service) addDevice(ctx context.Context, actor access.Principal, by stri
 	if err != nil {
 		return Recovered{}, err
 	}
-	dev.holds(cert)
+	dev.holds(cert, s.now())
 	made := Recovered{Device: dev, Certificate: cert}
 	var d drafts
 	d.certificate(actor, dev, cert, false)

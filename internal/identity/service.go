@@ -58,7 +58,13 @@ type Service struct {
 	verified map[[32]byte]verifiedLeaf
 	history  provenance.History
 	bindings map[person]access.Principal
-	watchers []func(Device, *reason.Error)
+	// lastUse is when devices were last used, since the start.
+	lastUse map[string]time.Time
+	// onKeyEnd is told of keys that ended; see OnKeyEnd.
+	onKeyEnd []func(deviceID, keySHA256 string, why *reason.Error)
+	// keysChanged wakes RunKeys.
+	keysChanged chan struct{}
+	watchers    []func(Device, *reason.Error)
 	// onCut is told of members that may do less; see OnCut.
 	onCut []func(access.Principal, *reason.Error)
 	// onChange lets policy know of a change of members; nil for nobody.
@@ -78,7 +84,7 @@ func New(ctx context.Context, c Config) (*Service, error) {
 	}
 	s := &Service{
 		authority: c.Authority, store: c.Store, registry: c.Registry, now: c.Now, rand: c.Rand,
-		verified: map[[32]byte]verifiedLeaf{},
+		verified: map[[32]byte]verifiedLeaf{}, lastUse: map[string]time.Time{}, keysChanged: make(chan struct{}, 1),
 	}
 	list, err := c.Store.Devices(ctx)
 	if err != nil {
@@ -157,6 +163,16 @@ func (s *Service) apply(ctx context.Context, actor access.Principal, c Change) e
 		return err
 	}
 	c.Acts = append(c.Acts, s.acts(actor, c)...)
+	for i, d := range c.Events {
+		if !d.Code.Attributed() {
+			continue
+		}
+		by, err := d.By(access.DeviceOf(ctx))
+		if err != nil {
+			return err
+		}
+		c.Events[i] = by
+	}
 	s.settleConsent(actor, &c)
 	if rehearsed(ctx, c) {
 		return errRehearsed
@@ -226,8 +242,9 @@ func (s *Service) newDevice(p access.Principal, name string) (Device, error) {
 	return Device{ID: id.String(), Principal: p, Name: name, CreatedAt: now, Version: 1}, nil
 }
 
-func (d *Device) holds(c ca.Issued) {
+func (d *Device) holds(c ca.Issued, now time.Time) {
 	d.Serial, d.KeySHA256, d.NotAfter = c.Serial, c.KeySHA256, c.NotAfter
+	d.Keys = certified(d.Keys, c, now)
 }
 
 // instant is now as stores keep it: UTC with microseconds.

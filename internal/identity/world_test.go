@@ -25,9 +25,11 @@ import (
 // world is a gateway's identity room with a store in memory and a clock that
 // tests move.
 type world struct {
-	t         *testing.T
-	mu        sync.Mutex
-	now       time.Time
+	t   *testing.T
+	mu  sync.Mutex
+	now time.Time
+	// clock, when not nil, is used in place of now.
+	clock     func() time.Time
 	dir       string
 	authority *ca.Authority
 	store     *identitytest.Store
@@ -58,6 +60,9 @@ func (w *world) restart() {
 func (w *world) Now() time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.clock != nil {
+		return w.clock()
+	}
 	return w.now
 }
 

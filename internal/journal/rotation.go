@@ -155,6 +155,11 @@ func LastRotation(ctx context.Context, src Source, gateway string) (r Rotation, 
 	return r, err == nil, err
 }
 
+// LastRotation returns the newest rotation of this journal.
+func (l *Log) LastRotation(ctx context.Context) (r Rotation, ok bool, err error) {
+	return LastRotation(ctx, l.store, l.gateway)
+}
+
 func eventRotation(e *Event, gateway string) (Rotation, error) {
 	if err := e.CheckSelf(); err != nil {
 		return Rotation{}, err

@@ -15,8 +15,11 @@ import (
 
 // Rotate replaces the checkpoint key of a journal that is open. The
 // event is the point of no return: what comes after it is done again at the
-// next start, by Open, if it is not done now.
+// next start, by Open, or by the next Rotate, if it is not done now.
 func Rotate(ctx context.Context, log *journal.Log, authority *ca.Authority) (journal.Rotation, error) {
+	if err := endRotation(authority, func() (journal.Rotation, bool, error) { return log.LastRotation(ctx) }); err != nil {
+		return journal.Rotation{}, fmt.Errorf("ending the rotation of before: %w", err)
+	}
 	text, certified, err := authority.NextJournalKey()
 	if err != nil {
 		return journal.Rotation{}, err
@@ -35,10 +38,16 @@ func Rotate(ctx context.Context, log *journal.Log, authority *ca.Authority) (jou
 // Open ends a rotation of the key that a crash cut off, one way or the
 // other, and opens the journal with the keys that there are then.
 func Open(ctx context.Context, store journal.Store, authority *ca.Authority, o journal.Options) (*journal.Log, error) {
-	if err := endRotation(ctx, store, authority); err != nil {
+	err := endRotation(authority, func() (r journal.Rotation, found bool, err error) {
+		origin, _, err := Origin(authority)
+		if err != nil {
+			return r, false, err
+		}
+		return journal.LastRotation(ctx, store, origin)
+	})
+	if err != nil {
 		return nil, fmt.Errorf("ending the rotation of the checkpoint key: %w", err)
 	}
-	var err error
 	if o.Key, err = journal.ParseKey(authority.JournalSigner()); err != nil {
 		return nil, err
 	}
@@ -46,16 +55,13 @@ func Open(ctx context.Context, store journal.Store, authority *ca.Authority, o j
 	return journal.New(store, o)
 }
 
-func endRotation(ctx context.Context, store journal.Store, authority *ca.Authority) error {
+// endRotation ends a rotation that was cut off: forward when the journal has it.
+func endRotation(authority *ca.Authority, lastOf func() (journal.Rotation, bool, error)) error {
 	pending := authority.PendingJournalKey()
 	if pending == "" {
 		return nil
 	}
-	origin, _, err := Origin(authority)
-	if err != nil {
-		return err
-	}
-	last, found, err := journal.LastRotation(ctx, store, origin)
+	last, found, err := lastOf()
 	switch {
 	case err != nil:
 		return err

@@ -14,7 +14,9 @@ import (
 	"palyra/gen/palyra/v1/palyrav1connect"
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
+	"palyra/internal/keyadmin"
 	"palyra/internal/reason"
+	"palyra/internal/rpc/gatewaykeys"
 )
 
 // AddMember asks the gateway of a credential bundle to add a member. It returns
@@ -54,6 +56,28 @@ func AddDevice(ctx context.Context, as identity.Bundle, r identity.Recovery) (re
 	}
 	made, err = certified(as, res.GetCertificateChain(), res.GetServerName())
 	return res, made, err
+}
+
+// ListKeys asks the gateway of the local operator's bundle for its keys.
+func ListKeys(ctx context.Context, as identity.Bundle) ([]keyadmin.Key, error) {
+	res, err := palyrav1connect.NewKeyServiceClient(channel(as)).ListKeys(ctx, &palyrav1.ListKeysRequest{})
+	if err != nil {
+		return nil, fmt.Errorf("asking the running palyrad for its keys: %w", ReasonOf(err))
+	}
+	list := make([]keyadmin.Key, len(res.GetKeys()))
+	for i, k := range res.GetKeys() {
+		list[i] = gatewaykeys.FromMessage(k)
+	}
+	return list, nil
+}
+
+// RotateKey asks the gateway of the local operator's bundle to replace a key.
+func RotateKey(ctx context.Context, as identity.Bundle, name string) (keyadmin.Rotation, error) {
+	res, err := palyrav1connect.NewKeyServiceClient(channel(as)).RotateKey(ctx, &palyrav1.RotateKeyRequest{Name: name})
+	if err != nil {
+		return keyadmin.Rotation{}, fmt.Errorf("asking the running palyrad to replace the key %s: %w", name, ReasonOf(err))
+	}
+	return keyadmin.Rotation{Key: gatewaykeys.FromMessage(res.GetKey()), Was: res.GetWasSha256()}, nil
 }
 
 // channel is the way to the gateway of a bundle.

@@ -129,6 +129,7 @@ func newRequest(t *testing.T, method protoreflect.MethodDescriptor) protoreflect
 
 // refusesAlice says why a method refuses its example when alice sends it.
 var refusesAlice = map[string]string{
+	"KeyService/RotateKey":        "alice is not on the gateway's host",
 	"IdentityService/AddDevice":   "alice is not on the gateway's host",
 	"AccessService/ConfirmMember": "bea is in the hands that alice is in",
 }

@@ -84,6 +84,7 @@ var codes = map[reason.Code]connect.Code{
 
 	reason.Unauthenticated:     connect.CodeUnauthenticated,
 	reason.CertificateExpired:  connect.CodeUnauthenticated,
+	reason.KeyReplaced:         connect.CodeUnauthenticated,
 	reason.LoginRefused:        connect.CodePermissionDenied,
 	reason.LoginUnavailable:    connect.CodeUnavailable,
 	reason.PermissionDenied:    connect.CodePermissionDenied,

@@ -191,6 +191,12 @@ type membersFake struct {
 	w *world
 }
 
+// devicesFake is what DeviceService shows.
+type devicesFake struct {
+	*access.Registry
+	*identity.Service
+}
+
 func (m membersFake) List() []access.Member { return m.w.registry.List() }
 
 func (m membersFake) Add(ctx context.Context, by access.Caller, n rpc.NewMember) (rpc.Credential, error) {
@@ -198,8 +204,8 @@ func (m membersFake) Add(ctx context.Context, by access.Caller, n rpc.NewMember)
 	return rpc.Credential{Member: a.Member, Device: a.Device}, err
 }
 
-func (m membersFake) Renew(ctx context.Context, device string, csr []byte) (rpc.Credential, error) {
-	issued, err := m.Service.Renew(ctx, device, csr)
+func (m membersFake) Renew(ctx context.Context, device, byKey string, csr []byte) (rpc.Credential, error) {
+	issued, err := m.Service.Renew(ctx, device, byKey, csr)
 	return rpc.Credential{Chain: string(issued.PEM)}, err
 }
 

@@ -26,6 +26,8 @@ type Authenticator interface {
 	AuthenticateExpired(chain []*x509.Certificate) (access.Caller, error)
 	// AuthenticateHost is for whom the system says to be the operator of this host.
 	AuthenticateHost() (access.Caller, error)
+	// NoteUse notes that a request came with a certificate, from an address.
+	NoteUse(ctx context.Context, chain []*x509.Certificate, from string) error
 }
 
 // Limiter spends one request of a class for every key, or for none.
@@ -60,6 +62,12 @@ func addressOf(ctx context.Context) string {
 func credentialEnd(ctx context.Context) time.Time {
 	who, _ := ctx.Value(callerKey{}).(peer)
 	return who.notAfter
+}
+
+// keyOf returns the digest of the key that the caller showed, "" where it showed none.
+func keyOf(ctx context.Context) string {
+	who, _ := ctx.Value(callerKey{}).(peer)
+	return who.key
 }
 
 // guard is the interceptor in front of every method: credential, rate limit,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
@@ -13,6 +14,7 @@ import (
 	"connectrpc.com/connect"
 
 	"palyra/internal/access"
+	"palyra/internal/canonical"
 	"palyra/internal/localsocket"
 	"palyra/internal/pairing"
 	"palyra/internal/ratelimit"
@@ -29,19 +31,28 @@ type callerKey struct{}
 // so that a revocation can end it. The credential is looked at before and again
 // after the request enters the list: a revocation in between is seen by the second
 // look.
-func identify(auth Authenticator, tokens Tokens, live *liveRequests, next http.Handler) http.Handler {
+//
+// It ends at the latest with the credential.
+func identify(auth Authenticator, tokens Tokens, live *liveRequests, log *slog.Logger, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		socket, local := localsocket.PeerOf(r.Context())
 		identified := peer{address: from(r, socket, local), local: local, claims: access.Surface(r.Header.Get(access.SurfaceHeader)), tls: r.TLS}
 		ctx := r.Context()
 		if look := credential(r, auth, tokens); look != nil {
+			identified.note(r, auth, log)
 			identified.look(look)
 			if identified.known {
-				var leave func()
-				ctx, leave = live.enter(ctx, identified.caller.DeviceID)
+				var leave, stop func()
+				ctx, leave = live.enter(ctx, identified.caller.DeviceID, identified.key)
 				defer leave()
 				identified.look(look)
+				ctx, stop = until(access.WithDevice(ctx, identified.caller.DeviceID), identified.notAfter, identified.over())
+				defer stop()
 			}
+		}
+		if reason.Of(identified.err) == reason.KeyReplaced {
+			// The client may have the newer key by now; only another connection shows it.
+			w.Header().Set("Connection", "close")
 		}
 		next.ServeHTTP(w, r.WithContext(context.WithValue(ctx, callerKey{}, identified)))
 	})
@@ -102,6 +113,8 @@ func onHost(auth Authenticator, who localsocket.Peer) (access.Caller, time.Time,
 
 type peer struct {
 	caller access.Caller
+	// key is the digest of the key that the peer's certificate is of, "" without one.
+	key string
 	// notAfter is when the caller's credential ends.
 	notAfter time.Time
 	known    bool
@@ -125,6 +138,31 @@ func connectionOf(ctx context.Context) (pairing.Connection, error) {
 	return pairing.Connection{Exporter: exporter, Address: who.address}, err
 }
 
+// note tells identity of a certificate that is shown. That it cannot be written down
+// stops nobody: a full disk must not cut off the operators who would clear it.
+func (p *peer) note(r *http.Request, auth Authenticator, log *slog.Logger) {
+	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
+		return
+	}
+	chain := r.TLS.PeerCertificates
+	p.key = canonical.Digest(chain[0].RawSubjectPublicKeyInfo)
+	if err := auth.NoteUse(r.Context(), chain, p.address); err != nil {
+		log.WarnContext(r.Context(), "noting the use of a credential", slog.String("error", err.Error()))
+	}
+}
+
+// over is why a request ends with its credential.
+func (p *peer) over() error {
+	if p.caller.Token != nil {
+		return reason.Errorf(reason.Unauthenticated, "the token %s expired at %s", p.caller.DeviceID, p.notAfter.Format(time.RFC3339))
+	}
+	return expiredCertificate(p.caller.DeviceID, p.notAfter)
+}
+
+func expiredCertificate(device string, end time.Time) error {
+	return reason.Errorf(reason.CertificateExpired, "the certificate of device %s expired at %s", device, end.Format(time.RFC3339))
+}
+
 // look finds the caller from its credential.
 func (p *peer) look(credential func() (access.Caller, time.Time, error)) {
 	p.caller, p.notAfter, p.err = credential()
@@ -140,8 +178,12 @@ func certificate(auth Authenticator, chain []*x509.Certificate) (access.Caller, 
 	if err == nil {
 		return caller, end, nil
 	}
-	if renewing, expired := auth.AuthenticateExpired(chain); expired == nil {
-		return renewing, end, reason.Errorf(reason.CertificateExpired, "the certificate of device %s expired at %s", renewing.DeviceID, end.Format(time.RFC3339))
+	renewing, expired := auth.AuthenticateExpired(chain)
+	switch {
+	case expired == nil:
+		return renewing, end, expiredCertificate(renewing.DeviceID, end)
+	case reason.Of(expired) == reason.KeyReplaced:
+		return access.Caller{}, end, expired
 	}
 	return access.Caller{}, end, err
 }

@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"sync"
+	"time"
 
 	"palyra/internal/reason"
 )
@@ -11,24 +12,31 @@ import (
 // that a revoked device keeps no stream.
 type liveRequests struct {
 	mu       sync.Mutex
-	byDevice map[string]map[int]context.CancelCauseFunc
+	byDevice map[string]map[int]liveRequest
 	next     int
 }
 
-// enter registers a request of a device; leave must be called when it ended.
-func (l *liveRequests) enter(ctx context.Context, device string) (context.Context, func()) {
+type liveRequest struct {
+	cancel context.CancelCauseFunc
+	// key is the digest of the key that the device showed.
+	key string
+}
+
+// enter registers a request of a device with a key; leave must be called when it
+// ended.
+func (l *liveRequests) enter(ctx context.Context, device, key string) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.byDevice == nil {
-		l.byDevice = make(map[string]map[int]context.CancelCauseFunc)
+		l.byDevice = make(map[string]map[int]liveRequest)
 	}
 	if l.byDevice[device] == nil {
-		l.byDevice[device] = make(map[int]context.CancelCauseFunc)
+		l.byDevice[device] = make(map[int]liveRequest)
 	}
 	id := l.next
 	l.next++
-	l.byDevice[device][id] = cancel
+	l.byDevice[device][id] = liveRequest{cancel, key}
 	return ctx, func() {
 		cancel(nil)
 		l.mu.Lock()
@@ -43,10 +51,38 @@ func (l *liveRequests) enter(ctx context.Context, device string) (context.Contex
 func (l *liveRequests) end(device string, why error) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, cancel := range l.byDevice[device] {
-		cancel(why)
+	for _, r := range l.byDevice[device] {
+		r.cancel(why)
 	}
 	return len(l.byDevice[device])
+}
+
+// endKey ends the requests that a device made with a key, and returns how many there
+// were.
+func (l *liveRequests) endKey(device, key string, why error) (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range l.byDevice[device] {
+		if r.key == key {
+			r.cancel(why)
+			n++
+		}
+	}
+	return n
+}
+
+// until ends a request at the end of its credential, so that no stream is older than
+// what let it in; stop must be called when the request ended.
+func until(ctx context.Context, end time.Time, why error) (_ context.Context, stop func()) {
+	if end.IsZero() {
+		return ctx, func() {}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	timer := time.AfterFunc(time.Until(end), func() { cancel(why) })
+	return ctx, func() {
+		timer.Stop()
+		cancel(nil)
+	}
 }
 
 // cut returns why the gateway itself ended a request, nil when it did not.
@@ -55,7 +91,7 @@ func cut(ctx context.Context) error {
 		return nil
 	}
 	switch cause := context.Cause(ctx); reason.Of(cause) {
-	case reason.Unauthenticated, reason.ShuttingDown:
+	case reason.Unauthenticated, reason.CertificateExpired, reason.KeyReplaced, reason.ShuttingDown:
 		return cause
 	default:
 		return nil

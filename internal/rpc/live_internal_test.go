@@ -4,9 +4,12 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"palyra/internal/access"
 	"palyra/internal/reason"
@@ -26,7 +29,8 @@ func (f *flaky) AuthenticateExpired([]*x509.Certificate) (access.Caller, error) 
 	return access.Caller{}, reason.Errorf(reason.Unauthenticated, "it has not expired")
 }
 
-func (f *flaky) AuthenticateHost() (access.Caller, error) { return f.Authenticate(nil) }
+func (f *flaky) AuthenticateHost() (access.Caller, error)                   { return f.Authenticate(nil) }
+func (f *flaky) NoteUse(context.Context, []*x509.Certificate, string) error { return nil }
 
 // A device that is revoked after it was let in and before its request is live
 // is seen by the second look.
@@ -34,7 +38,7 @@ func TestRevokeBetweenTheLooks(t *testing.T) {
 	for times, known := range map[int]bool{0: false, 1: false, 2: true} {
 		var live liveRequests
 		var who peer
-		h := identify(&flaky{times}, nil, &live, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		h := identify(&flaky{times}, nil, &live, slog.New(slog.DiscardHandler), http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			who, _ = r.Context().Value(callerKey{}).(peer)
 		}))
 		r := httptest.NewRequest(http.MethodPost, "/", nil)
@@ -52,9 +56,9 @@ func TestRevokeBetweenTheLooks(t *testing.T) {
 func TestLiveRequestsEndByDevice(t *testing.T) {
 	var live liveRequests
 	gone := reason.Errorf(reason.Unauthenticated, "device a was revoked")
-	mine, leaveMine := live.enter(t.Context(), "a")
-	also, leaveAlso := live.enter(t.Context(), "a")
-	other, leaveOther := live.enter(t.Context(), "b")
+	mine, leaveMine := live.enter(t.Context(), "a", "k")
+	also, leaveAlso := live.enter(t.Context(), "a", "k")
+	other, leaveOther := live.enter(t.Context(), "b", "k")
 	leaveAlso()
 	if n := live.end("a", gone); n != 1 {
 		t.Errorf("%d requests ended", n)
@@ -72,4 +76,55 @@ func TestLiveRequestsEndByDevice(t *testing.T) {
 	if n := live.end("a", gone) + live.end("b", gone); n != 0 || len(live.byDevice) != 0 {
 		t.Errorf("%d left, %v", n, live.byDevice)
 	}
+}
+
+// lasting lets a device in.
+type lasting struct{}
+
+func (lasting) Authenticate([]*x509.Certificate) (access.Caller, error) {
+	return access.Caller{DeviceID: "d"}, nil
+}
+
+func (lasting) AuthenticateExpired([]*x509.Certificate) (access.Caller, error) {
+	return access.Caller{}, reason.Errorf(reason.Unauthenticated, "it has not expired")
+}
+
+func (l lasting) AuthenticateHost() (access.Caller, error) { return l.Authenticate(nil) }
+
+func (lasting) NoteUse(context.Context, []*x509.Certificate, string) error { return nil }
+
+// Whatever a request does, it ends when the certificate that let it in does, and says
+// so: a unary method that takes long, a call's stream and a watch are all behind this.
+func TestRequestsEndWithTheirCertificate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var live liveRequests
+		began := time.Now()
+		end := began.Add(time.Hour)
+		for name, c := range map[string]struct {
+			end  time.Time
+			want time.Duration
+			code reason.Code
+		}{
+			"with a certificate of an hour": {end, time.Hour, reason.CertificateExpired},
+			"the control, of a day":         {began.Add(24 * time.Hour), 2 * time.Hour, ""},
+		} {
+			var took time.Duration
+			var code reason.Code
+			h := identify(lasting{}, nil, &live, slog.New(slog.DiscardHandler), http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				start := time.Now()
+				select {
+				case <-r.Context().Done():
+				case <-time.After(2 * time.Hour):
+				}
+				took, code = time.Since(start), reason.Of(cut(r.Context()))
+			}))
+			r := httptest.NewRequest(http.MethodPost, "/", nil)
+			c.end = c.end.Add(time.Since(began))
+			r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{{NotAfter: c.end}}}
+			h.ServeHTTP(httptest.NewRecorder(), r)
+			if took != c.want || code != c.code {
+				t.Errorf("%s: ended after %s with %q", name, took, code)
+			}
+		}
+	})
 }

@@ -38,13 +38,15 @@ type Members interface {
 	Binding(p access.Principal) (identity.Binding, bool)
 	// LogOut ends the session that a device is.
 	LogOut(ctx context.Context, deviceID string) error
-	Renew(ctx context.Context, deviceID string, csr []byte) (Credential, error)
+	Renew(ctx context.Context, deviceID, byKey string, csr []byte) (Credential, error)
 	Revoke(ctx context.Context, by access.Caller, deviceID, why string, acceptLoss bool) (identity.Device, error)
 	RenameDevice(ctx context.Context, by access.Principal, deviceID, name string) (identity.Device, error)
 	AddDevice(ctx context.Context, by access.Caller, r identity.Recovery) (Credential, error)
 	// Added are the devices that somebody was given lately, and that a principal has
 	// to know of.
 	Added(p access.Principal) []identity.Device
+	// OldKeys are those of which a replaced key was used lately.
+	OldKeys(p access.Principal) []identity.Device
 }
 
 // NewMember is a member to be added.
@@ -275,7 +277,7 @@ func (d *devices) ListDevices(context.Context, *palyrav1.ListDevicesRequest) (*p
 
 // RenewCertificate issues a new certificate for the calling device.
 func (d *devices) RenewCertificate(ctx context.Context, req *palyrav1.RenewCertificateRequest) (*palyrav1.RenewCertificateResponse, error) {
-	c, err := d.admin.Renew(ctx, callerOf(ctx).DeviceID, requestPEM(req.GetCertificateRequest()))
+	c, err := d.admin.Renew(ctx, callerOf(ctx).DeviceID, keyOf(ctx), requestPEM(req.GetCertificateRequest()))
 	if err != nil {
 		return nil, err
 	}
@@ -352,10 +354,20 @@ func toldOfDevices(added []identity.Device) []string {
 	return list
 }
 
+// toldOfOldKeys are alarms: somebody has a copy of a credential.
+func toldOfOldKeys(devices []identity.Device) []string {
+	var list []string
+	for _, d := range devices {
+		list = append(list, fmt.Sprintf("a replaced key of device %s of %s was used at %s: somebody holds a copy of its old credential; if that is none of yours: `palyra devices revoke %s`",
+			d.ID, d.Principal, d.OldKeyAt.Format(time.RFC3339), d.ID))
+	}
+	return list
+}
+
 func deviceMessage(d identity.Device) *palyrav1.Device {
 	return &palyrav1.Device{
 		DeviceId: d.ID, Principal: d.Principal.String(), Name: d.Name, CreatedAt: timeMessage(d.CreatedAt),
-		CertificateExpiresAt: timeMessage(d.NotAfter), RevokedAt: timeMessage(d.RevokedAt),
+		CertificateExpiresAt: timeMessage(d.NotAfter), RevokedAt: timeMessage(d.RevokedAt), KeySha256: d.KeySHA256,
 		LoginEndsAt: timeMessage(d.LoginUntil),
 	}
 }

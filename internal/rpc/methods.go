@@ -163,6 +163,13 @@ var methods = map[string]Method{
 	// That it takes the device of the gateway's own host is identity's to say.
 	palyrav1connect.IdentityServiceAddDeviceProcedure: {access.PermAccessWriteOwner, AuditRoom, LimitMutate, NeedsCertificate},
 
+	// Others' devices take access.read, which is the handler's to say.
+	palyrav1connect.DeviceServiceGetDeviceProcedure:      {access.PermDaemonStatus, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.DeviceServiceListDeviceActsProcedure: {access.PermDaemonStatus, AuditNone, LimitRead, NeedsDevice},
+	// That it takes the device of the gateway's own host is the handler's to say.
+	palyrav1connect.KeyServiceListKeysProcedure:  {access.PermAccessRead, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.KeyServiceRotateKeyProcedure: {access.PermAccessWriteOwner, AuditRoom, LimitMutate, NeedsDevice},
+
 	palyrav1connect.WorkspaceServiceListWorkspacesProcedure: {access.PermWorkspaceRead, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.WorkspaceServiceListChangeSetsProcedure: {access.PermWorkspaceRead, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.WorkspaceServiceGetChangeSetProcedure:   {access.PermWorkspaceRead, AuditNone, LimitRead, NeedsDevice},

@@ -24,8 +24,10 @@ import (
 	"palyra/internal/policy"
 	"palyra/internal/reason"
 	"palyra/internal/rpc/accessreview"
+	"palyra/internal/rpc/devicelife"
 	"palyra/internal/rpc/devicepairing"
 	"palyra/internal/rpc/fieldrules"
+	"palyra/internal/rpc/gatewaykeys"
 	"palyra/internal/rpc/logins"
 	"palyra/internal/run"
 	"palyra/internal/toolcall"
@@ -54,8 +56,12 @@ type Config struct {
 	Evidence Evidence
 	Policies Policies
 	Members  Members
-	Pairings *pairing.Host
-	Gateway  Gateway
+	// Devices and DeviceActs are what DeviceService shows, Keys the gateway's own.
+	Devices    devicelife.Devices
+	DeviceActs devicelife.Acts
+	Keys       gatewaykeys.Keys
+	Pairings   *pairing.Host
+	Gateway    Gateway
 	// Logins lets people in; Self is the gateway as they are told of it.
 	Logins *login.Service
 	Self   logins.Gateway
@@ -78,6 +84,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.S
 // reason is UNAUTHENTICATED; a call with an idempotency key goes on without its
 // client.
 func (s *Server) End(id string, why error) int { return s.live.end(id, why) }
+
+// EndKey ends the requests and streams that a device opened with a key, and returns how
+// many there were.
+func (s *Server) EndKey(device, keySHA256 string, why error) int {
+	return s.live.endKey(device, keySHA256, why)
+}
 
 // New builds the API. When stopping ends, streams that only watch end too, so
 // that they do not hold up a shutdown.
@@ -113,11 +125,15 @@ func New(stopping context.Context, cfg Config) (*Server, error) {
 	mux.Handle(palyrav1connect.NewLoginServiceHandler(&logins.Service{
 		Logins: cfg.Logins, Gateway: cfg.Self, LogOut: cfg.Members.LogOut, Caller: callerOf, Address: addressOf,
 	}, opts...))
+	mux.Handle(palyrav1connect.NewDeviceServiceHandler(&devicelife.Service{
+		Engine: cfg.Engine, Devices: cfg.Devices, Acts: cfg.DeviceActs, Caller: callerOf,
+	}, opts...))
+	mux.Handle(palyrav1connect.NewKeyServiceHandler(&gatewaykeys.Service{Keys: cfg.Keys, Devices: cfg.Devices, Caller: callerOf}, opts...))
 	mux.Handle(healthv1connect.HealthCheckProcedure, newHealthHandler(cfg.Gateway, opts...))
 	mux.Handle(newReflectionHandler("v1", opts...))
 	mux.Handle(newReflectionHandler("v1alpha", opts...))
 	s := &Server{}
-	s.handler = identify(cfg.Auth, cfg.Tokens, &s.live, g.refuseStrangers(limitMessages(stoppable(bundle(endWatches(stopping, offered(mux)))))))
+	s.handler = identify(cfg.Auth, cfg.Tokens, &s.live, cfg.Log, g.refuseStrangers(limitMessages(stoppable(bundle(endWatches(stopping, offered(mux)))))))
 	return s, nil
 }
 
@@ -135,6 +151,8 @@ var services = []string{
 	palyrav1connect.SessionServiceName,
 	palyrav1connect.TokenServiceName,
 	palyrav1connect.AccessReviewServiceName,
+	palyrav1connect.DeviceServiceName,
+	palyrav1connect.KeyServiceName,
 	palyrav1connect.PairingServiceName,
 	palyrav1connect.LoginServiceName,
 	healthv1connect.HealthName,

@@ -84,7 +84,7 @@ func (s *status) GetStatus(ctx context.Context, _ *palyrav1.GetStatusRequest) (*
 		JournalSize: st.JournalSize, LastCheckpointSize: st.LastCheckpointSize, Freeze: freezeMessage(st.Freeze),
 		PendingApprovals: int32(st.PendingApprovals), LiveGrants: int32(st.LiveGrants), CallsInFlight: int32(st.CallsInFlight),
 		Workspaces: workspaceMessages(st.Workspaces), Sandbox: sandboxMessage(st.Sandbox, st.Prepared),
-		Notices:    slices.Concat(toldOfWaiting(s.members.Waiting(caller.Principal)), toldOfDevices(s.members.Added(caller.Principal)), toldOfConfirmed(s.members.Confirmed()), st.Notices),
+		Notices:    slices.Concat(toldOfOldKeys(s.members.OldKeys(caller.Principal)), toldOfWaiting(s.members.Waiting(caller.Principal)), toldOfDevices(s.members.Added(caller.Principal)), toldOfConfirmed(s.members.Confirmed()), st.Notices),
 		ActiveRuns: int32(st.ActiveRuns), Models: modelMessages(st.Models), PolicyDirectory: directoryMessage(st.PolicyDirectory),
 		Keys: keyMessages(st.Keys),
 		Caller: &palyrav1.Identity{

@@ -30,6 +30,7 @@ import (
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
 	"palyra/internal/journal"
+	"palyra/internal/keyadmin"
 	"palyra/internal/login"
 	"palyra/internal/model"
 	"palyra/internal/must"
@@ -166,7 +167,8 @@ func (w *world) serve() {
 	w.stopping = stop
 	w.server = must.Get(rpc.New(stopping, rpc.Config{
 		Auth: w.identity, Tokens: w.tokens, Limiter: limiter, Audit: w.audit, Engine: w.engine, Pipeline: g.Pipeline, Router: g.Router, Desk: w.desk, Runs: runs,
-		Journal: w.journal, Evidence: w.evidence, Policies: policiesFake{w}, Members: membersFake{w.identity, w}, Pairings: w.openPairings(), Gateway: w.gateway, Workspaces: w.workspaces, Log: logger,
+		Journal: w.journal, Evidence: w.evidence, Policies: policiesFake{w}, Members: membersFake{w.identity, w}, Pairings: w.openPairings(), Gateway: w.gateway, Devices: devicesFake{w.registry, w.identity}, DeviceActs: w.db,
+		Keys: &keyadmin.Keys{Authority: w.authority, Journal: w.journal, Notary: w.notary}, Workspaces: w.workspaces, Log: logger,
 		Logins: w.logins, Self: logins.Gateway{Root: string(w.authority.RootPEM()), ServerName: "localhost"},
 	}))(t)
 	w.identity.OnChange(func(context.Context, access.Principal) error {

@@ -109,3 +109,8 @@ func QueryPlan(db *DB, f journal.Filter) (steps []string, err error) {
 	err = c.Query("EXPLAIN QUERY PLAN "+query, func(r *Row) error { steps = append(steps, r.Text(3)); return nil }, args...)
 	return steps, err
 }
+
+// DeviceActsPlan is how what a device did is found.
+func DeviceActsPlan(db *DB) ([]string, error) {
+	return db.plan(deviceActs, []any{"d", "d.", "d/", 1, 1})
+}

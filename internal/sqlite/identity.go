@@ -67,19 +67,29 @@ func scanMember(r *Row) (access.Member, error) {
 
 const deviceColumns = `id, principal, name, local, serial, key_sha256, created_at, not_after, revoked_at, revoked_by, revoke_reason, version`
 
+// keyColumns follow them since later migrations.
+const keyColumns = `, login_until, keys, old_key_at`
+
 // Devices returns all devices, revoked ones included, by ID.
 func (s IdentityStore) Devices(ctx context.Context) ([]identity.Device, error) {
-	until, err := s.laterColumns(ctx, "devices", "login_until")
+	later, err := s.laterColumns(ctx, "devices", "login_until", "keys", "old_key_at")
 	if err != nil {
 		return nil, err
 	}
-	return list(ctx, s.db, "reading devices", scanDevice, "SELECT "+deviceColumns+", "+until+" FROM devices ORDER BY id")
+	return list(ctx, s.db, "reading devices", scanDevice, "SELECT "+deviceColumns+", "+later+" FROM devices ORDER BY id")
 }
 
 func scanDevice(r *Row) (identity.Device, error) {
 	d := identity.Device{
 		ID: r.Text(0), Name: r.Text(2), Local: r.Bool(3), Serial: r.Text(4), KeySHA256: r.Text(5),
-		CreatedAt: r.Time(6), NotAfter: r.Time(7), RevokedAt: r.Time(8), RevokeReason: r.Text(10), Version: r.Int64(11), LoginUntil: r.Time(12),
+		CreatedAt: r.Time(6), NotAfter: r.Time(7), RevokedAt: r.Time(8), RevokeReason: r.Text(10), Version: r.Int64(11),
+		LoginUntil: r.Time(12), OldKeyAt: r.Time(14),
+	}
+	if text := r.Bytes(13); len(text) == 0 {
+		// Releases before had one key per device, and it was in use.
+		d.Keys = []identity.Key{{SHA256: d.KeySHA256, NotAfter: d.NotAfter, UsedAt: d.CreatedAt}}
+	} else if err := json.Unmarshal(text, &d.Keys); err != nil {
+		return d, fmt.Errorf("keys of device %s: %w", d.ID, err)
 	}
 	if err := d.Principal.UnmarshalText(r.Bytes(1)); err != nil {
 		return d, err
@@ -237,10 +247,14 @@ func updateMember(tx *Tx, m access.Member) error {
 }
 
 func insertDevice(tx *Tx, d identity.Device) error {
-	n, err := tx.Exec("INSERT INTO devices ("+deviceColumns+`, login_until)
- VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13) ON CONFLICT DO NOTHING`,
+	keys, err := json.Marshal(d.Keys)
+	if err != nil {
+		return fmt.Errorf("keys of device %s: %w", d.ID, err)
+	}
+	n, err := tx.Exec("INSERT INTO devices ("+deviceColumns+keyColumns+`)
+ VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15) ON CONFLICT DO NOTHING`,
 		d.ID, d.Principal.String(), d.Name, d.Local, d.Serial, d.KeySHA256, d.CreatedAt, d.NotAfter,
-		d.RevokedAt, d.RevokedBy.String(), d.RevokeReason, d.Version, d.LoginUntil)
+		d.RevokedAt, d.RevokedBy.String(), d.RevokeReason, d.Version, d.LoginUntil, string(keys), d.OldKeyAt)
 	if err != nil {
 		return fmt.Errorf("adding device %s: %w", d.ID, err)
 	}
@@ -253,10 +267,14 @@ func insertDevice(tx *Tx, d identity.Device) error {
 // updateDevice never changes whose a device is, and never takes a revocation
 // back.
 func updateDevice(tx *Tx, d identity.Device) error {
+	keys, err := json.Marshal(d.Keys)
+	if err != nil {
+		return fmt.Errorf("keys of device %s: %w", d.ID, err)
+	}
 	n, err := tx.Exec(`UPDATE devices SET name = ?2, serial = ?3, key_sha256 = ?4, not_after = ?5,
- revoked_at = ?6, revoked_by = ?7, revoke_reason = ?8, version = ?9, login_until = ?10
+ revoked_at = ?6, revoked_by = ?7, revoke_reason = ?8, version = ?9, login_until = ?10, keys = ?11, old_key_at = ?12
  WHERE id = ?1 AND version = ?9 - 1 AND revoked_at IS NULL`,
-		d.ID, d.Name, d.Serial, d.KeySHA256, d.NotAfter, d.RevokedAt, d.RevokedBy.String(), d.RevokeReason, d.Version, d.LoginUntil)
+		d.ID, d.Name, d.Serial, d.KeySHA256, d.NotAfter, d.RevokedAt, d.RevokedBy.String(), d.RevokeReason, d.Version, d.LoginUntil, string(keys), d.OldKeyAt)
 	if err != nil {
 		return fmt.Errorf("changing device %s: %w", d.ID, err)
 	}

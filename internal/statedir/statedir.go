@@ -8,10 +8,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
 
+	"palyra/internal/filelock"
 	"palyra/internal/reason"
 )
 
@@ -52,7 +54,7 @@ func Take(dir string) (*Lock, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the lock: %w", err)
 	}
-	if err := lockFile(file); err != nil {
+	if err := filelock.Try(file); err != nil {
 		return nil, errors.Join(inUse(dir, file, err), file.Close())
 	}
 	if err := writePID(file); err != nil {
@@ -75,7 +77,7 @@ func writePID(file *os.File) error {
 var ErrInUse = errors.New("the state directory is in use")
 
 func inUse(dir string, file *os.File, cause error) error {
-	if !errors.Is(cause, errLocked) {
+	if !errors.Is(cause, filelock.ErrHeld) {
 		return fmt.Errorf("locking the state directory: %w", cause)
 	}
 	return reason.Errorf(reason.ConfigInvalid, "another %s uses %s: %w", lockHolder(file), dir, ErrInUse).
@@ -93,8 +95,8 @@ func Holder(dir string) (who string, err error) {
 		return "", fmt.Errorf("opening the lock: %w", err)
 	}
 	defer file.Close() // and with it the lock
-	switch err := lockFile(file); {
-	case errors.Is(err, errLocked):
+	switch err := filelock.Try(file); {
+	case errors.Is(err, filelock.ErrHeld):
 		return lockHolder(file), nil
 	case err != nil:
 		return "", fmt.Errorf("trying the lock: %w", err)
@@ -114,7 +116,7 @@ func lockHolder(file *os.File) string {
 
 // Release lets the next palyrad take the directory, at once: a child that was
 // forked and has not yet executed its program still holds the file open.
-func (l *Lock) Release() error { return errors.Join(unlockFile(l.file), l.file.Close()) }
+func (l *Lock) Release() error { return errors.Join(filelock.Release(l.file), l.file.Close()) }
 
 // Unwritable adds a remedy to err when a start failed by an error of the operating
 // system, such as a full disk. The remedy is to mend that and start again: files
@@ -131,7 +133,8 @@ func Unwritable(dir string, err error) error {
 
 // CheckPrivate refuses a directory that others may enter.
 func CheckPrivate(dir string, info fs.FileInfo) error {
-	if !checksModes || info.Mode().Perm()&0o077 == 0 {
+	// Windows has access lists, not permission bits.
+	if runtime.GOOS == "windows" || info.Mode().Perm()&0o077 == 0 {
 		return nil
 	}
 	return reason.Errorf(reason.ConfigInvalid, "%s has mode %04o, others may read it", dir, info.Mode().Perm()).

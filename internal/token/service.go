@@ -148,6 +148,9 @@ func (s *Service) Create(ctx context.Context, creator access.Principal, r Reques
 	e, err := event.DraftOf(event.TokenMade, creator.String(), t.ID, made{
 		TokenID: t.ID, Name: t.Name, Principal: t.Principal, Scopes: t.Scopes, Addresses: t.Addresses, ExpiresAt: t.ExpiresAt,
 	})
+	if err == nil {
+		e, err = e.By(access.DeviceOf(ctx))
+	}
 	if err != nil {
 		return Token{}, "", err
 	}
@@ -285,6 +288,9 @@ func (s *Service) Revoke(ctx context.Context, actor access.Principal, id string,
 	}
 	t.RevokedAt, t.RevokedBy = s.now().UTC().Truncate(time.Microsecond), actor
 	e, err := event.DraftOf(event.TokenRevoked, actor.String(), t.ID, revoked{TokenID: t.ID, Name: t.Name, Principal: t.Principal})
+	if err == nil {
+		e, err = e.By(access.DeviceOf(ctx))
+	}
 	if err != nil {
 		return Token{}, err
 	}

@@ -88,12 +88,11 @@ func (k resolvedPrivate) apart(d Declaration) error {
 // refuseBundle refuses a workspace that is a credential bundle: reading it is
 // being its owner.
 func refuseBundle(d Declaration) error {
-	for _, name := range []string{"key.pem", "endpoint"} {
-		if !exists(filepath.Join(d.Path, name)) {
-			return nil
-		}
+	holds := func(name string) bool { return exists(filepath.Join(d.Path, name)) }
+	if !holds("endpoint") || !holds("key.pem") && !holds("cert.pem") && !holds("token") {
+		return nil
 	}
-	return bad("workspace %q: %q is a credential bundle (it has key.pem and endpoint)", d.Name, d.Path).
+	return bad("workspace %q: %q is a credential bundle (it has a credential and endpoint)", d.Name, d.Path).
 		WithRemedy("Declare another directory as the path of workspace %q, or move the bundle out of it.", d.Name)
 }
 

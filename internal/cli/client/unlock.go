@@ -89,7 +89,7 @@ func (a *App) certifyAgain(ctx context.Context, b identity.Bundle, address strin
 		return b, err
 	}
 	block, _ := pem.Decode(request)
-	reply, err := a.dial(b, address).Identity.RenewCertificate(ctx, &palyrav1.RenewCertificateRequest{CertificateRequest: block.Bytes})
+	reply, err := a.dial(b, address, nil).Identity.RenewCertificate(ctx, &palyrav1.RenewCertificateRequest{CertificateRequest: block.Bytes})
 	if err != nil {
 		return b, err
 	}

@@ -123,6 +123,7 @@ func (f *Gateway) handler() http.Handler {
 	mux.Handle(palyrav1connect.NewPairingServiceHandler(fakePairings{f}, refuse))
 	mux.Handle(palyrav1connect.NewLoginServiceHandler(f.logins, refuse))
 	mux.Handle(palyrav1connect.NewAccessReviewServiceHandler(fakeReviews{}, refuse))
+	mux.Handle(palyrav1connect.NewDeviceServiceHandler(fakeDevices{f}, refuse))
 	mux.Handle(palyrav1connect.NewJournalServiceHandler(fakeJournalService{f}, refuse))
 	mux.Handle(palyrav1connect.NewAttestationServiceHandler(fakeAttestations{f}, refuse))
 	return mux

@@ -56,6 +56,7 @@ var eventWords = map[event.Code]string{
 	event.DeviceRevoked: "device revoked", event.DeviceRenamed: "device renamed", event.DeviceAdded: "device added", event.Exported: "exported",
 	event.TokenMade: "token made", event.TokenRevoked: "token revoked",
 	event.PairingOpened: "pairing code", event.PairingTried: "pairing tried", event.PairingProved: "pairing asked", event.PairingEnded: "pairing ended", event.DevicePaired: "device paired",
+	event.DeviceKeyReplaced: "key replaced", event.OldKeyUsed: "OLD KEY USED", event.GatewayKeyReplaced: "gateway key",
 	event.LoggedIn: "logged in", event.LoggedOut: "logged out",
 	event.PolicyLoaded: "policy loaded", event.PolicyRejected: "policy rejected", event.PolicyReset: "policy reset", event.PolicyProposed: "policy proposed",
 	event.GatewayChange: "gateway change", event.DualControlOff: "dual control off", event.CeilingSet: "ceiling set", event.Frozen: "frozen", event.Thawed: "thawed",

@@ -152,7 +152,7 @@ func (a *app) intoKeyring(ctx context.Context, dir string, kept *keptkey.Kept, p
 	if err != nil {
 		return errors.Join(fmt.Errorf("reading the key back from the keyring, which stays a file: %w", err), ring.Delete(ctx, kept.Item))
 	}
-	return identity.Keep(dir, kept)
+	return identity.Keep(ctx, dir, kept)
 }
 
 func (a *app) underPassphrase(ctx context.Context, dir string, public, private []byte) error {
@@ -174,7 +174,7 @@ func (a *app) underPassphrase(ctx context.Context, dir string, public, private [
 	if _, err := kept.Unseal(phrase); err != nil {
 		return fmt.Errorf("opening what was sealed: %w", err)
 	}
-	return identity.Keep(dir, kept)
+	return identity.Keep(ctx, dir, kept)
 }
 
 // undo brings the key back into its file, and then takes it from where it was.
@@ -184,7 +184,7 @@ func (a *app) undo(ctx context.Context, dir string, b identity.Bundle) error {
 	if err != nil {
 		return err
 	}
-	if err := identity.Unkeep(dir, b.Key); err != nil {
+	if err := identity.Unkeep(ctx, dir, b.Key); err != nil {
 		return err
 	}
 	if kept.Place != keptkey.InKeyring {

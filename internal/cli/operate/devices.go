@@ -37,7 +37,7 @@ func DevicesCommand(program *client.App) *cobra.Command {
 		}}
 	revoke.Flags().StringVar(&why, "reason", "", "why, for the journal")
 	revoke.Flags().BoolVar(&sure, "yes", false, "do not ask")
-	return command.NewGroup("devices", "List, rename and revoke devices", list, a.renameDevice(), revoke)
+	return command.NewGroup("devices", "Show, rename, rotate and revoke devices", list, a.showDevice(), a.renameDevice(), a.rotateDevice(), revoke)
 }
 
 func (a *app) listDevices(ctx context.Context, g *client.Gateway, _ []string) error {
@@ -91,7 +91,18 @@ func (a *app) revokeDevice(ctx context.Context, id, why string, sure bool) error
 	if err != nil {
 		return err
 	}
-	d := reply.GetDevice()
+	// What was done with a lost device is what to look at next.
+	shown, err := g.Life.GetDevice(ctx, &palyrav1.GetDeviceRequest{DeviceId: reply.GetDevice().GetDeviceId()})
+	if err != nil {
+		return a.revokedUnseen(reply.GetDevice(), err)
+	}
+	return a.printDevice(ctx, g, shown, shownActs)
+}
+
+// revokedUnseen is for somebody who may revoke a device and not look at it, or has
+// revoked their own: the revocation is in force all the same.
+func (a *app) revokedUnseen(d *palyrav1.Device, why error) error {
+	a.Say("what was done with it cannot be shown: %v", why)
 	return a.PrintOne("Device", deviceRecord(d), func(p *printer.Page) {
 		p.Field("device", d.GetDeviceId())
 		p.Field("of", d.GetPrincipal())

@@ -9,7 +9,7 @@ import (
 // TestGolden compares every listing and page in every format.
 func TestGolden(t *testing.T) {
 	clitest.Golden(t, map[string][]string{
-		"devices_list": {"devices", "list"}, "devices_rename": {"devices", "rename", "01DEVICE000000000000000000", "old laptop"}, "members_list": {"members", "list"},
+		"devices_list": {"devices", "list"}, "devices_show": {"devices", "show", "01DEVICE000000000000000000"}, "devices_revoke": {"devices", "revoke", "01DEVICE000000000000000000", "--yes"}, "devices_rename": {"devices", "rename", "01DEVICE000000000000000000", "old laptop"}, "members_list": {"members", "list"},
 		"members_show": {"members", "show", "ada"}, "members_roles": {"members", "roles", "ada", "--add", "auditor", "--remove", "security"},
 		"members_owner": {"members", "owner", "claude", "ada"}, "members_disable": {"members", "disable", "claude", "--reason", "on leave"},
 		"members_enable": {"members", "enable", "claude"}, "members_remove": {"members", "remove", "claude", "--yes"}, "status": {"status"},

@@ -179,6 +179,7 @@ func RunStore(t *testing.T, store identity.Store, events func() int) {
 	dev := identity.Device{
 		ID: "01JNA3Q0G0DEV1CE0000000001", Principal: alice.Principal, Name: "laptop", Local: true, Serial: "ab",
 		KeySHA256: "sha256:00", CreatedAt: at, NotAfter: at.Add(time.Hour), Version: 1,
+		Keys: []identity.Key{{SHA256: "sha256:00", NotAfter: at.Add(time.Hour)}},
 	}
 	other := dev
 	other.ID, other.Principal, other.Local = "01JNA3Q0G0DEV1CE0000000002", bot.Principal, false
@@ -217,7 +218,12 @@ func RunStore(t *testing.T, store identity.Store, events func() int) {
 	want(t, store, []access.Member{bot, alice}, []identity.Device{dev, other})
 	apply("change with the version of before", identity.Change{Devices: []identity.Device{dev}}, conflict)
 
-	dev.Version, dev.RevokedAt, dev.RevokedBy, dev.RevokeReason = 3, at.Add(time.Minute), alice.Principal, "lost"
+	dev.Version, dev.OldKeyAt = 3, at.Add(time.Minute)
+	dev.Keys = []identity.Key{{SHA256: "sha256:00", NotAfter: at.Add(time.Hour), UsedAt: at, EndsAt: at.Add(time.Minute)}, {SHA256: "sha256:01", NotAfter: at.Add(2 * time.Hour), UsedAt: at}}
+	apply("replace its key", identity.Change{Devices: []identity.Device{dev}}, fine)
+	want(t, store, []access.Member{bot, alice}, []identity.Device{dev, other})
+
+	dev.Version, dev.RevokedAt, dev.RevokedBy, dev.RevokeReason = 4, at.Add(time.Minute), alice.Principal, "lost"
 	apply("revoke", identity.Change{Devices: []identity.Device{dev}}, fine)
 	bot.Owner, bot.AwaitsConsent, bot.RemovedAt = access.User("dave"), true, at.Add(time.Hour)
 	apply("remove", identity.Change{Members: []access.Member{bot}}, fine)
@@ -228,7 +234,7 @@ func RunStore(t *testing.T, store identity.Store, events func() int) {
 	want(t, store, []access.Member{bot, alice}, []identity.Device{dev, other})
 
 	back := dev
-	back.Version, back.RevokedAt = 4, time.Time{}
+	back.Version, back.RevokedAt = 5, time.Time{}
 	apply("take a revocation back", identity.Change{Devices: []identity.Device{back}}, conflict)
 	back.ID = "01JNA3Q0G0DEV1CE0000000003"
 	apply("change no device", identity.Change{Devices: []identity.Device{back}}, is(reason.NotFound))

@@ -94,27 +94,55 @@ func Read(path string) ([]byte, error) {
 // synced, renamed over it, and the directory synced, so that after a crash
 // there is either the old file or the new one.
 func Write(path string, data []byte) error {
-	if err := write(path, data); err != nil {
+	if err := write(path, data, func(string) {}); err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
 	return nil
 }
 
-func write(path string, data []byte) error {
+// write tells reached of each step.
+func write(path string, data []byte, reached func(step string)) error {
 	dir := filepath.Dir(path)
 	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*") // CreateTemp makes files of mode 0600
 	if err != nil {
 		return err
 	}
+	reached("made")
 	_, err = f.Write(data)
 	if err == nil {
+		reached("written")
 		err = f.Sync()
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
+	reached("synced")
 	if err := os.Rename(f.Name(), path); err != nil {
 		return errors.Join(err, os.Remove(f.Name()))
+	}
+	reached("renamed")
+	return SyncDir(dir)
+}
+
+// Alias makes path another name of the file called target beside it, in place of
+// what is there. Where the system lets nobody make links, it removes path.
+func Alias(path, target string) error {
+	if to, err := os.Readlink(path); err == nil && to == target {
+		return nil
+	}
+	dir := filepath.Dir(path)
+	made := filepath.Join(dir, "."+filepath.Base(path)+".link")
+	if err := os.Remove(made); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.Symlink(target, made); err != nil {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return SyncDir(dir)
+	}
+	if err := os.Rename(made, path); err != nil {
+		return errors.Join(err, os.Remove(made))
 	}
 	return SyncDir(dir)
 }

@@ -27,11 +27,14 @@ var Guarded = []access.Permission{
 
 // table is the one that says which methods take a second person, by procedure.
 var table = map[string]Row{
-	palyrav1connect.AccessServiceAddMemberProcedure:      {Kind: gatewaychange.AddMember},
-	palyrav1connect.AccessServiceUpdateMemberProcedure:   {Kind: gatewaychange.UpdateMember},
-	palyrav1connect.AccessServiceEnableMemberProcedure:   {Kind: gatewaychange.EnableMember},
-	palyrav1connect.AccessServiceRemoveMemberProcedure:   {Kind: gatewaychange.RemoveMember},
-	palyrav1connect.AccessServiceConfirmMemberProcedure:  {Kind: gatewaychange.ConfirmMember},
+	palyrav1connect.AccessServiceAddMemberProcedure:     {Kind: gatewaychange.AddMember},
+	palyrav1connect.AccessServiceUpdateMemberProcedure:  {Kind: gatewaychange.UpdateMember},
+	palyrav1connect.AccessServiceEnableMemberProcedure:  {Kind: gatewaychange.EnableMember},
+	palyrav1connect.AccessServiceRemoveMemberProcedure:  {Kind: gatewaychange.RemoveMember},
+	palyrav1connect.AccessServiceConfirmMemberProcedure: {Kind: gatewaychange.ConfirmMember},
+	// It takes the host's own device, gives nobody power, and what may be known to
+	// somebody must be replaced at once.
+	palyrav1connect.KeyServiceRotateKeyProcedure:         {Alone: "only the gateway's own host replaces its keys, and a key that somebody may know has to go at once"},
 	palyrav1connect.IdentityServiceAddDeviceProcedure:    {Kind: gatewaychange.AddDevice},
 	palyrav1connect.PolicyServiceActivatePolicyProcedure: {Kind: gatewaychange.ActivatePolicy},
 	palyrav1connect.PolicyServiceReloadPolicyProcedure:   {Kind: gatewaychange.ReloadPolicy},

@@ -1,0 +1,18 @@
+package access
+
+import "context"
+
+type deviceKey struct{}
+
+// WithDevice returns a context of a request that a device made, so that the journal can
+// say from where somebody changed what.
+func WithDevice(ctx context.Context, id string) context.Context {
+	return context.WithValue(ctx, deviceKey{}, id)
+}
+
+// DeviceOf returns the device that made the request, "" for none: a command on the
+// gateway's host while no palyrad runs, or palyrad itself.
+func DeviceOf(ctx context.Context) string {
+	id, _ := ctx.Value(deviceKey{}).(string)
+	return id
+}

@@ -1,0 +1,25 @@
+package ca
+
+import (
+	"crypto/x509"
+	"fmt"
+)
+
+// Issuing returns the certificate of the issuing intermediate.
+func (a *Authority) Issuing() *x509.Certificate {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.issuing.cert
+}
+
+// RotateIssuing makes a new issuing intermediate now. Key and certificate are one
+// file, replaced by one rename. Certificates that the old one issued are good until
+// they end: each is shown with its issuer.
+func (a *Authority) RotateIssuing() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err := a.makeIssuing(a.dir); err != nil {
+		return fmt.Errorf("rotating the issuing key: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,311 @@
+package identity
+
+import (
+	"context"
+	"crypto/x509"
+	"fmt"
+	"slices"
+	"time"
+
+	"palyra/internal/access"
+	"palyra/internal/event"
+	"palyra/internal/identity/ca"
+	"palyra/internal/reason"
+)
+
+// KeyGrace is how long a key works after the first use of the one that took its
+// place: another shell may be in the middle of something with it.
+const KeyGrace = 5 * time.Minute
+
+const (
+	// alarmEvery is how often the use of a replaced key is journaled, per device.
+	alarmEvery = time.Hour
+	// maxKeys bounds the keys of one device that are good at a time. More than two are
+	// there when renewals were cut off before the new key was stored.
+	maxKeys = 8
+)
+
+// Key is a public key that a device may act with.
+type Key struct {
+	// SHA256 is "sha256:" and hex, of the public key.
+	SHA256 string `json:"sha256"`
+	// NotAfter is when its newest certificate ends.
+	NotAfter time.Time `json:"not_after"`
+	// UsedAt is when it was first used; zero while it was not.
+	UsedAt time.Time `json:"used_at,omitzero"`
+	// EndsAt is when it is good no more because a newer one was used; zero while none
+	// was.
+	EndsAt time.Time `json:"ends_at,omitzero"`
+}
+
+func (k Key) ended(now time.Time) bool { return !k.EndsAt.IsZero() && !now.Before(k.EndsAt) }
+
+// key returns a key of the device that is good now. All others that the authority
+// ever certified for it were replaced.
+func (d Device) key(digest string, now time.Time) (Key, bool) {
+	for _, k := range d.Keys {
+		if k.SHA256 == digest {
+			return k, !k.ended(now)
+		}
+	}
+	return Key{}, false
+}
+
+// certified are the keys of a device after one was certified: the newest is last.
+func certified(keys []Key, c ca.Issued, now time.Time) []Key {
+	list := slices.DeleteFunc(slices.Clone(keys), func(k Key) bool { return k.ended(now) })
+	if i := slices.IndexFunc(list, func(k Key) bool { return k.SHA256 == c.KeySHA256 }); i >= 0 {
+		list[i].NotAfter = c.NotAfter
+		return list
+	}
+	if len(list) >= maxKeys {
+		// Of those that nobody used, the oldest: it was made for a renewal that was cut off.
+		if i := slices.IndexFunc(list, func(k Key) bool { return k.UsedAt.IsZero() }); i >= 0 {
+			list = slices.Delete(list, i, i+1)
+		}
+	}
+	return append(list, Key{SHA256: c.KeySHA256, NotAfter: c.NotAfter})
+}
+
+// used are the keys of a device after one was used for the first time: those that
+// were certified before it end.
+func used(keys []Key, digest string, now time.Time) (list []Key, ending []string) {
+	list = slices.Clone(keys)
+	for i := range list {
+		if list[i].SHA256 == digest {
+			list[i].UsedAt = now
+			break
+		}
+		if list[i].EndsAt.IsZero() {
+			list[i].EndsAt = now.Add(KeyGrace)
+			ending = append(ending, list[i].SHA256)
+		}
+	}
+	return list, ending
+}
+
+// replaced is the error of a device that shows a key which it has no more.
+func replaced(id string) *reason.Error {
+	return reason.Errorf(reason.KeyReplaced, "the key of device %s was replaced by a newer one, and is refused since", id).
+		WithRemedy("Use the bundle that holds the newer key. Where nobody of yours has one, somebody else does: run `palyra devices revoke %s` with another device, or `palyrad operator bundle NAME --revoke-old` on the gateway's host.", id)
+}
+
+// renewable refuses a renewal by a key that a newer one is taking the place of, and
+// one of such a key: else a copy of the old credential would go on for ever.
+func (s *Service) renewable(dev Device, by string, c ca.Issued) error {
+	for _, digest := range []string{by, c.KeySHA256} {
+		if k, known := dev.key(digest, s.now()); known && !k.EndsAt.IsZero() {
+			return replaced(dev.ID)
+		}
+	}
+	return nil
+}
+
+// NoteUse notes that a request was made with a certificate, whose key the peer
+// proved to hold, from an address. The first use of a key ends those before it; the use
+// of one that has ended is an alarm. Authenticate says whether the request goes on.
+func (s *Service) NoteUse(ctx context.Context, chain []*x509.Certificate, from string) error {
+	id, err := s.verify(chain)
+	if err != nil {
+		if id, err = s.authority.VerifyExpired(chain); err != nil {
+			return nil // it is of nobody, and Authenticate says so
+		}
+	}
+	dev, err := s.live(id)
+	if err != nil {
+		return nil
+	}
+	digest := keyDigest(chain)
+	switch key, good := dev.key(digest, s.now()); {
+	case !good:
+		return s.alarm(ctx, id, digest, from)
+	case key.UsedAt.IsZero():
+		return s.firstUse(ctx, id, digest)
+	}
+	s.noteDevice(id)
+	return nil
+}
+
+// firstUse makes a key the one of its device.
+func (s *Service) firstUse(ctx context.Context, id, digest string) error {
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	err := s.again(ctx, func() error {
+		dev, err := s.live(id)
+		if err != nil {
+			return err
+		}
+		if key, good := dev.key(digest, s.now()); !good || !key.UsedAt.IsZero() {
+			return nil // somebody was faster
+		}
+		now := s.instant()
+		var ending []string
+		dev.Keys, ending = used(dev.Keys, digest, now)
+		dev.Version++
+		var d drafts
+		if len(ending) > 0 {
+			d.add(event.DeviceKeyReplaced, dev.Principal, dev.ID, deviceKeyReplaced{
+				DeviceID: dev.ID, Principal: dev.Principal, KeySHA256: digest, Replaced: ending, Until: now.Add(KeyGrace),
+			})
+		}
+		if d.err != nil {
+			return d.err
+		}
+		return s.apply(ctx, dev.Principal, Change{Devices: []Device{dev}, Events: d.list})
+	})
+	if err != nil {
+		return fmt.Errorf("noting that device %s uses another key: %w", id, err)
+	}
+	s.noteDevice(id)
+	s.wake()
+	return nil
+}
+
+// alarm journals that somebody used a key which was replaced, once per device and
+// hour.
+func (s *Service) alarm(ctx context.Context, id, digest, from string) error {
+	if dev, _ := s.Device(id); s.alarmed(dev) {
+		return nil
+	}
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	err := s.again(ctx, func() error {
+		dev, err := s.live(id)
+		if err != nil || s.alarmed(dev) {
+			return err
+		}
+		dev.OldKeyAt = s.instant()
+		dev.Version++
+		var d drafts
+		d.add(event.OldKeyUsed, Daemon(), dev.ID, oldKeyUsed{DeviceID: dev.ID, Principal: dev.Principal, KeySHA256: digest, Address: from})
+		if d.err != nil {
+			return d.err
+		}
+		return s.apply(ctx, Daemon(), Change{Devices: []Device{dev}, Events: d.list})
+	})
+	if err != nil {
+		return fmt.Errorf("raising the alarm of an old key of device %s: %w", id, err)
+	}
+	return nil
+}
+
+// noteDevice notes that a device was used; LastUse is as exact as a minute.
+func (s *Service) noteDevice(id string) {
+	now := s.instant()
+	s.mu.RLock()
+	last := s.lastUse[id]
+	s.mu.RUnlock()
+	if now.Sub(last) < time.Minute {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lastUse[id] = now
+}
+
+// LastUse is when a device was last used, zero where that is not known: since the
+// start it is known to the minute, and before it, when its key was first used.
+func (s *Service) LastUse(d Device) (at time.Time) {
+	for _, k := range d.Keys {
+		at = later(at, k.UsedAt)
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return later(at, s.lastUse[d.ID])
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+func (s *Service) alarmed(d Device) bool {
+	return !d.OldKeyAt.IsZero() && s.now().Sub(d.OldKeyAt) < alarmEvery
+}
+
+// OldKeys are the devices of which a replaced key was used in the last seven days,
+// and that a principal has to know of: its own and its agents', and an owner all.
+func (s *Service) OldKeys(p access.Principal) []Device {
+	m, known := s.registry.Active(p)
+	since := s.now().Add(-told)
+	return slices.DeleteFunc(s.Devices(), func(d Device) bool {
+		mine := d.Principal == p || s.owns(p, d.Principal)
+		return !known || d.Revoked() || !d.OldKeyAt.After(since) || !mine && !m.Holds(access.RoleOwner)
+	})
+}
+
+// OnKeyEnd registers a call for every key that ended, so that what was opened with it
+// can be ended. Register before serving.
+func (s *Service) OnKeyEnd(fn func(deviceID, keySHA256 string, why *reason.Error)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.onKeyEnd = append(s.onKeyEnd, fn)
+}
+
+// wake makes RunKeys look at the keys anew.
+func (s *Service) wake() {
+	select {
+	case s.keysChanged <- struct{}{}:
+	default:
+	}
+}
+
+// RunKeys ends what was opened with a key when the key ends, until ctx ends.
+func (s *Service) RunKeys(ctx context.Context) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	before := map[ending]bool{}
+	for {
+		next, ended := s.endings()
+		now := map[ending]bool{}
+		for _, e := range ended {
+			now[e] = true
+			if !before[e] {
+				s.tellKey(e)
+			}
+		}
+		before = now
+		wait := upkeep
+		if !next.IsZero() {
+			wait = next.Sub(s.now())
+		}
+		timer.Reset(wait)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.keysChanged:
+		case <-timer.C:
+		}
+	}
+}
+
+// ending is a key of a device that has ended.
+type ending struct{ device, key string }
+
+// endings are the keys that have ended, and when the next one does.
+func (s *Service) endings() (next time.Time, ended []ending) {
+	now := s.now()
+	for _, d := range s.Devices() {
+		for _, k := range d.Keys {
+			switch {
+			case k.EndsAt.IsZero():
+			case k.ended(now):
+				ended = append(ended, ending{d.ID, k.SHA256})
+			case next.IsZero() || k.EndsAt.Before(next):
+				next = k.EndsAt
+			}
+		}
+	}
+	return next, ended
+}
+
+func (s *Service) tellKey(e ending) {
+	s.mu.RLock()
+	watchers := slices.Clone(s.onKeyEnd)
+	s.mu.RUnlock()
+	for _, fn := range watchers {
+		fn(e.device, e.key, replaced(e.device))
+	}
+}

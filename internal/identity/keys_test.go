@@ -1,0 +1,229 @@
+package identity_test
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"palyra/internal/access"
+	"palyra/internal/event"
+	"palyra/internal/identity"
+	"palyra/internal/identity/ca"
+	"palyra/internal/must"
+	"palyra/internal/reason"
+	"palyra/internal/reason/reasontest"
+)
+
+// use is a request with a certificate.
+func (w *world) use(chain []*x509.Certificate) {
+	w.t.Helper()
+	must.Do(w.t, w.NoteUse(w.t.Context(), chain, "192.0.2.7"))
+}
+
+// next certifies a new key for a device.
+func (w *world) next(of identity.Device) []*x509.Certificate {
+	w.t.Helper()
+	return must.Get(w.Renew(w.t.Context(), of.ID, "", csr(w.t)))(w.t).Chain
+}
+
+// good reports whether a certificate acts.
+func (w *world) good(chain []*x509.Certificate) bool {
+	w.t.Helper()
+	_, err := w.Authenticate(chain)
+	if err != nil {
+		reasontest.Want(w.t, "a key that does not act", err, reason.KeyReplaced)
+	}
+	return err == nil
+}
+
+// The old key works until five minutes after the first use of the new one, and not
+// because a new one was certified: the client may never have had it.
+func TestOldKeyEndsAfterTheNewOneWasUsed(t *testing.T) {
+	w := newWorld(t)
+	w.start()
+	bob := w.add(access.User("bob"), access.Principal{}, access.RoleOperator)
+	first := chainOf(bob)
+	w.use(first)
+	lost, second := w.next(bob.Device), w.next(bob.Device)
+	w.pass(3 * time.Hour)
+	if !w.good(first) || !w.good(lost) || !w.good(second) {
+		t.Fatal("a key ended although no newer one was used")
+	}
+	n := len(w.store.Events())
+	w.use(second)
+	w.use(second) // the second use is no news
+	w.journaled(n, event.DeviceKeyReplaced)
+	w.pass(identity.KeyGrace - time.Second)
+	if !w.good(first) || !w.good(lost) {
+		t.Error("a key ended before its five minutes were over")
+	}
+	w.pass(time.Second)
+	if w.good(first) || w.good(lost) || !w.good(second) {
+		t.Error("not just the old keys ended")
+	}
+	w.restart()
+	if w.good(first) || !w.good(second) {
+		t.Error("a restart forgot which key is good")
+	}
+}
+
+// A key that is about to end renews nothing, and is not certified again: else a copy of
+// the old credential would go on for ever.
+func TestReplacedKeyDoesNotRenew(t *testing.T) {
+	w := newWorld(t)
+	w.start()
+	k := key(t)
+	request := must.Get(identity.Request(k))(t)
+	bob := must.Get(w.AddMember(t.Context(), identity.Daemon(), "bob", access.KindUser, []access.Role{access.RoleOperator}, access.Principal{}, request, true))(t)
+	old := bob.Certificate.KeySHA256
+	second := must.Get(w.Renew(t.Context(), bob.Device.ID, old, csr(t)))(t)
+	must.Get(w.Renew(t.Context(), bob.Device.ID, old, request))(t) // the control: the same key again
+	w.use(second.Chain)
+	_, err := w.Renew(t.Context(), bob.Device.ID, old, csr(t))
+	reasontest.Want(t, "a renewal by the old key", err, reason.KeyReplaced)
+	_, err = w.Renew(t.Context(), bob.Device.ID, second.KeySHA256, request)
+	reasontest.Want(t, "a renewal of the old key", err, reason.KeyReplaced)
+	must.Get(w.Renew(t.Context(), bob.Device.ID, second.KeySHA256, csr(t)))(t)
+}
+
+// The use of a replaced key is an alarm, once per device and hour, also over a
+// restart; the member and the owners are told for seven days.
+func TestOldKeyIsAnAlarm(t *testing.T) {
+	w := newWorld(t)
+	w.start()
+	bob := w.add(access.User("bob"), access.Principal{}, access.RoleOperator)
+	w.add(access.User("cyd"), access.Principal{}, access.RoleOperator)
+	old := chainOf(bob)
+	w.use(old)
+	fresh := w.next(bob.Device)
+	w.use(fresh)
+	w.pass(identity.KeyGrace)
+	n := len(w.store.Events())
+	w.use(fresh)
+	w.journaled(n) // the control
+	w.use(old)
+	w.use(old)
+	w.journaled(n, event.OldKeyUsed)
+	if d := w.store.Events()[n]; d.Actor != identity.Daemon().String() || d.Subject != bob.Device.ID || !strings.Contains(string(d.Payload), "192.0.2.7") {
+		t.Errorf("event %+v", d)
+	}
+	w.pass(time.Hour - time.Second)
+	w.restart()
+	w.use(old)
+	w.journaled(n, event.OldKeyUsed)
+	w.pass(time.Second)
+	w.use(old)
+	w.journaled(n, event.OldKeyUsed, event.OldKeyUsed)
+	w.pass(ca.LeafLife) // an expired one is as much a copy
+	w.use(old)
+	w.journaled(n, event.OldKeyUsed, event.OldKeyUsed, event.OldKeyUsed)
+	for p, told := range map[access.Principal]bool{access.User("bob"): true, identity.Local(): true, access.User("cyd"): false} {
+		if got := len(w.OldKeys(p)) > 0; got != told {
+			t.Errorf("%s is told: %v", p, got)
+		}
+	}
+	w.pass(7 * 24 * time.Hour)
+	if list := w.OldKeys(identity.Local()); len(list) > 0 {
+		t.Errorf("after seven days: %v", list)
+	}
+	if err := w.NoteUse(t.Context(), nil, ""); err != nil {
+		t.Error(err)
+	}
+}
+
+// A certificate of the gateway's authority for a key that the device never had, as
+// somebody with the issuing key could make, is refused like a replaced one.
+func TestForgedCertificate(t *testing.T) {
+	w := newWorld(t)
+	w.start()
+	bob := w.add(access.User("bob"), access.Principal{}, access.RoleOperator)
+	forged := must.Get(w.authority.IssueDevice(csr(t), bob.Device.ID))(t)
+	if w.good(forged.Chain) || !w.good(chainOf(bob)) {
+		t.Error("a forged certificate acts")
+	}
+	n := len(w.store.Events())
+	w.use(forged.Chain)
+	w.journaled(n, event.OldKeyUsed)
+}
+
+// What cannot be written down leaves all as it was, and is tried again.
+func TestUnwrittenUse(t *testing.T) {
+	w := newWorld(t)
+	w.start()
+	bob := w.add(access.User("bob"), access.Principal{}, access.RoleOperator)
+	fresh := w.next(bob.Device)
+	full := reason.Errorf(reason.JournalUnavailable, "full")
+	w.store.FailNext(full)
+	if err := w.NoteUse(t.Context(), fresh, ""); !errors.Is(err, full) {
+		t.Fatalf("got %v", err)
+	}
+	w.pass(2 * identity.KeyGrace)
+	if !w.good(chainOf(bob)) || !w.good(fresh) {
+		t.Error("an unrecorded use ended a key")
+	}
+	w.use(fresh)
+	w.pass(identity.KeyGrace)
+	if w.good(chainOf(bob)) {
+		t.Error("the recorded one did not")
+	}
+}
+
+// Renewals that were cut off leave a bounded number of keys, and never the one in use.
+func TestKeysAreBounded(t *testing.T) {
+	w := newWorld(t)
+	w.start()
+	bob := w.add(access.User("bob"), access.Principal{}, access.RoleOperator)
+	w.use(chainOf(bob))
+	var last []*x509.Certificate
+	for range 50 {
+		last = w.next(bob.Device)
+	}
+	dev, _ := w.Device(bob.Device.ID)
+	if len(dev.Keys) > 8 || !w.good(chainOf(bob)) || !w.good(last) {
+		t.Errorf("%d keys", len(dev.Keys))
+	}
+}
+
+// RunKeys tells of each key that ends, when it ends, and of no other.
+func TestRunKeysTellsOfEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.clock = time.Now
+		w.start()
+		bob := w.add(access.User("bob"), access.Principal{}, access.RoleOperator)
+		var ended []string
+		w.OnKeyEnd(func(device, key string, why *reason.Error) {
+			if device != bob.Device.ID || why.Code != reason.KeyReplaced {
+				t.Errorf("told of %s, %v", device, why)
+			}
+			ended = append(ended, key)
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- w.RunKeys(ctx) }()
+		synctest.Wait()
+		w.use(w.next(bob.Device))
+		time.Sleep(identity.KeyGrace - time.Second)
+		synctest.Wait()
+		if len(ended) > 0 {
+			t.Errorf("too early: %v", ended)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if !slices.Equal(ended, []string{bob.Certificate.KeySHA256}) {
+			t.Errorf("ended %v", ended)
+		}
+		time.Sleep(3 * time.Hour)
+		synctest.Wait()
+		if len(ended) != 1 {
+			t.Errorf("told again: %v", ended)
+		}
+		cancel()
+		must.Do(t, <-done)
+	})
+}

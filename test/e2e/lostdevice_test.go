@@ -1,0 +1,153 @@
+//go:build linux
+
+package e2e
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"palyra/internal/must"
+	"palyra/test/process"
+)
+
+// deviceOf is the device of a client's credential.
+func deviceOf(c *client) string {
+	c.g.T.Helper()
+	var s struct {
+		Caller struct {
+			DeviceID string `json:"device_id"`
+		} `json:"caller"`
+	}
+	must.Do(c.g.T, json.Unmarshal([]byte(c.ok("status", "-o", "json")), &s))
+	return s.Caller.DeviceID
+}
+
+// TestLostLaptop: with two operators, one lost laptop is handled in one command, which
+// lists what was done with it and how to take it back; the other keeps working.
+func TestLostLaptop(t *testing.T) {
+	t.Parallel()
+	g := startGateway(t)
+	local := g.local()
+	bob := g.add("bob", "--role", "operator")
+	call := local.begin("call", "fs.write", "path=b.txt", "content=new", "mode=overwrite")
+	bob.allow(call.asked(), "--allow", "session").Want(t, 0)
+	call.wait().Want(t, 0)
+	bob.ok("call", "echo", "text=hello")
+	laptop := deviceOf(bob)
+	watch := bob.begin("approvals", "watch")
+
+	// The control: before, bob works, and what a device did is shown at any time.
+	shown := local.ok("devices", "show", laptop)
+	r := local.run("devices", "revoke", laptop, "--reason", "left on a train", "--yes")
+	r.Want(t, 0)
+	for _, text := range []string{shown, r.Out} {
+		for _, want := range []string{laptop, "user:bob", "allowed an approval", "made a grant", "called echo", "take it back: palyra grants revoke ", "take it back: palyra approvals cancel "} {
+			if !strings.Contains(text, want) {
+				t.Errorf("the list lacks %q:\n%s", want, text)
+			}
+		}
+	}
+	if !strings.Contains(r.Out, "revoked") {
+		t.Errorf("the device is not revoked:\n%s", r.Out)
+	}
+	watch.wait().Want(t, 6, "UNAUTHENTICATED")
+	if r := bob.run("status"); r.Code == 0 {
+		t.Error("the lost laptop still connects")
+	}
+	// What it lists can be run: the grant is taken back.
+	_, rest, _ := strings.Cut(r.Out, "take it back: palyra grants revoke ")
+	grant, _, _ := strings.Cut(rest, "\n")
+	local.ok("grants", "revoke", grant, "--yes")
+	call = local.begin("call", "fs.write", "path=b.txt", "content=newer", "mode=overwrite")
+	local.allow(call.asked()).Want(t, 0) // alone again, they answer for their own calls
+	call.wait().Want(t, 0)
+}
+
+// TestLoneOwnerComesBack: an owner alone who lost the key gets back in on the host with
+// one command, and the lost key is worth nothing.
+func TestLoneOwnerComesBack(t *testing.T) {
+	t.Parallel()
+	for name, running := range map[string]bool{"while palyrad runs": true, "while it does not": false} {
+		t.Run(name, func(t *testing.T) {
+			g := startGateway(t)
+			lost := filepath.Join(g.Dir, "lost")
+			must.Do(t, os.CopyFS(lost, os.DirFS(g.bundle())))
+			for _, e := range must.Get(os.ReadDir(lost))(t) {
+				must.Do(t, os.Chmod(filepath.Join(lost, e.Name()), 0o600))
+			}
+			must.Do(t, os.Chmod(lost, 0o700))
+			thief := &client{g, lost}
+			thief.ok("status")
+			if !running {
+				g.Stop()
+			}
+			fresh := filepath.Join(g.Dir, "fresh")
+			g.palyrad("operator", "bundle", "local", "--revoke-old", "--out", fresh, "--yes").Want(t, 0)
+			if !running {
+				g.Start()
+			}
+			// The port of a test is another after each start.
+			ready := process.ReadyLine.FindAllString(g.Log().String(), -1)
+			_, at, _ := strings.Cut(ready[len(ready)-1], "api=")
+			at, _, _ = strings.Cut(at, " ")
+			endpoint := strings.Replace(string(must.Get(os.ReadFile(filepath.Join(fresh, "endpoint")))(t)), g.address(), at, 1)
+			for _, dir := range []string{fresh, lost, g.bundle()} {
+				must.Do(t, os.WriteFile(filepath.Join(dir, "endpoint"), []byte(endpoint), 0o600))
+			}
+			back := &client{g, fresh}
+			back.ok("status")
+			call := back.begin("call", "fs.write", "path=b.txt", "content=new", "mode=overwrite")
+			back.allow(call.asked()).Want(t, 0)
+			call.wait().Want(t, 0)
+			if r := thief.run("status"); r.Code == 0 {
+				t.Error("the lost key still works")
+			}
+		})
+	}
+}
+
+// TestRotationKilled kills `palyra devices rotate` at many points of its way: whatever
+// it was at, the credential works, and the next rotation does, too.
+func TestRotationKilled(t *testing.T) {
+	t.Parallel()
+	g := startGateway(t)
+	bob := g.add("bob", "--role", "operator")
+	whole := time.Now()
+	bob.ok("devices", "rotate", "--self")
+	step := time.Since(whole) / 12
+	for n := range 14 {
+		child := bob.command("devices", "rotate", "--self")
+		must.Do(t, child.Start())
+		time.AfterFunc(time.Duration(n)*step, func() {
+			if err := child.Process.Signal(syscall.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {
+				t.Error(err)
+			}
+		})
+		_ = child.Wait() // killed, or done before
+		bob.ok("status")
+	}
+	bob.ok("devices", "rotate", "--self")
+	bob.ok("status")
+}
+
+// TestTwoShellsAtOnce: many commands of one credential at once, some of which give it a
+// new key, all work.
+func TestTwoShellsAtOnce(t *testing.T) {
+	t.Parallel()
+	g := startGateway(t)
+	bob := g.add("bob", "--role", "operator")
+	var all []*pending
+	for range 3 {
+		all = append(all, bob.begin("devices", "rotate", "--self"), bob.begin("status"), bob.begin("approvals", "list"))
+	}
+	for _, p := range all {
+		p.wait().Want(t, 0)
+	}
+	g.local().ok("devices", "list")
+}
