@@ -34,6 +34,9 @@ BENCH    ?= .
 BENCHTIME ?= 1s
 BENCHFLAGS ?=
 PKG      ?= ./...
+# The newest release that the suite has a state directory of.
+FROM     ?= 2e50136d41d5
+EVENTS   ?= 100000
 # Where `make install` puts what it finds in BUILT.
 PREFIX   ?= /usr/local
 DESTDIR  ?=
@@ -166,6 +169,16 @@ fuzz: ## Run each fuzz target for FUZZTIME (10s)
 fuzz-facts: deps-test init ## Change the workspace between every two stages of calls of every tool (TIME=30s, SEED=n repeats a run)
 	cd test/facts && TEST_PALYRA_FACTS_TIME=$(TIME) TEST_PALYRA_FACTS_SEED=$(SEED) $(GO) test -tags $(TAGS) -timeout 0 -count=1
 
+# No part of `make test`: it builds an older release, and takes minutes. The suite has
+# smaller state directories, in test/upgrade/testdata, which upgrade-state makes.
+.PHONY: upgrade
+upgrade: deps-test init ## Make 100,000 events with an older release and test the upgrade (FROM=commit, EVENTS=100000)
+	GO="$(GO)" scripts/upgrade.sh test $(FROM) $(EVENTS)
+
+.PHONY: upgrade-state
+upgrade-state: deps-test init ## Make the state directory of an older release for the suite (FROM=commit)
+	GO="$(GO)" scripts/upgrade.sh make $(FROM) 1000 test/upgrade/testdata/$$(git rev-parse --short=12 $(FROM)).tar.gz
+
 .PHONY: deps-demo
 deps-demo:
 	scripts/deps.sh bwrap=bubblewrap git=git python3=python3
@@ -173,7 +186,7 @@ deps-demo:
 .PHONY: deps-test
 deps-test:
 	scripts/deps.sh bwrap=bubblewrap gcc=gcc /usr/include/stdio.h=libc6-dev git=git openssl=openssl python3=python3 strace=strace /usr/include/seccomp.h=libseccomp-dev \
-		mount=mount prlimit=util-linux unshare=util-linux nsenter=util-linux ip=iproute2 curl=curl wget=wget node=nodejs npm=npm /usr/bin/python3=python3 /usr/bin/pip3=python3-pip tmux=tmux setpriv=util-linux dbus-daemon=dbus-daemon
+		mount=mount prlimit=util-linux unshare=util-linux nsenter=util-linux ip=iproute2 curl=curl wget=wget node=nodejs npm=npm /usr/bin/python3=python3 /usr/bin/pip3=python3-pip tmux=tmux setpriv=util-linux dbus-daemon=dbus-daemon swtpm=swtpm
 	GO="$(GO)" scripts/tools.sh $(TOOLS) grpcurl
 
 .PHONY: clean

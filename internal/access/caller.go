@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"palyra/internal/lazyregexp"
+	"palyra/internal/reason"
 )
 
 // Role is a name that policies refer to. The built-in roles have permissions
@@ -83,6 +84,9 @@ type Member struct {
 	// NoDevice is true for a member all of whose devices were revoked. The Registry
 	// sets it from what it was told of devices, whatever a caller of Put says.
 	NoDevice bool `json:"no_device,omitempty"`
+	// AwaitsConsent is true for an agent whose owner has not agreed yet that it acts
+	// in their name.
+	AwaitsConsent bool `json:"awaits_consent,omitempty"`
 	// CreatedAt is in UTC.
 	CreatedAt time.Time `json:"created_at"`
 	// RemovedAt is zero unless the member was removed, in UTC. It stays known, since
@@ -92,6 +96,13 @@ type Member struct {
 
 // Removed reports whether m was removed for good.
 func (m Member) Removed() bool { return !m.RemovedAt.IsZero() }
+
+// Waiting is why a member that awaits consent may not act; its reason is
+// Unauthenticated.
+func (m Member) Waiting() *reason.Error {
+	return reason.Errorf(reason.Unauthenticated, "%s waits for the consent of %s", m.Principal, m.Owner).
+		WithRemedy("%s agrees that it acts in their name: `palyra members consent %s`.", m.Owner, m.Principal)
+}
 
 // Holds reports whether m has the role and is not disabled.
 func (m Member) Holds(r Role) bool { return !m.Disabled && slices.Contains(m.Roles, r) }

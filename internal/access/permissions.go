@@ -27,6 +27,7 @@ const (
 	PermAccessRead         Permission = "access.read"
 	PermAccessWrite        Permission = "access.write"
 	PermAccessWriteOwner   Permission = "access.write_owner"
+	PermAccessConsent      Permission = "access.consent"
 	PermTokenCreate        Permission = "token.create"
 	PermTokenRead          Permission = "token.read"
 	PermTokenRevoke        Permission = "token.revoke"
@@ -47,7 +48,7 @@ var Permissions = []Permission{
 	PermToolList, PermToolCall, PermToolEvaluate, PermDaemonStatus, PermApprovalRead, PermApprovalDecide, PermApprovalExport,
 	PermApprovalGrantBroad, PermGrantRead, PermGrantRevoke, PermPolicyRead, PermPolicyCheck, PermPolicyExplain, PermPolicySnapshot,
 	PermPolicyActivate, PermJournalRead, PermJournalTail, PermJournalProve, PermJournalExport, PermAttestationRead,
-	PermAttestationVerify, PermAccessRead, PermAccessWrite, PermAccessWriteOwner,
+	PermAttestationVerify, PermAccessRead, PermAccessWrite, PermAccessWriteOwner, PermAccessConsent,
 	PermTokenCreate, PermTokenRead, PermTokenRevoke, PermPolicySimulate, PermPolicyTest, PermRunStart,
 	PermRunRead, PermRunCancel, PermGatewayFreeze, PermGatewayThaw, PermWorkspaceRead, PermWorkspaceUndo,
 	PermDevicePair,

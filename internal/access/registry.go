@@ -129,7 +129,9 @@ func (r *Registry) Roles() []Role { return slices.Clone(r.roles) }
 func (r *Registry) HasRole(role Role) bool { return slices.Contains(r.roles, role) }
 
 // Active returns a member if it may act now: it is known and not disabled, and so
-// is the owner that it acts for. An agent without an owner may not act.
+// is the owner that it acts for, who agreed to that. An agent without an owner may
+// not act. One that waits for nothing but consent is returned with false, and says
+// so.
 func (r *Registry) Active(p Principal) (Member, bool) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -141,7 +143,10 @@ func (r *Registry) Active(p Principal) (Member, bool) {
 		return r.copied(m), m.Principal.Kind != KindAgent
 	}
 	owner, ok := r.members[m.Owner]
-	return r.copied(m), ok && !owner.Disabled
+	if !ok || owner.Disabled {
+		return Member{}, false
+	}
+	return r.copied(m), !m.AwaitsConsent
 }
 
 // Subscribe calls fn after every change, one call at a time and in order,

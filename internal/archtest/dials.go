@@ -12,6 +12,7 @@ import (
 var dialHomes = map[string]string{
 	"internal/egress/dialer.go":     "the one dial function: it resolves once, judges every address, and records",
 	"internal/model":                "a provider is asked by the gateway itself, at an endpoint of the operator's",
+	"internal/login":                "the identity provider is asked by the gateway itself, at an address of the operator's, by no call",
 	"internal/cli":                  "the CLI connects to its gateway",
 	"internal/rpc/client.go":        "`palyrad operator add` talks to a running palyrad",
 	"internal/bus":                  "the desktop is asked over the socket of its bus, by no call",

@@ -140,6 +140,11 @@ var Homes = []Home{
 		Why:     "a model is asked through model.Provider; the wire format and its SDK stop there",
 	},
 	{
+		Modules: []string{"github.com/coreos/go-oidc", "github.com/go-jose/go-jose", "golang.org/x/oauth2"},
+		Rooms:   []string{"internal/login"},
+		Why:     "the identity provider's tokens are read in one place and go no further; the command never sees them",
+	},
+	{
 		Modules: []string{"google.golang.org/grpc"},
 		Why:     "connect speaks gRPC; one message of grpc-go links all of it, and the health check is generated in gen/grpc",
 	},
@@ -158,13 +163,18 @@ var Homes = []Home{
 	},
 	{
 		Modules: []string{"golang.org/x/sys", "syscall"},
-		Rooms:   []string{"internal/sandbox", "internal/builtin", "internal/egress", "internal/workspace", "internal/identity/keyfile", "internal/config", "internal/daemon", "internal/doctor", "internal/statedir", "internal/reason", "internal/cli", "internal/sqlite", "cmd/palyra-init", "cmd/palyrad", "cmd/palyra", "test"},
+		Rooms:   []string{"internal/sandbox", "internal/builtin", "internal/egress", "internal/workspace", "internal/identity/keyfile", "internal/identity/tpm", "internal/config", "internal/daemon", "internal/doctor", "internal/statedir", "internal/reason", "internal/cli", "internal/sqlite", "cmd/palyra-init", "cmd/palyrad", "cmd/palyra", "test"},
 		Why:     "raw system calls belong where isolation and file access are built, where key files are guarded where signals are caught, and, for two numbers of errors, where the next step is found",
 	},
 	{
 		Modules: []string{"os/exec"},
 		Rooms:   []string{"internal/sandbox", "internal/cli/notify", "cmd/palyra-init", "test"},
 		Why:     "a program that is started anywhere else is a second way to run a tool; the CLI's notifications are one fixed program of macOS",
+	},
+	{
+		Modules: []string{"github.com/google/go-tpm"},
+		Rooms:   []string{"internal/identity/tpm"},
+		Why:     "what a TPM is told, and over which sessions, is decided in one place",
 	},
 	{
 		Modules: []string{"github.com/godbus/dbus"},

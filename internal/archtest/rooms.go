@@ -87,6 +87,7 @@ var Rooms = []Room{
 	{Dir: "internal/run", Layer: layerRun, Why: "the model loop sends every tool call through the pipeline; surfaces and stores serve it"},
 	{Dir: "internal/policyadmin", Layer: layerRun, Why: "loading policies and reading what they judged decides nothing; stores and surfaces serve it"},
 	{Dir: "internal/changesets", Layer: layerRun, Why: "what commits did is listed and taken back without a call"},
+	{Dir: "internal/login", Layer: layerRun, Why: "the identity provider is asked in one place, and what it says arrives at the members as a person with roles"},
 	{Dir: "internal/audit", Layer: layerRun, Why: "who was refused is written to the journal alone"},
 	{Dir: "internal/usage", Layer: layerRun, Why: "what principals leave behind is told to it by the store, which it knows as an interface"},
 	{Dir: "internal/metrics", Layer: layerRun, Why: "metrics are read off the journal; nothing reports to them"},
@@ -135,7 +136,7 @@ var Rooms = []Room{
 	{Dir: "internal/fairqueue", Layer: layerGround, Only: none, Why: "a leaf: whose turn it is depends on names, not on what they wait for"},
 	{Dir: "internal/ratelimit", Layer: layerGround, Only: none, Why: "a leaf: token buckets know keys, not principals"},
 
-	{Dir: "internal/access", Layer: layerLeaf, Only: []string{"internal/lazyregexp"}, Why: "a leaf: every room may import it"},
+	{Dir: "internal/access", Layer: layerLeaf, Only: []string{"internal/lazyregexp", "internal/reason"}, Why: "a leaf: every room may import it"},
 	{Dir: "internal/reason", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
 	{Dir: "internal/event", Layer: layerLeaf, Only: []string{"internal/canonical"}, Why: "a leaf: every room may import it"},
 	{Dir: "internal/canonical", Layer: layerLeaf, Only: []string{"internal/clip"}, Why: "a leaf: every room may import it"},

@@ -14,7 +14,7 @@ import (
 // arguments are what each command needs to be a whole command; a command that is not
 // here needs none.
 var arguments = map[string][]string{
-	"access explain": {"ada", "approval.decide"}, "access show": {"ada"},
+	"access explain": {"ada", "approval.decide"}, "access show": {"ada"}, "access allow": {"channel:ops"}, "access forbid": {"agent:claude"},
 	"approvals cancel": {clitest.ApprovalID}, "approvals decide": {clitest.ApprovalID, "--allow", "once", "--digest", someDigest},
 	"approvals show": {clitest.ApprovalID}, "approvals why": {"toolu_1"}, "calls cancel": {clitest.EndedCall}, "calls show": {clitest.EndedCall}, "approve": {clitest.ApprovalID, "--digest", someDigest},
 	"attest show": {clitest.ApprovalID}, "call": {"process.run", "argv=git", "argv=status", "timeout_ms=x"},
@@ -27,7 +27,7 @@ var arguments = map[string][]string{
 	"policy simulate": {"process.run", "argv=git", "argv=status", "timeout_ms=x"},
 	"policy snapshot": {someDigest}, "run": {"task"}, "runs cancel": {clitest.ApprovalID},
 	"runs show": {clitest.ApprovalID}, "runs watch": {clitest.ApprovalID}, "sessions end": {clitest.ApprovalID}, "sessions show": {clitest.ApprovalID},
-	"tokens create": {"ci"}, "context use": {"local"}, "pair": {clitest.ClosedAddress}, "pairing cancel": {clitest.PairingID}, "members confirm": {"bob"}, "tokens revoke": {clitest.TokenID, "--yes"}, "tools show": {"process.run"}, "workspace show": {clitest.ChangeSetID}, "workspace undo": {clitest.ChangeSetID},
+	"tokens create": {"ci"}, "context use": {"local"}, "pair": {clitest.ClosedAddress}, "pairing cancel": {clitest.PairingID}, "members confirm": {"bob"}, "members consent": {"claude"}, "tokens revoke": {clitest.TokenID, "--yes"}, "tools show": {"process.run"}, "workspace show": {clitest.ChangeSetID}, "workspace undo": {clitest.ChangeSetID},
 }
 
 var someDigest = "sha256:" + strings.Repeat("0", 64)

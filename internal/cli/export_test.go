@@ -29,3 +29,6 @@ func ExitCodes() []int {
 	}
 	return codes
 }
+
+// Root is the tree of commands.
+func Root() *cobra.Command { return (&app{client.NewApp(printer.Streams{})}).root() }

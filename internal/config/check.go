@@ -129,6 +129,7 @@ func trustDomain(name string) bool {
 }
 
 func (k *checker) words(c *Config) {
+	k.oneOf("keys.store", c.Keys.Store, KeysInFiles, KeysInTPM)
 	k.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	k.oneOf("log.format", c.Log.Format, "text", "json")
 	seen := make(map[access.Role]bool)
@@ -270,12 +271,35 @@ func resolved(path string) string {
 
 var toolForm = lazyregexp.New(`^([A-Za-z0-9_.-]+/)?[A-Za-z0-9_.-]+\*?$|^([A-Za-z0-9_.-]+/)?\*$`)
 
+var channelForm = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._:#@/-]{0,127}$`)
+
+// IsChannel reports whether a name has the form of a messaging channel's.
+func IsChannel(name string) bool { return channelForm.MatchString(name) }
+
+func (k *checker) ceilings(c *Config) {
+	if len(c.AllowedPrincipals) == 0 {
+		k.find("allowed_principals", "is empty: nobody could do anything", `leave it out, or write ["*"], for every member`)
+	}
+	for _, name := range c.AllowedPrincipals {
+		p, err := access.ParsePrincipal(name)
+		if name != "*" && (err != nil || p.Kind != access.KindUser && p.Kind != access.KindAgent) {
+			k.find("allowed_principals", "has "+quote(name), `use user:NAME, agent:NAME, or "*"`)
+		}
+	}
+	for _, name := range c.AllowedChannels {
+		if !IsChannel(name) {
+			k.find("allowed_channels", "has "+quote(name), "a channel is 1 to 128 letters, digits and . _ : # @ / -")
+		}
+	}
+}
+
 func (k *checker) tools(c *Config) {
 	for _, name := range c.AllowedTools {
 		if !toolForm.MatchString(name) {
 			k.find("allowed_tools", "has "+quote(name), `use a tool's name, a prefix that ends in '*', or "*"`)
 		}
 	}
+	k.ceilings(c)
 	between(k, "max_calls_per_run", c.MaxCallsPerRun, 1, 1_000_000)
 	between(k, "max_calls_per_session", c.MaxCallsPerSession, 1, 1_000_000)
 	between(k, "sessions.idle", c.Sessions.Idle, time.Minute, 7*24*time.Hour)

@@ -26,16 +26,23 @@ type Config struct {
 	Notes []string `toml:"-"`
 	// TrustDomain is the authority of the SPIFFE ids that the CA issues; "" is one
 	// that no other gateway has.
-	TrustDomain string `toml:"trust_domain"`
-	Listen      Listen `toml:"listen"`
-	Log         Log    `toml:"log"`
-	Policy      Policy `toml:"policy"`
+	TrustDomain string   `toml:"trust_domain"`
+	Keys        KeyStore `toml:"keys"`
+	Listen      Listen   `toml:"listen"`
+	Log         Log      `toml:"log"`
+	Policy      Policy   `toml:"policy"`
 	// Roles are the operator's own, beside access.BuiltinRoles.
 	Roles      []access.Role `toml:"roles"`
 	Workspaces []Workspace   `toml:"workspaces"`
 
 	// AllowedTools are names, or prefixes that end in '*'; see ToolAllowed.
 	AllowedTools []string `toml:"allowed_tools"`
+	// AllowedPrincipals may act at all: "user:NAME", "agent:NAME", or "*" for every
+	// member that is not disabled.
+	AllowedPrincipals []string `toml:"allowed_principals"`
+	// AllowedChannels are the messaging channels that calls may come from. Empty
+	// leaves it to commands, and none of them is allowed from the start.
+	AllowedChannels []string `toml:"allowed_channels"`
 	// DualControl has changes of members, policies and the freeze approved by a
 	// second owner or admin, where there is one who is independent.
 	DualControl bool `toml:"dual_control"`
@@ -79,6 +86,20 @@ func (c *Config) ToolAllowed(name string) bool {
 		}
 	}
 	return false
+}
+
+// The places where the gateway's keys may live.
+const (
+	KeysInFiles = "file"
+	KeysInTPM   = "tpm"
+)
+
+// KeyStore says where the gateway's private keys live.
+type KeyStore struct {
+	// Store is KeysInFiles or KeysInTPM.
+	Store string `toml:"store"`
+	// TPMDevice is the device of the TPM, or the Unix socket of one in software.
+	TPMDevice string `toml:"tpm_device" path:"true"`
 }
 
 // Listen says where palyrad listens.

@@ -17,12 +17,14 @@ const (
 // paths, which depend on the machine; Load fills those in.
 func Default() *Config {
 	return &Config{
+		Keys:   KeyStore{Store: KeysInFiles, TPMDevice: "/dev/tpmrm0"},
 		Listen: Listen{API: "127.0.0.1:7443", Metrics: "127.0.0.1:7144", MaxConnections: 1024, MaxConnectionsPerAddress: 128},
 		Log:    Log{Level: "info", Format: "text"},
 		Roles:  []access.Role{"security"},
 
 		DualControl:        true,
 		AllowedTools:       []string{"*"},
+		AllowedPrincipals:  []string{"*"},
 		MaxCallsPerRun:     200,
 		MaxCallsPerSession: 1000,
 		ExecutionTimeoutMS: 120_000,

@@ -25,6 +25,9 @@ var readBy = map[string][2]string{
 	"listen.max_connections":             {"daemon/servers.go", "most: g.cfg.Listen.MaxConnections,"},
 	"listen.max_connections_per_address": {"daemon/servers.go", "mostOfOne: g.cfg.Listen.MaxConnectionsPerAddress"},
 
+	"keys.store":      {"daemon/build.go", "cfg.Keys.Store == config.KeysInTPM"},
+	"keys.tpm_device": {"daemon/build.go", "tpm.New(cfg.Keys.TPMDevice)"},
+
 	"log.level":  {"daemon/command.go", "UnmarshalText([]byte(cfg.Log.Level))"},
 	"log.format": {"daemon/command.go", `cfg.Log.Format == "json"`},
 
@@ -39,6 +42,8 @@ var readBy = map[string][2]string{
 
 	"dual_control":          {"daemon/build.go", "SwitchedOff: !g.cfg.DualControl"},
 	"allowed_tools":         {"policyadmin/settings.go", "cfg.ToolAllowed(d.Name)"},
+	"allowed_principals":    {"policyadmin/settings.go", "cfg.AllowedPrincipals"},
+	"allowed_channels":      {"policyadmin/settings.go", "cfg.AllowedChannels"},
 	"allow_sensitive_tools": {"policyadmin/settings.go", "AllowSensitiveTools: cfg.AllowSensitiveTools"},
 	"max_calls_per_run":     {"daemon/build.go", "MaxCallsPerRun: g.cfg.MaxCallsPerRun"},
 	"max_calls_per_session": {"daemon/build.go", "MaxCallsPerSession: g.cfg.MaxCallsPerSession"},

@@ -37,6 +37,7 @@ func Flags() []Flag {
 // groups are the headings by the beginnings of keys; the first that fits counts.
 var groups = []struct{ prefix, heading string }{
 	{"listen.", "Listening"},
+	{"keys.", "Keys"},
 	{"log.", "Log"},
 	{"policy.", "Policies"},
 	{"process_runner.egress_budget.", "Network budgets of one program"},
@@ -117,6 +118,8 @@ var said = map[string]struct{ value, what string }{
 	"trust_domain":                                    {"NAME", "authority of the SPIFFE ids that are issued; fixed once the CA exists (default: a name that no other gateway has)"},
 	"roles":                                           {"LIST", "roles of your own, which policies speak of"},
 	"allowed_tools":                                   {"LIST", "tools that exist at all: names, and prefixes that end in *"},
+	"allowed_principals":                              {"LIST", "users and agents that may act at all: user:NAME, agent:NAME, or * for every member"},
+	"allowed_channels":                                {"LIST", "messaging channels that calls may come from (default: those that palyra access allow lets in)"},
 	"dual_control":                                    {"", "wants a second owner or admin for changes of members and policies, where there are two"},
 	"allow_sensitive_tools":                           {"", "lets every sensitive tool run without asking anybody"},
 	"max_calls_per_run":                               {"", "calls that a run may propose"},
@@ -129,6 +132,8 @@ var said = map[string]struct{ value, what string }{
 	"listen.metrics":                                  {"HOST:PORT", "where metrics are served in plain HTTP, on loopback; empty for nowhere"},
 	"listen.max_connections":                          {"", "open connections to the API"},
 	"listen.max_connections_per_address":              {"", "open connections of one address that is not this machine's"},
+	"keys.store":                                      {"PLACE", "where the gateway's private keys live: file or tpm"},
+	"keys.tpm_device":                                 {"FILE", "device of the TPM, or the Unix socket of one in software"},
 	"log.level":                                       {"LEVEL", "debug, info, warn or error"},
 	"log.format":                                      {"FORMAT", "text or json"},
 	"policy.dir":                                      {"DIR", "directory of *.cedar files that extend the built-in policies"},

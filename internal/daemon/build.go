@@ -23,6 +23,7 @@ import (
 	"palyra/internal/gatewaychange"
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
+	"palyra/internal/identity/tpm"
 	"palyra/internal/journal"
 	"palyra/internal/journalkey"
 	"palyra/internal/metrics"
@@ -188,7 +189,21 @@ func openKeys(ctx context.Context, g *gateway, _ Options) error {
 
 // openAuthority opens the certificate authority, or makes it.
 func openAuthority(cfg *config.Config) (*ca.Authority, bool, error) {
-	return ca.Open(statedir.Authority(cfg.StateDir), ca.Options{TrustDomain: cfg.TrustDomain, ServerHosts: cfg.Listen.ServerNames})
+	return ca.Open(statedir.Authority(cfg.StateDir), authorityOptions(cfg))
+}
+
+func authorityOptions(cfg *config.Config) ca.Options {
+	o := ca.Options{TrustDomain: cfg.TrustDomain, ServerHosts: cfg.Listen.ServerNames}
+	if cfg.Keys.Store == config.KeysInTPM {
+		o.Module = tpm.New(cfg.Keys.TPMDevice)
+	}
+	return o
+}
+
+// keyPlaces says where each key of the gateway lives, that of the local operator's
+// device included.
+func keyPlaces(authority *ca.Authority, cfg *config.Config) []ca.KeyPlace {
+	return append(authority.Places(), identity.LocalKey(statedir.Operator(cfg.StateDir)))
 }
 
 func openStore(ctx context.Context, g *gateway, o Options) (err error) {
@@ -208,9 +223,21 @@ func openStore(ctx context.Context, g *gateway, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	return g.journal.Record(ctx, event.Opened, journal.Daemon, "", struct {
-		Version string `json:"version"`
-	}{version.Get().Version})
+	return g.journal.Record(ctx, event.Opened, journal.Daemon, "", opened(g.authority))
+}
+
+// openedPayload says which build began to write, and where its keys live.
+type openedPayload struct {
+	Version string            `json:"version"`
+	Keys    map[string]string `json:"keys"`
+}
+
+func opened(authority *ca.Authority) openedPayload {
+	keys := make(map[string]string)
+	for _, p := range authority.Places() {
+		keys[p.Key] = p.Place
+	}
+	return openedPayload{version.Get().Version, keys}
 }
 
 func openMembers(ctx context.Context, g *gateway, _ Options) error {
@@ -267,7 +294,7 @@ func openPolicy(ctx context.Context, g *gateway, o Options) error {
 	}
 	g.policies = policyadmin.New(policyadmin.Config{
 		Settings: g.cfg, Store: g.stores.policies, Grants: g.stores.grants, Journal: g.journal, Engine: g.engine,
-		Members: g.registry, Provenance: g.identity.History, TakesTwo: func() bool { return g.changing.DualControl().On }, Tools: g.router, Swapped: func() { g.isolation.Invalidate() }, Log: g.log,
+		Members: g.registry, Provenance: g.identity.History, TakesTwo: func() bool { return g.changing.DualControl().On }, Tools: g.router, Cut: g.identity.Cut, Swapped: func() { g.isolation.Invalidate() }, Log: g.log,
 	})
 	return nil
 }

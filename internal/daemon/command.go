@@ -37,7 +37,7 @@ func Command(stdout, stderr io.Writer) *cobra.Command {
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(misused)
 	root.SetUsageFunc(printUsage)
-	configured := []*cobra.Command{operatorCommand(s), membersCommand(s), policyCommand(s), thawCommand(s), rotateCommand(s), doctorCommand(s)}
+	configured := []*cobra.Command{operatorCommand(s), membersCommand(s), policyCommand(s), thawCommand(s), rotateCommand(s), keysCommand(s), doctorCommand(s)}
 	s.register(root, false)
 	for _, c := range configured {
 		s.register(c, true)

@@ -229,10 +229,14 @@ func TestOperatorAddedOnlineAndOffline(t *testing.T) {
 	must.Get(AddOperator(t.Context(), cfg, NewOperator{
 		Name: "bob", Roles: []access.Role{access.RoleOperator}, Dir: online, AcceptLoss: true,
 	}))(t)
-	whoIs := func(d *running, dir string) string {
+	with := func(dir string) *http.Client {
 		bundle := must.Get(identity.ReadBundle(dir))(t)
 		client := &http.Client{Transport: &http.Transport{TLSClientConfig: bundle.ClientTLS(), ForceAttemptHTTP2: true}, Timeout: time.Minute}
-		defer client.CloseIdleConnections()
+		t.Cleanup(client.CloseIdleConnections)
+		return client
+	}
+	whoIs := func(d *running, dir string) string {
+		client := with(dir)
 		res := must.Get(palyrav1connect.NewStatusServiceClient(client, d.url()).GetStatus(t.Context(), &palyrav1.GetStatusRequest{}))(t)
 		return res.GetCaller().GetPrincipal()
 	}
@@ -245,6 +249,7 @@ func TestOperatorAddedOnlineAndOffline(t *testing.T) {
 		Name: "coder", Roles: []access.Role{access.RoleAgent}, Owner: access.User("bob"), Dir: offline,
 	}))(t)
 	again := start(t, cfg)
+	must.Get(palyrav1connect.NewAccessServiceClient(with(online), again.url()).ConsentToAgent(t.Context(), &palyrav1.ConsentToAgentRequest{Agent: "coder"}))(t)
 	if who := whoIs(again, offline); who != "agent:coder" {
 		t.Errorf("the bundle made offline is %s", who)
 	}

@@ -77,7 +77,7 @@ func (c control) Status(ctx context.Context) (rpc.Status, error) {
 		PolicyVersion: set.Version(), SnapshotDigest: set.SnapshotDigest(), PolicyDirectory: g.policies.Directory(),
 		JournalSize: g.journal.Head().Seq, Freeze: freezeState(ctx, g), CallsInFlight: g.router.InFlight(),
 		Workspaces: g.cfg.Workspaces, Sandbox: g.isolation.watch.Status(), Degraded: g.isolation.degraded(g.cfg.ProcessRunner), Prepared: prepared(g), Notices: notices(g),
-		ActiveRuns: g.runs.Active(), Models: g.models.Status,
+		ActiveRuns: g.runs.Active(), Models: g.models.Status, Keys: keyPlaces(g.authority, g.cfg),
 	}
 	checkpoint, err := g.journal.Latest(ctx)
 	if err != nil {

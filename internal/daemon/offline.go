@@ -202,6 +202,29 @@ func RotateJournalKey(ctx context.Context, cfg *config.Config) (r journal.Rotati
 	return r, err
 }
 
+// SealKeys moves the keys of a state directory that no daemon holds into the TPM of
+// the settings. moved is false when they are there already.
+func SealKeys(cfg *config.Config) (places []ca.KeyPlace, moved bool, err error) {
+	if cfg.Keys.Store != config.KeysInTPM {
+		return nil, false, reason.Errorf(reason.ConfigInvalid, "keys.store is %q", cfg.Keys.Store).
+			WithRemedy("Set keys.store to \"tpm\" first, and keys.tpm_device where it is not %s.", cfg.Keys.TPMDevice)
+	}
+	lock, err := takeStopped(cfg.StateDir, "Stop palyrad, move the keys, and start it again.")
+	if err != nil {
+		return nil, false, err
+	}
+	defer func() { err = errors.Join(err, lock.Release()) }()
+	dir := statedir.Authority(cfg.StateDir)
+	if moved, err = ca.Seal(dir, authorityOptions(cfg)); err != nil {
+		return nil, false, err
+	}
+	authority, err := ca.Inspect(dir, authorityOptions(cfg))
+	if err != nil {
+		return nil, moved, err
+	}
+	return keyPlaces(authority, cfg), moved, nil
+}
+
 // ConfirmMembers says on the gateway's host that members are who they are said to be,
 // in a state directory that no daemon holds: all of them when none is named. It
 // returns those that it confirmed.

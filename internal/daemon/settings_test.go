@@ -29,6 +29,7 @@ var elsewhere = map[string]string{
 	"state_dir": "where the daemon keeps its own", "trust_domain": "names in certificates",
 	"listen.max_connections": "listeners", "listen.max_connections_per_address": "listeners", "stop_timeout": "when the daemon ends",
 	"listen.api": "listeners", "listen.allow_remote": "listeners", "listen.server_names": "listeners", "listen.metrics": "listeners",
+	"keys.":     "where the daemon keeps its own",
 	"log.level": "the log", "log.format": "the log",
 	"dual_control":              "who changes the gateway itself",
 	"policy.dir":                "the policies themselves are in the snapshot",
@@ -53,6 +54,8 @@ func TestSnapshotHoldsTheSecuritySettings(t *testing.T) {
 	changes := map[string]func(*config.Config){
 		"roles":                 func(c *config.Config) { c.Roles = append(slices.Clone(c.Roles), "legal") },
 		"allowed_tools":         func(c *config.Config) { c.AllowedTools = []string{"echo"} },
+		"allowed_principals":    func(c *config.Config) { c.AllowedPrincipals = []string{"user:local"} },
+		"allowed_channels":      func(c *config.Config) { c.AllowedChannels = []string{"ops"} },
 		"allow_sensitive_tools": func(c *config.Config) { c.AllowSensitiveTools = true },
 		"max_calls_per_run":     func(c *config.Config) { c.MaxCallsPerRun++ },
 		"max_calls_per_session": func(c *config.Config) { c.MaxCallsPerSession++ },

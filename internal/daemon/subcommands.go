@@ -17,6 +17,7 @@ import (
 	"palyra/internal/builtin"
 	"palyra/internal/config"
 	"palyra/internal/doctor"
+	"palyra/internal/identity/ca"
 	"palyra/internal/manpage"
 	"palyra/internal/progress"
 	"palyra/internal/reason"
@@ -24,6 +25,7 @@ import (
 	"palyra/internal/sandbox/exec"
 	"palyra/internal/sandbox/ladder"
 	"palyra/internal/sandbox/places"
+	"palyra/internal/statedir"
 	"palyra/internal/tool"
 	"palyra/internal/version"
 	"palyra/internal/workspace"
@@ -42,7 +44,7 @@ func addCommand(s *settings) *cobra.Command {
 	add := &cobra.Command{
 		Use:   "add NAME --role ROLE",
 		Short: "Add a member and write a credential bundle for it",
-		Long:  "Add a member and write a credential bundle for it: a directory with ca.pem, cert.pem, key.pem and endpoint, which palyra, curl and grpcurl can use. Hand it over on a channel that you trust; it is the person.\n\nWith --owner the member is an agent that acts for that user. A second user who answers approvals ends that the first one answers for their own calls: it is asked before that.",
+		Long:  "Add a member and write a credential bundle for it: a directory with ca.pem, cert.pem, key.pem and endpoint, which palyra, curl and grpcurl can use. Hand it over on a channel that you trust; it is the person.\n\nWith --owner the member is an agent that acts for that user, once the user consents (`palyra members consent NAME`). A second user who answers approvals ends that the first one answers for their own calls: it is asked before that.",
 		Args:  arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return addOperator(cmd, s, args[0], roles, owner, out, yes)
@@ -228,6 +230,36 @@ func rotateCommand(s *settings) *cobra.Command {
 	return group
 }
 
+func keysCommand(s *settings) *cobra.Command {
+	group := &cobra.Command{Use: "keys", Short: "Move the gateway's keys into a TPM"}
+	group.AddCommand(sealCommand(s))
+	return group
+}
+
+func sealCommand(s *settings) *cobra.Command {
+	return &cobra.Command{
+		Use:   "seal",
+		Short: "Move the keys of an existing gateway into the TPM that keys.tpm_device names",
+		Long:  "Move the keys of an existing gateway into the TPM that keys.tpm_device names, while palyrad does not run and keys.store is \"tpm\". The seeds of the notary and the journal are sealed, and the TPM makes a new issuing key. The root stays a file: only a new gateway has its root made in the TPM. Backups of before still hold the keys; rotate them where that matters.\n\nThere is no way back out of the TPM. What is sealed is of no use on another machine, or once the TPM was cleared.",
+		Args:  arguments(cobra.NoArgs),
+		RunE: s.loaded(func(cmd *cobra.Command, cfg *config.Config) error {
+			places, moved, err := SealKeys(cfg)
+			if err != nil {
+				return err
+			}
+			if !moved {
+				cmd.PrintErrln("the keys are in the TPM already; nothing was changed")
+			}
+			for _, p := range places {
+				if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%-9s%-6s%s\n", p.Key, p.Place, p.Detail); err != nil {
+					return err
+				}
+			}
+			return nil
+		}),
+	}
+}
+
 func policyCommand(s *settings) *cobra.Command {
 	group := &cobra.Command{Use: "policy", Short: "Let the policy directory count, on the word of this host"}
 	group.AddCommand(&cobra.Command{
@@ -318,7 +350,11 @@ func doctorCommand(s *settings) *cobra.Command {
 // make.
 func examined(cfg *config.Config) doctor.Config {
 	return doctor.Config{
-		Settings:  cfg,
+		Settings: cfg,
+		Authority: func() (*ca.Authority, error) {
+			return ca.Inspect(statedir.Authority(cfg.StateDir), authorityOptions(cfg))
+		},
+		Places:    func(a *ca.Authority) []ca.KeyPlace { return keyPlaces(a, cfg) },
 		OpenStore: func(ctx context.Context) (doctor.Store, error) { return openReadOnly(ctx, cfg.StateDir) },
 		Reserve:   func() (held, size int64, err error) { return reserveOf(cfg) },
 		Listen:    listen,

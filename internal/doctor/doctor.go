@@ -11,6 +11,7 @@ import (
 
 	"palyra/internal/access"
 	"palyra/internal/config"
+	"palyra/internal/identity/ca"
 	"palyra/internal/journal"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
@@ -59,6 +60,10 @@ func broken(err error) finding {
 // daemon would be built of.
 type Config struct {
 	Settings *config.Config
+	// Authority opens the certificate authority for reading, and Places says where the
+	// keys of the gateway live.
+	Authority func() (*ca.Authority, error)
+	Places    func(*ca.Authority) []ca.KeyPlace
 	// OpenStore opens the store for reading.
 	OpenStore func(ctx context.Context) (Store, error)
 	// Reserve is how much of the disk is held for operators, and how much should
@@ -114,6 +119,7 @@ func Examine(ctx context.Context, c Config) []Exam {
 		{"disk reserve", p.reserveLeft},
 		{"disk writes", p.writes},
 		{"keys", p.keys},
+		{"key places", p.places},
 		{"journal", p.journal},
 		{"clock", p.clock},
 		{"listen.api", p.apiPort},

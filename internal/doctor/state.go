@@ -8,9 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
-	"palyra/internal/identity/ca"
 	"palyra/internal/journal"
 	"palyra/internal/journalkey"
 	"palyra/internal/reason"
@@ -138,12 +138,6 @@ func measureWrites(dir string) (_ time.Duration, err error) {
 	return took[rounds/2], nil
 }
 
-func (p *patient) authority() (*ca.Authority, error) {
-	return ca.Inspect(statedir.Authority(p.Settings.StateDir), ca.Options{
-		TrustDomain: p.Settings.TrustDomain, ServerHosts: p.Settings.Listen.ServerNames,
-	})
-}
-
 // keysAreThere reports whether the gateway was started once.
 func (p *patient) keysAreThere() bool {
 	_, err := os.Stat(statedir.Authority(p.Settings.StateDir))
@@ -154,7 +148,7 @@ func (p *patient) keys(context.Context) finding {
 	if !p.keysAreThere() {
 		return skipped("there are no keys yet; the first start makes them")
 	}
-	authority, err := p.authority()
+	authority, err := p.Authority()
 	if err != nil {
 		return broken(err)
 	}
@@ -165,6 +159,23 @@ func (p *patient) keys(context.Context) finding {
 		return doubtful(detail, "The root certificate ends soon: plan a new state directory and pair the devices anew.")
 	}
 	return fine(detail)
+}
+
+// places names where each key lives. Whether the TPM can use those that are in it was
+// found when they were opened.
+func (p *patient) places(context.Context) finding {
+	if !p.keysAreThere() {
+		return skipped("there are no keys yet; the first start makes them where keys.store says (" + p.Settings.Keys.Store + ")")
+	}
+	authority, err := p.Authority()
+	if err != nil {
+		return skipped("the keys cannot be opened")
+	}
+	var lines []string
+	for _, k := range p.Places(authority) {
+		lines = append(lines, fmt.Sprintf("%s: %s (%s)", k.Key, k.Place, k.Detail))
+	}
+	return fine(strings.Join(lines, "; "))
 }
 
 func (p *patient) journal(ctx context.Context) finding {
@@ -183,7 +194,7 @@ func (p *patient) readJournal(ctx context.Context) (detail string, head journal.
 	if _, err := os.Stat(statedir.Store(p.Settings.StateDir)); err != nil || !p.keysAreThere() {
 		return "", head, nil
 	}
-	authority, err := p.authority()
+	authority, err := p.Authority()
 	if err != nil {
 		return "", head, err
 	}

@@ -63,6 +63,8 @@ const (
 	DeviceRenamed    Code = "PAL-I113" // a device got another name
 
 	MembersConfirmed Code = "PAL-I114" // members were confirmed to be who they are said to be
+	ConsentGiven     Code = "PAL-I118" // an agent's owner agreed that it acts in their name
+	ConsentWithdrawn Code = "PAL-I119" // an agent's owner no longer agrees that it acts in their name
 
 	TokenMade    Code = "PAL-I120" // an API token was made
 	TokenRevoked Code = "PAL-I121" // an API token was revoked
@@ -72,6 +74,9 @@ const (
 	PairingProved Code = "PAL-I132" // a machine knew the secret of a pairing code, and people are asked
 	PairingEnded  Code = "PAL-I133" // a pairing code ended without a device
 	DevicePaired  Code = "PAL-I134" // a member got a device by pairing
+
+	LoggedIn  Code = "PAL-I140" // a person logged in at the identity provider and got a session
+	LoggedOut Code = "PAL-I141" // the session of a login ended before its time
 
 	PolicyLoaded   Code = "PAL-P100" // a policy set came into force, or was activated or not any more
 	PolicyRejected Code = "PAL-P101" // a policy set did not load, or its tests failed; the running one stays
@@ -84,6 +89,7 @@ const (
 	GatewayChange  Code = "PAL-P108" // a change of the gateway was let through: by a second person's yes, or by one person's word alone
 	DualControlOff Code = "PAL-P109" // at the start: the configuration says that no change of the gateway takes a second person
 	PolicyProposed Code = "PAL-P110" // the policy directory differs from what is in force, and takes a second person
+	CeilingSet     Code = "PAL-P111" // a principal or a channel was let in or kept out, whatever policies say
 
 	Opened       Code = "PAL-J100" // the daemon opened the journal
 	Closed       Code = "PAL-J101" // the daemon closed the journal in order
@@ -102,11 +108,12 @@ var Codes = []Code{
 	SessionExtended, SessionEnded,
 	CACreated, CertificateMade, MemberAdded, CallersRefused, PermissionDenied,
 	DeviceRevoked, Exported, DeviceAdded,
-	MemberChanged, MemberDisabled, MemberEnabled, MemberRemoved, DeviceRenamed, MembersConfirmed,
+	MemberChanged, MemberDisabled, MemberEnabled, MemberRemoved, DeviceRenamed, MembersConfirmed, ConsentGiven, ConsentWithdrawn,
 	TokenMade, TokenRevoked,
 	PairingOpened, PairingTried, PairingProved, PairingEnded, DevicePaired,
+	LoggedIn, LoggedOut,
 	PolicyLoaded, PolicyRejected, Frozen, Thawed, ToolPinned, ToolSuspended, ToolResumed, PolicyReset,
-	GatewayChange, DualControlOff, PolicyProposed,
+	GatewayChange, DualControlOff, PolicyProposed, CeilingSet,
 	Opened, Closed, Checkpoint, ClockStepped, KeyRotated,
 }
 

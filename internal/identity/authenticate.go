@@ -19,16 +19,24 @@ type verifiedLeaf struct {
 	from, to time.Time
 }
 
-// Allow is the check of every handshake, for ca.Authority.ServerTLS.
+// Allow is the check of every handshake, for ca.Authority.ServerTLS. An agent that
+// waits for consent comes in, to be told so: Authenticate refuses each request.
 func (s *Service) Allow(chain []*x509.Certificate) error {
-	_, err := s.Authenticate(chain)
+	id, err := s.verify(chain)
+	if err != nil {
+		return err
+	}
+	if dev, err := s.live(id); err == nil && s.waits(dev.Principal) {
+		return nil
+	}
+	_, err = s.callerOf(id)
 	return err
 }
 
 // Authenticate maps a client's certificate chain to the caller it stands for.
 // The certificate must lead to the gateway's root and be valid now, the device
 // must be known and not revoked, the member not disabled, and an agent's owner
-// not either. It is called for each request, so that a long-lived connection
+// not either, who also consented to the agent. It is called for each request, so that a long-lived connection
 // ends with its certificate; its errors have the reason Unauthenticated.
 //
 // Surface is left for the API to set, and Present is false: a certificate
@@ -74,6 +82,9 @@ func (s *Service) callerOf(id string) (access.Caller, error) {
 		return access.Caller{}, err
 	}
 	m, ok := s.registry.Active(dev.Principal)
+	if !ok && m.AwaitsConsent {
+		return access.Caller{}, m.Waiting()
+	}
 	if !ok {
 		return access.Caller{}, reason.Errorf(reason.Unauthenticated, "%s of device %s may not act: it or its owner is disabled or gone", dev.Principal, id)
 	}

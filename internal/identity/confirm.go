@@ -32,19 +32,29 @@ func (s *Service) acts(actor access.Principal, c Change) (acts provenance.Histor
 	for _, m := range c.NewMembers {
 		add(provenance.Made, m.Principal)
 	}
-	for _, m := range c.Members {
-		add(provenance.Changed, m.Principal)
+	if !c.consent { // which puts no key into other hands
+		for _, m := range c.Members {
+			add(provenance.Changed, m.Principal)
+		}
 	}
 	for _, d := range c.NewDevices {
+		if d.Session() {
+			continue // like a renewal: whoever is the person at the provider has it
+		}
 		add(provenance.Changed, d.Principal)
 	}
 	return acts
 }
 
 // authors are those who could be behind an actor. What is done on the gateway's host
-// could be done by every member that holds a device there.
+// could be done by every member that holds a device there. What the identity provider
+// says is nobody's: the administrator of the host chose it.
 func (s *Service) authors(actor access.Principal) []access.Principal {
-	if actor != Daemon() {
+	switch actor {
+	case Daemon():
+	case Provider():
+		return nil
+	default:
 		return []access.Principal{actor}
 	}
 	var holders []access.Principal

@@ -32,6 +32,10 @@ type Device struct {
 	KeySHA256 string    `json:"key_sha256"`
 	CreatedAt time.Time `json:"created_at"`
 	NotAfter  time.Time `json:"not_after"`
+	// LoginUntil is when the session ends that a person began by logging in at the
+	// identity provider; zero for a device that did not come about so. Its
+	// certificate ends no later, and is not renewed.
+	LoginUntil time.Time `json:"login_until,omitzero"`
 	// RevokedAt is zero unless the device was revoked.
 	RevokedAt    time.Time        `json:"revoked_at,omitzero"`
 	RevokedBy    access.Principal `json:"revoked_by,omitzero"`
@@ -43,11 +47,26 @@ type Device struct {
 // Revoked reports whether the device was revoked.
 func (d Device) Revoked() bool { return !d.RevokedAt.IsZero() }
 
+// Session reports whether the device is the session of a person who logged in.
+func (d Device) Session() bool { return !d.LoginUntil.IsZero() }
+
+// Binding says which member a person of an identity provider is. It is made once
+// and stays: another person never gets the member, whatever their name.
+type Binding struct {
+	// Issuer and Subject are those of OpenID Connect Core 1.0, section 2: together
+	// they name one person, and are never used for another.
+	Issuer, Subject string
+	Member          access.Principal
+	MadeAt          time.Time
+}
+
 // Store keeps members and devices.
 type Store interface {
 	access.MemberStore
 	// Devices returns all devices, revoked ones included, ordered by ID.
 	Devices(ctx context.Context) ([]Device, error)
+	// Bindings returns who logs in as which member, in no order.
+	Bindings(ctx context.Context) ([]Binding, error)
 	// Provenance returns what was done to the members, the oldest act first.
 	Provenance(ctx context.Context) (provenance.History, error)
 	// Apply makes the change durable as a whole or not at all. It fails with
@@ -66,7 +85,13 @@ type Change struct {
 	NewDevices []Device
 	// Devices replace those with the same ID and the version before.
 	Devices []Device
+	// NewBindings are of persons and members that have none.
+	NewBindings []Binding
+	// Forgotten are devices of sessions that are dropped, by ID.
+	Forgotten []string
 	// Acts are added to the history of the members.
 	Acts   provenance.History
 	Events []event.Draft
+	// consent is true for an owner's word about an agent.
+	consent bool
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"palyra/internal/access"
 	"palyra/internal/event"
@@ -42,7 +43,13 @@ func (s *Service) renewOnce(ctx context.Context, deviceID string, csr []byte) (c
 	if err != nil {
 		return ca.Issued{}, err
 	}
-	if _, ok := s.registry.Active(dev.Principal); !ok {
+	if dev.Session() {
+		return ca.Issued{}, reason.Errorf(reason.PermissionDenied, "the certificate of a login is not renewed; it ends at %s", dev.LoginUntil.Format(time.RFC3339)).
+			WithRemedy("Log in again: `palyra login`.")
+	}
+	if m, ok := s.registry.Active(dev.Principal); !ok && m.AwaitsConsent {
+		return ca.Issued{}, m.Waiting()
+	} else if !ok {
 		return ca.Issued{}, reason.Errorf(reason.Unauthenticated, "%s may not act", dev.Principal)
 	}
 	cert, err := s.authority.IssueDevice(csr, dev.ID)

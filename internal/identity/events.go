@@ -27,9 +27,10 @@ type (
 		Renewal   bool             `json:"renewal"`
 	}
 	memberAdded struct {
-		Principal access.Principal `json:"principal"`
-		Owner     access.Principal `json:"owner"`
-		Roles     []access.Role    `json:"roles"`
+		Principal     access.Principal `json:"principal"`
+		Owner         access.Principal `json:"owner"`
+		Roles         []access.Role    `json:"roles"`
+		AwaitsConsent bool             `json:"awaits_consent,omitempty"`
 	}
 	memberChanged struct {
 		Principal access.Principal `json:"principal"`
@@ -37,6 +38,13 @@ type (
 		WasRoles  []access.Role    `json:"was_roles"`
 		Owner     access.Principal `json:"owner"`
 		WasOwner  access.Principal `json:"was_owner"`
+		// AwaitsConsent is how it is after.
+		AwaitsConsent bool `json:"awaits_consent,omitempty"`
+	}
+	// agentConsent is of consent given and of consent withdrawn.
+	agentConsent struct {
+		Principal access.Principal `json:"principal"`
+		Owner     access.Principal `json:"owner"`
 	}
 	// memberStands is of disabling and of enabling.
 	memberStands struct {
@@ -65,6 +73,23 @@ type (
 		// Host is true for the word of the administrator of the gateway's host.
 		Host   bool   `json:"host"`
 		Reason string `json:"reason,omitempty"`
+	}
+	loggedIn struct {
+		DeviceID  string           `json:"device_id"`
+		Principal access.Principal `json:"principal"`
+		Issuer    string           `json:"issuer"`
+		Subject   string           `json:"subject"`
+		// Until is when the session ends.
+		Until time.Time `json:"until"`
+		// Loss is who lost which power to answer approvals.
+		Loss string `json:"loss,omitempty"`
+		// Forgotten are sessions that ended long ago, whose devices were dropped.
+		Forgotten []string `json:"forgotten"`
+	}
+	loggedOutEvent struct {
+		DeviceID  string           `json:"device_id"`
+		Principal access.Principal `json:"principal"`
+		Reason    string           `json:"reason"`
 	}
 	deviceAdded struct {
 		DeviceID  string           `json:"device_id"`
@@ -112,7 +137,9 @@ func (d *drafts) certificate(actor access.Principal, dev Device, c ca.Issued, re
 }
 
 func (d *drafts) member(actor access.Principal, m access.Member) {
-	d.add(event.MemberAdded, actor, m.Principal.String(), memberAdded{Principal: m.Principal, Owner: m.Owner, Roles: m.Roles})
+	d.add(event.MemberAdded, actor, m.Principal.String(), memberAdded{
+		Principal: m.Principal, Owner: m.Owner, Roles: m.Roles, AwaitsConsent: m.AwaitsConsent,
+	})
 }
 
 // revoke revokes a device that is not revoked yet.

@@ -62,6 +62,7 @@ func (s *Service) update(ctx context.Context, actor access.Principal, c MemberCh
 	if err != nil {
 		return was, err
 	}
+	m = s.withConsent(actor, m)
 	if slices.Equal(m.Roles, was.Roles) && m.Owner == was.Owner {
 		return was, nil
 	}
@@ -71,13 +72,14 @@ func (s *Service) update(ctx context.Context, actor access.Principal, c MemberCh
 	var d drafts
 	d.add(event.MemberChanged, actor, m.Principal.String(), memberChanged{
 		Principal: m.Principal, Roles: m.Roles, WasRoles: was.Roles, Owner: m.Owner, WasOwner: was.Owner,
+		AwaitsConsent: m.AwaitsConsent,
 	})
 	if err := s.put(ctx, actor, m, d); err != nil {
 		return was, err
 	}
 	err = s.known(ctx, actor)
 	if m.Owner != was.Owner || len(without(was.Roles, m.Roles)) > 0 {
-		s.cut(m.Principal, reason.Errorf(reason.Unauthenticated, "what %s may do was changed", m.Principal).WithRemedy("Connect again."))
+		s.Cut(m.Principal, reason.Errorf(reason.Unauthenticated, "what %s may do was changed", m.Principal).WithRemedy("Connect again."))
 	}
 	return m, err
 }
@@ -217,7 +219,7 @@ func (s *Service) remove(ctx context.Context, actor access.Principal, st Standin
 	for _, dev := range r.Revoked {
 		s.tellRevoked(dev)
 	}
-	s.cut(m.Principal, reason.Errorf(reason.Unauthenticated, "%s was removed", m.Principal))
+	s.Cut(m.Principal, reason.Errorf(reason.Unauthenticated, "%s was removed", m.Principal))
 	return r, err
 }
 
@@ -316,9 +318,9 @@ func (s *Service) known(ctx context.Context, actor access.Principal) error {
 	return nil
 }
 
-// cut ends what a member has open, so that nothing goes on that was let in by what it
+// Cut ends what a member has open, so that nothing goes on that was let in by what it
 // was before.
-func (s *Service) cut(p access.Principal, why *reason.Error) {
+func (s *Service) Cut(p access.Principal, why *reason.Error) {
 	for _, dev := range s.devicesOf(p) {
 		s.tell(dev, why)
 	}
@@ -334,7 +336,7 @@ func (s *Service) cut(p access.Principal, why *reason.Error) {
 func (s *Service) cutAll(p access.Principal) {
 	for _, m := range s.registry.List() {
 		if m.Principal == p || m.Owner == p {
-			s.cut(m.Principal, reason.Errorf(reason.Unauthenticated, "%s was disabled", p))
+			s.Cut(m.Principal, reason.Errorf(reason.Unauthenticated, "%s was disabled", p))
 		}
 	}
 }

@@ -62,6 +62,10 @@ func TestAgentGetsAnotherOwner(t *testing.T) {
 	n := len(w.store.Events())
 	must.Get(w.UpdateMember(t.Context(), access.User("adam"), identity.MemberChange{Member: "helper", Owner: access.User("carol")}))(t)
 	w.journaled(n, event.MemberChanged)
+	if c, err := w.Authenticate(chainOf(made["helper"])); reason.Of(err) != reason.Unauthenticated {
+		t.Errorf("before carol consents it acts for %s, %v", c.OnBehalfOf, err)
+	}
+	must.Do(t, w.consent(access.User("carol"), "helper", false))
 	c := must.Get(w.Authenticate(chainOf(made["helper"])))(t)
 	if c.OnBehalfOf != access.User("carol") {
 		t.Errorf("it acts for %s", c.OnBehalfOf)

@@ -132,3 +132,7 @@ func (s *Service) maintain(ctx context.Context, c LocalConfig, renewed func() er
 	}
 	return renewed()
 }
+
+// LocalKey is where the key of the local operator's device lives, whose bundle is in
+// dir.
+func LocalKey(dir string) ca.KeyPlace { return ca.FilePlace("operator", dir, keyName) }

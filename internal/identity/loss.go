@@ -31,7 +31,7 @@ func (s *Service) lossOfAdding(m access.Member) string {
 
 // lossOfRevoking names what is lost with a device.
 func (s *Service) lossOfRevoking(dev Device) string {
-	if dev.Revoked() || slices.ContainsFunc(s.Devices(), func(d Device) bool {
+	if dev.Revoked() || s.bound(dev.Principal) || slices.ContainsFunc(s.Devices(), func(d Device) bool {
 		return d.Principal == dev.Principal && d.ID != dev.ID && !d.Revoked()
 	}) {
 		return ""

@@ -43,6 +43,7 @@ func (s *Service) AddMember(ctx context.Context, actor access.Principal, name st
 	if err := s.accepted(s.lossOfAdding(m), acceptLoss); err != nil {
 		return Admission{}, err
 	}
+	m = s.withConsent(actor, m)
 	dev, err := s.newDevice(m.Principal, m.Principal.Name)
 	if err != nil {
 		return Admission{}, err

@@ -116,7 +116,7 @@ func (s *Service) find(name string) (access.Member, error) {
 		return access.Member{}, reason.Errorf(reason.NotFound, "there is no member %s", name).
 			WithRemedy("See `palyra members list`; `palyrad operator add NAME --role ROLE` adds one.")
 	}
-	if _, active := s.registry.Active(m.Principal); !active {
+	if _, active := s.registry.Active(m.Principal); !active && !s.waits(m.Principal) {
 		return access.Member{}, reason.Errorf(reason.InvalidInput, "%s may not act: it or its owner is disabled or gone", m.Principal)
 	}
 	return m, nil
@@ -149,6 +149,9 @@ func (s *Service) Added(p access.Principal) []Device {
 	first := map[access.Principal]bool{}
 	var list []Device
 	for _, d := range s.Devices() { // by id, and so by age
+		if d.Session() {
+			continue
+		}
 		again := first[d.Principal]
 		first[d.Principal] = true
 		mine := d.Principal == p || s.owns(p, d.Principal)

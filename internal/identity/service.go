@@ -53,6 +53,7 @@ type Service struct {
 	devices  map[string]Device
 	verified map[[32]byte]verifiedLeaf
 	history  provenance.History
+	bindings map[person]access.Principal
 	watchers []func(Device, *reason.Error)
 	// onCut is told of members that may do less; see OnCut.
 	onCut []func(access.Principal, *reason.Error)
@@ -82,6 +83,9 @@ func New(ctx context.Context, c Config) (*Service, error) {
 	s.devices = make(map[string]Device, len(list))
 	for _, d := range list {
 		s.devices[d.ID] = d
+	}
+	if s.bindings, err = bindings(ctx, c.Store); err != nil {
+		return nil, err
 	}
 	s.reach()
 	if s.history, err = c.Store.Provenance(ctx); err != nil {
@@ -142,12 +146,14 @@ func (s *Service) OnCut(fn func(access.Principal, *reason.Error)) {
 // store.
 //
 // What a change does to members goes into their history here and nowhere else, so
-// that no change is without it.
+// that no change is without it; and nothing but an owner's consent lets an agent
+// through that waits for it.
 func (s *Service) apply(ctx context.Context, actor access.Principal, c Change) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	c.Acts = append(c.Acts, s.acts(actor, c)...)
+	s.settleConsent(actor, &c)
 	if rehearsed(ctx, c) {
 		return errRehearsed
 	}
@@ -158,6 +164,12 @@ func (s *Service) apply(ctx context.Context, actor access.Principal, c Change) e
 	for _, d := range slices.Concat(c.NewDevices, c.Devices) {
 		s.devices[d.ID] = d
 	}
+	for _, id := range c.Forgotten {
+		delete(s.devices, id)
+	}
+	for _, b := range c.NewBindings {
+		s.bindings[person{b.Issuer, b.Subject}] = b.Member
+	}
 	s.history = append(slices.Clip(s.history), c.Acts...)
 	s.mu.Unlock()
 	s.reach()
@@ -167,9 +179,15 @@ func (s *Service) apply(ctx context.Context, actor access.Principal, c Change) e
 	return nil
 }
 
-// reach tells the registry who has a device.
+// reach tells the registry who has a device. Who logs in can have one at any time:
+// else who answers approvals would change with every session that ends.
 func (s *Service) reach() {
 	reachable := map[access.Principal]bool{}
+	s.mu.RLock()
+	for _, p := range s.bindings {
+		reachable[p] = true
+	}
+	s.mu.RUnlock()
 	for _, d := range s.Devices() {
 		if !d.Revoked() {
 			reachable[d.Principal] = true
@@ -187,6 +205,9 @@ func (s *Service) live(id string) (Device, error) {
 	}
 	if d.Revoked() {
 		return Device{}, reason.Errorf(reason.Unauthenticated, "device %s was revoked at %s", id, d.RevokedAt.Format(time.RFC3339))
+	}
+	if d.Session() && !s.now().Before(d.LoginUntil) {
+		return Device{}, loggedOut(d)
 	}
 	return d, nil
 }

@@ -81,9 +81,14 @@ func (w *world) start() identity.Device {
 	return d
 }
 
+// add has the host add a member, and the owner of an agent consent.
 func (w *world) add(p access.Principal, owner access.Principal, roles ...access.Role) identity.Admission {
 	w.t.Helper()
-	return must.Get(w.AddMember(w.t.Context(), identity.Daemon(), p.Name, p.Kind, roles, owner, csr(w.t), true))(w.t)
+	made := must.Get(w.AddMember(w.t.Context(), identity.Daemon(), p.Name, p.Kind, roles, owner, csr(w.t), true))(w.t)
+	if made.Member.AwaitsConsent {
+		must.Do(w.t, w.consent(owner, p.String(), false))
+	}
+	return made
 }
 
 // codes returns the codes journaled after the first n events.

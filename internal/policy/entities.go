@@ -117,7 +117,7 @@ func stringSet[T ~string](list []T) types.Set {
 
 // addMembers hydrates users and agents. A disabled member keeps its entity,
 // so that policies may name it, and loses its roles and its place among the
-// allowed; so does an agent whose owner is disabled or unknown.
+// allowed; so does an agent whose owner is disabled or unknown, or has not consented.
 func (d *directory) addMembers(cfg Config) {
 	for _, m := range cfg.Members {
 		d.members[m.Principal] = m
@@ -129,17 +129,18 @@ func (d *directory) addMembers(cfg Config) {
 		return strings.Compare(a.Principal.Name, b.Principal.Name)
 	})
 	for _, m := range cfg.Members {
-		d.addMember(m, cfg.Snapshot.AllowedPrincipals)
+		d.addMember(m, cfg.Snapshot)
 	}
 }
 
-func (d *directory) addMember(m access.Member, allowed []access.Principal) {
+func (d *directory) addMember(m access.Member, s Snapshot) {
 	var parents []types.EntityUID
 	if d.enabled(m) {
 		for _, r := range m.Roles {
 			parents = append(parents, types.NewEntityUID(names.TypeRole, types.String(r)))
 		}
-		if allowed == nil || slices.Contains(allowed, m.Principal) {
+		listed := s.AllowedPrincipals == nil || slices.Contains(s.AllowedPrincipals, m.Principal)
+		if listed && !slices.Contains(s.ForbiddenPrincipals, m.Principal) {
 			parents = append(parents, types.NewEntityUID(names.TypePrincipalSet, names.SetAllowed))
 		}
 	}
@@ -153,7 +154,8 @@ func (d *directory) addMember(m access.Member, allowed []access.Principal) {
 	d.add(names.UID(m.Principal), attributes, parents...)
 }
 
-// enabled reports whether m may act: itself enabled, and so is its owner.
+// enabled reports whether m may act: itself enabled, and so is its owner, who
+// consented.
 func (d *directory) enabled(m access.Member) bool {
 	if m.Disabled {
 		return false
@@ -162,7 +164,7 @@ func (d *directory) enabled(m access.Member) bool {
 		return true
 	}
 	owner, ok := d.members[m.Owner]
-	return ok && m.Owner.Kind == access.KindUser && !owner.Disabled
+	return ok && !m.AwaitsConsent && m.Owner.Kind == access.KindUser && !owner.Disabled
 }
 
 // close computes the ancestors and index keys of every entity.

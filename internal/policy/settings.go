@@ -20,6 +20,9 @@ type Snapshot struct {
 	// AllowedPrincipals may call tools and the API; nil means every enabled
 	// member, an empty list means nobody.
 	AllowedPrincipals []access.Principal `json:"allowed_principals"`
+	// ForbiddenPrincipals may not, although they are among those: commands keep
+	// them out.
+	ForbiddenPrincipals []access.Principal `json:"forbidden_principals,omitempty"`
 	// AllowedChannels are the messaging channels that calls may come from.
 	AllowedChannels []string `json:"allowed_channels"`
 	// ActiveSkills are the skills that calls may come from.

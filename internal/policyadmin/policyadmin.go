@@ -39,6 +39,9 @@ type Config struct {
 	// Provenance is who made, changed and confirmed the members; nil for nobody.
 	Provenance func() provenance.History
 	Tools      Tools
+	// Cut ends what a principal has open, which is kept out from now on; nil for
+	// nothing.
+	Cut func(access.Principal, *reason.Error)
 	// TakesTwo reports whether another set takes a second person's yes, which whoever
 	// calls Activate, Reload or Enact has; the directory has not. Nil means that it
 	// does not.
@@ -87,6 +90,8 @@ type Admin struct {
 	// ignored says that the directory changed while an activated version was in
 	// force.
 	ignored bool
+	// ceilings are those that commands set, ordered by name.
+	ceilings []Ceiling
 	// proposed is the version of the directory that waits for a second person, "" for
 	// none.
 	proposed string
@@ -140,6 +145,9 @@ func New(c Config) *Admin {
 // that was activated stays activated, and what was in force last stays when the
 // directory is not there.
 func (p *Admin) Load(ctx context.Context) error {
+	if err := p.loadCeilings(ctx); err != nil {
+		return err
+	}
 	kept, activated, err := p.use.Store.ActivatedPolicy(ctx)
 	if err != nil {
 		return err

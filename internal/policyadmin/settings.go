@@ -17,6 +17,7 @@ func (p *Admin) setConfig(sources []policy.Source, tools []tool.Descriptor, susp
 	if p.use.Provenance != nil {
 		c.Hands = p.use.Provenance().Hands()
 	}
+	lower(&c.Snapshot, p.ceilings)
 	c.Snapshot.AllowedTools = slices.DeleteFunc(c.Snapshot.AllowedTools, func(name string) bool { return suspended[name] != nil })
 	return c
 }
@@ -45,6 +46,15 @@ func snapshot(cfg *config.Config, tools []tool.Descriptor) policy.Snapshot {
 			AllowedHosts: cfg.HTTP.AllowedHosts, DeniedHosts: cfg.HTTP.DeniedHosts,
 			MaxBytes: cfg.HTTP.MaxBytes, TimeoutMS: cfg.HTTP.TimeoutMS,
 		},
+	}
+	s.AllowedChannels = slices.Clone(cfg.AllowedChannels)
+	if !slices.Contains(cfg.AllowedPrincipals, "*") {
+		s.AllowedPrincipals = []access.Principal{}
+		for _, name := range cfg.AllowedPrincipals {
+			if who, ok := principalOf(name); ok {
+				s.AllowedPrincipals = append(s.AllowedPrincipals, who)
+			}
+		}
 	}
 	for _, d := range tools {
 		if cfg.ToolAllowed(d.Name) {

@@ -28,6 +28,12 @@ type Store interface {
 	// when that was not kept.
 	SnapshotInputs(ctx context.Context, digest string) ([]byte, error)
 
+	// Ceilings lists what commands set, by name.
+	Ceilings(ctx context.Context) ([]Ceiling, error)
+	// PutCeiling keeps a ceiling in place of that of the same name, and returns it
+	// with the time.
+	PutCeiling(ctx context.Context, c Ceiling, set event.Draft) (Ceiling, error)
+
 	// Pins lists the stored tool definitions by name.
 	Pins(ctx context.Context) ([]Pin, error)
 	PutPins(ctx context.Context, pins []Pin, events ...event.Draft) error

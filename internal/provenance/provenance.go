@@ -34,7 +34,8 @@ type Act struct {
 	Kind   Kind             `json:"kind"`
 	// By are those who could have done it: one principal, or every member that
 	// held a device of the gateway's own host, when it was done there. Nobody is
-	// the administrator of the host, or the gateway itself on its first start.
+	// the administrator of the host, the identity provider that the administrator
+	// chose, or the gateway itself on its first start.
 	By []access.Principal `json:"by,omitempty"`
 	At time.Time          `json:"at"`
 }

@@ -77,6 +77,8 @@ const (
 
 	Unauthenticated     Code = "UNAUTHENTICATED"
 	CertificateExpired  Code = "CERTIFICATE_EXPIRED"
+	LoginRefused        Code = "LOGIN_REFUSED"
+	LoginUnavailable    Code = "LOGIN_UNAVAILABLE"
 	PermissionDenied    Code = "PERMISSION_DENIED"
 	RateLimited         Code = "RATE_LIMITED"
 	NotFound            Code = "NOT_FOUND"
@@ -183,6 +185,8 @@ var Table = []Row{
 	{DigestMismatch, ExitConflict, "The digest does not match the call that waits.", "Look at it again with `palyra approvals show` and use the digest it prints."},
 	{Unauthenticated, ExitNotConnected, "The caller is not known to the gateway.", "Use a credential: `palyrad operator add NAME --role ROLE` makes one."},
 	{CertificateExpired, ExitNotConnected, "The client certificate has expired.", "Renew it within 30 days of its end: every `palyra` command does so by itself. Later, have another made with `palyrad operator bundle NAME` on the gateway's host."},
+	{LoginRefused, ExitPolicyDenied, "The identity provider did not vouch for the person, or the gateway does not let them in.", "Begin again with `palyra login`; if it is refused again, ask the gateway's administrator."},
+	{LoginUnavailable, ExitNotConnected, "The gateway cannot ask an identity provider now.", "Try again later; whoever has another credential is not concerned."},
 	{PermissionDenied, ExitPolicyDenied, "The caller may not do this.", "Ask an owner for a role that may."},
 	{RateLimited, ExitFailure, "Too many requests.", "Wait as long as retry-after says."},
 	{NotFound, ExitFailure, "There is nothing with that id.", "Check the id."},

@@ -84,6 +84,8 @@ var codes = map[reason.Code]connect.Code{
 
 	reason.Unauthenticated:     connect.CodeUnauthenticated,
 	reason.CertificateExpired:  connect.CodeUnauthenticated,
+	reason.LoginRefused:        connect.CodePermissionDenied,
+	reason.LoginUnavailable:    connect.CodeUnavailable,
 	reason.PermissionDenied:    connect.CodePermissionDenied,
 	reason.RateLimited:         connect.CodeResourceExhausted,
 	reason.NotFound:            connect.CodeNotFound,

@@ -129,6 +129,15 @@ func (policiesFake) Reload(context.Context, access.Caller) (policyadmin.Reloaded
 	return policyadmin.Reloaded{}, nil
 }
 
+func (policiesFake) Ceilings() []policyadmin.Ceiling {
+	return []policyadmin.Ceiling{{Name: "*", Allowed: true}}
+}
+
+func (policiesFake) SetCeiling(_ context.Context, by access.Caller, c policyadmin.Ceiling) (policyadmin.Ceiling, error) {
+	c.By = by.Principal
+	return c, nil
+}
+
 func (policiesFake) Current() policyadmin.InForce { return policyadmin.InForce{LoadedAt: time.Now()} }
 
 func (policiesFake) Directory() policyadmin.Directory {

@@ -24,6 +24,9 @@ type Members interface {
 	UpdateMember(ctx context.Context, by access.Principal, c identity.MemberChange) (access.Member, error)
 	DisableMember(ctx context.Context, by access.Principal, s identity.Standing) (access.Member, error)
 	ConfirmMember(ctx context.Context, by access.Principal, name string) (access.Member, error)
+	ConsentToAgent(ctx context.Context, by access.Caller, c identity.Consent) (access.Member, error)
+	// Waiting are the agents of an owner that wait for consent.
+	Waiting(owner access.Principal) []access.Principal
 	// Confirmed are the members that the gateway's host confirmed lately.
 	Confirmed() []access.Principal
 	// History is who made, changed and confirmed the members.
@@ -130,6 +133,7 @@ func memberMessage(m access.Member) *palyrav1.Member {
 	return &palyrav1.Member{
 		Principal: m.Principal.String(), Owner: m.Owner.String(), Roles: roles, Disabled: m.Disabled, CreatedAt: timeMessage(m.CreatedAt),
 		NoDevice: m.NoDevice, Decides: m.Decides(), RemovedAt: timeMessage(m.RemovedAt),
+		AwaitsConsent: m.AwaitsConsent,
 	}
 }
 
@@ -182,6 +186,15 @@ func (m *members) ConfirmMember(ctx context.Context, req *palyrav1.ConfirmMember
 		return nil, err
 	}
 	return &palyrav1.ConfirmMemberResponse{Member: memberMessage(after)}, nil
+}
+
+// ConsentToAgent lets an agent act in the caller's name, or no longer.
+func (m *members) ConsentToAgent(ctx context.Context, req *palyrav1.ConsentToAgentRequest) (*palyrav1.ConsentToAgentResponse, error) {
+	after, err := m.admin.ConsentToAgent(ctx, callerOf(ctx), identity.Consent{Agent: req.GetAgent(), Withdraw: req.GetWithdraw()})
+	if err != nil {
+		return nil, err
+	}
+	return &palyrav1.ConsentToAgentResponse{Member: memberMessage(after)}, nil
 }
 
 // RemoveMember ends a member for good.
@@ -310,6 +323,15 @@ func toldOfConfirmed(members []access.Principal) []string {
 		names = append(names[:most], fmt.Sprintf("%d more", more))
 	}
 	return []string{"confirmed on the gateway's host in the last seven days to be people of their own: " + strings.Join(names, ", ")}
+}
+
+// toldOfWaiting are notices for the owner of agents.
+func toldOfWaiting(agents []access.Principal) []string {
+	var list []string
+	for _, p := range agents {
+		list = append(list, fmt.Sprintf("%s waits for your consent to act in your name: `palyra members consent %s`", p, p))
+	}
+	return list
 }
 
 // toldOfDevices are notices for one caller: whoever holds such a device is the

@@ -143,8 +143,10 @@ var methods = map[string]Method{
 	palyrav1connect.AccessServiceListMembersProcedure: {access.PermAccessRead, AuditNone, LimitRead, NeedsDevice},
 	// A change that concerns owners or admins also needs access.write_owner, which
 	// the handler asks.
-	palyrav1connect.AccessServiceUpdateMemberProcedure:       {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsDevice},
-	palyrav1connect.AccessServiceConfirmMemberProcedure:      {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.AccessServiceUpdateMemberProcedure:  {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.AccessServiceConfirmMemberProcedure: {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsDevice},
+	// That only the owner of the agent consents, with a device, is identity's to say.
+	palyrav1connect.AccessServiceConsentToAgentProcedure:     {access.PermAccessConsent, AuditRoom, LimitMutate, NeedsDevice},
 	palyrav1connect.AccessServiceDisableMemberProcedure:      {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsDevice},
 	palyrav1connect.AccessServiceEnableMemberProcedure:       {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsDevice},
 	palyrav1connect.AccessServiceRemoveMemberProcedure:       {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsDevice},
@@ -177,6 +179,9 @@ var methods = map[string]Method{
 	palyrav1connect.AccessReviewServiceExplainAccessProcedure: {access.PermDaemonStatus, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.AccessReviewServiceShowAccessProcedure:    {access.PermDaemonStatus, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.AccessReviewServiceListRolesProcedure:     {access.PermAccessRead, AuditNone, LimitRead, NeedsDevice},
+
+	palyrav1connect.AccessReviewServiceListCeilingsProcedure: {access.PermAccessRead, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.AccessReviewServiceSetCeilingProcedure:   {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsDevice},
 
 	// That a device of somebody else takes access.write is the handler's to say.
 	palyrav1connect.PairingServiceCreatePairingCodeProcedure: {access.PermDevicePair, AuditRoom, LimitMutate, NeedsDevice},

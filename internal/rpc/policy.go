@@ -11,6 +11,7 @@ import (
 	"palyra/internal/policy/finding"
 	"palyra/internal/policy/policytests"
 	"palyra/internal/policyadmin"
+	"palyra/internal/rpc/accessreview"
 	"palyra/internal/rpc/policyreport"
 	"palyra/internal/toolcall"
 )
@@ -25,6 +26,7 @@ type Policies interface {
 	// beginning of it.
 	Activate(ctx context.Context, by access.Caller, version string) (policyadmin.Reloaded, error)
 	Current() policyadmin.InForce
+	accessreview.Ceilings
 	// Directory compares the policy directory with what is in force.
 	Directory() policyadmin.Directory
 	// Version finds a kept version as Activate does.

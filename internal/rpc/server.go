@@ -100,7 +100,7 @@ func New(stopping context.Context, cfg Config) (*Server, error) {
 	mux.Handle(palyrav1connect.NewSessionServiceHandler(&sessions{cfg.Pipeline, cfg.Engine, cfg.Pipeline.MaxCallsPerSession}, opts...))
 	mux.Handle(palyrav1connect.NewTokenServiceHandler(&tokens{cfg.Tokens, cfg.Engine}, opts...))
 	mux.Handle(palyrav1connect.NewAccessReviewServiceHandler(&accessreview.Service{
-		Engine: cfg.Engine, Members: cfg.Members, Tools: cfg.Router, Methods: reviewed(), Caller: callerOf,
+		Engine: cfg.Engine, Members: cfg.Members, Tools: cfg.Router, Ceilings: cfg.Policies, Methods: reviewed(), Caller: callerOf,
 	}, opts...))
 	mux.Handle(palyrav1connect.NewPairingServiceHandler(&devicepairing.Service{
 		Host: cfg.Pairings, Engine: cfg.Engine, Members: cfg.Members, Caller: callerOf, Connection: connectionOf,

@@ -27,7 +27,7 @@ func person(c access.Caller) error {
 		return nil
 	}
 	return reason.Errorf(reason.PermissionDenied, "%s is no user: sessions are for people to see and to end", c.Principal).
-		WithRemedy("Ask a person to run `palyra sessions`.")
+		WithRemedy("Ask a person to run `palyra sessions list`.")
 }
 
 // ListSessions returns one page, newest first.

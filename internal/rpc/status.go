@@ -10,6 +10,7 @@ import (
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/access"
 	"palyra/internal/config"
+	"palyra/internal/identity/ca"
 	"palyra/internal/model"
 	"palyra/internal/policyadmin"
 	"palyra/internal/sandbox"
@@ -48,6 +49,8 @@ type Status struct {
 	Prepared int
 	Models   []model.Status
 	Notices  []string
+	// Keys says where each key of the gateway lives.
+	Keys []ca.KeyPlace
 }
 
 // FreezeState says whether dispatch is stopped, by whom and why.
@@ -81,8 +84,9 @@ func (s *status) GetStatus(ctx context.Context, _ *palyrav1.GetStatusRequest) (*
 		JournalSize: st.JournalSize, LastCheckpointSize: st.LastCheckpointSize, Freeze: freezeMessage(st.Freeze),
 		PendingApprovals: int32(st.PendingApprovals), LiveGrants: int32(st.LiveGrants), CallsInFlight: int32(st.CallsInFlight),
 		Workspaces: workspaceMessages(st.Workspaces), Sandbox: sandboxMessage(st.Sandbox, st.Prepared),
-		Notices:    slices.Concat(toldOfDevices(s.members.Added(caller.Principal)), toldOfConfirmed(s.members.Confirmed()), st.Notices),
+		Notices:    slices.Concat(toldOfWaiting(s.members.Waiting(caller.Principal)), toldOfDevices(s.members.Added(caller.Principal)), toldOfConfirmed(s.members.Confirmed()), st.Notices),
 		ActiveRuns: int32(st.ActiveRuns), Models: modelMessages(st.Models), PolicyDirectory: directoryMessage(st.PolicyDirectory),
+		Keys: keyMessages(st.Keys),
 		Caller: &palyrav1.Identity{
 			Principal: caller.Principal.String(), OnBehalfOf: caller.OnBehalfOf.String(), Roles: roles, DeviceId: caller.DeviceID,
 			CertificateExpiresAt: timeMessage(credentialEnd(ctx)),
@@ -128,6 +132,14 @@ func workspaceMessages(declared []config.Workspace) []*palyrav1.WorkspaceStatus 
 	var all []*palyrav1.WorkspaceStatus
 	for _, w := range declared {
 		all = append(all, &palyrav1.WorkspaceStatus{Name: w.Name, Path: w.Path, ReadOnly: w.ReadOnly, Mode: w.WorkspaceMode()})
+	}
+	return all
+}
+
+func keyMessages(places []ca.KeyPlace) []*palyrav1.KeyPlace {
+	all := make([]*palyrav1.KeyPlace, len(places))
+	for i, p := range places {
+		all[i] = &palyrav1.KeyPlace{Key: p.Key, Place: p.Place, Detail: p.Detail}
 	}
 	return all
 }

@@ -218,11 +218,25 @@ type client struct {
 	http   *http.Client
 }
 
+// deviceOf is a member as it comes in with its device.
+func (w *world) deviceOf(p access.Principal) access.Caller {
+	for _, d := range w.identity.Devices() {
+		if d.Principal == p {
+			return access.Caller{Principal: p, OnBehalfOf: p, DeviceID: d.ID, Paired: true}
+		}
+	}
+	w.t.Fatalf("%s has no device", p)
+	return access.Caller{}
+}
+
 // admit adds a member and returns its client.
 func (w *world) admit(p, owner access.Principal, roles ...access.Role) *client {
 	w.t.Helper()
 	key, csr := request(w.t)
 	a := must.Get(w.identity.AddMember(w.t.Context(), identity.Daemon(), p.Name, p.Kind, roles, owner, csr, true))(w.t)
+	if a.Member.AwaitsConsent {
+		must.Get(w.identity.ConsentToAgent(w.t.Context(), w.deviceOf(owner), identity.Consent{Agent: p.String()}))(w.t)
+	}
 	return w.connect(a.Device.ID, certificate(a.Certificate.Chain, key))
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"palyra/internal/access"
 	"palyra/internal/identity"
@@ -21,31 +22,36 @@ func (db *DB) Identity() IdentityStore { return IdentityStore{db} }
 
 // Members returns all members, disabled and removed ones included, by principal.
 func (s IdentityStore) Members(ctx context.Context) ([]access.Member, error) {
-	removed, err := s.removedColumn(ctx)
+	later, err := s.laterColumns(ctx, "members", "removed_at", "awaits_consent")
 	if err != nil {
 		return nil, err
 	}
-	return list(ctx, s.db, "reading members", scanMember, "SELECT principal, owner, roles, disabled, created_at, "+removed+" FROM members ORDER BY principal")
+	return list(ctx, s.db, "reading members", scanMember, "SELECT principal, owner, roles, disabled, created_at, "+later+" FROM members ORDER BY principal")
 }
 
-// removedColumn is NULL in a store of before there was the column, which palyrad doctor
-// reads as it is.
-func (s IdentityStore) removedColumn(ctx context.Context) (column string, err error) {
-	column = "NULL"
-	err = s.db.Read(ctx, func(c *Conn) error {
-		return c.Query("SELECT 1 FROM pragma_table_info('members') WHERE name = 'removed_at'", func(*Row) error {
-			column = "removed_at"
+// laterColumns are columns of a table, each NULL in a store of before there was the
+// column, which palyrad doctor reads as it is.
+func (s IdentityStore) laterColumns(ctx context.Context, table string, columns ...string) (string, error) {
+	there := map[string]bool{}
+	err := s.db.Read(ctx, func(c *Conn) error {
+		return c.Query("SELECT name FROM pragma_table_info(?1)", func(r *Row) error {
+			there[r.Text(0)] = true
 			return nil
-		})
+		}, table)
 	})
 	if err != nil {
-		return "", fmt.Errorf("reading members: %w", err)
+		return "", fmt.Errorf("reading %s: %w", table, err)
 	}
-	return column, nil
+	for i, name := range columns {
+		if !there[name] {
+			columns[i] = "NULL"
+		}
+	}
+	return strings.Join(columns, ", "), nil
 }
 
 func scanMember(r *Row) (access.Member, error) {
-	m := access.Member{Disabled: r.Bool(3), CreatedAt: r.Time(4), RemovedAt: r.Time(5)}
+	m := access.Member{Disabled: r.Bool(3), CreatedAt: r.Time(4), RemovedAt: r.Time(5), AwaitsConsent: r.Bool(6)}
 	m.Disabled = m.Disabled || m.Removed() // whatever the row says of it
 	if err := m.Principal.UnmarshalText(r.Bytes(0)); err != nil {
 		return m, err
@@ -63,13 +69,17 @@ const deviceColumns = `id, principal, name, local, serial, key_sha256, created_a
 
 // Devices returns all devices, revoked ones included, by ID.
 func (s IdentityStore) Devices(ctx context.Context) ([]identity.Device, error) {
-	return list(ctx, s.db, "reading devices", scanDevice, "SELECT "+deviceColumns+" FROM devices ORDER BY id")
+	until, err := s.laterColumns(ctx, "devices", "login_until")
+	if err != nil {
+		return nil, err
+	}
+	return list(ctx, s.db, "reading devices", scanDevice, "SELECT "+deviceColumns+", "+until+" FROM devices ORDER BY id")
 }
 
 func scanDevice(r *Row) (identity.Device, error) {
 	d := identity.Device{
 		ID: r.Text(0), Name: r.Text(2), Local: r.Bool(3), Serial: r.Text(4), KeySHA256: r.Text(5),
-		CreatedAt: r.Time(6), NotAfter: r.Time(7), RevokedAt: r.Time(8), RevokeReason: r.Text(10), Version: r.Int64(11),
+		CreatedAt: r.Time(6), NotAfter: r.Time(7), RevokedAt: r.Time(8), RevokeReason: r.Text(10), Version: r.Int64(11), LoginUntil: r.Time(12),
 	}
 	if err := d.Principal.UnmarshalText(r.Bytes(1)); err != nil {
 		return d, err
@@ -104,10 +114,55 @@ func applyIdentity(tx *Tx, c identity.Change) error {
 			return err
 		}
 	}
+	for _, b := range c.NewBindings {
+		if err := insertBinding(tx, b); err != nil {
+			return err
+		}
+	}
+	for _, id := range c.Forgotten {
+		if err := forgetSession(tx, id); err != nil {
+			return err
+		}
+	}
 	for _, act := range c.Acts {
 		if err := insertAct(tx, act); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// Bindings returns who logs in as which member.
+func (s IdentityStore) Bindings(ctx context.Context) ([]identity.Binding, error) {
+	return list(ctx, s.db, "reading who logs in", scanBinding, "SELECT issuer, subject, member, made_at FROM logins")
+}
+
+func scanBinding(r *Row) (identity.Binding, error) {
+	b := identity.Binding{Issuer: r.Text(0), Subject: r.Text(1), MadeAt: r.Time(3)}
+	return b, b.Member.UnmarshalText(r.Bytes(2))
+}
+
+// insertBinding never gives a member to another person.
+func insertBinding(tx *Tx, b identity.Binding) error {
+	n, err := tx.Exec("INSERT INTO logins (issuer, subject, member, made_at) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING",
+		b.Issuer, b.Subject, b.Member.String(), b.MadeAt)
+	if err != nil {
+		return fmt.Errorf("binding %s: %w", b.Member, err)
+	}
+	if n == 0 {
+		return reason.Errorf(reason.AlreadyExists, "the person %s or the member %s is bound already", b.Subject, b.Member)
+	}
+	return nil
+}
+
+// forgetSession drops the device of a session, and no other.
+func forgetSession(tx *Tx, id string) error {
+	n, err := tx.Exec("DELETE FROM devices WHERE id = ?1 AND login_until IS NOT NULL", id)
+	if err != nil {
+		return fmt.Errorf("forgetting session %s: %w", id, err)
+	}
+	if n == 0 {
+		return reason.Errorf(reason.NotFound, "there is no session %s", id)
 	}
 	return nil
 }
@@ -145,9 +200,9 @@ func insertMember(tx *Tx, m access.Member) error {
 	if err != nil {
 		return fmt.Errorf("roles of %s: %w", m.Principal, err)
 	}
-	n, err := tx.Exec(`INSERT INTO members (principal, owner, roles, disabled, created_at)
- VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT DO NOTHING`,
-		m.Principal.String(), m.Owner.String(), string(roles), m.Disabled, m.CreatedAt)
+	n, err := tx.Exec(`INSERT INTO members (principal, owner, roles, disabled, created_at, awaits_consent)
+ VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT DO NOTHING`,
+		m.Principal.String(), m.Owner.String(), string(roles), m.Disabled, m.CreatedAt, m.AwaitsConsent)
 	if err != nil {
 		return fmt.Errorf("adding member %s: %w", m.Principal, err)
 	}
@@ -163,8 +218,8 @@ func updateMember(tx *Tx, m access.Member) error {
 	if err != nil {
 		return fmt.Errorf("roles of %s: %w", m.Principal, err)
 	}
-	n, err := tx.Exec("UPDATE members SET owner = ?2, roles = ?3, disabled = ?4, removed_at = ?5 WHERE principal = ?1 AND removed_at IS NULL",
-		m.Principal.String(), m.Owner.String(), string(roles), m.Disabled, m.RemovedAt)
+	n, err := tx.Exec("UPDATE members SET owner = ?2, roles = ?3, disabled = ?4, removed_at = ?5, awaits_consent = ?6 WHERE principal = ?1 AND removed_at IS NULL",
+		m.Principal.String(), m.Owner.String(), string(roles), m.Disabled, m.RemovedAt, m.AwaitsConsent)
 	if err != nil {
 		return fmt.Errorf("changing member %s: %w", m.Principal, err)
 	}
@@ -182,10 +237,10 @@ func updateMember(tx *Tx, m access.Member) error {
 }
 
 func insertDevice(tx *Tx, d identity.Device) error {
-	n, err := tx.Exec("INSERT INTO devices ("+deviceColumns+`)
- VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12) ON CONFLICT DO NOTHING`,
+	n, err := tx.Exec("INSERT INTO devices ("+deviceColumns+`, login_until)
+ VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13) ON CONFLICT DO NOTHING`,
 		d.ID, d.Principal.String(), d.Name, d.Local, d.Serial, d.KeySHA256, d.CreatedAt, d.NotAfter,
-		d.RevokedAt, d.RevokedBy.String(), d.RevokeReason, d.Version)
+		d.RevokedAt, d.RevokedBy.String(), d.RevokeReason, d.Version, d.LoginUntil)
 	if err != nil {
 		return fmt.Errorf("adding device %s: %w", d.ID, err)
 	}
@@ -199,9 +254,9 @@ func insertDevice(tx *Tx, d identity.Device) error {
 // back.
 func updateDevice(tx *Tx, d identity.Device) error {
 	n, err := tx.Exec(`UPDATE devices SET name = ?2, serial = ?3, key_sha256 = ?4, not_after = ?5,
- revoked_at = ?6, revoked_by = ?7, revoke_reason = ?8, version = ?9
+ revoked_at = ?6, revoked_by = ?7, revoke_reason = ?8, version = ?9, login_until = ?10
  WHERE id = ?1 AND version = ?9 - 1 AND revoked_at IS NULL`,
-		d.ID, d.Name, d.Serial, d.KeySHA256, d.NotAfter, d.RevokedAt, d.RevokedBy.String(), d.RevokeReason, d.Version)
+		d.ID, d.Name, d.Serial, d.KeySHA256, d.NotAfter, d.RevokedAt, d.RevokedBy.String(), d.RevokeReason, d.Version, d.LoginUntil)
 	if err != nil {
 		return fmt.Errorf("changing device %s: %w", d.ID, err)
 	}

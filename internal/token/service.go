@@ -39,9 +39,9 @@ const (
 )
 
 // Never are the permissions that no token can have: to answer approvals, to say
-// who may do what, and to loosen what holds. They take a device.
+// who may do what and who acts for whom, and to loosen what holds. They take a device.
 var Never = []access.Permission{
-	access.PermApprovalDecide, access.PermApprovalGrantBroad, access.PermAccessWrite, access.PermAccessWriteOwner,
+	access.PermApprovalDecide, access.PermApprovalGrantBroad, access.PermAccessWrite, access.PermAccessWriteOwner, access.PermAccessConsent,
 	access.PermTokenCreate, access.PermPolicyActivate, access.PermGatewayThaw, access.PermDevicePair,
 }
 
@@ -209,6 +209,9 @@ func (s *Service) checkHolder(creator, holder access.Principal) error {
 		return reason.Errorf(reason.PermissionDenied, "%s makes no tokens: only people do", creator)
 	}
 	m, ok := s.members.Active(holder)
+	if !ok && m.AwaitsConsent {
+		return m.Waiting()
+	}
 	if !ok {
 		return reason.Errorf(reason.InvalidInput, "there is no member %s that may act", holder)
 	}
@@ -329,6 +332,9 @@ func (s *Service) Authenticate(shown string, from netip.Addr) (access.Caller, er
 		return access.Caller{}, err
 	}
 	m, ok := s.members.Active(t.Principal)
+	if !ok && m.AwaitsConsent {
+		return access.Caller{}, m.Waiting()
+	}
 	if !ok {
 		return access.Caller{}, reason.Errorf(reason.Unauthenticated, "%s of the token %s may not act: it or its owner is disabled or gone", t.Principal, t.Name)
 	}

@@ -5,6 +5,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -14,7 +15,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"connectrpc.com/connect"
@@ -54,8 +54,9 @@ func (echo) RunStream(_ context.Context, stream *connect.BidiStream[palyrav1.Run
 	}
 }
 
-// serveEcho serves with the gateway's own TLS until stdin ends. It leaves a
-// credential in the directory and prints its address.
+// serveEcho serves with the gateway's own TLS until stdin ends, and beside it with
+// plain TLS 1.3 of the same kind of certificate. It leaves a credential in the
+// directory and prints both addresses.
 func serveEcho(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer) error {
 	if len(args) != 1 {
 		return errors.New(echoServer + " needs a directory")
@@ -64,10 +65,14 @@ func serveEcho(ctx context.Context, args []string, stdin io.Reader, stdout io.Wr
 	if err != nil {
 		return err
 	}
-	tls, err := authority.ServerTLS(ca.Loopback(), func(chain []*x509.Certificate) error {
+	mutual, err := authority.ServerTLS(ca.Loopback(), func(chain []*x509.Certificate) error {
 		_, err := authority.VerifyDevice(chain)
 		return err
 	})
+	if err != nil {
+		return err
+	}
+	cert, err := authority.IssueServer(ca.Loopback())
 	if err != nil {
 		return err
 	}
@@ -76,17 +81,26 @@ func serveEcho(ctx context.Context, args []string, stdin io.Reader, stdout io.Wr
 	if err != nil {
 		return err
 	}
+	p, err := cfg.Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
 	if err := admit(authority, filepath.Join(args[0], "client"), l.Addr().String()); err != nil {
 		return err
 	}
 	mux := http.NewServeMux()
 	mux.Handle(palyrav1connect.NewGatewayServiceHandler(echo{}))
-	server := &http.Server{Handler: mux, TLSConfig: tls, ReadHeaderTimeout: 10 * time.Second}
+	server := &http.Server{Handler: mux, TLSConfig: mutual, ReadHeaderTimeout: 10 * time.Second}
+	plain := &http.Server{
+		Handler: mux, ReadHeaderTimeout: 10 * time.Second,
+		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{*cert}},
+	}
 	go func() {
 		_, _ = io.Copy(io.Discard, stdin)
-		_ = server.Close()
+		_, _ = server.Close(), plain.Close()
 	}()
-	fmt.Fprintln(stdout, l.Addr())
+	go func() { _ = plain.ServeTLS(p, "", "") }()
+	fmt.Fprintln(stdout, l.Addr(), p.Addr())
 	if err := server.ServeTLS(l, "", ""); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
@@ -112,14 +126,22 @@ func admit(authority *ca.Authority, dir, address string) error {
 	})
 }
 
-// roundTrip is an open stream to an echo server in a process of its own.
+// otherEnd is an echo server in a process of its own.
+type otherEnd struct {
+	cmd   *exec.Cmd
+	stdin io.Closer
+	// bundle is a credential for mutual, an address like plain.
+	bundle        identity.Bundle
+	mutual, plain string
+}
+
+// roundTrip is an open stream to an echo server.
 type roundTrip struct {
-	cmd    *exec.Cmd
-	stdin  io.Closer
+	*otherEnd
 	stream *connect.BidiStreamForClientSimple[palyrav1.RunStreamRequest, palyrav1.RunStreamResponse]
 }
 
-func (b *bench) newRoundTrip(ctx context.Context) (_ *roundTrip, err error) {
+func (b *bench) newOtherEnd() (_ *otherEnd, err error) {
 	dir, err := b.path("echo")
 	if err != nil {
 		return nil, err
@@ -128,33 +150,45 @@ func (b *bench) newRoundTrip(ctx context.Context) (_ *roundTrip, err error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &roundTrip{cmd: exec.Command(self, echoServer, dir)}
-	r.cmd.Stderr = b.log
-	if r.stdin, err = r.cmd.StdinPipe(); err != nil {
+	o := &otherEnd{cmd: exec.Command(self, echoServer, dir)}
+	o.cmd.Stderr = b.log
+	if o.stdin, err = o.cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
-	stdout, err := r.cmd.StdoutPipe()
+	stdout, err := o.cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
 	}
-	if err := r.cmd.Start(); err != nil {
+	if err := o.cmd.Start(); err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, r.close())
+			err = errors.Join(err, o.close())
 		}
 	}()
-	address, err := bufio.NewReader(stdout).ReadString('\n')
-	if err != nil {
+	if _, err := fmt.Fscanln(bufio.NewReader(stdout), &o.mutual, &o.plain); err != nil {
 		return nil, fmt.Errorf("the echo server did not start: %w", err)
 	}
-	bundle, err := identity.ReadBundle(filepath.Join(dir, "client"))
+	o.bundle, err = identity.ReadBundle(filepath.Join(dir, "client"))
+	return o, err
+}
+
+func (o *otherEnd) close() error {
+	_ = o.stdin.Close()
+	return o.cmd.Wait()
+}
+
+func (b *bench) newRoundTrip(ctx context.Context) (*roundTrip, error) {
+	o, err := b.newOtherEnd()
 	if err != nil {
 		return nil, err
 	}
-	r.stream, err = newClient(bundle, strings.TrimSpace(address)).gateway.RunStream(ctx)
-	return r, err
+	r := &roundTrip{otherEnd: o}
+	if r.stream, err = newClient(o.bundle, o.mutual).gateway.RunStream(ctx); err != nil {
+		return nil, errors.Join(err, o.close())
+	}
+	return r, nil
 }
 
 // once sends one message and waits for its echo.
@@ -171,8 +205,7 @@ func (r *roundTrip) close() error {
 		_ = r.stream.CloseRequest()
 		_ = r.stream.CloseResponse()
 	}
-	_ = r.stdin.Close()
-	return r.cmd.Wait()
+	return r.otherEnd.close()
 }
 
 func userMessage(text string) *palyrav1.RunStreamRequest {

@@ -170,6 +170,7 @@ var benchmarks = []benchmark{
 	{"20-rate-limit", rateLimitCheck},
 	{"21-token", tokenCheck},
 	{"22-pairing", pairingCost},
+	{"23-handshake", handshakes},
 }
 
 // bench is what the benchmarks share.

@@ -260,8 +260,11 @@ func TestRunsAreOnesOwn(t *testing.T) {
 	g.Start()
 	dan := g.add("dan", "--role", "developer")
 	ids := map[string]string{}
+	his := g.add("his", "--owner", "dan", "--role", "agent")
+	his.run("tools").Want(t, 6, "agent:his waits for the consent of user:dan")
+	dan.ok("members", "consent", "his")
 	clients := map[string]api{
-		"dan": dan.api(), "dan's": g.add("his", "--owner", "dan", "--role", "agent").api(),
+		"dan": dan.api(), "dan's": his.api(),
 		"local's": g.add("hers", "--owner", "local", "--role", "agent").api(), "local": g.local().api(),
 	}
 	for name, c := range clients {

@@ -40,7 +40,9 @@ type Member struct {
 	RemovedAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=removed_at,json=removedAt,proto3" json:"removed_at,omitempty"`
 	// Who made or changed the member, or made who did, since somebody else confirmed
 	// it. Where policy wants two people, they and the member count as one.
-	InHandsOf     []string `protobuf:"bytes,9,rep,name=in_hands_of,json=inHandsOf,proto3" json:"in_hands_of,omitempty"`
+	InHandsOf []string `protobuf:"bytes,9,rep,name=in_hands_of,json=inHandsOf,proto3" json:"in_hands_of,omitempty"`
+	// True for an agent that may not act before its owner consents.
+	AwaitsConsent bool `protobuf:"varint,10,opt,name=awaits_consent,json=awaitsConsent,proto3" json:"awaits_consent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -136,6 +138,13 @@ func (x *Member) GetInHandsOf() []string {
 		return x.InHandsOf
 	}
 	return nil
+}
+
+func (x *Member) GetAwaitsConsent() bool {
+	if x != nil {
+		return x.AwaitsConsent
+	}
+	return false
 }
 
 // Device is a key and certificate of a member.
@@ -1582,11 +1591,111 @@ func (x *ConfirmMemberResponse) GetMember() *Member {
 	return nil
 }
 
+// ConsentToAgentRequest names an agent of the caller.
+type ConsentToAgentRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "agent:helper", or the name alone.
+	Agent string `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
+	// Takes consent back: the agent waits again, and what it has open ends.
+	Withdraw      bool `protobuf:"varint,2,opt,name=withdraw,proto3" json:"withdraw,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConsentToAgentRequest) Reset() {
+	*x = ConsentToAgentRequest{}
+	mi := &file_palyra_v1_access_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConsentToAgentRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConsentToAgentRequest) ProtoMessage() {}
+
+func (x *ConsentToAgentRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_access_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConsentToAgentRequest.ProtoReflect.Descriptor instead.
+func (*ConsentToAgentRequest) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_access_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *ConsentToAgentRequest) GetAgent() string {
+	if x != nil {
+		return x.Agent
+	}
+	return ""
+}
+
+func (x *ConsentToAgentRequest) GetWithdraw() bool {
+	if x != nil {
+		return x.Withdraw
+	}
+	return false
+}
+
+// ConsentToAgentResponse is the agent after.
+type ConsentToAgentResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Member        *Member                `protobuf:"bytes,1,opt,name=member,proto3" json:"member,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConsentToAgentResponse) Reset() {
+	*x = ConsentToAgentResponse{}
+	mi := &file_palyra_v1_access_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConsentToAgentResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConsentToAgentResponse) ProtoMessage() {}
+
+func (x *ConsentToAgentResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_access_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConsentToAgentResponse.ProtoReflect.Descriptor instead.
+func (*ConsentToAgentResponse) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_access_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *ConsentToAgentResponse) GetMember() *Member {
+	if x != nil {
+		return x.Member
+	}
+	return nil
+}
+
 var File_palyra_v1_access_proto protoreflect.FileDescriptor
 
 const file_palyra_v1_access_proto_rawDesc = "" +
 	"\n" +
-	"\x16palyra/v1/access.proto\x12\tpalyra.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbb\x02\n" +
+	"\x16palyra/v1/access.proto\x12\tpalyra.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe2\x02\n" +
 	"\x06Member\x12\x1c\n" +
 	"\tprincipal\x18\x01 \x01(\tR\tprincipal\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\tR\x05owner\x12\x14\n" +
@@ -1598,7 +1707,9 @@ const file_palyra_v1_access_proto_rawDesc = "" +
 	"\adecides\x18\a \x01(\bR\adecides\x129\n" +
 	"\n" +
 	"removed_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\tremovedAt\x12\x1e\n" +
-	"\vin_hands_of\x18\t \x03(\tR\tinHandsOf\"\x9f\x02\n" +
+	"\vin_hands_of\x18\t \x03(\tR\tinHandsOf\x12%\n" +
+	"\x0eawaits_consent\x18\n" +
+	" \x01(\bR\rawaitsConsent\"\x9f\x02\n" +
 	"\x06Device\x12\x1b\n" +
 	"\tdevice_id\x18\x01 \x01(\tR\bdeviceId\x12\x1c\n" +
 	"\tprincipal\x18\x02 \x01(\tR\tprincipal\x12\x12\n" +
@@ -1705,7 +1816,13 @@ const file_palyra_v1_access_proto_rawDesc = "" +
 	"\x06member\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x06member\"B\n" +
 	"\x15ConfirmMemberResponse\x12)\n" +
-	"\x06member\x18\x01 \x01(\v2\x11.palyra.v1.MemberR\x06member2\xc5\x04\n" +
+	"\x06member\x18\x01 \x01(\v2\x11.palyra.v1.MemberR\x06member\"U\n" +
+	"\x15ConsentToAgentRequest\x12 \n" +
+	"\x05agent\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x05agent\x12\x1a\n" +
+	"\bwithdraw\x18\x02 \x01(\bR\bwithdraw\"C\n" +
+	"\x16ConsentToAgentResponse\x12)\n" +
+	"\x06member\x18\x01 \x01(\v2\x11.palyra.v1.MemberR\x06member2\x9c\x05\n" +
 	"\rAccessService\x12F\n" +
 	"\tAddMember\x12\x1b.palyra.v1.AddMemberRequest\x1a\x1c.palyra.v1.AddMemberResponse\x12Q\n" +
 	"\vListMembers\x12\x1d.palyra.v1.ListMembersRequest\x1a\x1e.palyra.v1.ListMembersResponse\"\x03\x90\x02\x01\x12O\n" +
@@ -1713,7 +1830,8 @@ const file_palyra_v1_access_proto_rawDesc = "" +
 	"\rDisableMember\x12\x1f.palyra.v1.DisableMemberRequest\x1a .palyra.v1.DisableMemberResponse\x12O\n" +
 	"\fEnableMember\x12\x1e.palyra.v1.EnableMemberRequest\x1a\x1f.palyra.v1.EnableMemberResponse\x12O\n" +
 	"\fRemoveMember\x12\x1e.palyra.v1.RemoveMemberRequest\x1a\x1f.palyra.v1.RemoveMemberResponse\x12R\n" +
-	"\rConfirmMember\x12\x1f.palyra.v1.ConfirmMemberRequest\x1a .palyra.v1.ConfirmMemberResponse2\xab\x03\n" +
+	"\rConfirmMember\x12\x1f.palyra.v1.ConfirmMemberRequest\x1a .palyra.v1.ConfirmMemberResponse\x12U\n" +
+	"\x0eConsentToAgent\x12 .palyra.v1.ConsentToAgentRequest\x1a!.palyra.v1.ConsentToAgentResponse2\xab\x03\n" +
 	"\x0fIdentityService\x12Q\n" +
 	"\vListDevices\x12\x1d.palyra.v1.ListDevicesRequest\x1a\x1e.palyra.v1.ListDevicesResponse\"\x03\x90\x02\x01\x12[\n" +
 	"\x10RenewCertificate\x12\".palyra.v1.RenewCertificateRequest\x1a#.palyra.v1.RenewCertificateResponse\x12O\n" +
@@ -1733,7 +1851,7 @@ func file_palyra_v1_access_proto_rawDescGZIP() []byte {
 	return file_palyra_v1_access_proto_rawDescData
 }
 
-var file_palyra_v1_access_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_palyra_v1_access_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_palyra_v1_access_proto_goTypes = []any{
 	(*Member)(nil),                   // 0: palyra.v1.Member
 	(*Device)(nil),                   // 1: palyra.v1.Device
@@ -1761,14 +1879,16 @@ var file_palyra_v1_access_proto_goTypes = []any{
 	(*AddDeviceResponse)(nil),        // 23: palyra.v1.AddDeviceResponse
 	(*ConfirmMemberRequest)(nil),     // 24: palyra.v1.ConfirmMemberRequest
 	(*ConfirmMemberResponse)(nil),    // 25: palyra.v1.ConfirmMemberResponse
-	(*timestamppb.Timestamp)(nil),    // 26: google.protobuf.Timestamp
+	(*ConsentToAgentRequest)(nil),    // 26: palyra.v1.ConsentToAgentRequest
+	(*ConsentToAgentResponse)(nil),   // 27: palyra.v1.ConsentToAgentResponse
+	(*timestamppb.Timestamp)(nil),    // 28: google.protobuf.Timestamp
 }
 var file_palyra_v1_access_proto_depIdxs = []int32{
-	26, // 0: palyra.v1.Member.created_at:type_name -> google.protobuf.Timestamp
-	26, // 1: palyra.v1.Member.removed_at:type_name -> google.protobuf.Timestamp
-	26, // 2: palyra.v1.Device.created_at:type_name -> google.protobuf.Timestamp
-	26, // 3: palyra.v1.Device.certificate_expires_at:type_name -> google.protobuf.Timestamp
-	26, // 4: palyra.v1.Device.revoked_at:type_name -> google.protobuf.Timestamp
+	28, // 0: palyra.v1.Member.created_at:type_name -> google.protobuf.Timestamp
+	28, // 1: palyra.v1.Member.removed_at:type_name -> google.protobuf.Timestamp
+	28, // 2: palyra.v1.Device.created_at:type_name -> google.protobuf.Timestamp
+	28, // 3: palyra.v1.Device.certificate_expires_at:type_name -> google.protobuf.Timestamp
+	28, // 4: palyra.v1.Device.revoked_at:type_name -> google.protobuf.Timestamp
 	0,  // 5: palyra.v1.AddMemberResponse.member:type_name -> palyra.v1.Member
 	0,  // 6: palyra.v1.UpdateMemberResponse.member:type_name -> palyra.v1.Member
 	0,  // 7: palyra.v1.DisableMemberResponse.member:type_name -> palyra.v1.Member
@@ -1780,35 +1900,38 @@ var file_palyra_v1_access_proto_depIdxs = []int32{
 	1,  // 13: palyra.v1.RenameDeviceResponse.device:type_name -> palyra.v1.Device
 	1,  // 14: palyra.v1.AddDeviceResponse.device:type_name -> palyra.v1.Device
 	0,  // 15: palyra.v1.ConfirmMemberResponse.member:type_name -> palyra.v1.Member
-	2,  // 16: palyra.v1.AccessService.AddMember:input_type -> palyra.v1.AddMemberRequest
-	12, // 17: palyra.v1.AccessService.ListMembers:input_type -> palyra.v1.ListMembersRequest
-	4,  // 18: palyra.v1.AccessService.UpdateMember:input_type -> palyra.v1.UpdateMemberRequest
-	6,  // 19: palyra.v1.AccessService.DisableMember:input_type -> palyra.v1.DisableMemberRequest
-	8,  // 20: palyra.v1.AccessService.EnableMember:input_type -> palyra.v1.EnableMemberRequest
-	10, // 21: palyra.v1.AccessService.RemoveMember:input_type -> palyra.v1.RemoveMemberRequest
-	24, // 22: palyra.v1.AccessService.ConfirmMember:input_type -> palyra.v1.ConfirmMemberRequest
-	14, // 23: palyra.v1.IdentityService.ListDevices:input_type -> palyra.v1.ListDevicesRequest
-	16, // 24: palyra.v1.IdentityService.RenewCertificate:input_type -> palyra.v1.RenewCertificateRequest
-	18, // 25: palyra.v1.IdentityService.RevokeDevice:input_type -> palyra.v1.RevokeDeviceRequest
-	20, // 26: palyra.v1.IdentityService.RenameDevice:input_type -> palyra.v1.RenameDeviceRequest
-	22, // 27: palyra.v1.IdentityService.AddDevice:input_type -> palyra.v1.AddDeviceRequest
-	3,  // 28: palyra.v1.AccessService.AddMember:output_type -> palyra.v1.AddMemberResponse
-	13, // 29: palyra.v1.AccessService.ListMembers:output_type -> palyra.v1.ListMembersResponse
-	5,  // 30: palyra.v1.AccessService.UpdateMember:output_type -> palyra.v1.UpdateMemberResponse
-	7,  // 31: palyra.v1.AccessService.DisableMember:output_type -> palyra.v1.DisableMemberResponse
-	9,  // 32: palyra.v1.AccessService.EnableMember:output_type -> palyra.v1.EnableMemberResponse
-	11, // 33: palyra.v1.AccessService.RemoveMember:output_type -> palyra.v1.RemoveMemberResponse
-	25, // 34: palyra.v1.AccessService.ConfirmMember:output_type -> palyra.v1.ConfirmMemberResponse
-	15, // 35: palyra.v1.IdentityService.ListDevices:output_type -> palyra.v1.ListDevicesResponse
-	17, // 36: palyra.v1.IdentityService.RenewCertificate:output_type -> palyra.v1.RenewCertificateResponse
-	19, // 37: palyra.v1.IdentityService.RevokeDevice:output_type -> palyra.v1.RevokeDeviceResponse
-	21, // 38: palyra.v1.IdentityService.RenameDevice:output_type -> palyra.v1.RenameDeviceResponse
-	23, // 39: palyra.v1.IdentityService.AddDevice:output_type -> palyra.v1.AddDeviceResponse
-	28, // [28:40] is the sub-list for method output_type
-	16, // [16:28] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	0,  // 16: palyra.v1.ConsentToAgentResponse.member:type_name -> palyra.v1.Member
+	2,  // 17: palyra.v1.AccessService.AddMember:input_type -> palyra.v1.AddMemberRequest
+	12, // 18: palyra.v1.AccessService.ListMembers:input_type -> palyra.v1.ListMembersRequest
+	4,  // 19: palyra.v1.AccessService.UpdateMember:input_type -> palyra.v1.UpdateMemberRequest
+	6,  // 20: palyra.v1.AccessService.DisableMember:input_type -> palyra.v1.DisableMemberRequest
+	8,  // 21: palyra.v1.AccessService.EnableMember:input_type -> palyra.v1.EnableMemberRequest
+	10, // 22: palyra.v1.AccessService.RemoveMember:input_type -> palyra.v1.RemoveMemberRequest
+	24, // 23: palyra.v1.AccessService.ConfirmMember:input_type -> palyra.v1.ConfirmMemberRequest
+	26, // 24: palyra.v1.AccessService.ConsentToAgent:input_type -> palyra.v1.ConsentToAgentRequest
+	14, // 25: palyra.v1.IdentityService.ListDevices:input_type -> palyra.v1.ListDevicesRequest
+	16, // 26: palyra.v1.IdentityService.RenewCertificate:input_type -> palyra.v1.RenewCertificateRequest
+	18, // 27: palyra.v1.IdentityService.RevokeDevice:input_type -> palyra.v1.RevokeDeviceRequest
+	20, // 28: palyra.v1.IdentityService.RenameDevice:input_type -> palyra.v1.RenameDeviceRequest
+	22, // 29: palyra.v1.IdentityService.AddDevice:input_type -> palyra.v1.AddDeviceRequest
+	3,  // 30: palyra.v1.AccessService.AddMember:output_type -> palyra.v1.AddMemberResponse
+	13, // 31: palyra.v1.AccessService.ListMembers:output_type -> palyra.v1.ListMembersResponse
+	5,  // 32: palyra.v1.AccessService.UpdateMember:output_type -> palyra.v1.UpdateMemberResponse
+	7,  // 33: palyra.v1.AccessService.DisableMember:output_type -> palyra.v1.DisableMemberResponse
+	9,  // 34: palyra.v1.AccessService.EnableMember:output_type -> palyra.v1.EnableMemberResponse
+	11, // 35: palyra.v1.AccessService.RemoveMember:output_type -> palyra.v1.RemoveMemberResponse
+	25, // 36: palyra.v1.AccessService.ConfirmMember:output_type -> palyra.v1.ConfirmMemberResponse
+	27, // 37: palyra.v1.AccessService.ConsentToAgent:output_type -> palyra.v1.ConsentToAgentResponse
+	15, // 38: palyra.v1.IdentityService.ListDevices:output_type -> palyra.v1.ListDevicesResponse
+	17, // 39: palyra.v1.IdentityService.RenewCertificate:output_type -> palyra.v1.RenewCertificateResponse
+	19, // 40: palyra.v1.IdentityService.RevokeDevice:output_type -> palyra.v1.RevokeDeviceResponse
+	21, // 41: palyra.v1.IdentityService.RenameDevice:output_type -> palyra.v1.RenameDeviceResponse
+	23, // 42: palyra.v1.IdentityService.AddDevice:output_type -> palyra.v1.AddDeviceResponse
+	30, // [30:43] is the sub-list for method output_type
+	17, // [17:30] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_palyra_v1_access_proto_init() }
@@ -1822,7 +1945,7 @@ func file_palyra_v1_access_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_palyra_v1_access_proto_rawDesc), len(file_palyra_v1_access_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   26,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

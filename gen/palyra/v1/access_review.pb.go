@@ -10,6 +10,7 @@ import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -710,11 +711,280 @@ func (x *Role) GetMembers() []string {
 	return nil
 }
 
+// Ceiling says whether one principal or channel is let in.
+type Ceiling struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "user:bob", "agent:helper", "channel:ops", or "*" for every member.
+	Name    string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Allowed bool   `protobuf:"varint,2,opt,name=allowed,proto3" json:"allowed,omitempty"`
+	// Who set it; empty for what the configuration says.
+	SetBy         string                 `protobuf:"bytes,3,opt,name=set_by,json=setBy,proto3" json:"set_by,omitempty"`
+	At            *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=at,proto3" json:"at,omitempty"`
+	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Ceiling) Reset() {
+	*x = Ceiling{}
+	mi := &file_palyra_v1_access_review_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Ceiling) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Ceiling) ProtoMessage() {}
+
+func (x *Ceiling) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_access_review_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Ceiling.ProtoReflect.Descriptor instead.
+func (*Ceiling) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_access_review_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Ceiling) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Ceiling) GetAllowed() bool {
+	if x != nil {
+		return x.Allowed
+	}
+	return false
+}
+
+func (x *Ceiling) GetSetBy() string {
+	if x != nil {
+		return x.SetBy
+	}
+	return ""
+}
+
+func (x *Ceiling) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *Ceiling) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// ListCeilingsRequest asks for all.
+type ListCeilingsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListCeilingsRequest) Reset() {
+	*x = ListCeilingsRequest{}
+	mi := &file_palyra_v1_access_review_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListCeilingsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListCeilingsRequest) ProtoMessage() {}
+
+func (x *ListCeilingsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_access_review_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListCeilingsRequest.ProtoReflect.Descriptor instead.
+func (*ListCeilingsRequest) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_access_review_proto_rawDescGZIP(), []int{10}
+}
+
+// ListCeilingsResponse has those of the configuration first.
+type ListCeilingsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ceilings      []*Ceiling             `protobuf:"bytes,1,rep,name=ceilings,proto3" json:"ceilings,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListCeilingsResponse) Reset() {
+	*x = ListCeilingsResponse{}
+	mi := &file_palyra_v1_access_review_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListCeilingsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListCeilingsResponse) ProtoMessage() {}
+
+func (x *ListCeilingsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_access_review_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListCeilingsResponse.ProtoReflect.Descriptor instead.
+func (*ListCeilingsResponse) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_access_review_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ListCeilingsResponse) GetCeilings() []*Ceiling {
+	if x != nil {
+		return x.Ceilings
+	}
+	return nil
+}
+
+// SetCeilingRequest names a principal or a channel.
+type SetCeilingRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "user:bob", "agent:helper" or "channel:ops".
+	Name    string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Allowed bool   `protobuf:"varint,2,opt,name=allowed,proto3" json:"allowed,omitempty"`
+	// For the journal.
+	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetCeilingRequest) Reset() {
+	*x = SetCeilingRequest{}
+	mi := &file_palyra_v1_access_review_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetCeilingRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetCeilingRequest) ProtoMessage() {}
+
+func (x *SetCeilingRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_access_review_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetCeilingRequest.ProtoReflect.Descriptor instead.
+func (*SetCeilingRequest) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_access_review_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *SetCeilingRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SetCeilingRequest) GetAllowed() bool {
+	if x != nil {
+		return x.Allowed
+	}
+	return false
+}
+
+func (x *SetCeilingRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// SetCeilingResponse is the ceiling as it is now.
+type SetCeilingResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ceiling       *Ceiling               `protobuf:"bytes,1,opt,name=ceiling,proto3" json:"ceiling,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetCeilingResponse) Reset() {
+	*x = SetCeilingResponse{}
+	mi := &file_palyra_v1_access_review_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetCeilingResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetCeilingResponse) ProtoMessage() {}
+
+func (x *SetCeilingResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_access_review_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetCeilingResponse.ProtoReflect.Descriptor instead.
+func (*SetCeilingResponse) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_access_review_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *SetCeilingResponse) GetCeiling() *Ceiling {
+	if x != nil {
+		return x.Ceiling
+	}
+	return nil
+}
+
 var File_palyra_v1_access_review_proto protoreflect.FileDescriptor
 
 const file_palyra_v1_access_review_proto_rawDesc = "" +
 	"\n" +
-	"\x1dpalyra/v1/access_review.proto\x12\tpalyra.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17palyra/v1/gateway.proto\"d\n" +
+	"\x1dpalyra/v1/access_review.proto\x12\tpalyra.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17palyra/v1/gateway.proto\"d\n" +
 	"\x14ExplainAccessRequest\x12(\n" +
 	"\tprincipal\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\tprincipal\x12\"\n" +
@@ -767,17 +1037,36 @@ const file_palyra_v1_access_review_proto_rawDesc = "" +
 	"\x04role\x18\x01 \x01(\tR\x04role\x12\x18\n" +
 	"\abuiltin\x18\x02 \x01(\bR\abuiltin\x12 \n" +
 	"\vpermissions\x18\x03 \x03(\tR\vpermissions\x12\x18\n" +
-	"\amembers\x18\x04 \x03(\tR\amembers*\x98\x01\n" +
+	"\amembers\x18\x04 \x03(\tR\amembers\"\x92\x01\n" +
+	"\aCeiling\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\aallowed\x18\x02 \x01(\bR\aallowed\x12\x15\n" +
+	"\x06set_by\x18\x03 \x01(\tR\x05setBy\x12*\n" +
+	"\x02at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"\x15\n" +
+	"\x13ListCeilingsRequest\"F\n" +
+	"\x14ListCeilingsResponse\x12.\n" +
+	"\bceilings\x18\x01 \x03(\v2\x12.palyra.v1.CeilingR\bceilings\"o\n" +
+	"\x11SetCeilingRequest\x12\x1e\n" +
+	"\x04name\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x88\x01R\x04name\x12\x18\n" +
+	"\aallowed\x18\x02 \x01(\bR\aallowed\x12 \n" +
+	"\x06reason\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\xf4\x03R\x06reason\"B\n" +
+	"\x12SetCeilingResponse\x12,\n" +
+	"\aceiling\x18\x01 \x01(\v2\x12.palyra.v1.CeilingR\aceiling*\x98\x01\n" +
 	"\x11ToolAccessVerdict\x12#\n" +
 	"\x1fTOOL_ACCESS_VERDICT_UNSPECIFIED\x10\x00\x12\x1f\n" +
 	"\x1bTOOL_ACCESS_VERDICT_ALLOWED\x10\x01\x12\x1d\n" +
 	"\x19TOOL_ACCESS_VERDICT_ASKED\x10\x02\x12\x1e\n" +
-	"\x1aTOOL_ACCESS_VERDICT_DENIED\x10\x032\x8b\x02\n" +
+	"\x1aTOOL_ACCESS_VERDICT_DENIED\x10\x032\xac\x03\n" +
 	"\x13AccessReviewService\x12W\n" +
 	"\rExplainAccess\x12\x1f.palyra.v1.ExplainAccessRequest\x1a .palyra.v1.ExplainAccessResponse\"\x03\x90\x02\x01\x12N\n" +
 	"\n" +
 	"ShowAccess\x12\x1c.palyra.v1.ShowAccessRequest\x1a\x1d.palyra.v1.ShowAccessResponse\"\x03\x90\x02\x01\x12K\n" +
-	"\tListRoles\x12\x1b.palyra.v1.ListRolesRequest\x1a\x1c.palyra.v1.ListRolesResponse\"\x03\x90\x02\x01B\x1fZ\x1dpalyra/gen/palyra/v1;palyrav1b\x06proto3"
+	"\tListRoles\x12\x1b.palyra.v1.ListRolesRequest\x1a\x1c.palyra.v1.ListRolesResponse\"\x03\x90\x02\x01\x12T\n" +
+	"\fListCeilings\x12\x1e.palyra.v1.ListCeilingsRequest\x1a\x1f.palyra.v1.ListCeilingsResponse\"\x03\x90\x02\x01\x12I\n" +
+	"\n" +
+	"SetCeiling\x12\x1c.palyra.v1.SetCeilingRequest\x1a\x1d.palyra.v1.SetCeilingResponseB\x1fZ\x1dpalyra/gen/palyra/v1;palyrav1b\x06proto3"
 
 var (
 	file_palyra_v1_access_review_proto_rawDescOnce sync.Once
@@ -792,7 +1081,7 @@ func file_palyra_v1_access_review_proto_rawDescGZIP() []byte {
 }
 
 var file_palyra_v1_access_review_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_palyra_v1_access_review_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_palyra_v1_access_review_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_palyra_v1_access_review_proto_goTypes = []any{
 	(ToolAccessVerdict)(0),        // 0: palyra.v1.ToolAccessVerdict
 	(*ExplainAccessRequest)(nil),  // 1: palyra.v1.ExplainAccessRequest
@@ -804,27 +1093,40 @@ var file_palyra_v1_access_review_proto_goTypes = []any{
 	(*ListRolesRequest)(nil),      // 7: palyra.v1.ListRolesRequest
 	(*ListRolesResponse)(nil),     // 8: palyra.v1.ListRolesResponse
 	(*Role)(nil),                  // 9: palyra.v1.Role
-	(*Determining)(nil),           // 10: palyra.v1.Determining
+	(*Ceiling)(nil),               // 10: palyra.v1.Ceiling
+	(*ListCeilingsRequest)(nil),   // 11: palyra.v1.ListCeilingsRequest
+	(*ListCeilingsResponse)(nil),  // 12: palyra.v1.ListCeilingsResponse
+	(*SetCeilingRequest)(nil),     // 13: palyra.v1.SetCeilingRequest
+	(*SetCeilingResponse)(nil),    // 14: palyra.v1.SetCeilingResponse
+	(*Determining)(nil),           // 15: palyra.v1.Determining
+	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
 }
 var file_palyra_v1_access_review_proto_depIdxs = []int32{
-	10, // 0: palyra.v1.ExplainAccessResponse.policies:type_name -> palyra.v1.Determining
+	15, // 0: palyra.v1.ExplainAccessResponse.policies:type_name -> palyra.v1.Determining
 	5,  // 1: palyra.v1.ShowAccessResponse.tools:type_name -> palyra.v1.ToolAccess
 	6,  // 2: palyra.v1.ShowAccessResponse.permissions:type_name -> palyra.v1.PermissionAccess
 	0,  // 3: palyra.v1.ToolAccess.verdict:type_name -> palyra.v1.ToolAccessVerdict
-	10, // 4: palyra.v1.ToolAccess.policies:type_name -> palyra.v1.Determining
-	10, // 5: palyra.v1.PermissionAccess.policies:type_name -> palyra.v1.Determining
+	15, // 4: palyra.v1.ToolAccess.policies:type_name -> palyra.v1.Determining
+	15, // 5: palyra.v1.PermissionAccess.policies:type_name -> palyra.v1.Determining
 	9,  // 6: palyra.v1.ListRolesResponse.roles:type_name -> palyra.v1.Role
-	1,  // 7: palyra.v1.AccessReviewService.ExplainAccess:input_type -> palyra.v1.ExplainAccessRequest
-	3,  // 8: palyra.v1.AccessReviewService.ShowAccess:input_type -> palyra.v1.ShowAccessRequest
-	7,  // 9: palyra.v1.AccessReviewService.ListRoles:input_type -> palyra.v1.ListRolesRequest
-	2,  // 10: palyra.v1.AccessReviewService.ExplainAccess:output_type -> palyra.v1.ExplainAccessResponse
-	4,  // 11: palyra.v1.AccessReviewService.ShowAccess:output_type -> palyra.v1.ShowAccessResponse
-	8,  // 12: palyra.v1.AccessReviewService.ListRoles:output_type -> palyra.v1.ListRolesResponse
-	10, // [10:13] is the sub-list for method output_type
-	7,  // [7:10] is the sub-list for method input_type
-	7,  // [7:7] is the sub-list for extension type_name
-	7,  // [7:7] is the sub-list for extension extendee
-	0,  // [0:7] is the sub-list for field type_name
+	16, // 7: palyra.v1.Ceiling.at:type_name -> google.protobuf.Timestamp
+	10, // 8: palyra.v1.ListCeilingsResponse.ceilings:type_name -> palyra.v1.Ceiling
+	10, // 9: palyra.v1.SetCeilingResponse.ceiling:type_name -> palyra.v1.Ceiling
+	1,  // 10: palyra.v1.AccessReviewService.ExplainAccess:input_type -> palyra.v1.ExplainAccessRequest
+	3,  // 11: palyra.v1.AccessReviewService.ShowAccess:input_type -> palyra.v1.ShowAccessRequest
+	7,  // 12: palyra.v1.AccessReviewService.ListRoles:input_type -> palyra.v1.ListRolesRequest
+	11, // 13: palyra.v1.AccessReviewService.ListCeilings:input_type -> palyra.v1.ListCeilingsRequest
+	13, // 14: palyra.v1.AccessReviewService.SetCeiling:input_type -> palyra.v1.SetCeilingRequest
+	2,  // 15: palyra.v1.AccessReviewService.ExplainAccess:output_type -> palyra.v1.ExplainAccessResponse
+	4,  // 16: palyra.v1.AccessReviewService.ShowAccess:output_type -> palyra.v1.ShowAccessResponse
+	8,  // 17: palyra.v1.AccessReviewService.ListRoles:output_type -> palyra.v1.ListRolesResponse
+	12, // 18: palyra.v1.AccessReviewService.ListCeilings:output_type -> palyra.v1.ListCeilingsResponse
+	14, // 19: palyra.v1.AccessReviewService.SetCeiling:output_type -> palyra.v1.SetCeilingResponse
+	15, // [15:20] is the sub-list for method output_type
+	10, // [10:15] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_palyra_v1_access_review_proto_init() }
@@ -839,7 +1141,7 @@ func file_palyra_v1_access_review_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_palyra_v1_access_review_proto_rawDesc), len(file_palyra_v1_access_review_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   9,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

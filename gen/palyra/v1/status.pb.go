@@ -89,7 +89,9 @@ type GetStatusResponse struct {
 	PolicyDirectory *PolicyDirectory `protobuf:"bytes,24,opt,name=policy_directory,json=policyDirectory,proto3" json:"policy_directory,omitempty"`
 	// What the gateway cannot do at present, although it is ready for everything
 	// else: programs cannot run, because sandboxes fail.
-	Degraded      []string `protobuf:"bytes,30,rep,name=degraded,proto3" json:"degraded,omitempty"`
+	Degraded []string `protobuf:"bytes,30,rep,name=degraded,proto3" json:"degraded,omitempty"`
+	// Where each private key of the gateway lives.
+	Keys          []*KeyPlace `protobuf:"bytes,31,rep,name=keys,proto3" json:"keys,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -271,6 +273,79 @@ func (x *GetStatusResponse) GetDegraded() []string {
 	return nil
 }
 
+func (x *GetStatusResponse) GetKeys() []*KeyPlace {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
+// KeyPlace is where one private key lives.
+type KeyPlace struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "root", "issuing", "notary", "journal", or "operator": the key of the local
+	// operator's device.
+	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	// "file" or "tpm".
+	Place string `protobuf:"bytes,2,opt,name=place,proto3" json:"place,omitempty"`
+	// The file below the state directory with its mode, or the TPM's device, and what is
+	// there.
+	Detail        string `protobuf:"bytes,3,opt,name=detail,proto3" json:"detail,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeyPlace) Reset() {
+	*x = KeyPlace{}
+	mi := &file_palyra_v1_status_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeyPlace) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeyPlace) ProtoMessage() {}
+
+func (x *KeyPlace) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_status_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeyPlace.ProtoReflect.Descriptor instead.
+func (*KeyPlace) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_status_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *KeyPlace) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *KeyPlace) GetPlace() string {
+	if x != nil {
+		return x.Place
+	}
+	return ""
+}
+
+func (x *KeyPlace) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
 // ModelStatus is one configured model.
 type ModelStatus struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
@@ -289,7 +364,7 @@ type ModelStatus struct {
 
 func (x *ModelStatus) Reset() {
 	*x = ModelStatus{}
-	mi := &file_palyra_v1_status_proto_msgTypes[2]
+	mi := &file_palyra_v1_status_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -301,7 +376,7 @@ func (x *ModelStatus) String() string {
 func (*ModelStatus) ProtoMessage() {}
 
 func (x *ModelStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_status_proto_msgTypes[2]
+	mi := &file_palyra_v1_status_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -314,7 +389,7 @@ func (x *ModelStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelStatus.ProtoReflect.Descriptor instead.
 func (*ModelStatus) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_status_proto_rawDescGZIP(), []int{2}
+	return file_palyra_v1_status_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ModelStatus) GetName() string {
@@ -372,7 +447,7 @@ type FreezeState struct {
 
 func (x *FreezeState) Reset() {
 	*x = FreezeState{}
-	mi := &file_palyra_v1_status_proto_msgTypes[3]
+	mi := &file_palyra_v1_status_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -384,7 +459,7 @@ func (x *FreezeState) String() string {
 func (*FreezeState) ProtoMessage() {}
 
 func (x *FreezeState) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_status_proto_msgTypes[3]
+	mi := &file_palyra_v1_status_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -397,7 +472,7 @@ func (x *FreezeState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FreezeState.ProtoReflect.Descriptor instead.
 func (*FreezeState) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_status_proto_rawDescGZIP(), []int{3}
+	return file_palyra_v1_status_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *FreezeState) GetFrozen() bool {
@@ -442,7 +517,7 @@ type WorkspaceStatus struct {
 
 func (x *WorkspaceStatus) Reset() {
 	*x = WorkspaceStatus{}
-	mi := &file_palyra_v1_status_proto_msgTypes[4]
+	mi := &file_palyra_v1_status_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -454,7 +529,7 @@ func (x *WorkspaceStatus) String() string {
 func (*WorkspaceStatus) ProtoMessage() {}
 
 func (x *WorkspaceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_status_proto_msgTypes[4]
+	mi := &file_palyra_v1_status_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -467,7 +542,7 @@ func (x *WorkspaceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceStatus.ProtoReflect.Descriptor instead.
 func (*WorkspaceStatus) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_status_proto_rawDescGZIP(), []int{4}
+	return file_palyra_v1_status_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *WorkspaceStatus) GetName() string {
@@ -523,7 +598,7 @@ type SandboxStatus struct {
 
 func (x *SandboxStatus) Reset() {
 	*x = SandboxStatus{}
-	mi := &file_palyra_v1_status_proto_msgTypes[5]
+	mi := &file_palyra_v1_status_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -535,7 +610,7 @@ func (x *SandboxStatus) String() string {
 func (*SandboxStatus) ProtoMessage() {}
 
 func (x *SandboxStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_status_proto_msgTypes[5]
+	mi := &file_palyra_v1_status_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -548,7 +623,7 @@ func (x *SandboxStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxStatus.ProtoReflect.Descriptor instead.
 func (*SandboxStatus) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_status_proto_rawDescGZIP(), []int{5}
+	return file_palyra_v1_status_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *SandboxStatus) GetAvailable() bool {
@@ -642,7 +717,7 @@ type Identity struct {
 
 func (x *Identity) Reset() {
 	*x = Identity{}
-	mi := &file_palyra_v1_status_proto_msgTypes[6]
+	mi := &file_palyra_v1_status_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -654,7 +729,7 @@ func (x *Identity) String() string {
 func (*Identity) ProtoMessage() {}
 
 func (x *Identity) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_status_proto_msgTypes[6]
+	mi := &file_palyra_v1_status_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -667,7 +742,7 @@ func (x *Identity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Identity.ProtoReflect.Descriptor instead.
 func (*Identity) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_status_proto_rawDescGZIP(), []int{6}
+	return file_palyra_v1_status_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Identity) GetPrincipal() string {
@@ -715,7 +790,7 @@ type FreezeRequest struct {
 
 func (x *FreezeRequest) Reset() {
 	*x = FreezeRequest{}
-	mi := &file_palyra_v1_status_proto_msgTypes[7]
+	mi := &file_palyra_v1_status_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -727,7 +802,7 @@ func (x *FreezeRequest) String() string {
 func (*FreezeRequest) ProtoMessage() {}
 
 func (x *FreezeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_status_proto_msgTypes[7]
+	mi := &file_palyra_v1_status_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -740,7 +815,7 @@ func (x *FreezeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FreezeRequest.ProtoReflect.Descriptor instead.
 func (*FreezeRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_status_proto_rawDescGZIP(), []int{7}
+	return file_palyra_v1_status_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *FreezeRequest) GetReason() string {
@@ -762,7 +837,7 @@ type FreezeResponse struct {
 
 func (x *FreezeResponse) Reset() {
 	*x = FreezeResponse{}
-	mi := &file_palyra_v1_status_proto_msgTypes[8]
+	mi := &file_palyra_v1_status_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -774,7 +849,7 @@ func (x *FreezeResponse) String() string {
 func (*FreezeResponse) ProtoMessage() {}
 
 func (x *FreezeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_status_proto_msgTypes[8]
+	mi := &file_palyra_v1_status_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -787,7 +862,7 @@ func (x *FreezeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FreezeResponse.ProtoReflect.Descriptor instead.
 func (*FreezeResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_status_proto_rawDescGZIP(), []int{8}
+	return file_palyra_v1_status_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *FreezeResponse) GetState() *FreezeState {
@@ -813,7 +888,7 @@ type ThawRequest struct {
 
 func (x *ThawRequest) Reset() {
 	*x = ThawRequest{}
-	mi := &file_palyra_v1_status_proto_msgTypes[9]
+	mi := &file_palyra_v1_status_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -825,7 +900,7 @@ func (x *ThawRequest) String() string {
 func (*ThawRequest) ProtoMessage() {}
 
 func (x *ThawRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_status_proto_msgTypes[9]
+	mi := &file_palyra_v1_status_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -838,7 +913,7 @@ func (x *ThawRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ThawRequest.ProtoReflect.Descriptor instead.
 func (*ThawRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_status_proto_rawDescGZIP(), []int{9}
+	return file_palyra_v1_status_proto_rawDescGZIP(), []int{10}
 }
 
 // ThawResponse is the state after.
@@ -851,7 +926,7 @@ type ThawResponse struct {
 
 func (x *ThawResponse) Reset() {
 	*x = ThawResponse{}
-	mi := &file_palyra_v1_status_proto_msgTypes[10]
+	mi := &file_palyra_v1_status_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -863,7 +938,7 @@ func (x *ThawResponse) String() string {
 func (*ThawResponse) ProtoMessage() {}
 
 func (x *ThawResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_status_proto_msgTypes[10]
+	mi := &file_palyra_v1_status_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -876,7 +951,7 @@ func (x *ThawResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ThawResponse.ProtoReflect.Descriptor instead.
 func (*ThawResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_status_proto_rawDescGZIP(), []int{10}
+	return file_palyra_v1_status_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ThawResponse) GetState() *FreezeState {
@@ -891,7 +966,7 @@ var File_palyra_v1_status_proto protoreflect.FileDescriptor
 const file_palyra_v1_status_proto_rawDesc = "" +
 	"\n" +
 	"\x16palyra/v1/status.proto\x12\tpalyra.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16palyra/v1/policy.proto\"\x12\n" +
-	"\x10GetStatusRequest\"\xef\x06\n" +
+	"\x10GetStatusRequest\"\x98\a\n" +
 	"\x11GetStatusResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x14\n" +
 	"\x05ready\x18\x02 \x01(\bR\x05ready\x12\x1a\n" +
@@ -920,7 +995,12 @@ const file_palyra_v1_status_proto_rawDesc = "" +
 	"activeRuns\x12.\n" +
 	"\x06models\x18\x13 \x03(\v2\x16.palyra.v1.ModelStatusR\x06models\x12E\n" +
 	"\x10policy_directory\x18\x18 \x01(\v2\x1a.palyra.v1.PolicyDirectoryR\x0fpolicyDirectory\x12\x1a\n" +
-	"\bdegraded\x18\x1e \x03(\tR\bdegraded\"\xa3\x01\n" +
+	"\bdegraded\x18\x1e \x03(\tR\bdegraded\x12'\n" +
+	"\x04keys\x18\x1f \x03(\v2\x13.palyra.v1.KeyPlaceR\x04keys\"J\n" +
+	"\bKeyPlace\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05place\x18\x02 \x01(\tR\x05place\x12\x16\n" +
+	"\x06detail\x18\x03 \x01(\tR\x06detail\"\xa3\x01\n" +
 	"\vModelStatus\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\bprovider\x18\x02 \x01(\tR\bprovider\x12\x14\n" +
@@ -983,45 +1063,47 @@ func file_palyra_v1_status_proto_rawDescGZIP() []byte {
 	return file_palyra_v1_status_proto_rawDescData
 }
 
-var file_palyra_v1_status_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_palyra_v1_status_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_palyra_v1_status_proto_goTypes = []any{
 	(*GetStatusRequest)(nil),      // 0: palyra.v1.GetStatusRequest
 	(*GetStatusResponse)(nil),     // 1: palyra.v1.GetStatusResponse
-	(*ModelStatus)(nil),           // 2: palyra.v1.ModelStatus
-	(*FreezeState)(nil),           // 3: palyra.v1.FreezeState
-	(*WorkspaceStatus)(nil),       // 4: palyra.v1.WorkspaceStatus
-	(*SandboxStatus)(nil),         // 5: palyra.v1.SandboxStatus
-	(*Identity)(nil),              // 6: palyra.v1.Identity
-	(*FreezeRequest)(nil),         // 7: palyra.v1.FreezeRequest
-	(*FreezeResponse)(nil),        // 8: palyra.v1.FreezeResponse
-	(*ThawRequest)(nil),           // 9: palyra.v1.ThawRequest
-	(*ThawResponse)(nil),          // 10: palyra.v1.ThawResponse
-	(*timestamppb.Timestamp)(nil), // 11: google.protobuf.Timestamp
-	(*PolicyDirectory)(nil),       // 12: palyra.v1.PolicyDirectory
+	(*KeyPlace)(nil),              // 2: palyra.v1.KeyPlace
+	(*ModelStatus)(nil),           // 3: palyra.v1.ModelStatus
+	(*FreezeState)(nil),           // 4: palyra.v1.FreezeState
+	(*WorkspaceStatus)(nil),       // 5: palyra.v1.WorkspaceStatus
+	(*SandboxStatus)(nil),         // 6: palyra.v1.SandboxStatus
+	(*Identity)(nil),              // 7: palyra.v1.Identity
+	(*FreezeRequest)(nil),         // 8: palyra.v1.FreezeRequest
+	(*FreezeResponse)(nil),        // 9: palyra.v1.FreezeResponse
+	(*ThawRequest)(nil),           // 10: palyra.v1.ThawRequest
+	(*ThawResponse)(nil),          // 11: palyra.v1.ThawResponse
+	(*timestamppb.Timestamp)(nil), // 12: google.protobuf.Timestamp
+	(*PolicyDirectory)(nil),       // 13: palyra.v1.PolicyDirectory
 }
 var file_palyra_v1_status_proto_depIdxs = []int32{
-	11, // 0: palyra.v1.GetStatusResponse.started_at:type_name -> google.protobuf.Timestamp
-	3,  // 1: palyra.v1.GetStatusResponse.freeze:type_name -> palyra.v1.FreezeState
-	4,  // 2: palyra.v1.GetStatusResponse.workspaces:type_name -> palyra.v1.WorkspaceStatus
-	5,  // 3: palyra.v1.GetStatusResponse.sandbox:type_name -> palyra.v1.SandboxStatus
-	6,  // 4: palyra.v1.GetStatusResponse.caller:type_name -> palyra.v1.Identity
-	2,  // 5: palyra.v1.GetStatusResponse.models:type_name -> palyra.v1.ModelStatus
-	12, // 6: palyra.v1.GetStatusResponse.policy_directory:type_name -> palyra.v1.PolicyDirectory
-	11, // 7: palyra.v1.FreezeState.at:type_name -> google.protobuf.Timestamp
-	11, // 8: palyra.v1.Identity.certificate_expires_at:type_name -> google.protobuf.Timestamp
-	3,  // 9: palyra.v1.FreezeResponse.state:type_name -> palyra.v1.FreezeState
-	3,  // 10: palyra.v1.ThawResponse.state:type_name -> palyra.v1.FreezeState
-	0,  // 11: palyra.v1.StatusService.GetStatus:input_type -> palyra.v1.GetStatusRequest
-	7,  // 12: palyra.v1.StatusService.Freeze:input_type -> palyra.v1.FreezeRequest
-	9,  // 13: palyra.v1.StatusService.Thaw:input_type -> palyra.v1.ThawRequest
-	1,  // 14: palyra.v1.StatusService.GetStatus:output_type -> palyra.v1.GetStatusResponse
-	8,  // 15: palyra.v1.StatusService.Freeze:output_type -> palyra.v1.FreezeResponse
-	10, // 16: palyra.v1.StatusService.Thaw:output_type -> palyra.v1.ThawResponse
-	14, // [14:17] is the sub-list for method output_type
-	11, // [11:14] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	12, // 0: palyra.v1.GetStatusResponse.started_at:type_name -> google.protobuf.Timestamp
+	4,  // 1: palyra.v1.GetStatusResponse.freeze:type_name -> palyra.v1.FreezeState
+	5,  // 2: palyra.v1.GetStatusResponse.workspaces:type_name -> palyra.v1.WorkspaceStatus
+	6,  // 3: palyra.v1.GetStatusResponse.sandbox:type_name -> palyra.v1.SandboxStatus
+	7,  // 4: palyra.v1.GetStatusResponse.caller:type_name -> palyra.v1.Identity
+	3,  // 5: palyra.v1.GetStatusResponse.models:type_name -> palyra.v1.ModelStatus
+	13, // 6: palyra.v1.GetStatusResponse.policy_directory:type_name -> palyra.v1.PolicyDirectory
+	2,  // 7: palyra.v1.GetStatusResponse.keys:type_name -> palyra.v1.KeyPlace
+	12, // 8: palyra.v1.FreezeState.at:type_name -> google.protobuf.Timestamp
+	12, // 9: palyra.v1.Identity.certificate_expires_at:type_name -> google.protobuf.Timestamp
+	4,  // 10: palyra.v1.FreezeResponse.state:type_name -> palyra.v1.FreezeState
+	4,  // 11: palyra.v1.ThawResponse.state:type_name -> palyra.v1.FreezeState
+	0,  // 12: palyra.v1.StatusService.GetStatus:input_type -> palyra.v1.GetStatusRequest
+	8,  // 13: palyra.v1.StatusService.Freeze:input_type -> palyra.v1.FreezeRequest
+	10, // 14: palyra.v1.StatusService.Thaw:input_type -> palyra.v1.ThawRequest
+	1,  // 15: palyra.v1.StatusService.GetStatus:output_type -> palyra.v1.GetStatusResponse
+	9,  // 16: palyra.v1.StatusService.Freeze:output_type -> palyra.v1.FreezeResponse
+	11, // 17: palyra.v1.StatusService.Thaw:output_type -> palyra.v1.ThawResponse
+	15, // [15:18] is the sub-list for method output_type
+	12, // [12:15] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_palyra_v1_status_proto_init() }
@@ -1036,7 +1118,7 @@ func file_palyra_v1_status_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_palyra_v1_status_proto_rawDesc), len(file_palyra_v1_status_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   11,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -522,6 +522,11 @@ func (s fakeStatus) GetStatus(context.Context, *palyrav1.GetStatusRequest) (*pal
 		Sandbox:    &palyrav1.SandboxStatus{Available: true, Backend: "bubblewrap 0.8.0", LimitsBy: "rlimits", Layers: []string{"mount", "pid"}},
 		Notices:    []string{"one user exists: they may answer for their own agents"},
 		Models:     []*palyrav1.ModelStatus{{Name: "fast", Provider: "anthropic", Model: "fast-1", Available: true}, {Name: "local", Provider: "openai", Problem: "no key file"}},
+		Keys: []*palyrav1.KeyPlace{
+			{Key: "root", Place: "tpm", Detail: "/dev/tpmrm0, which it never leaves"},
+			{Key: "notary", Place: "tpm", Detail: "/dev/tpmrm0, sealed in ca/notary.pem"},
+			{Key: "operator", Place: "file", Detail: "operator/key.pem, mode 0600"},
+		},
 		ActiveRuns: 1, PolicyDirectory: s.f.directory(),
 	}
 	if !s.f.Ready {

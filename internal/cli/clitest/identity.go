@@ -133,6 +133,11 @@ func (s fakeAccess) ConfirmMember(_ context.Context, req *palyrav1.ConfirmMember
 	return &palyrav1.ConfirmMemberResponse{Member: m}, err
 }
 
+func (s fakeAccess) ConsentToAgent(_ context.Context, req *palyrav1.ConsentToAgentRequest) (*palyrav1.ConsentToAgentResponse, error) {
+	m, err := s.f.change(req.GetAgent(), true, func(m *palyrav1.Member) { m.AwaitsConsent = req.GetWithdraw() })
+	return &palyrav1.ConsentToAgentResponse{Member: m}, err
+}
+
 func (s fakeAccess) EnableMember(_ context.Context, req *palyrav1.EnableMemberRequest) (*palyrav1.EnableMemberResponse, error) {
 	m, err := s.f.change(req.GetMember(), req.GetAcceptLoss(), func(m *palyrav1.Member) { m.Disabled = false })
 	return &palyrav1.EnableMemberResponse{Member: m}, err

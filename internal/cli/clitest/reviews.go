@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/reason"
@@ -71,5 +72,17 @@ func (fakeReviews) ListRoles(context.Context, *palyrav1.ListRolesRequest) (*paly
 		{Role: "owner", Builtin: true, Permissions: []string{"tool.list", "tool.call", "approval.decide"}, Members: []string{"user:ada"}},
 		{Role: "agent", Builtin: true, Permissions: []string{"tool.list", "tool.call"}, Members: []string{"agent:claude"}},
 		{Role: "security", Permissions: []string{"tool.list"}},
+	}}, nil
+}
+
+func (fakeReviews) ListCeilings(context.Context, *palyrav1.ListCeilingsRequest) (*palyrav1.ListCeilingsResponse, error) {
+	return &palyrav1.ListCeilingsResponse{Ceilings: []*palyrav1.Ceiling{
+		{Name: "*", Allowed: true}, {Name: "channel:ops", Allowed: true, SetBy: "user:ada", At: timestamppb.New(Now)},
+	}}, nil
+}
+
+func (fakeReviews) SetCeiling(_ context.Context, req *palyrav1.SetCeilingRequest) (*palyrav1.SetCeilingResponse, error) {
+	return &palyrav1.SetCeilingResponse{Ceiling: &palyrav1.Ceiling{
+		Name: req.GetName(), Allowed: req.GetAllowed(), SetBy: "user:ada", At: timestamppb.New(Now), Reason: req.GetReason(),
 	}}, nil
 }

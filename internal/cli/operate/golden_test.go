@@ -13,6 +13,6 @@ func TestGolden(t *testing.T) {
 		"members_show": {"members", "show", "ada"}, "members_roles": {"members", "roles", "ada", "--add", "auditor", "--remove", "security"},
 		"members_owner": {"members", "owner", "claude", "ada"}, "members_disable": {"members", "disable", "claude", "--reason", "on leave"},
 		"members_enable": {"members", "enable", "claude"}, "members_remove": {"members", "remove", "claude", "--yes"}, "status": {"status"},
-		"members_confirm": {"members", "confirm", "claude"}, "freeze": {"freeze", "--reason", "fire"}, "thaw": {"thaw"},
+		"members_confirm": {"members", "confirm", "claude"}, "members_consent": {"members", "consent", "claude", "--withdraw"}, "freeze": {"freeze", "--reason", "fire"}, "thaw": {"thaw"},
 	})
 }

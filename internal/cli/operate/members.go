@@ -21,7 +21,7 @@ import (
 
 var memberListing = printer.Listing{
 	Kind:    "Member",
-	Columns: []string{"PRINCIPAL", "ROLES", "OWNER", "DISABLED"},
+	Columns: []string{"PRINCIPAL", "ROLES", "OWNER", "STATE"},
 	Wide:    []string{"CREATED", "REMOVED"},
 	Empty:   "there are no members",
 }
@@ -31,7 +31,7 @@ func MembersCommand(program *client.App) *cobra.Command {
 	a := &app{program}
 	return command.NewGroup("members", "The users and agents: list, add, change, disable and remove them",
 		a.membersList(), a.membersShow(), a.membersAdd(), a.membersRoles(), a.membersOwner(),
-		a.membersDisable(), a.membersEnable(), a.membersConfirm(), a.membersRemove())
+		a.membersDisable(), a.membersEnable(), a.membersConfirm(), a.membersConsent(), a.membersRemove())
 }
 
 func (a *app) membersList() *cobra.Command {
@@ -51,7 +51,7 @@ func (a *app) membersList() *cobra.Command {
 func memberRecord(m *palyrav1.Member) printer.Record {
 	return printer.Record{
 		Name: m.GetPrincipal(), Body: printer.ProtoObject(m),
-		Cells: []string{m.GetPrincipal(), strings.Join(m.GetRoles(), ","), m.GetOwner(), printer.Yes(m.GetDisabled())},
+		Cells: []string{m.GetPrincipal(), strings.Join(m.GetRoles(), ","), m.GetOwner(), memberState(m)},
 		Wide:  []string{printer.Clock(m.GetCreatedAt()), printer.Clock(m.GetRemovedAt())},
 	}
 }
@@ -137,6 +137,8 @@ func memberState(m *palyrav1.Member) string {
 		return "removed"
 	case m.GetDisabled():
 		return "disabled"
+	case m.GetAwaitsConsent():
+		return "waits for the consent of " + m.GetOwner()
 	case m.GetNoDevice():
 		return "without a device"
 	}
@@ -163,7 +165,7 @@ func (a *app) membersAdd() *cobra.Command {
 	var owner, out string
 	var sure bool
 	c := &cobra.Command{Use: "add NAME", Short: "Add a user or an agent, and write its credential bundle", Args: command.Args(1, 1),
-		Long: "Add a user or an agent, and write its credential bundle: a directory with a key that\nwas made here and never leaves it. Give it to the person, or to the agent's machine, and\nkeep no copy. With --owner it is an agent that acts for that user. A name that a removed\nmember had is not free again.",
+		Long: "Add a user or an agent, and write its credential bundle: a directory with a key that\nwas made here and never leaves it. Give it to the person, or to the agent's machine, and\nkeep no copy. With --owner it is an agent that acts for that user,\nonce the user consents: `palyra members consent NAME`. A name that a removed\nmember had is not free again.",
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return a.addMember(cmd.Context(), given[0], roles, owner, out, sure)
 		}}
@@ -259,7 +261,7 @@ func (a *app) membersRoles() *cobra.Command {
 
 func (a *app) membersOwner() *cobra.Command {
 	return &cobra.Command{Use: "owner AGENT USER", Short: "Let an agent act for another user", Args: command.Args(2, 2),
-		Long:              "Let an agent act for another user from now on. Its open streams and runs end, and what\nwas granted to it while it acted for the other does not count for it.",
+		Long:              "Let an agent act for another user from now on, once that user consents: `palyra members\nconsent AGENT`. Its open streams and runs end, and what was granted to it while it acted\nfor the other does not count for it.",
 		ValidArgsFunction: a.completeMembers(),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			owner := "user:" + strings.TrimPrefix(given[1], "user:")
@@ -308,6 +310,25 @@ func (a *app) membersConfirm() *cobra.Command {
 			m := reply.GetMember()
 			return a.PrintOne("Member", memberRecord(m), func(p *printer.Page) { p.Field("confirmed", m.GetPrincipal()) })
 		})}
+}
+
+func (a *app) membersConsent() *cobra.Command {
+	var withdraw bool
+	c := &cobra.Command{Use: "consent AGENT", Short: "Let an agent of yours act in your name", Args: command.Args(1, 1),
+		Long: "Let an agent of yours act in your name. One that somebody else added for you, or gave to\n" +
+			"you, waits until you say so, with a device of your own; `palyra status` names those that\n" +
+			"wait. With --withdraw it waits again, and its open streams and runs end.",
+		ValidArgsFunction: a.completeMembers(),
+		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error {
+			reply, err := g.Access.ConsentToAgent(ctx, &palyrav1.ConsentToAgentRequest{Agent: given[0], Withdraw: withdraw})
+			if err != nil {
+				return err
+			}
+			m := reply.GetMember()
+			return a.PrintOne("Member", memberRecord(m), func(p *printer.Page) { a.memberFields(p, m) })
+		})}
+	c.Flags().BoolVar(&withdraw, "withdraw", false, "take consent back")
+	return c
 }
 
 func (a *app) membersRemove() *cobra.Command {

@@ -61,6 +61,7 @@ func (a *app) statusPage(p *printer.Page, address string, s *palyrav1.GetStatusR
 	p.Field("runs", fmt.Sprintf("%d active", s.GetActiveRuns()))
 	p.List("workspaces", workspaceLines(s.GetWorkspaces()))
 	p.List("models", modelLines(s.GetModels()))
+	p.List("keys", keyLines(s.GetKeys()))
 	sandboxFields(p, s.GetSandbox())
 	p.Field("you", callerLine(s.GetCaller()))
 	if c := s.GetCaller(); c != nil {
@@ -91,6 +92,14 @@ func workspaceLines(workspaces []*palyrav1.WorkspaceStatus) []string {
 			line += "  (" + strings.ReplaceAll(w.GetMode(), "_", "-") + ")"
 		}
 		lines = append(lines, line)
+	}
+	return lines
+}
+
+func keyLines(keys []*palyrav1.KeyPlace) []string {
+	var lines []string
+	for _, k := range keys {
+		lines = append(lines, fmt.Sprintf("%s  %s  %s", k.GetKey(), k.GetPlace(), k.GetDetail()))
 	}
 	return lines
 }

@@ -10,7 +10,7 @@ import (
 // TestGolden compares every listing and page in every format.
 func TestGolden(t *testing.T) {
 	clitest.Golden(t, map[string][]string{
-		"roles": {"roles"}, "access_explain": {"access", "explain", "claude", "approval.decide"},
+		"roles": {"roles"}, "access_ceilings": {"access", "ceilings"}, "access_forbid": {"access", "forbid", "agent:claude", "--reason", "under review"}, "access_explain": {"access", "explain", "claude", "approval.decide"},
 		"access_explain_allowed": {"access", "explain", "ada", "DecideApproval"}, "access_show": {"access", "show", "agent:claude"},
 	})
 }

@@ -55,7 +55,7 @@ func roleRecord(r *palyrav1.Role) printer.Record {
 // AccessCommand is `palyra access`.
 func AccessCommand(program *client.App) *cobra.Command {
 	a := &app{program}
-	return command.NewGroup("access", "Say who may do what, by which policies", a.explain(), a.show())
+	return command.NewGroup("access", "Say who may do what, by which policies", a.explain(), a.show(), a.ceilings(), a.allow(), a.forbid())
 }
 
 const whoHelp = "WHO is a user, or the agent where there is no such user; user:NAME and agent:NAME tell\n" +

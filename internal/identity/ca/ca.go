@@ -55,6 +55,8 @@ type Options struct {
 	// Rand gives serial numbers; nil means crypto/rand. Keys always come from
 	// the system's generator.
 	Rand io.Reader
+	// Module is where keys live; nil means the files themselves.
+	Module Module
 }
 
 // Authority issues certificates. It is safe for concurrent use.
@@ -64,7 +66,12 @@ type Authority struct {
 	hosts  []string
 	now    func() time.Time
 	rand   io.Reader
-	root   pair
+	// module is nil where keys are files.
+	module Module
+	// sealing is true while keys are moved into the module; plain says that a key
+	// besides the root's was found in a file.
+	sealing, plain bool
+	root           pair
 
 	mu      sync.Mutex
 	issuing pair
@@ -91,9 +98,17 @@ func Open(dir string, o Options) (a *Authority, created bool, err error) {
 	if err != nil {
 		return nil, false, err
 	}
+	if err := endSeal(a.dir); err != nil {
+		return nil, false, fmt.Errorf("ending the move of keys: %w", err)
+	}
 	empty, err := isEmpty(dir)
 	if err != nil {
 		return nil, false, fmt.Errorf("opening certificate authority: %w", err)
+	}
+	if empty && a.module != nil {
+		if err := a.module.Prove(); err != nil {
+			return nil, false, fmt.Errorf("making certificate authority: %w", err)
+		}
 	}
 	if empty {
 		if err := a.create(); err != nil {
@@ -113,6 +128,9 @@ func Inspect(dir string, o Options) (*Authority, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := checkSealed(a.dir); err != nil {
+		return nil, err
+	}
 	if err := a.load(); err != nil {
 		return nil, fmt.Errorf("opening certificate authority: %w", err)
 	}
@@ -120,7 +138,7 @@ func Inspect(dir string, o Options) (*Authority, error) {
 }
 
 func newAuthority(dir string, o Options) (*Authority, error) {
-	a := &Authority{dir: dir, domain: o.TrustDomain, now: o.Now, rand: o.Rand}
+	a := &Authority{dir: filepath.Clean(dir), domain: o.TrustDomain, now: o.Now, rand: o.Rand, module: o.Module}
 	if a.domain != "" && (!lowerDomain(a.domain) || net.ParseIP(a.domain) != nil) {
 		return nil, reason.Errorf(reason.ConfigInvalid, "trust domain %q is not a lower-case DNS name", a.domain)
 	}
@@ -160,11 +178,11 @@ func isEmpty(dir string) (bool, error) {
 // create makes everything in a directory beside the final one and renames it,
 // so that a crash leaves no half authority.
 func (a *Authority) create() error {
-	parent := filepath.Dir(filepath.Clean(a.dir))
+	parent := filepath.Dir(a.dir)
 	if err := os.MkdirAll(parent, keyfile.DirMode); err != nil {
 		return err
 	}
-	made := filepath.Clean(a.dir) + ".new"
+	made := a.dir + ".new"
 	if err := os.RemoveAll(made); err != nil {
 		return err
 	}
@@ -191,7 +209,7 @@ func (a *Authority) fill(dir string) error {
 	if err := a.makeIssuing(dir); err != nil {
 		return err
 	}
-	if err := writePair(filepath.Join(dir, rootFile), a.root); err != nil {
+	if err := a.writePair(filepath.Join(dir, rootFile), a.root); err != nil {
 		return err
 	}
 	if err := a.makeNotary(dir); err != nil {
@@ -206,13 +224,13 @@ func (a *Authority) load() error {
 		return err
 	}
 	var err error
-	if a.root, err = readPair(filepath.Join(a.dir, rootFile)); err != nil {
+	if a.root, err = a.readPair(filepath.Join(a.dir, rootFile)); err != nil {
 		return err
 	}
 	if err := a.checkRoot(); err != nil {
 		return err
 	}
-	if a.issuing, err = readPair(filepath.Join(a.dir, issuingFile)); err != nil {
+	if a.issuing, err = a.readPair(filepath.Join(a.dir, issuingFile)); err != nil {
 		return err
 	}
 	if err := a.issuing.cert.CheckSignatureFrom(a.root.cert); err != nil {

@@ -6,6 +6,8 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"path/filepath"
+	"slices"
 
 	"palyra/internal/identity/keyfile"
 	"palyra/internal/reason"
@@ -33,53 +35,69 @@ const (
 
 // writePair writes key and certificate into one file, so that they cannot get
 // out of step.
-func writePair(path string, p pair) error { return writeKeyChain(path, p.key, p.cert) }
+func (a *Authority) writePair(path string, p pair) error { return a.writeKeyChain(path, p.key, p.cert) }
 
-func writeKeyChain(path string, key crypto.Signer, chain ...*x509.Certificate) error {
-	der, err := x509.MarshalPKCS8PrivateKey(key)
+func (a *Authority) writeKeyChain(path string, key crypto.Signer, chain ...*x509.Certificate) error {
+	text, err := a.keyText(key)
 	if err != nil {
 		return err
 	}
-	text := pem.EncodeToMemory(&pem.Block{Type: keyBlock, Bytes: der})
-	return keyfile.Write(path, append(text, chainPEM(chain)...))
+	return keyfile.Write(path, slices.Concat(text, chainPEM(chain)))
 }
 
-func readPair(path string) (pair, error) {
-	key, chain, err := readKeyChain(path)
+func (a *Authority) readPair(path string) (pair, error) {
+	key, chain, err := a.readKeyChain(path)
 	if err != nil {
 		return pair{}, err
 	}
 	return pair{chain[0], key}, nil
 }
 
-// readKeyChain reads a private key and the chain of its certificate.
-func readKeyChain(path string) (crypto.Signer, []*x509.Certificate, error) {
+// readKeyChain reads a private key and the chain of its certificate. With a module,
+// only the root's key may lie in the file itself: that of a gateway whose other keys
+// were moved.
+func (a *Authority) readKeyChain(path string) (crypto.Signer, []*x509.Certificate, error) {
 	text, err := keyfile.Read(path)
 	if err != nil {
 		return nil, nil, err
 	}
-	key, chain, err := parseKeyChain(text)
+	key, chain, err := a.parseKeyChain(text)
 	if err != nil {
-		return nil, nil, reason.Errorf(reason.ConfigInvalid, "reading %s: %w", path, err).
-			WithRemedy("Restore the file from a backup of the state directory.")
+		return nil, nil, damaged(path, err)
 	}
-	return key, chain, nil
+	if filepath.Base(path) != rootFile && isPlain(text) {
+		err = a.foundPlain(path)
+	}
+	return key, chain, err
 }
 
-func parseKeyChain(text []byte) (crypto.Signer, []*x509.Certificate, error) {
+// damaged is the error of a file that cannot be used. What says already what to do
+// about it keeps its words.
+func damaged(path string, err error) error {
+	var known *reason.Error
+	if errors.As(err, &known) {
+		return fmt.Errorf("reading %s: %w", path, err)
+	}
+	return reason.Errorf(reason.ConfigInvalid, "reading %s: %w", path, err).
+		WithRemedy("Restore the file from a backup of the state directory.")
+}
+
+// isPlain reports whether a file begins with a private key.
+func isPlain(text []byte) bool {
+	block, _ := pem.Decode(text)
+	return block != nil && block.Type == keyBlock
+}
+
+func (a *Authority) parseKeyChain(text []byte) (crypto.Signer, []*x509.Certificate, error) {
 	block, rest := pem.Decode(text)
-	if block == nil || block.Type != keyBlock {
+	if block == nil || block.Type == certBlock {
 		return nil, nil, errors.New("it does not begin with a private key in PEM")
 	}
-	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	chain, err := ParseChain(rest)
 	if err != nil {
 		return nil, nil, err
 	}
-	key, ok := parsed.(crypto.Signer)
-	if !ok {
-		return nil, nil, fmt.Errorf("a %T cannot sign", parsed)
-	}
-	chain, err := ParseChain(rest)
+	key, err := a.openKey(block, chain[0].PublicKey)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -1,6 +1,7 @@
 package ca
 
 import (
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
@@ -83,10 +84,19 @@ func (a *Authority) mayServe(host string) bool {
 // device with this ULID. Only the key is taken from the request: names and
 // extensions that it asks for are ignored. Keys are P-256, P-384 or Ed25519.
 func (a *Authority) IssueDevice(csr []byte, deviceID string) (Issued, error) {
+	return a.IssueSession(csr, deviceID, LeafLife)
+}
+
+// IssueSession is IssueDevice for a certificate that ends after life, which is
+// LeafLife at most.
+func (a *Authority) IssueSession(csr []byte, deviceID string, life time.Duration) (Issued, error) {
+	if life <= 0 || life > LeafLife {
+		return Issued{}, reason.Errorf(reason.InvalidInput, "a certificate lasts up to %s, and %s was asked for", LeafLife, life)
+	}
 	if _, err := ulid.ParseStrict(deviceID); err != nil {
 		return Issued{}, reason.Errorf(reason.InvalidInput, "device id %q is not a ULID", deviceID)
 	}
-	pub, err := requestKey(csr)
+	pub, err := RequestKey(csr)
 	if err != nil {
 		return Issued{}, err
 	}
@@ -94,7 +104,7 @@ func (a *Authority) IssueDevice(csr []byte, deviceID string) (Issued, error) {
 		URIs:        []*url.URL{a.id(devicePath + deviceID)},
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-	}, pub, LeafLife)
+	}, pub, life)
 }
 
 // notaryCertificate certifies an Ed25519 key for signing attestations; the
@@ -163,8 +173,9 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// requestKey proves that the sender holds the key, and that the key is strong.
-func requestKey(csr []byte) (any, error) {
+// RequestKey is the public key of a certificate request (PKCS #10, PEM or DER). It
+// proves that the sender holds the key, and that the key is strong.
+func RequestKey(csr []byte) (crypto.PublicKey, error) {
 	if len(csr) > maxCSR {
 		return nil, reason.Errorf(reason.InputTooLarge, "certificate request has %d bytes, the limit is %d", len(csr), maxCSR)
 	}

@@ -93,7 +93,7 @@ func (a *Authority) certifyNotary(dir string, key crypto.Signer) error {
 	if err != nil {
 		return err
 	}
-	if err := writeKeyChain(filepath.Join(dir, notaryFile), key, chain...); err != nil {
+	if err := a.writeKeyChain(filepath.Join(dir, notaryFile), key, chain...); err != nil {
 		return err
 	}
 	if a.past == nil {
@@ -136,7 +136,7 @@ func (a *Authority) writePast(dir string, past []NotaryKey) error {
 }
 
 func (a *Authority) loadNotary() error {
-	key, chain, err := readKeyChain(filepath.Join(a.dir, notaryFile))
+	key, chain, err := a.readKeyChain(filepath.Join(a.dir, notaryFile))
 	if err != nil {
 		return err
 	}

@@ -2,8 +2,6 @@ package ca
 
 import (
 	"crypto"
-	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/x509"
@@ -24,7 +22,7 @@ import (
 // makeRoot makes the root in memory. Its name carries the trust domain so
 // that two gateways' roots can be told apart; nothing is decided by it.
 func (a *Authority) makeRoot() error {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	key, err := a.newP256()
 	if err != nil {
 		return err
 	}
@@ -86,7 +84,7 @@ func (a *Authority) checkRoot() error {
 // Its name constraints (RFC 5280, 4.2.1.10) keep it to identities of the trust
 // domain and to the server names that are configured.
 func (a *Authority) makeIssuing(dir string) error {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	key, err := a.newP256()
 	if err != nil {
 		return err
 	}
@@ -113,7 +111,7 @@ func (a *Authority) makeIssuing(dir string) error {
 		return err
 	}
 	next := pair{cert, key}
-	if err := writePair(filepath.Join(dir, issuingFile), next); err != nil {
+	if err := a.writePair(filepath.Join(dir, issuingFile), next); err != nil {
 		return err
 	}
 	a.issuing = next

@@ -28,6 +28,7 @@ type Store struct {
 	members map[access.Principal]access.Member
 	devices map[string]identity.Device
 	acts    provenance.History
+	bound   []identity.Binding
 	events  []event.Draft
 	next    error
 }
@@ -77,6 +78,13 @@ func (s *Store) Devices(context.Context) ([]identity.Device, error) {
 	return list, nil
 }
 
+// Bindings implements identity.Store.
+func (s *Store) Bindings(context.Context) ([]identity.Binding, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.bound), nil
+}
+
 // ForgetHistory makes the store one of a release that kept no history of members.
 func (s *Store) ForgetHistory() {
 	s.mu.Lock()
@@ -108,6 +116,10 @@ func (s *Store) Apply(_ context.Context, c identity.Change) error {
 	for _, d := range slices.Concat(c.NewDevices, c.Devices) {
 		s.devices[d.ID] = d
 	}
+	for _, id := range c.Forgotten {
+		delete(s.devices, id)
+	}
+	s.bound = append(s.bound, c.NewBindings...)
 	s.acts = append(s.acts, c.Acts...)
 	s.events = append(s.events, c.Events...)
 	return nil
@@ -126,6 +138,18 @@ func (s *Store) check(c identity.Change) error {
 		}
 		if was.Removed() {
 			return identity.ErrConflict
+		}
+	}
+	for _, b := range c.NewBindings {
+		if slices.ContainsFunc(s.bound, func(was identity.Binding) bool {
+			return was.Member == b.Member || was.Issuer == b.Issuer && was.Subject == b.Subject
+		}) {
+			return reason.Errorf(reason.AlreadyExists, "%s or %s is bound already", b.Subject, b.Member)
+		}
+	}
+	for _, id := range c.Forgotten {
+		if d, ok := s.devices[id]; !ok || !d.Session() {
+			return reason.Errorf(reason.NotFound, "there is no session %s", id)
 		}
 	}
 	for _, d := range c.NewDevices {
@@ -151,7 +175,7 @@ func RunStore(t *testing.T, store identity.Store, events func() int) {
 	ctx := t.Context()
 	at := time.Date(2026, 3, 1, 12, 0, 0, 123456000, time.UTC)
 	alice := access.Member{Principal: access.User("alice"), Roles: []access.Role{access.RoleOwner, "security"}, CreatedAt: at}
-	bot := access.Member{Principal: access.Agent("bot"), Owner: alice.Principal, Roles: []access.Role{access.RoleAgent}, CreatedAt: at}
+	bot := access.Member{Principal: access.Agent("bot"), Owner: alice.Principal, Roles: []access.Role{access.RoleAgent}, AwaitsConsent: true, CreatedAt: at}
 	dev := identity.Device{
 		ID: "01JNA3Q0G0DEV1CE0000000001", Principal: alice.Principal, Name: "laptop", Local: true, Serial: "ab",
 		KeySHA256: "sha256:00", CreatedAt: at, NotAfter: at.Add(time.Hour), Version: 1,
@@ -187,7 +211,7 @@ func RunStore(t *testing.T, store identity.Store, events func() int) {
 	apply("change nobody", identity.Change{Members: []access.Member{carol}}, is(reason.NotFound))
 	want(t, store, []access.Member{bot, alice}, []identity.Device{dev, other})
 
-	bot.Disabled, bot.Roles = true, []access.Role{"security"}
+	bot.Disabled, bot.AwaitsConsent, bot.Roles = true, false, []access.Role{"security"}
 	dev.Version, dev.Serial, dev.NotAfter, dev.Name = 2, "cd", at.Add(2*time.Hour), "new laptop"
 	apply("change", identity.Change{Members: []access.Member{bot}, Devices: []identity.Device{dev}}, fine)
 	want(t, store, []access.Member{bot, alice}, []identity.Device{dev, other})
@@ -195,7 +219,7 @@ func RunStore(t *testing.T, store identity.Store, events func() int) {
 
 	dev.Version, dev.RevokedAt, dev.RevokedBy, dev.RevokeReason = 3, at.Add(time.Minute), alice.Principal, "lost"
 	apply("revoke", identity.Change{Devices: []identity.Device{dev}}, fine)
-	bot.Owner, bot.RemovedAt = access.User("dave"), at.Add(time.Hour)
+	bot.Owner, bot.AwaitsConsent, bot.RemovedAt = access.User("dave"), true, at.Add(time.Hour)
 	apply("remove", identity.Change{Members: []access.Member{bot}}, fine)
 	alive := bot
 	alive.Disabled, alive.RemovedAt = false, time.Time{}
@@ -209,6 +233,26 @@ func RunStore(t *testing.T, store identity.Store, events func() int) {
 	back.ID = "01JNA3Q0G0DEV1CE0000000003"
 	apply("change no device", identity.Change{Devices: []identity.Device{back}}, is(reason.NotFound))
 	want(t, store, []access.Member{bot, alice}, []identity.Device{dev, other})
+
+	session := identity.Device{ID: "01JNA3Q0G0DEV1CE0000000004", Principal: alice.Principal, Name: "login", KeySHA256: "sha256:01", CreatedAt: at, NotAfter: at.Add(time.Hour), LoginUntil: at.Add(time.Hour), Version: 1}
+	bound := identity.Binding{Issuer: "https://id.example", Subject: "1", Member: alice.Principal, MadeAt: at}
+	apply("log in", identity.Change{NewDevices: []identity.Device{session}, NewBindings: []identity.Binding{bound}}, fine)
+	second := bound
+	second.Subject = "2"
+	apply("bind a member to another person", identity.Change{NewBindings: []identity.Binding{second}}, is(reason.AlreadyExists))
+	second = bound
+	second.Member = bot.Principal
+	apply("bind a person to another member", identity.Change{NewBindings: []identity.Binding{second}}, is(reason.AlreadyExists))
+	session.LoginUntil, session.Version = at.Add(time.Minute), 2
+	apply("log out", identity.Change{Devices: []identity.Device{session}}, fine)
+	want(t, store, []access.Member{bot, alice}, []identity.Device{dev, other, session})
+	apply("forget a session", identity.Change{Forgotten: []string{session.ID}}, fine)
+	apply("forget it again", identity.Change{Forgotten: []string{session.ID}}, is(reason.NotFound))
+	apply("forget a device", identity.Change{Forgotten: []string{other.ID}}, is(reason.NotFound))
+	want(t, store, []access.Member{bot, alice}, []identity.Device{dev, other})
+	if diff := cmp.Diff([]identity.Binding{bound}, must.Get(store.Bindings(ctx))(t)); diff != "" {
+		t.Errorf("bindings:\n%s", diff)
+	}
 }
 
 func want(t *testing.T, store identity.Store, members []access.Member, devices []identity.Device) {

@@ -185,10 +185,15 @@ func (f *search) memberships() []change {
 	}
 	who := r.Caller.Principal
 	say := fmt.Sprintf("add %s to allowed_principals", who)
+	if slices.Contains(f.from.Config.Snapshot.ForbiddenPrincipals, who) {
+		say = fmt.Sprintf("let %s in (`palyra access allow %s`)", who, who)
+	}
 	if m, known := f.from.Config.Member(who); !known {
 		say = fmt.Sprintf("register %s", who)
 	} else if m.Disabled {
 		say = fmt.Sprintf("enable %s", who)
+	} else if m.AwaitsConsent {
+		say = fmt.Sprintf("have %s consent to %s (`palyra members consent %s`)", m.Owner, who, who)
 	}
 	// Nobody can bring a removed member back.
 	if m, _ := f.from.Config.Member(who); !m.Removed() {
@@ -201,8 +206,7 @@ func (f *search) memberships() []change {
 		list      func(*policy.Snapshot) *[]string
 	}{
 		{names.TypeTool, names.TypeToolSet, names.SetAllowed, r.Tool, "add %s to allowed_tools", func(s *policy.Snapshot) *[]string { return &s.AllowedTools }},
-		{names.TypeChannel, names.TypeChannelSet, names.SetAllowed, r.Channel, "allow the channel %s", func(s *policy.Snapshot) *[]string { return &s.AllowedChannels }},
-		{names.TypeSkill, names.TypeSkillSet, names.SetActive, r.SkillID, "activate the skill %s", func(s *policy.Snapshot) *[]string { return &s.ActiveSkills }},
+		{names.TypeChannel, names.TypeChannelSet, names.SetAllowed, r.Channel, "allow the channel %[1]s (`palyra access allow channel:%[1]s`)", func(s *policy.Snapshot) *[]string { return &s.AllowedChannels }},
 	} {
 		if l.name != "" {
 			list(types.NewEntityUID(l.kind, types.String(l.name)), types.NewEntityUID(l.set, l.id), fmt.Sprintf(l.say, l.name), func(to *scenario) error {
@@ -286,7 +290,7 @@ func changeMember(to *scenario, who access.Principal, edit func(*access.Member))
 // admit makes a principal one of the allowed: registered, enabled as its owner
 // is, and on the list if there is one.
 func admit(to *scenario, who access.Principal) error {
-	enable := func(m *access.Member) { m.Disabled = false }
+	enable := func(m *access.Member) { m.Disabled, m.AwaitsConsent = false, false }
 	if err := changeMember(to, who, enable); err != nil {
 		m := access.Member{Principal: who}
 		if who.Kind == access.KindAgent {
@@ -300,6 +304,7 @@ func admit(to *scenario, who access.Principal) error {
 			return err
 		}
 	}
+	to.Config.Snapshot.ForbiddenPrincipals = slices.DeleteFunc(slices.Clone(to.Config.Snapshot.ForbiddenPrincipals), func(p access.Principal) bool { return p == who })
 	if allowed := to.Config.Snapshot.AllowedPrincipals; allowed != nil && !slices.Contains(allowed, who) {
 		to.Config.Snapshot.AllowedPrincipals = append(slices.Clone(allowed), who)
 	}

@@ -4,6 +4,7 @@ package policyadmintest
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -23,13 +24,14 @@ type Memory struct {
 	activated string
 	last      string
 	pins      map[string]policyadmin.Pin
+	ceilings  map[string]policyadmin.Ceiling
 }
 
 var _ policyadmin.Store = (*Memory)(nil)
 
 // NewMemory returns an empty store.
 func NewMemory() *Memory {
-	return &Memory{sets: make(map[string]policyadmin.KeptSet), pins: make(map[string]policyadmin.Pin)}
+	return &Memory{sets: make(map[string]policyadmin.KeptSet), pins: make(map[string]policyadmin.Pin), ceilings: make(map[string]policyadmin.Ceiling)}
 }
 
 // update writes events and runs change, or does neither.
@@ -125,6 +127,22 @@ func (m *Memory) SnapshotInputs(_ context.Context, digest string) ([]byte, error
 		return nil, reason.Errorf(reason.NotFound, "no policy snapshot has the digest %s", digest)
 	}
 	return s.Inputs, nil
+}
+
+// Ceilings lists what commands set, by name.
+func (m *Memory) Ceilings(context.Context) ([]policyadmin.Ceiling, error) {
+	m.Lock()
+	defer m.Unlock()
+	return slices.SortedFunc(maps.Values(m.ceilings), func(a, b policyadmin.Ceiling) int { return strings.Compare(a.Name, b.Name) }), nil
+}
+
+// PutCeiling keeps a ceiling in place of that of the same name.
+func (m *Memory) PutCeiling(_ context.Context, c policyadmin.Ceiling, set event.Draft) (policyadmin.Ceiling, error) {
+	err := m.update([]event.Draft{set}, func(now time.Time) {
+		c.At = now
+		m.ceilings[c.Name] = c
+	})
+	return c, err
 }
 
 // Pins lists the stored tool definitions by name.

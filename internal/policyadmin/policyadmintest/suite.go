@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/oklog/ulid/v2"
 
+	"palyra/internal/access"
 	"palyra/internal/canonical"
 	"palyra/internal/event"
 	"palyra/internal/journal"
@@ -33,7 +34,7 @@ func RunStore(t *testing.T, newStore func(t *testing.T) Fixture) {
 	t.Helper()
 	for name, test := range map[string]func(*testing.T, Fixture){
 		"a set comes back": setComesBack, "a snapshot gets its inputs once": inputsOnce, "versions are listed and found": versions,
-		"an activation ends with the next set": activations, "pins replace each other": pins, "a decision leads to its proposal": proposals,
+		"an activation ends with the next set": activations, "pins replace each other": pins, "ceilings replace each other": ceilings, "a decision leads to its proposal": proposals,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, newStore(t)) })
 	}
@@ -245,5 +246,24 @@ func proposals(t *testing.T, s Fixture) {
 		if err != nil || proposal != c.want || found != (c.want != "") {
 			t.Errorf("%s: %q, %v, %v", c.id, proposal, found, err)
 		}
+	}
+}
+
+func ceilings(t *testing.T, s Fixture) {
+	bob := policyadmin.Ceiling{Name: "user:bob", By: access.User("ada"), Reason: "gone"}
+	ops := policyadmin.Ceiling{Name: "channel:ops", Allowed: true, By: access.User("ada")}
+	for _, c := range []*policyadmin.Ceiling{&bob, &ops} {
+		put := must.Get(s.PutCeiling(t.Context(), *c, draft(event.CeilingSet)))(t)
+		if c.At = put.At; c.At.IsZero() || put != *c {
+			t.Errorf("kept %+v", put)
+		}
+	}
+	bob.Allowed, bob.Reason = true, ""
+	bob.At = must.Get(s.PutCeiling(t.Context(), bob, draft(event.CeilingSet)))(t).At
+	if diff := cmp.Diff([]policyadmin.Ceiling{ops, bob}, must.Get(s.Ceilings(t.Context()))(t)); diff != "" {
+		t.Errorf("ceilings (-want +got):\n%s", diff)
+	}
+	if n := s.Events(t, event.CeilingSet); n != 3 {
+		t.Errorf("%d events", n)
 	}
 }

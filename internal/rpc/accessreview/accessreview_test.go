@@ -260,7 +260,7 @@ func TestRolesAsPoliciesSay(t *testing.T) {
 	if len(plain) != len(access.BuiltinRoles)+1 || len(plain["owner"].GetPermissions()) != len(access.Permissions) || !plain["owner"].GetBuiltin() || plain["security"].GetBuiltin() {
 		t.Errorf("roles: %v", plain)
 	}
-	if got := plain["security"].GetPermissions(); !slices.Equal(got, []string{"tool.list", "daemon.status"}) || !slices.Equal(plain["security"].GetMembers(), []string{"user:sec"}) {
+	if got := plain["security"].GetPermissions(); !slices.Equal(got, []string{"tool.list", "daemon.status", "access.consent"}) || !slices.Equal(plain["security"].GetMembers(), []string{"user:sec"}) {
 		t.Errorf("security: %v", plain["security"])
 	}
 	if slices.Contains(plain["agent"].GetPermissions(), "approval.decide") || !slices.Contains(plain["agent"].GetPermissions(), "tool.call") {

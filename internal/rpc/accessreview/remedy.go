@@ -32,6 +32,9 @@ func forbidding(j policy.Judgement) []policy.Determining {
 // againstForbids is what to do about policies that forbid. The built-in ones yield to
 // nothing that is written beside them.
 func (r *review) againstForbids(forbids []policy.Determining, p access.Permission, able []string) string {
+	if lifted := r.lifting(); lifted != "" {
+		return lifted
+	}
 	for _, d := range forbids {
 		if r.builtin(d.ID) {
 			return r.askingOthers(able, fmt.Sprintf("The built-in policy %s is a ceiling that no role and no other policy lifts.", d.ID))
@@ -51,6 +54,18 @@ func (r *review) againstForbids(forbids []policy.Determining, p access.Permissio
 		said += ": " + strings.Join(at, ", ")
 	}
 	return r.askingOthers(able, said+".") + " Whoever keeps the policy directory can change that."
+}
+
+// lifting is how a principal comes in that a ceiling keeps out; "" when none does.
+func (r *review) lifting() string {
+	s := r.set.View().Config().Snapshot
+	switch who := r.of.Principal; {
+	case slices.Contains(s.ForbiddenPrincipals, who):
+		return r.change("palyra access allow "+who.String(), "let it in again")
+	case s.AllowedPrincipals != nil && !slices.Contains(s.AllowedPrincipals, who):
+		return "Whoever keeps palyra.toml on the gateway's host can add " + who.String() + " to allowed_principals, and restart palyrad."
+	}
+	return ""
 }
 
 func (r *review) builtin(id string) bool {
@@ -131,6 +146,8 @@ func (r *review) wayBack() string {
 		return "A member with another name takes its place: `palyra members add NAME --role ROLE`, or on the gateway's host `palyrad operator add NAME --role ROLE`."
 	case off.Principal.IsZero() || off.Removed():
 		return r.change("palyra members owner "+r.of.Principal.String()+" USER", "give it another owner")
+	case !off.Disabled && r.of.AwaitsConsent:
+		return r.of.Waiting().NextStep()
 	}
 	return r.change("palyra members enable "+off.Principal.String(), "enable "+off.Principal.String(), off.Roles...)
 }

@@ -40,6 +40,8 @@ type Service struct {
 	Engine  *policy.Engine
 	Members Members
 	Tools   Tools
+	// Ceilings are whom policies may let in at all.
+	Ceilings Ceilings
 	// Methods are the rows, ordered by procedure.
 	Methods []Method
 	// Caller is who asks.
@@ -130,6 +132,9 @@ func (r *review) barred(m access.Member) *reason.Error {
 	case owner.Disabled:
 		return reason.Errorf(reason.Unauthenticated, "%s acts for %s, who is disabled", m.Principal, m.Owner)
 	}
+	if m.AwaitsConsent {
+		return m.Waiting()
+	}
 	return nil
 }
 
@@ -147,10 +152,17 @@ func (r *review) determining(list []policy.Determining) []*palyrav1.Determining 
 
 // notes are what bears on every answer about the member.
 func (r *review) notes() []string {
-	if r.of.NoDevice && !r.of.Removed() {
-		return []string{r.of.Principal.String() + " has no device: until it has one, or a token, nobody can act as it. `palyrad operator bundle " + r.of.Principal.Name + "` on the gateway's host makes one."}
+	var list []string
+	if r.lifting() != "" {
+		list = append(list, "A ceiling keeps "+r.of.Principal.String()+" out, whatever policies say. "+r.lifting())
 	}
-	return nil
+	if r.of.NoDevice && !r.of.Removed() {
+		list = append(list, r.of.Principal.String()+" has no device: until it has one, or a token, nobody can act as it. `palyrad operator bundle "+r.of.Principal.Name+"` on the gateway's host makes one.")
+	}
+	if channels := r.set.View().Config().Snapshot.AllowedChannels; r.others && len(channels) > 0 {
+		list = append(list, "Calls may come from the messaging channels "+strings.Join(channels, ", ")+".")
+	}
+	return list
 }
 
 func roleNames(roles []access.Role) []string {

@@ -55,6 +55,9 @@ const (
 	// AccessServiceConfirmMemberProcedure is the fully-qualified name of the AccessService's
 	// ConfirmMember RPC.
 	AccessServiceConfirmMemberProcedure = "/palyra.v1.AccessService/ConfirmMember"
+	// AccessServiceConsentToAgentProcedure is the fully-qualified name of the AccessService's
+	// ConsentToAgent RPC.
+	AccessServiceConsentToAgentProcedure = "/palyra.v1.AccessService/ConsentToAgent"
 	// IdentityServiceListDevicesProcedure is the fully-qualified name of the IdentityService's
 	// ListDevices RPC.
 	IdentityServiceListDevicesProcedure = "/palyra.v1.IdentityService/ListDevices"
@@ -91,6 +94,9 @@ type AccessServiceClient interface {
 	// ConfirmMember says that a member is who it is said to be, so that it counts as
 	// a person of its own for everybody in whose hands the caller is not.
 	ConfirmMember(context.Context, *v1.ConfirmMemberRequest) (*v1.ConfirmMemberResponse, error)
+	// ConsentToAgent lets an agent act in the caller's name, or no longer. Only its
+	// owner says so, with a device.
+	ConsentToAgent(context.Context, *v1.ConsentToAgentRequest) (*v1.ConsentToAgentResponse, error)
 }
 
 // NewAccessServiceClient constructs a client for the palyra.v1.AccessService service. By default,
@@ -147,18 +153,25 @@ func NewAccessServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 			connect.WithSchema(accessServiceMethods.ByName("ConfirmMember")),
 			connect.WithClientOptions(opts...),
 		),
+		consentToAgent: connect.NewClient[v1.ConsentToAgentRequest, v1.ConsentToAgentResponse](
+			httpClient,
+			baseURL+AccessServiceConsentToAgentProcedure,
+			connect.WithSchema(accessServiceMethods.ByName("ConsentToAgent")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // accessServiceClient implements AccessServiceClient.
 type accessServiceClient struct {
-	addMember     *connect.Client[v1.AddMemberRequest, v1.AddMemberResponse]
-	listMembers   *connect.Client[v1.ListMembersRequest, v1.ListMembersResponse]
-	updateMember  *connect.Client[v1.UpdateMemberRequest, v1.UpdateMemberResponse]
-	disableMember *connect.Client[v1.DisableMemberRequest, v1.DisableMemberResponse]
-	enableMember  *connect.Client[v1.EnableMemberRequest, v1.EnableMemberResponse]
-	removeMember  *connect.Client[v1.RemoveMemberRequest, v1.RemoveMemberResponse]
-	confirmMember *connect.Client[v1.ConfirmMemberRequest, v1.ConfirmMemberResponse]
+	addMember      *connect.Client[v1.AddMemberRequest, v1.AddMemberResponse]
+	listMembers    *connect.Client[v1.ListMembersRequest, v1.ListMembersResponse]
+	updateMember   *connect.Client[v1.UpdateMemberRequest, v1.UpdateMemberResponse]
+	disableMember  *connect.Client[v1.DisableMemberRequest, v1.DisableMemberResponse]
+	enableMember   *connect.Client[v1.EnableMemberRequest, v1.EnableMemberResponse]
+	removeMember   *connect.Client[v1.RemoveMemberRequest, v1.RemoveMemberResponse]
+	confirmMember  *connect.Client[v1.ConfirmMemberRequest, v1.ConfirmMemberResponse]
+	consentToAgent *connect.Client[v1.ConsentToAgentRequest, v1.ConsentToAgentResponse]
 }
 
 // AddMember calls palyra.v1.AccessService.AddMember.
@@ -224,6 +237,15 @@ func (c *accessServiceClient) ConfirmMember(ctx context.Context, req *v1.Confirm
 	return nil, err
 }
 
+// ConsentToAgent calls palyra.v1.AccessService.ConsentToAgent.
+func (c *accessServiceClient) ConsentToAgent(ctx context.Context, req *v1.ConsentToAgentRequest) (*v1.ConsentToAgentResponse, error) {
+	response, err := c.consentToAgent.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // AccessServiceHandler is an implementation of the palyra.v1.AccessService service.
 type AccessServiceHandler interface {
 	// AddMember adds a user or an agent and signs the certificate of its first
@@ -243,6 +265,9 @@ type AccessServiceHandler interface {
 	// ConfirmMember says that a member is who it is said to be, so that it counts as
 	// a person of its own for everybody in whose hands the caller is not.
 	ConfirmMember(context.Context, *v1.ConfirmMemberRequest) (*v1.ConfirmMemberResponse, error)
+	// ConsentToAgent lets an agent act in the caller's name, or no longer. Only its
+	// owner says so, with a device.
+	ConsentToAgent(context.Context, *v1.ConsentToAgentRequest) (*v1.ConsentToAgentResponse, error)
 }
 
 // NewAccessServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -295,6 +320,12 @@ func NewAccessServiceHandler(svc AccessServiceHandler, opts ...connect.HandlerOp
 		connect.WithSchema(accessServiceMethods.ByName("ConfirmMember")),
 		connect.WithHandlerOptions(opts...),
 	)
+	accessServiceConsentToAgentHandler := connect.NewUnaryHandlerSimple(
+		AccessServiceConsentToAgentProcedure,
+		svc.ConsentToAgent,
+		connect.WithSchema(accessServiceMethods.ByName("ConsentToAgent")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/palyra.v1.AccessService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case AccessServiceAddMemberProcedure:
@@ -311,6 +342,8 @@ func NewAccessServiceHandler(svc AccessServiceHandler, opts ...connect.HandlerOp
 			accessServiceRemoveMemberHandler.ServeHTTP(w, r)
 		case AccessServiceConfirmMemberProcedure:
 			accessServiceConfirmMemberHandler.ServeHTTP(w, r)
+		case AccessServiceConsentToAgentProcedure:
+			accessServiceConsentToAgentHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -346,6 +379,10 @@ func (UnimplementedAccessServiceHandler) RemoveMember(context.Context, *v1.Remov
 
 func (UnimplementedAccessServiceHandler) ConfirmMember(context.Context, *v1.ConfirmMemberRequest) (*v1.ConfirmMemberResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("palyra.v1.AccessService.ConfirmMember is not implemented"))
+}
+
+func (UnimplementedAccessServiceHandler) ConsentToAgent(context.Context, *v1.ConsentToAgentRequest) (*v1.ConsentToAgentResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("palyra.v1.AccessService.ConsentToAgent is not implemented"))
 }
 
 // IdentityServiceClient is a client for the palyra.v1.IdentityService service.

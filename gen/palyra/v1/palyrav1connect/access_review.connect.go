@@ -42,6 +42,12 @@ const (
 	// AccessReviewServiceListRolesProcedure is the fully-qualified name of the AccessReviewService's
 	// ListRoles RPC.
 	AccessReviewServiceListRolesProcedure = "/palyra.v1.AccessReviewService/ListRoles"
+	// AccessReviewServiceListCeilingsProcedure is the fully-qualified name of the AccessReviewService's
+	// ListCeilings RPC.
+	AccessReviewServiceListCeilingsProcedure = "/palyra.v1.AccessReviewService/ListCeilings"
+	// AccessReviewServiceSetCeilingProcedure is the fully-qualified name of the AccessReviewService's
+	// SetCeiling RPC.
+	AccessReviewServiceSetCeilingProcedure = "/palyra.v1.AccessReviewService/SetCeiling"
 )
 
 // AccessReviewServiceClient is a client for the palyra.v1.AccessReviewService service.
@@ -53,6 +59,11 @@ type AccessReviewServiceClient interface {
 	ShowAccess(context.Context, *v1.ShowAccessRequest) (*v1.ShowAccessResponse, error)
 	// The roles, built in and declared, with what they may do.
 	ListRoles(context.Context, *v1.ListRolesRequest) (*v1.ListRolesResponse, error)
+	// Which principals and messaging channels are let in or kept out, whatever policies
+	// say.
+	ListCeilings(context.Context, *v1.ListCeilingsRequest) (*v1.ListCeilingsResponse, error)
+	// SetCeiling lets a principal or a channel in, or keeps it out.
+	SetCeiling(context.Context, *v1.SetCeilingRequest) (*v1.SetCeilingResponse, error)
 }
 
 // NewAccessReviewServiceClient constructs a client for the palyra.v1.AccessReviewService service.
@@ -87,6 +98,19 @@ func NewAccessReviewServiceClient(httpClient connect.HTTPClient, baseURL string,
 			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
+		listCeilings: connect.NewClient[v1.ListCeilingsRequest, v1.ListCeilingsResponse](
+			httpClient,
+			baseURL+AccessReviewServiceListCeilingsProcedure,
+			connect.WithSchema(accessReviewServiceMethods.ByName("ListCeilings")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		setCeiling: connect.NewClient[v1.SetCeilingRequest, v1.SetCeilingResponse](
+			httpClient,
+			baseURL+AccessReviewServiceSetCeilingProcedure,
+			connect.WithSchema(accessReviewServiceMethods.ByName("SetCeiling")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -95,6 +119,8 @@ type accessReviewServiceClient struct {
 	explainAccess *connect.Client[v1.ExplainAccessRequest, v1.ExplainAccessResponse]
 	showAccess    *connect.Client[v1.ShowAccessRequest, v1.ShowAccessResponse]
 	listRoles     *connect.Client[v1.ListRolesRequest, v1.ListRolesResponse]
+	listCeilings  *connect.Client[v1.ListCeilingsRequest, v1.ListCeilingsResponse]
+	setCeiling    *connect.Client[v1.SetCeilingRequest, v1.SetCeilingResponse]
 }
 
 // ExplainAccess calls palyra.v1.AccessReviewService.ExplainAccess.
@@ -124,6 +150,24 @@ func (c *accessReviewServiceClient) ListRoles(ctx context.Context, req *v1.ListR
 	return nil, err
 }
 
+// ListCeilings calls palyra.v1.AccessReviewService.ListCeilings.
+func (c *accessReviewServiceClient) ListCeilings(ctx context.Context, req *v1.ListCeilingsRequest) (*v1.ListCeilingsResponse, error) {
+	response, err := c.listCeilings.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// SetCeiling calls palyra.v1.AccessReviewService.SetCeiling.
+func (c *accessReviewServiceClient) SetCeiling(ctx context.Context, req *v1.SetCeilingRequest) (*v1.SetCeilingResponse, error) {
+	response, err := c.setCeiling.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // AccessReviewServiceHandler is an implementation of the palyra.v1.AccessReviewService service.
 type AccessReviewServiceHandler interface {
 	// Whether a member has a permission, or may use a method, by which policies, and
@@ -133,6 +177,11 @@ type AccessReviewServiceHandler interface {
 	ShowAccess(context.Context, *v1.ShowAccessRequest) (*v1.ShowAccessResponse, error)
 	// The roles, built in and declared, with what they may do.
 	ListRoles(context.Context, *v1.ListRolesRequest) (*v1.ListRolesResponse, error)
+	// Which principals and messaging channels are let in or kept out, whatever policies
+	// say.
+	ListCeilings(context.Context, *v1.ListCeilingsRequest) (*v1.ListCeilingsResponse, error)
+	// SetCeiling lets a principal or a channel in, or keeps it out.
+	SetCeiling(context.Context, *v1.SetCeilingRequest) (*v1.SetCeilingResponse, error)
 }
 
 // NewAccessReviewServiceHandler builds an HTTP handler from the service implementation. It returns
@@ -163,6 +212,19 @@ func NewAccessReviewServiceHandler(svc AccessReviewServiceHandler, opts ...conne
 		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
+	accessReviewServiceListCeilingsHandler := connect.NewUnaryHandlerSimple(
+		AccessReviewServiceListCeilingsProcedure,
+		svc.ListCeilings,
+		connect.WithSchema(accessReviewServiceMethods.ByName("ListCeilings")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	accessReviewServiceSetCeilingHandler := connect.NewUnaryHandlerSimple(
+		AccessReviewServiceSetCeilingProcedure,
+		svc.SetCeiling,
+		connect.WithSchema(accessReviewServiceMethods.ByName("SetCeiling")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/palyra.v1.AccessReviewService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case AccessReviewServiceExplainAccessProcedure:
@@ -171,6 +233,10 @@ func NewAccessReviewServiceHandler(svc AccessReviewServiceHandler, opts ...conne
 			accessReviewServiceShowAccessHandler.ServeHTTP(w, r)
 		case AccessReviewServiceListRolesProcedure:
 			accessReviewServiceListRolesHandler.ServeHTTP(w, r)
+		case AccessReviewServiceListCeilingsProcedure:
+			accessReviewServiceListCeilingsHandler.ServeHTTP(w, r)
+		case AccessReviewServiceSetCeilingProcedure:
+			accessReviewServiceSetCeilingHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -190,4 +256,12 @@ func (UnimplementedAccessReviewServiceHandler) ShowAccess(context.Context, *v1.S
 
 func (UnimplementedAccessReviewServiceHandler) ListRoles(context.Context, *v1.ListRolesRequest) (*v1.ListRolesResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("palyra.v1.AccessReviewService.ListRoles is not implemented"))
+}
+
+func (UnimplementedAccessReviewServiceHandler) ListCeilings(context.Context, *v1.ListCeilingsRequest) (*v1.ListCeilingsResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("palyra.v1.AccessReviewService.ListCeilings is not implemented"))
+}
+
+func (UnimplementedAccessReviewServiceHandler) SetCeiling(context.Context, *v1.SetCeilingRequest) (*v1.SetCeilingResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("palyra.v1.AccessReviewService.SetCeiling is not implemented"))
 }

@@ -1,0 +1,178 @@
+package ca
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"strings"
+
+	"golang.org/x/mod/sumdb/note"
+
+	"palyra/internal/reason"
+)
+
+// Module is a piece of hardware that keeps keys, such as a TPM. What it returns as
+// text is one PEM block, which only it can use.
+type Module interface {
+	// Name is the device.
+	Name() string
+	// Prove refuses a module that cannot do what follows, with the reason.
+	Prove() error
+	// NewKey makes a P-256 key that never leaves the module; Key opens it again, and
+	// fails where the module cannot use it.
+	NewKey() (signer crypto.Signer, text []byte, err error)
+	Key(text []byte) (crypto.Signer, error)
+	// Seal wraps a secret, and Unseal returns it.
+	Seal(secret []byte) (text []byte, err error)
+	Unseal(text []byte) (secret []byte, err error)
+}
+
+// moduleKey is a key inside a module, with the text that opens it.
+type moduleKey struct {
+	crypto.Signer
+	text []byte
+}
+
+// newP256 makes a key where the authority's keys live.
+func (a *Authority) newP256() (crypto.Signer, error) {
+	if a.module == nil {
+		return ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	}
+	key, text, err := a.module.NewKey()
+	if err != nil {
+		return nil, err
+	}
+	return moduleKey{key, text}, nil
+}
+
+// keyText is what a file holds of a key. With a module, no key is written in plain.
+func (a *Authority) keyText(key crypto.Signer) ([]byte, error) {
+	if k, ok := key.(moduleKey); ok {
+		return k.text, nil
+	}
+	if a.module != nil {
+		seed, ok := key.(ed25519.PrivateKey)
+		if !ok {
+			return nil, fmt.Errorf("a %T cannot be sealed", key)
+		}
+		return a.module.Seal(seed.Seed())
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, err
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: keyBlock, Bytes: der}), nil
+}
+
+// openKey opens the key in the first block of a file for the public key that the
+// file certifies.
+func (a *Authority) openKey(block *pem.Block, public crypto.PublicKey) (crypto.Signer, error) {
+	if block.Type == keyBlock {
+		parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+		if err != nil {
+			return nil, err
+		}
+		key, ok := parsed.(crypto.Signer)
+		if !ok {
+			return nil, fmt.Errorf("a %T cannot sign", parsed)
+		}
+		return key, nil
+	}
+	if a.module == nil {
+		return nil, errElsewhere
+	}
+	text := pem.EncodeToMemory(block)
+	if _, sealed := public.(ed25519.PublicKey); !sealed {
+		key, err := a.module.Key(text)
+		return moduleKey{key, text}, err
+	}
+	seed, err := a.module.Unseal(text)
+	if err != nil {
+		return nil, err
+	}
+	if len(seed) != ed25519.SeedSize {
+		return nil, fmt.Errorf("what was sealed has %d bytes, an Ed25519 seed has %d", len(seed), ed25519.SeedSize)
+	}
+	return ed25519.NewKeyFromSeed(seed), nil
+}
+
+// errElsewhere marks a key that no file holds, in an authority of files.
+var errElsewhere = reason.Errorf(reason.ConfigInvalid, "the key is in a TPM, and keys.store is \"file\"").
+	WithRemedy("Set keys.store to \"tpm\": a key that is in a TPM does not come out again.")
+
+// foundPlain refuses a key that lies in a file where the settings say that keys live in
+// a module, unless it is about to be moved there.
+func (a *Authority) foundPlain(path string) error {
+	if a.module == nil || a.sealing {
+		a.plain = true
+		return nil
+	}
+	return reason.Errorf(reason.ConfigInvalid, "%s holds a key in plain, and keys.store is \"tpm\"", path).
+		WithRemedy("Run `palyrad keys seal`, or set keys.store to \"file\".")
+}
+
+// signerPrefix begins a checkpoint key's private text, which goes on like the
+// verifier's: name, hash, and base64 of the algorithm's byte and the seed
+// (golang.org/x/mod/sumdb/note).
+const signerPrefix = "PRIVATE+KEY+"
+
+// signerText is what a file holds of the private text of a checkpoint key.
+func (a *Authority) signerText(signer string) (string, error) {
+	if a.module == nil {
+		return signer, nil
+	}
+	parts := strings.SplitN(strings.TrimPrefix(signer, signerPrefix), "+", 3)
+	raw, err := base64.StdEncoding.DecodeString(parts[len(parts)-1])
+	if err != nil || len(parts) != 3 {
+		return "", errors.New("the checkpoint key has no private text")
+	}
+	text, err := a.module.Seal(raw)
+	return string(text), err
+}
+
+// openSigner returns the private text of a checkpoint key, and proves that it belongs
+// to the verifier.
+func (a *Authority) openSigner(text, verifier string) (signer string, err error) {
+	v, err := note.NewVerifier(verifier)
+	if err != nil {
+		return "", err
+	}
+	signer = text
+	if block, _ := pem.Decode([]byte(text)); block != nil {
+		if signer, err = a.unsealSigner(block, verifier); err != nil {
+			return "", err
+		}
+	}
+	s, err := note.NewSigner(signer)
+	if err != nil {
+		return "", err
+	}
+	probe := []byte("palyra journal key self-test")
+	if sig, err := s.Sign(probe); err != nil || !v.Verify(probe, sig) {
+		return "", errors.New("the two keys do not belong together")
+	}
+	return signer, nil
+}
+
+func (a *Authority) unsealSigner(block *pem.Block, verifier string) (string, error) {
+	if a.module == nil {
+		return "", errElsewhere
+	}
+	raw, err := a.module.Unseal(pem.EncodeToMemory(block))
+	if err != nil {
+		return "", err
+	}
+	name, rest, _ := strings.Cut(verifier, "+")
+	hash, _, _ := strings.Cut(rest, "+")
+	return signerPrefix + name + "+" + hash + "+" + base64.StdEncoding.EncodeToString(raw), nil
+}
+
+// isSealed reports whether the private text of a checkpoint key is sealed.
+func isSealed(text string) bool { return !strings.HasPrefix(text, signerPrefix) }

@@ -1,0 +1,240 @@
+package identity_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"palyra/internal/access"
+	"palyra/internal/event"
+	"palyra/internal/identity"
+	"palyra/internal/must"
+	"palyra/internal/reason"
+)
+
+// by is a member as it comes in with a device of its own.
+func (w *world) by(p access.Principal) access.Caller {
+	for _, d := range w.Devices() {
+		if d.Principal == p && !d.Revoked() {
+			return access.Caller{Principal: p, OnBehalfOf: p, DeviceID: d.ID, Paired: true}
+		}
+	}
+	w.t.Fatalf("%s has no device", p)
+	return access.Caller{}
+}
+
+func (w *world) consent(p access.Principal, agent string, withdraw bool) error {
+	_, err := w.ConsentToAgent(w.t.Context(), w.by(p), identity.Consent{Agent: agent, Withdraw: withdraw})
+	return err
+}
+
+// adopt has somebody add an agent.
+func (w *world) adopt(by, owner access.Principal, name string) identity.Admission {
+	w.t.Helper()
+	return must.Get(w.AddMember(w.t.Context(), by, name, access.KindAgent, []access.Role{access.RoleAgent}, owner, csr(w.t), true))(w.t)
+}
+
+// An agent that somebody else made waits: its device is let in to be told so, and
+// nothing else. The owner consents, and may take it back.
+func TestAgentWaitsForItsOwner(t *testing.T) {
+	w, _ := team(t)
+	var cut []access.Principal
+	bob := access.User("bob")
+	n := len(w.store.Events())
+	made := w.adopt(access.User("alice"), bob, "scout")
+	waits := func(when string) {
+		t.Helper()
+		_, err := w.Authenticate(chainOf(made))
+		if reason.Of(err) != reason.Unauthenticated || err.Error() != "agent:scout waits for the consent of user:bob" {
+			t.Errorf("%s: %v", when, err)
+		}
+		if got := reason.Known(err, "").NextStep(); got != "user:bob agrees that it acts in their name: `palyra members consent agent:scout`." {
+			t.Errorf("%s: what to do is %q", when, got)
+		}
+		if err := w.Allow(chainOf(made)); err != nil {
+			t.Errorf("%s: the handshake: %v", when, err)
+		}
+		if got := w.Waiting(bob); len(got) != 1 || got[0] != access.Agent("scout") {
+			t.Errorf("%s: bob is told of %v", when, got)
+		}
+		if _, err := w.Renew(t.Context(), made.Device.ID, csr(t)); reason.Of(err) != reason.Unauthenticated {
+			t.Errorf("%s: renewing: %v", when, err)
+		}
+	}
+	waits("made by alice")
+	hands := w.hands(access.Agent("scout"))
+	w.restart()
+	waits("after a restart")
+	if err := w.consent(bob, "scout", false); err != nil {
+		t.Fatal(err)
+	}
+	if c := must.Get(w.Authenticate(chainOf(made)))(t); c.OnBehalfOf != bob || len(w.Waiting(bob)) > 0 {
+		t.Errorf("it acts for %s, and %v wait", c.OnBehalfOf, w.Waiting(bob))
+	}
+	must.Do(t, w.consent(bob, "agent:scout", false)) // once more changes nothing
+	w.OnCut(func(p access.Principal, _ *reason.Error) { cut = append(cut, p) })
+	must.Do(t, w.consent(bob, "scout", true))
+	if len(cut) != 1 || cut[0] != access.Agent("scout") {
+		t.Errorf("ended what is open of %v", cut)
+	}
+	waits("withdrawn")
+	w.journaled(n, event.MemberAdded, event.CertificateMade, event.ConsentGiven, event.ConsentWithdrawn)
+	if got := w.hands(access.Agent("scout")); got != hands {
+		t.Errorf("consent changed in whose hands it is from %q to %q", hands, got)
+	}
+}
+
+// Only the owner consents, with a device, and to an agent.
+func TestWhoConsents(t *testing.T) {
+	w, _ := team(t)
+	bob := access.User("bob")
+	w.adopt(access.User("alice"), bob, "scout")
+	token, unpaired, borrowed, revoked := w.by(bob), w.by(bob), w.by(bob), w.by(bob)
+	token.Token = &access.TokenBounds{Creator: bob}
+	unpaired.Paired = false
+	borrowed.DeviceID = w.by(access.User("alice")).DeviceID
+	revoked.DeviceID = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
+	n := len(w.store.Events())
+	for name, x := range map[string]struct {
+		by   access.Caller
+		who  string
+		want reason.Code
+	}{
+		"an owner of the gateway": {w.by(access.User("alice")), "scout", reason.NotFound},
+		"an admin":                {w.by(access.User("adam")), "scout", reason.NotFound},
+		"the agent":               {w.by(access.Agent("scout")), "scout", reason.NotFound},
+		"the host":                {access.Caller{Principal: identity.Daemon()}, "scout", reason.NotFound},
+		"a token of the owner":    {token, "scout", reason.PermissionDenied},
+		"no certificate":          {unpaired, "scout", reason.PermissionDenied},
+		"somebody else's device":  {borrowed, "scout", reason.PermissionDenied},
+		"no device":               {revoked, "scout", reason.PermissionDenied},
+		"to a user":               {w.by(bob), "bob", reason.NotFound},
+		"to nobody":               {w.by(bob), "nobody", reason.NotFound},
+	} {
+		if _, err := w.ConsentToAgent(t.Context(), x.by, identity.Consent{Agent: x.who}); reason.Of(err) != x.want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	w.journaled(n)
+	must.Do(t, w.consent(bob, "scout", false)) // the control
+}
+
+// The owner's own act is consent; on the host, it is where nobody else has its device.
+func TestOwnActIsConsent(t *testing.T) {
+	w, _ := team(t)
+	local, alice, bob := identity.Local(), access.User("alice"), access.User("bob")
+	for _, x := range []struct {
+		by, owner access.Principal
+		acts      bool
+	}{{alice, alice, true}, {alice, bob, false}, {identity.Daemon(), local, true}, {identity.Daemon(), bob, false}} {
+		made := w.adopt(x.by, x.owner, fmt.Sprintf("of-%s-%s", x.by.Name, x.owner.Name))
+		if _, err := w.Authenticate(chainOf(made)); (err == nil) != x.acts || made.Member.AwaitsConsent == x.acts {
+			t.Errorf("%s made it for %s: %v, %+v", x.by, x.owner, err, made.Member)
+		}
+	}
+}
+
+// deeds is a world of agents beside what their owners said, kept by the test alone.
+type deeds struct {
+	*world
+	users []access.Principal
+	made  map[string]identity.Admission
+	// said is the owner whose word each agent has since it was given to them.
+	said map[string]access.Principal
+}
+
+// step does one thing at random, and keeps what it means.
+func (d *deeds) step(r *rand.Rand) string {
+	names := []string{"one", "two"}
+	name, by, to := names[r.IntN(len(names))], d.users[r.IntN(len(d.users))], d.users[r.IntN(len(d.users))]
+	m, known := d.registry.Get(access.Agent(name))
+	if !known {
+		d.made[name] = d.adopt(by, to, name)
+		d.heard(name, by, to)
+		return fmt.Sprintf("%s makes %s for %s", by, name, to)
+	}
+	switch r.IntN(6) {
+	case 0, 1:
+		if _, err := d.UpdateMember(d.t.Context(), by, identity.MemberChange{Member: name, Owner: to}); err == nil && to != m.Owner {
+			d.heard(name, by, to)
+		}
+		return fmt.Sprintf("%s gives %s to %s", by, name, to)
+	case 2, 3:
+		if d.consent(by, name, false) == nil {
+			d.said[name] = by
+		}
+		return fmt.Sprintf("%s consents to %s", by, name)
+	case 4:
+		if d.consent(by, name, true) == nil {
+			delete(d.said, name)
+		}
+		return fmt.Sprintf("%s no longer consents to %s", by, name)
+	}
+	stand := identity.Standing{Member: "agent:" + name, AcceptLoss: true}
+	if r.IntN(2) == 0 {
+		_, _ = d.DisableMember(d.t.Context(), by, stand)
+		return "disabled " + name
+	}
+	_, _ = d.EnableMember(d.t.Context(), by, stand)
+	return "enabled " + name
+}
+
+func (d *deeds) heard(name string, by, to access.Principal) {
+	delete(d.said, name)
+	if by == to {
+		d.said[name] = to
+	}
+}
+
+// wrong names an agent that acts for somebody who did not say so, or that does not
+// although somebody did and nothing else keeps it from that.
+func (d *deeds) wrong() string {
+	for name, a := range d.made {
+		c, err := d.Authenticate(chainOf(a))
+		m, _ := d.registry.Get(access.Agent(name))
+		said := d.said[name]
+		switch {
+		case err == nil && c.OnBehalfOf != said:
+			return fmt.Sprintf("%s acts for %s, and has the word of %q", name, c.OnBehalfOf, said.String())
+		case err != nil && !said.IsZero() && !m.Disabled:
+			return fmt.Sprintf("%s has the word of %s: %v", name, said, err)
+		}
+	}
+	return ""
+}
+
+// TestNobodyActsWithoutConsent: whatever is done in whatever order, an agent acts for
+// nobody who did not agree after somebody else gave it to them. As a control, an agent
+// is let through without a word, and that is seen.
+func TestNobodyActsWithoutConsent(t *testing.T) {
+	for seed := range uint64(6) {
+		w, _ := team(t)
+		for _, p := range []string{"alice", "bob", "carol"} {
+			_, err := w.UpdateMember(t.Context(), identity.Daemon(), identity.MemberChange{Member: p, AddRoles: []access.Role{access.RoleOwner}, AcceptLoss: true})
+			must.Do(t, err)
+		}
+		d := &deeds{w, []access.Principal{access.User("alice"), access.User("bob"), access.User("carol")}, map[string]identity.Admission{}, map[string]access.Principal{}}
+		r := rand.New(rand.NewPCG(seed, 16))
+		var done []string
+		for range 80 {
+			done = append(done, d.step(r))
+			if r.IntN(20) == 0 {
+				d.restart()
+			}
+			if what := d.wrong(); what != "" {
+				t.Fatalf("seed %d: %s, after %q", seed, what, done)
+			}
+		}
+		made := d.adopt(access.User("alice"), access.User("bob"), "control")
+		d.made["control"] = made
+		if what := d.wrong(); what != "" {
+			t.Fatalf("before the control: %s", what)
+		}
+		m := made.Member
+		m.AwaitsConsent = false
+		d.registry.Put(m)
+		if d.wrong() == "" {
+			t.Error("an agent acts without a word, and nothing is wrong")
+		}
+	}
+}

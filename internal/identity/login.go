@@ -1,0 +1,298 @@
+package identity
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"palyra/internal/access"
+	"palyra/internal/event"
+	"palyra/internal/identity/ca"
+	"palyra/internal/reason"
+)
+
+const (
+	// mostSessions is how many sessions a person has at a time; one more ends the
+	// oldest.
+	mostSessions = 10
+	// keptSessions is how long the device of a session that ended is kept. Votes and
+	// grants that were given in it count meanwhile, as those of other devices do whose
+	// certificate ended.
+	keptSessions = 30 * 24 * time.Hour
+)
+
+// Provider returns the principal in whose name the journal has what follows from a
+// login: the identity provider that the administrator of the host chose.
+func Provider() access.Principal { return access.Principal{Kind: access.KindService, Name: "oidc"} }
+
+// Login is a person for whom the identity provider vouched.
+type Login struct {
+	// Issuer and Subject are who it is for certain.
+	Issuer, Subject string
+	// Name is the member's, if the person has none yet.
+	Name string
+	// Roles are all that the member holds from now on.
+	Roles []access.Role
+	// Request is a certificate request of the session's key.
+	Request []byte
+	// Life is how long the session lasts, at most ca.LeafLife.
+	Life time.Duration
+}
+
+// LoggedIn is a session that began.
+type LoggedIn struct {
+	Member      access.Member
+	Device      Device
+	Certificate ca.Issued
+}
+
+// person is who logs in.
+type person struct{ issuer, subject string }
+
+func bindings(ctx context.Context, store Store) (map[person]access.Principal, error) {
+	list, err := store.Bindings(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("loading who logs in: %w", err)
+	}
+	bound := make(map[person]access.Principal, len(list))
+	for _, b := range list {
+		bound[person{b.Issuer, b.Subject}] = b.Member
+	}
+	return bound, nil
+}
+
+// Binding is who logs in as a member; false for one that does not log in.
+func (s *Service) Binding(p access.Principal) (Binding, bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for who, member := range s.bindings {
+		if member == p {
+			return Binding{Issuer: who.issuer, Subject: who.subject, Member: p}, true
+		}
+	}
+	return Binding{}, false
+}
+
+func (s *Service) bound(p access.Principal) bool {
+	_, is := s.Binding(p)
+	return is
+}
+
+// LogIn begins a session of a person. The first time makes the member; after that
+// the person is that member, whatever their name, and holds the roles that the
+// login says. A member that was there before is never taken over. What somebody
+// loses by it is not refused, and stands in the event: the administrator who maps
+// groups to roles said so.
+func (s *Service) LogIn(ctx context.Context, l Login) (in LoggedIn, err error) {
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	err = s.again(ctx, func() error {
+		in, err = s.logIn(ctx, l)
+		return err
+	})
+	if err != nil {
+		return LoggedIn{}, fmt.Errorf("logging in: %w", err)
+	}
+	return in, nil
+}
+
+func (s *Service) logIn(ctx context.Context, l Login) (LoggedIn, error) {
+	was, m, err := s.loginMember(l)
+	if err != nil {
+		return LoggedIn{}, err
+	}
+	known := !was.CreatedAt.IsZero()
+	dev, err := s.newDevice(m.Principal, "login")
+	if err != nil {
+		return LoggedIn{}, err
+	}
+	cert, err := s.authority.IssueSession(l.Request, dev.ID, l.Life)
+	if err != nil {
+		return LoggedIn{}, err
+	}
+	dev.holds(cert)
+	dev.LoginUntil = cert.NotAfter
+	c := Change{NewDevices: []Device{dev}, Forgotten: s.forgettable()}
+	var d drafts
+	changed := !slices.Equal(was.Roles, m.Roles)
+	switch {
+	case !known:
+		c.NewMembers = []access.Member{m}
+		c.NewBindings = []Binding{{Issuer: l.Issuer, Subject: l.Subject, Member: m.Principal, MadeAt: dev.CreatedAt}}
+		d.member(Provider(), m)
+	case changed:
+		c.Members = []access.Member{m}
+		d.add(event.MemberChanged, Provider(), m.Principal.String(), memberChanged{Principal: m.Principal, Roles: m.Roles, WasRoles: was.Roles})
+	}
+	d.certificate(Provider(), dev, cert, false)
+	d.add(event.LoggedIn, m.Principal, dev.ID, loggedIn{
+		DeviceID: dev.ID, Principal: m.Principal, Issuer: l.Issuer, Subject: l.Subject, Until: dev.LoginUntil,
+		Loss: s.lossOfLogin(m), Forgotten: append([]string{}, c.Forgotten...),
+	})
+	c.Devices = s.surplus(m.Principal, &d)
+	if c.Events = d.list; d.err != nil {
+		return LoggedIn{}, d.err
+	}
+	if err := s.apply(ctx, Provider(), c); err != nil {
+		return LoggedIn{}, err
+	}
+	for _, old := range c.Devices {
+		s.tell(old, loggedOut(old))
+	}
+	if changed {
+		err = s.known(ctx, Provider())
+	}
+	if len(without(was.Roles, m.Roles)) > 0 {
+		s.Cut(m.Principal, reason.Errorf(reason.Unauthenticated, "what %s may do was changed", m.Principal).WithRemedy("Connect again."))
+	}
+	return LoggedIn{Member: m, Device: dev, Certificate: cert}, err
+}
+
+// loginMember is the member that a person is, before and after the login; before is
+// empty for a new one.
+func (s *Service) loginMember(l Login) (was, m access.Member, err error) {
+	s.mu.RLock()
+	p, bound := s.bindings[person{l.Issuer, l.Subject}]
+	s.mu.RUnlock()
+	if !bound {
+		m = access.Member{Principal: access.User(l.Name), Roles: tidy(l.Roles), CreatedAt: s.instant()}
+		if err := s.checkMember(m); err != nil {
+			return was, m, err
+		}
+		return was, m, s.free(m.Principal)
+	}
+	if was, bound = s.registry.Get(p); !bound || was.Removed() {
+		return was, m, reason.Errorf(reason.LoginRefused, "%s was removed, which is for good", p).
+			WithRemedy("Ask an owner for another member with a credential: `palyra members add NAME --role ROLE`.")
+	}
+	if was.Disabled {
+		return was, m, reason.Errorf(reason.LoginRefused, "%s is disabled", p).
+			WithRemedy("Ask an owner or admin: `palyra members enable %s`.", p.Name)
+	}
+	m = was
+	m.Roles = tidy(l.Roles)
+	if err := s.checkMember(m); err != nil {
+		return was, m, err
+	}
+	// To have it refused for what others lose would be to refuse the administrator.
+	return was, m, s.replaceable(m, true, "")
+}
+
+// free refuses a name that a member has or had.
+func (s *Service) free(p access.Principal) error {
+	of, taken := s.registry.Get(p)
+	if !taken {
+		return nil
+	}
+	other, logsIn := s.Binding(p)
+	switch {
+	case of.Removed():
+		return reason.Errorf(reason.LoginRefused, "there was a member %s, and the journal, votes and grants name it: the name is not free again", p).
+			WithRemedy("Have the identity provider give the person another name, or choose another claim for oidc.username_claim.")
+	case logsIn:
+		return reason.Errorf(reason.LoginRefused, "%s is another person at the identity provider (subject %s)", p, other.Subject).
+			WithRemedy("Have the identity provider give the person another name, or choose another claim for oidc.username_claim.")
+	}
+	return reason.Errorf(reason.LoginRefused, "there is a local member %s, and no login takes a member over", p).
+		WithRemedy("Log in with that member's own credential, or have the identity provider give the person another name.")
+}
+
+// lossOfLogin names what somebody loses by a member that comes in as m.
+func (s *Service) lossOfLogin(m access.Member) string {
+	before := s.registry.List()
+	after := slices.DeleteFunc(slices.Clone(before), func(other access.Member) bool { return other.Principal == m.Principal })
+	m.NoDevice = false
+	return losses(before, append(after, m))
+}
+
+// forgettable are the sessions that ended long ago.
+func (s *Service) forgettable() (ids []string) {
+	before := s.now().Add(-keptSessions)
+	for _, d := range s.Devices() {
+		if d.Session() && d.LoginUntil.Before(before) {
+			ids = append(ids, d.ID)
+		}
+	}
+	return ids
+}
+
+// surplus are the oldest sessions of a member with as many as it may have, ended.
+func (s *Service) surplus(p access.Principal, d *drafts) (ended []Device) {
+	live := s.sessionsOf(p)
+	for len(live) >= mostSessions {
+		ended = append(ended, s.end(live[0], "there are newer ones", d))
+		live = live[1:]
+	}
+	return ended
+}
+
+// sessionsOf are the sessions of a member that go on, the oldest first.
+func (s *Service) sessionsOf(p access.Principal) []Device {
+	now := s.now()
+	return slices.DeleteFunc(s.devicesOf(p), func(d Device) bool { return !d.Session() || !now.Before(d.LoginUntil) })
+}
+
+// end is a session that ends now.
+func (s *Service) end(dev Device, why string, d *drafts) Device {
+	dev.LoginUntil = s.instant()
+	dev.Version++
+	d.add(event.LoggedOut, dev.Principal, dev.ID, loggedOutEvent{DeviceID: dev.ID, Principal: dev.Principal, Reason: why})
+	return dev
+}
+
+func loggedOut(d Device) *reason.Error {
+	return reason.Errorf(reason.Unauthenticated, "the login %s of %s ended at %s", d.ID, d.Principal, d.LoginUntil.Format(time.RFC3339)).
+		WithRemedy("Log in again: `palyra login`.")
+}
+
+// LogOut ends the session that a device is, and what is open in it. Votes and grants
+// that were given in it stay: to log out is not to have lost a device. To end an
+// ended one changes nothing.
+func (s *Service) LogOut(ctx context.Context, deviceID string) error {
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	return s.again(ctx, func() error {
+		dev, known := s.Device(deviceID)
+		switch {
+		case !known || !dev.Session():
+			return reason.Errorf(reason.InvalidInput, "device %s is no login", deviceID).
+				WithRemedy("`palyra devices revoke %s` ends a device for good.", deviceID)
+		case !s.now().Before(dev.LoginUntil):
+			return nil
+		}
+		return s.endAll(ctx, []Device{dev}, "logged out")
+	})
+}
+
+// EndLogins ends the sessions of a person to whom the identity provider gives nothing
+// any more.
+func (s *Service) EndLogins(ctx context.Context, issuer, subject, why string) error {
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	s.mu.RLock()
+	p, bound := s.bindings[person{issuer, subject}]
+	s.mu.RUnlock()
+	if !bound {
+		return nil
+	}
+	return s.again(ctx, func() error { return s.endAll(ctx, s.sessionsOf(p), why) })
+}
+
+func (s *Service) endAll(ctx context.Context, sessions []Device, why string) error {
+	var d drafts
+	var c Change
+	for _, dev := range sessions {
+		c.Devices = append(c.Devices, s.end(dev, why, &d))
+	}
+	if c.Events = d.list; d.err != nil || len(c.Devices) == 0 {
+		return d.err
+	}
+	if err := s.apply(ctx, Provider(), c); err != nil {
+		return fmt.Errorf("ending sessions: %w", err)
+	}
+	for _, dev := range c.Devices {
+		s.tell(dev, loggedOut(dev))
+	}
+	return nil
+}

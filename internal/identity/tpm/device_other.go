@@ -1,0 +1,16 @@
+//go:build !linux && !windows
+
+package tpm
+
+import (
+	"fmt"
+	"runtime"
+
+	"github.com/google/go-tpm/tpm2/transport"
+)
+
+// open refuses: Macs have no TPM, and their Secure Enclave signs for signed
+// applications alone.
+func open(string) (transport.TPMCloser, error) {
+	return nil, fmt.Errorf("%w: palyrad uses none on %s", errNoUse, runtime.GOOS)
+}

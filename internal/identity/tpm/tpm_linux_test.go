@@ -1,0 +1,307 @@
+package tpm
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-tpm/tpm2"
+	"github.com/google/go-tpm/tpm2/transport"
+
+	"palyra/internal/identity/tpm/tpmtest"
+	"palyra/internal/must"
+	"palyra/internal/reason"
+	"palyra/internal/reason/reasontest"
+)
+
+// wire is the bus between palyrad and the TPM, in somebody's hands.
+type wire struct {
+	transport.TPMCloser
+	seen *bytes.Buffer
+	// answer, when not nil, may answer a command in the TPM's place.
+	answer func(code tpm2.TPMCC) []byte
+	// change, when not nil, may change what the TPM answered.
+	change func(code tpm2.TPMCC, response []byte) []byte
+}
+
+func (w wire) Send(command []byte) ([]byte, error) {
+	code := tpm2.TPMCC(binary.BigEndian.Uint32(command[6:]))
+	w.seen.Write(command)
+	if w.answer != nil {
+		if res := w.answer(code); res != nil {
+			return res, nil
+		}
+	}
+	res, err := w.TPMCloser.Send(command)
+	if err == nil && w.change != nil {
+		res = w.change(code, res)
+	}
+	w.seen.Write(res)
+	return res, err
+}
+
+// tapped is a module whose bus is tapped.
+func tapped(e *tpmtest.TPM, w wire) (*Module, *bytes.Buffer) {
+	m := New(e.Device)
+	w.seen = new(bytes.Buffer)
+	m.open = func(device string) (t transport.TPMCloser, err error) {
+		w.TPMCloser, err = open(device)
+		return w, err
+	}
+	return m, w.seen
+}
+
+func TestKeysSign(t *testing.T) {
+	m := New(tpmtest.Start(t).Device)
+	must.Do(t, m.Prove())
+	made, text, err := m.NewKey()
+	must.Do(t, err)
+	digest := sha256.Sum256([]byte("hello"))
+	for _, k := range []crypto.Signer{made, must.Get(m.Key(text))(t)} {
+		sig := must.Get(k.Sign(nil, digest[:], crypto.SHA256))(t)
+		public, ok := made.Public().(*ecdsa.PublicKey)
+		if !ok || !ecdsa.VerifyASN1(public, digest[:], sig) {
+			t.Error("the signature does not verify")
+		}
+		if _, err := k.Sign(nil, make([]byte, 48), crypto.SHA384); err == nil {
+			t.Error("it signed a digest of another kind")
+		}
+	}
+	// Many at once wait for each other, and leave nothing in the TPM.
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			_, err := made.Sign(nil, digest[:], crypto.SHA256)
+			must.Check(t, err)
+		})
+	}
+	all.Wait()
+	must.Do(t, m.Prove())
+}
+
+func TestSealing(t *testing.T) {
+	m := New(tpmtest.Start(t).Device)
+	secret := []byte("a seed of thirty-two bytes, as is")
+	text := must.Get(m.Seal(secret))(t)
+	if got := must.Get(m.Unseal(text))(t); !bytes.Equal(got, secret) {
+		t.Errorf("got %q", got)
+	}
+	if bytes.Contains(text, secret) {
+		t.Error("the blob holds the secret")
+	}
+	for _, n := range []int{0, maxSecret + 1} {
+		if _, err := m.Seal(make([]byte, n)); err == nil {
+			t.Errorf("%d bytes were sealed", n)
+		}
+	}
+	_, key, err := m.NewKey()
+	must.Do(t, err)
+	_, err = m.Unseal(key)
+	reasontest.Want(t, "a key is no secret", err, reason.ConfigInvalid)
+	_, err = m.Key(text)
+	reasontest.Want(t, "a secret is no key", err, reason.ConfigInvalid)
+	for i := range text {
+		damaged := bytes.Clone(text)
+		damaged[i] ^= 1
+		if got, err := m.Unseal(damaged); err == nil && !bytes.Equal(got, secret) {
+			t.Errorf("byte %d changed: another secret came out", i)
+		}
+	}
+}
+
+// Wrong passwords of other programs lock the TPM, and not the gateway.
+func TestLockedOut(t *testing.T) {
+	e := tpmtest.Start(t)
+	m := New(e.Device)
+	text := must.Get(m.Seal([]byte("secret")))(t)
+	e.LockOut(t)
+	must.Do(t, m.Prove())
+	if got := must.Get(m.Unseal(text))(t); string(got) != "secret" {
+		t.Errorf("got %q", got)
+	}
+	// The control: what does count for the lockout cannot be used.
+	_, err := do(m, nil, func(w *work) ([]byte, error) {
+		counted := signing
+		counted.ObjectAttributes.NoDA = false
+		b, err := w.create(tpm2.TPMSSensitiveCreate{}, counted)
+		must.Check(t, err)
+		return loaded(w, b, func(h tpm2.NamedHandle) ([]byte, error) { return w.sign(h, make([]byte, 32)) })
+	})
+	if !errors.Is(err, tpm2.TPMRCLockout) {
+		t.Errorf("the control: %v", err)
+	}
+}
+
+// Where the owner hierarchy has a password, the storage root key that the system made
+// serves, and no other takes its place.
+func TestOwnerHasAPassword(t *testing.T) {
+	e := tpmtest.Start(t)
+	m := New(e.Device)
+	derived := must.Get(m.Seal([]byte("derived")))(t)
+	e.Provision(t)
+	if got := must.Get(m.Unseal(derived))(t); string(got) != "derived" {
+		t.Errorf("got %q", got)
+	}
+	e.SetOwnerPassword(t, "secret")
+	must.Do(t, m.Prove())
+	text := must.Get(m.Seal([]byte("secret")))(t)
+	e.Halt()
+	e.Boot(t)
+	if got := must.Get(m.Unseal(text))(t); string(got) != "secret" {
+		t.Errorf("got %q", got)
+	}
+	_, err := m.Unseal(derived)
+	if reasontest.Want(t, "what the derived one sealed", err, reason.ConfigInvalid); !hasPassword(err) {
+		t.Error(err)
+	}
+	e.SetOwnerPassword(t, "")
+	for sealed, want := range map[string]string{string(text): "secret", string(derived): "derived"} {
+		if got := must.Get(m.Unseal([]byte(sealed)))(t); string(got) != want {
+			t.Errorf("without the password: got %q, want %q", got, want)
+		}
+	}
+	other := tpmtest.Start(t)
+	other.SetOwnerPassword(t, "secret")
+	reasontest.Want(t, "without one", New(other.Device).Prove(), reason.ConfigInvalid)
+}
+
+// A TPM that hangs is waited for once; what comes after it fails at once, until it
+// answers again.
+func TestHangs(t *testing.T) {
+	e := tpmtest.Start(t)
+	m := New(e.Device)
+	text := must.Get(m.Seal([]byte("secret")))(t)
+	e.Signal(t, syscall.SIGSTOP)
+	m.patience = time.Millisecond
+	for range 2 {
+		_, err := m.Unseal(text)
+		if reasontest.Want(t, "a TPM that hangs", err, reason.ConfigInvalid); !errors.Is(err, errSilent) {
+			t.Error(err)
+		}
+		m.patience = time.Hour // is not waited for again
+	}
+	e.Signal(t, syscall.SIGCONT)
+	m.turn <- struct{}{} // the one that hung has ended
+	<-m.turn
+	if got := must.Get(m.Unseal(text))(t); string(got) != "secret" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// Who listens on the bus sees no secret, on its way in or out.
+func TestBusIsListenedTo(t *testing.T) {
+	e := tpmtest.Start(t)
+	m, seen := tapped(e, wire{})
+	secret := []byte("what nobody on the bus may see")
+	text := must.Get(m.Seal(secret))(t)
+	must.Get(m.Unseal(text))(t)
+	if bytes.Contains(seen.Bytes(), secret) {
+		t.Error("the secret was on the bus")
+	}
+	// The control: without encryption it is seen.
+	b := must.Get(parse(text, sealed))(t)
+	must.Get(do(m, b.parent, func(w *work) ([]byte, error) {
+		return loaded(w, b, func(h tpm2.NamedHandle) ([]byte, error) { return w.unseal(h, false) })
+	}))(t)
+	if !bytes.Contains(seen.Bytes(), secret) {
+		t.Error("the control: the tap saw nothing")
+	}
+}
+
+// Who stands on the bus and shows a storage root key of their own, to which the
+// session would be salted, gets nothing; neither does one who changes an answer.
+func TestBusIsChanged(t *testing.T) {
+	e := tpmtest.Start(t)
+	text := must.Get(New(e.Device).Seal([]byte("secret")))(t)
+	var theirs []byte
+	spy, _ := tapped(tpmtest.Start(t), wire{change: func(code tpm2.TPMCC, res []byte) []byte {
+		if code == tpm2.TPMCCCreatePrimary {
+			theirs = bytes.Clone(res)
+		}
+		return res
+	}})
+	must.Get(spy.Seal([]byte("x")))(t)
+	replaced, seen := tapped(e, wire{change: func(code tpm2.TPMCC, res []byte) []byte {
+		if code == tpm2.TPMCCCreatePrimary {
+			return theirs
+		}
+		return res
+	}})
+	_, err := replaced.Unseal(text)
+	if !errors.Is(err, errForeign) || bytes.Contains(seen.Bytes(), []byte("secret")) {
+		t.Errorf("a storage root key in place of the TPM's: %v", err)
+	}
+	changed, _ := tapped(e, wire{change: func(code tpm2.TPMCC, res []byte) []byte {
+		if code == tpm2.TPMCCUnseal {
+			res = bytes.Clone(res)
+			res[20] ^= 1
+		}
+		return res
+	}})
+	if _, err := changed.Unseal(text); err == nil {
+		t.Error("a changed answer was taken")
+	}
+	if got := must.Get(New(e.Device).Unseal(text))(t); string(got) != "secret" {
+		t.Errorf("control: %q", got)
+	}
+}
+
+// What a TPM cannot do is refused with the reason and what to do.
+func TestUnfit(t *testing.T) {
+	e := tpmtest.Start(t)
+	for _, c := range []struct {
+		what string
+		code tpm2.TPMCC
+		rc   tpm2.TPMRC
+		next string
+	}{
+		{"no P-256", tpm2.TPMCCCreatePrimary, tpm2.TPMRCCurve, "keys.store"},
+		{"no ECDSA", tpm2.TPMCCSign, tpm2.TPMRCScheme, "keys.store"},
+		{"no sealing", tpm2.TPMCCUnseal, tpm2.TPMRCCommandCode, "keys.store"},
+		{"no salted sessions", tpm2.TPMCCStartAuthSession, tpm2.TPMRCSymmetric, "keys.store"},
+		{"locked out", tpm2.TPMCCCreate, tpm2.TPMRCLockout, "tpm2_dictionarylockout"},
+		{"full", tpm2.TPMCCLoad, tpm2.TPMRCObjectMemory, "/dev/tpmrm0"},
+		{"a hierarchy that is off", tpm2.TPMCCCreatePrimary, tpm2.TPMRCHierarchy, "firmware"},
+		{"not started", tpm2.TPMCCCreatePrimary, tpm2.TPMRCInitialize, "Restart"},
+	} {
+		m, _ := tapped(e, wire{answer: func(code tpm2.TPMCC) []byte {
+			if code != c.code {
+				return nil
+			}
+			res := binary.BigEndian.AppendUint16(nil, uint16(tpm2.TPMSTNoSessions))
+			res = binary.BigEndian.AppendUint32(res, 10)
+			return binary.BigEndian.AppendUint32(res, uint32(c.rc))
+		}})
+		err := m.Prove()
+		reasontest.Want(t, c.what, err, reason.ConfigInvalid)
+		var known *reason.Error
+		if errors.As(err, &known) && !strings.Contains(known.NextStep(), c.next) {
+			t.Errorf("%s: the next step is %q", c.what, known.NextStep())
+		}
+	}
+	must.Do(t, New(e.Device).Prove())
+}
+
+func TestDevices(t *testing.T) {
+	for device, want := range map[string]bool{"/dev/tpm0": true, "/dev/tpm12": true, "/dev/tpmrm0": false, "/dev/tpm": false, "/dev/vtpm0": false} {
+		if unmanaged(device) != want {
+			t.Errorf("%s: %v", device, !want)
+		}
+	}
+	dir := t.TempDir()
+	closed := filepath.Join(dir, "closed")
+	must.Do(t, os.Mkdir(closed, 0))
+	for _, device := range []string{filepath.Join(dir, "none"), dir, "/dev/null", filepath.Join(closed, "tpmrm0")} {
+		reasontest.Want(t, device, New(device).Prove(), reason.ConfigInvalid)
+	}
+}

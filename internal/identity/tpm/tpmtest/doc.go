@@ -1,0 +1,2 @@
+// Package tpmtest runs TPMs in software (swtpm) for tests.
+package tpmtest

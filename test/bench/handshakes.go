@@ -1,0 +1,67 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+
+	"palyra/internal/identity"
+)
+
+// handshakes is goal 23: a connection to palyrad, on which both sides prove who they
+// are and the device is looked up, against TLS 1.3 of a plain Go server that has a
+// certificate of the same kind and asks for none. A second line has the same mutual
+// TLS without palyrad's look at the device.
+func handshakes(ctx context.Context, b *bench) (_ []*line, err error) {
+	plain := &line{goal: "23", what: "mutual TLS handshake", floorName: "plain TLS 1.3", unit: "us"}
+	mutual := &line{goal: "23", what: "mutual TLS handshake", floorName: "mutual TLS 1.3", unit: "us"}
+	other, err := b.newOtherEnd()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, other.close()) }()
+	g, _, err := b.running("", "")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, g.stop()) }()
+	own, err := identity.ReadBundle(g.bundle())
+	if err != nil {
+		return nil, err
+	}
+	nameless := other.bundle.ClientTLS()
+	nameless.GetClientCertificate, nameless.Certificates = nil, nil
+	to := func(address string, c *tls.Config) func() error {
+		c = c.Clone()
+		c.NextProtos = []string{"h2"}
+		return func() error { return handshake(ctx, address, c) }
+	}
+	return []*line{plain, mutual}, b.each(ctx, func() error {
+		took, err := inTurns(b.size.connections, 0, to(other.plain, nameless), to(other.mutual, other.bundle.ClientTLS()), to(own.Address, own.ClientTLS()))
+		if err != nil {
+			return err
+		}
+		plain.add(took[0], took[2])
+		mutual.add(took[1], took[2])
+		return nil
+	})
+}
+
+// handshake connects and waits for the first byte of HTTP/2, which the server sends
+// once it has taken the client's certificate: the client alone is done before.
+func handshake(ctx context.Context, address string, c *tls.Config) (err error) {
+	d := tls.Dialer{NetDialer: &net.Dialer{}, Config: c}
+	conn, err := d.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return fmt.Errorf("shaking hands with %s: %w", address, err)
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	if _, err := conn.Read(make([]byte, 1)); err != nil {
+		return fmt.Errorf("after the handshake with %s: %w", address, err)
+	}
+	return nil
+}

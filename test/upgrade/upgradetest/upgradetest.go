@@ -1,0 +1,85 @@
+// Package upgradetest holds the packed state directories of older releases, for the
+// tests of what becomes of them.
+package upgradetest
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"palyra/internal/must"
+)
+
+// Release is what the maker of a state directory knew about it: release.json.
+type Release struct {
+	Commit string    `json:"commit"`
+	MadeAt time.Time `json:"made_at"`
+	// Events is how many events the journal had when it was exported.
+	Events int64 `json:"events"`
+	// Activated is the policy version that somebody activated. The policy directory
+	// holds a later one, which forbids echo.
+	Activated string `json:"activated"`
+	// Asks wait: one without votes, one with the first of two, one of an agent.
+	Asks []Ask `json:"asks"`
+	// Granted is a call that a grant lets through for seven days.
+	Granted Ask `json:"granted"`
+	// Confirmations is how many events said that members were confirmed: 0 for a
+	// release that kept no history of them.
+	Confirmations int `json:"confirmations"`
+	// Attested are attestations.
+	Attested []string `json:"attested"`
+}
+
+// Ask is a call of a member, and what asks about it or allows it.
+type Ask struct {
+	Member string `json:"member"`
+	Tool   string `json:"tool"`
+	Input  string `json:"input"`
+	ID     string `json:"id"`
+	Digest string `json:"digest"`
+	Grant  string `json:"grant,omitempty"`
+}
+
+// Archives are the packed state directories in a directory, at least one.
+func Archives(t testing.TB, dir string) []string {
+	t.Helper()
+	list := must.Get(filepath.Glob(filepath.Join(dir, "*.tar.gz")))(t)
+	if len(list) == 0 {
+		t.Fatalf("there is no state directory of an older release in %s", dir)
+	}
+	return list
+}
+
+// Unpack makes what an archive holds anew, below a directory of the test: state,
+// policies, workspace, bundles, and what the maker kept beside them.
+func Unpack(t testing.TB, archive string) (dir string, r Release) {
+	t.Helper()
+	dir = t.TempDir()
+	f := must.Get(os.Open(archive))(t)
+	defer func() { _ = f.Close() }()
+	for files := tar.NewReader(must.Get(gzip.NewReader(f))(t)); ; {
+		h, err := files.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		must.Do(t, err)
+		if !filepath.IsLocal(h.Name) {
+			t.Fatalf("%s holds %s", archive, h.Name)
+		}
+		path, mode := filepath.Join(dir, h.Name), fs.FileMode(h.Mode).Perm()
+		if h.Typeflag == tar.TypeDir {
+			must.Do(t, os.MkdirAll(path, mode))
+			continue
+		}
+		must.Do(t, os.WriteFile(path, must.Get(io.ReadAll(files))(t), mode))
+	}
+	must.Do(t, json.Unmarshal(must.Get(os.ReadFile(filepath.Join(dir, "release.json")))(t), &r))
+	return dir, r
+}
