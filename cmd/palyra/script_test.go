@@ -26,6 +26,7 @@ import (
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
 	"palyra/internal/statedir"
+	"palyra/test/leaks"
 )
 
 var update = flag.Bool("update", false, "write what the scripts compare with")
@@ -55,6 +56,7 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata", RequireExplicitExec: true, RequireUniqueNames: true, UpdateScripts: *update,
 		Setup: func(env *testscript.Env) error {
+			env.Defer(func() { keysAreKept(env.T(), env.WorkDir) })
 			home := filepath.Join(env.WorkDir, "home")
 			env.Setenv("HOME", home)
 			env.Setenv("XDG_CONFIG_HOME", filepath.Join(home, ".config"))
@@ -70,6 +72,15 @@ func TestScripts(t *testing.T) {
 			"desktop": desktop, "notified": notified,
 		},
 	})
+}
+
+// keysAreKept fails the script when a private key, or a token, stands in anything that
+// it left outside of the key's own file.
+func keysAreKept(t testscript.T, dir string) {
+	_, told, err := leaks.Look(dir, nil)
+	if err != nil || len(told) > 0 {
+		t.Fatal("keys stand where they must not: ", told, err)
+	}
 }
 
 // daemonKey finds a script's daemon.

@@ -65,6 +65,13 @@ const (
 	SurfaceWebhook  Surface = "webhook"
 )
 
+// Transport is how a caller reached the gateway.
+type Transport string
+
+// TransportSocket is the Unix socket on the gateway's host. What comes over it is
+// neither paired nor present: the system said whose process it was, and no key did.
+const TransportSocket Transport = "socket"
+
 // SurfaceHeader is where a client may say what it is: "cli". Nothing proves it,
 // and nothing that policy reads follows from it.
 const SurfaceHeader = "Palyra-Surface"
@@ -141,6 +148,9 @@ type Caller struct {
 	// Present is true when the person proved to be there. No client can prove it
 	// in this version, so it is always false (docs/identity.md).
 	Present bool `json:"present"`
+	// Transport is TransportSocket for a caller on the local operator's socket; "" for
+	// one that came over TLS.
+	Transport Transport `json:"transport,omitempty"`
 	// Address is the peer's network address, for rate limits and logs.
 	Address string `json:"-"`
 	// Token bounds what a caller with an API token may do; nil for one with a

@@ -14,8 +14,8 @@ import (
 // Judge finds the votes so far enough, and otherwise it stays pending and says
 // what is missing.
 //
-// A user votes once: a second vote of the same user is reason.ApprovalConflict. So
-// is a vote on a record that is no longer pending; the error says who answered it.
+// A user votes once: a second vote of the same user is reason.ApprovalConflict, but
+// for a yes that proves more than the first, whose place it takes. A conflict is also a vote on a record that is no longer pending; the error says who answered it.
 // Other errors are reason.NotFound, PermissionDenied, DigestMismatch, InvalidInput,
 // or those of Judge and store. After an error the vote is not kept.
 func (d *Desk) Decide(ctx context.Context, caller access.Caller, id string, b Ballot) (Record, error) {
@@ -43,7 +43,7 @@ func (d *Desk) mayVote(ctx context.Context, caller access.Caller, rec Record, b 
 		return reason.Errorf(reason.DigestMismatch, "the digest shown is %s, the call that waits has %s", Visible(b.ShownDigest), rec.CallDigest).
 			WithField("call_digest", rec.CallDigest)
 	}
-	if rec.HasVoted(caller.Principal) {
+	if rec.HasVoted(caller.Principal) && !(b.Allow && rec.provesMore(caller)) {
 		return reason.Errorf(reason.ApprovalConflict, "%s has voted on approval %s already", caller.Principal, rec.ID).
 			WithRemedy("A vote stands. Cancel or revoke the approval to take it back.").
 			WithField("state", string(rec.State)).WithField("changed_by", caller.Principal.String())
@@ -99,7 +99,7 @@ func (d *Desk) idle(rec Record) bool {
 // cast judges the votes with one more and stores what comes of it.
 func (d *Desk) cast(ctx context.Context, caller access.Caller, rec Record, b Ballot) (Record, error) {
 	at := d.now()
-	votes := append(slices.Clone(rec.Votes), b.vote(caller, at))
+	votes := append(rec.votesBut(caller.Principal), b.vote(caller, at))
 	to, missing := Denied, ""
 	if b.Allow {
 		ruling, err := d.judge.Judge(ctx, rec, slices.Clone(votes))

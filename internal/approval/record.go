@@ -131,6 +131,20 @@ func (r Record) HasVoted(user access.Principal) bool {
 	return slices.ContainsFunc(r.Votes, func(v Vote) bool { return v.User == user })
 }
 
+// provesMore reports whether a vote of the caller proves something that its vote
+// before did not, so that a yes that did not suffice can be given again: over TLS after
+// one over the socket, or with a proof of presence.
+func (r Record) provesMore(c access.Caller) bool {
+	return slices.ContainsFunc(r.Votes, func(v Vote) bool {
+		return v.User == c.Principal && (c.Paired && !v.Paired || c.Present && !v.Present) && (c.Paired || !v.Paired) && (c.Present || !v.Present)
+	})
+}
+
+// votesBut returns the votes of others than the user.
+func (r Record) votesBut(user access.Principal) []Vote {
+	return slices.DeleteFunc(slices.Clone(r.Votes), func(v Vote) bool { return v.User == user })
+}
+
 // deadline is when r expires in its present state; zero for a terminal one.
 func (r Record) deadline() time.Time {
 	switch r.State {

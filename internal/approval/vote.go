@@ -51,8 +51,10 @@ type Vote struct {
 	Surface access.Surface `json:"surface"`
 	Paired  bool           `json:"paired"`
 	Present bool           `json:"present"`
-	Allow   bool           `json:"allow"`
-	Scope   Scope          `json:"scope"`
+	// Transport is how the voter reached the gateway.
+	Transport access.Transport `json:"transport,omitempty"`
+	Allow     bool             `json:"allow"`
+	Scope     Scope            `json:"scope"`
 	// TTL is how long a grant may live, in nanoseconds; zero for scope once.
 	TTL time.Duration `json:"ttl_ns"`
 	// Uses is how many calls a grant may let through; zero for no such bound.
@@ -154,7 +156,7 @@ func checkReason(text string) error {
 func (b Ballot) vote(c access.Caller, at time.Time) Vote {
 	return Vote{
 		User: c.Principal, Roles: c.Roles, Device: c.DeviceID,
-		Surface: c.Surface, Paired: c.Paired, Present: c.Present,
+		Surface: c.Surface, Paired: c.Paired, Present: c.Present, Transport: c.Transport,
 		Allow: b.Allow, Scope: b.Scope, TTL: b.TTL, Uses: b.Uses, Match: b.Match, Reason: b.Reason,
 		ShownDigest: b.ShownDigest, At: at,
 	}

@@ -163,8 +163,8 @@ var Homes = []Home{
 	},
 	{
 		Modules: []string{"golang.org/x/sys", "syscall"},
-		Rooms:   []string{"internal/sandbox", "internal/builtin", "internal/egress", "internal/workspace", "internal/identity/keyfile", "internal/identity/tpm", "internal/config", "internal/daemon", "internal/doctor", "internal/statedir", "internal/reason", "internal/cli", "internal/sqlite", "cmd/palyra-init", "cmd/palyrad", "cmd/palyra", "test"},
-		Why:     "raw system calls belong where isolation and file access are built, where key files are guarded where signals are caught, and, for two numbers of errors, where the next step is found",
+		Rooms:   []string{"internal/sandbox", "internal/builtin", "internal/egress", "internal/workspace", "internal/identity/keyfile", "internal/identity/tpm", "internal/localsocket", "internal/config", "internal/daemon", "internal/doctor", "internal/statedir", "internal/reason", "internal/cli", "internal/sqlite", "cmd/palyra-init", "cmd/palyrad", "cmd/palyra", "test"},
+		Why:     "raw system calls belong where isolation and file access are built, where key files are guarded, where a socket says whose process connects, where signals are caught, and, for two numbers of errors, where the next step is found",
 	},
 	{
 		Modules: []string{"os/exec"},
@@ -178,8 +178,13 @@ var Homes = []Home{
 	},
 	{
 		Modules: []string{"github.com/godbus/dbus"},
-		Rooms:   []string{"internal/bus", "internal/cli/notify", "test"},
+		Rooms:   []string{"internal/bus", "internal/cli/notify", "internal/keyring", "test"},
 		Why:     "its own way to connect reaches hosts and starts programs; internal/bus connects to sockets of this machine",
+	},
+	{
+		Modules: []string{"github.com/zalando/go-keyring"},
+		Rooms:   []string{"internal/keyring"},
+		Why:     "keyrings are asked in one place",
 	},
 	{
 		Modules: []string{"github.com/landlock-lsm/go-landlock", "golang.org/x/net/bpf"},

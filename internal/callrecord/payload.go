@@ -27,15 +27,17 @@ import (
 type Proposed struct {
 	ProposalID string `json:"proposal_id"`
 	// CallID is the id that a model gave the call.
-	CallID               string          `json:"call_id,omitempty"`
-	Principal            string          `json:"principal"`
-	OnBehalfOf           string          `json:"on_behalf_of"`
-	DeviceID             string          `json:"device_id"`
-	Surface              access.Surface  `json:"surface"`
-	Channel              string          `json:"channel,omitempty"`
-	Tool                 string          `json:"tool"`
-	ToolDefinitionDigest string          `json:"tool_definition_digest,omitempty"`
-	Arguments            json.RawMessage `json:"arguments,omitempty"`
+	CallID     string         `json:"call_id,omitempty"`
+	Principal  string         `json:"principal"`
+	OnBehalfOf string         `json:"on_behalf_of"`
+	DeviceID   string         `json:"device_id"`
+	Surface    access.Surface `json:"surface"`
+	// Transport is how the caller reached the gateway.
+	Transport            access.Transport `json:"transport,omitempty"`
+	Channel              string           `json:"channel,omitempty"`
+	Tool                 string           `json:"tool"`
+	ToolDefinitionDigest string           `json:"tool_definition_digest,omitempty"`
+	Arguments            json.RawMessage  `json:"arguments,omitempty"`
 	// ArgumentsBlob is set instead of Arguments when they are large.
 	ArgumentsBlob   string `json:"arguments_blob,omitempty"`
 	ArgumentsDigest string `json:"arguments_digest"`

@@ -27,13 +27,13 @@ var arguments = map[string][]string{
 	"policy simulate": {"process.run", "argv=git", "argv=status", "timeout_ms=x"},
 	"policy snapshot": {someDigest}, "run": {"task"}, "runs cancel": {clitest.ApprovalID},
 	"runs show": {clitest.ApprovalID}, "runs watch": {clitest.ApprovalID}, "sessions end": {clitest.ApprovalID}, "sessions show": {clitest.ApprovalID},
-	"tokens create": {"ci"}, "context use": {"local"}, "pair": {clitest.ClosedAddress}, "pairing cancel": {clitest.PairingID}, "members confirm": {"bob"}, "members consent": {"claude"}, "tokens revoke": {clitest.TokenID, "--yes"}, "tools show": {"process.run"}, "workspace show": {clitest.ChangeSetID}, "workspace undo": {clitest.ChangeSetID},
+	"tokens create": {"ci"}, "context use": {"local"}, "pair": {clitest.ClosedAddress}, "pairing cancel": {clitest.PairingID}, "key protect": {"--undo"}, "members confirm": {"bob"}, "members consent": {"claude"}, "tokens revoke": {clitest.TokenID, "--yes"}, "tools show": {"process.run"}, "workspace show": {clitest.ChangeSetID}, "workspace undo": {clitest.ChangeSetID},
 }
 
 var someDigest = "sha256:" + strings.Repeat("0", 64)
 
 // offline are the commands that work without a gateway.
-var offline = []string{"context add", "context list", "context remove", "context use", "config check", "config path", "config show", "man", "policy check", "policy init", "policy test", "version", "journal verify", "attest verify"}
+var offline = []string{"context add", "context list", "context remove", "context use", "config check", "config path", "config show", "key protect", "key show", "man", "policy check", "policy init", "policy test", "version", "journal verify", "attest verify"}
 
 // TestEveryCommandWithTheGatewayAway: what is wrong is the connection, whatever the
 // command is and however its arguments look without a tool's schema; and what needs

@@ -10,6 +10,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/signal"
 	"syscall"
@@ -35,6 +36,7 @@ func Main(ctx context.Context, args []string) int {
 		InTerminal:  term.IsTerminal(int(os.Stdin.Fd())),
 		OutTerminal: term.IsTerminal(int(os.Stdout.Fd())),
 		ErrTerminal: term.IsTerminal(int(os.Stderr.Fd())),
+		ReadHidden:  readHidden,
 		Width:       width(os.Stdout, os.Stderr),
 		Getenv:      os.Getenv,
 		Environ:     os.Environ,
@@ -58,6 +60,31 @@ func Execute(ctx context.Context, program *client.App, args []string) int {
 	root.SetErr(a.Err)
 	ran, err := root.ExecuteContextC(ctx)
 	return a.report(ctx, ran, err)
+}
+
+// readHidden reads a line from the terminal without echo. An interrupt gives the
+// terminal back as it was.
+func readHidden(ctx context.Context) (string, error) {
+	fd := int(os.Stdin.Fd())
+	was, err := term.GetState(fd)
+	if err != nil {
+		return "", err
+	}
+	type line struct {
+		text []byte
+		err  error
+	}
+	read := make(chan line, 1)
+	go func() {
+		text, err := term.ReadPassword(fd)
+		read <- line{text, err}
+	}()
+	select {
+	case l := <-read:
+		return string(l.text), l.err
+	case <-ctx.Done():
+		return "", errors.Join(ctx.Err(), term.Restore(fd, was)) // the reader goes with the process
+	}
 }
 
 func width(files ...*os.File) int {

@@ -10,6 +10,7 @@ import (
 	"palyra/internal/cli/command"
 	"palyra/internal/cli/contexts"
 	"palyra/internal/cli/journal"
+	"palyra/internal/cli/keys"
 	"palyra/internal/cli/operate"
 	"palyra/internal/cli/pairings"
 	"palyra/internal/cli/policy"
@@ -73,7 +74,7 @@ func (a *app) root() *cobra.Command {
 	asked.AddCommand(policy.WhyCommand(a.App))
 	in(groupCalls, runs.RunCommand(a.App), runs.Command(a.App), calls.Command(a.App), calls.ListedCommand(a.App), calls.ToolsCommand(a.App), approvals.ApproveCommand(a.App), approvals.DenyCommand(a.App), asked, approvals.GrantsCommand(a.App), sessions.Command(a.App), workspaces.Command(a.App))
 	in(groupEvidence, policy.Command(a.App), journal.Command(a.App), journal.AttestCommand(a.App))
-	in(groupOperate, operate.StatusCommand(a.App), operate.FreezeCommand(a.App), operate.ThawCommand(a.App), operate.MembersCommand(a.App), operate.DevicesCommand(a.App), reviews.RolesCommand(a.App), reviews.AccessCommand(a.App), tokens.Command(a.App), pairings.Command(a.App), pairings.PairCommand(a.App), contexts.Command(a.App), operate.ConfigCommand(a.App))
+	in(groupOperate, operate.StatusCommand(a.App), operate.FreezeCommand(a.App), operate.ThawCommand(a.App), operate.MembersCommand(a.App), operate.DevicesCommand(a.App), reviews.RolesCommand(a.App), reviews.AccessCommand(a.App), tokens.Command(a.App), pairings.Command(a.App), pairings.PairCommand(a.App), contexts.Command(a.App), keys.Command(a.App), operate.ConfigCommand(a.App))
 	in(groupOther, a.versionCommand(), a.manCommand(root))
 	root.SetHelpCommandGroupID(groupOther)
 	root.SetCompletionCommandGroupID(groupOther)
@@ -87,6 +88,7 @@ func (a *app) globals(root *cobra.Command) {
 	f.StringVar(&a.Address, "address", "", "gateway address, host:port (PALYRA_ADDRESS)")
 	f.StringVar(&a.Credentials, "credentials", "", "directory of the credential bundle (PALYRA_CREDENTIALS)")
 	f.StringVar(&a.Context, "context", "", "one of several gateways, by its name (see palyra context)")
+	f.BoolVar(&a.Socket, "socket", false, "reach the gateway of this machine over its Unix socket, without a certificate")
 	f.StringVar(&a.Config, "config", "", "configuration file (PALYRA_CONFIG)")
 	f.StringVarP(&a.Output, "output", "o", "", "output format: "+strings.Join(printer.Formats, ", "))
 	f.BoolVar(&a.NoInput, "no-input", false, "ask nothing, even in a terminal")

@@ -113,6 +113,9 @@ type Listen struct {
 	// Metrics is host:port of the plain HTTP listener for metrics, always
 	// loopback; "" switches it off.
 	Metrics string `toml:"metrics"`
+	// SocketOperator lets the owner of the state directory in as the local operator,
+	// over a Unix socket there.
+	SocketOperator bool `toml:"socket_operator"`
 	// MaxConnections bounds the open connections to the API.
 	MaxConnections int `toml:"max_connections"`
 	// MaxConnectionsPerAddress bounds those of one address that is not loopback.

@@ -18,7 +18,7 @@ const (
 func Default() *Config {
 	return &Config{
 		Keys:   KeyStore{Store: KeysInFiles, TPMDevice: "/dev/tpmrm0"},
-		Listen: Listen{API: "127.0.0.1:7443", Metrics: "127.0.0.1:7144", MaxConnections: 1024, MaxConnectionsPerAddress: 128},
+		Listen: Listen{API: "127.0.0.1:7443", Metrics: "127.0.0.1:7144", SocketOperator: true, MaxConnections: 1024, MaxConnectionsPerAddress: 128},
 		Log:    Log{Level: "info", Format: "text"},
 		Roles:  []access.Role{"security"},
 

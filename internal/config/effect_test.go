@@ -17,10 +17,11 @@ var readBy = map[string][2]string{
 	"state_dir":    {"daemon/build.go", "statedir.Take(g.cfg.StateDir)"},
 	"trust_domain": {"daemon/build.go", "TrustDomain: cfg.TrustDomain"},
 
-	"listen.api":          {"daemon/servers.go", `listen(ctx, g.cfg.Listen.API, "listen.api")`},
-	"listen.allow_remote": {"config/check.go", "!c.Listen.AllowRemote"},
-	"listen.server_names": {"daemon/servers.go", "ca.Loopback(), g.cfg.Listen.ServerNames"},
-	"listen.metrics":      {"daemon/servers.go", `listen(ctx, g.cfg.Listen.Metrics, "listen.metrics")`},
+	"listen.api":             {"daemon/servers.go", `listen(ctx, g.cfg.Listen.API, "listen.api")`},
+	"listen.allow_remote":    {"config/check.go", "!c.Listen.AllowRemote"},
+	"listen.server_names":    {"daemon/servers.go", "ca.Loopback(), g.cfg.Listen.ServerNames"},
+	"listen.socket_operator": {"daemon/servers.go", "!g.cfg.Listen.SocketOperator"},
+	"listen.metrics":         {"daemon/servers.go", `listen(ctx, g.cfg.Listen.Metrics, "listen.metrics")`},
 
 	"listen.max_connections":             {"daemon/servers.go", "most: g.cfg.Listen.MaxConnections,"},
 	"listen.max_connections_per_address": {"daemon/servers.go", "mostOfOne: g.cfg.Listen.MaxConnectionsPerAddress"},

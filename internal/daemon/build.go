@@ -246,7 +246,7 @@ func openMembers(ctx context.Context, g *gateway, _ Options) error {
 	if err != nil {
 		return err
 	}
-	if g.tokens, err = token.New(ctx, token.Config{Store: g.stores.tokens, Members: g.registry}); err != nil {
+	if g.tokens, err = token.New(ctx, token.Config{Store: g.stores.tokens, Members: g.registry, Revoked: revokedDevice(g.identity)}); err != nil {
 		return err
 	}
 	notary := g.authority.Notary()

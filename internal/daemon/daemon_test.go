@@ -26,6 +26,7 @@ import (
 	"palyra/internal/reason"
 	"palyra/internal/statedir"
 	"palyra/internal/tool"
+	"palyra/test/leaks"
 )
 
 // running is a daemon in this process.
@@ -43,7 +44,14 @@ type running struct {
 func testConfig(t *testing.T) *config.Config {
 	t.Helper()
 	cfg := config.Default()
-	cfg.StateDir = filepath.Join(t.TempDir(), "state")
+	dir := t.TempDir()
+	cfg.StateDir = filepath.Join(dir, "state")
+	t.Cleanup(func() {
+		_, told, err := leaks.Look(dir, nil)
+		if must.Check(t, err); len(told) > 0 {
+			t.Errorf("keys stand where they must not: %v", told)
+		}
+	})
 	cfg.Listen.API, cfg.Listen.Metrics = "127.0.0.1:0", "127.0.0.1:0"
 	cfg.ProcessRunner.Enabled = false
 	cfg.Storage.ReserveBytes = 1 << 20

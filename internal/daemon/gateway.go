@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -108,7 +109,7 @@ func notices(g *gateway) []string {
 	if text := reserveNotice(held, size); text != "" {
 		list = append(list, text)
 	}
-	if text := limitedNotice(g.limiter.Refused(), g.turns.Waiting(), time.Now()); text != "" {
+	if text := limitedNotice(g.limiter.Refused(), g.limiter.Locked(), g.turns.Waiting(), time.Now()); text != "" {
 		list = append(list, text)
 	}
 	for _, m := range g.models.Status {
@@ -126,8 +127,8 @@ func notices(g *gateway) []string {
 }
 
 // limitedNotice says what is limited now: the classes of which a request was refused
-// within the last minute, and how many calls wait for a sandbox; "" for nothing.
-func limitedNotice(refused map[ratelimit.Class]ratelimit.Refusals, waiting int, now time.Time) string {
+// within the last minute, how many keys failures have locked out, and how many calls wait for a sandbox; "" for nothing.
+func limitedNotice(refused map[ratelimit.Class]ratelimit.Refusals, locked map[ratelimit.Class]int, waiting int, now time.Time) string {
 	var parts, classes []string
 	for class, n := range refused {
 		if n.Count > 0 && now.Sub(n.Last) < time.Minute {
@@ -136,6 +137,11 @@ func limitedNotice(refused map[ratelimit.Class]ratelimit.Refusals, waiting int, 
 	}
 	if slices.Sort(classes); len(classes) > 0 {
 		parts = append(parts, "requests are refused by rate limits ("+strings.Join(classes, ", ")+")")
+	}
+	for _, class := range slices.Sorted(maps.Keys(locked)) {
+		if n := locked[class]; n > 0 {
+			parts = append(parts, fmt.Sprintf("locked out after failures (%s): %d", class, n))
+		}
 	}
 	if waiting > 0 {
 		parts = append(parts, fmt.Sprintf("calls that wait for a program to end: %d", waiting))

@@ -77,15 +77,17 @@ func TestLimitedNotice(t *testing.T) {
 	}
 	for _, c := range []struct {
 		refused map[ratelimit.Class]ratelimit.Refusals
+		locked  map[ratelimit.Class]int
 		waiting int
 		want    string
 	}{
-		{nil, 0, ""},
-		{nil, 3, "calls that wait for a program to end: 3"},
-		{refused, 0, "requests are refused by rate limits (decide, run)"},
-		{refused, 1, "requests are refused by rate limits (decide, run); calls that wait for a program to end: 1"},
+		{nil, nil, 0, ""},
+		{nil, map[ratelimit.Class]int{"login": 0, "pairing": 2}, 0, "locked out after failures (pairing): 2"},
+		{nil, nil, 3, "calls that wait for a program to end: 3"},
+		{refused, nil, 0, "requests are refused by rate limits (decide, run)"},
+		{refused, nil, 1, "requests are refused by rate limits (decide, run); calls that wait for a program to end: 1"},
 	} {
-		if got := limitedNotice(c.refused, c.waiting, now); got != c.want {
+		if got := limitedNotice(c.refused, c.locked, c.waiting, now); got != c.want {
 			t.Errorf("limitedNotice = %q, want %q", got, c.want)
 		}
 	}

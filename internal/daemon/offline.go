@@ -135,6 +135,10 @@ func onHost(ctx context.Context, cfg *config.Config, online func(own identity.Bu
 		if err != nil {
 			return err
 		}
+		if own.Kept != nil {
+			return reason.Errorf(reason.NotConnected, "palyrad runs, and asking it as the local operator takes the operator's key, which is kept elsewhere (%s)", own.Kept.Place).
+				WithRemedy("Use `palyra` for what it can do (`palyra members add`); or stop palyrad, repeat this, and start it again.")
+		}
 		if err := online(own); reason.Of(err) != reason.Unauthenticated {
 			return err
 		}

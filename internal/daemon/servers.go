@@ -18,6 +18,7 @@ import (
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
 	"palyra/internal/journalkey"
+	"palyra/internal/localsocket"
 	"palyra/internal/pairing"
 	"palyra/internal/reason"
 	"palyra/internal/rpc"
@@ -26,10 +27,10 @@ import (
 	"palyra/internal/token"
 )
 
-// listeners are the open ones; metrics is nil when it is switched off.
+// listeners are the open ones; metrics and socket are nil when they are switched off.
 type listeners struct {
-	api, metrics net.Listener
-	at           Addresses
+	api, metrics, socket net.Listener
+	at                   Addresses
 }
 
 // open opens the listeners, writes the local operator's credential for the
@@ -49,14 +50,36 @@ func (g *gateway) open(ctx context.Context) error {
 		g.parts.addListener(g.listeners.metrics)
 		g.listeners.at.Metrics = g.listeners.metrics.Addr().String()
 	}
+	if err := openSocket(ctx, g); err != nil {
+		return err
+	}
 	_, ok, err := g.identity.Start(ctx, local(g))
 	if err != nil {
 		return err
 	}
 	if !ok {
-		g.log.WarnContext(ctx, "the local operator is revoked or disabled; `palyrad operator bundle local` makes another credential")
+		g.log.WarnContext(ctx, "the local operator has no credential: it is revoked or disabled, or its key is kept elsewhere and is not its device's; `palyrad operator bundle local` makes another")
 	}
 	return g.policies.Load(ctx)
+}
+
+// openSocket opens the socket of the local operator. Where none can be offered,
+// palyrad works without it.
+func openSocket(ctx context.Context, g *gateway) error {
+	if !g.cfg.Listen.SocketOperator {
+		return nil
+	}
+	l, err := localsocket.Listen(statedir.Socket(g.cfg.StateDir))
+	if errors.Is(err, localsocket.ErrNotOffered) {
+		g.log.InfoContext(ctx, "the local operator has no socket; its certificate works", slog.String("error", err.Error()))
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	g.listeners.socket = l
+	g.parts.addListener(l)
+	return nil
 }
 
 // addListener closes a listener at the end, if its server has not done so.
@@ -78,7 +101,7 @@ func (g *gateway) serve(ctx context.Context, drained <-chan struct{}, ready func
 	group, groupCtx := errgroup.WithContext(ctx)
 	if l := g.listeners.metrics; l != nil {
 		group.Go(func() error {
-			s := &http.Server{Handler: g.metrics.Handler(), ReadHeaderTimeout: headerTimeout, WriteTimeout: answerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader}
+			s := &http.Server{Handler: rpc.Listed(g.metrics.Handlers()), ReadHeaderTimeout: headerTimeout, WriteTimeout: answerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader}
 			return serveUntil(groupCtx, drained, s, &acceptor{Listener: l, log: g.log, metrics: true, most: mostReaders, mostOfOne: mostReaders})
 		})
 	}
@@ -87,6 +110,11 @@ func (g *gateway) serve(ctx context.Context, drained <-chan struct{}, ready func
 			Listener: g.listeners.api, log: g.log, most: g.cfg.Listen.MaxConnections, mostOfOne: g.cfg.Listen.MaxConnectionsPerAddress,
 		})
 	})
+	if l := g.listeners.socket; l != nil {
+		group.Go(func() error {
+			return serveUntil(groupCtx, drained, socketServer(api), &acceptor{Listener: l, log: g.log, most: mostLocal, mostOfOne: mostLocal})
+		})
+	}
 	at := g.listeners.at
 	g.log.InfoContext(ctx, "palyrad is ready", slog.String("api", at.API), slog.String("metrics", at.Metrics), slog.String("state_dir", g.cfg.StateDir))
 	if ready != nil {
@@ -104,6 +132,9 @@ const maxHeader = 64 << 10
 // mostReaders bounds the connections to the metrics, for which nobody on this machine
 // proves who they are: the files that palyrad may open are for the API.
 const mostReaders = 64
+
+// mostLocal bounds the connections to the socket of the local operator.
+const mostLocal = 64
 
 func listen(ctx context.Context, address, key string) (net.Listener, error) {
 	var cfg net.ListenConfig
@@ -146,6 +177,11 @@ func apiServer(ctx context.Context, g *gateway) (*http.Server, error) {
 		}
 		if d.Revoked() {
 			g.log.InfoContext(ctx, "a device was revoked", attrs...)
+			// They are refused in any case; this ends what they have open, and says so
+			// in lists and journal.
+			if err := g.tokens.RevokeMadeWith(ctx, d.RevokedBy, d.ID); err != nil {
+				g.log.ErrorContext(ctx, "tokens of a revoked device are not marked as revoked", slog.String("device", d.ID), slog.Any("error", err))
+			}
 			return
 		}
 		g.log.InfoContext(ctx, "a member may do less than before", append(attrs, slog.String("note", why.Message))...)
@@ -171,6 +207,23 @@ func apiServer(ctx context.Context, g *gateway) (*http.Server, error) {
 		Handler: cutOff(handler, stalledAfter), TLSConfig: g.tls, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: maxHeader, ErrorLog: slog.NewLogLogger(g.log.Handler(), slog.LevelDebug),
 	}, nil
+}
+
+// socketServer serves the API on the socket of the local operator: the same handler,
+// by HTTP/2 without TLS.
+func socketServer(api *http.Server) *http.Server {
+	var protocols http.Protocols
+	protocols.SetUnencryptedHTTP2(true)
+	return &http.Server{
+		Handler: api.Handler, Protocols: &protocols, ReadHeaderTimeout: api.ReadHeaderTimeout, IdleTimeout: api.IdleTimeout,
+		MaxHeaderBytes: api.MaxHeaderBytes, ErrorLog: api.ErrorLog,
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			if counted, ok := c.(*countedConn); ok {
+				c = counted.Conn
+			}
+			return localsocket.ConnContext(ctx, c)
+		},
+	}
 }
 
 // shown is what machines that pair see of the gateway. The certificate is the one that

@@ -120,6 +120,7 @@ func Examine(ctx context.Context, c Config) []Exam {
 		{"disk writes", p.writes},
 		{"keys", p.keys},
 		{"key places", p.places},
+		{"operator key", p.operatorKey},
 		{"journal", p.journal},
 		{"clock", p.clock},
 		{"listen.api", p.apiPort},

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"palyra/internal/identity"
 	"palyra/internal/journal"
 	"palyra/internal/journalkey"
 	"palyra/internal/reason"
@@ -159,6 +160,23 @@ func (p *patient) keys(context.Context) finding {
 		return doubtful(detail, "The root certificate ends soon: plan a new state directory and pair the devices anew.")
 	}
 	return fine(detail)
+}
+
+// operatorKey says where the local operator's key is. As a file it is what everything of
+// this uid can read.
+func (p *patient) operatorKey(context.Context) finding {
+	dir := statedir.Operator(p.Settings.StateDir)
+	if _, err := os.Stat(dir); !p.made || err != nil {
+		return skipped("there is no local operator yet; the first start makes one")
+	}
+	kept, err := identity.KeptIn(dir)
+	switch {
+	case err != nil:
+		return broken(err)
+	case kept != nil:
+		return fine(fmt.Sprintf("the local operator's key is not a file: %s", kept.Place))
+	}
+	return fine("the local operator's key is a file in " + dir + ", which every process of this uid can read; `palyra key protect` keeps it elsewhere")
 }
 
 // places names where each key lives. Whether the TPM can use those that are in it was

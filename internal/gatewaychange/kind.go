@@ -22,12 +22,13 @@ const (
 	ActivatePolicy Kind = "policy.activate"
 	ReloadPolicy   Kind = "policy.reload"
 	Thaw           Kind = "gateway.thaw"
+	LetIn          Kind = "ceiling.allow"
 	// Erase is of what the journal points to; nothing does that yet.
 	Erase Kind = "journal.erase"
 )
 
 // Kinds lists them.
-var Kinds = []Kind{AddMember, UpdateMember, EnableMember, RemoveMember, ConfirmMember, AddDevice, ActivatePolicy, ReloadPolicy, Thaw, Erase}
+var Kinds = []Kind{AddMember, UpdateMember, EnableMember, RemoveMember, ConfirmMember, AddDevice, ActivatePolicy, ReloadPolicy, Thaw, LetIn, Erase}
 
 // byOwners are permissions that an owner has whatever policies say, so that no set of
 // them is in force for good.

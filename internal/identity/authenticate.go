@@ -75,6 +75,29 @@ func (s *Service) AuthenticateExpired(chain []*x509.Certificate) (access.Caller,
 	return c, nil
 }
 
+// AuthenticateHost returns the local operator as the caller that it is without its
+// key: for a connection of which the system says whose process it is. It stands and
+// falls with the local device, and is not paired.
+func (s *Service) AuthenticateHost() (access.Caller, error) {
+	dev, found := s.localDevice()
+	if !found {
+		return access.Caller{}, reason.Errorf(reason.Unauthenticated, "there is no local operator")
+	}
+	if dir := s.localDir.Load(); dir != nil {
+		if kept, err := KeptIn(*dir); kept != nil || err != nil {
+			return access.Caller{}, reason.Errorf(reason.Unauthenticated, "the local operator's key is kept where its uid alone does not reach it, and so the uid alone is not enough here").
+				WithRemedy("Leave out --socket, so that the key is used; `palyra key show` says where it is.")
+		}
+	}
+	c, err := s.callerOf(dev.ID)
+	if err != nil {
+		return access.Caller{}, reason.Errorf(reason.Unauthenticated, "%w", err).
+			WithRemedy("Stop palyrad, run `palyrad operator bundle local --out DIR` on its host, and start it again.")
+	}
+	c.Paired, c.Transport = false, access.TransportSocket
+	return c, nil
+}
+
 // callerOf is the caller that a device stands for.
 func (s *Service) callerOf(id string) (access.Caller, error) {
 	dev, err := s.live(id)

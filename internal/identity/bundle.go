@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"palyra/internal/identity/ca"
+	"palyra/internal/identity/keptkey"
 	"palyra/internal/identity/keyfile"
 	"palyra/internal/reason"
 )
@@ -35,6 +36,9 @@ type Bundle struct {
 	Root  *x509.Certificate
 	Chain []*x509.Certificate
 	Key   crypto.Signer
+	// Kept says where the key is when the bundle does not hold it; nil when it does. Key
+	// is then locked until somebody puts the unlocked one in its place.
+	Kept *keptkey.Kept
 	// Token is an API token in place of Chain and Key; "" for a device.
 	Token string
 	// Address is host:port, ServerName the name in the server's certificate.
@@ -83,11 +87,10 @@ func BundleKey(dir string) (crypto.Signer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making credential bundle: %w", err)
 	}
-	der, err := x509.MarshalPKCS8PrivateKey(made)
+	text, err := keyText(made)
 	if err != nil {
 		return nil, fmt.Errorf("making credential bundle: %w", err)
 	}
-	text := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
 	return made, keyfile.Write(filepath.Join(dir, keyName), text)
 }
 
@@ -102,7 +105,8 @@ func Request(key crypto.Signer) ([]byte, error) {
 }
 
 // WriteBundle writes the bundle's files into dir, each with mode 0600, the
-// certificate last: until it is there, the bundle is not complete.
+// certificate last: until it is there, the bundle is not complete. A key that is kept
+// elsewhere is not written.
 func WriteBundle(dir string, b Bundle) error {
 	if err := keyfile.MakeDir(dir); err != nil {
 		return fmt.Errorf("writing credential bundle: %w", err)
@@ -110,15 +114,19 @@ func WriteBundle(dir string, b Bundle) error {
 	if strings.ContainsAny(b.Address+b.ServerName, "\r\n") {
 		return reason.Errorf(reason.InvalidInput, "writing credential bundle: address %q or server name %q has a line break", b.Address, b.ServerName)
 	}
-	der, err := x509.MarshalPKCS8PrivateKey(b.Key)
-	if err != nil {
-		return fmt.Errorf("writing credential bundle: %w", err)
+	if b.Kept == nil {
+		text, err := keyText(b.Key)
+		if err != nil {
+			return fmt.Errorf("writing credential bundle: %w", err)
+		}
+		if err := keyfile.Write(filepath.Join(dir, keyName), text); err != nil {
+			return fmt.Errorf("writing credential bundle: %w", err)
+		}
 	}
 	for _, f := range []struct {
 		name string
 		data []byte
 	}{
-		{keyName, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})},
 		{rootFile, certificates(b.Root)},
 		{endpointFile, endpointText(b)},
 		{certFile, certificates(b.Chain...)},
@@ -147,7 +155,15 @@ func readBundle(dir string) (Bundle, error) {
 	}
 	var b Bundle
 	var err error
-	if b.Key, err = readKey(dir); err != nil {
+	if b.Key, err = readKey(dir); errors.Is(err, fs.ErrNotExist) {
+		var elsewhere error
+		if b.Kept, elsewhere = readKept(dir); elsewhere == nil {
+			b.Key, err = lockedKey{b.Kept}, nil
+		} else if !errors.Is(elsewhere, fs.ErrNotExist) {
+			err = elsewhere
+		}
+	}
+	if err != nil {
 		return b, missing(dir, err)
 	}
 	if err := keyfile.CheckPrivate(dir); err != nil {
@@ -156,22 +172,48 @@ func readBundle(dir string) (Bundle, error) {
 	if b.Chain, err = readChain(filepath.Join(dir, certFile)); err != nil {
 		return b, missing(dir, err)
 	}
-	roots, err := readChain(filepath.Join(dir, rootFile))
+	of, err := readGateway(dir)
 	if err != nil {
 		return b, missing(dir, err)
 	}
-	b.Root = roots[0]
+	b.Root, b.Address, b.ServerName = of.Root, of.Address, of.ServerName
 	pub, ok := b.Key.Public().(interface{ Equal(crypto.PublicKey) bool })
 	if !ok || !pub.Equal(b.Chain[0].PublicKey) {
 		return b, reason.Errorf(reason.ConfigInvalid, "%s and %s in %s do not belong together", keyName, certFile, dir).
 			WithRemedy("Restart palyrad for the local operator, or have the bundle made again.")
 	}
-	if len(roots) != 1 || b.Chain[len(b.Chain)-1].CheckSignatureFrom(b.Root) != nil {
+	if b.Chain[len(b.Chain)-1].CheckSignatureFrom(b.Root) != nil {
 		return b, reason.Errorf(reason.ConfigInvalid, "%s in %s is not the root of %s", rootFile, dir, certFile)
 	}
+	return b, nil
+}
+
+// ReadGateway returns what a bundle says of its gateway: the root, the address and
+// the name. It needs neither the key nor the certificate.
+func ReadGateway(dir string) (Bundle, error) {
+	b, err := readGateway(dir)
+	if err != nil {
+		return Bundle{}, fmt.Errorf("reading what the credential bundle says of its gateway: %w", missing(dir, err))
+	}
+	return b, nil
+}
+
+func readGateway(dir string) (Bundle, error) {
+	var b Bundle
+	if err := keyfile.CheckPrivate(dir); err != nil {
+		return b, err
+	}
+	roots, err := readChain(filepath.Join(dir, rootFile))
+	if err != nil {
+		return b, err
+	}
+	if len(roots) != 1 || !roots[0].IsCA {
+		return b, reason.Errorf(reason.ConfigInvalid, "%s in %s is not one root certificate", rootFile, dir)
+	}
+	b.Root = roots[0]
 	text, err := keyfile.Read(filepath.Join(dir, endpointFile))
 	if err != nil {
-		return b, missing(dir, err)
+		return b, err
 	}
 	return b, b.setEndpoint(string(text))
 }

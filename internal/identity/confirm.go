@@ -59,7 +59,7 @@ func (s *Service) authors(actor access.Principal) []access.Principal {
 	}
 	var holders []access.Principal
 	for _, d := range s.Devices() {
-		if d.Local && !d.Revoked() && !slices.Contains(holders, d.Principal) {
+		if d.Local && !slices.Contains(holders, d.Principal) {
 			holders = append(holders, d.Principal)
 		}
 	}

@@ -123,6 +123,37 @@ func TestMadeOnTheHost(t *testing.T) {
 	}
 }
 
+// Who revokes the host's own device, and comes back as docs/identity.md says, is on
+// the host as before: what is made there is still in those hands.
+func TestMadeOnTheHostWithoutItsDevice(t *testing.T) {
+	w := newWorld(t)
+	local := w.start()
+	must.Get(w.Revoke(t.Context(), identity.Local(), local.ID, "", true))(t)
+	must.Get(w.AddDevice(t.Context(), identity.Daemon(), "", identity.Recovery{Member: "local", Request: csr(t), AcceptLoss: true}))(t)
+	for _, name := range []string{"bob", "carol"} {
+		w.add(access.User(name), access.Principal{}, access.RoleOperator)
+		if got := w.hands(access.User(name)); got != "local" {
+			t.Errorf("%s is in hands of %q", name, got)
+		}
+	}
+	w.restart()
+	if n := w.History().Hands().Independence().Count(identity.Local(), []access.Principal{access.User("bob"), access.User("carol")}); n != 0 {
+		t.Errorf("two that the owner made on the host are %d people for a call of the owner", n)
+	}
+}
+
+// A word about oneself, or about one that was removed, is no word.
+func TestConfirmsNobody(t *testing.T) {
+	w, _ := team(t)
+	if _, err := w.ConfirmMember(t.Context(), access.User("alice"), "alice"); err == nil || !strings.Contains(err.Error(), "nobody confirms themselves") {
+		t.Errorf("alice of alice: %v", err)
+	}
+	must.Get(w.AddMember(t.Context(), access.User("alice"), "zoe", access.KindUser, []access.Role{access.RoleAuditor}, access.Principal{}, csr(t), true))(t)
+	must.Get(w.RemoveMember(t.Context(), access.User("alice"), identity.Standing{Member: "zoe", AcceptLoss: true}))(t)
+	_, err := w.ConfirmMember(t.Context(), access.User("adam"), "zoe")
+	reasontest.Want(t, "one that was removed", err, reason.NotFound)
+}
+
 func TestWhoConfirms(t *testing.T) {
 	w, _ := team(t)
 	must.Get(w.AddMember(t.Context(), access.User("alice"), "zoe", access.KindUser, []access.Role{access.RoleAuditor}, access.Principal{}, csr(t), true))(t)

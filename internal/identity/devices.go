@@ -56,6 +56,11 @@ func (s *Service) renewOnce(ctx context.Context, deviceID string, csr []byte) (c
 	if err != nil {
 		return ca.Issued{}, err
 	}
+	return s.recertified(ctx, dev, cert)
+}
+
+// recertified makes a device hold a new certificate.
+func (s *Service) recertified(ctx context.Context, dev Device, cert ca.Issued) (ca.Issued, error) {
 	dev.holds(cert)
 	dev.Version++
 	var d drafts

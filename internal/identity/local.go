@@ -20,7 +20,9 @@ type LocalConfig struct {
 // Start makes the local operator on the first start (the member user:local
 // with the role owner, and its device) and reissues its certificate on every
 // start. A local device that was revoked, or whose member is disabled, gets
-// nothing: ok is then false, and `palyrad operator bundle local` is the way back.
+// nothing, and neither does one whose bundle says that the key is kept elsewhere and
+// is not that of the device: ok is then false, and `palyrad operator bundle local` is
+// the way back.
 func (s *Service) Start(ctx context.Context, c LocalConfig) (dev Device, ok bool, err error) {
 	dev, ok, err = s.start(ctx, c)
 	if err != nil {
@@ -38,6 +40,10 @@ func (s *Service) start(ctx context.Context, c LocalConfig) (Device, bool, error
 		if dev, err := s.live(dev.ID); err != nil || !s.active(dev) {
 			return dev, false, nil
 		}
+	}
+	s.localDir.Store(&c.Dir)
+	if kept, err := KeptIn(c.Dir); kept != nil || err != nil {
+		return s.startKept(ctx, c, dev, kept)
 	}
 	key, err := BundleKey(c.Dir)
 	if err != nil {

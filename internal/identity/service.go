@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/oklog/ulid/v2"
@@ -46,6 +47,9 @@ type Service struct {
 	registry  *access.Registry
 	now       func() time.Time
 	rand      io.Reader
+
+	// localDir is the bundle of the local operator; nil before Start.
+	localDir atomic.Pointer[string]
 
 	// changing makes one change at a time; mu guards what follows.
 	changing sync.Mutex

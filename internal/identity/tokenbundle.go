@@ -1,7 +1,6 @@
 package identity
 
 import (
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -17,7 +16,7 @@ const tokenFile = "token"
 
 // Vacant reports by its error whether dir holds a credential.
 func Vacant(dir string) error {
-	for _, name := range []string{keyName, certFile, tokenFile} {
+	for _, name := range []string{keyName, keptFile, certFile, tokenFile} {
 		_, err := keyfile.Read(filepath.Join(dir, name))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("looking for a credential: %w", err)
@@ -33,6 +32,10 @@ func Vacant(dir string) error {
 // other credential: the root and the address as in others, and the token, each with
 // mode 0600.
 func WriteTokenBundle(dir string, b Bundle) error {
+	if b.Root == nil {
+		return reason.Errorf(reason.InvalidInput, "the gateway's root certificate is not known here, and a token's bundle needs it").
+			WithRemedy("Leave out --out and note the text, or connect with a credential bundle.")
+	}
 	if err := keyfile.MakeDir(dir); err != nil {
 		return fmt.Errorf("writing the token's bundle: %w", err)
 	}
@@ -64,21 +67,10 @@ func readTokenBundle(dir string) (Bundle, error) {
 	if err != nil {
 		return b, err
 	}
-	if err := keyfile.CheckPrivate(dir); err != nil {
-		return b, err
-	}
-	b.Token = strings.TrimSpace(string(text))
-	var roots []*x509.Certificate
-	if roots, err = readChain(filepath.Join(dir, rootFile)); err != nil {
-		return b, missing(dir, err)
-	}
-	if len(roots) != 1 || !roots[0].IsCA {
-		return b, reason.Errorf(reason.ConfigInvalid, "%s in %s is not one root certificate", rootFile, dir)
-	}
-	b.Root = roots[0]
-	endpoint, err := keyfile.Read(filepath.Join(dir, endpointFile))
+	of, err := readGateway(dir)
 	if err != nil {
 		return b, missing(dir, err)
 	}
-	return b, b.setEndpoint(string(endpoint))
+	of.Token = strings.TrimSpace(string(text))
+	return of, nil
 }

@@ -282,3 +282,6 @@ func (s *Service) refuse(ctx context.Context, address, source string, err error)
 	s.Refused(ctx, cmp.Or(source, "unknown"))
 	return err
 }
+
+// Lockout has the addresses that failed too often, for who watches them.
+func (s *Service) Lockout() *ratelimit.Lockout { return s.lockout }

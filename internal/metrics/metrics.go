@@ -41,6 +41,10 @@ type Config struct {
 	Runs      interface{ Active() int }
 	Limits    interface {
 		Refused() map[ratelimit.Class]ratelimit.Refusals
+		// Len is how many callers' buckets are held.
+		Len() int
+		// Locked counts the keys that are locked out, by class.
+		Locked() map[ratelimit.Class]int
 	}
 	// Turns is the queue of calls for the places of sandboxed programs.
 	Turns interface {
@@ -101,6 +105,8 @@ func New(c Config) *Metrics {
 		gauge("palyra_grants_live", "Grants that are in force.", func() float64 { return float64(c.Approvals.Counts().Grants) }),
 		gauge("palyra_runs_active", "Runs that have not ended.", func() float64 { return float64(c.Runs.Active()) }),
 		refusals{prometheus.NewDesc("palyra_rate_limit_refused_total", "Requests that rate limits refused since the start, by class.", []string{"class"}, nil), c},
+		lockedKeys{prometheus.NewDesc("palyra_locked_keys", "Addresses and other keys that failures have locked out now, by class.", []string{"class"}, nil), c},
+		gauge("palyra_rate_limit_keys", "Callers and addresses whose requests are counted.", func() float64 { return float64(c.Limits.Len()) }),
 		gauge("palyra_sandbox_queue", "Calls that wait for a sandboxed program to end.", func() float64 { return float64(c.Turns.Waiting()) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "palyra_sandbox_queue_refused_total", Help: "Calls that found no room in that queue since the start.",
@@ -141,6 +147,22 @@ func (r refusals) Describe(to chan<- *prometheus.Desc) { to <- r.desc }
 func (r refusals) Collect(to chan<- prometheus.Metric) {
 	for class, n := range r.from.Limits.Refused() {
 		to <- prometheus.MustNewConstMetric(r.desc, prometheus.CounterValue, float64(n.Count), string(class))
+	}
+}
+
+// lockedKeys reads how many keys are locked out.
+type lockedKeys struct {
+	desc *prometheus.Desc
+	from Config
+}
+
+// Describe implements prometheus.Collector.
+func (l lockedKeys) Describe(to chan<- *prometheus.Desc) { to <- l.desc }
+
+// Collect implements prometheus.Collector.
+func (l lockedKeys) Collect(to chan<- prometheus.Metric) {
+	for class, n := range l.from.Limits.Locked() {
+		to <- prometheus.MustNewConstMetric(l.desc, prometheus.GaugeValue, float64(n), string(class))
 	}
 }
 
@@ -296,19 +318,20 @@ func (m *Metrics) countRun(e journal.Event) {
 	}
 }
 
-// Handler serves metrics, liveness and readiness on the loopback listener.
-func (m *Metrics) Handler() http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = w.Write([]byte("ok\n"))
-	})
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
-		if problems := m.problems(r.Context()); len(problems) > 0 {
-			http.Error(w, strings.Join(problems, "\n"), http.StatusServiceUnavailable)
-			return
-		}
-		_, _ = w.Write([]byte("ready\n"))
-	})
-	return mux
+// Handlers serve metrics, liveness and readiness on the loopback listener, by their
+// patterns.
+func (m *Metrics) Handlers() map[string]http.Handler {
+	return map[string]http.Handler{
+		"GET /metrics": promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}),
+		"GET /healthz": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) }),
+		"GET /readyz":  http.HandlerFunc(m.ready),
+	}
+}
+
+func (m *Metrics) ready(w http.ResponseWriter, r *http.Request) {
+	if problems := m.problems(r.Context()); len(problems) > 0 {
+		http.Error(w, strings.Join(problems, "\n"), http.StatusServiceUnavailable)
+		return
+	}
+	_, _ = w.Write([]byte("ready\n"))
 }

@@ -323,3 +323,6 @@ func (h *Host) Run(ctx context.Context) error {
 		}
 	}
 }
+
+// Lockout has the addresses that failed too often, for who watches them.
+func (h *Host) Lockout() *ratelimit.Lockout { return h.lockout }

@@ -170,6 +170,14 @@ unless { context.approval.granted && context.approval.age_seconds <= 60 };`
 			t.Errorf("after %v: allowed %v, want %v", c.after, got.Allowed, c.want)
 		}
 	}
+	// Of several votes the oldest counts, whichever was named first.
+	older := policytest.Vote(carol, op)
+	older.At = older.At.Add(-2 * time.Minute)
+	for _, votes := range [][]policy.Vote{{vote, older}, {older, vote}} {
+		if set.Judge(run, policytest.Approval(votes...)).Allowed {
+			t.Error("a young vote made an old one young")
+		}
+	}
 	// An approval that nobody gave is not young.
 	always := `@waives("approval: test")
 permit(principal, action == Action::"tool.execute/process.run", resource)

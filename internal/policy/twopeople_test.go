@@ -45,7 +45,7 @@ func TestTwoPeople(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for text, want := range map[string]bool{
 				"": c.one, twoApprovers: c.two, twoFromSecurity: c.twoOfSecurity,
-				strings.Replace(twoFromSecurity, ">= 2", ">= 1", 1): c.oneSecurity,
+				strings.Replace(twoFromSecurity, ">= 2", ">= 1", 1): c.oneSecurity, strings.Replace(twoApprovers, ">= 2", ">= 1", 1): c.one,
 			} {
 				o := policytest.ManyMembers(text)
 				o.Provenance = c.history

@@ -64,7 +64,7 @@ func (p *Admin) SetCeiling(ctx context.Context, by access.Caller, c Ceiling) (Ce
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	i, found := slices.BinarySearchFunc(p.ceilings, c.Name, func(have Ceiling, name string) int { return cmp.Compare(have.Name, name) })
+	i, found := p.ceiling(c.Name)
 	switch {
 	case found && p.ceilings[i].Allowed == c.Allowed:
 		return p.ceilings[i], nil
@@ -91,6 +91,23 @@ func (p *Admin) SetCeiling(ctx context.Context, by access.Caller, c Ceiling) (Ce
 		p.use.Cut(who, reason.Errorf(reason.Unauthenticated, "%s is kept out by a ceiling", who))
 	}
 	return c, err
+}
+
+// CheckCeiling finds what keeps SetCeiling from being made, and whether it would change
+// something.
+func (p *Admin) CheckCeiling(by access.Caller, c Ceiling) (changes bool, err error) {
+	if err := p.checkCeiling(by, c); err != nil {
+		return false, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	i, found := p.ceiling(c.Name)
+	return !found || p.ceilings[i].Allowed != c.Allowed, nil
+}
+
+// ceiling finds where a ceiling is kept, or would be. The caller holds p.mu.
+func (p *Admin) ceiling(name string) (int, bool) {
+	return slices.BinarySearchFunc(p.ceilings, name, func(have Ceiling, name string) int { return cmp.Compare(have.Name, name) })
 }
 
 func (p *Admin) checkCeiling(by access.Caller, c Ceiling) error {

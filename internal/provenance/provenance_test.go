@@ -37,6 +37,7 @@ func TestCount(t *testing.T) {
 	}{
 		"two that the host made":               {History{made("ann"), made("bob"), made("cyd")}, "ann", []string{"bob", "cyd"}, 2},
 		"the requester":                        {History{made("ann"), made("bob")}, "ann", []string{"ann", "bob"}, 1},
+		"a voter many times beside another":    {History{made("ann"), made("bob"), made("cyd")}, "ann", append(slices.Repeat([]string{"bob"}, 30), "cyd"), 2},
 		"the same voter twice":                 {History{made("ann"), made("bob")}, "ann", []string{"bob", "bob"}, 1},
 		"made by the requester":                {History{made("ann"), made("bob", "ann")}, "ann", []string{"bob"}, 0},
 		"the maker of the requester":           {History{made("ann"), made("bob", "ann")}, "bob", []string{"ann"}, 0},

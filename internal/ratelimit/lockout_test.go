@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"math/rand/v2"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -324,4 +325,27 @@ func TestLockoutInConcurrentUse(t *testing.T) {
 			t.Errorf("%d keys are kept and %d are in order, want at most 8", len(l.byKey), len(l.next))
 		}
 	})
+}
+
+// TestLockedIsTold: how many keys a class has locked out, and that a flood of others
+// frees none.
+func TestLockedIsTold(t *testing.T) {
+	l := must.Get(New(map[Class]Limits{}))(t)
+	lockout := must.Get(NewLockout(Backoff{Free: 1, First: time.Hour, Longest: time.Hour, Forget: time.Hour}))(t)
+	l.Watch("login", lockout)
+	if got := l.Locked(); len(got) != 1 || got["login"] != 0 {
+		t.Errorf("before a failure: %v", got)
+	}
+	lockout.Failed("eve")
+	lockout.Failed("eve")
+	lockout.Failed("once")
+	if got := l.Locked()["login"]; got != 1 {
+		t.Errorf("%d keys are locked", got)
+	}
+	for i := range 2 * mostLocked {
+		lockout.Failed("flood" + strconv.Itoa(i))
+	}
+	if lockout.Locked("eve") == 0 || l.Locked()["login"] < 1 {
+		t.Error("a flood freed a key")
+	}
 }

@@ -50,6 +50,31 @@ const mostKeys = 1 << 18
 type Limiter struct {
 	classes map[Class]*class
 	seed    maphash.Seed
+
+	watching sync.Mutex
+	lockouts map[Class]*Lockout
+}
+
+// Watch has Locked tell of a lockout, whose attempts are of a class. Register before
+// serving.
+func (l *Limiter) Watch(of Class, lockout *Lockout) {
+	l.watching.Lock()
+	defer l.watching.Unlock()
+	if l.lockouts == nil {
+		l.lockouts = make(map[Class]*Lockout)
+	}
+	l.lockouts[of] = lockout
+}
+
+// Locked returns how many keys are locked out now, for each class that has a lockout.
+func (l *Limiter) Locked() map[Class]int {
+	l.watching.Lock()
+	defer l.watching.Unlock()
+	all := make(map[Class]int, len(l.lockouts))
+	for of, lockout := range l.lockouts {
+		all[of] = lockout.Count()
+	}
+	return all
 }
 
 // New returns a limiter for the classes named. Every limit must be positive,

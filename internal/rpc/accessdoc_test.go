@@ -3,6 +3,7 @@ package rpc_test
 import (
 	"flag"
 	"fmt"
+	"iter"
 	"maps"
 	"os"
 	"slices"
@@ -71,6 +72,8 @@ func credentials(m rpc.Method) string {
 		return "none"
 	case m.Needs == rpc.NeedsRenewable:
 		return "certificate, also one that expired in the last 30 days"
+	case m.Needs == rpc.NeedsCertificate:
+		return "certificate, no socket"
 	case slices.Contains(token.Never, m.Permission):
 		return "certificate"
 	default:
@@ -91,6 +94,10 @@ func accessTables(t *testing.T, methods map[string]rpc.Method) string {
 			permission, roles = "`"+string(m.Permission)+"`", who(m.Permission)
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | `%s` | %s | %s |\n", strings.TrimPrefix(procedure, "/"), permission, strings.Join(roles, ", "), m.Limit, m.Audit, credentials(m))
+	}
+	b.WriteString("\n## Other routes\n\nPlain HTTP, without a credential, for anybody who reaches the listener, which is on this machine unless the configuration says otherwise.\n\n| route | listener | says |\n| --- | --- | --- |\n")
+	for pattern, r := range sorted(maps.Collect(rpc.Routes())) {
+		fmt.Fprintf(&b, "| `%s` | `%s` | %s |\n", pattern, r.Listener, r.Says)
 	}
 	b.WriteString("\n## Permissions\n\n| permission | roles that have it | a token can have it |\n| --- | --- | --- |\n")
 	for _, p := range slices.Sorted(slices.Values(access.Permissions)) {
@@ -160,6 +167,17 @@ func TestAccessDocKnowsTheRoles(t *testing.T) {
 	} {
 		if got := who(p); !slices.Equal(got, want) {
 			t.Errorf("%s: %v, want %v", p, got, want)
+		}
+	}
+}
+
+// sorted are the rows of a table by their keys, in order.
+func sorted[T any](table map[string]T) iter.Seq2[string, T] {
+	return func(yield func(string, T) bool) {
+		for _, key := range slices.Sorted(maps.Keys(table)) {
+			if !yield(key, table[key]) {
+				return
+			}
 		}
 	}
 }

@@ -167,7 +167,7 @@ func voteMessage(v approval.Vote) *palyrav1.ApprovalVote {
 	return &palyrav1.ApprovalVote{
 		User: v.User.String(), Roles: roles, Device: v.Device, Surface: string(v.Surface), Paired: v.Paired, Present: v.Present,
 		Allow: v.Allow, Scope: scopeMessage(v.Scope), Ttl: durationpb.New(v.TTL), Match: matchMessage(v.Match),
-		Reason: v.Reason, ShownDigest: v.ShownDigest, At: timeMessage(v.At), Uses: v.Uses,
+		Reason: v.Reason, ShownDigest: v.ShownDigest, At: timeMessage(v.At), Uses: v.Uses, Transport: string(v.Transport),
 	}
 }
 

@@ -141,7 +141,7 @@ func connectError(known *reason.Error) *connect.Error {
 		metadata[name] = value
 	}
 	addDetail(out, &errdetails.ErrorInfo{Reason: string(known.Code), Domain: ErrorDomain, Metadata: metadata})
-	if after, err := time.ParseDuration(known.Fields[retryAfterField]); err == nil {
+	if after, limited := retryAfter(known); limited {
 		addDetail(out, &errdetails.RetryInfo{RetryDelay: durationpb.New(after)})
 		out.Meta().Set("Retry-After", retryAfterHeader(after))
 	}
@@ -151,6 +151,15 @@ func connectError(known *reason.Error) *connect.Error {
 // retryAfterField is the field of a RATE_LIMITED error that says how long to
 // wait, as a Go duration.
 const retryAfterField = "retry_after"
+
+// retryAfter is how long the caller of a limited request waits: what the limit says,
+// or a second where nobody can say when there is room again.
+func retryAfter(known *reason.Error) (after time.Duration, limited bool) {
+	if after, err := time.ParseDuration(known.Fields[retryAfterField]); err == nil {
+		return after, true
+	}
+	return time.Second, known.Code == reason.RateLimited
+}
 
 // addDetail attaches a message that this package made, which always encodes.
 func addDetail(e *connect.Error, message proto.Message) {

@@ -24,6 +24,8 @@ type Authenticator interface {
 	Authenticate(chain []*x509.Certificate) (access.Caller, error)
 	// AuthenticateExpired is for a certificate that expired and may be renewed.
 	AuthenticateExpired(chain []*x509.Certificate) (access.Caller, error)
+	// AuthenticateHost is for whom the system says to be the operator of this host.
+	AuthenticateHost() (access.Caller, error)
 }
 
 // Limiter spends one request of a class for every key, or for none.
@@ -175,7 +177,7 @@ func (g *guard) admitPeer(ctx context.Context, who peer, procedure string, metho
 		return nil
 	}
 	if !who.shows(method.Needs) {
-		return g.refuse(ctx, who, procedure, unauthenticated(who.err))
+		return g.refuse(ctx, who, procedure, who.lacks())
 	}
 	if err := g.permit(ctx, who, procedure, method.Permission); err != nil {
 		return err
@@ -236,6 +238,15 @@ func (g *guard) refuse(ctx context.Context, who peer, procedure string, err erro
 	}
 	g.audit.Refused(ctx, source, procedure, reason.Of(err))
 	return err
+}
+
+// lacks says why a peer does not show what a method needs.
+func (p *peer) lacks() error {
+	if p.known {
+		return reason.Errorf(reason.PermissionDenied, "what certifies a key takes the certificate of a device").
+			WithRemedy("Run it with a credential bundle, without --socket.")
+	}
+	return unauthenticated(p.err)
 }
 
 func unauthenticated(cause error) error {

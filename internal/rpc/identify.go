@@ -13,6 +13,7 @@ import (
 	"connectrpc.com/connect"
 
 	"palyra/internal/access"
+	"palyra/internal/localsocket"
 	"palyra/internal/pairing"
 	"palyra/internal/ratelimit"
 	"palyra/internal/reason"
@@ -20,8 +21,8 @@ import (
 
 type callerKey struct{}
 
-// identify finds the caller of a request by its certificate, or by its token, and
-// puts it into the request's context, where the guard reads it. A request without
+// identify finds the caller of a request by its certificate, by its token, or by the
+// socket that it came over, and puts it into the request's context, where the guard reads it. A request without
 // either goes on without a caller, because a few methods are public.
 //
 // A request with a known credential is in the list of live requests until its end,
@@ -30,7 +31,8 @@ type callerKey struct{}
 // look.
 func identify(auth Authenticator, tokens Tokens, live *liveRequests, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		identified := peer{address: host(r.RemoteAddr), claims: access.Surface(r.Header.Get(access.SurfaceHeader)), tls: r.TLS}
+		socket, local := localsocket.PeerOf(r.Context())
+		identified := peer{address: from(r, socket, local), local: local, claims: access.Surface(r.Header.Get(access.SurfaceHeader)), tls: r.TLS}
 		ctx := r.Context()
 		if look := credential(r, auth, tokens); look != nil {
 			identified.look(look)
@@ -52,7 +54,15 @@ func credential(r *http.Request, auth Authenticator, tokens Tokens) func() (acce
 		chain = r.TLS.PeerCertificates
 	}
 	shown := r.Header.Values("Authorization")
+	socket, local := localsocket.PeerOf(r.Context())
 	switch {
+	case local && len(shown) == 0:
+		return func() (access.Caller, time.Time, error) { return onHost(auth, socket) }
+	case local:
+		return func() (access.Caller, time.Time, error) {
+			return access.Caller{}, time.Time{}, reason.Errorf(reason.Unauthenticated, "the socket is for the operator of this host, and takes no token").
+				WithRemedy("Use the token at the gateway's address.")
+		}
 	case len(shown) > 1 || len(shown) == 1 && len(chain) > 0:
 		return func() (access.Caller, time.Time, error) {
 			return access.Caller{}, time.Time{}, reason.Errorf(reason.Unauthenticated, "the request shows more than one credential").
@@ -81,6 +91,15 @@ func bearer(r *http.Request, shown string, tokens Tokens) (access.Caller, time.T
 	return c, c.Token.ExpiresAt, nil
 }
 
+// onHost finds the caller of the socket of the local operator.
+func onHost(auth Authenticator, who localsocket.Peer) (access.Caller, time.Time, error) {
+	if who.Refused != nil {
+		return access.Caller{}, time.Time{}, who.Refused
+	}
+	c, err := auth.AuthenticateHost()
+	return c, time.Time{}, err
+}
+
 type peer struct {
 	caller access.Caller
 	// notAfter is when the caller's credential ends.
@@ -91,6 +110,8 @@ type peer struct {
 	expired bool
 	err     error
 	address string
+	// local says that the request came over the socket of the local operator.
+	local bool
 	// claims is the surface that the client says it is.
 	claims access.Surface
 	// tls is the connection.
@@ -131,10 +152,20 @@ func (p *peer) shows(needed Proof) bool {
 	case NeedsNothing:
 		return true
 	case NeedsRenewable:
-		return p.known || p.expired
+		return p.expired || p.known && p.caller.Paired
+	case NeedsCertificate:
+		return p.known && p.caller.Paired
 	default:
 		return p.known
 	}
+}
+
+// from is where a request came from: an address, or the socket and whose process.
+func from(r *http.Request, socket localsocket.Peer, local bool) string {
+	if local {
+		return socket.String()
+	}
+	return host(r.RemoteAddr)
 }
 
 func host(addr string) string {
@@ -155,7 +186,7 @@ func (p peer) keys() []string {
 		return []string{ratelimit.Address(p.address)}
 	}
 	keys := []string{p.caller.Principal.String()}
-	if ip := net.ParseIP(p.address); ip == nil || !ip.IsLoopback() {
+	if ip := net.ParseIP(p.address); !p.local && (ip == nil || !ip.IsLoopback()) {
 		keys = append(keys, ratelimit.Address(p.address))
 	}
 	return keys

@@ -3,7 +3,9 @@ package rpc
 import (
 	"iter"
 	"maps"
+	"net/http"
 	"slices"
+	"strings"
 
 	"palyra/gen/grpc/health/v1/healthv1connect"
 	"palyra/gen/palyra/v1/palyrav1connect"
@@ -41,9 +43,12 @@ type Proof int
 
 // The proofs.
 const (
-	// NeedsDevice wants the certificate of a device, valid now.
-	NeedsDevice Proof = iota
-	// NeedsRenewable also takes one that expired at most ca.RenewableFor ago.
+	// NeedsCertificate wants the certificate of a device, valid now. It is for methods
+	// that certify keys: what has no certificate of its own makes none.
+	NeedsCertificate Proof = iota
+	// NeedsDevice also takes the socket of the local operator, and a token.
+	NeedsDevice
+	// NeedsRenewable wants a certificate, also one that expired at most ca.RenewableFor ago.
 	NeedsRenewable
 	// NeedsNothing is for methods that return no data of any caller.
 	NeedsNothing
@@ -139,7 +144,7 @@ var methods = map[string]Method{
 	palyrav1connect.StatusServiceFreezeProcedure:    {access.PermGatewayFreeze, AuditRoom, LimitMutate, NeedsDevice},
 	palyrav1connect.StatusServiceThawProcedure:      {access.PermGatewayThaw, AuditRoom, LimitMutate, NeedsDevice},
 
-	palyrav1connect.AccessServiceAddMemberProcedure:   {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.AccessServiceAddMemberProcedure:   {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsCertificate},
 	palyrav1connect.AccessServiceListMembersProcedure: {access.PermAccessRead, AuditNone, LimitRead, NeedsDevice},
 	// A change that concerns owners or admins also needs access.write_owner, which
 	// the handler asks.
@@ -155,7 +160,7 @@ var methods = map[string]Method{
 	palyrav1connect.IdentityServiceRevokeDeviceProcedure:     {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsDevice},
 	palyrav1connect.IdentityServiceRenameDeviceProcedure:     {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsDevice},
 	// That it takes the device of the gateway's own host is identity's to say.
-	palyrav1connect.IdentityServiceAddDeviceProcedure: {access.PermAccessWriteOwner, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.IdentityServiceAddDeviceProcedure: {access.PermAccessWriteOwner, AuditRoom, LimitMutate, NeedsCertificate},
 
 	palyrav1connect.WorkspaceServiceListWorkspacesProcedure: {access.PermWorkspaceRead, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.WorkspaceServiceListChangeSetsProcedure: {access.PermWorkspaceRead, AuditNone, LimitRead, NeedsDevice},
@@ -200,4 +205,51 @@ var methods = map[string]Method{
 
 func reflectionProcedure(version string) string {
 	return "/grpc.reflection." + version + ".ServerReflection/ServerReflectionInfo"
+}
+
+// Route is the row of what is served by plain HTTP beside the API, whose methods have
+// the rows above. It is for anybody who reaches the listener: give one to nothing that
+// says what only some may know.
+type Route struct {
+	// Listener is the setting whose listener serves it.
+	Listener string
+	Says     string
+}
+
+// routes has one row per pattern of a mux (net/http). A pattern without a row is
+// denied.
+var routes = map[string]Route{
+	"GET /metrics": {"listen.metrics", "counters and durations for Prometheus, of no caller and no call"},
+	"GET /healthz": {"listen.metrics", "that palyrad runs"},
+	"GET /readyz":  {"listen.metrics", "that it is ready, or why not"},
+}
+
+// Routes are the rows by pattern, in no order.
+func Routes() iter.Seq2[string, Route] { return maps.All(routes) }
+
+// Listed serves handlers by their patterns, and denies those that have no row.
+func Listed(handlers map[string]http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	for pattern, handler := range handlers {
+		if _, ok := routes[pattern]; !ok {
+			handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				http.Error(w, "the route is not in the access table", http.StatusForbidden)
+			})
+		}
+		mux.Handle(pattern, handler)
+	}
+	return mux
+}
+
+// offered denies what is no method of a service that the API offers, so that nothing
+// is served beside the guard, whatever a mux was given.
+func offered(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		service, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+		if _, listed := methods[r.URL.Path]; !listed && !slices.Contains(services, service) {
+			http.NotFound(w, r)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }

@@ -109,7 +109,7 @@ func New(stopping context.Context, cfg Config) (*Server, error) {
 	mux.Handle(newReflectionHandler("v1", opts...))
 	mux.Handle(newReflectionHandler("v1alpha", opts...))
 	s := &Server{}
-	s.handler = identify(cfg.Auth, cfg.Tokens, &s.live, g.refuseStrangers(limitMessages(stoppable(bundle(endWatches(stopping, mux))))))
+	s.handler = identify(cfg.Auth, cfg.Tokens, &s.live, g.refuseStrangers(limitMessages(stoppable(bundle(endWatches(stopping, offered(mux)))))))
 	return s, nil
 }
 

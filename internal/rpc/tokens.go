@@ -48,6 +48,7 @@ func (s *tokens) CreateToken(ctx context.Context, req *palyrav1.CreateTokenReque
 		r.Addresses = append(r.Addresses, prefix)
 	}
 	caller := callerOf(ctx)
+	r.Device = caller.DeviceID
 	if err := s.mayGive(caller, r); err != nil {
 		return nil, err
 	}

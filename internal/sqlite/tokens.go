@@ -19,7 +19,7 @@ var _ token.Store = TokenStore{}
 // Tokens returns the store of API tokens.
 func (db *DB) Tokens() TokenStore { return TokenStore{db} }
 
-const apiColumns = `id, name, principal, created_by, scopes, addresses, digest, created_at, expires_at, last_used_at, revoked_at, revoked_by`
+const apiColumns = `id, name, principal, created_by, scopes, addresses, digest, created_at, expires_at, last_used_at, revoked_at, revoked_by, device`
 
 // Tokens returns all tokens, revoked ones included, by ID.
 func (s TokenStore) Tokens(ctx context.Context) ([]token.Token, error) {
@@ -28,7 +28,7 @@ func (s TokenStore) Tokens(ctx context.Context) ([]token.Token, error) {
 
 func scanToken(r *Row) (token.Token, error) {
 	t := token.Token{
-		ID: r.Text(0), Name: r.Text(1), CreatedAt: r.Time(7), ExpiresAt: r.Time(8), LastUsedAt: r.Time(9), RevokedAt: r.Time(10),
+		ID: r.Text(0), Name: r.Text(1), CreatedAt: r.Time(7), ExpiresAt: r.Time(8), LastUsedAt: r.Time(9), RevokedAt: r.Time(10), Device: r.Text(12),
 	}
 	if n := copy(t.Digest[:], r.Bytes(6)); n != len(t.Digest) {
 		return t, fmt.Errorf("token %s: its digest has %d bytes", t.ID, n)
@@ -60,9 +60,9 @@ func (s TokenStore) AddToken(ctx context.Context, t token.Token, e event.Draft) 
 	}
 	return s.change(ctx, e, func(tx *Tx) error {
 		n, err := tx.Exec("INSERT INTO tokens ("+apiColumns+`)
- VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12) ON CONFLICT DO NOTHING`,
+ VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13) ON CONFLICT DO NOTHING`,
 			t.ID, t.Name, t.Principal.String(), t.CreatedBy.String(), string(scopes), string(addresses), t.Digest[:], t.CreatedAt, t.ExpiresAt,
-			t.LastUsedAt, t.RevokedAt, t.RevokedBy.String())
+			t.LastUsedAt, t.RevokedAt, t.RevokedBy.String(), t.Device)
 		if err != nil {
 			return fmt.Errorf("adding token %s: %w", t.ID, err)
 		}

@@ -24,6 +24,9 @@ func lockPath(stateDir string) string { return filepath.Join(stateDir, "palyrad.
 // Authority is the directory of the certificate authority.
 func Authority(stateDir string) string { return filepath.Join(stateDir, "ca") }
 
+// Socket is the local operator's.
+func Socket(stateDir string) string { return filepath.Join(stateDir, "palyrad.sock") }
+
 // Operator is the local operator's credential bundle.
 func Operator(stateDir string) string { return filepath.Join(stateDir, "operator") }
 

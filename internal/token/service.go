@@ -57,6 +57,10 @@ type Members interface {
 type Config struct {
 	Store   Store
 	Members Members
+	// Revoked reports whether a device was revoked; nil means that none ever is. A
+	// token ends with the device that made it: whoever has a lost laptop could have
+	// made tokens with it.
+	Revoked func(device string) bool
 	// Now is the clock; nil means time.Now. Rand gives ids and secrets; nil means
 	// crypto/rand.
 	Now  func() time.Time
@@ -68,6 +72,7 @@ type Config struct {
 type Service struct {
 	store   Store
 	members Members
+	revoked func(device string) bool
 	now     func() time.Time
 	rand    io.Reader
 
@@ -90,12 +95,15 @@ func New(ctx context.Context, c Config) (*Service, error) {
 	if c.Rand == nil {
 		c.Rand = rand.Reader
 	}
+	if c.Revoked == nil {
+		c.Revoked = func(string) bool { return false }
+	}
 	list, err := c.Store.Tokens(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("loading tokens: %w", err)
 	}
 	s := &Service{
-		store: c.Store, members: c.Members, now: c.Now, rand: c.Rand, tokens: make(map[string]Token, len(list)), used: map[string]time.Time{},
+		store: c.Store, members: c.Members, revoked: c.Revoked, now: c.Now, rand: c.Rand, tokens: make(map[string]Token, len(list)), used: map[string]time.Time{},
 	}
 	for _, t := range list {
 		s.tokens[t.ID] = t
@@ -108,7 +116,9 @@ type Request struct {
 	Name string
 	// For is the member that the token acts as: the creator, or an agent that the
 	// creator owns. Zero is the creator.
-	For    access.Principal
+	For access.Principal
+	// Device is the one that the creator asks with.
+	Device string
 	Scopes []access.Permission
 	// Addresses are where it may be used from; none is anywhere.
 	Addresses []netip.Prefix
@@ -158,7 +168,7 @@ func (s *Service) put(t Token) {
 func (s *Service) checked(creator access.Principal, r Request) (Token, error) {
 	now := s.now().UTC().Truncate(time.Microsecond)
 	t := Token{
-		Name: r.Name, Principal: r.For, CreatedBy: creator, Scopes: tidy(r.Scopes), Addresses: slices.Clone(r.Addresses), CreatedAt: now,
+		Name: r.Name, Principal: r.For, CreatedBy: creator, Device: r.Device, Scopes: tidy(r.Scopes), Addresses: slices.Clone(r.Addresses), CreatedAt: now,
 	}
 	if t.Principal.IsZero() {
 		t.Principal = creator
@@ -291,6 +301,18 @@ func (s *Service) Revoke(ctx context.Context, actor access.Principal, id string,
 	return t, nil
 }
 
+// RevokeMadeWith revokes the tokens that were made with a device.
+func (s *Service) RevokeMadeWith(ctx context.Context, actor access.Principal, device string) error {
+	var errs []error
+	for _, t := range s.List() {
+		if device != "" && t.Device == device && !t.Revoked() {
+			_, err := s.Revoke(ctx, actor, t.ID, true)
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // Of are the tokens that somebody may see without more: those that act as it or as
 // an agent of its own, and those that it created.
 func (s *Service) Of(p access.Principal) []Token {
@@ -330,6 +352,10 @@ func (s *Service) Authenticate(shown string, from netip.Addr) (access.Caller, er
 	now := s.now()
 	if err := t.usable(now, from); err != nil {
 		return access.Caller{}, err
+	}
+	if s.revoked(t.Device) {
+		return access.Caller{}, reason.Errorf(reason.Unauthenticated, "the token %s (%s) was made with the device %s, which was revoked", t.Name, t.ID, t.Device).
+			WithRemedy("Have another one made: `palyra tokens create`.")
 	}
 	m, ok := s.members.Active(t.Principal)
 	if !ok && m.AwaitsConsent {

@@ -30,7 +30,10 @@ type Token struct {
 	Name      string
 	Principal access.Principal
 	CreatedBy access.Principal
-	Scopes    []access.Permission
+	// Device is the one with which it was made; "" for a token of before that was
+	// kept.
+	Device string
+	Scopes []access.Permission
 	// Addresses are where it may be used from; none is anywhere.
 	Addresses []netip.Prefix
 	CreatedAt time.Time

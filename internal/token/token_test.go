@@ -3,6 +3,7 @@ package token_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/netip"
 	"strings"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"palyra/internal/access"
+	"palyra/internal/event"
 	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/token"
@@ -116,7 +118,7 @@ func TestSecretIsKeptNowhere(t *testing.T) {
 
 func TestRefused(t *testing.T) {
 	w := newWorld(t)
-	_, text := w.create(t, ann, token.Request{For: bot, Life: time.Hour, Addresses: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}})
+	bound, text := w.create(t, ann, token.Request{For: bot, Life: time.Hour, Addresses: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}})
 	other, _ := w.create(t, ann, token.Request{})
 	swapped := "pal_" + strings.ToLower(other.ID) + text[strings.LastIndex(text, "_"):]
 	for name, c := range map[string]struct {
@@ -139,7 +141,7 @@ func TestRefused(t *testing.T) {
 		"an empty digest's secret":     {"pal_" + strings.Repeat("0", 26) + "_" + strings.Repeat("0", 64), "127.0.0.1", nil, "not valid"},
 		"from elsewhere":               {text, "10.0.0.1", nil, "may not be used from"},
 		"from nowhere":                 {text, "", nil, "may not be used from"},
-		"expired":                      {text, "127.0.0.1", func() { w.now = w.now.Add(time.Hour) }, "expired"},
+		"expired":                      {text, "127.0.0.1", func() { w.now = bound.ExpiresAt }, "expired"},
 		"its holder is disabled":       {text, "127.0.0.1", func() { w.members[bot] = access.Member{Principal: bot, Owner: ann, Disabled: true} }, "may not act"},
 		"its holder's owner is":        {text, "127.0.0.1", func() { w.members[ann] = access.Member{Principal: ann, Disabled: true} }, "may not act"},
 		"its holder has another owner": {text, "127.0.0.1", func() { w.members[bot] = access.Member{Principal: bot, Owner: bob} }, "no longer owns"},
@@ -222,6 +224,27 @@ func TestWhatIsNotMade(t *testing.T) {
 	if n := len(w.List()); n != 0 {
 		t.Errorf("%d tokens were made", n)
 	}
+}
+
+// There are so many tokens at a time and no more, those that ended left out.
+func TestTokensAreBounded(t *testing.T) {
+	w := newWorld(t)
+	for n := range token.MaxTokens {
+		one := token.Token{ID: fmt.Sprintf("%026d", n), Name: "ci", Principal: ann, CreatedBy: ann, CreatedAt: w.now, ExpiresAt: w.now.Add(time.Hour)}
+		must.Do(t, w.store.AddToken(t.Context(), one, event.Draft{}))
+	}
+	w.open(t)
+	request := token.Request{Name: "ci", Scopes: []access.Permission{access.PermToolCall}}
+	if _, _, err := w.Create(t.Context(), ann, request); reason.Of(err) != reason.QuotaExceeded {
+		t.Errorf("one more: %v", err)
+	}
+	must.Get(w.Service.Revoke(t.Context(), ann, strings.Repeat("0", 26), false))(t)
+	w.create(t, ann, request)
+	if _, _, err := w.Create(t.Context(), ann, request); reason.Of(err) != reason.QuotaExceeded {
+		t.Errorf("one more again: %v", err)
+	}
+	w.now = w.now.Add(time.Hour)
+	w.create(t, ann, request)
 }
 
 func TestRevoke(t *testing.T) {
@@ -357,5 +380,36 @@ func BenchmarkAuthenticate(b *testing.B) {
 		if _, err := s.Authenticate(text, here); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// A token ends with the device that made it, also where nobody marked it as revoked;
+// those of other devices go on.
+func TestTokenEndsWithItsDevice(t *testing.T) {
+	w := newWorld(t)
+	lost := ""
+	w.Service = must.Get(token.New(t.Context(), token.Config{
+		Store: w.store, Members: w.members, Now: func() time.Time { return w.now }, Revoked: func(device string) bool { return device != "" && device == lost },
+	}))(t)
+	of, text := w.create(t, ann, token.Request{Device: "laptop", For: bot})
+	other, otherText := w.create(t, ann, token.Request{Device: "desk"})
+	_, oldText := w.create(t, ann, token.Request{})
+	must.Get(w.Authenticate(text, here))(t)
+	lost = "laptop"
+	if _, err := w.Authenticate(text, here); reason.Of(err) != reason.Unauthenticated || !strings.Contains(err.Error(), "laptop") {
+		t.Errorf("the token of a lost laptop: %v", err)
+	}
+	must.Do(t, w.RevokeMadeWith(t.Context(), bob, "laptop"))
+	must.Do(t, w.RevokeMadeWith(t.Context(), bob, "laptop"))
+	must.Do(t, w.RevokeMadeWith(t.Context(), bob, ""))
+	for _, one := range w.List() {
+		if one.Revoked() != (one.ID == of.ID) || one.ID == of.ID && one.RevokedBy != bob {
+			t.Errorf("%+v", one)
+		}
+	}
+	must.Get(w.Authenticate(otherText, here))(t)
+	must.Get(w.Authenticate(oldText, here))(t)
+	if other.Device != "desk" {
+		t.Errorf("the device is %q", other.Device)
 	}
 }

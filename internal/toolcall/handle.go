@@ -220,6 +220,7 @@ func (c *call) addProposed() error {
 		OnBehalfOf:           c.sub.Caller.OnBehalfOf.String(),
 		DeviceID:             c.sub.Caller.DeviceID,
 		Surface:              c.sub.Caller.Surface,
+		Transport:            c.sub.Caller.Transport,
 		Channel:              c.proposal.Channel,
 		Tool:                 c.proposal.Tool.Name,
 		ToolDefinitionDigest: c.Dispatcher.Digest(c.proposal.Tool.Name),

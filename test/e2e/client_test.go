@@ -33,7 +33,9 @@ func (c *client) command(args ...string) *exec.Cmd {
 // run runs palyra to its end.
 func (c *client) run(args ...string) process.Result {
 	c.g.T.Helper()
-	return process.Finish(c.g.T, c.command(args...))
+	r := process.Finish(c.g.T, c.command(args...))
+	c.g.Note(r)
+	return r
 }
 
 // pending is a palyra that still runs.
@@ -45,7 +47,9 @@ type pending struct {
 // begin starts palyra and does not wait for it.
 func (c *client) begin(args ...string) *pending {
 	c.g.T.Helper()
-	return &pending{c.g.T, process.Begin(c.g.T, c.command(args...))}
+	child := process.Begin(c.g.T, c.command(args...))
+	c.g.Watch(child)
+	return &pending{c.g.T, child}
 }
 
 // wait waits for the end.

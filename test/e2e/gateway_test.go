@@ -107,7 +107,9 @@ func (g *gateway) palyrad(args ...string) process.Result {
 	g.T.Helper()
 	cmd := exec.CommandContext(g.T.Context(), g.Program, append([]string{"--config", g.Config}, args...)...)
 	cmd.Env, cmd.Dir = process.Environment(g.Dir), g.Dir
-	return process.Finish(g.T, cmd)
+	r := process.Finish(g.T, cmd)
+	g.Note(r)
+	return r
 }
 
 // add makes a member and returns a client with its credential.

@@ -2,14 +2,17 @@ package process
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"sync"
 	"syscall"
 	"testing"
 
 	"palyra/internal/must"
+	"palyra/test/leaks"
 )
 
 // Palyrad is one palyrad with directories of its own, which may be started,
@@ -28,7 +31,34 @@ type Palyrad struct {
 
 	// Child is the process that was started last, nil before the first.
 	*Child
+
+	// told is what each process of it, and whoever asked it, wrote.
+	told *told
 }
+
+// told is what was said, by who said it. It is safe for concurrent use.
+type told struct {
+	mu    sync.Mutex
+	texts map[string]*Output
+}
+
+func (o *told) note(who string, outputs ...*Output) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, output := range outputs {
+		o.texts[fmt.Sprintf("what %s wrote (%d)", who, len(o.texts))] = output
+	}
+}
+
+// Note keeps what a process beside palyrad wrote, so that it is looked through for
+// keys when the test ends. What a command is asked to show, such as an API token, is
+// not noted.
+func (p *Palyrad) Note(r Result) {
+	p.told.note(fmt.Sprint(r.Args), &Output{text: []byte(r.Out)}, &Output{text: []byte(r.Err)})
+}
+
+// Watch is Note for a process that still runs.
+func (p *Palyrad) Watch(c *Child) { p.told.note(fmt.Sprint(c.Cmd.Args[1:]), c.Out, c.Err) }
 
 // NewPalyrad makes the directories below dir. When the test ends, a palyrad
 // that still runs is ended, and its log is shown if the test failed.
@@ -37,6 +67,7 @@ func NewPalyrad(t *testing.T, program, dir string) *Palyrad {
 	p := &Palyrad{
 		T: t, Program: program, Dir: dir, State: filepath.Join(dir, "state"), Policies: filepath.Join(dir, "policies"),
 		Workspace: filepath.Join(dir, "workspace"), Config: filepath.Join(dir, "palyra.toml"),
+		told: &told{texts: map[string]*Output{}},
 	}
 	for _, d := range []string{p.Policies, p.Workspace} {
 		must.Do(t, os.MkdirAll(d, 0o755)) //nolint:gosec // programs of other users look into them
@@ -46,12 +77,26 @@ func NewPalyrad(t *testing.T, program, dir string) *Palyrad {
 }
 
 func (p *Palyrad) cleanUp() {
-	if p.Child == nil {
-		return
+	if p.Child != nil {
+		p.End(p.T)
 	}
-	p.End(p.T)
-	if p.T.Failed() {
+	p.keepsItsKeys()
+	if p.Child != nil && p.T.Failed() {
 		p.T.Logf("palyrad's log:\n%s", p.Log())
+	}
+}
+
+// keepsItsKeys fails the test when a private key stands in anything that palyrad left
+// or that was said.
+func (p *Palyrad) keepsItsKeys() {
+	texts := map[string]string{}
+	for who, text := range p.told.texts {
+		texts[who] = text.String()
+	}
+	_, found, err := leaks.Look(p.Dir, texts)
+	must.Check(p.T, err)
+	for _, l := range found {
+		p.T.Errorf("a key was told: %s", l)
 	}
 }
 
@@ -66,6 +111,7 @@ func (p *Palyrad) Launch() {
 	cmd.Env = append(Environment(p.Dir), p.Env...)
 	log := NewOutput()
 	p.Child = begin(p.T, cmd, log, log)
+	p.told.note("palyrad", log)
 }
 
 // ReadyLine is what palyrad logs once it listens.

@@ -27,7 +27,13 @@ type gateway struct {
 func newGateway(t *testing.T, from, dir string) *gateway {
 	t.Helper()
 	g := &gateway{process.NewPalyrad(t, filepath.Join(from, "palyrad"), dir), filepath.Join(from, "palyra")}
-	must.Do(t, os.WriteFile(g.Config, fmt.Appendf(nil, settings, g.State, g.Policies, g.Workspace), 0o600))
+	text := fmt.Sprintf(settings, g.State, g.Policies, g.Workspace)
+	if from == programs {
+		// What the host does for one member after the other would wait for the second
+		// person that there is.
+		text = "dual_control = false\n" + text
+	}
+	must.Do(t, os.WriteFile(g.Config, []byte(text), 0o600))
 	return g
 }
 

@@ -1061,7 +1061,9 @@ type ApprovalVote struct {
 	ShownDigest string                 `protobuf:"bytes,12,opt,name=shown_digest,json=shownDigest,proto3" json:"shown_digest,omitempty"`
 	At          *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=at,proto3" json:"at,omitempty"`
 	// How many calls the grant may let through; 0 for as many as come in its time.
-	Uses          int64 `protobuf:"varint,14,opt,name=uses,proto3" json:"uses,omitempty"`
+	Uses int64 `protobuf:"varint,14,opt,name=uses,proto3" json:"uses,omitempty"`
+	// How the voter reached the gateway: "socket" for the Unix socket of its host.
+	Transport     string `protobuf:"bytes,15,opt,name=transport,proto3" json:"transport,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1192,6 +1194,13 @@ func (x *ApprovalVote) GetUses() int64 {
 		return x.Uses
 	}
 	return 0
+}
+
+func (x *ApprovalVote) GetTransport() string {
+	if x != nil {
+		return x.Transport
+	}
+	return ""
 }
 
 // Grant is a standing yes.
@@ -2404,7 +2413,7 @@ const file_palyra_v1_approvals_proto_rawDesc = "" +
 	"\alongest\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\alongest\x12\x1e\n" +
 	"\n" +
 	"permission\x18\a \x01(\tR\n" +
-	"permission\"\xb7\x03\n" +
+	"permission\"\xd5\x03\n" +
 	"\fApprovalVote\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x14\n" +
 	"\x05roles\x18\x02 \x03(\tR\x05roles\x12\x16\n" +
@@ -2420,7 +2429,8 @@ const file_palyra_v1_approvals_proto_rawDesc = "" +
 	"\x06reason\x18\v \x01(\tR\x06reason\x12!\n" +
 	"\fshown_digest\x18\f \x01(\tR\vshownDigest\x12*\n" +
 	"\x02at\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x12\n" +
-	"\x04uses\x18\x0e \x01(\x03R\x04uses\"\xc1\x05\n" +
+	"\x04uses\x18\x0e \x01(\x03R\x04uses\x12\x1c\n" +
+	"\ttransport\x18\x0f \x01(\tR\ttransport\"\xc1\x05\n" +
 	"\x05Grant\x12\x19\n" +
 	"\bgrant_id\x18\x01 \x01(\tR\agrantId\x12\x1f\n" +
 	"\vapproval_id\x18\x02 \x01(\tR\n" +

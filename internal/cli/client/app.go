@@ -24,6 +24,8 @@ type App struct {
 	Address, Credentials, Config string
 	// Context is the flag that names one of several gateways.
 	Context string
+	// Socket is the flag that asks for the local operator's socket.
+	Socket bool
 	// Terminal names the session of calls that are typed at this terminal; "" where
 	// there is none.
 	Terminal string

@@ -40,6 +40,7 @@ func SuggestFlag[T any](a *App, list func(context.Context, *Gateway) ([]T, error
 		}
 		ctx, cancel := context.WithTimeout(parent, completionTimeout)
 		defer cancel()
+		a.NoInput = true // what completes a word asks nobody for a passphrase
 		g, err := a.Connect(ctx)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp

@@ -71,9 +71,12 @@ func (a *App) Connect(ctx context.Context) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
+	if a.Socket {
+		return a.overSocket(c)
+	}
 	b, err := readBundle(c)
 	if err != nil {
-		return nil, err
+		return a.withoutCertificate(c, err)
 	}
 	address := cmp.Or(c.address, b.Address)
 	if _, _, err := net.SplitHostPort(address); err != nil {
@@ -82,6 +85,9 @@ func (a *App) Connect(ctx context.Context) (*Gateway, error) {
 	if b.Token != "" {
 		return a.dial(b, address), nil
 	}
+	if b, err = a.Unlocked(ctx, b); err != nil {
+		return nil, err
+	}
 	if !c.local {
 		if b, err = a.renewed(ctx, c.credentials, b, address); err != nil {
 			return nil, err
@@ -89,8 +95,8 @@ func (a *App) Connect(ctx context.Context) (*Gateway, error) {
 	}
 	// TLS goes by the machine's clock.
 	if end := b.NotAfter(); time.Now().After(end) {
-		return nil, reason.Errorf(reason.NotConnected, "the certificate in %s ended %s", c.credentials, end.UTC().Format(time.RFC3339)).
-			WithRemedy("A running `palyrad` keeps the local operator's fresh: start it again. Others get a new bundle with `palyrad operator add`.")
+		return a.withoutCertificate(c, reason.Errorf(reason.NotConnected, "the certificate in %s ended %s", c.credentials, end.UTC().Format(time.RFC3339)).
+			WithRemedy("A running `palyrad` keeps the local operator's fresh: start it again. Others get a new bundle with `palyrad operator add`."))
 	}
 	g := a.dial(b, address)
 	g.Local, g.Notify = c.local, c.notify
@@ -117,8 +123,13 @@ func readBundle(c client) (identity.Bundle, error) {
 }
 
 func (a *App) dial(b identity.Bundle, address string) *Gateway {
-	client := httpClient(b)
-	base := "https://" + address
+	g := a.services(httpClient(b), "https://"+address, address)
+	g.Root, g.ServerName = b.Root, b.ServerName
+	return g
+}
+
+// services are the clients of a gateway; address is its name for people.
+func (a *App) services(client *http.Client, base, address string) *Gateway {
 	g := &Gateway{}
 	opts := []connect.ClientOption{
 		connect.WithReadMaxBytes(maxMessage),
@@ -126,8 +137,6 @@ func (a *App) dial(b identity.Bundle, address string) *Gateway {
 	}
 	*g = Gateway{
 		Address:      address,
-		Root:         b.Root,
-		ServerName:   b.ServerName,
 		Calls:        palyrav1connect.NewGatewayServiceClient(client, base, opts...),
 		Approvals:    palyrav1connect.NewApprovalsServiceClient(client, base, opts...),
 		Policy:       palyrav1connect.NewPolicyServiceClient(client, base, opts...),

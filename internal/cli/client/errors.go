@@ -132,6 +132,8 @@ func notReachable(cause string) *reason.Error {
 		strings.Contains(cause, "unknown certificate"):
 		return e.WithRemedy("The gateway refuses the certificate in the credential bundle; " +
 			"get a new bundle with `palyrad operator add NAME --role ROLE`, or on the gateway's host use the local one.")
+	case strings.Contains(cause, "dial unix") && strings.Contains(cause, "permission denied"):
+		return e.WithRemedy("The socket is for the user to whom palyrad's state directory belongs; others use a credential bundle (`palyrad operator add NAME --role ROLE`, and --credentials DIR).")
 	case strings.Contains(cause, "x509:"), strings.Contains(cause, "tls:"):
 		return e.WithRemedy("The server at this address is not the gateway of the credential bundle; check --address and --credentials.")
 	}

@@ -2,11 +2,9 @@ package client
 
 import (
 	"context"
-	"encoding/pem"
 	"fmt"
 	"time"
 
-	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
 	"palyra/internal/reason"
@@ -25,6 +23,9 @@ func (a *App) renewed(ctx context.Context, dir string, b identity.Bundle, addres
 		return b, reason.Errorf(reason.CertificateExpired, "the certificate in %s expired at %s, too long ago to be renewed", dir, end.UTC().Format(time.RFC3339)).
 			WithRemedy("Have another made with `palyrad operator bundle NAME` on the gateway's host.")
 	}
+	if b.Kept != nil {
+		return a.renewedKept(ctx, dir, b, address)
+	}
 	fresh, err := a.renew(ctx, dir, b, address)
 	if err == nil {
 		return fresh, nil
@@ -37,21 +38,10 @@ func (a *App) renewed(ctx context.Context, dir string, b identity.Bundle, addres
 }
 
 func (a *App) renew(ctx context.Context, dir string, b identity.Bundle, address string) (identity.Bundle, error) {
-	request, err := identity.Request(b.Key)
+	fresh, err := a.certifyAgain(ctx, b, address)
 	if err != nil {
 		return b, err
 	}
-	block, _ := pem.Decode(request)
-	reply, err := a.dial(b, address).Identity.RenewCertificate(ctx, &palyrav1.RenewCertificateRequest{CertificateRequest: block.Bytes})
-	if err != nil {
-		return b, err
-	}
-	chain, err := ca.ParseChain([]byte(reply.GetCertificateChain()))
-	if err != nil {
-		return b, reason.Errorf(reason.VerificationFailed, "the gateway's new certificate does not parse: %w", err)
-	}
-	fresh := b
-	fresh.Chain = chain
 	if err := identity.WriteBundle(dir, fresh); err != nil {
 		return b, err
 	}

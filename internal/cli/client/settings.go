@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 
 	"palyra/internal/config"
+	"palyra/internal/statedir"
 )
 
 // client is how this run reaches the gateway: flags before variables before
@@ -16,6 +17,8 @@ type client struct {
 	// local is true for the bundle that palyrad writes for the operator of
 	// its own host, and renews itself.
 	local bool
+	// socket is that of the local operator.
+	socket string
 	// notify says that the desktop is told of calls that begin to wait.
 	notify bool
 }
@@ -46,7 +49,8 @@ func (a *App) client() (client, error) {
 			out.address = a.Address
 		}
 	}
-	operator := filepath.Join(c.StateDir, "operator")
+	out.socket = statedir.Socket(c.StateDir)
+	operator := statedir.Operator(c.StateDir)
 	if out.credentials == "" || filepath.Clean(out.credentials) == operator {
 		out.credentials, out.local = operator, true
 	}

@@ -126,6 +126,9 @@ func (a *app) gatewayKeys(ctx context.Context, g *client.Gateway) (attest.KeySet
 }
 
 func fingerprint(root *x509.Certificate) string {
+	if root == nil {
+		return "unknown" // and so no key set is of it
+	}
 	sum := sha256.Sum256(root.Raw)
 	return "sha256:" + hex.EncodeToString(sum[:])
 }

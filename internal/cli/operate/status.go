@@ -65,7 +65,9 @@ func (a *app) statusPage(p *printer.Page, address string, s *palyrav1.GetStatusR
 	sandboxFields(p, s.GetSandbox())
 	p.Field("you", callerLine(s.GetCaller()))
 	if c := s.GetCaller(); c != nil {
-		p.Field("certificate", "ends "+a.Moment(c.GetCertificateExpiresAt()))
+		if end := c.GetCertificateExpiresAt(); end != nil { // the socket has none
+			p.Field("certificate", "ends "+a.Moment(end))
+		}
 	}
 	p.List("notice", s.GetNotices())
 }

@@ -158,7 +158,7 @@ func (a *app) ask(ctx context.Context, j *joining) error {
 	if a.InTerminal && !a.Interactive() {
 		return command.Usage("there is nobody to ask for the PIN").WithRemedy("Leave --no-input out, or write the PIN to standard input.")
 	}
-	typed, err := a.Secret(ctx, "PIN: ")
+	typed, err := a.AskHidden(ctx, "PIN: ")
 	if err != nil {
 		return command.Usage("no PIN was given").WithRemedy("Type it, or write it to standard input.")
 	}

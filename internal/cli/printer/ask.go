@@ -6,12 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/muesli/cancelreader"
-	"golang.org/x/term"
 
 	"palyra/internal/cli/command"
 )
@@ -93,35 +91,15 @@ func (a *Printer) Piped(ctx context.Context) (string, error) {
 	return line, err
 }
 
-// Secret writes a question to stderr and returns the line typed after it, which is not
-// shown. What is no terminal is read as it is: one line.
-func (a *Printer) Secret(ctx context.Context, question string) (string, error) {
-	in, ok := a.In.(*os.File)
-	if !a.InTerminal || !ok {
+// AskHidden writes a question to stderr and returns the line typed after it, which the
+// terminal does not show. What is no terminal is read as it is: one line.
+func (a *Printer) AskHidden(ctx context.Context, question string) (string, error) {
+	if !a.InTerminal || a.ReadHidden == nil {
 		return a.Piped(ctx)
 	}
-	fd := int(in.Fd()) //#nosec G115 -- a descriptor
-	before, err := term.GetState(fd)
-	if err != nil {
-		return "", fmt.Errorf("hiding what is typed: %w", err)
-	}
 	fmt.Fprint(a.Err, question)
-	type result struct {
-		line []byte
-		err  error
-	}
-	done := make(chan result, 1)
-	go func() {
-		line, err := term.ReadPassword(fd)
-		done <- result{line, err}
-	}()
 	defer fmt.Fprintln(a.Err)
-	select {
-	case r := <-done:
-		return string(r.line), r.err
-	case <-ctx.Done(): // the reader ends with the process
-		return "", errors.Join(ctx.Err(), term.Restore(fd, before))
-	}
+	return a.ReadHidden(ctx)
 }
 
 // Confirm asks before something that cannot be undone. Without a terminal the

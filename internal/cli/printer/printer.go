@@ -17,6 +17,9 @@ type Streams struct {
 	In  io.Reader
 	Out io.Writer
 	Err io.Writer
+	// ReadHidden reads a line from the terminal at In without showing it; nil reads it
+	// from In as it is.
+	ReadHidden func(context.Context) (string, error)
 	// InTerminal, OutTerminal and ErrTerminal say which of them a person is at.
 	InTerminal, OutTerminal, ErrTerminal bool
 	// Width is that of the terminal in cells; 0 means unknown.

@@ -100,6 +100,20 @@ func (a *Authority) IssueSession(csr []byte, deviceID string, life time.Duration
 	if err != nil {
 		return Issued{}, err
 	}
+	return a.issueDevice(pub, deviceID, life)
+}
+
+// ReissueDevice certifies a key for the device with this ULID without a request, which
+// would prove that somebody has the private key: the caller knows the key to be the
+// device's.
+func (a *Authority) ReissueDevice(pub crypto.PublicKey, deviceID string) (Issued, error) {
+	if err := strongKey(pub); err != nil {
+		return Issued{}, err
+	}
+	return a.issueDevice(pub, deviceID, LeafLife)
+}
+
+func (a *Authority) issueDevice(pub crypto.PublicKey, deviceID string, life time.Duration) (Issued, error) {
 	return a.issue(&x509.Certificate{
 		URIs:        []*url.URL{a.id(devicePath + deviceID)},
 		KeyUsage:    x509.KeyUsageDigitalSignature,

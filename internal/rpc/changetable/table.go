@@ -36,6 +36,8 @@ var table = map[string]Row{
 	palyrav1connect.PolicyServiceActivatePolicyProcedure: {Kind: gatewaychange.ActivatePolicy},
 	palyrav1connect.PolicyServiceReloadPolicyProcedure:   {Kind: gatewaychange.ReloadPolicy},
 	palyrav1connect.StatusServiceThawProcedure:           {Kind: gatewaychange.Thaw},
+	// To keep somebody out takes one person alone.
+	palyrav1connect.AccessReviewServiceSetCeilingProcedure: {Kind: gatewaychange.LetIn},
 
 	palyrav1connect.AccessServiceDisableMemberProcedure:  {Alone: "whoever sees that a member is somebody else's must not have to wait"},
 	palyrav1connect.IdentityServiceRevokeDeviceProcedure: {Alone: "a lost device is revoked by whoever knows of it, at once"},

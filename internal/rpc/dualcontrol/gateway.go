@@ -21,6 +21,9 @@ import (
 type Proposer interface {
 	Propose(ctx context.Context, by access.Caller, version string) (policyadmin.Proposal, error)
 	Enact(ctx context.Context, by access.Caller, p policyadmin.Proposal) (policyadmin.Reloaded, error)
+	// CheckCeiling finds what keeps a ceiling from being set, and whether that would
+	// change something.
+	CheckCeiling(by access.Caller, c policyadmin.Ceiling) (changes bool, err error)
 }
 
 // Policies are policies of which another set takes a second person.
@@ -38,6 +41,37 @@ func (p Policies) Activate(ctx context.Context, by access.Caller, version string
 // Reload puts the policy directory in force.
 func (p Policies) Reload(ctx context.Context, by access.Caller) (policyadmin.Reloaded, error) {
 	return p.change(ctx, by, gatewaychange.ReloadPolicy, "")
+}
+
+// SetCeiling lets a principal or a channel in, or keeps it out. To keep out takes
+// nobody else: whoever sees a reason to must not have to wait.
+func (p Policies) SetCeiling(ctx context.Context, by access.Caller, c policyadmin.Ceiling) (set policyadmin.Ceiling, err error) {
+	if !c.Allowed {
+		return p.Policies.SetCeiling(ctx, by, c)
+	}
+	err = change(ctx, p.Gate, by, func(context.Context) (*gatewaychange.Plan, error) {
+		changes, err := p.Proposer.CheckCeiling(by, c)
+		if err != nil {
+			return nil, err
+		}
+		return &gatewaychange.Plan{
+			Kind: gatewaychange.LetIn, Needs: access.PermAccessWrite, Nothing: !changes,
+			Question: gatewaychange.Question{
+				ID: "ceiling:" + c.Name, Title: "Let " + c.Name + " in", Summary: "Let " + c.Name + " in; policies still decide what it may do.",
+				Details: map[string]any{"name": c.Name, "reason": c.Reason}, Rule: gatewaychange.Rule{Owner: !strings.HasPrefix(c.Name, "channel:")},
+			},
+			Make: func(ctx context.Context) (err error) {
+				set, err = p.Policies.SetCeiling(ctx, by, c)
+				return err
+			},
+		}, nil
+	})
+	for _, is := range p.Ceilings() {
+		if err == nil && set.Name == "" && is.Name == c.Name { // nothing changed
+			set = is
+		}
+	}
+	return set, err
 }
 
 func (p Policies) change(ctx context.Context, by access.Caller, kind gatewaychange.Kind, version string) (r policyadmin.Reloaded, err error) {

@@ -120,7 +120,7 @@ func RunStore(t *testing.T, s token.Store, journaled func() int) {
 	made := token.Token{
 		ID: "01JNA3Q0G0TEST000000000001", Name: "ci", Principal: access.Agent("bot"), CreatedBy: access.User("ann"),
 		Scopes: []access.Permission{access.PermToolCall, access.PermToolList}, Addresses: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
-		CreatedAt: at, ExpiresAt: at.Add(time.Hour), Digest: [32]byte{1, 2, 3},
+		Device: "01JNA3Q0G0TEST0000000DEV01", CreatedAt: at, ExpiresAt: at.Add(time.Hour), Digest: [32]byte{1, 2, 3},
 	}
 	other := token.Token{
 		ID: "01JNA3Q0G0TEST000000000002", Name: "hook", Principal: access.User("ann"), CreatedBy: access.User("ann"),

@@ -1,0 +1,197 @@
+// Package keys has the commands about the private key of a credential bundle: where it
+// is, and how it is kept elsewhere than in a file.
+package keys
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"palyra/internal/canonical"
+	"palyra/internal/cli/client"
+	"palyra/internal/cli/command"
+	"palyra/internal/cli/printer"
+	"palyra/internal/identity"
+	"palyra/internal/identity/keptkey"
+	"palyra/internal/keyring"
+	"palyra/internal/reason"
+)
+
+// app is one run of the program, with the commands of this family.
+type app struct{ *client.App }
+
+// Command is `palyra key`.
+func Command(program *client.App) *cobra.Command {
+	a := &app{program}
+	return command.NewGroup("key", "Say where the key of your credential is, and protect it", a.show(), a.protect())
+}
+
+// bundle is the credential in use; its key may be locked.
+func (a *app) bundle() (dir string, b identity.Bundle, err error) {
+	if dir, err = a.BundleInUse(); err != nil {
+		return "", b, err
+	}
+	if b, err = identity.ReadBundle(dir); err != nil {
+		return "", b, err
+	}
+	if b.Token != "" {
+		return "", b, reason.Errorf(reason.InvalidInput, "%s is the bundle of an API token, which has no key", dir).
+			WithRemedy("Name the bundle of a device with --credentials.")
+	}
+	return dir, b, nil
+}
+
+func (a *app) show() *cobra.Command {
+	return &cobra.Command{
+		Use: "show", Short: "Say where the key is", Args: command.Args(0, 0),
+		RunE: func(*cobra.Command, []string) error {
+			dir, b, err := a.bundle()
+			if err != nil {
+				return err
+			}
+			return a.print(dir, b)
+		},
+	}
+}
+
+func (a *app) print(dir string, b identity.Bundle) error {
+	place, detail := "file", filepath.Join(dir, "key.pem")
+	if b.Kept != nil {
+		place, detail = string(b.Kept.Place), b.Kept.Item
+	}
+	digest := canonical.Digest(b.Chain[0].RawSubjectPublicKeyInfo)
+	body := printer.Object{{Name: "place", Value: place}, {Name: "detail", Value: detail}, {Name: "credentials", Value: dir}, {Name: "key_sha256", Value: digest}}
+	return a.PrintOne("Key", printer.Record{Name: place, Body: body}, func(p *printer.Page) {
+		p.Field("place", place)
+		if detail != "" {
+			p.Field("as", detail)
+		}
+		p.Field("credential", dir)
+		p.Field("digest", digest)
+	})
+}
+
+// protection is what `palyra key protect` is asked for.
+type protection struct{ keyring, passphrase, undo bool }
+
+func (a *app) protect() *cobra.Command {
+	var f protection
+	c := &cobra.Command{
+		Use: "protect", Short: "Keep the key in the keyring or under a passphrase", Args: command.Args(0, 0),
+		Long: "Move the private key of the credential in use out of its file: into the keyring of\n" +
+			"your session, or under a passphrase that every command then asks for. The file is\n" +
+			"removed once the key came back from its new place. For the operator of the gateway's\n" +
+			"own host this also ends the socket that takes the uid alone.\n\n" +
+			"Who read the file before, or has a backup of it, still has the key: make the credential\n" +
+			"anew first where that matters. If the passphrase or the keyring is lost, `palyrad\n" +
+			"operator bundle NAME --revoke-old` on the gateway's host makes another credential.",
+		Example: "palyra key protect --keyring\npalyra key protect --passphrase\npalyra key protect --undo",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			dir, b, err := a.bundle()
+			if err != nil {
+				return err
+			}
+			if err := a.move(cmd.Context(), dir, b, f); err != nil {
+				return err
+			}
+			if dir, b, err = a.bundle(); err != nil {
+				return err
+			}
+			return a.print(dir, b)
+		},
+	}
+	c.Flags().BoolVar(&f.keyring, "keyring", false, "in the keyring of this user's session")
+	c.Flags().BoolVar(&f.passphrase, "passphrase", false, "under a passphrase")
+	c.Flags().BoolVar(&f.undo, "undo", false, "back into the file")
+	c.MarkFlagsOneRequired("keyring", "passphrase", "undo")
+	c.MarkFlagsMutuallyExclusive("keyring", "passphrase", "undo")
+	return c
+}
+
+func (a *app) move(ctx context.Context, dir string, b identity.Bundle, f protection) error {
+	switch {
+	case f.undo && b.Kept == nil:
+		a.Say("the key is a file already")
+		return nil
+	case f.undo:
+		return a.undo(ctx, dir, b)
+	case b.Kept != nil:
+		return reason.Errorf(reason.AlreadyExists, "the key is kept elsewhere already: %s", b.Kept.Place).
+			WithRemedy("Bring it back first: `palyra key protect --undo`.")
+	}
+	public, err := x509.MarshalPKIXPublicKey(b.Key.Public())
+	if err != nil {
+		return fmt.Errorf("protecting the key: %w", err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(b.Key)
+	if err != nil {
+		return fmt.Errorf("protecting the key: %w", err)
+	}
+	if f.keyring {
+		return a.intoKeyring(ctx, dir, keptkey.ForKeyring(public), private)
+	}
+	return a.underPassphrase(ctx, dir, public, private)
+}
+
+// intoKeyring puts a key into the keyring. That it came back from there decides, not
+// that there is one.
+func (a *app) intoKeyring(ctx context.Context, dir string, kept *keptkey.Kept, private []byte) error {
+	ring := a.Keyring()
+	err := ring.Put(ctx, kept.Item, private)
+	if err != nil {
+		return err
+	}
+	back, err := ring.Get(ctx, kept.Item)
+	if err == nil {
+		_, err = kept.Parse(back)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("reading the key back from the keyring, which stays a file: %w", err), ring.Delete(ctx, kept.Item))
+	}
+	return identity.Keep(dir, kept)
+}
+
+func (a *app) underPassphrase(ctx context.Context, dir string, public, private []byte) error {
+	phrase, err := a.Passphrase(ctx, "new passphrase for the key: ")
+	if err != nil {
+		return err
+	}
+	again, err := a.Passphrase(ctx, "the same again: ")
+	if err != nil {
+		return err
+	}
+	if phrase != again {
+		return reason.Errorf(reason.InvalidInput, "the two passphrases differ").WithRemedy("Try again; the key is the file that it was.")
+	}
+	kept, err := keptkey.Seal(phrase, public, private)
+	if err != nil {
+		return err
+	}
+	if _, err := kept.Unseal(phrase); err != nil {
+		return fmt.Errorf("opening what was sealed: %w", err)
+	}
+	return identity.Keep(dir, kept)
+}
+
+// undo brings the key back into its file, and then takes it from where it was.
+func (a *app) undo(ctx context.Context, dir string, b identity.Bundle) error {
+	kept := b.Kept
+	b, err := a.Unlocked(ctx, b)
+	if err != nil {
+		return err
+	}
+	if err := identity.Unkeep(dir, b.Key); err != nil {
+		return err
+	}
+	if kept.Place != keptkey.InKeyring {
+		return nil
+	}
+	if err := a.Keyring().Delete(ctx, kept.Item); err != nil && !errors.Is(err, keyring.ErrNotFound) {
+		a.Say("the key is a file again; its item %q is still in the keyring: %v", kept.Item, err)
+	}
+	return nil
+}

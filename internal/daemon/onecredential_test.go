@@ -1,0 +1,168 @@
+package daemon
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"fmt"
+	mathrand "math/rand/v2"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"palyra/internal/access"
+	"palyra/internal/identity"
+	"palyra/internal/identity/ca"
+	"palyra/internal/identity/identitytest"
+	"palyra/internal/must"
+	"palyra/internal/policy"
+	"palyra/internal/policy/policytest"
+	"palyra/internal/provenance"
+)
+
+// graph is a gateway's members, whom one another make and change through the identity
+// service, and one of them who does all that its credential lets it.
+type graph struct {
+	*identity.Service
+	t        *testing.T
+	random   *mathrand.Rand
+	registry *access.Registry
+	csr      []byte
+	attacker access.Principal
+	// held are those whose key the attacker has.
+	held map[access.Principal]bool
+	// said is what was done, for the message of a failure.
+	said []string
+}
+
+// newGraph has the first owner, one or two that the host's administrator confirmed,
+// and an attacker among them.
+func newGraph(t *testing.T, authority *ca.Authority, csr []byte, random *mathrand.Rand) *graph {
+	t.Helper()
+	store := identitytest.NewStore()
+	registry := must.Get(access.NewRegistry(t.Context(), store, nil))(t)
+	service := must.Get(identity.New(t.Context(), identity.Config{Authority: authority, Store: store, Registry: registry}))(t)
+	g := &graph{Service: service, t: t, random: random, registry: registry, csr: csr, held: map[access.Principal]bool{}}
+	_, _, err := service.Start(t.Context(), identity.LocalConfig{Dir: filepath.Join(t.TempDir(), "operator"), Address: "127.0.0.1:1", ServerName: serverName})
+	must.Do(t, err)
+	roots := []access.Principal{access.User("local")}
+	for i := range 1 + random.IntN(2) {
+		p := access.User(fmt.Sprintf("root%d", i))
+		must.Get(service.AddMember(t.Context(), identity.Daemon(), p.Name, access.KindUser, []access.Role{access.RoleAdmin, access.RoleOperator}, access.Principal{}, csr, true))(t)
+		must.Get(service.ConfirmMember(t.Context(), identity.Daemon(), p.Name))(t)
+		roots = append(roots, p)
+	}
+	g.attacker = roots[random.IntN(len(roots))]
+	g.held[g.attacker] = true
+	return g
+}
+
+// did is what an act of somebody comes to for who holds which key.
+func (g *graph) did(by, member access.Principal, what string, err error) {
+	if err != nil {
+		return
+	}
+	g.said = append(g.said, fmt.Sprintf("%s %s %s", by, what, member))
+	holder := g.held[by] || by == identity.Daemon() && g.held[access.User("local")]
+	switch {
+	case what != "confirms":
+		g.held[member] = g.held[member] || holder
+	case by == identity.Daemon() || !g.held[by]:
+		// Whoever confirms saw to it that the key is the member's own.
+		g.held[member] = member == g.attacker
+	}
+}
+
+// act does something by a random member, or on the host.
+func (g *graph) act() {
+	list := slices.DeleteFunc(g.registry.List(), func(m access.Member) bool { return m.Disabled || m.Principal.Kind != access.KindUser })
+	pick := func() access.Principal { return list[g.random.IntN(len(list))].Principal }
+	by, p, ctx := pick(), pick(), g.t.Context()
+	if g.random.IntN(10) == 0 {
+		by = identity.Daemon()
+	}
+	switch g.random.IntN(8) {
+	case 0, 1, 2:
+		if n := len(g.registry.List()); n < 8 {
+			made := access.User(fmt.Sprintf("m%d", n))
+			role := []access.Role{access.RoleAdmin, access.RoleOperator, access.RoleOwner}[g.random.IntN(3)]
+			_, err := g.AddMember(ctx, by, made.Name, access.KindUser, []access.Role{role}, access.Principal{}, g.csr, true)
+			g.did(by, made, "makes", err)
+		}
+	case 3:
+		_, err := g.AddDevice(ctx, by, "", identity.Recovery{Member: p.String(), Request: g.csr, AcceptLoss: true})
+		g.did(by, p, "gives a device to", err)
+	case 4:
+		c := identity.MemberChange{Member: p.String(), AcceptLoss: true, AddRoles: []access.Role{access.RoleOperator}}
+		if m, _ := g.registry.Get(p); m.Holds(access.RoleOperator) {
+			c.AddRoles = []access.Role{access.RoleAuditor}
+			if m.Holds(access.RoleAuditor) {
+				c.AddRoles, c.RemoveRoles = nil, []access.Role{access.RoleAuditor}
+			}
+		}
+		_, err := g.UpdateMember(ctx, by, c)
+		g.did(by, p, "changes", err)
+	default:
+		_, err := g.ConfirmMember(ctx, by, p.String())
+		g.did(by, p, "confirms", err)
+	}
+}
+
+// judge loads a rule that wants two people, beside the members as they are.
+func (g *graph) judge(hands provenance.Hands) *policy.Set {
+	cfg := policytest.Config(policytest.Options{Policies: `@id("two")
+forbid(principal, action == Action::"tool.execute/process.run", resource)
+unless { context.approval.approvers >= 2 };`})
+	cfg.Members, cfg.Hands = g.registry.List(), hands
+	return must.Get(policy.Load(cfg))(g.t)
+}
+
+// enough is whether the votes of some are two people for a call of one.
+func enough(set *policy.Set, requester access.Principal, voters []access.Member) bool {
+	r := policytest.Request("process.run", `{"argv":["git","push"]}`)
+	r.Caller.Principal, r.Caller.OnBehalfOf, r.Caller.Roles = requester, requester, []access.Role{access.RoleOperator}
+	var votes []policy.Vote
+	for _, m := range voters {
+		votes = append(votes, policytest.Vote(m.Principal, m.Roles...))
+	}
+	return set.Judge(r, policytest.Approval(votes...)).Allowed
+}
+
+// TestOneCredentialIsNeverTwo: whoever has one credential, and makes, changes and
+// confirms with it what the gateway lets it, is never two people for policy, neither
+// for a call of their own nor for another's. Without the history they are, which is
+// the control; and with others beside, two people are two.
+func TestOneCredentialIsNeverTwo(t *testing.T) {
+	authority, _, err := ca.Open(filepath.Join(t.TempDir(), "ca"), ca.Options{})
+	must.Do(t, err)
+	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
+	csr := must.Get(x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{}}, key))(t)
+	random := mathrand.New(mathrand.NewPCG(13, 7))
+	control, others, asked := 0, 0, 0
+	for range 60 {
+		g := newGraph(t, authority, csr, random)
+		for range 6 + random.IntN(14) {
+			g.act()
+		}
+		all := g.registry.List()
+		held := slices.DeleteFunc(slices.Clone(all), func(m access.Member) bool { return !g.held[m.Principal] })
+		set, without := g.judge(g.History().Hands()), g.judge(nil)
+		for _, m := range all {
+			if enough(set, m.Principal, held) {
+				t.Fatalf("%s has the keys of %v, and its votes are two people for a call of %s:\n%v", g.attacker, g.held, m.Principal, g.said)
+			}
+			asked++
+			if enough(without, m.Principal, held) {
+				control++
+			}
+			if enough(set, m.Principal, all) {
+				others++
+			}
+		}
+	}
+	if control < asked/20 || others < asked/20 {
+		t.Errorf("of %d questions only %d would be two people without the history, and %d are with others", asked, control, others)
+	}
+}

@@ -1,0 +1,115 @@
+package identity_test
+
+import (
+	"crypto"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/x509"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"palyra/internal/access"
+	"palyra/internal/identity"
+	"palyra/internal/identity/ca"
+	"palyra/internal/identity/keptkey"
+	"palyra/internal/must"
+	"palyra/internal/reason"
+)
+
+// elsewhere takes the local operator's key out of its bundle, as for a keyring.
+func (w *world) elsewhere() (key crypto.Signer) {
+	w.t.Helper()
+	b := must.Get(identity.ReadBundle(w.local().Dir))(w.t)
+	must.Do(w.t, identity.Keep(w.local().Dir, keptkey.ForKeyring(must.Get(x509.MarshalPKIXPublicKey(b.Key.Public()))(w.t))))
+	return b.Key
+}
+
+// TestKeyKeptElsewhere: palyrad goes on issuing certificates for a key that it does not
+// see, at every start and when one is due, and never makes another as a file; the uid
+// alone is no operator any more. When the key is back, all is as before.
+func TestKeyKeptElsewhere(t *testing.T) {
+	w := newWorld(t)
+	w.start()
+	if _, err := w.AuthenticateHost(); err != nil {
+		t.Fatalf("control: the uid is not enough: %v", err)
+	}
+	key := w.elsewhere()
+	file := filepath.Join(w.local().Dir, "key.pem")
+	for range 2 {
+		w.pass(ca.LeafLife)
+		w.restart()
+		if _, ok, err := w.Start(t.Context(), w.local()); !ok || err != nil {
+			t.Fatalf("starting: %v, %v", ok, err)
+		}
+		if _, err := os.Lstat(file); !errors.Is(err, fs.ErrNotExist) {
+			t.Fatalf("there is a file with a key: %v", err)
+		}
+		b := must.Get(identity.ReadBundle(w.local().Dir))(t)
+		if b.Kept == nil || !b.NotAfter().After(w.Now()) {
+			t.Errorf("the bundle is %v until %s", b.Kept, b.NotAfter())
+		}
+		if _, err := b.Key.Sign(rand.Reader, make([]byte, sha256.Size), crypto.SHA256); reason.Of(err) != reason.NotConnected {
+			t.Errorf("a locked key signs: %v", err)
+		}
+		if _, err := w.AuthenticateHost(); reason.Of(err) != reason.Unauthenticated {
+			t.Errorf("the uid alone is the operator: %v", err)
+		}
+		if c := must.Get(w.Authenticate(b.Chain))(t); c.Principal != access.User("local") {
+			t.Errorf("the certificate is of %v", c)
+		}
+	}
+	must.Do(t, identity.Unkeep(w.local().Dir, key))
+	w.start()
+	if b := must.Get(identity.ReadBundle(w.local().Dir))(t); b.Kept != nil {
+		t.Error("the key is still elsewhere")
+	}
+	must.Get(w.AuthenticateHost())(t)
+}
+
+// A note of a key that is not the device's gets no certificate, and neither does one
+// that cannot be read: who can write it does not become the local operator.
+func TestForgedNoteOfAKey(t *testing.T) {
+	for name, text := range map[string]func() []byte{
+		"another key": func() []byte {
+			other := must.Get(identity.BundleKey(t.TempDir() + "/other"))(t)
+			return must.Get(keptkey.ForKeyring(must.Get(x509.MarshalPKIXPublicKey(other.Public()))(t)).Text())(t)
+		},
+		"no note": func() []byte { return []byte("{}") },
+	} {
+		w := newWorld(t)
+		dev := w.start()
+		w.elsewhere()
+		must.Do(t, os.WriteFile(filepath.Join(w.local().Dir, "key.kept"), text(), 0o600))
+		w.restart()
+		if _, ok, err := w.Start(t.Context(), w.local()); ok || err != nil {
+			t.Errorf("%s: started with %v, %v", name, ok, err)
+		}
+		if now, _ := w.Device(dev.ID); now.KeySHA256 != dev.KeySHA256 || now.Serial != dev.Serial {
+			t.Errorf("%s: the device has another certificate", name)
+		}
+		if _, err := w.AuthenticateHost(); reason.Of(err) != reason.Unauthenticated {
+			t.Errorf("%s: the uid alone is the operator: %v", name, err)
+		}
+	}
+}
+
+// Whoever is interrupted between noting where the key is and removing the file, or the
+// other way round, has a bundle that works.
+func TestInterruptedMove(t *testing.T) {
+	w := newWorld(t)
+	w.start()
+	dir := w.local().Dir
+	file := filepath.Join(dir, "key.pem")
+	text := must.Get(os.ReadFile(file))(t)
+	w.elsewhere()
+	must.Do(t, os.WriteFile(file, text, 0o600))
+	if b := must.Get(identity.ReadBundle(dir))(t); b.Kept != nil {
+		t.Error("the file does not count")
+	}
+	w.restart()
+	w.start()
+	must.Get(w.AuthenticateHost())(t)
+}

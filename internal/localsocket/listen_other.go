@@ -1,0 +1,16 @@
+//go:build !unix
+
+package localsocket
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrNotOffered marks a socket that cannot be offered here; palyrad works without.
+var ErrNotOffered = errors.New("no socket for the local operator")
+
+// Listen offers nothing here: the system does not say whose process connects.
+func Listen(string) (*Listener, error) {
+	return nil, fmt.Errorf("%w: this system does not say whose process connects to one", ErrNotOffered)
+}

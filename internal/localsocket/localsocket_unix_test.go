@@ -1,0 +1,132 @@
+//go:build linux || darwin
+
+package localsocket
+
+import (
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"palyra/internal/must"
+	"palyra/internal/reason"
+)
+
+// private is a directory whose path is short enough for a socket.
+func private(t *testing.T) string {
+	t.Helper()
+	dir := must.Get(os.MkdirTemp("", "sock"))(t)
+	t.Cleanup(func() { must.Check(t, os.RemoveAll(dir)) })
+	return dir
+}
+
+// accepted is the peer of a connection to l that this process makes.
+func accepted(t *testing.T, l *Listener) Peer {
+	t.Helper()
+	client := must.Get(net.Dial("unix", l.Addr().String()))(t)
+	defer client.Close()
+	server := must.Get(l.Accept())(t)
+	defer server.Close()
+	p, ok := PeerOf(ConnContext(t.Context(), server))
+	if !ok {
+		t.Fatal("nobody is at the other end")
+	}
+	return p
+}
+
+func TestOwnerIsLetIn(t *testing.T) {
+	path := filepath.Join(private(t), "s")
+	l := must.Get(Listen(path))(t)
+	defer l.Close()
+	if info := must.Get(os.Lstat(path))(t); info.Mode().Perm() != 0o600 {
+		t.Errorf("the socket has mode %v", info.Mode())
+	}
+	if p := accepted(t, l); p.Refused != nil || p.UID != int64(os.Geteuid()) {
+		t.Errorf("the owner is %v: %v", p, p.Refused)
+	}
+}
+
+// Whoever is not known for certain to be the owner is refused. The control is the
+// owner as the kernel names it, which TestOwnerIsLetIn also asks.
+func TestOthersAreRefused(t *testing.T) {
+	own := int64(os.Geteuid())
+	for name, c := range map[string]struct {
+		found   credentials
+		err     error
+		refused bool
+	}{
+		"the owner":                {found: credentials{uid: own, pid: 7}},
+		"another uid":              {found: credentials{uid: own + 1, pid: 7}, refused: true},
+		"root beside another":      {found: credentials{uid: own - 1, pid: 7}, refused: true},
+		"the uid nobody knows":     {found: credentials{uid: 65534, pid: 7}, refused: true},
+		"another pid namespace":    {found: credentials{uid: own}, refused: true},
+		"another user namespace":   {found: credentials{uid: own, pid: 7, foreign: true}, refused: true},
+		"a kernel that says no":    {found: credentials{uid: own, pid: 7}, err: errors.ErrUnsupported, refused: true},
+		"a kernel that says zero":  {err: errors.ErrUnsupported, refused: true},
+		"no process, and the rest": {refused: true},
+	} {
+		l := &Listener{owner: own, look: func(net.Conn) (credentials, error) { return c.found, c.err }}
+		p := l.peerOf(nil)
+		if (p.Refused != nil) != c.refused {
+			t.Errorf("%s: %v", name, p.Refused)
+		}
+		if p.Refused != nil && reason.Of(p.Refused) != reason.Unauthenticated {
+			t.Errorf("%s: %v", name, reason.Of(p.Refused))
+		}
+	}
+}
+
+// A socket that a killed palyrad left is replaced; what is something else stays and is
+// refused.
+func TestWhatIsThereAlready(t *testing.T) {
+	t.Run("stale", func(t *testing.T) {
+		path := filepath.Join(private(t), "s")
+		left := must.Get(net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"}))(t)
+		left.SetUnlinkOnClose(false)
+		must.Do(t, left.Close())
+		l := must.Get(Listen(path))(t)
+		defer l.Close()
+		accepted(t, l)
+	})
+	for name, put := range map[string]func(path, victim string) error{
+		"a file":               func(path, _ string) error { return os.WriteFile(path, []byte("mine"), 0o600) },
+		"a directory":          func(path, _ string) error { return os.Mkdir(path, 0o700) },
+		"a link to a file":     func(path, victim string) error { return os.Symlink(victim, path) },
+		"a link that dangles":  func(path, victim string) error { return os.Symlink(victim+"-not", path) },
+		"a link to the socket": func(path, victim string) error { return os.Symlink(victim+"-socket", path) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := private(t)
+			path, victim := filepath.Join(dir, "s"), filepath.Join(dir, "victim")
+			must.Do(t, os.WriteFile(victim, []byte("kept"), 0o600))
+			other := must.Get(net.Listen("unix", victim+"-socket"))(t)
+			defer other.Close()
+			must.Do(t, put(path, victim))
+			was := must.Get(os.Lstat(path))(t)
+			if _, err := Listen(path); reason.Of(err) != reason.ConfigInvalid {
+				t.Errorf("listening said %v", err)
+			}
+			if is := must.Get(os.Lstat(path))(t); !os.SameFile(was, is) {
+				t.Error("it was replaced")
+			}
+			if string(must.Get(os.ReadFile(victim))(t)) != "kept" {
+				t.Error("the victim was written")
+			}
+		})
+	}
+}
+
+func TestDirectoryHasToBePrivate(t *testing.T) {
+	dir := private(t)
+	must.Do(t, os.Chmod(dir, 0o750))
+	if _, err := Listen(filepath.Join(dir, "s")); reason.Of(err) != reason.ConfigInvalid {
+		t.Errorf("a directory that others may enter: %v", err)
+	}
+	long := filepath.Join(private(t), strings.Repeat("d", 120))
+	must.Do(t, os.Mkdir(long, 0o700))
+	if _, err := Listen(filepath.Join(long, "s")); !errors.Is(err, ErrNotOffered) {
+		t.Errorf("a path that no address holds: %v", err)
+	}
+}

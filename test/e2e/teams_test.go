@@ -1,0 +1,118 @@
+//go:build linux
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"palyra/internal/must"
+)
+
+// wantsTwo is a rule under which b.txt takes two people.
+const wantsTwo = `@id("two")
+@reason("b.txt needs two people")
+forbid(principal, action == Action::"tool.execute/fs.write", resource)
+when { context has path && context.path == "b.txt" }
+unless { context.approval.approvers >= 2 };
+`
+
+// write is a call that somebody has to allow; b.txt takes two.
+func (c *client) write(file string) *pending {
+	c.g.T.Helper()
+	return c.begin("call", "fs.write", "path="+file, "content="+time.Now().Format(time.RFC3339Nano), "mode=overwrite")
+}
+
+// works has a call of one member allowed by others.
+func works(t *testing.T, c *client, file string, voters ...*client) {
+	t.Helper()
+	call := c.write(file)
+	waiting := call.asked()
+	for _, v := range voters {
+		v.allow(waiting).Want(t, 0)
+	}
+	call.wait().Want(t, 0)
+}
+
+// TestTeamsOfOneOwnersMaking: one owner makes a team of any size, and everybody can
+// work at once. What takes two people says at once what to do, and works when the
+// gateway's host has said that the members are people.
+func TestTeamsOfOneOwnersMaking(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int{1, 2, 3, 50} {
+		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			t.Parallel()
+			g := newGateway(t, "[rate_limits.mutate]", "per_second = 1000", "burst = 1000")
+			g.policy("two.cedar", wantsTwo)
+			g.Start()
+			team := []*client{g.local()}
+			for n := range size - 1 {
+				team = append(team, g.add(fmt.Sprintf("member-%d", n), "--role", "operator"))
+			}
+			first, last := team[0], team[size-1]
+			works(t, first, "a.txt", last)
+			works(t, last, "a.txt", first)
+			works(t, team[size/2], "a.txt", team[(size/2+1)%size])
+
+			// For whoever calls, the others are in one pair of hands.
+			alone := first.run("call", "fs.write", "path=b.txt", "content=x")
+			alone.Want(t, 3, "APPROVAL_UNATTAINABLE")
+			if size > 2 && !strings.Contains(alone.Err, "palyrad members confirm") {
+				t.Errorf("it says no way: %s", alone.Err)
+			}
+			g.Stop()
+			g.palyrad("members", "confirm", "--all").Want(t, 0)
+			g.Start()
+			if size < 3 {
+				// Two others are more than there are, whoever they are.
+				last.run("call", "fs.write", "path=b.txt", "content=x").Want(t, 3, "APPROVAL_UNATTAINABLE")
+				return
+			}
+			works(t, first, "b.txt", last, team[size/2])
+			works(t, last, "b.txt", first, team[size/2])
+		})
+	}
+}
+
+// TestConfirmedInACircle: A makes X, X makes Y, X confirms Y and Y confirms X. For a
+// call of A both are A. The control is D, whom the host confirmed, and whose word for
+// X and Y counts.
+func TestConfirmedInACircle(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t)
+	// Changes of members are not asked about here: it is what policy makes of them.
+	g.write(g.Config, "dual_control = false\n"+string(must.Get(os.ReadFile(g.Config))(t)))
+	g.policy("two.cedar", wantsTwo)
+	g.Start()
+	a := g.local()
+	add := func(by *client, name string) *client {
+		t.Helper()
+		dir := filepath.Join(g.Dir, name)
+		by.ok("members", "add", name, "--role", "owner", "--yes", "--out", dir)
+		return &client{g: g, credentials: dir}
+	}
+	g.Stop()
+	d := g.add("d", "--role", "admin")
+	g.palyrad("members", "confirm", "d").Want(t, 0)
+	g.Start()
+	x := add(a, "x")
+	y := add(x, "y")
+	for _, word := range []struct {
+		who  *client
+		whom string
+	}{{a, "x"}, {x, "y"}, {y, "x"}} {
+		word.who.run("members", "confirm", word.whom).Want(t, 3, "PERMISSION_DENIED")
+	}
+	// For A there is D alone, and for D the three are one person.
+	for _, who := range []*client{a, d} {
+		who.run("call", "fs.write", "path=b.txt", "content=x").Want(t, 3, "APPROVAL_UNATTAINABLE")
+	}
+	for _, whom := range []string{"x", "y"} {
+		d.ok("members", "confirm", whom)
+	}
+	works(t, a, "b.txt", x, y)
+}

@@ -1,0 +1,125 @@
+// Package leaks looks for private keys in what tests leave behind: logs, answers,
+// journals, exports. Nothing of the product knows of it: it reads the keys where the
+// product keeps them, in state directories and credential bundles, and looks for them
+// everywhere else.
+package leaks
+
+import (
+	"crypto/ecdh"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Key is a secret that a test made.
+type Key struct {
+	// Name says where it was found.
+	Name string
+	// Secret is what must not be told: a scalar or seed, or the secret of a token,
+	// at least 16 bytes.
+	Secret []byte
+}
+
+// homes are the files that hold keys by design. Each may hold its own keys, and no
+// others.
+var homes = []string{"root.pem", "issuing.pem", "notary.pem", "journal.key", "journal-next.json", "key.pem", "token"}
+
+var (
+	// A signer of C2SP signed notes: the last part is base64 of one byte and the
+	// seed.
+	noteSigner = regexp.MustCompile(`PRIVATE\+KEY\+[^\s"]+\+[0-9a-f]{8}\+([A-Za-z0-9+/]{43,44}=*)`)
+	apiToken   = regexp.MustCompile(`pal_[0-9a-z]{26}_([0-9a-f]{64})`)
+)
+
+// Gather finds the keys below a directory.
+func Gather(dir string) ([]Key, error) {
+	var keys []Key
+	err := files(dir, func(path string, text []byte) error {
+		if slices.Contains(homes, filepath.Base(path)) {
+			keys = append(keys, keysIn(path, text)...)
+		}
+		return nil
+	})
+	return keys, err
+}
+
+// keysIn are the keys that a text holds in the forms in which the product keeps them.
+// What a test damaged is no key.
+func keysIn(name string, text []byte) (keys []Key) {
+	for rest := text; ; {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			break
+		}
+		if block.Type != "PRIVATE KEY" {
+			continue
+		}
+		if secret, err := scalar(block.Bytes); err == nil {
+			keys = append(keys, Key{name, secret})
+		}
+	}
+	for _, m := range noteSigner.FindAllSubmatch(text, -1) {
+		if raw, err := base64.StdEncoding.DecodeString(string(m[1])); err == nil && len(raw) == 1+ed25519.SeedSize {
+			keys = append(keys, Key{name, raw[1:]})
+		}
+	}
+	return append(keys, Tokens(name, text)...)
+}
+
+// Tokens are the secrets of the API tokens in a text.
+func Tokens(name string, text []byte) (keys []Key) {
+	for _, m := range apiToken.FindAllSubmatch(text, -1) {
+		if raw, err := hex.DecodeString(string(m[1])); err == nil {
+			keys = append(keys, Key{name, raw})
+		}
+	}
+	return keys
+}
+
+// scalar is the secret part of a key in PKCS #8.
+func scalar(der []byte) ([]byte, error) {
+	key, err := x509.ParsePKCS8PrivateKey(der)
+	if err != nil {
+		return nil, err
+	}
+	switch k := key.(type) {
+	case ed25519.PrivateKey:
+		return k.Seed(), nil
+	case *ecdsa.PrivateKey:
+		return k.Bytes()
+	case *ecdh.PrivateKey:
+		return k.Bytes(), nil
+	}
+	return nil, fmt.Errorf("a %T is no key that palyrad makes", key)
+}
+
+// files reads the regular files below a directory that can be read, but those without
+// content of anybody's: the reserve of the disk is zeros.
+func files(dir string, each func(path string, text []byte) error) error {
+	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if gone(err) || err == nil && (!d.Type().IsRegular() || strings.HasSuffix(path, "-reserve")) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if gone(err) {
+			return nil
+		}
+		return errors.Join(err, each(path, text))
+	})
+}
+
+func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) }

@@ -1,0 +1,179 @@
+package leaks
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"math/big"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// window is how many bytes of an encoding are looked for: few enough that a part of a
+// key counts as the key, and too many to be there by chance.
+const window = 14
+
+// Searcher finds keys in texts. The zero value finds none.
+type Searcher struct {
+	keys []Key
+	// windows are the beginnings and middles of all encodings of all keys, by the
+	// number of the key and the name of the encoding.
+	windows map[[window]byte]hit
+	// first has a bit for the first four bytes of each window, so that most places
+	// cost one look.
+	first [1 << 16]uint64
+}
+
+type hit struct {
+	key  int
+	form string
+}
+
+// Leak is a key that stands where it must not.
+type Leak struct {
+	Key, Form, Place string
+	// Offset is where in the place, in bytes; of a text whose blanks were taken out,
+	// in what remained.
+	Offset int
+}
+
+func (l Leak) String() string {
+	return fmt.Sprintf("the key of %s stands in %s, as %s, at byte %d", l.Key, l.Place, l.Form, l.Offset)
+}
+
+// Add makes the searcher look for more keys.
+func (s *Searcher) Add(keys ...Key) error {
+	if s.windows == nil {
+		s.windows = map[[window]byte]hit{}
+	}
+	for _, k := range keys {
+		if len(k.Secret) < 16 {
+			return fmt.Errorf("the key of %s has %d bytes", k.Name, len(k.Secret))
+		}
+		if slices.ContainsFunc(s.keys, func(other Key) bool { return bytes.Equal(other.Secret, k.Secret) }) {
+			continue
+		}
+		s.keys = append(s.keys, k)
+		for form, text := range encodings(k.Secret) {
+			for _, at := range []int{0, (len(text) - window) / 2, len(text) - window} {
+				s.look([window]byte(text[at:at+window]), hit{len(s.keys) - 1, form})
+			}
+		}
+	}
+	return nil
+}
+
+func (s *Searcher) look(w [window]byte, h hit) {
+	s.windows[w] = h
+	bit := start(w[:])
+	s.first[bit>>6] |= 1 << (bit & 63)
+}
+
+// start is a number below 2^22 for the first bytes of a text.
+func start(b []byte) uint32 {
+	return (uint32(b[0])<<24 | uint32(b[1])<<16 | uint32(b[2])<<8 | uint32(b[3])) * 2654435761 >> 10
+}
+
+// Keys is how many keys it looks for.
+func (s *Searcher) Keys() int { return len(s.keys) }
+
+// encodings are the forms in which a secret could be told. The base64 forms are
+// without the characters in which bytes beside the secret have a part, so that they
+// are found within a longer encoding, such as that of a whole PKCS #8 file. Whoever
+// searches takes blanks and line ends out, too.
+func encodings(secret []byte) map[string][]byte {
+	forms := map[string][]byte{
+		"bytes":          secret,
+		"hex":            []byte(hex.EncodeToString(secret)),
+		"hex, capitals":  []byte(strings.ToUpper(hex.EncodeToString(secret))),
+		"a number":       []byte(new(big.Int).SetBytes(secret).String()),
+		"a list of Go":   []byte(strings.Trim(fmt.Sprint(secret), "[]")),
+		"a list of JSON": []byte(strings.ReplaceAll(strings.Trim(fmt.Sprint(secret), "[]"), " ", ",")),
+		"Go syntax":      []byte(strings.TrimSuffix(strings.TrimPrefix(strings.ReplaceAll(fmt.Sprintf("%#v", secret), " ", ""), "[]byte{"), "}")),
+	}
+	for before := range 3 {
+		whole := append(make([]byte, before), secret...)
+		for name, encoding := range map[string]*base64.Encoding{"base64": base64.RawStdEncoding, "base64 for URLs": base64.RawURLEncoding} {
+			text := encoding.EncodeToString(whole)
+			from, to := (before*8+5)/6, len(whole)*8/6
+			forms[fmt.Sprintf("%s, after %d bytes", name, before)] = []byte(text[from:to])
+		}
+	}
+	return forms
+}
+
+// Text finds the keys in a text. Own are keys that may stand in it.
+func (s *Searcher) Text(place string, text []byte, own ...Key) []Leak {
+	if len(s.windows) == 0 {
+		return nil
+	}
+	found := s.scan(place, text, own)
+	return append(found, s.scan(place+" (without blanks)", unbroken(text), own)...)
+}
+
+func (s *Searcher) scan(place string, text []byte, own []Key) (found []Leak) {
+	told := map[int]bool{}
+	for at := 0; at+window <= len(text); at++ {
+		bit := start(text[at:])
+		if s.first[bit>>6]&(1<<(bit&63)) == 0 {
+			continue
+		}
+		h, leaked := s.windows[[window]byte(text[at:at+window])]
+		if !leaked || told[h.key] || slices.ContainsFunc(own, func(k Key) bool { return bytes.Equal(k.Secret, s.keys[h.key].Secret) }) {
+			continue
+		}
+		told[h.key] = true
+		found = append(found, Leak{s.keys[h.key].Name, h.form, place, at})
+	}
+	return found
+}
+
+// unbroken is a text without blanks, line ends (also written out, as JSON has them)
+// and colons, which stand in long encodings.
+func unbroken(text []byte) []byte {
+	out := make([]byte, 0, len(text))
+	for i := 0; i < len(text); i++ {
+		switch b := text[i]; {
+		case b == ' ' || b == '\n' || b == '\r' || b == '\t' || b == ':':
+		case b == '\\' && i+1 < len(text) && (text[i+1] == 'n' || text[i+1] == 'r'):
+			i++
+		default:
+			out = append(out, b)
+		}
+	}
+	return out
+}
+
+// Dir finds the keys in the files below a directory. What holds keys by design may
+// hold its own.
+func (s *Searcher) Dir(dir string) (found []Leak, err error) {
+	err = files(dir, func(path string, text []byte) error {
+		var own []Key
+		if slices.Contains(homes, filepath.Base(path)) {
+			own = keysIn(path, text)
+		}
+		found = append(found, s.Text(path, text, own...)...)
+		return nil
+	})
+	return found, err
+}
+
+// Look gathers the keys below a directory and finds them where they must not stand
+// there. Texts are what was said beside, by what says them.
+func Look(dir string, texts map[string]string) (keys int, found []Leak, err error) {
+	gathered, err := Gather(dir)
+	if err != nil {
+		return 0, nil, err
+	}
+	var s Searcher
+	if err := s.Add(gathered...); err != nil {
+		return 0, nil, err
+	}
+	found, err = s.Dir(dir)
+	for name, text := range texts {
+		found = append(found, s.Text(name, []byte(text))...)
+	}
+	return s.Keys(), found, err
+}
