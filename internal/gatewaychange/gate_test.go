@@ -354,6 +354,42 @@ func TestWhoAdmitsADevice(t *testing.T) {
 	want(t, err, reason.PermissionDenied)
 }
 
+// One's own device takes no other person, and one's word is enough for no other
+// member's. For another member, or a new one, it takes a second person where changes
+// do: without that, whoever makes a code would make a member alone. The control: while
+// there is one who could answer, their word is enough.
+func TestSecondPersonForADevice(t *testing.T) {
+	w := newWorld(t, "")
+	by := func(name string) access.Caller {
+		return access.Caller{Principal: access.User(name), OnBehalfOf: access.User(name)}
+	}
+	ask := func(own bool, requester string) *asked {
+		q := pairing()
+		q.Requester = by(requester)
+		q.Rule = must.Get(w.gate.PairingRule(own, false, q.Requester))(t)
+		return w.ask(q)
+	}
+	own := ask(true, "dan")
+	_, err := own.vote("eve", yes)
+	want(t, err, reason.PermissionDenied)
+	must.Get(own.vote("dan", yes))(t)
+	must.Do(t, (<-own.done).err)
+
+	other := ask(false, "ann")
+	_, err = other.vote("ann", yes)
+	want(t, err, reason.PermissionDenied)
+	other.pending()
+	must.Get(other.vote("bob", yes))(t)
+	if o := <-other.done; o.err != nil || !slices.Equal(o.yes.By(), []access.Principal{access.User("bob")}) {
+		t.Errorf("by %v: %v", o.yes.By(), o.err)
+	}
+
+	w.history = append(w.history, made("bob", "ann"), made("cyd", "ann"))
+	alone := ask(false, "ann")
+	must.Get(alone.vote("ann", yes))(t)
+	must.Do(t, (<-alone.done).err)
+}
+
 // Whoever asks and leaves takes the question back. What was asked before a stop is
 // nobody's any more after the start.
 func TestNobodyWaits(t *testing.T) {

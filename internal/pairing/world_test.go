@@ -48,9 +48,9 @@ func newGateway(t *testing.T) *gateway {
 
 // restart is the host of a new process.
 func (g *gateway) restart() {
+	key := must.Get(KeySHA256(g.leaf.Leaf.PublicKey))(g.t)
 	g.Host = must.Get(NewHost(Config{Issuer: g, Approvals: g, Journal: g, Server: func() (Server, error) {
-		key, err := KeySHA256(g.leaf.Leaf.PublicKey)
-		return Server{CA: g.ca.Cert.Raw, Name: "localhost", Key: key}, err
+		return Server{CA: g.ca.Cert.Raw, Name: "localhost", Key: key}, nil
 	}}))(g.t)
 	g.answers = make(chan answered, 1)
 	ctx, stop := context.WithCancel(g.t.Context())

@@ -348,7 +348,7 @@ func toldOfWaiting(agents []access.Principal) []string {
 func toldOfDevices(added []identity.Device) []string {
 	var list []string
 	for _, d := range added {
-		list = append(list, fmt.Sprintf("%s was given another device, %s, on the gateway's host at %s; if nobody meant it: `palyra devices revoke %s`",
+		list = append(list, fmt.Sprintf("%s was given another device, %s, at %s; if nobody meant it: `palyra devices revoke %s`",
 			d.Principal, d.ID, d.CreatedAt.Format(time.RFC3339), d.ID))
 	}
 	return list

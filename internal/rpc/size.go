@@ -6,39 +6,45 @@ import (
 	"net/http"
 	"strings"
 
+	"palyra/gen/palyra/v1/palyrav1connect"
 	"palyra/internal/reason"
+	"palyra/internal/rpc/devicepairing"
 )
 
-// limitMessages refuses messages over MaxMessage with a reason code. The protocol
+// limitMessages refuses messages over MaxMessage, or over devicepairing.MaxMessage
+// where strangers send them, with a reason code. The protocol
 // library below it has a limit, too, which also counts compressed messages after
 // they are inflated, but its error has no reason code.
 func limitMessages(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		kind := r.Header.Get("Content-Type")
+		kind, most := r.Header.Get("Content-Type"), int64(MaxMessage)
+		if strings.HasPrefix(r.URL.Path, "/"+palyrav1connect.PairingServiceName+"/") {
+			most = devicepairing.MaxMessage
+		}
 		if strings.HasPrefix(kind, "application/grpc") || strings.HasPrefix(kind, "application/connect+") {
-			r.Body = &framedBody{ReadCloser: r.Body}
+			r.Body = &framedBody{ReadCloser: r.Body, most: most}
 		} else {
-			r.Body = &plainBody{ReadCloser: r.Body}
+			r.Body = &plainBody{ReadCloser: r.Body, most: most}
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-func tooLarge() error {
-	return connectError(reason.Errorf(reason.InputTooLarge, "the message is larger than %d bytes", MaxMessage))
+func tooLarge(most int64) error {
+	return connectError(reason.Errorf(reason.InputTooLarge, "the message is larger than %d bytes", most))
 }
 
 // plainBody is one message without a frame.
 type plainBody struct {
 	io.ReadCloser
-	read int64
+	read, most int64
 }
 
 // Read fails once the message is too large.
 func (b *plainBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if b.read += int64(n); b.read > MaxMessage {
-		return 0, tooLarge()
+	if b.read += int64(n); b.read > b.most {
+		return 0, tooLarge(b.most)
 	}
 	return n, err
 }
@@ -53,6 +59,7 @@ type framedBody struct {
 	prefix []byte
 	// left is how much of the message after the prefix is to come.
 	left int64
+	most int64
 }
 
 // Read fails at the prefix of a message that is too large, before it is read.
@@ -73,8 +80,8 @@ func (b *framedBody) Read(p []byte) (int, error) {
 	}
 	b.left = int64(binary.BigEndian.Uint32(b.prefix[1:]))
 	b.prefix = b.prefix[:0]
-	if b.left > MaxMessage {
-		return 0, tooLarge()
+	if b.left > b.most {
+		return 0, tooLarge(b.most)
 	}
 	return n, err
 }

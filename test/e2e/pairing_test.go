@@ -36,7 +36,7 @@ type host struct {
 func newHosts(t *testing.T) (gateway, other *host) {
 	t.Helper()
 	hold := func(wrap ...string) *host {
-		held := process.Begin(t, exec.Command(wrap[0], append(wrap[1:], "sh", "-c", "echo ready; exec sleep infinity")...)) //nolint:gosec // the command line is this file's
+		held := process.Begin(t, exec.Command(wrap[0], append(wrap[1:], "sh", "-c", "echo ready; exec sleep infinity")...))
 		if held.Out.Await(regexp.MustCompile("ready"), held.Ended) == nil {
 			t.Fatalf("there is no namespace for a host (enable unprivileged user namespaces): %s", held.Err)
 		}
@@ -56,7 +56,7 @@ func newHosts(t *testing.T) (gateway, other *host) {
 
 func (h *host) command(program string, args ...string) *exec.Cmd {
 	line := append(append(slices.Clone(h.enter), program), args...)
-	cmd := exec.CommandContext(h.t.Context(), line[0], line[1:]...) //nolint:gosec // the command line is this file's
+	cmd := exec.CommandContext(h.t.Context(), line[0], line[1:]...)
 	cmd.Env = process.Environment(h.home)
 	return cmd
 }

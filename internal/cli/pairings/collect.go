@@ -21,7 +21,7 @@ func (a *app) collect(ctx context.Context, j *joining, c *pairing.Candidate, b i
 	if digits := c.Comparison(); digits != "" {
 		a.Say("comparison code: %s", digits)
 		a.Say("Whoever allows this machine has to see the same six digits: `palyra approvals list`, then")
-		a.Say("`palyra approvals approve ID`. If they differ, deny it: somebody is in the middle.")
+		a.Say("`palyra approve ID`. If they differ, deny it: somebody is in the middle.")
 	}
 	a.Say("key %s; waiting for somebody to allow it ...", c.KeySHA256())
 	pause := a.Retry
