@@ -470,6 +470,8 @@ func openMetrics(_ context.Context, g *gateway, _ Options) (err error) {
 	if g.limiter, err = ratelimit.New(rateLimits(g.cfg)); err != nil {
 		return err
 	}
+	g.limiter.Watch(rpc.LimitPairing, g.pairings.Lockout())
+	g.limiter.Watch(rpc.LimitLogin, g.logins.Lockout())
 	g.metrics = metrics.New(metrics.Config{
 		Commits: g.commits, Problems: control{g}.Problems, Journal: g.journal, Load: g.stores.load, Reserve: g.stores.reserve,
 		Calls: g.pipeline, Dispatch: g.router, Approvals: g.desk, Runs: g.runs, Limits: g.limiter, Turns: g.turns,

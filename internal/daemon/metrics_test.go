@@ -41,7 +41,7 @@ func TestMetricsCount(t *testing.T) {
 		`palyra_decisions_total{decision="deny",reason="POLICY_DENIED"} 1`,
 		`palyra_execution_seconds_count{executor="builtin",outcome="succeeded"} 1`,
 		`palyra_rate_limit_refused_total{class="tool_call"} 0`, "palyra_sandbox_queue 0", "palyra_sandbox_queue_refused_total 0",
-		"palyra_calls_under_way 0", "palyra_runs_active 0", "palyra_approvals_pending 0",
+		`palyra_locked_keys{class="pairing"} 0`, `palyra_locked_keys{class="login"} 0`, "palyra_calls_under_way 0", "palyra_runs_active 0", "palyra_approvals_pending 0",
 	} {
 		d.eventually("/metrics", want)
 	}
