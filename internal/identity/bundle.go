@@ -238,14 +238,18 @@ func readBundle(dir string) (Bundle, error) {
 
 // readKey finds a key that is not in the file of the certificates: in a file of its own,
 // as older releases wrote it, or kept elsewhere.
-func (b *Bundle) readKey(dir string) (err error) {
-	if b.Key, _, err = readCredential(filepath.Join(dir, keyName)); err != nil && !errors.Is(err, fs.ErrNotExist) || b.Key != nil {
+func (b *Bundle) readKey(dir string) error {
+	key, _, err := readCredential(filepath.Join(dir, keyName))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) || key != nil {
+		b.Key = key
 		return err
 	}
-	if b.Kept, err = readKept(dir); err == nil {
-		b.Key = lockedKey{b.Kept}
+	kept, elsewhere := readKept(dir)
+	if errors.Is(elsewhere, fs.ErrNotExist) {
+		return err
 	}
-	return err
+	b.Kept, b.Key = kept, lockedKey{kept}
+	return elsewhere
 }
 
 // ReadGateway returns what a bundle says of its gateway: the root, the address and

@@ -92,6 +92,5 @@ func RemovePending(dir string) error {
 
 // FitsChain reports whether a certificate chain is of a key, and of the root.
 func FitsChain(key crypto.Signer, root *x509.Certificate, chain []*x509.Certificate) bool {
-	pub, ok := key.Public().(interface{ Equal(crypto.PublicKey) bool })
-	return ok && len(chain) > 0 && pub.Equal(chain[0].PublicKey) && chain[len(chain)-1].CheckSignatureFrom(root) == nil
+	return len(chain) > 0 && isOf(chain[0], key) && chain[len(chain)-1].CheckSignatureFrom(root) == nil
 }

@@ -212,14 +212,22 @@ func TestPairGoesOn(t *testing.T) {
 	if r := w.Run("status"); r.Code == 0 {
 		t.Error("half a bundle is used")
 	}
+	dir := filepath.Join(w.Env["XDG_CONFIG_HOME"], "palyra", "gateways", "work")
+	key := must.Get(os.ReadFile(filepath.Join(dir, "key.pem")))(t)
+	// killed leaves what a machine has that was killed before it wrote its certificate.
+	killed := func() {
+		for _, name := range []string{"cert.pem", "key.pem"} {
+			must.Do(t, os.Remove(filepath.Join(dir, name)))
+		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, "key.pem"), key, 0o600))
+	}
 	p.Answers <- nil
 	r = w.Run("pair", w.Address, "--name", "work")
 	w.Want(r, 0)
 	w.Want(w.Run("status"), 0)
 
 	// The certificate was given, and the machine was killed before it wrote it.
-	dir := filepath.Join(w.Env["XDG_CONFIG_HOME"], "palyra", "gateways", "work")
-	must.Do(t, os.Remove(filepath.Join(dir, "cert.pem")))
+	killed()
 	w.Want(w.Run("context", "remove", "work"), 0)
 	w.Want(w.Run("pair", w.Address, "--name", "work"), 0)
 	if len(p.Paired) != 1 {
@@ -231,7 +239,7 @@ func TestPairGoesOn(t *testing.T) {
 	}
 
 	// The gateway knows nothing of it any more.
-	must.Do(t, os.Remove(filepath.Join(dir, "cert.pem")))
+	killed()
 	w.Want(w.Run("context", "remove", "work"), 0)
 	w.Pairings()
 	r = w.Run("pair", w.Address, "--name", "work")
