@@ -55,6 +55,15 @@ func TestRenewal(t *testing.T) {
 		t.Errorf("the bundle ends %s, before %s, and is kept %v", now.NotAfter(), was.NotAfter(), now.Kept)
 	}
 	w.Want(w.With(at("correct horse"), "status"), 0)
+
+	// Another key would be a file: it is not made.
+	r := w.With(at("correct horse"), "devices", "rotate", "--self")
+	if r.Code == 0 || !strings.Contains(r.Err, "palyra key protect --undo") || isFile(t, w) {
+		t.Errorf("rotating a key that is kept elsewhere: exit %d, %s", r.Code, r.Err)
+	}
+	if after := must.Get(identity.ReadBundle(w.Bundle))(t); !after.Chain[0].Equal(now.Chain[0]) {
+		t.Error("it got another certificate")
+	}
 }
 
 // TestPassphrase: the key goes under a passphrase only when it is typed twice, then
