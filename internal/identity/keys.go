@@ -105,16 +105,11 @@ func (s *Service) renewable(dev Device, by string, c ca.Issued) error {
 // proved to hold, from an address. The first use of a key ends those before it; the use
 // of one that has ended is an alarm. Authenticate says whether the request goes on.
 func (s *Service) NoteUse(ctx context.Context, chain []*x509.Certificate, from string) error {
-	id, err := s.verify(chain)
-	if err != nil {
-		if id, err = s.authority.VerifyExpired(chain); err != nil {
-			return nil // it is of nobody, and Authenticate says so
-		}
+	dev, known := s.shownBy(chain)
+	if !known {
+		return nil // it is of nobody, and Authenticate says so
 	}
-	dev, err := s.live(id)
-	if err != nil {
-		return nil
-	}
+	id := dev.ID
 	digest := keyDigest(chain)
 	switch key, good := dev.key(digest, s.now()); {
 	case !good:
@@ -124,6 +119,19 @@ func (s *Service) NoteUse(ctx context.Context, chain []*x509.Certificate, from s
 	}
 	s.noteDevice(id)
 	return nil
+}
+
+// shownBy is the device that shows a certificate, valid or expired.
+func (s *Service) shownBy(chain []*x509.Certificate) (Device, bool) {
+	id, err := s.verify(chain)
+	if err != nil {
+		id, err = s.authority.VerifyExpired(chain)
+	}
+	if err != nil {
+		return Device{}, false
+	}
+	dev, err := s.live(id)
+	return dev, err == nil
 }
 
 // firstUse makes a key the one of its device.

@@ -29,9 +29,9 @@ func Command(w Ways) *cobra.Command {
 				return err
 			}
 			t := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-			fmt.Fprintln(t, "KEY\tALGORITHM\tCERTIFICATE ENDS\tBEFORE IT\tPUBLIC KEY")
+			_, _ = fmt.Fprintln(t, "KEY\tALGORITHM\tCERTIFICATE ENDS\tBEFORE IT\tPUBLIC KEY")
 			for _, k := range keys {
-				fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\n", k.Name, k.Algorithm, k.NotAfter.UTC().Format(time.DateOnly), k.Past, k.SHA256)
+				_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\n", k.Name, k.Algorithm, k.NotAfter.UTC().Format(time.DateOnly), k.Past, k.SHA256)
 			}
 			return t.Flush()
 		},

@@ -80,8 +80,12 @@ func (a *app) await(ctx context.Context, l net.Listener, state string) (url.Valu
 			w.WriteHeader(http.StatusConflict)
 		}
 	})}
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(l) }()
+	served := make(chan struct{})
+	var ended error
+	go func() {
+		defer close(served)
+		ended = server.Serve(l)
+	}()
 	defer func() {
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
@@ -93,9 +97,8 @@ func (a *app) await(ctx context.Context, l net.Listener, state string) (url.Valu
 	select {
 	case back := <-came:
 		return back, nil
-	case err := <-served:
-		served <- err
-		return nil, fmt.Errorf("listening for the browser: %w", err)
+	case <-served:
+		return nil, fmt.Errorf("listening for the browser: %w", ended)
 	case <-ctx.Done():
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			return nil, reason.Errorf(reason.LoginRefused, "nobody logged in in the browser in time")

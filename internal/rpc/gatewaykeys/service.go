@@ -57,7 +57,7 @@ func (s *Service) RotateKey(ctx context.Context, req *palyrav1.RotateKeyRequest)
 
 func message(k keyadmin.Key) *palyrav1.GatewayKey {
 	return &palyrav1.GatewayKey{
-		Name: k.Name, Algorithm: k.Algorithm, Sha256: k.SHA256, Past: int32(k.Past), //nolint:gosec // a handful
+		Name: k.Name, Algorithm: k.Algorithm, Sha256: k.SHA256, Past: int32(k.Past),
 		NotBefore: timestamppb.New(k.NotBefore), NotAfter: timestamppb.New(k.NotAfter),
 	}
 }
