@@ -1227,13 +1227,13 @@ const file_palyra_v1_pairing_proto_rawDesc = "" +
 	"\x0eca_certificate\x18\x05 \x01(\fR\rcaCertificate\x12\x1f\n" +
 	"\vserver_name\x18\x06 \x01(\tR\n" +
 	"serverName\x12*\n" +
-	"\x11server_key_sha256\x18\a \x01(\fR\x0fserverKeySha256\"\xf0\x01\n" +
+	"\x11server_key_sha256\x18\a \x01(\fR\x0fserverKeySha256\"\xee\x01\n" +
 	"\x13ProvePairingRequest\x12(\n" +
 	"\n" +
 	"pairing_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18 R\tpairingId\x12\x1d\n" +
-	"\x05share\x18\x02 \x01(\fB\a\xbaH\x04z\x02\x18AR\x05share\x12)\n" +
+	"\x05share\x18\x02 \x01(\fB\a\xbaH\x04z\x02\x18AR\x05share\x12'\n" +
 	"\n" +
-	"commitment\x18\x03 \x01(\fB\t\xbaH\x06z\x04\x10 \x18 R\n" +
+	"commitment\x18\x03 \x01(\fB\a\xbaH\x04z\x02h R\n" +
 	"commitment\x12;\n" +
 	"\x13certificate_request\x18\x04 \x01(\fB\n" +
 	"\xbaH\az\x05\x10\x01\x18\x80 R\x12certificateRequest\x12(\n" +
@@ -1243,11 +1243,11 @@ const file_palyra_v1_pairing_proto_rawDesc = "" +
 	"\aattempt\x18\x01 \x01(\fR\aattempt\x12\x14\n" +
 	"\x05share\x18\x02 \x01(\fR\x05share\x12\"\n" +
 	"\fconfirmation\x18\x03 \x01(\fR\fconfirmation\x12!\n" +
-	"\fguesses_left\x18\x04 \x01(\x05R\vguessesLeft\"\x8c\x01\n" +
-	"\x15ConfirmPairingRequest\x12#\n" +
-	"\aattempt\x18\x01 \x01(\fB\t\xbaH\x06z\x04\x10\x10\x18\x10R\aattempt\x12-\n" +
-	"\fconfirmation\x18\x02 \x01(\fB\t\xbaH\x06z\x04\x10 \x18 R\fconfirmation\x12\x1f\n" +
-	"\x05nonce\x18\x03 \x01(\fB\t\xbaH\x06z\x04\x10 \x18 R\x05nonce\"\x18\n" +
+	"\fguesses_left\x18\x04 \x01(\x05R\vguessesLeft\"\x86\x01\n" +
+	"\x15ConfirmPairingRequest\x12!\n" +
+	"\aattempt\x18\x01 \x01(\fB\a\xbaH\x04z\x02h\x10R\aattempt\x12+\n" +
+	"\fconfirmation\x18\x02 \x01(\fB\a\xbaH\x04z\x02h R\fconfirmation\x12\x1d\n" +
+	"\x05nonce\x18\x03 \x01(\fB\a\xbaH\x04z\x02h R\x05nonce\"\x18\n" +
 	"\x16ConfirmPairingResponse\"~\n" +
 	"\x15CollectPairingRequest\x12;\n" +
 	"\x13certificate_request\x18\x01 \x01(\fB\n" +

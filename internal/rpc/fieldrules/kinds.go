@@ -115,9 +115,10 @@ func ofString(r *validate.StringRules) ([]check, error) {
 func ofBytes(r *validate.BytesRules) ([]check, error) {
 	size := func(v protoreflect.Value) int { return len(v.Bytes()) }
 	return slices.Concat(
+		within(size, r.HasLen(), r.GetLen(), differs, "must be %d bytes"),
 		within(size, r.HasMinLen(), r.GetMinLen(), below, "must be at least %d bytes"),
 		within(size, r.HasMaxLen(), r.GetMaxLen(), above, "must be at most %d bytes"),
-	), onlyKnown(r, "min_len", "max_len")
+	), onlyKnown(r, "len", "min_len", "max_len")
 }
 
 func ofList(r *validate.RepeatedRules) ([]check, error) {
