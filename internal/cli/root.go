@@ -41,8 +41,9 @@ func (a *app) root() *cobra.Command {
 			"propose tool calls, answer the ones that wait for a human, and read and\n" +
 			"verify what was recorded.\n\n" +
 			"On the host of the gateway nothing needs to be set up: start `palyrad`, and\n" +
-			"palyra finds its credential. Elsewhere, name a credential bundle with\n" +
-			"--credentials; `palyrad operator add NAME --role ROLE` makes one.",
+			"palyra finds its credential. Elsewhere, get one with `palyra pair ADDRESS`\n" +
+			"or `palyra login ADDRESS`, or name a credential bundle with --credentials\n" +
+			"(`palyrad operator add NAME --role ROLE` makes one).",
 		Example: "palyra status\n" +
 			"palyra tools\n" +
 			"palyra call fs.read workspace=demo path=README.md\n" +

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -196,12 +197,20 @@ func TestRunKeysTellsOfEnds(t *testing.T) {
 		w.clock = time.Now
 		w.start()
 		bob := w.add(access.User("bob"), access.Principal{}, access.RoleOperator)
-		var ended []string
+		var mu sync.Mutex
+		var told []string
+		ended := func() []string {
+			mu.Lock()
+			defer mu.Unlock()
+			return slices.Clone(told)
+		}
 		w.OnKeyEnd(func(device, key string, why *reason.Error) {
 			if device != bob.Device.ID || why.Code != reason.KeyReplaced {
 				t.Errorf("told of %s, %v", device, why)
 			}
-			ended = append(ended, key)
+			mu.Lock()
+			defer mu.Unlock()
+			told = append(told, key)
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
@@ -210,18 +219,18 @@ func TestRunKeysTellsOfEnds(t *testing.T) {
 		w.use(w.next(bob.Device))
 		time.Sleep(identity.KeyGrace - time.Second)
 		synctest.Wait()
-		if len(ended) > 0 {
-			t.Errorf("too early: %v", ended)
+		if list := ended(); len(list) > 0 {
+			t.Errorf("too early: %v", list)
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if !slices.Equal(ended, []string{bob.Certificate.KeySHA256}) {
-			t.Errorf("ended %v", ended)
+		if list := ended(); !slices.Equal(list, []string{bob.Certificate.KeySHA256}) {
+			t.Errorf("ended %v", list)
 		}
 		time.Sleep(3 * time.Hour)
 		synctest.Wait()
-		if len(ended) != 1 {
-			t.Errorf("told again: %v", ended)
+		if list := ended(); len(list) != 1 {
+			t.Errorf("told again: %v", list)
 		}
 		cancel()
 		must.Do(t, <-done)

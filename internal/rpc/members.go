@@ -348,8 +348,11 @@ func toldOfWaiting(agents []access.Principal) []string {
 func toldOfDevices(added []identity.Device) []string {
 	var list []string
 	for _, d := range added {
-		list = append(list, fmt.Sprintf("%s was given another device, %s, at %s; if nobody meant it: `palyra devices revoke %s`",
-			d.Principal, d.ID, d.CreatedAt.Format(time.RFC3339), d.ID))
+		next := "if nobody meant it: `palyra devices revoke " + d.ID + "`"
+		if d.Revoked() {
+			next = "it was revoked since; `palyra devices show " + d.ID + "` says what was done with it"
+		}
+		list = append(list, fmt.Sprintf("%s was given another device, %s, at %s; %s", d.Principal, d.ID, d.CreatedAt.Format(time.RFC3339), next))
 	}
 	return list
 }
