@@ -48,7 +48,9 @@ func (g *Gate) Begin(ctx context.Context) error {
 	} {
 		events, err := g.journal.List(ctx, journal.Filter{Code: string(code), Since: since, Newest: true, Limit: kept})
 		if err != nil {
-			return fmt.Errorf("reading what people have to be told of: %w", err)
+			// A damaged old event keeps nobody from working; verifying finds it.
+			g.lately = append(g.lately, notice{at: g.now(), text: "what changed in the last days cannot be read: " + err.Error() + "; `palyra journal verify` says where it is damaged"})
+			continue
 		}
 		for i := len(events) - 1; i >= 0; i-- {
 			if n, ok := read(events[i]); ok {

@@ -46,7 +46,7 @@ func TestNoKeyIsTold(t *testing.T) {
 		t.Errorf("there are only %d keys", n)
 	}
 	g.Stop()
-	g.palyrad("rotate", "journal-key").Want(t, 0)
+	g.palyrad("keys", "rotate", "journal").Want(t, 0)
 	g.palyrad("doctor")
 	g.Start()
 	c.ok("journal", "verify")
@@ -77,15 +77,15 @@ func keysOf(t *testing.T, g *gateway) int {
 func badKeys(t *testing.T, g *gateway) {
 	t.Helper()
 	g.Stop()
-	for _, name := range []string{"ca/root.pem", "ca/issuing.pem", "ca/notary.pem", "ca/journal.key", "operator/key.pem"} {
+	for _, name := range []string{"ca/root.pem", "ca/issuing.pem", "ca/notary.pem", "ca/journal.key", "operator/cert.pem"} {
 		path := filepath.Join(g.State, name)
 		whole := must.Get(os.ReadFile(path))(t)
 		for what, text := range map[string][]byte{
 			"cut off": whole[:len(whole)/2], "with a wrong byte": slices.Concat(whole[:len(whole)/3], []byte("!"), whole[len(whole)/3+1:]),
 		} {
 			g.write(path, string(text))
-			r := g.palyrad("--log-level", "debug", "rotate", "journal-key")
-			if name == "operator/key.pem" {
+			r := g.palyrad("--log-level", "debug", "keys", "rotate", "journal")
+			if name == "operator/cert.pem" {
 				r = g.local().run("status")
 			}
 			if r.Code == 0 {
@@ -94,7 +94,7 @@ func badKeys(t *testing.T, g *gateway) {
 		}
 		g.write(path, string(whole))
 		must.Do(t, os.Chmod(path, 0o644))
-		if r := g.palyrad("rotate", "journal-key"); r.Code == 0 && name != "operator/key.pem" {
+		if r := g.palyrad("keys", "rotate", "journal"); r.Code == 0 && name != "operator/cert.pem" {
 			t.Errorf("%s is taken from where others read it", name)
 		}
 		must.Do(t, os.Chmod(path, 0o600))

@@ -129,7 +129,7 @@ func anotherKey(line []byte) []byte {
 	if err != nil {
 		panic(err)
 	}
-	return []byte(private + " " + public + "\n")
+	return []byte(private + "\n" + public + "\n") // as palyrad writes it
 }
 
 // bytes are the files of the store, but for the shared memory, which SQLite

@@ -151,7 +151,7 @@ func (d *daemon) judgeInside(told []reply) {
 	d.T.Helper()
 	// The order to stop comes after the copy, which is one of a crash.
 	copyDir := filepath.Join(d.Dir, "copy")
-	must.Do(d.T, os.CopyFS(copyDir, os.DirFS(filepath.Join(d.view, d.State))))
+	must.Do(d.T, os.CopyFS(copyDir, stateIn(filepath.Join(d.view, d.State))))
 	d.Stop()
 	must.Do(d.T, os.Remove(d.State))
 	must.Do(d.T, os.Rename(copyDir, d.State))

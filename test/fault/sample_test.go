@@ -5,8 +5,10 @@ package fault
 import (
 	"crypto/sha256"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 
@@ -58,6 +60,23 @@ func theSample(t *testing.T) sample {
 	return sampled.sample
 }
 
+// stateIn is a state directory without its socket, of which a copy is of no use.
+func stateIn(dir string) fs.FS { return withoutSockets{os.DirFS(dir)} }
+
+type withoutSockets struct{ fs.FS }
+
+// ReadDir implements fs.ReadDirFS.
+func (f withoutSockets) ReadDir(name string) ([]fs.DirEntry, error) {
+	list, err := fs.ReadDir(f.FS, name)
+	return slices.DeleteFunc(list, func(e fs.DirEntry) bool { return e.Type()&fs.ModeSocket != 0 }), err
+}
+
+// ReadLink implements fs.ReadLinkFS.
+func (f withoutSockets) ReadLink(name string) (string, error) { return fs.ReadLink(f.FS, name) }
+
+// Lstat implements fs.ReadLinkFS.
+func (f withoutSockets) Lstat(name string) (fs.FileInfo, error) { return fs.Lstat(f.FS, name) }
+
 // copyTo copies the state directory of a palyrad that does not run into a new
 // directory. What the copy starts has the same configuration.
 func (d *daemon) copyTo(t *testing.T, dir string) *daemon {
@@ -65,7 +84,7 @@ func (d *daemon) copyTo(t *testing.T, dir string) *daemon {
 	at := *d.Palyrad
 	at.T, at.Dir, at.State = t, dir, filepath.Join(dir, "state")
 	c := &daemon{&at, d.view}
-	must.Do(t, os.CopyFS(c.State, os.DirFS(d.State)))
+	must.Do(t, os.CopyFS(c.State, stateIn(d.State)))
 	private(t, c.State)
 	return c
 }
@@ -74,7 +93,7 @@ func (d *daemon) copyTo(t *testing.T, dir string) *daemon {
 func (d *daemon) fork(t *testing.T) *daemon {
 	t.Helper()
 	c := prepare(t)
-	must.Do(t, os.CopyFS(c.State, os.DirFS(d.State)))
+	must.Do(t, os.CopyFS(c.State, stateIn(d.State)))
 	private(t, c.State)
 	return c
 }

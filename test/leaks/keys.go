@@ -33,7 +33,7 @@ type Key struct {
 
 // homes are the files that hold keys by design. Each may hold its own keys, and no
 // others.
-var homes = []string{"root.pem", "issuing.pem", "notary.pem", "journal.key", "journal-next.json", "key.pem", "token"}
+var homes = []string{"root.pem", "issuing.pem", "notary.pem", "journal.key", "journal-next.json", "cert.pem", "key.pem", "token"}
 
 var (
 	// A signer of C2SP signed notes: the last part is base64 of one byte and the
