@@ -77,7 +77,7 @@ func awaitOrder() (inside.Order, []int, error) {
 	if err := readSealed(fds[0], &order); err != nil {
 		return order, nil, err
 	}
-	if max(order.Stdin, order.Bytes, order.Filter, order.Watched) >= len(fds) {
+	if max(order.Stdin, order.Bytes, order.Secrets, order.Filter, order.Watched) >= len(fds) {
 		return order, nil, fail(step, unix.EBADF)
 	}
 	return order, fds, nil

@@ -100,6 +100,11 @@ func prepare(i inside.Inner, order inside.Order, fds []int) (unpinned []int, err
 			return nil, err
 		}
 	}
+	if order.Secrets != 0 {
+		if err := placeSecrets(order, fds[order.Secrets]); err != nil {
+			return nil, fail(inside.StepSecrets, err)
+		}
+	}
 	if order.Stdin != 0 {
 		if err := unix.Dup3(fds[order.Stdin], 0, 0); err != nil {
 			return nil, fail("handing over standard input", err)

@@ -68,7 +68,7 @@ func TestScripts(t *testing.T) {
 			return os.MkdirAll(home, 0o700)
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"palyrad": palyrad, "operator": operator, "authority": authority, "expire": expire, "find": find, "asked": asked, "exits": exits,
+			"palyrad": palyrad, "operator": operator, "authority": authority, "expire": expire, "find": find, "asked": asked, "exits": exits, "recovervault": recoverVault,
 			"desktop": desktop, "notified": notified,
 		},
 	})
@@ -121,7 +121,7 @@ func palyrad(ts *testscript.TestScript, neg bool, args []string) {
 // load reads the script's configuration as palyrad does.
 func load(ts *testscript.TestScript) *config.Config {
 	cfg, _, err := config.Load(config.LoadOptions{Env: ts.Getenv, Flags: map[string]string{
-		"listen.api": "127.0.0.1:0", "listen.metrics": "127.0.0.1:0",
+		"listen.api": "127.0.0.1:0", "listen.metrics": "127.0.0.1:0", "vault.backend": "file",
 	}})
 	ts.Check(err)
 	return cfg
@@ -208,6 +208,19 @@ func expire(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	b.Chain = issued.Chain
 	ts.Check(identity.WriteBundle(dir, b))
+}
+
+// recoverVault puts the vault's key back, as `palyrad vault recover` does.
+func recoverVault(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) != 2 {
+		ts.Fatalf("usage: recovervault IDENTITY EXPORT")
+	}
+	// The recovery key is on the page that showed it.
+	key := regexp.MustCompile(`AGE-SECRET-KEY-[0-9A-Z]+`).FindString(ts.ReadFile(args[0]))
+	_, err := daemon.RecoverVault(context.Background(), load(ts), strings.NewReader(ts.ReadFile(args[1])), strings.NewReader(key))
+	if (err != nil) != neg {
+		ts.Fatalf("recovervault: %v", err)
+	}
 }
 
 // find sets a variable from the last standard output.

@@ -145,8 +145,8 @@ type Caller struct {
 	Surface  Surface `json:"surface"`
 	// Paired is true for a device that holds its own key and certificate.
 	Paired bool `json:"paired"`
-	// Present is true when the person proved to be there. No client can prove it
-	// in this version, so it is always false (docs/identity.md).
+	// Present is true when the person proved to be there: of votes alone, by the proof
+	// that each carries (docs/identity.md). No credential makes it true.
 	Present bool `json:"present"`
 	// Transport is TransportSocket for a caller on the local operator's socket; "" for
 	// one that came over TLS.

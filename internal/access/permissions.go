@@ -41,6 +41,12 @@ const (
 	PermWorkspaceRead      Permission = "workspace.read"
 	PermWorkspaceUndo      Permission = "workspace.undo"
 	PermDevicePair         Permission = "device.pair"
+	PermVaultList          Permission = "vault.list"
+	PermVaultPut           Permission = "vault.put"
+	PermVaultGet           Permission = "vault.get"
+	PermVaultDelete        Permission = "vault.delete"
+	PermVaultRekey         Permission = "vault.rekey"
+	PermSecretLease        Permission = "secret.lease"
 )
 
 // Permissions are all of them.
@@ -51,5 +57,5 @@ var Permissions = []Permission{
 	PermAttestationVerify, PermAccessRead, PermAccessWrite, PermAccessWriteOwner, PermAccessConsent,
 	PermTokenCreate, PermTokenRead, PermTokenRevoke, PermPolicySimulate, PermPolicyTest, PermRunStart,
 	PermRunRead, PermRunCancel, PermGatewayFreeze, PermGatewayThaw, PermWorkspaceRead, PermWorkspaceUndo,
-	PermDevicePair,
+	PermDevicePair, PermVaultList, PermVaultPut, PermVaultGet, PermVaultDelete, PermVaultRekey, PermSecretLease,
 }

@@ -146,6 +146,8 @@ func (r *Record) what() string {
 	switch {
 	case r.AboutCommit():
 		return "the changes"
+	case r.AboutSecret():
+		return "the secret for the program"
 	case r.AboutSession():
 		return "more calls of the session"
 	case r.SubjectType == SubjectDevicePairing:

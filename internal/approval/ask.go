@@ -109,10 +109,17 @@ func isCommit(subjectID string) bool { return strings.HasPrefix(subjectID, Commi
 // not about a call.
 func (r Record) AboutCommit() bool { return isCommit(r.SubjectID) }
 
+// AboutSecret reports whether r asks about a secret that the program of a call gets as
+// it is. A yes is for that one call.
+func (r Record) AboutSecret() bool { return r.SubjectType == SubjectSecretAccess }
+
 // ComparedAs is the name under which Store.LastAllowed finds r: the tool's for a
-// call, and "commit:" before it for the changes of one. So changes are compared
-// with changes and calls with calls.
+// call, and "commit:" or "secret:" before it for the changes or a secret of one. So
+// changes are compared with changes and calls with calls.
 func (r Record) ComparedAs() string {
+	if r.AboutSecret() {
+		return "secret:" + r.Binding.Tool
+	}
 	if r.AboutCommit() {
 		return CommitSubject + r.Binding.Tool
 	}
@@ -208,11 +215,7 @@ func redactBinding(b tool.Binding, secretPaths []string) (shown tool.Binding, hi
 	if err != nil {
 		return b, false, err
 	}
-	paths := make([]string, len(secretPaths))
-	for i, path := range secretPaths {
-		paths[i] = "/arguments" + path
-	}
-	text, found, err := tool.Redact(text, paths)
+	text, found, err := tool.Redact(text, tool.PathsBelow("/arguments", secretPaths))
 	if err != nil || len(found) == 0 {
 		return b, false, err
 	}

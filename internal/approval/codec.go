@@ -2,10 +2,67 @@ package approval
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 
 	"palyra/internal/canonical"
 	"palyra/internal/reason"
+	"palyra/internal/tool"
 )
+
+// payload is what a record holds of the call itself, which may be a file's content or
+// quote one. A store keeps it sealed.
+type payload struct {
+	Prompt  Prompt       `json:"prompt"`
+	Binding tool.Binding `json:"binding"`
+}
+
+// Sealed reports whether a store has to seal what people are shown of r. What is asked
+// about the gateway itself holds nothing of a tool, and has to be answered also while
+// the vault is locked.
+func (r Record) Sealed() bool {
+	return r.SubjectType != SubjectGatewayChange && r.SubjectType != SubjectDevicePairing
+}
+
+// EncodeOutline returns the stored form of r without what EncodePayload has: prompt and
+// binding are an outline.
+func EncodeOutline(r Record) ([]byte, error) { return EncodeRecord(r.outline()) }
+
+// EncodePayload returns prompt and binding of r, RFC 8785 JSON, which a store seals.
+func EncodePayload(r Record) ([]byte, error) {
+	return canonical.Marshal(payload{r.Prompt, r.Binding})
+}
+
+// outline leaves of prompt and binding what the journal's events have of them, too.
+func (r Record) outline() Record {
+	r.Prompt = Prompt{Title: r.Prompt.Title, Severity: r.Prompt.Severity, Summary: r.Prompt.Summary, Arguments: json.RawMessage("{}"),
+		Scopes: r.Prompt.Scopes, ExactOnly: r.Prompt.ExactOnly}
+	r.Binding = tool.Binding{
+		Principal: r.Binding.Principal, OnBehalfOf: r.Binding.OnBehalfOf,
+		Tool: r.Binding.Tool, ToolDefinitionDigest: r.Binding.ToolDefinitionDigest, Arguments: json.RawMessage("{}"),
+	}
+	return r
+}
+
+// Complete gives r, which was decoded from its outline, what EncodePayload returned.
+func (r *Record) Complete(text []byte) error {
+	var p payload
+	if err := json.Unmarshal(text, &p); err != nil {
+		return unreadable("approval", err)
+	}
+	r.Prompt, r.Binding, r.Withheld = p.Prompt, p.Binding, nil
+	return nil
+}
+
+// Withhold leaves r an outline, and says in its notes why.
+func (r *Record) Withhold(why error) {
+	r.Withheld, r.Request = why, nil
+	note := "What this is about cannot be shown."
+	if known := (&reason.Error{}); errors.As(why, &known) {
+		note = fmt.Sprintf("What this is about cannot be shown: %s: %s. %s", known.Code, known.Message, known.NextStep())
+	}
+	r.Prompt.Notes = []string{note}
+}
 
 // EncodeRecord returns the stored form of r: RFC 8785 JSON without the live
 // fields and without Request, which a store keeps beside it.

@@ -43,6 +43,9 @@ func (d *Desk) mayVote(ctx context.Context, caller access.Caller, rec Record, b 
 		return reason.Errorf(reason.DigestMismatch, "the digest shown is %s, the call that waits has %s", Visible(b.ShownDigest), rec.CallDigest).
 			WithField("call_digest", rec.CallDigest)
 	}
+	if b.Allow && rec.Withheld != nil { // nobody says yes to what nobody can see
+		return rec.Withheld
+	}
 	if rec.HasVoted(caller.Principal) && !(b.Allow && rec.provesMore(caller)) {
 		return reason.Errorf(reason.ApprovalConflict, "%s has voted on approval %s already", caller.Principal, rec.ID).
 			WithRemedy("A vote stands. Cancel or revoke the approval to take it back.").
@@ -59,6 +62,9 @@ func (d *Desk) mayGrant(ctx context.Context, caller access.Caller, rec Record, b
 	switch {
 	case rec.AboutSession():
 		return reason.Errorf(reason.InvalidInput, "a yes to more calls of a session is for once").
+			WithRemedy("Choose scope once.")
+	case rec.AboutSecret():
+		return reason.Errorf(reason.InvalidInput, "a yes to a secret for a program is for once").
 			WithRemedy("Choose scope once.")
 	case rec.AboutGateway():
 		return reason.Errorf(reason.InvalidInput, "a yes to %s is for once", rec.what()).

@@ -37,7 +37,7 @@ func (d *Desk) Freeze(ctx context.Context, caller access.Caller, why string) err
 		if err := tx.SetFreeze(state); err != nil {
 			return err
 		}
-		return emitFreeze(tx, event.Frozen, caller.Principal, *state)
+		return emitFreeze(ctx, tx, event.Frozen, caller.Principal, *state)
 	})
 	if err != nil {
 		return fmt.Errorf("freezing: %w", err)
@@ -62,7 +62,7 @@ func (d *Desk) Thaw(ctx context.Context, caller access.Caller) error {
 		if err := tx.SetFreeze(nil); err != nil {
 			return err
 		}
-		return emitFreeze(tx, event.Thawed, caller.Principal, *state)
+		return emitFreeze(ctx, tx, event.Thawed, caller.Principal, *state)
 	})
 	if err != nil {
 		return fmt.Errorf("thawing: %w", err)
@@ -103,8 +103,11 @@ func ThawStored(ctx context.Context, store Store) (FreezeState, error) {
 // hostOf is the principal of what is done on the gateway's host.
 func hostOf() access.Principal { return access.Principal{Kind: access.KindService, Name: "palyrad"} }
 
-func emitFreeze(tx Tx, code event.Code, by access.Principal, state FreezeState) error {
+func emitFreeze(ctx context.Context, tx Tx, code event.Code, by access.Principal, state FreezeState) error {
 	drafted, err := draft(code, "", "", by.String(), "", FreezePayload{By: by, Reason: state.Reason, Since: state.At})
+	if err == nil {
+		drafted, err = drafted.By(access.DeviceOf(ctx))
+	}
 	if err != nil {
 		return err
 	}

@@ -206,7 +206,7 @@ func (d *Desk) stands(g Grant) error {
 func (d *Desk) uncovered(ctx context.Context, g Grant, ask Ask) error {
 	e := reason.Errorf(reason.BindingMismatch, "grant %s does not cover the call", g.ID)
 	rec, err := d.store.Record(ctx, g.ApprovalID)
-	if err != nil {
+	if err != nil || rec.Withheld != nil {
 		return e
 	}
 	return mismatch(e, rec, ask)

@@ -20,6 +20,9 @@ func offers(rec Record, l Limits) []Offer {
 		return []Offer{{Scope: Once, Match: MatchExact, Matcher: "this one change, " + rec.CallDigest}}
 	}
 	list := []Offer{{Scope: Once, Match: MatchExact, Matcher: "this one call, " + rec.CallDigest}}
+	if rec.AboutSecret() {
+		return list
+	}
 	for _, m := range rec.matches() {
 		permission := ""
 		if m == MatchTool {

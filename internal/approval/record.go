@@ -112,6 +112,10 @@ type Record struct {
 	// opaque here, may hold secrets, and is never part of the record's JSON. A
 	// record in a terminal state has none.
 	Request json.RawMessage `json:"-"`
+	// Withheld is why Prompt and Binding are there in outline only, and Request is
+	// not: reason.VaultLocked, reason.ResultExpired, or that they are damaged. nil
+	// means that they are whole.
+	Withheld error `json:"-"`
 
 	// Waiters and RunGone are live and not stored. Waiters is how many calls wait
 	// on a pending record. RunGone is true when the daemon has restarted since the

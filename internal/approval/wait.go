@@ -230,7 +230,7 @@ func (d *Desk) compose(ctx context.Context, id string, ask *Ask) (Record, error)
 		return Record{}, err
 	}
 	rec.Prompt.Scopes, rec.Prompt.ExactOnly = offers(rec, d.limits), rec.ExactOnly
-	if rec.AboutCommit() || rec.AboutSession() || rec.AboutGateway() {
+	if rec.AboutCommit() || rec.AboutSecret() || rec.AboutSession() || rec.AboutGateway() {
 		return rec, nil // what differs is the diff, or there is nothing to compare
 	}
 	last, found, err := d.store.LastAllowed(ctx, rec.RequestedBy, rec.Binding.Tool)

@@ -6,6 +6,8 @@ import (
 	"encoding/hex"
 	"fmt"
 	"hash"
+
+	"palyra/internal/reason"
 )
 
 // Watch calls fn with every record that changes, in the order of revisions,
@@ -140,6 +142,9 @@ func (d *Desk) Export(ctx context.Context, f Filter, fn func(Record) error) (Tra
 	f.PageToken = ""
 	tally := NewTally()
 	err = d.eachRecord(ctx, f, func(rec Record) error {
+		if reason.Of(rec.Withheld) == reason.VaultLocked { // an export is whole
+			return rec.Withheld
+		}
 		line, err := rec.Line()
 		if err != nil {
 			return err

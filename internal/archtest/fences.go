@@ -163,7 +163,7 @@ var Homes = []Home{
 	},
 	{
 		Modules: []string{"golang.org/x/sys", "syscall"},
-		Rooms:   []string{"internal/sandbox", "internal/builtin", "internal/egress", "internal/workspace", "internal/identity/keyfile", "internal/filelock", "internal/identity/tpm", "internal/localsocket", "internal/config", "internal/daemon", "internal/doctor", "internal/statedir", "internal/reason", "internal/cli", "internal/sqlite", "cmd/palyra-init", "cmd/palyrad", "cmd/palyra", "test"},
+		Rooms:   []string{"internal/sandbox", "internal/builtin", "internal/egress", "internal/workspace", "internal/identity/keyfile", "internal/filelock", "internal/identity/tpm", "internal/vault/kek/dpapi", "internal/localsocket", "internal/config", "internal/daemon", "internal/doctor", "internal/statedir", "internal/reason", "internal/cli", "internal/sqlite", "cmd/palyra-init", "cmd/palyrad", "cmd/palyra", "test"},
 		Why:     "raw system calls belong where isolation and file access are built, where key files are guarded, where a socket says whose process connects, where signals are caught, and, for two numbers of errors, where the next step is found",
 	},
 	{
@@ -205,8 +205,8 @@ var Homes = []Home{
 	},
 	{
 		Modules: []string{"unsafe"},
-		Rooms:   []string{"internal/sandbox", "cmd/palyra-init", "test/attack/probe"},
-		Why:     "only system calls without a wrapper need it",
+		Rooms:   []string{"internal/sandbox", "internal/vault/kek/dpapi", "cmd/palyra-init", "test/attack/probe"},
+		Why:     "only system calls without a wrapper need it, and those whose answer the system has allocated",
 	},
 	{
 		Modules: []string{"plugin", "C"},

@@ -19,6 +19,7 @@ import (
 
 	"palyra/internal/canonical"
 	"palyra/internal/reason"
+	"palyra/internal/tool"
 )
 
 // NotaryConfig is what a notary is made of.
@@ -185,6 +186,11 @@ func (n *Notary) Sign(_ context.Context, x Execution) (Envelope, error) {
 		return Envelope{}, reason.Errorf(reason.AttestationFailed, "attesting proposal %s: %w", x.ProposalID, err)
 	}
 	payload, err := canonical.Marshal(s)
+	if err != nil {
+		return Envelope{}, fmt.Errorf("attesting proposal %s: %w", x.ProposalID, err)
+	}
+	// Before it is signed: what the journal redacts afterwards has no signature.
+	payload, _, err = tool.Redact(payload, nil)
 	if err != nil {
 		return Envelope{}, fmt.Errorf("attesting proposal %s: %w", x.ProposalID, err)
 	}

@@ -40,6 +40,8 @@ type Config struct {
 	Sandbox sandbox.Status
 	Process ProcessPolicy
 	HTTP    HTTPPolicy
+	// Lender has secrets beside those of Process and HTTP; nil means none.
+	Lender Lender
 	// MaxTimeout is the longest that a call may ask for; 0 is two minutes.
 	MaxTimeout time.Duration
 	// Version is the daemon's version for reports.
@@ -135,6 +137,7 @@ func New(cfg Config) []Tool {
 		fsList{files}, fsPatch{files}, fsRead{files}, fsSearch{files}, fsWrite{files},
 		newFetch(cfg),
 		newProcess(cfg),
+		listSecrets{lender: cfg.Lender, known: cfg.HTTP.Secrets, version: cfg.Version},
 		sleep{version: cfg.Version, most: cfg.MaxTimeout},
 	}
 }

@@ -154,7 +154,7 @@ func (b *bench) refused(name string, input any, want reason.Code) {
 
 func TestDescriptors(t *testing.T) {
 	b := newBench(t, nil)
-	want := []string{"echo", "fs.list", "fs.patch", "fs.read", "fs.search", "fs.write", "http.fetch", "process.run", "sleep"}
+	want := []string{"echo", "fs.list", "fs.patch", "fs.read", "fs.search", "fs.write", "http.fetch", "process.run", "secrets.list", "sleep"}
 	var names []string
 	for name := range b.tools {
 		names = append(names, name)

@@ -38,11 +38,12 @@ const (
 // fetch makes one HTTP request.
 type fetch struct {
 	policy  HTTPPolicy
+	lender  Lender
 	version string
 	most    time.Duration
-	// headers are those that a call may set, credentials those of them that are
-	// redacted in the record and do not follow a redirect to another host. Both
-	// are in lower case.
+	// headers are those that a call may set without a placeholder, credentials
+	// those of them that are redacted in the record and do not follow a redirect to
+	// another host. Both are in lower case.
 	headers, credentials []string
 	// dial is the dialer's own when nil.
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
@@ -52,7 +53,7 @@ func newFetch(cfg Config) fetch {
 	policy := cfg.HTTP
 	policy.MaxBytes = cmp.Or(policy.MaxBytes, 4<<20)
 	policy.Timeout = min(cmp.Or(policy.Timeout, 30*time.Second), cfg.MaxTimeout)
-	t := fetch{policy: policy, version: cfg.Version, most: policy.Timeout}
+	t := fetch{policy: policy, lender: cfg.Lender, version: cfg.Version, most: policy.Timeout}
 	t.headers = union(requestHeaders, secretHeaders(policy.Secrets))
 	t.credentials = union(credentialHeaders, secretHeaders(policy.Secrets))
 	return t
@@ -76,7 +77,7 @@ type fetchInput struct {
 }
 
 // requestHeaders are the headers that a call may set, beside those of the
-// operator's secrets. Host, forwarding and connection headers are not among
+// operator's secrets, and those that hold the placeholder of a lent one. Host, forwarding and connection headers are not among
 // them: they would say something else than the URL that was judged.
 var requestHeaders = []string{
 	"accept", "accept-language", "authorization", "cache-control", "content-language", "content-type", "idempotency-key",
@@ -86,11 +87,23 @@ var requestHeaders = []string{
 // credentialHeaders are those of them that carry credentials.
 var credentialHeaders = []string{"authorization", "x-api-key"}
 
-func (t fetch) Descriptor() tool.Descriptor {
-	redacted := make([]string, len(t.credentials))
-	for i, name := range t.credentials {
-		redacted[i] = "/headers/" + name
+// headerForm is a name of a header, in lower case. Which of them a call may set is
+// judged when it is planned: it depends on who calls.
+const headerForm = "^[a-z0-9!#$%&'*+.^_`|~-]{1,64}$"
+
+// secretPaths are all headers but those that carry no credentials: which the others
+// are that a secret travels in depends on who calls.
+func (t fetch) secretPaths() []string {
+	paths := []string{"/headers/*"}
+	for _, name := range t.headers {
+		if !slices.Contains(t.credentials, name) {
+			paths = append(paths, "!/headers/"+name)
+		}
 	}
+	return paths
+}
+
+func (t fetch) Descriptor() tool.Descriptor {
 	return tool.Descriptor{
 		Name: fetchName, Title: "Fetch a URL",
 		Description: "Make one HTTP request and return status, headers and body. Only http and https; private, local and cloud metadata addresses are refused. " +
@@ -98,15 +111,15 @@ func (t fetch) Descriptor() tool.Descriptor {
 		InputSchema: schema(`"url"`,
 			`"url": {"type": "string", "minLength": 1, "maxLength": 8192, "description": "Absolute http or https URL, without user and password."}`,
 			`"method": {"type": "string", "enum": ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"], "description": "Default GET."}`,
-			fmt.Sprintf(`"headers": {"type": "object", "maxProperties": 20, "propertyNames": {"enum": ["%s"]}, "additionalProperties": {"type": "string", "maxLength": 8192}, "description": "Request headers, names in lower case."}`,
-				strings.Join(t.headers, `", "`)),
+			fmt.Sprintf(`"headers": {"type": "object", "maxProperties": 20, "propertyNames": {"pattern": "%s"}, "additionalProperties": {"type": "string", "maxLength": 8192}, "description": "Request headers, names in lower case: %s, and the header that %s tells for a secret, with its placeholder."}`,
+				headerForm, strings.Join(t.headers, ", "), listSecretsName),
 			`"body": {"type": "string", "description": "Request body as text. Send this or body_base64, not with GET or HEAD."}`,
 			`"body_base64": {"type": "string", "description": "Request body as base64."}`,
 			`"timeout_ms": {"type": "integer", "minimum": 1, "maximum": 86400000, "description": "Longest time for the whole call in milliseconds. Default and most: the operator's limit."}`,
 			`"max_bytes": {"type": "integer", "minimum": 1, "maximum": 268435456, "description": "Most bytes of the body to return. Default and most: the operator's limit."}`,
 		),
 		Capabilities: []tool.Capability{tool.Network}, Executor: tool.Builtin, OpenWorld: true, Destructive: true,
-		SecretPaths: redacted,
+		SecretPaths: t.secretPaths(),
 	}
 }
 
@@ -122,9 +135,12 @@ type request struct {
 	bytes   int64
 	// secrets are what its placeholders stand for.
 	secrets []secret.Use
+	// credentials are its headers that carry credentials: those that always do, and
+	// those of its secrets.
+	credentials []string
 }
 
-func (t fetch) check(p tool.Proposal) (request, error) {
+func (t fetch) check(ctx context.Context, p tool.Proposal) (request, error) {
 	in, err := decode[fetchInput](p.Input)
 	if err != nil {
 		return request{}, err
@@ -159,8 +175,27 @@ func (t fetch) check(p tool.Proposal) (request, error) {
 	if err := t.judgeTarget(r.host, r.port); err != nil {
 		return r, err
 	}
-	r.secrets, err = t.uses(r)
-	return r, err
+	if r.secrets, err = t.uses(ctx, p, r); err != nil {
+		return r, err
+	}
+	r.credentials = t.credentials
+	for _, u := range r.secrets {
+		r.credentials = union(r.credentials, []string{strings.ToLower(u.Header)})
+	}
+	return r, t.judgeHeaders(r)
+}
+
+// judgeHeaders refuses a header that no call may set, unless it holds the placeholder
+// of a secret that belongs into it.
+func (t fetch) judgeHeaders(r request) error {
+	for _, name := range slices.Sorted(maps.Keys(r.headers)) {
+		if !slices.Contains(t.headers, name) && !slices.Contains(r.credentials, name) {
+			return reason.Errorf(reason.InvalidInput, "input at /headers/%s: the header can only be set with the placeholder of a secret that belongs into it", name).
+				WithRemedy("List what may be used with the tool %s; the headers that take any value are in the schema of %s.", listSecretsName, fetchName).
+				WithField("pointer", "/headers/"+name)
+		}
+	}
+	return nil
 }
 
 func checkHeaders(headers map[string]string) error {
@@ -235,8 +270,8 @@ func (r request) maySend() int64 {
 	return int64(maxRedirects+1) * int64(size+handshake)
 }
 
-func (t fetch) Plan(_ context.Context, p tool.Proposal) (tool.Plan, error) {
-	r, err := t.check(p)
+func (t fetch) Plan(ctx context.Context, p tool.Proposal) (tool.Plan, error) {
+	r, err := t.check(ctx, p)
 	if err != nil {
 		return tool.Plan{}, err
 	}
@@ -244,8 +279,8 @@ func (t fetch) Plan(_ context.Context, p tool.Proposal) (tool.Plan, error) {
 }
 
 // Prepare has nothing to hold: where a name leads is judged when it is dialed.
-func (t fetch) Prepare(_ context.Context, p tool.Proposal) (tool.Prepared, error) {
-	r, err := t.check(p)
+func (t fetch) Prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, error) {
+	r, err := t.check(ctx, p)
 	if err != nil {
 		return tool.Prepared{}, err
 	}
@@ -308,7 +343,7 @@ func (t fetch) risk(r request) int {
 	if _, ok := r.host.Addr(); ok {
 		risk += riskAddress
 	}
-	if slices.ContainsFunc(t.credentials, func(h string) bool { return r.headers[h] != "" }) {
+	if slices.ContainsFunc(r.credentials, func(h string) bool { return r.headers[h] != "" }) {
 		risk += riskCredential
 	}
 	return risk

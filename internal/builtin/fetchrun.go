@@ -53,7 +53,9 @@ func (t fetch) run(ctx context.Context, c tool.Call, r request) tool.Report {
 	dialer := &egress.Dialer{
 		Rules: t.rules(), OpenByDefault: true, Log: log, Resolver: t.policy.Resolver, Interfaces: t.policy.Interfaces, Dial: t.dial,
 	}
-	secrets := secret.New("", t.policy.Secrets)
+	lent, end := t.lent(c, r)
+	defer end()
+	secrets := secret.New("", lent)
 	defer secrets.Close()
 	result, err := t.do(ctx, r, dialer, secrets)
 	if err == nil {
@@ -80,7 +82,7 @@ func (t fetch) do(ctx context.Context, r request, dialer *egress.Dialer, secrets
 		TLSHandshakeTimeout:    10 * time.Second,
 	}
 	defer transport.CloseIdleConnections()
-	hops := &redirects{fetch: t, host: r.host, port: r.port}
+	hops := &redirects{fetch: t, request: r}
 	client := &http.Client{Transport: exchanging{transport, secrets}, CheckRedirect: hops.check}
 	request, err := r.http(ctx)
 	if err != nil {
@@ -149,10 +151,8 @@ func fetchError(err error) error {
 
 // redirects judges every hop of one call.
 type redirects struct {
-	fetch fetch
-	// host and port are those of the call.
-	host egress.Host
-	port uint16
+	fetch   fetch
+	request request
 	// followed is never nil, stopped is "" unless a redirect was not followed.
 	followed []string
 	stopped  string
@@ -183,7 +183,7 @@ func (h *redirects) check(next *http.Request, via []*http.Request) error {
 	next.Host = ""
 	next.Header.Del("Referer")
 	if !h.covered(host, port) {
-		for _, name := range h.fetch.credentials {
+		for _, name := range h.request.credentials {
 			next.Header.Del(name)
 		}
 	}
@@ -194,7 +194,8 @@ func (h *redirects) check(next *http.Request, via []*http.Request) error {
 // covered reports whether the call's own target, or its move to https, is
 // meant.
 func (h *redirects) covered(host egress.Host, port uint16) bool {
-	return host == h.host && (port == h.port || h.port == 80 && port == 443)
+	r := h.request
+	return host == r.host && (port == r.port || r.port == 80 && port == 443)
 }
 
 // unlisted reports whether a host is merely not on the allowlist, rather than

@@ -13,6 +13,7 @@ import (
 	"palyra/internal/egress"
 	"palyra/internal/egress/secret"
 	"palyra/internal/reason"
+	"palyra/internal/tool"
 )
 
 // secretHeaders are the headers of the operator's secrets, in lower case,
@@ -47,9 +48,24 @@ func secretsToldOf(secrets []egress.Secret) string {
 }
 
 // uses returns the secrets that a request asks for by their placeholders, and
-// refuses a placeholder in any other place. No value is read.
-func (t fetch) uses(r request) ([]secret.Use, error) {
-	x := secret.New("", t.policy.Secrets)
+// refuses a placeholder in any other place. No value is read, and no vault is asked
+// for a request without placeholders.
+func (t fetch) uses(ctx context.Context, p tool.Proposal, r request) ([]secret.Use, error) {
+	known := t.policy.Secrets
+	if t.lender != nil && r.marked() {
+		asked := r.asked()
+		offers, _, err := t.lender.Offers(ctx, p, len(asked), func(s egress.Secret) bool {
+			return slices.ContainsFunc(asked, func(placeholder string) bool { return secret.Named(placeholder, s.Name) })
+		})
+		if err != nil {
+			return nil, err
+		}
+		if known = slices.Concat(known, offers); len(known) == 0 {
+			return nil, reason.Errorf(reason.EgressDenied, "the request holds a text that looks like a placeholder and is none of this call: there is none that this caller may use by that name").
+				WithRemedy("List what may be used with the tool %s, and write the placeholder alone or after a scheme such as Bearer; or have the secret stored with `palyra vault put`.", listSecretsName)
+		}
+	}
+	x := secret.New("", known)
 	if x.Idle() {
 		return nil, nil
 	}
@@ -65,11 +81,52 @@ func (t fetch) uses(r request) ([]secret.Use, error) {
 	return uses, err
 }
 
+// marked reports whether something in a request looks like a placeholder, wherever it
+// stands: that of a vault is refused in the same places as that of the operator.
+func (r request) marked() bool {
+	var body secret.Watcher
+	if _, err := body.Next(r.body, true); err != nil || secret.Marked(r.url.String()) {
+		return true
+	}
+	for _, value := range r.headers {
+		if secret.Marked(value) {
+			return true
+		}
+	}
+	return false
+}
+
+// asked are the placeholders in the headers of a request.
+func (r request) asked() (list []string) {
+	for _, value := range r.headers {
+		if placeholder := secret.Asked(value); placeholder != "" {
+			list = append(list, placeholder)
+		}
+	}
+	return list
+}
+
+// lent are the secrets that a decided request may send and that are looked for in
+// its answer: those of the configuration, and of others the ones that it asks for.
+func (t fetch) lent(c tool.Call, r request) ([]egress.Secret, func()) {
+	var asked []egress.Secret
+	for _, u := range r.secrets {
+		if u.Secret.Lent() {
+			asked = append(asked, u.Secret)
+		}
+	}
+	if len(asked) == 0 {
+		return t.policy.Secrets, func() {}
+	}
+	lent, end := t.lender.Lend(c, asked)
+	return slices.Concat(t.policy.Secrets, lent), end
+}
+
 // secretNames are sorted and without repeats, secretBinding is what an approval
 // binds to, and secretNotes are what the person who approves sees.
 func secretNames(uses []secret.Use) (names []string) {
 	for _, u := range uses {
-		names = append(names, u.Name)
+		names = append(names, u.Secret.Name)
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
@@ -77,7 +134,7 @@ func secretNames(uses []secret.Use) (names []string) {
 
 func secretBinding(uses []secret.Use) (pairs []string) {
 	for _, u := range uses {
-		pairs = append(pairs, fmt.Sprintf("%s=secret:%s@current", strings.ToLower(u.Header), u.Name))
+		pairs = append(pairs, strings.ToLower(u.Header)+"="+u.Secret.Bound())
 	}
 	slices.Sort(pairs)
 	return pairs
@@ -85,7 +142,7 @@ func secretBinding(uses []secret.Use) (pairs []string) {
 
 func secretNotes(uses []secret.Use, to string) (notes []string) {
 	for _, u := range uses {
-		notes = append(notes, fmt.Sprintf("Sends the secret %s to %s in the header %s. The caller sees a placeholder.", u.Name, to, u.Header))
+		notes = append(notes, fmt.Sprintf("Sends the secret %s to %s in the header %s. The caller sees a placeholder.", u.Secret.Called(), to, u.Header))
 	}
 	slices.Sort(notes)
 	return notes

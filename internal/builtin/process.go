@@ -36,6 +36,7 @@ type process struct {
 	runner   sandbox.Runner
 	measured sandbox.Status
 	policy   ProcessPolicy
+	lender   Lender
 	version  string
 	most     time.Duration
 	resolver *sandbox.Resolver
@@ -60,7 +61,7 @@ func newProcess(cfg Config) process {
 		policy.Turns = fairqueue.New(DefaultConcurrent, waiting)
 	}
 	return process{
-		set: cfg.Workspaces, runner: cfg.Runner, measured: cfg.Sandbox, policy: policy, version: cfg.Version,
+		set: cfg.Workspaces, runner: cfg.Runner, measured: cfg.Sandbox, policy: policy, lender: cfg.Lender, version: cfg.Version,
 		most: min(policy.Limits.Wall, cfg.MaxTimeout), resolver: new(sandbox.Resolver),
 		turns: policy.Turns,
 	}
@@ -85,6 +86,7 @@ type processInput struct {
 	ReadOnly    bool              `json:"read_only"`
 	DryRun      bool              `json:"dry_run"`
 	Hosts       []string          `json:"hosts"`
+	Secrets     []string          `json:"secrets"`
 }
 
 func (process) Descriptor() tool.Descriptor {
@@ -106,6 +108,7 @@ func (process) Descriptor() tool.Descriptor {
 			`"read_only": {"type": "boolean", "description": "Mount the workspace read-only. Default false."}`,
 			`"dry_run": {"type": "boolean", "description": "Run on a copy and commit nothing: the result shows what would change. Default false."}`,
 			`"hosts": {"type": "array", "maxItems": 64, "items": {"type": "string", "maxLength": 300}, "description": "host:port of everything that the program will connect to; it then reaches these and nothing else. Each has to be allowed by the operator. [] for none: the program runs offline. Default: all that the operator allows, which may be none."}`,
+			`"secrets": {"type": "array", "maxItems": 8, "items": {"type": "string", "minLength": 1, "maxLength": 300}, "description": "Secrets that the program needs as they are, by the references that secrets.list has under injectable, such as global/aws. A person is asked about each. The program finds them in the variable or file that is listed there; what it writes shows their names instead. Ask for them only when no placeholder will do. Default: none."}`,
 		),
 		Capabilities: []tool.Capability{tool.ProcessExec}, Executor: processExecutor(), Destructive: true,
 	}
@@ -156,7 +159,7 @@ func (t process) plan(c command) (tool.Plan, error) {
 	}
 	return tool.Plan{
 		Binding: tool.Binding{
-			Cwd: c.location(), Argv: c.in.Argv, Environment: slices.Concat(c.env, c.placeholders()), Executable: c.program.Executable,
+			Cwd: c.location(), Argv: c.in.Argv, Environment: slices.Concat(c.env, c.placeholders(), c.injected()), Executable: c.program.Executable,
 			Operands: named.Operands, SandboxProfile: t.profile(c), Egress: t.reach(c),
 		},
 		Facts: t.facts(c),
@@ -165,7 +168,7 @@ func (t process) plan(c command) (tool.Plan, error) {
 			Notes:   append(named.Notes, t.notes(c)...),
 		},
 		Subject: fmt.Sprintf("%s:%s@%s", processName, c.program.Path, c.name), SubjectCovers: t.anyCall(c), ExactOnly: c.exactOnly(),
-		MaySend: t.maySend(c), UnboundArguments: named.Unbound,
+		MaySend: t.maySend(c), UnboundArguments: named.Unbound, Injections: c.injections,
 	}, nil
 }
 
@@ -239,6 +242,7 @@ func (t process) notes(c command) []string {
 	}
 	notes = append(notes, c.namesakes()...)
 	notes = append(notes, t.networkNotes(c)...)
+	notes = append(notes, c.injectionNotes()...)
 	if t.lowerRung() {
 		notes = append(notes, fmt.Sprintf("This machine gives less isolation than Tier C: the program runs in Tier %s (%s).", strings.ToUpper(t.tier()), t.measured.Rung))
 	}

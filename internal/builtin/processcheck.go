@@ -47,12 +47,16 @@ type command struct {
 	hosts []string
 	// grant is what the program may reach in mode strict.
 	grant egress.Reach
+	// moreSecrets is true where the vault has more than the grant does.
+	moreSecrets bool
 	// caches are names of tools, those of the operator's list.
 	caches []string
 	// toolchains are those of the moment, and search is where programs are looked
 	// for.
 	toolchains []sandbox.Toolchain
 	search     []string
+	// injections are the secrets that the program gets as they are.
+	injections []tool.Injection
 }
 
 // check judges the input step by step, so that a call with several faults is
@@ -67,8 +71,10 @@ func (t process) check(ctx context.Context, p tool.Proposal) (command, error) {
 		t.known,
 		t.resolveCwd,
 		t.checkHosts,
+		func(c *command) error { return t.offerSecrets(ctx, p, c) },
 		t.available,
 		t.confined,
+		func(c *command) error { return t.checkSecrets(ctx, p, c) },
 		func(c *command) error { return c.missing },
 		func(c *command) error { return sandbox.CheckRustup(c.program, c.in.Argv, c.toolchains) },
 	} {

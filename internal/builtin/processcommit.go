@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"palyra/internal/egress/secret"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
 	"palyra/internal/tool"
@@ -61,7 +62,7 @@ type shownFile struct {
 // the workspace, and commits it or leaves it to be discarded. stopped is nil for a
 // program that ended by itself, else why it was stopped: nothing is committed then.
 // The error that settle returns is that of the call.
-func (t process) settle(ctx context.Context, call tool.Call, c command, ran sandbox.Report, stopped error) (changes, error) {
+func (t process) settle(ctx context.Context, call tool.Call, c command, secrets *secret.Values, ran sandbox.Report, stopped error) (changes, error) {
 	if ran.Layer == nil {
 		return changes{}, stopped
 	}
@@ -71,6 +72,9 @@ func (t process) settle(ctx context.Context, call tool.Call, c command, ran sand
 	}
 	set, err := ran.Layer.Changes(ctx)
 	if err != nil {
+		return done.discarded(err), err
+	}
+	if err := unsecret(set, secrets); err != nil {
 		return done.discarded(err), err
 	}
 	done.describe(set)

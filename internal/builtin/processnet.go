@@ -155,7 +155,10 @@ func (t process) networkNotes(c command) []string {
 		notes = append(notes, fmt.Sprintf("Requests to %s are looked into: %s, %s.", i.Host.Canonical(), anyOf("method", i.Methods), anyOf("path", i.Paths)))
 	}
 	for _, s := range c.grant.Secrets {
-		notes = append(notes, fmt.Sprintf("The program may use the secret %s in the header %s, for %s alone; it sees a placeholder.", s.Name, s.Header, egress.Named(s.Reach())))
+		notes = append(notes, fmt.Sprintf("The program may use the secret %s in the header %s, for %s alone; it sees a placeholder.", s.Called(), s.Header, egress.Named(s.Reach())))
+	}
+	if c.moreSecrets {
+		notes = append(notes, fmt.Sprintf("The vault has more secrets for the hosts that the program may reach, and it gets these %d alone.", programSecrets))
 	}
 	return notes
 }
@@ -179,6 +182,9 @@ func (c command) secrets() []string {
 	for _, s := range c.grant.Secrets {
 		names = append(names, s.Name)
 	}
+	for _, i := range c.injections {
+		names = append(names, i.Secret)
+	}
 	slices.Sort(names)
 	return names
 }
@@ -188,7 +194,7 @@ func (c command) secrets() []string {
 func (c command) placeholders() []string {
 	var env []string
 	for _, s := range c.grant.Secrets {
-		env = append(env, s.Env+"=secret:"+s.Name+"@current")
+		env = append(env, s.Env+"="+s.Bound())
 	}
 	slices.Sort(env)
 	return env

@@ -26,7 +26,20 @@ func (t process) run(ctx context.Context, c tool.Call, cmd command) tool.Report 
 	if err := t.preflight(ctx, cmd); err != nil {
 		return fail(ctx, report, err)
 	}
+	got, err := t.inject(ctx, c, cmd)
+	defer got.end()
+	if err != nil {
+		return fail(ctx, report, err)
+	}
+	return got.clean(t.runWith(ctx, c, cmd, got, report))
+}
+
+// runWith runs the program with the secrets that it gets.
+func (t process) runWith(ctx context.Context, c tool.Call, cmd command, got injected, report tool.Report) tool.Report {
+	end := t.lend(c, &cmd)
+	defer end()
 	spec := t.spec(cmd, c)
+	spec.Injected, spec.Scrub = got.secrets, got.scrub()
 	if len(cmd.caches) > 0 {
 		caches, release, err := t.policy.OpenCaches(cmd.name)
 		if err != nil {
@@ -52,7 +65,7 @@ func (t process) run(ctx context.Context, c tool.Call, cmd command) tool.Report 
 	if ran.TimedOut || ran.Quota != "" {
 		ctx = context.WithoutCancel(ctx)
 	}
-	o.changes, o.err = t.settle(ctx, c, cmd, ran, o.err)
+	o.changes, o.err = t.settle(ctx, c, cmd, got.values, ran, o.err)
 	if err := closeLayer(ran); err != nil {
 		o.notes = append(o.notes, "The copy of the workspace could not be removed; palyrad removes it at its next start.")
 	}

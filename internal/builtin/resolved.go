@@ -88,8 +88,8 @@ func (f files) resolvedEdit(ctx context.Context, p tool.Proposal, plan func(cont
 // Resolve says what is requested. Of the headers it has only Content-Type and
 // those that hold credentials: with another Accept or User-Agent it is the same
 // request.
-func (t fetch) Resolve(_ context.Context, p tool.Proposal, _ tool.Plan) (tool.Resolved, error) {
-	r, err := t.check(p)
+func (t fetch) Resolve(ctx context.Context, p tool.Proposal, _ tool.Plan) (tool.Resolved, error) {
+	r, err := t.check(ctx, p)
 	if err != nil {
 		return tool.Resolved{}, err
 	}
@@ -126,7 +126,7 @@ func (t process) Resolve(ctx context.Context, p tool.Proposal, _ tool.Plan) (too
 	}
 	return tool.Resolved{Act: processName, Places: []string{location}, What: map[string]any{
 		"program": c.program.Path, "called": c.program.Called, "sha256": c.program.SHA256, "argv": words,
-		"environment": slices.Concat([]string{}, c.env, c.placeholders()), "stdin": canonical.Digest(c.stdin),
+		"environment": slices.Concat([]string{}, c.env, c.placeholders(), c.injected()), "stdin": canonical.Digest(c.stdin),
 		"workspace_mode": string(c.mode), "dry_run": c.in.DryRun, "egress": t.reach(c),
 	}}, nil
 }

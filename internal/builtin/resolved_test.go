@@ -111,8 +111,9 @@ func TestResolved(t *testing.T) {
 			{object{"argv": []string{"git", "add", "x", "--file=d/f"}, "dry_run": true}},
 			{object{"argv": []string{"git", "add", "x", "--file=d/f"}, "read_only": true}},
 		},
-		"echo":  {{`{"text":"a","data":1}`, `{"data":1,"text":"a"}`}, {`{"text":"b"}`}},
-		"sleep": {{object{"duration_ms": 1}, `{ "duration_ms": 1 }`}, {object{"duration_ms": 2}}},
+		"echo":          {{`{"text":"a","data":1}`, `{"data":1,"text":"a"}`}, {`{"text":"b"}`}},
+		listSecretsName: {{object{}, `{ }`}},
+		"sleep":         {{object{"duration_ms": 1}, `{ "duration_ms": 1 }`}, {object{"duration_ms": 2}}},
 	}
 	b := resolvedBench(t)
 	for name := range b.tools {

@@ -29,7 +29,7 @@ var arguments = map[string][]string{
 	"policy simulate": {"process.run", "argv=git", "argv=status", "timeout_ms=x"},
 	"policy snapshot": {someDigest}, "run": {"task"}, "runs cancel": {clitest.ApprovalID},
 	"runs show": {clitest.ApprovalID}, "runs watch": {clitest.ApprovalID}, "sessions end": {clitest.ApprovalID}, "sessions show": {clitest.ApprovalID},
-	"tokens create": {"ci"}, "login": {clitest.ClosedAddress}, "context use": {"local"}, "pair": {clitest.ClosedAddress}, "pairing cancel": {clitest.PairingID}, "key protect": {"--undo"}, "members confirm": {"bob"}, "members consent": {"claude"}, "tokens revoke": {clitest.TokenID, "--yes"}, "tools show": {"process.run"}, "workspace show": {clitest.ChangeSetID}, "workspace undo": {clitest.ChangeSetID},
+	"tokens create": {"ci"}, "vault put": {"global/x"}, "vault edit": {"global/x", "--note", "x"}, "vault get": {"global/x"}, "vault show": {"global/x"}, "vault history": {"global/x"}, "vault rm": {"global/x", "--yes"}, "login": {clitest.ClosedAddress}, "context use": {"local"}, "pair": {clitest.ClosedAddress}, "pairing cancel": {clitest.PairingID}, "key protect": {"--undo"}, "key presence": {"--confirm", clitest.ApprovalID}, "members confirm": {"bob"}, "members consent": {"claude"}, "tokens revoke": {clitest.TokenID, "--yes"}, "tools show": {"process.run"}, "workspace show": {clitest.ChangeSetID}, "workspace undo": {clitest.ChangeSetID},
 }
 
 var someDigest = "sha256:" + strings.Repeat("0", 64)
@@ -45,6 +45,7 @@ func TestEveryCommandWithTheGatewayAway(t *testing.T) {
 	id := w.Journaled().Attested(t, `{}`)
 	keys := w.Write("keys.json", w.Run("attest", "keys", "-o", "json").Out)
 	more := map[string][]string{
+		"vault put": {"--file", w.Write("value", "x")}, "vault export-recovery": {"--out", filepath.Join(t.TempDir(), "recovery")},
 		"journal verify": {w.Export()}, "context add": {"work", w.Bundle}, "context remove": {"work"},
 		"members add":   {"eve", "--role", "auditor", "--out", filepath.Join(t.TempDir(), "eve")},
 		"attest verify": {w.Write("envelope.json", w.Run("attest", "show", id, "--envelope").Out), "--keys", keys},

@@ -54,5 +54,10 @@ func keyFiles(c *Config, origins Origins) Findings {
 		_, err := c.OIDC.ClientSecret()
 		k.unusable("oidc.client_secret_file", err)
 	}
+	if filepath.IsAbs(c.Vault.PassphraseFile) {
+		phrase, err := c.Vault.Passphrase()
+		clear(phrase)
+		k.unusable("vault.passphrase_file", err)
+	}
 	return k.findings
 }

@@ -28,6 +28,7 @@ func check(c *Config, origins Origins) Findings {
 	k.paths(c)
 	k.listen(c)
 	k.words(c)
+	k.vault(c.Vault)
 	k.workspaces(c)
 	k.tools(c)
 	k.runner(c.ProcessRunner)
@@ -42,6 +43,10 @@ func check(c *Config, origins Origins) Findings {
 	k.oidc(c)
 	k.rates(c.RateLimits)
 	k.quotas(c.Quotas)
+	if c.Results.Retention != 0 { // 0 is for ever
+		// A retry under an idempotency key gets the result of the first for a day.
+		between(k, "results.retention", c.Results.Retention, 24*time.Hour, 87600*time.Hour)
+	}
 	between(k, "storage.reserve_bytes", c.Storage.ReserveBytes, 0, 64*gib)
 	return k.findings
 }
@@ -219,7 +224,10 @@ func (k *checker) workspaces(c *Config) {
 // rules finds a workspace that holds what decides what is allowed in it.
 func (k *checker) rules(each string, w Workspace, c *Config) {
 	type rule struct{ name, path string }
-	rules := []rule{{"policy.dir", c.Policy.Dir}, {"the configuration file", c.Source}, {"client.credentials", c.Client.Credentials}}
+	rules := []rule{
+		{"policy.dir", c.Policy.Dir}, {"the configuration file", c.Source}, {"client.credentials", c.Client.Credentials},
+		{"vault.passphrase_file", c.Vault.PassphraseFile},
+	}
 	for i, m := range c.Models {
 		rules = append(rules, rule{fmt.Sprintf("models[%d].api_key_file", i), m.APIKeyFile})
 	}
@@ -350,7 +358,7 @@ func (k *checker) rates(r RateLimits) {
 		name  string
 		limit RateLimit
 	}{
-		{"read", r.Read}, {"mutate", r.Mutate}, {"decide", r.Decide}, {"tool_call", r.ToolCall}, {"run", r.Run}, {"pairing", r.Pairing}, {"login", r.Login},
+		{"read", r.Read}, {"mutate", r.Mutate}, {"decide", r.Decide}, {"tool_call", r.ToolCall}, {"run", r.Run}, {"secret", r.Secret}, {"pairing", r.Pairing}, {"login", r.Login},
 	} {
 		key := "rate_limits." + class.name
 		// Written so that NaN, which TOML has, is refused too.

@@ -28,6 +28,7 @@ type Config struct {
 	// that no other gateway has.
 	TrustDomain string   `toml:"trust_domain"`
 	Keys        KeyStore `toml:"keys"`
+	Vault       Vault    `toml:"vault"`
 	Listen      Listen   `toml:"listen"`
 	Log         Log      `toml:"log"`
 	Policy      Policy   `toml:"policy"`
@@ -72,6 +73,7 @@ type Config struct {
 	RateLimits RateLimits `toml:"rate_limits"`
 	Quotas     Quotas     `toml:"quotas"`
 	Storage    Storage    `toml:"storage"`
+	Results    Results    `toml:"results"`
 	Client     Client     `toml:"client"`
 }
 
@@ -202,6 +204,9 @@ type Model struct {
 	// APIKeyFile holds the key and nothing else, and belongs to nobody but
 	// palyrad's user (mode 0600). A local server may need none.
 	APIKeyFile string `toml:"api_key_file" path:"true"`
+	// APIKeySecret names the key in the vault in place of a file:
+	// "vault://global/<key>".
+	APIKeySecret string `toml:"api_key_secret"`
 	// MaxOutputTokens bounds one turn.
 	MaxOutputTokens int64 `toml:"max_output_tokens"`
 	// IdleTimeout is how long the provider may send nothing.
@@ -217,6 +222,7 @@ type RateLimits struct {
 	Decide   RateLimit `toml:"decide"`
 	ToolCall RateLimit `toml:"tool_call"`
 	Run      RateLimit `toml:"run"`
+	Secret   RateLimit `toml:"secret"`
 	Pairing  RateLimit `toml:"pairing"`
 	Login    RateLimit `toml:"login"`
 	// GlobalFactor makes the bucket that all callers of a class share this
@@ -249,6 +255,12 @@ type Storage struct {
 	// ReserveBytes is what of the disk is kept for operators, at most a tenth of
 	// it; 0 is nothing.
 	ReserveBytes int64 `toml:"reserve_bytes"`
+}
+
+// Results says how long what calls leave behind is kept.
+type Results struct {
+	// Retention is for how long; after it the digest is left. 0 is for ever.
+	Retention time.Duration `toml:"retention"`
 }
 
 // Client is for the palyra command.

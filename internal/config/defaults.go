@@ -18,6 +18,7 @@ const (
 func Default() *Config {
 	return &Config{
 		Keys:   KeyStore{Store: KeysInFiles, TPMDevice: "/dev/tpmrm0"},
+		Vault:  Vault{Backend: "auto"},
 		Listen: Listen{API: "127.0.0.1:7443", Metrics: "127.0.0.1:7144", SocketOperator: true, MaxConnections: 1024, MaxConnectionsPerAddress: 128},
 		Log:    Log{Level: "info", Format: "text"},
 		Roles:  []access.Role{"security"},
@@ -71,6 +72,7 @@ func Default() *Config {
 			Decide:       RateLimit{PerSecond: 10, Burst: 30},
 			ToolCall:     RateLimit{PerSecond: 50, Burst: 100},
 			Run:          RateLimit{PerSecond: 10, Burst: 50},
+			Secret:       RateLimit{PerSecond: 10, Burst: 50},
 			Pairing:      RateLimit{PerSecond: 1, Burst: 20},
 			Login:        RateLimit{PerSecond: 1, Burst: 30},
 			GlobalFactor: 20,
@@ -83,6 +85,7 @@ func Default() *Config {
 			BytesPerSecond: 8 * mib, BurstBytes: 256 * mib, DayBytes: 4 * gib, InFlightBytes: 64 * mib, InFlightTotalBytes: 512 * mib,
 		},
 		Storage: Storage{ReserveBytes: 64 * mib},
+		Results: Results{Retention: 90 * 24 * time.Hour},
 		Client:  Client{Address: "127.0.0.1:7443", Notify: true},
 	}
 }

@@ -41,6 +41,9 @@ var readBy = map[string][2]string{
 	"workspaces.mode":      {"daemon/settings.go", "w.WorkspaceMode()"},
 	"workspaces.protected": {"daemon/settings.go", "Protected: w.Protected"},
 
+	"vault.backend":         {"vaultkey/vaultkey.go", "cfg.Vault.Backend"},
+	"vault.passphrase_file": {"vaultkey/vaultkey.go", "cfg.Vault.Passphrase"},
+
 	"dual_control":          {"daemon/build.go", "SwitchedOff: !g.cfg.DualControl"},
 	"allowed_tools":         {"policyadmin/settings.go", "cfg.ToolAllowed(d.Name)"},
 	"allowed_principals":    {"policyadmin/settings.go", "cfg.AllowedPrincipals"},
@@ -108,6 +111,7 @@ var readBy = map[string][2]string{
 	"quotas.in_flight_bytes":       {"usage/usage.go", "c.InFlightBytes"},
 	"quotas.in_flight_total_bytes": {"usage/usage.go", "c.InFlightTotalBytes"},
 
+	"results.retention":     {"daemon/store.go", "Retention: cfg.Results.Retention"},
 	"storage.reserve_bytes": {"daemon/store.go", "Bytes: cfg.Storage.ReserveBytes"},
 
 	"approvals.max_created_per_minute_per_principal": {"daemon/build.go", "g.cfg.Approvals.MaxCreatedPerMinutePerPrincipal"},
@@ -124,6 +128,7 @@ var readBy = map[string][2]string{
 	"models.model":             {"model/providers/providers.go", "model.Endpoint{Model: m.Model"},
 	"models.base_url":          {"model/providers/providers.go", "BaseURL: m.BaseURL"},
 	"models.api_key_file":      {"model/providers/providers.go", "m.APIKey()"},
+	"models.api_key_secret":    {"daemon/secrets.go", "vault.ParseRef(m.APIKeySecret)"},
 	"models.max_output_tokens": {"model/providers/providers.go", "MaxOutputTokens: m.MaxOutputTokens"},
 	"models.idle_timeout":      {"model/providers/providers.go", "IdleTimeout: m.IdleTimeout"},
 	"models.script":            {"model/providers/providers.go", "scripted.Config{File: m.Script}"},
@@ -144,6 +149,8 @@ var readBy = map[string][2]string{
 	"rate_limits.tool_call.burst":      {"daemon/settings.go", "Burst: l.Burst"},
 	"rate_limits.run.per_second":       {"daemon/settings.go", "rpc.LimitRun: cfg.RateLimits.Run"},
 	"rate_limits.run.burst":            {"daemon/settings.go", "Burst: l.Burst"},
+	"rate_limits.secret.per_second":    {"daemon/settings.go", "rpc.LimitSecret: cfg.RateLimits.Secret"},
+	"rate_limits.secret.burst":         {"daemon/settings.go", "Burst: l.Burst"},
 	"rate_limits.pairing.per_second":   {"daemon/settings.go", "rpc.LimitPairing: cfg.RateLimits.Pairing"},
 	"rate_limits.pairing.burst":        {"daemon/settings.go", "Burst: l.Burst"},
 	"rate_limits.login.per_second":     {"daemon/settings.go", "rpc.LimitLogin: cfg.RateLimits.Login"},

@@ -38,6 +38,7 @@ func Flags() []Flag {
 var groups = []struct{ prefix, heading string }{
 	{"listen.", "Listening"},
 	{"keys.", "Keys"},
+	{"vault.", "Keys"},
 	{"log.", "Log"},
 	{"policy.", "Policies"},
 	{"process_runner.egress_budget.", "Network budgets of one program"},
@@ -54,6 +55,7 @@ var groups = []struct{ prefix, heading string }{
 	{"rate_limits.", "Rate limits"},
 	{"quotas.", "Quotas of one principal"},
 	{"storage.", "Disk"},
+	{"results.", "Disk"},
 	{"", "General"},
 }
 
@@ -136,6 +138,8 @@ var said = map[string]struct{ value, what string }{
 	"listen.max_connections_per_address":              {"", "open connections of one address that is not this machine's"},
 	"keys.store":                                      {"PLACE", "where the gateway's private keys live: file or tpm"},
 	"keys.tpm_device":                                 {"FILE", "device of the TPM, or the Unix socket of one in software"},
+	"vault.backend":                                   {"PLACE", "where the vault's key is: auto, file, secret_service, keychain or dpapi"},
+	"vault.passphrase_file":                           {"FILE", "passphrase of the vault's key, where that is a file"},
 	"log.level":                                       {"LEVEL", "debug, info, warn or error"},
 	"log.format":                                      {"FORMAT", "text or json"},
 	"policy.dir":                                      {"DIR", "directory of *.cedar files that extend the built-in policies"},
@@ -199,6 +203,8 @@ var said = map[string]struct{ value, what string }{
 	"rate_limits.tool_call.burst":                     {"", "the same, at once"},
 	"rate_limits.run.per_second":                      {"", "starts of runs, a second"},
 	"rate_limits.run.burst":                           {"", "the same, at once"},
+	"rate_limits.secret.per_second":                   {"", "reading and changing secrets of the vault, a second"},
+	"rate_limits.secret.burst":                        {"", "the same, at once"},
 	"rate_limits.pairing.per_second":                  {"", "steps of machines that pair, a second"},
 	"rate_limits.pairing.burst":                       {"", "the same, at once"},
 	"rate_limits.login.per_second":                    {"", "steps of people who log in, a second"},
@@ -221,5 +227,6 @@ var said = map[string]struct{ value, what string }{
 	"quotas.day_bytes":                                {"BYTES", "what may be left behind within 24 hours"},
 	"quotas.in_flight_bytes":                          {"BYTES", "inputs of its calls that have not ended"},
 	"quotas.in_flight_total_bytes":                    {"BYTES", "the same of all principals"},
+	"results.retention":                               {"", "how long what calls returned is kept; then its digest is left; 0 for ever"},
 	"storage.reserve_bytes":                           {"BYTES", "what of the disk is kept for votes, freeze and revocations; 0 for nothing"},
 }

@@ -93,7 +93,7 @@ func (k *checker) scripted(each string, m Model) {
 		key string
 		set bool
 	}{
-		{"model", m.Model != ""}, {"base_url", m.BaseURL != ""}, {"api_key_file", m.APIKeyFile != ""},
+		{"model", m.Model != ""}, {"base_url", m.BaseURL != ""}, {"api_key_file", m.APIKeyFile != ""}, {"api_key_secret", m.APIKeySecret != ""},
 		{"max_output_tokens", m.MaxOutputTokens != 0}, {"idle_timeout", m.IdleTimeout != 0},
 	} {
 		if unused.set {
@@ -113,15 +113,38 @@ func (k *checker) hosted(each string, m Model) {
 	if m.BaseURL != "" {
 		k.baseURL(each+".base_url", m)
 	}
-	switch {
-	case m.APIKeyFile != "":
-		k.absolute(each+".api_key_file", m.APIKeyFile)
-	case m.BaseURL == "":
-		k.find(each+".api_key_file", "is missing, and the provider's own servers want a key", "name a file of mode 0600 that holds the key, or set base_url to a server that wants none")
-	}
+	k.apiKey(each, m)
 	between(k, each+".max_output_tokens", m.MaxOutputTokens, 1, 1_000_000)
 	between(k, each+".idle_timeout", m.IdleTimeout, 5*time.Second, 30*time.Minute)
 }
+
+// apiKey wants the key in one place, or a server that needs none.
+func (k *checker) apiKey(each string, m Model) {
+	switch {
+	case m.APIKeyFile != "" && m.APIKeySecret != "":
+		k.find(each+".api_key_secret", "is set, and api_key_file is too", "keep one of both: api_key_secret for a key in the vault, api_key_file for one in a file")
+	case m.APIKeyFile != "":
+		k.absolute(each+".api_key_file", m.APIKeyFile)
+	case m.APIKeySecret != "":
+		if key, ok := strings.CutPrefix(m.APIKeySecret, globalSecret); !ok || !SecretKey(key) {
+			k.find(each+".api_key_secret", "is "+quote(m.APIKeySecret), "name a secret of the scope global, such as "+quote(globalSecret+"anthropic"))
+		}
+	case m.BaseURL == "":
+		k.find(each+".api_key_secret", "is missing, and the provider's own servers want a key", "name a secret of the vault that is the key, such as "+quote(globalSecret+"anthropic")+", or set base_url to a server that wants none")
+	}
+}
+
+// globalSecret begins the references of the vault's secrets that are nobody's own.
+const globalSecret = "vault://global/" //nolint:gosec // a name, and no value
+
+var secretKeyForm = lazyregexp.New(`^[a-z0-9._-]{1,128}$`)
+
+// SecretKey reports whether a secret of the vault can have this key within its scope.
+func SecretKey(key string) bool { return secretKeyForm.MatchString(key) && !Dots(key) }
+
+// Dots reports whether a name is that of a directory in every directory, which no key
+// and no file is called.
+func Dots(name string) bool { return name == "." || name == ".." }
 
 // baseURL wants TLS wherever others could read along: a key on the way to any
 // other machine, and what the model reads on the way to a public one.
@@ -131,10 +154,10 @@ func (k *checker) baseURL(key string, m Model) {
 	case err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https":
 		k.find(key, "is "+quote(m.BaseURL), `set it to "https://host" with an optional port and path`)
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		k.find(key, "has a user, a query or a fragment", "leave all but scheme, host, port and path out; a key belongs into api_key_file")
+		k.find(key, "has a user, a query or a fragment", "leave all but scheme, host, port and path out; a key belongs into the vault (api_key_secret)")
 	case u.Scheme == "https" || dnsname.Loopback(u.Hostname()):
-	case m.APIKeyFile != "":
-		k.find(key, "is "+quote(m.BaseURL)+", where the API key would travel unencrypted", "use https, or leave api_key_file out if that server wants no key")
+	case m.APIKeyFile != "" || m.APIKeySecret != "":
+		k.find(key, "is "+quote(m.BaseURL)+", where the API key would travel unencrypted", "use https, or leave the key out if that server wants none")
 	case !privateHost(u.Hostname()):
 		k.find(key, "is "+quote(m.BaseURL)+", where all that the model reads would travel a public network unencrypted", "use https; http is for hosts of your own network")
 	}

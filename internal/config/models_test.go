@@ -17,7 +17,7 @@ func model(replace ...string) string {
 }
 
 func TestModelFindings(t *testing.T) {
-	const needsKey = "models[0].api_key_file is missing, and the provider's own servers want a key"
+	const needsKey = "models[0].api_key_secret is missing, and the provider's own servers want a key"
 	for _, test := range []struct{ name, text, want string }{
 		{"the control", model(), ""},
 		{"a name", model(`"fast"`, `"Fast one"`), `:2:1: models[0].name is "Fast one"; use 1 to 63 of`},
@@ -29,6 +29,14 @@ func TestModelFindings(t *testing.T) {
 		{"an unknown key", model() + "temperature = 1", ":6:1: models[0].temperature does not exist"},
 		{"no key for the provider", model("base_url = \"https://models.example.org/v1\"\n", ""), needsKey},
 		{"a relative key file", model() + "api_key_file = \"key\"", `:6:1: models[0].api_key_file is "key", which is not an absolute path`},
+		{"a key in the vault", model() + "api_key_secret = \"vault://global/fast\"", ""},
+		{"a key in the vault for the provider", model("base_url = \"https://models.example.org/v1\"\n", "api_key_secret = \"vault://global/fast\"\n"), ""},
+		{"a key in two places", model() + "api_key_file = \"~/key\"\napi_key_secret = \"vault://global/fast\"", ":7:1: models[0].api_key_secret is set, and api_key_file is too; keep one of both"},
+		{"a secret of somebody", model() + "api_key_secret = \"vault://user:ann/fast\"", `:6:1: models[0].api_key_secret is "vault://user:ann/fast"; name a secret of the scope global`},
+		{"a secret of no name", model() + "api_key_secret = \"vault://global/Fast\"", `models[0].api_key_secret is "vault://global/Fast"`},
+		{"a secret without its scheme", model() + "api_key_secret = \"global/fast\"", `models[0].api_key_secret is "global/fast"`},
+		{"a secret to a neighbour", model("https://models.example.org", "http://192.168.1.7") + "api_key_secret = \"vault://global/fast\"", "where the API key would travel unencrypted"},
+		{"scripted with a secret", "[[models]]\nname = \"demo\"\nprovider = \"scripted\"\nscript = \"/s.yaml\"\napi_key_secret = \"vault://global/fast\"", "models[0].api_key_secret has no meaning for a scripted model"},
 		{"no tokens", model() + "max_output_tokens = 0", ":6:1: models[0].max_output_tokens is 0; set it between 1 and 1000000"},
 		{"no patience", model() + "idle_timeout = \"0s\"", ":6:1: models[0].idle_timeout is 0s; set it between 5s and 30m"},
 		{"too much patience", model() + "idle_timeout = \"31m\"", "models[0].idle_timeout is 31m; set it between 5s and 30m"},

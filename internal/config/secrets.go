@@ -45,25 +45,50 @@ func (s Secret) Value() ([]byte, error) {
 		return nil, err
 	}
 	value := bytes.TrimSuffix(bytes.TrimSuffix(text, []byte("\n")), []byte("\r"))
-	problem := ""
-	switch {
-	case len(value) < minSecret:
-		problem = fmt.Sprintf("holds fewer than %d bytes, too few to be recognised in answers", minSecret)
-	case len(value) > maxSecret:
-		problem = fmt.Sprintf("has more than %d bytes", maxSecret)
-	case bytes.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }):
-		problem = "holds more than one line, or characters that a header cannot hold"
-	case value[0] == ' ' || value[len(value)-1] == ' ':
-		problem = "begins or ends with a space"
-	case bytes.Contains(value, []byte("palyra-sec-")):
-		problem = "holds the placeholder of a secret, as programs see it"
-	}
-	if problem != "" {
+	if problem := UnfitForHeader(value); problem != "" {
 		clear(text)
 		return nil, file.problem(problem, file.alone())
 	}
 	return value, nil
 }
+
+// UnfitForHeader says why a value cannot travel in a header, or cannot be recognised
+// in what comes back; "" when it can.
+func UnfitForHeader(value []byte) string {
+	switch {
+	case len(value) < minSecret:
+		return fmt.Sprintf("holds fewer than %d bytes, too few to be recognised in answers", minSecret)
+	case len(value) > maxSecret:
+		return fmt.Sprintf("has more than %d bytes", maxSecret)
+	case bytes.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }):
+		return "holds more than one line, or characters that a header cannot hold"
+	case value[0] == ' ' || value[len(value)-1] == ' ':
+		return "begins or ends with a space"
+	case bytes.Contains(value, []byte("palyra-sec-")):
+		return "holds the placeholder of a secret, as programs see it"
+	}
+	return ""
+}
+
+// CheckPlaces says what is wrong with where a secret may go: its hosts, its header
+// and its variable, each where it is set. The keys of the findings are those of the
+// configuration file.
+func CheckPlaces(s Secret) Findings {
+	k := &checker{}
+	if s.Env != "" && !envForm.MatchString(s.Env) {
+		k.find("env", "is "+quote(s.Env), wantEnv)
+	}
+	if s.Header != "" {
+		k.secretHeader("header", s.Header)
+	}
+	if len(s.Hosts) > 0 {
+		k.secretHosts("hosts", s.Hosts)
+	}
+	return k.findings
+}
+
+// wantEnv is what to do about a variable that cannot be one.
+const wantEnv = "use the name of a variable such as GITHUB_TOKEN"
 
 // fillSecrets sets what the tables of the secrets do not say.
 func fillSecrets(c *Config, origins Origins) {
@@ -91,7 +116,7 @@ func (k *checker) secrets(c *Config) {
 		}
 		names[s.Name] = true
 		if s.Env != "" && !envForm.MatchString(s.Env) {
-			k.find(each+".env", "is "+quote(s.Env), "use the name of a variable such as GITHUB_TOKEN")
+			k.find(each+".env", "is "+quote(s.Env), wantEnv)
 		} else if s.Env != "" && variables[s.Env] {
 			k.find(each+".env", "is "+quote(s.Env)+" for the second time", "give each secret a variable of its own")
 		}

@@ -14,6 +14,7 @@ import (
 	"palyra/internal/approval"
 	"palyra/internal/attest"
 	"palyra/internal/audit"
+	"palyra/internal/backup"
 	"palyra/internal/builtin"
 	"palyra/internal/changesets"
 	"palyra/internal/config"
@@ -26,6 +27,7 @@ import (
 	"palyra/internal/identity/tpm"
 	"palyra/internal/journal"
 	"palyra/internal/journalkey"
+	"palyra/internal/lending"
 	"palyra/internal/login"
 	"palyra/internal/metrics"
 	"palyra/internal/model/providers"
@@ -43,6 +45,8 @@ import (
 	"palyra/internal/tool"
 	"palyra/internal/toolcall"
 	"palyra/internal/usage"
+	"palyra/internal/vault"
+	"palyra/internal/vault/kek"
 	"palyra/internal/version"
 	"palyra/internal/workspace"
 )
@@ -57,6 +61,10 @@ type gateway struct {
 	authority  *ca.Authority
 	stores     stores
 	journal    *journal.Log
+	kek        *kek.Ring
+	vault      *vault.Service
+	lending    *lending.Desk
+	wrapper    *vault.Wrapper
 	registry   *access.Registry
 	identity   *identity.Service
 	tokens     *token.Service
@@ -121,9 +129,12 @@ func build(ctx context.Context, o Options) (_ *gateway, err error) {
 		{"state directory", openState},
 		{"keys", openKeys},
 		{"store", openStore},
+		{"vault", openVault},
 		{"members", openMembers},
+		{"restored backup", startRestored},
 		{"sandbox", openSandbox},
 		{"policy", openPolicy},
+		{"secrets", openSecrets},
 		{"approvals", openApprovals},
 		{"pairing", openPairing},
 		{"pipeline", openPipeline},
@@ -261,6 +272,20 @@ func openMembers(ctx context.Context, g *gateway, _ Options) error {
 	return err
 }
 
+// startRestored ends what a state directory that was restored from a backup brings
+// along, before anything of it counts.
+func startRestored(ctx context.Context, g *gateway, o Options) error {
+	r, started, err := backup.Start(ctx, backup.Parts{
+		StateDir: g.cfg.StateDir, Journal: g.journal, Approvals: g.stores.approvals, EndLogins: g.identity.EndAllLogins,
+		Now: approval.NewClock(g.stores.journal.Head().At, o.wall).Now,
+	})
+	if started {
+		g.log.WarnContext(ctx, "the gateway goes on from a backup and is frozen: compare what is valid, then `palyra thaw`",
+			slog.String("note", backup.Why(r.MadeAt)))
+	}
+	return err
+}
+
 // openIdentity is shared with what works on a state directory whose daemon
 // does not run.
 func openIdentity(ctx context.Context, store identity.Store, authority *ca.Authority, roles []access.Role) (*access.Registry, *identity.Service, error) {
@@ -328,6 +353,9 @@ func private(c *config.Config) []workspace.Private {
 			list = append(list, workspace.Private{Name: fmt.Sprintf("api_key_file of model %q", m.Name), Path: m.APIKeyFile})
 		}
 	}
+	if c.Vault.PassphraseFile != "" {
+		list = append(list, workspace.Private{Name: "vault.passphrase_file", Path: c.Vault.PassphraseFile})
+	}
 	if c.OIDC.ClientSecretFile != "" {
 		list = append(list, workspace.Private{Name: "oidc.client_secret_file", Path: c.OIDC.ClientSecretFile})
 	}
@@ -344,6 +372,8 @@ func allTools(g *gateway, others []dispatch.Tool) ([]dispatch.Tool, error) {
 		return nil, err
 	}
 	g.turns = cfg.Process.Turns
+	g.lending = lending.New(cfg.MaxTimeout, g.log)
+	cfg.Lender = g.lending
 	tools := slices.Clone(others)
 	for _, t := range builtin.New(cfg) {
 		tools = append(tools, t)
@@ -428,7 +458,7 @@ func cooldown(d time.Duration) time.Duration {
 // openRuns makes the manager of runs, and ends those that the last stop cut
 // off.
 func openRuns(ctx context.Context, g *gateway, _ Options) error {
-	g.models = providers.OpenAll(ctx, g.cfg.Models, g.log)
+	g.models = providers.OpenAll(ctx, g.cfg.Models, g.lending, g.log)
 	tellSecrets(ctx, g.cfg.Secrets, g.log)
 	cfg := run.Config{
 		Calls: g.pipeline, Models: g.models.ByName, Catalog: catalog(g.engine, g.router), Store: g.stores.runs, Approvals: g.desk, Log: g.log, Admit: g.quotas.Admit,

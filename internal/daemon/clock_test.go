@@ -22,6 +22,7 @@ import (
 	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/toolcall"
+	"palyra/internal/vault/kek"
 )
 
 // jumping is a wall clock that somebody sets.
@@ -43,6 +44,7 @@ type clockWorld struct {
 func openClockWorld(t *testing.T, dir string, wall *jumping) *clockWorld {
 	t.Helper()
 	cfg := config.Default()
+	cfg.Vault.Backend = kek.InFile
 	cfg.StateDir = dir
 	cfg.ProcessRunner.Enabled = false
 	cfg.Approvals.Cooldown = 0

@@ -10,12 +10,19 @@ import (
 	"os/signal"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"palyra/internal/config"
+	"palyra/internal/identity"
+	"palyra/internal/progress"
 	"palyra/internal/reason"
+	"palyra/internal/rpc"
+	"palyra/internal/rpc/freetext"
+	"palyra/internal/rpc/presencehost"
+	"palyra/internal/statedir"
 )
 
 // Command is the command line of palyrad: without a subcommand it runs the
@@ -37,14 +44,55 @@ func Command(stdout, stderr io.Writer) *cobra.Command {
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(misused)
 	root.SetUsageFunc(printUsage)
-	configured := []*cobra.Command{operatorCommand(s), membersCommand(s), policyCommand(s), thawCommand(s), keysCommand(s), doctorCommand(s)}
+	configured := []*cobra.Command{operatorCommand(s), membersCommand(s), policyCommand(s), thawCommand(s), keysCommand(s), presenceCommand(s), vaultCommand(s), backupCommand(s), doctorCommand(s)}
 	s.register(root, false)
 	for _, c := range configured {
 		s.register(c, true)
 	}
 	root.AddCommand(configured...)
-	root.AddCommand(sandboxCommand(), versionCommand(), manCommand(), sandboxChildCommand())
+	for _, c := range configured {
+		refuseKeys(c)
+	}
+	root.AddCommand(restoreCommand(), sandboxCommand(), versionCommand(), manCommand(), sandboxChildCommand())
 	return root
+}
+
+func presenceCommand(s *settings) *cobra.Command {
+	return presencehost.Command(presencehost.Ways{
+		Reach: func(ctx context.Context, do func(presencehost.Keys) error) error {
+			cfg, err := s.load()
+			if err != nil {
+				return err
+			}
+			return PresenceKeys(ctx, cfg, do)
+		},
+		Arguments: arguments,
+	})
+}
+
+// refuseKeys has c, and every command below it, refuse words that have the form of a
+// well-known key, as RPCs do: what is typed on this host gets into the journal and the
+// members' list by ways that no interceptor sees.
+func refuseKeys(c *cobra.Command) {
+	for _, sub := range c.Commands() {
+		refuseKeys(sub)
+	}
+	if c.RunE == nil {
+		return
+	}
+	run := c.RunE
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		err := freetext.Names("an argument", args...)
+		cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+			if err == nil && f.Changed {
+				err = freetext.Names("--"+f.Name, f.Value.String())
+			}
+		})
+		if err != nil {
+			return err
+		}
+		return run(cmd, args)
+	}
 }
 
 // misused is an error in how palyrad was called: exit code 2.
@@ -238,4 +286,26 @@ func logger(cfg *config.Config, w io.Writer) *slog.Logger {
 		return slog.New(slog.NewJSONHandler(w, opts))
 	}
 	return slog.New(slog.NewTextHandler(w, opts))
+}
+
+// sayWaiting says which question an addition waits for, once there is one: where palyrad
+// runs and changes take two people. It ends when it is stopped.
+func sayWaiting(cmd *cobra.Command, cfg *config.Config) (stop func()) {
+	ctx, cancel := context.WithCancel(cmd.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		own, err := identity.ReadBundle(statedir.Operator(cfg.StateDir))
+		if err != nil {
+			return // and the addition says why
+		}
+		if v := rpc.WaitingChange(ctx, own, progress.Patience); v != nil {
+			cmd.PrintErrf("waiting for another owner or admin, until %s: approval %s, `palyra approve %s`\n",
+				v.GetExpiresAt().AsTime().Format(time.RFC3339), v.GetApprovalId(), v.GetApprovalId())
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
 }

@@ -36,6 +36,7 @@ import (
 	"palyra/internal/statedir"
 	"palyra/internal/tool"
 	"palyra/internal/toolcall"
+	"palyra/internal/vault/kek"
 )
 
 // TestKilledBetweenStages kills the daemon with SIGKILL around every border
@@ -156,6 +157,7 @@ type crashWorld struct {
 func openCrashWorld(t *testing.T, dir string, k *killer) *crashWorld {
 	t.Helper()
 	cfg := config.Default()
+	cfg.Vault.Backend = kek.InFile
 	cfg.StateDir = dir
 	cfg.ProcessRunner.Enabled = false
 	cfg.Approvals.MaxCreatedPerMinutePerPrincipal = 10_000 // each run asks, and a fast machine makes more than one in a second

@@ -81,8 +81,11 @@ func (g *gateway) run(ctx context.Context, o Options) error {
 	upkeep.Go(func() error { return g.metrics.Follow(upkeepCtx) })
 	upkeep.Go(func() error { return mend(upkeepCtx, g.log, g.stores.disk) })
 	upkeep.Go(func() error { return g.stores.keepReserve(upkeepCtx) })
+	upkeep.Go(func() error { return g.stores.tendResults(upkeepCtx) })
 	upkeep.Go(func() error { return g.quotas.Run(upkeepCtx, g.stores.usage) })
 	upkeep.Go(func() error { return keepTokens(upkeepCtx, g) })
+	upkeep.Go(func() error { return keepLeases(upkeepCtx, g) })
+	upkeep.Go(func() error { return resumeRekey(upkeepCtx, g) })
 	upkeep.Go(func() error { return g.isolation.caches.Run(upkeepCtx) })
 	if g.cfg.ProcessRunner.Enabled {
 		upkeep.Go(func() error { return g.isolation.watch.Follow(upkeepCtx) })

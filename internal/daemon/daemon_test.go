@@ -26,6 +26,7 @@ import (
 	"palyra/internal/reason"
 	"palyra/internal/statedir"
 	"palyra/internal/tool"
+	"palyra/internal/vault/kek"
 	"palyra/test/leaks"
 )
 
@@ -45,7 +46,7 @@ func testConfig(t *testing.T) *config.Config {
 	t.Helper()
 	cfg := config.Default()
 	dir := t.TempDir()
-	cfg.StateDir = filepath.Join(dir, "state")
+	cfg.StateDir, cfg.Vault.Backend = filepath.Join(dir, "state"), kek.InFile // no test makes keys in the keyring of whoever runs it
 	t.Cleanup(func() {
 		_, told, err := leaks.Look(dir, nil)
 		if must.Check(t, err); len(told) > 0 {

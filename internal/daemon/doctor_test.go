@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -103,6 +104,11 @@ func TestDoctorFindsDefects(t *testing.T) {
 			doctor.Exam{Result: doctor.Failed, Detail: "10-own.test.yaml:2", Remedy: "palyra policy test"},
 		},
 		{
+			"presence",
+			askForPresence,
+			doctor.Exam{Result: doctor.Warning, Detail: "asked for by somebody-there, and nobody", Remedy: "palyra key presence"},
+		},
+		{
 			"policy",
 			func(_ *testing.T, cfg *config.Config) { cfg.AllowSensitiveTools = true },
 			doctor.Exam{Result: doctor.Warning, Detail: "without asking anybody", Remedy: "false"},
@@ -147,6 +153,65 @@ func TestDoctorFindsDefects(t *testing.T) {
 			got := examOf(t, cfg, row.exam)
 			if got.Result != row.want.Result || !strings.Contains(got.Detail, row.want.Detail) || !strings.Contains(got.Remedy, row.want.Remedy) {
 				t.Errorf("got  %+v\nwant %+v", got, row.want)
+			}
+		})
+	}
+}
+
+// The doctor says whether changes take a second person, beside a daemon as in the
+// status and without one.
+func TestDoctorOnDualControl(t *testing.T) {
+	cfg := testConfig(t)
+	if e := examOf(t, cfg, "dual control"); e.Result != doctor.Skipped {
+		t.Errorf("before the first start: %+v", e)
+	}
+	d := newTeam(t, cfg)
+	notices := d.status().GetNotices()
+	if e := examOf(t, cfg, "dual control"); e.Result != doctor.OK || !strings.HasPrefix(e.Detail, "on: ") || !strings.Contains(e.Detail, "user:bob, user:cyd, user:local") ||
+		!slices.ContainsFunc(notices, func(n string) bool { return strings.Contains(n, "a second of user:bob, user:cyd, user:local") }) {
+		t.Errorf("three who could: %+v, and the status says %q", e, notices)
+	}
+	off := *cfg
+	off.DualControl = false
+	if e := examOf(t, &off, "dual control"); e.Result != doctor.Warning || !strings.Contains(e.Detail, "dual_control = false") {
+		t.Errorf("switched off: %+v", e)
+	}
+	off.AllowedPrincipals = []string{"user:local"}
+	if e := examOf(t, &off, "dual control"); e.Result != doctor.OK || !strings.HasPrefix(e.Detail, "off: ") {
+		t.Errorf("switched off, for one: %+v", e)
+	}
+	one := *cfg
+	one.AllowedPrincipals = []string{"user:local"}
+	if e := examOf(t, &one, "dual control"); e.Result != doctor.OK || !strings.HasPrefix(e.Detail, "not in force: ") || !strings.Contains(e.Detail, "user:bob is kept out") {
+		t.Errorf("one is let in: %+v", e)
+	}
+	d.end()
+	if e := examOf(t, cfg, "dual control"); e.Result != doctor.OK || !strings.HasPrefix(e.Detail, "on: ") {
+		t.Errorf("while no palyrad runs: %+v", e)
+	}
+}
+
+// askForPresence adds a policy that wants a vote of somebody who proves to be present.
+func askForPresence(t *testing.T, cfg *config.Config) {
+	t.Helper()
+	cfg.Policy.Dir = t.TempDir()
+	write(t, filepath.Join(cfg.Policy.Dir, "10-there.cedar"), `@id("somebody-there")
+forbid(principal, action == Action::"tool.execute/process.run", resource)
+unless { context.approval.votes.contains({ role: "*", surface: "cli", paired: true, present: true }) };
+`)
+}
+
+// The status says, too, that policies ask for people who could not be present.
+func TestStatusOnPresence(t *testing.T) {
+	for name, asked := range map[string]bool{"asked": true, "not asked": false} {
+		t.Run(name, func(t *testing.T) {
+			cfg := testConfig(t)
+			if asked {
+				askForPresence(t, cfg)
+			}
+			notices := start(t, cfg).status().GetNotices()
+			if told := slices.ContainsFunc(notices, func(n string) bool { return strings.Contains(n, "somebody-there, and nobody") }); told != asked {
+				t.Errorf("told %v: %q", told, notices)
 			}
 		})
 	}

@@ -1,9 +1,12 @@
 package daemon
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -429,6 +432,42 @@ func TestLostDevice(t *testing.T) {
 			d.again()
 		}
 	}
+}
+
+// What is added on the gateway's host says which question it waits for, and how that is
+// answered.
+func TestHostSaysWhatItWaitsFor(t *testing.T) {
+	d := newTeam(t, testConfig(t))
+	for _, name := range []string{"add", "bundle"} {
+		said, told := io.Pipe()
+		member := "dan"
+		args := []string{"operator", name, "--state-dir", d.cfg.StateDir, "--out", filepath.Join(t.TempDir(), "b")}
+		if name == "add" {
+			member, args = "eve", append(args, "--role", "developer", "--yes")
+		}
+		c := Command(io.Discard, told)
+		c.SetArgs(append(args, member))
+		done := make(chan error, 1)
+		go func() { done <- errors.Join(c.ExecuteContext(t.Context()), told.Close()) }()
+		lines := bufio.NewScanner(said)
+		id := ""
+		for id == "" && lines.Scan() {
+			_, rest, _ := strings.Cut(lines.Text(), ": approval ")
+			id, _, _ = strings.Cut(rest, ", `palyra approve ")
+		}
+		go func() {
+			for lines.Scan() {
+			}
+		}()
+		bob := d.as("bob")
+		res, err := bob.approvals.GetApproval(t.Context(), &palyrav1.GetApprovalRequest{ApprovalId: id})
+		if err != nil {
+			t.Fatalf("%s says %q: %v", name, id, err)
+		}
+		must.Do(t, bob.vote(res.GetApproval(), true))
+		must.Do(t, <-done)
+	}
+	d.end()
 }
 
 // TestDualControlSwitchedOff is the negative control: with the setting off, one

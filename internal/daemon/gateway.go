@@ -11,7 +11,9 @@ import (
 
 	"palyra/internal/access"
 	"palyra/internal/approval"
+	"palyra/internal/identity"
 	"palyra/internal/ratelimit"
+	"palyra/internal/reason"
 	"palyra/internal/rpc"
 	"palyra/internal/sandbox"
 	"palyra/internal/version"
@@ -78,7 +80,7 @@ func (c control) Status(ctx context.Context) (rpc.Status, error) {
 		PolicyVersion: set.Version(), SnapshotDigest: set.SnapshotDigest(), PolicyDirectory: g.policies.Directory(),
 		JournalSize: g.journal.Head().Seq, Freeze: freezeState(ctx, g), CallsInFlight: g.router.InFlight(),
 		Workspaces: g.cfg.Workspaces, Sandbox: g.isolation.watch.Status(), Degraded: g.isolation.degraded(g.cfg.ProcessRunner), Prepared: prepared(g), Notices: notices(g),
-		ActiveRuns: g.runs.Active(), Models: g.models.Status, Keys: keyPlaces(g.authority, g.cfg),
+		ActiveRuns: g.runs.Active(), Models: g.models.Status, Keys: keyPlaces(g.authority, g.cfg), Vault: g.kek.Status(ctx),
 	}
 	checkpoint, err := g.journal.Latest(ctx)
 	if err != nil {
@@ -115,6 +117,15 @@ func notices(g *gateway) []string {
 	for _, m := range g.models.Status {
 		if m.Problem != nil {
 			list = append(list, "model "+m.Name+" is unavailable: "+m.Problem.Message+"; "+m.Problem.NextStep())
+		}
+	}
+	if err := g.stores.keepsResults(); err != nil {
+		list = append(list, "what calls return cannot be kept, so that they are refused with "+string(reason.Of(err))+" before they run; what was kept cannot be read")
+	}
+	// There are no policies before the start.
+	if set := g.engine.Current(); set != nil {
+		if problem, remedy := set.NobodyPresent(identity.Proving(g.identity.Devices())); problem != "" {
+			list = append(list, problem+". "+remedy)
 		}
 	}
 	list = append(list, g.changing.Notices()...)

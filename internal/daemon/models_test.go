@@ -3,6 +3,7 @@ package daemon
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -114,5 +115,72 @@ func TestModelsAreToldOfTheirTools(t *testing.T) {
 	}
 	if !slices.Contains(names, "echo") || !slices.Contains(names, "fs_read") || slices.Contains(names, "http_fetch") {
 		t.Errorf("the model is told of %q", names)
+	}
+}
+
+// called is all that a call tells.
+func (d *running) called(tool, input string) (told string) {
+	d.t.Helper()
+	stream := must.Get(palyrav1connect.NewGatewayServiceClient(d.client(), d.url()).CallTool(d.t.Context(), &palyrav1.CallToolRequest{Tool: tool, InputJson: []byte(input)}))(d.t)
+	defer stream.Close()
+	for stream.Receive() {
+		told += stream.Msg().String()
+	}
+	return told + fmt.Sprint(stream.Err())
+}
+
+// A model's key comes from the vault, for each turn anew: a new value counts without a
+// restart, and a key that is not there, or a locked vault, fails the run and not the
+// start. No call gets it by naming it.
+func TestModelKeysFromTheVault(t *testing.T) {
+	server := modeltest.Local(t, modeltest.File("text"), modeltest.File("text"))
+	cfg := testConfig(t)
+	cfg.AllowedTools = []string{"echo", "secrets.*", "http.*"}
+	cfg.Models = []config.Model{{Name: "m", Provider: config.ProviderOpenAI, Model: "test-model", BaseURL: server.URL, APIKeySecret: "vault://global/m", MaxOutputTokens: 100}}
+	var log bytes.Buffer
+	options := Options{Config: cfg, Log: slog.New(slog.NewTextHandler(&log, nil))}
+	d := startWith(t, options)
+	if run := d.runWith("m"); run.GetReason() != string(reason.ModelRejected) || !strings.Contains(run.GetRemedy(), "palyra vault put vault://global/m") {
+		t.Errorf("without a key the run ended as %v", run)
+	}
+	secrets := palyrav1connect.NewVaultServiceClient(d.client(), d.url())
+	var runs []string
+	for _, key := range []string{"first-key-0123456789", "second-key-0123456789"} {
+		must.Get(secrets.PutSecret(t.Context(), &palyrav1.PutSecretRequest{Ref: "vault://global/m", Value: []byte(key)}))(t)
+		run := d.runWith("m")
+		if run.GetState() != palyrav1.RunState_RUN_STATE_COMPLETED {
+			t.Fatalf("the run ended as %v", run)
+		}
+		runs = append(runs, run.GetRunId())
+		requests := server.Requests()
+		if got := requests[len(requests)-1].Header.Get("Authorization"); got != "Bearer "+key {
+			t.Errorf("the server got %q, want %s", got, key)
+		}
+	}
+	hosts := &palyrav1.HostList{Hosts: []string{"api.example.org:443"}}
+	must.Get(secrets.PutSecret(t.Context(), &palyrav1.PutSecretRequest{Ref: "vault://global/offered", Value: []byte("some-value"), Hosts: hosts}))(t)
+	if told := d.called("secrets.list", "{}"); strings.Contains(told, "global~m") || !strings.Contains(told, "global~offered") {
+		t.Errorf("offered are: %s", told)
+	}
+	fetch := `{"url": "https://api.example.org/", "headers": {"authorization": "Bearer palyra-sec-global~m"}}`
+	if told := d.called("http.fetch", fetch); !strings.Contains(told, "is none of this call") {
+		t.Errorf("a call that names it: %s", told)
+	}
+	d.end()
+	must.Do(t, os.Chmod(filepath.Join(cfg.StateDir, "vault.kek"), 0o644))
+	d = startWith(t, options)
+	_, err := palyrav1connect.NewGatewayServiceClient(d.client(), d.url()).StartRun(t.Context(), &palyrav1.StartRunRequest{Message: "hello", Model: "m"})
+	if reason.Of(rpc.ReasonOf(err)) != reason.VaultLocked || len(server.Requests()) != 2 {
+		t.Errorf("with a locked vault: %v, %d requests", err, len(server.Requests()))
+	}
+	journal := string(d.export())
+	d.end()
+	for _, run := range runs {
+		if n := strings.Count(journal, `"run_id":"`+run+`"`); !strings.Contains(journal, `"for":"model m at `) || n < 3 {
+			t.Errorf("the journal names run %s %d times", run, n)
+		}
+	}
+	if strings.Contains(journal+log.String(), "-key-0123456789") {
+		t.Error("a key is told")
 	}
 }

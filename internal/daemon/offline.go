@@ -3,11 +3,16 @@ package daemon
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"net"
 	"os"
 
+	"filippo.io/age"
+
 	"palyra/internal/access"
 	"palyra/internal/approval"
+	"palyra/internal/backup"
 	"palyra/internal/config"
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
@@ -17,7 +22,11 @@ import (
 	"palyra/internal/policyadmin"
 	"palyra/internal/reason"
 	"palyra/internal/rpc"
+	"palyra/internal/rpc/presencehost"
 	"palyra/internal/statedir"
+	"palyra/internal/vault/kek"
+	"palyra/internal/vaultkey"
+	"palyra/internal/version"
 )
 
 // NewOperator is a person, or an agent, to be added on this host.
@@ -257,6 +266,27 @@ func SealKeys(cfg *config.Config) (places []ca.KeyPlace, moved bool, err error) 
 	return keyPlaces(authority, cfg), moved, nil
 }
 
+// PresenceKeys reaches the presence keys on the word of the gateway's host: over the
+// socket of the daemon that runs, since the local operator's key is not enough, or in a
+// state directory that none holds.
+func PresenceKeys(ctx context.Context, cfg *config.Config, do func(presencehost.Keys) error) (err error) {
+	lock, err := statedir.Take(cfg.StateDir)
+	if errors.Is(err, statedir.ErrInUse) {
+		return do(presencehost.Over(statedir.Socket(cfg.StateDir)))
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.Release()) }()
+	return withStores(ctx, cfg, func(s stores, authority *ca.Authority) error {
+		_, service, err := openIdentity(ctx, s.identity, authority, cfg.Roles)
+		if err != nil {
+			return err
+		}
+		return do(presencehost.Stored{Service: service})
+	})
+}
+
 // ConfirmMembers says on the gateway's host that members are who they are said to be,
 // in a state directory that no daemon holds: all of them when none is named. It
 // returns those that it confirmed.
@@ -318,4 +348,106 @@ func ResetPolicy(ctx context.Context, cfg *config.Config) (version string, err e
 		return err
 	})
 	return version, err
+}
+
+// BackUp writes a backup of the gateway of the settings, whether it runs or not.
+func BackUp(ctx context.Context, cfg *config.Config, to string, recipients []age.Recipient) (backup.Written, error) {
+	outside, err := outsideBackup(cfg)
+	if err != nil {
+		return backup.Written{}, err
+	}
+	return backup.Write(ctx, to, recipients, backup.Source{
+		StateDir: cfg.StateDir, PolicyDir: cfg.Policy.Dir, ConfigFile: cfg.Source, Release: version.Get().Version,
+		Snapshot: func(ctx context.Context, into string) error { return snapshotStore(ctx, cfg.StateDir, into) },
+		SignHead: signStoredHead,
+		Authority: func() (*ca.Authority, error) {
+			return ca.Inspect(statedir.Authority(cfg.StateDir), authorityOptions(cfg))
+		},
+		Keys:    func(a *ca.Authority) []ca.KeyPlace { return keyPlaces(a, cfg) },
+		Vault:   func(ctx context.Context) (*backup.Vault, error) { return carriedVault(ctx, cfg) },
+		Outside: outside,
+	})
+}
+
+// carriedVault is the key of the vault for a backup, nil where files of the state
+// directory hold it. One that cannot be had keeps nobody from making a backup, which
+// says so.
+func carriedVault(ctx context.Context, cfg *config.Config) (*backup.Vault, error) {
+	gateway, err := storedGateway(cfg)
+	if err != nil {
+		return nil, err
+	}
+	p, err := vaultkey.Carry(ctx, cfg, gateway)
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err != nil:
+		return &backup.Vault{Missing: kek.NotCarried(err)}, nil
+	case p == nil:
+		return nil, nil
+	}
+	return &backup.Vault{Backend: p.Backend, Pin: p.Pin, Key: p.Key}, nil
+}
+
+// Restore makes a state directory of a backup.
+func Restore(ctx context.Context, from string, t backup.Target) (backup.Result, error) {
+	t.Verify, t.Valid = verifyStore, validIn
+	return backup.Restore(ctx, from, t)
+}
+
+// outsideBackup is what the gateway needs and a backup does not hold.
+func outsideBackup(cfg *config.Config) (list []string, err error) {
+	if cfg.Keys.Store == config.KeysInTPM {
+		list = append(list, "the keys in the TPM "+cfg.Keys.TPMDevice+": the backup starts on this machine alone, and not once the TPM was cleared")
+	}
+	kept, err := identity.KeptIn(statedir.Operator(cfg.StateDir))
+	if err != nil {
+		return nil, err
+	}
+	if kept != nil {
+		list = append(list, fmt.Sprintf("the local operator's key, which is kept elsewhere (%s): `palyrad operator bundle local` makes another credential", kept.Place))
+	}
+	for _, p := range private(cfg) {
+		if p.Path != cfg.StateDir && p.Path != cfg.Policy.Dir && p.Path != cfg.Source {
+			list = append(list, p.Name+", "+p.Path)
+		}
+	}
+	for _, w := range cfg.Workspaces {
+		list = append(list, "workspace "+w.Name+", "+w.Path)
+	}
+	return list, nil
+}
+
+// MoveVault moves the vault's key, in a state directory that no daemon holds.
+func MoveVault(ctx context.Context, cfg *config.Config, to kek.Target) (s kek.Status, err error) {
+	err = withVault(ctx, cfg, "Stop palyrad, move the key, and start it again.", func(origin string, st stores) error {
+		s, err = vaultkey.Move(ctx, cfg, origin, st.journal, to)
+		return err
+	})
+	return s, err
+}
+
+// RecoverVault puts the vault's key back, in a state directory that no daemon holds.
+func RecoverVault(ctx context.Context, cfg *config.Config, export, identity io.Reader) (s kek.Status, err error) {
+	err = withVault(ctx, cfg, "Stop palyrad, recover the key, and start it again.", func(origin string, st stores) error {
+		s, err = vaultkey.Recover(ctx, cfg, origin, st.journal, export, identity)
+		return err
+	})
+	return s, err
+}
+
+// withVault does something with the vault's key of a gateway that does not run.
+func withVault(ctx context.Context, cfg *config.Config, remedy string, do func(origin string, st stores) error) error {
+	lock, err := takeStopped(cfg.StateDir, remedy)
+	if err != nil {
+		return err
+	}
+	err = withStores(ctx, cfg, func(st stores, authority *ca.Authority) error {
+		origin, _, err := journalkey.Origin(authority)
+		if err != nil {
+			return err
+		}
+		return do(origin, st)
+	})
+	return errors.Join(err, lock.Release())
 }

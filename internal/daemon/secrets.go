@@ -5,12 +5,116 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"time"
 
 	"palyra/internal/config"
 	"palyra/internal/egress"
+	"palyra/internal/identity/ca"
+	"palyra/internal/journalkey"
 	"palyra/internal/reason"
+	rpcsecrets "palyra/internal/rpc/secrets"
 	"palyra/internal/sandbox"
+	"palyra/internal/statedir"
+	"palyra/internal/vault"
+	"palyra/internal/vault/kek"
+	"palyra/internal/vaultkey"
 )
+
+// openVault has the vault's key looked for. What keeps it from being used keeps no
+// gateway from starting: the next that needs it tries again.
+func openVault(ctx context.Context, g *gateway, _ Options) (err error) {
+	if g.kek, err = vaultkey.Open(g.cfg, g.journal.Gateway(), g.stores.journal, g.log); err != nil {
+		return err
+	}
+	g.wrapper = vault.NewWrapper(g.kek, g.stores.secrets, g.stores.resultsKeys)
+	g.stores.useVault(vault.Ring{Wrapper: g.wrapper})
+	if s := g.kek.Status(ctx); !s.Locked {
+		g.log.InfoContext(ctx, "the key of the vault is there", slog.String("backend", s.Backend))
+	}
+	return nil
+}
+
+// openSecrets makes the vault, on the store and the keys, which may be locked.
+func openSecrets(_ context.Context, g *gateway, _ Options) (err error) {
+	own, err := modelKeys(g.cfg)
+	if err != nil {
+		return err
+	}
+	g.vault, err = vault.New(vault.Config{
+		Store: g.stores.secrets, Keys: g.wrapper, Judge: rpcsecrets.Judge{Engine: g.engine}, Gateway: g.journal.Gateway(), Own: own,
+	})
+	g.lending.Serve(g.vault)
+	return err
+}
+
+// modelKeys are the secrets that the gateway leases itself.
+func modelKeys(cfg *config.Config) (own []vault.Ref, err error) {
+	for _, m := range cfg.Models {
+		if m.APIKeySecret == "" {
+			continue
+		}
+		ref, err := vault.ParseRef(m.APIKeySecret)
+		if err != nil {
+			return nil, fmt.Errorf("models: api_key_secret of %s: %w", m.Name, err)
+		}
+		own = append(own, ref)
+	}
+	return own, nil
+}
+
+// resumeEvery is how often a rekey that the last stop interrupted is tried to its end
+// while the keys are locked.
+const resumeEvery = time.Minute
+
+// resumeRekey ends a rekey that the last stop interrupted. Nothing waits for it: until
+// then everything is read by the old key.
+func resumeRekey(ctx context.Context, g *gateway) error {
+	for ctx.Err() == nil {
+		done, err := g.vault.Resume(ctx)
+		switch {
+		case err == nil:
+			if len(done.Unreadable) > 0 {
+				g.log.WarnContext(ctx, "keys of before are kept for secrets that cannot be read", slog.Int("secrets", len(done.Unreadable)))
+			} else if len(done.Dropped) > 0 {
+				g.log.InfoContext(ctx, "the vault was rekeyed to its end", slog.Int("keys", done.Rewrapped))
+			}
+			return nil
+		case reason.Of(err) != reason.VaultLocked && ctx.Err() == nil: // the keys say themselves that they are locked
+			g.log.WarnContext(ctx, "the vault is not rekeyed to its end", slog.Any("error", err))
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(resumeEvery):
+		}
+	}
+	return nil
+}
+
+// keepLeases ends the leases of secrets when their time is over.
+func keepLeases(ctx context.Context, g *gateway) error {
+	return g.vault.Run(ctx, func(err error) {
+		g.log.WarnContext(ctx, "the end of a lease is not in the journal", slog.Any("error", err))
+	})
+}
+
+// examinedVault looks at the vault's key, of a gateway that runs or not.
+func examinedVault(ctx context.Context, cfg *config.Config) (kek.Status, error) {
+	gateway, err := storedGateway(cfg)
+	if err != nil {
+		return kek.Status{}, err
+	}
+	return vaultkey.Examine(ctx, cfg, gateway), nil
+}
+
+// storedGateway is the id of the gateway of a state directory.
+func storedGateway(cfg *config.Config) (string, error) {
+	authority, err := ca.Inspect(statedir.Authority(cfg.StateDir), authorityOptions(cfg))
+	if err != nil {
+		return "", err
+	}
+	origin, _, err := journalkey.Origin(authority)
+	return origin, err
+}
 
 // secretFiles are secrets by name. Each is read when it is asked for.
 type secretFiles map[string]config.Secret

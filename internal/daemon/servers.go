@@ -164,12 +164,12 @@ func apiServer(ctx context.Context, g *gateway) (*http.Server, error) {
 		Desk: g.desk, Runs: g.runs, Journal: g.journal, Evidence: evidence{archive, g.stores.snapshots},
 		Policies: dualcontrol.Policies{Policies: g.policies, Proposer: g.policies, Gate: g.changing},
 		Members:  dualcontrol.Members{Members: admin, Gate: g.changing},
-		Devices:  admin, DeviceActs: g.stores.acts,
+		Devices:  admin, DeviceActs: g.stores.acts, Presence: g.identity,
 		Keys: &keyadmin.Keys{Authority: g.authority, Journal: g.journal, Notary: g.notary},
 		Gateway: dualcontrol.Gateway{
 			Gateway: control{g}, Gate: g.changing, Frozen: func(ctx context.Context) rpc.FreezeState { return freezeState(ctx, g) },
 		},
-		Pairings: g.pairings, Workspaces: g.changes, Log: g.log,
+		Pairings: g.pairings, Workspaces: g.changes, Vault: g.vault, Log: g.log,
 		Logins: g.logins, Self: logins.Gateway{Root: string(g.authority.RootPEM()), ServerName: serverName},
 	})
 	if err != nil {

@@ -24,7 +24,7 @@ func rateLimits(cfg *config.Config) map[ratelimit.Class]ratelimit.Limits {
 	for class, l := range map[ratelimit.Class]config.RateLimit{
 		rpc.LimitRead: cfg.RateLimits.Read, rpc.LimitMutate: cfg.RateLimits.Mutate,
 		rpc.LimitDecide: cfg.RateLimits.Decide, rpc.LimitToolCall: cfg.RateLimits.ToolCall,
-		rpc.LimitRun: cfg.RateLimits.Run, rpc.LimitPairing: cfg.RateLimits.Pairing, rpc.LimitLogin: cfg.RateLimits.Login,
+		rpc.LimitRun: cfg.RateLimits.Run, rpc.LimitSecret: cfg.RateLimits.Secret, rpc.LimitPairing: cfg.RateLimits.Pairing, rpc.LimitLogin: cfg.RateLimits.Login,
 	} {
 		factor := cfg.RateLimits.GlobalFactor
 		limits[class] = ratelimit.Limits{

@@ -82,38 +82,74 @@ func TestSocketOperator(t *testing.T) {
 	}
 }
 
-// What a revocation ends, it ends on the socket, too; and the socket can be switched off.
+// What ends the local operator ends what is open on the socket, too, and the next
+// request there; and the socket can be switched off.
 func TestSocketEndsWithTheLocalOperator(t *testing.T) {
+	for name, end := range map[string]func(t *testing.T, d *running, bob *http.Client){
+		"revoked": func(t *testing.T, d *running, bob *http.Client) {
+			must.Get(palyrav1connect.NewIdentityServiceClient(bob, d.url()).RevokeDevice(t.Context(), &palyrav1.RevokeDeviceRequest{
+				DeviceId: d.status().GetCaller().GetDeviceId(), Reason: "lost", AcceptLoss: true,
+			}))(t)
+		},
+		"disabled": func(t *testing.T, d *running, bob *http.Client) {
+			must.Get(palyrav1connect.NewAccessServiceClient(bob, d.url()).DisableMember(t.Context(), &palyrav1.DisableMemberRequest{Member: "local", AcceptLoss: true}))(t)
+		},
+		"removed": func(t *testing.T, d *running, bob *http.Client) {
+			must.Get(palyrav1connect.NewAccessServiceClient(bob, d.url()).RemoveMember(t.Context(), &palyrav1.RemoveMemberRequest{Member: "local", AcceptLoss: true}))(t)
+		},
+		"its key is kept elsewhere": func(t *testing.T, d *running, _ *http.Client) {
+			public := must.Get(x509.MarshalPKIXPublicKey(must.Get(identity.ReadBundle(d.Credentials))(t).Key.Public()))(t)
+			must.Do(t, identity.Keep(t.Context(), d.Credentials, keptkey.ForKeyring("device key", public)))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := shortState(t, testConfig(t))
+			d := start(t, cfg)
+			dir := filepath.Join(t.TempDir(), "bob")
+			must.Get(AddOperator(t.Context(), cfg, NewOperator{Name: "bob", Roles: []access.Role{access.RoleOwner}, Dir: dir, AcceptLoss: true}))(t)
+			client, bob := overSocket(t, cfg), dialAs(t, dir)
+			ended := tailing(t, client, socketURL)
+			others := tailing(t, bob, d.url())
+			end(t, d, bob)
+			if err := <-ended; reason.Of(rpc.ReasonOf(err)) != reason.Unauthenticated {
+				t.Errorf("the stream ended with %v", err)
+			}
+			if _, err := statusOver(t, client); reason.Of(rpc.ReasonOf(err)) != reason.Unauthenticated {
+				t.Errorf("the next request on the socket: %v", err)
+			}
+			select {
+			case err := <-others:
+				t.Errorf("another's stream ended: %v", err)
+			default:
+			}
+			d.end()
+			<-others
+		})
+	}
+
 	cfg := shortState(t, testConfig(t))
+	cfg.Listen.SocketOperator = false
 	d := start(t, cfg)
-	must.Get(AddOperator(t.Context(), cfg, NewOperator{
-		Name: "bob", Roles: []access.Role{access.RoleOwner}, Dir: filepath.Join(t.TempDir(), "bob"), AcceptLoss: true,
-	}))(t)
-	client := overSocket(t, cfg)
-	stream := must.Get(palyrav1connect.NewJournalServiceClient(client, socketURL).TailEvents(t.Context(), &palyrav1.TailEventsRequest{}))(t)
+	if _, err := os.Lstat(statedir.Socket(cfg.StateDir)); err == nil {
+		t.Error("there is a socket although it is switched off")
+	}
+	d.end()
+}
+
+// tailing opens a stream of the journal, and says how it ends.
+func tailing(t *testing.T, client *http.Client, url string) <-chan error {
+	t.Helper()
+	stream := must.Get(palyrav1connect.NewJournalServiceClient(client, url).TailEvents(t.Context(), &palyrav1.TailEventsRequest{}))(t)
+	if !stream.Receive() {
+		t.Fatalf("the stream did not open: %v", stream.Err())
+	}
 	ended := make(chan error, 1)
 	go func() {
 		for stream.Receive() {
 		}
 		ended <- stream.Err()
 	}()
-	must.Get(palyrav1connect.NewIdentityServiceClient(client, socketURL).RevokeDevice(t.Context(), &palyrav1.RevokeDeviceRequest{
-		DeviceId: d.status().GetCaller().GetDeviceId(), Reason: "lost", AcceptLoss: true,
-	}))
-	if err := <-ended; reason.Of(rpc.ReasonOf(err)) != reason.Unauthenticated {
-		t.Errorf("the stream ended with %v", err)
-	}
-	if _, err := statusOver(t, client); reason.Of(rpc.ReasonOf(err)) != reason.Unauthenticated {
-		t.Errorf("a revoked local operator on the socket: %v", err)
-	}
-	d.end()
-
-	cfg.Listen.SocketOperator = false
-	d = start(t, cfg)
-	if _, err := os.Lstat(statedir.Socket(cfg.StateDir)); err == nil {
-		t.Error("there is a socket although it is switched off")
-	}
-	d.end()
+	return ended
 }
 
 // A vote over the socket is counted, and is no vote of a paired device: a policy that
@@ -190,7 +226,7 @@ func TestSocketEndsWhenTheKeyIsKeptElsewhere(t *testing.T) {
 	must.Get(statusOver(t, client))(t)
 	bundle := must.Get(identity.ReadBundle(d.Credentials))(t)
 	public := must.Get(x509.MarshalPKIXPublicKey(bundle.Key.Public()))(t)
-	must.Do(t, identity.Keep(t.Context(), d.Credentials, keptkey.ForKeyring(public)))
+	must.Do(t, identity.Keep(t.Context(), d.Credentials, keptkey.ForKeyring("device key", public)))
 	for range 2 {
 		if _, err := statusOver(t, client); reason.Of(rpc.ReasonOf(err)) != reason.Unauthenticated {
 			t.Errorf("the uid alone is the operator: %v", err)

@@ -7,9 +7,13 @@ import (
 	"log/slog"
 	"time"
 
+	"golang.org/x/mod/sumdb/note"
+
 	"palyra/internal/access"
 	"palyra/internal/approval"
+	"palyra/internal/atrest"
 	"palyra/internal/attest"
+	"palyra/internal/backup"
 	"palyra/internal/config"
 	"palyra/internal/doctor"
 	"palyra/internal/identity"
@@ -21,10 +25,12 @@ import (
 	"palyra/internal/rpc/devicelife"
 	"palyra/internal/run"
 	"palyra/internal/sqlite"
+	"palyra/internal/sqlite/tending"
 	"palyra/internal/statedir"
 	"palyra/internal/token"
 	"palyra/internal/toolcall"
 	"palyra/internal/usage"
+	"palyra/internal/vault"
 )
 
 // stores are the store as each package sees it. Another store than the embedded one
@@ -34,6 +40,7 @@ type stores struct {
 	identity     identity.Store
 	acts         devicelife.Acts
 	tokens       token.Store
+	secrets      vault.Store
 	calls        toolcall.Ledger
 	approvals    approval.Store
 	runs         run.Store
@@ -49,7 +56,14 @@ type stores struct {
 	// for operators, in bytes; keepReserve fills it.
 	reserve     func() (free, held, size int64)
 	keepReserve func(ctx context.Context) error
-	close       func(ctx context.Context) error
+	// useVault says what wraps the keys of results, without which none is kept or read.
+	useVault    func(atrest.Ring)
+	resultsKeys vault.Boxes
+	// tendResults seals and expires what calls left behind; keepsResults is why that
+	// cannot be kept, nil when it can.
+	tendResults  func(ctx context.Context) error
+	keepsResults func() error
+	close        func(ctx context.Context) error
 }
 
 // snapshots are the contents behind policy snapshot digests.
@@ -94,11 +108,14 @@ func openStores(ctx context.Context, cfg *config.Config, authority *ca.Authority
 	}
 	approvals := sqlite.NewApprovals(db)
 	return stores{
-		journal: db, identity: db.Identity(), acts: db, tokens: db.Tokens(), calls: sqlite.NewCalls(db), approvals: approvals, runs: sqlite.NewRuns(db),
+		journal: db, identity: db.Identity(), acts: db, tokens: db.Tokens(), secrets: db.Secrets(), calls: sqlite.NewCalls(db), approvals: approvals, runs: sqlite.NewRuns(db),
 		policies: db, grants: approvals, snapshots: db, attestations: db, usage: db, disk: db,
 		load:        func() (int, int) { l := db.Load(); return l.Queued, l.Reading },
 		reserve:     func() (int64, int64, int64) { r := db.Reserve(); return r.Free, r.Held, r.Size },
-		keepReserve: db.KeepReserve, close: db.Close,
+		keepReserve: db.KeepReserve, useVault: db.UseVault, resultsKeys: db.ResultsKeys(), keepsResults: db.ResultsProblem, close: db.Close,
+		tendResults: func(ctx context.Context) error {
+			return tending.Run(ctx, tending.Config{Store: db, Retention: cfg.Results.Retention, Now: w.now, Log: w.log})
+		},
 	}, nil
 }
 
@@ -113,6 +130,46 @@ func openReadOnly(ctx context.Context, stateDir string) (doctor.Store, error) {
 		*sqlite.DB
 		sqlite.IdentityStore
 	}{db, db.Identity()}, nil
+}
+
+// snapshotStore copies the store of a state directory as it is at one moment.
+func snapshotStore(ctx context.Context, stateDir, into string) error {
+	return sqlite.Snapshot(ctx, statedir.Store(stateDir), into)
+}
+
+// signStoredHead signs the head of the journal in a store that nobody writes.
+func signStoredHead(ctx context.Context, store string, key *journal.Key) (cp journal.Checkpoint, err error) {
+	db, err := sqlite.OpenReadOnly(ctx, store)
+	if err != nil {
+		return cp, err
+	}
+	defer func() { err = errors.Join(err, db.Close(ctx)) }()
+	return journal.SignHead(ctx, db, key)
+}
+
+// verifyStore verifies a whole store that holds the checkpoints.
+func verifyStore(ctx context.Context, store, gateway string, known note.Verifiers, holds ...journal.Checkpoint) error {
+	_, err := sqlite.Verify(ctx, store, gateway, known, holds...)
+	return err
+}
+
+// validIn lists the credentials that are valid in a store.
+func validIn(ctx context.Context, store string) (list []backup.Credential, err error) {
+	db, err := sqlite.OpenReadOnly(ctx, store)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, db.Close(ctx)) }()
+	members, err := db.Identity().Members(ctx)
+	if err != nil {
+		return nil, err
+	}
+	devices, err := db.Identity().Devices(ctx)
+	if err != nil {
+		return nil, err
+	}
+	tokens, err := db.Tokens().Tokens(ctx)
+	return backup.Valid(members, devices, tokens), err
 }
 
 // reserveOf is how much of the disk is held for operators, and how much should

@@ -10,17 +10,18 @@ import (
 	"strings"
 	"time"
 
+	"filippo.io/age"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
 	"palyra/internal/access"
+	"palyra/internal/backup"
 	"palyra/internal/builtin"
 	"palyra/internal/config"
 	"palyra/internal/doctor"
 	"palyra/internal/identity/ca"
 	"palyra/internal/keyadmin"
 	"palyra/internal/manpage"
-	"palyra/internal/progress"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/exec"
@@ -28,6 +29,8 @@ import (
 	"palyra/internal/sandbox/places"
 	"palyra/internal/statedir"
 	"palyra/internal/tool"
+	"palyra/internal/vault/kek"
+	"palyra/internal/vaultkey"
 	"palyra/internal/version"
 	"palyra/internal/workspace"
 )
@@ -103,7 +106,7 @@ func addOperator(cmd *cobra.Command, s *settings, name string, roles []string, o
 	var device string
 	err = afterWarning(cmd, yes, func(accept bool) (err error) {
 		n.AcceptLoss = accept
-		defer sayWaiting(cmd)()
+		defer sayWaiting(cmd, cfg)()
 		device, err = AddOperator(cmd.Context(), cfg, n)
 		return err
 	})
@@ -128,7 +131,7 @@ func makeBundle(cmd *cobra.Command, s *settings, n NewBundle, yes bool) error {
 	var made MadeBundle
 	err = afterWarning(cmd, yes, func(accept bool) (err error) {
 		n.AcceptLoss = accept
-		defer sayWaiting(cmd)()
+		defer sayWaiting(cmd, cfg)()
 		made, err = MakeBundle(cmd.Context(), cfg, n)
 		return err
 	})
@@ -145,13 +148,6 @@ func makeBundle(cmd *cobra.Command, s *settings, n NewBundle, yes bool) error {
 	}
 	cmd.PrintErrf("next: palyra --credentials %s status\n", n.Dir)
 	return err
-}
-
-// sayWaiting says after a while what an addition may wait for, until it is stopped.
-func sayWaiting(cmd *cobra.Command) (stop func() bool) {
-	return time.AfterFunc(progress.Patience, func() {
-		cmd.PrintErrln("waiting: where palyrad runs and changes take two people, another owner or admin has to approve; `palyra approvals list` shows the question")
-	}).Stop
 }
 
 func bundleDir(out, name string) string {
@@ -233,6 +229,25 @@ func keysCommand(s *settings) *cobra.Command {
 	})
 	group.AddCommand(sealCommand(s))
 	return group
+}
+
+func backupCommand(s *settings) *cobra.Command {
+	return backup.Command(backup.Ways{Arguments: arguments, Write: func(ctx context.Context, to string, recipients []age.Recipient) (backup.Written, error) {
+		cfg, err := s.load()
+		if err != nil {
+			return backup.Written{}, err
+		}
+		return BackUp(ctx, cfg, to, recipients)
+	}})
+}
+
+// restoreCommand reads no settings: those of the gateway are in the backup.
+func restoreCommand() *cobra.Command {
+	return backup.RestoreCommand(backup.Ways{Arguments: arguments, Restore: Restore})
+}
+
+func vaultCommand(s *settings) *cobra.Command {
+	return vaultkey.Command(vaultkey.Ways{Settings: s.load, Move: MoveVault, Recover: RecoverVault, Arguments: arguments})
 }
 
 func sealCommand(s *settings) *cobra.Command {
@@ -354,6 +369,7 @@ func examined(cfg *config.Config) doctor.Config {
 			return ca.Inspect(statedir.Authority(cfg.StateDir), authorityOptions(cfg))
 		},
 		Places:    func(a *ca.Authority) []ca.KeyPlace { return keyPlaces(a, cfg) },
+		Vault:     func(ctx context.Context) (kek.Status, error) { return examinedVault(ctx, cfg) },
 		OpenStore: func(ctx context.Context) (doctor.Store, error) { return openReadOnly(ctx, cfg.StateDir) },
 		Reserve:   func() (held, size int64, err error) { return reserveOf(cfg) },
 		Listen:    listen,

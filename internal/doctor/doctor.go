@@ -11,12 +11,16 @@ import (
 
 	"palyra/internal/access"
 	"palyra/internal/config"
+	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
 	"palyra/internal/journal"
+	"palyra/internal/policyadmin"
+	"palyra/internal/provenance"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/places"
 	"palyra/internal/tool"
+	"palyra/internal/vault/kek"
 )
 
 // The results of an examination.
@@ -64,6 +68,8 @@ type Config struct {
 	// keys of the gateway live.
 	Authority func() (*ca.Authority, error)
 	Places    func(*ca.Authority) []ca.KeyPlace
+	// Vault says how the vault's key is, without making or changing anything.
+	Vault func(context.Context) (kek.Status, error)
 	// OpenStore opens the store for reading.
 	OpenStore func(ctx context.Context) (Store, error)
 	// Reserve is how much of the disk is held for operators, and how much should
@@ -88,6 +94,13 @@ type Config struct {
 type Store interface {
 	journal.Source
 	access.MemberStore
+	Devices(ctx context.Context) ([]identity.Device, error)
+	Bindings(ctx context.Context) ([]identity.Binding, error)
+	Provenance(ctx context.Context) (provenance.History, error)
+	Ceilings(ctx context.Context) ([]policyadmin.Ceiling, error)
+	// Older reports whether an older release left the store, which lacks what a start
+	// adds.
+	Older() bool
 	Close(ctx context.Context) error
 }
 
@@ -121,7 +134,11 @@ func Examine(ctx context.Context, c Config) []Exam {
 		{"keys", p.keys},
 		{"key places", p.places},
 		{"operator key", p.operatorKey},
+		{"dual control", p.dualControl},
+		{"presence", p.presence},
+		{"vault", p.vault},
 		{"journal", p.journal},
+		{"restored backup", p.restored},
 		{"clock", p.clock},
 		{"listen.api", p.apiPort},
 		{"listen.metrics", p.metricsPort},

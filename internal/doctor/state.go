@@ -179,6 +179,28 @@ func (p *patient) operatorKey(context.Context) finding {
 	return fine("the local operator's key is a file in " + dir + ", which every process of this uid can read; `palyra key protect` keeps it elsewhere")
 }
 
+// vault looks whether the vault's key can be used by a palyrad that is started here and
+// now: what a session's keyring says depends on the session.
+func (p *patient) vault(ctx context.Context) finding {
+	if !p.keysAreThere() {
+		return skipped("there is no key of the vault yet; the first start makes it where vault.backend says (" + p.Settings.Vault.Backend + ")")
+	}
+	s, err := p.Vault(ctx)
+	switch {
+	case err != nil:
+		return broken(err)
+	case s.Backend == "" && !s.Locked:
+		return skipped("there is no key of the vault yet; the next start makes it where vault.backend says (" + p.Settings.Vault.Backend + ")")
+	case s.Reason == reason.VaultLocked:
+		return doubtful(s.String(), s.Remedy)
+	case s.Locked:
+		return finding{Failed, s.String(), s.Remedy}
+	case s.Leftover > 0:
+		return doubtful(fmt.Sprintf("%s; %d keys that count no more could not be deleted yet", s, s.Leftover), "palyrad deletes them while it runs, once the backend that has them answers.")
+	}
+	return fine(s.String() + ", key " + s.ID)
+}
+
 // places names where each key lives. Whether the TPM can use those that are in it was
 // found when they were opened.
 func (p *patient) places(context.Context) finding {

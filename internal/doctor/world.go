@@ -133,15 +133,15 @@ func (p *patient) members(ctx context.Context) (list []access.Member, roles []ac
 	return registry.List(), registry.Roles(), nil
 }
 
-// models builds the providers as a start does, from key files and scripts;
-// nobody is called.
+// models builds the providers as a start does, from key files and scripts; nobody is
+// called, and the vault, which palyrad asks with each turn, is not either.
 func (p *patient) models(context.Context) finding {
 	if len(p.Settings.Models) == 0 {
 		return skipped("none is configured; `palyra run` needs one")
 	}
 	var names []string
 	for _, m := range p.Settings.Models {
-		if _, err := providers.Open(m); err != nil {
+		if _, err := providers.Open(m, nil); err != nil {
 			f := broken(err)
 			f.detail = "model " + m.Name + ": " + f.detail
 			return f

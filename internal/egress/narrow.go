@@ -16,9 +16,12 @@ func (g Reach) Narrow(targets []Target) Reach {
 // allow.
 func (g Reach) Reachable() Reach {
 	g.Inspect = slices.DeleteFunc(slices.Clone(g.Inspect), func(i Inspection) bool { return !g.Rules.touch(i.Host) })
-	g.Secrets = slices.DeleteFunc(slices.Clone(g.Secrets), func(s Secret) bool { return !slices.ContainsFunc(s.Hosts, g.Rules.touch) })
+	g.Secrets = slices.DeleteFunc(slices.Clone(g.Secrets), func(s Secret) bool { return !g.Reaches(s) })
 	return g
 }
+
+// Reaches reports whether g allows a host that a secret is for.
+func (g Reach) Reaches(s Secret) bool { return slices.ContainsFunc(s.Hosts, g.Rules.touch) }
 
 // touch reports whether a target is allowed that a rule is about. It looks at
 // allow rules alone.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -115,7 +116,14 @@ type Inspection struct {
 
 // Secret is a value that a program uses without ever seeing it.
 type Secret struct {
+	// Name is that of the configuration ("github"), or the reference of one that the
+	// vault keeps, without its scheme ("user:ann/github").
 	Name string
+	// Version is which value of the vault's it is, counted from 1; 0 is one that a
+	// file holds, whose value is whatever the file holds at the time.
+	Version int
+	// Note says what the secret is for, in its owner's words.
+	Note string
 	// Env is the variable in which a program finds the placeholder, "" for
 	// none.
 	Env string
@@ -132,6 +140,28 @@ type Secret struct {
 func (s Secret) For(t Target) bool {
 	return slices.ContainsFunc(s.Hosts, func(r Rule) bool { return r.matches(t.Host, t.Port) })
 }
+
+// Bound is how an approval names the secret: "secret:github@current", or
+// "secret:global/github@3" for version 3 of one that the vault keeps: with another
+// version it is another call.
+func (s Secret) Bound() string {
+	version := "current"
+	if s.Version > 0 {
+		version = strconv.Itoa(s.Version)
+	}
+	return "secret:" + s.Name + "@" + version
+}
+
+// Called is how people are told of the secret.
+func (s Secret) Called() string {
+	if s.Lent() {
+		return "vault://" + s.Name
+	}
+	return s.Name
+}
+
+// Lent reports whether the vault keeps the secret, and lends it to one call at a time.
+func (s Secret) Lent() bool { return s.Version > 0 }
 
 // SecretSource hands secrets out. Whoever asks owns the bytes, and wipes them
 // after use.

@@ -32,7 +32,8 @@ func (d Draft) By(device string) (Draft, error) {
 func (c Code) Attributed() bool {
 	switch c {
 	case MemberAdded, MemberChanged, MemberDisabled, MemberEnabled, MemberRemoved, MembersConfirmed,
-		DeviceAdded, DeviceRevoked, DeviceRenamed, TokenMade, TokenRevoked:
+		DeviceAdded, DeviceRevoked, DeviceRenamed, TokenMade, TokenRevoked,
+		PolicyLoaded, CeilingSet, Frozen, Thawed, PresenceKeyRegistered, PresenceKeyReset, PresenceKeyConfirmed:
 		return true
 	default:
 		return false

@@ -48,6 +48,15 @@ const (
 	SessionExtended Code = "PAL-S100" // people let a session make more calls
 	SessionEnded    Code = "PAL-S101" // a person ended a session; the next call of its caller begins another
 
+	SecretPut        Code = "PAL-S200" // a secret got a value, or other metadata
+	SecretRead       Code = "PAL-S201" // a person was shown the value of a secret
+	SecretLeased     Code = "PAL-S202" // a call or a run may use a secret for a while
+	SecretUsed       Code = "PAL-S203" // a leased secret was used, the first time for this purpose
+	SecretRemoved    Code = "PAL-S204" // a secret was removed, with all its versions
+	VaultRekeyed     Code = "PAL-S205" // the key that wraps the vault's keys is to be replaced, or was
+	RecoveryExported Code = "PAL-S206" // the keys of the vault were given away, encrypted to a recovery key
+	SecretLeaseEnded Code = "PAL-S207" // a secret can be used by this call or run no longer
+
 	CACreated        Code = "PAL-I100" // the certificate authority was made
 	CertificateMade  Code = "PAL-I101" // a certificate was issued
 	MemberAdded      Code = "PAL-I102" // a user or agent was added
@@ -83,6 +92,12 @@ const (
 
 	GatewayKeyReplaced Code = "PAL-I152" // a key of the gateway is to be replaced, or was
 
+	VaultKeyPinned Code = "PAL-I153" // the current key of the vault is this one, in this place: made first, rotated or moved
+
+	PresenceKeyRegistered Code = "PAL-I160" // a device got a presence key
+	PresenceKeyReset      Code = "PAL-I161" // the gateway's host took the presence key from a device
+	PresenceKeyConfirmed  Code = "PAL-I162" // a presence key that waited counts from now on
+
 	PolicyLoaded   Code = "PAL-P100" // a policy set came into force, or was activated or not any more
 	PolicyRejected Code = "PAL-P101" // a policy set did not load, or its tests failed; the running one stays
 	Frozen         Code = "PAL-P102" // an operator stopped all dispatch
@@ -101,6 +116,7 @@ const (
 	Checkpoint   Code = "PAL-J102" // a signed checkpoint over the Merkle tree
 	ClockStepped Code = "PAL-J103" // the clock went backwards
 	KeyRotated   Code = "PAL-J104" // the key that signs checkpoints was replaced; both keys sign it
+	Restored     Code = "PAL-J105" // the gateway goes on from a backup: what came after it is lost, grants ended, open approvals closed, and it is frozen
 )
 
 // Codes lists the catalog in order.
@@ -111,16 +127,18 @@ var Codes = []Code{
 	Attested, Ambiguous, Gated, Violated, Undone,
 	RunStarted, UserMessage, ModelTurn, RunFinished,
 	SessionExtended, SessionEnded,
+	SecretPut, SecretRead, SecretLeased, SecretUsed, SecretRemoved, VaultRekeyed, RecoveryExported, SecretLeaseEnded,
 	CACreated, CertificateMade, MemberAdded, CallersRefused, PermissionDenied,
 	DeviceRevoked, Exported, DeviceAdded,
 	MemberChanged, MemberDisabled, MemberEnabled, MemberRemoved, DeviceRenamed, MembersConfirmed, ConsentGiven, ConsentWithdrawn,
 	TokenMade, TokenRevoked,
 	PairingOpened, PairingTried, PairingProved, PairingEnded, DevicePaired,
 	LoggedIn, LoggedOut,
-	DeviceKeyReplaced, OldKeyUsed, GatewayKeyReplaced,
+	DeviceKeyReplaced, OldKeyUsed, GatewayKeyReplaced, VaultKeyPinned,
+	PresenceKeyRegistered, PresenceKeyReset, PresenceKeyConfirmed,
 	PolicyLoaded, PolicyRejected, Frozen, Thawed, ToolPinned, ToolSuspended, ToolResumed, PolicyReset,
 	GatewayChange, DualControlOff, PolicyProposed, CeilingSet,
-	Opened, Closed, Checkpoint, ClockStepped, KeyRotated,
+	Opened, Closed, Checkpoint, ClockStepped, KeyRotated, Restored,
 }
 
 // Draft is an event before the writer gives it a sequence number, a time and

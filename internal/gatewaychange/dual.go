@@ -18,15 +18,19 @@ type Standing struct {
 // DualControl says whether changes take a second person now: two of those who can
 // answer have to be there, and neither in the other's hands. Otherwise nobody could
 // ever answer, and the gateway would stay as it is.
-func (g *Gate) DualControl() Standing {
-	able := g.people.able(Rule{})
-	if g.switchedOff {
+func (g *Gate) DualControl() Standing { return g.people.DualControl(g.switchedOff) }
+
+// DualControl says it of these people, under a configuration that wants no second
+// person or does.
+func (p People) DualControl(switchedOff bool) Standing {
+	able := p.able(Rule{})
+	if switchedOff {
 		return Standing{Why: "dual_control = false in the configuration"}
 	}
 	if len(able) < 2 {
-		return Standing{Why: "there are no two owners or admins with a device" + g.people.unable()}
+		return Standing{Why: "there are no two owners or admins with a device" + p.unable()}
 	}
-	hands := g.people.History().Hands().Independence()
+	hands := p.History().Hands().Independence()
 	for i, a := range able {
 		for _, b := range able[i+1:] {
 			if hands.Independent(a, b) {

@@ -44,7 +44,7 @@ func (g *Gate) Begin(ctx context.Context) error {
 	}
 	since := g.now().Add(-told)
 	for code, read := range map[event.Code]func(journal.Event) (notice, bool){
-		event.GatewayChange: byOne, event.PolicyReset: reset, event.Thawed: thawedOnHost,
+		event.GatewayChange: byOne, event.PolicyReset: reset, event.Thawed: thawedOnHost, event.Restored: restored,
 	} {
 		events, err := g.journal.List(ctx, journal.Filter{Code: string(code), Since: since, Newest: true, Limit: kept})
 		if err != nil {
@@ -79,6 +79,15 @@ func reset(e journal.Event) (notice, bool) {
 
 func thawedOnHost(e journal.Event) (notice, bool) {
 	return notice{at: e.At, text: "a freeze was ended on the gateway's host at " + e.At.Format(time.RFC3339)}, e.Actor == journal.Daemon
+}
+
+func restored(e journal.Event) (notice, bool) {
+	r, err := journal.ParseRestored(&e)
+	if err != nil {
+		return notice{at: e.At, text: "restored from a backup, of which event " + fmt.Sprint(e.Seq) + " cannot be read: `palyra journal verify`"}, true
+	}
+	return notice{at: e.At, text: fmt.Sprintf("restored from a backup of %s, at %s: what was done and revoked in between is lost; what is valid is in restored/valid.txt of the state directory, to be compared before `palyra thaw`",
+		r.MadeAt.Format(time.RFC3339), e.At.Format(time.RFC3339))}, true
 }
 
 func (g *Gate) remember(c changed) {

@@ -104,7 +104,7 @@ func BundleKey(dir string) (crypto.Signer, error) {
 	if err != nil {
 		return nil, err
 	}
-	text, err := keyText(made)
+	text, err := keyfile.KeyText(made)
 	if err != nil {
 		return nil, fmt.Errorf("making credential bundle: %w", err)
 	}
@@ -139,7 +139,7 @@ func writeBundle(dir string, b Bundle, reached func(step string)) error {
 	var key []byte
 	if b.Kept == nil {
 		var err error
-		if key, err = keyText(b.Key); err != nil {
+		if key, err = keyfile.KeyText(b.Key); err != nil {
 			return fmt.Errorf("writing credential bundle: %w", err)
 		}
 	}
@@ -320,7 +320,7 @@ func readCredential(path string) (crypto.Signer, []*x509.Certificate, error) {
 		return nil, nil, err
 	}
 	var key crypto.Signer
-	if block, rest := pem.Decode(text); block != nil && block.Type == "PRIVATE KEY" {
+	if block, rest := pem.Decode(text); block != nil && block.Type == keyfile.KeyBlock {
 		parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 		if err != nil {
 			return nil, nil, reason.Errorf(reason.ConfigInvalid, "%s: the private key does not parse", path)

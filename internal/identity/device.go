@@ -41,6 +41,8 @@ type Device struct {
 	// identity provider; zero for a device that did not come about so. Its
 	// certificate ends no later, and is not renewed.
 	LoginUntil time.Time `json:"login_until,omitzero"`
+	// Presence is the key by which it proves that a person is there.
+	Presence PresenceKey `json:"presence,omitzero"`
 	// RevokedAt is zero unless the device was revoked.
 	RevokedAt    time.Time        `json:"revoked_at,omitzero"`
 	RevokedBy    access.Principal `json:"revoked_by,omitzero"`

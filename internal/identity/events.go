@@ -88,6 +88,21 @@ type (
 		KeySHA256 string           `json:"key_sha256"`
 		Address   string           `json:"address"`
 	}
+	presenceKeyRegistered struct {
+		DeviceID  string           `json:"device_id"`
+		Principal access.Principal `json:"principal"`
+		KeySHA256 string           `json:"key_sha256"`
+		// WasSHA256 is the key that signed for it, "" for none.
+		WasSHA256 string `json:"was_sha256"`
+		// Waits says that it proves nothing before it is confirmed.
+		Waits bool `json:"waits"`
+	}
+	// presenceKeyEvent is of a presence key confirmed and of one taken away.
+	presenceKeyEvent struct {
+		DeviceID  string           `json:"device_id"`
+		Principal access.Principal `json:"principal"`
+		KeySHA256 string           `json:"key_sha256"`
+	}
 	loggedIn struct {
 		DeviceID  string           `json:"device_id"`
 		Principal access.Principal `json:"principal"`

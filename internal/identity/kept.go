@@ -3,7 +3,6 @@ package identity
 import (
 	"context"
 	"crypto"
-	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -65,7 +64,7 @@ func KeptIn(dir string) (*keptkey.Kept, error) {
 // holdsKey reports whether there is a private key in a PEM file.
 func holdsKey(text []byte) bool {
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
-		if block.Type == "PRIVATE KEY" {
+		if block.Type == keyfile.KeyBlock {
 			return true
 		}
 	}
@@ -143,13 +142,4 @@ func (s *Service) startKept(ctx context.Context, c LocalConfig, dev Device, kept
 	return dev, true, WriteBundle(c.Dir, Bundle{
 		Root: s.authority.Root(), Chain: cert.Chain, Kept: kept, Address: c.Address, ServerName: c.ServerName,
 	})
-}
-
-// keyText is the form of key.pem.
-func keyText(key crypto.Signer) ([]byte, error) {
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return nil, fmt.Errorf("writing the key: %w", err)
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
 }

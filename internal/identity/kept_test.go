@@ -23,7 +23,7 @@ import (
 func (w *world) elsewhere() (key crypto.Signer) {
 	w.t.Helper()
 	b := must.Get(identity.ReadBundle(w.local().Dir))(w.t)
-	must.Do(w.t, identity.Keep(w.t.Context(), w.local().Dir, keptkey.ForKeyring(must.Get(x509.MarshalPKIXPublicKey(b.Key.Public()))(w.t))))
+	must.Do(w.t, identity.Keep(w.t.Context(), w.local().Dir, keptkey.ForKeyring("device key", must.Get(x509.MarshalPKIXPublicKey(b.Key.Public()))(w.t))))
 	return b.Key
 }
 
@@ -75,7 +75,7 @@ func TestForgedNoteOfAKey(t *testing.T) {
 	for name, text := range map[string]func() []byte{
 		"another key": func() []byte {
 			other := must.Get(identity.BundleKey(t.TempDir() + "/other"))(t)
-			return must.Get(keptkey.ForKeyring(must.Get(x509.MarshalPKIXPublicKey(other.Public()))(t)).Text())(t)
+			return must.Get(keptkey.ForKeyring("device key", must.Get(x509.MarshalPKIXPublicKey(other.Public()))(t)).Text())(t)
 		},
 		"no note": func() []byte { return []byte("{}") },
 	} {

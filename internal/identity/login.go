@@ -279,6 +279,19 @@ func (s *Service) EndLogins(ctx context.Context, issuer, subject, why string) er
 	return s.again(ctx, func() error { return s.endAll(ctx, s.sessionsOf(p), why) })
 }
 
+// EndAllLogins ends the sessions of all people, and says how many there were.
+func (s *Service) EndAllLogins(ctx context.Context, why string) (ended int, err error) {
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	err = s.again(ctx, func() error {
+		now := s.now()
+		live := slices.DeleteFunc(s.Devices(), func(d Device) bool { return !d.Session() || d.Revoked() || !now.Before(d.LoginUntil) })
+		ended = len(live)
+		return s.endAll(ctx, live, why)
+	})
+	return ended, err
+}
+
 func (s *Service) endAll(ctx context.Context, sessions []Device, why string) error {
 	var d drafts
 	var c Change

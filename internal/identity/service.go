@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -199,21 +200,27 @@ func (s *Service) apply(ctx context.Context, actor access.Principal, c Change) e
 	return nil
 }
 
-// reach tells the registry who has a device. Who logs in can have one at any time:
-// else who answers approvals would change with every session that ends.
+// reach tells the registry who has a device.
 func (s *Service) reach() {
-	reachable := map[access.Principal]bool{}
 	s.mu.RLock()
-	for _, p := range s.bindings {
+	bound := slices.Collect(maps.Values(s.bindings))
+	s.mu.RUnlock()
+	s.registry.Reach(Reachable(s.Devices(), bound))
+}
+
+// Reachable are those who have a device. Who logs in can have one at any time: else who
+// answers approvals would change with every session that ends.
+func Reachable(devices []Device, bound []access.Principal) map[access.Principal]bool {
+	reachable := map[access.Principal]bool{}
+	for _, p := range bound {
 		reachable[p] = true
 	}
-	s.mu.RUnlock()
-	for _, d := range s.Devices() {
+	for _, d := range devices {
 		if !d.Revoked() {
 			reachable[d.Principal] = true
 		}
 	}
-	s.registry.Reach(reachable)
+	return reachable
 }
 
 // live returns a device that is known and not revoked, with the reason

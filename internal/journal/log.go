@@ -238,8 +238,12 @@ func (l *Log) checkpoint(ctx context.Context) (Checkpoint, error) {
 }
 
 // sign makes a checkpoint over the first size events without journaling it.
-func (l *Log) sign(ctx context.Context, key *Key, size int64) (cp Checkpoint, err error) {
-	err = l.store.Tree(ctx, size, func(t *Tree) error {
+func (l *Log) sign(ctx context.Context, key *Key, size int64) (Checkpoint, error) {
+	return signSize(ctx, l.store, key, size)
+}
+
+func signSize(ctx context.Context, src Source, key *Key, size int64) (cp Checkpoint, err error) {
+	err = src.Tree(ctx, size, func(t *Tree) error {
 		root, err := t.Root()
 		if err != nil {
 			return err

@@ -109,6 +109,25 @@ func (l *Log) Consistency(ctx context.Context, older, newer int64) (Consistency,
 	return c, nil
 }
 
+// Extending returns the newest checkpoint, with the proof that it extends one over
+// known events. One that covers them but is not journaled is signed for a reader that
+// has seen such a one, too. When the journal has fewer events there is no proof.
+func (l *Log) Extending(ctx context.Context, known int64) (cp Checkpoint, c Consistency, err error) {
+	if cp, err = l.Latest(ctx); err != nil {
+		return cp, c, err
+	}
+	if known > cp.Size && known <= l.store.Head().Seq {
+		l.mu.Lock()
+		cp, err = l.sign(ctx, l.key, max(known, l.keys[0].First))
+		l.mu.Unlock()
+	}
+	if err != nil || known > cp.Size {
+		return cp, c, err
+	}
+	c, err = l.Consistency(ctx, known, cp.Size)
+	return cp, c, err
+}
+
 // VerifyConsistency verifies that the newer of two verified checkpoints
 // extends the older one. A newer one that is smaller is a rollback.
 func VerifyConsistency(older, newer Checkpoint, hashes []tlog.Hash) error {

@@ -24,10 +24,18 @@ const (
 )
 
 // Keyring is that of one session.
-type Keyring struct{ address string }
+type Keyring struct {
+	address string
+	// gateway is whose items are meant, "" for those of a person.
+	gateway string
+}
 
 // Session is the keyring of this user's session; env looks a variable up.
-func Session(env func(string) string) Keyring { return Keyring{bus.Session(env)} }
+func Session(env func(string) string) Keyring { return Keyring{address: bus.Session(env)} }
+
+// OfGateway is the same keyring for the items of a gateway, which those of another do
+// not meet. Nobody is asked to unlock it: before palyrad sits no person.
+func (k Keyring) OfGateway(id string) Keyring { return Keyring{k.address, id} }
 
 // secret is the struct (oayays) of the specification.
 type secret struct {
@@ -37,14 +45,19 @@ type secret struct {
 	ContentType string
 }
 
-func attributes(item string) map[string]string {
-	return map[string]string{"application": service, "item": item}
+func (o open) attributes(item string) map[string]string {
+	list := map[string]string{"application": service, "item": item}
+	if o.gateway != "" {
+		list["gateway"] = o.gateway
+	}
+	return list
 }
 
 // open is one conversation with the service.
 type open struct {
 	conn    *dbus.Conn
 	session dbus.ObjectPath
+	gateway string
 }
 
 // with opens a conversation for do. The session is of the kind "plain": the bus is a
@@ -55,7 +68,7 @@ func (k Keyring) with(ctx context.Context, do func(open) error) error {
 		return away("there is no message bus of a session: %w", err)
 	}
 	defer func() { _ = conn.Close() }()
-	o := open{conn: conn}
+	o := open{conn: conn, gateway: k.gateway}
 	var output dbus.Variant
 	err = o.call(ctx, servicePath, serviceName+".OpenSession", "plain", dbus.MakeVariant("")).Store(&output, &o.session)
 	if err != nil {
@@ -77,7 +90,7 @@ func (k Keyring) Put(ctx context.Context, item string, value []byte) error {
 		}
 		properties := map[string]dbus.Variant{
 			itemName + ".Label":      dbus.MakeVariant("Palyra: " + item),
-			itemName + ".Attributes": dbus.MakeVariant(attributes(item)),
+			itemName + ".Attributes": dbus.MakeVariant(o.attributes(item)),
 		}
 		var made, prompt dbus.ObjectPath
 		err = o.call(ctx, at, collection+".CreateItem", properties, secret{o.session, []byte{}, value, "application/octet-stream"}, true).Store(&made, &prompt)
@@ -124,14 +137,14 @@ func (k Keyring) Delete(ctx context.Context, item string) error {
 // find returns the unlocked item of a name.
 func (o open) find(ctx context.Context, item string) (dbus.ObjectPath, error) {
 	var unlocked, locked []dbus.ObjectPath
-	if err := o.call(ctx, servicePath, serviceName+".SearchItems", attributes(item)).Store(&unlocked, &locked); err != nil {
+	if err := o.call(ctx, servicePath, serviceName+".SearchItems", o.attributes(item)).Store(&unlocked, &locked); err != nil {
 		return "", away("it cannot be searched: %w", err)
 	}
 	switch {
 	case len(unlocked) > 0:
 		return unlocked[0], nil
 	case len(locked) > 0:
-		return locked[0], o.unlock(ctx, locked[0])
+		return locked[0], o.unlock(ctx, locked[0], itemName)
 	}
 	return "", fmt.Errorf("looking for %s: %w", item, ErrNotFound)
 }
@@ -145,11 +158,14 @@ func (o open) keyring(ctx context.Context) (dbus.ObjectPath, error) {
 	if at == noObject {
 		at = loginKeyring
 	}
-	return at, o.unlock(ctx, at)
+	return at, o.unlock(ctx, at, collection)
 }
 
-// unlock unlocks a collection or an item.
-func (o open) unlock(ctx context.Context, at dbus.ObjectPath) error {
+// unlock unlocks a collection or an item; kind is which.
+func (o open) unlock(ctx context.Context, at dbus.ObjectPath, kind string) error {
+	if o.gateway != "" {
+		return o.unlocked(ctx, at, kind)
+	}
 	var unlocked []dbus.ObjectPath
 	var prompt dbus.ObjectPath
 	if err := o.call(ctx, servicePath, serviceName+".Unlock", []dbus.ObjectPath{at}).Store(&unlocked, &prompt); err != nil {
@@ -158,10 +174,25 @@ func (o open) unlock(ctx context.Context, at dbus.ObjectPath) error {
 	return o.answered(ctx, prompt)
 }
 
+// unlocked refuses a collection or an item that is locked.
+func (o open) unlocked(ctx context.Context, at dbus.ObjectPath, kind string) error {
+	var locked dbus.Variant
+	if err := o.call(ctx, at, "org.freedesktop.DBus.Properties.Get", kind, "Locked").Store(&locked); err != nil {
+		return away("it does not say whether it is locked: %w", err)
+	}
+	if is, _ := locked.Value().(bool); is {
+		return away("it is locked")
+	}
+	return nil
+}
+
 // answered waits until the person has answered what the keyring asks.
 func (o open) answered(ctx context.Context, prompt dbus.ObjectPath) error {
 	if prompt == noObject {
 		return nil
+	}
+	if o.gateway != "" {
+		return errors.Join(away("it is locked"), o.call(ctx, prompt, promptName+".Dismiss").Err)
 	}
 	matches := []dbus.MatchOption{dbus.WithMatchObjectPath(prompt), dbus.WithMatchInterface(promptName), dbus.WithMatchMember("Completed")}
 	if err := o.conn.AddMatchSignalContext(ctx, matches...); err != nil {

@@ -19,7 +19,7 @@ import (
 
 func gnome(t *testing.T) Keyring {
 	t.Helper()
-	return Keyring{keyringtest.New(t)}
+	return Keyring{address: keyringtest.New(t)}
 }
 
 // lock locks all that the keyring has.
@@ -75,7 +75,7 @@ func TestDelete(t *testing.T) {
 // neither; both are said at once.
 func TestNoKeyring(t *testing.T) {
 	for name, address := range map[string]string{"no bus": "unix:path=" + filepath.Join(t.TempDir(), "none"), "no service": bustest.New(t)} {
-		if _, err := (Keyring{address}).Get(t.Context(), "one"); reason.Of(err) != reason.NotConnected || errors.Is(err, ErrNotFound) {
+		if _, err := (Keyring{address: address}).Get(t.Context(), "one"); reason.Of(err) != reason.NotConnected || errors.Is(err, ErrNotFound) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

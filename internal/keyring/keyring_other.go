@@ -10,6 +10,9 @@ type Keyring struct{}
 // Session is a keyring that refuses everything.
 func Session(func(string) string) Keyring { return Keyring{} }
 
+// OfGateway refuses everything, too.
+func (k Keyring) OfGateway(string) Keyring { return k }
+
 // Put refuses.
 func (Keyring) Put(context.Context, string, []byte) error { return none() }
 

@@ -12,19 +12,26 @@ import (
 )
 
 // Keyring is that of the user.
-type Keyring struct{}
+type Keyring struct {
+	// service is whose items are meant.
+	service string
+}
 
 // Session is the keyring of this user.
-func Session(func(string) string) Keyring { return Keyring{} }
+func Session(func(string) string) Keyring { return Keyring{service} }
+
+// OfGateway is the same keyring for the items of a gateway, which those of another do
+// not meet.
+func (Keyring) OfGateway(id string) Keyring { return Keyring{service + " " + id} }
 
 // Put keeps a value under a name, in place of the one before.
-func (Keyring) Put(_ context.Context, item string, value []byte) error {
-	return told(item, keyring.Set(service, item, base64.StdEncoding.EncodeToString(value)))
+func (k Keyring) Put(_ context.Context, item string, value []byte) error {
+	return told(item, keyring.Set(k.service, item, base64.StdEncoding.EncodeToString(value)))
 }
 
 // Get returns the value of an item, or ErrNotFound.
-func (Keyring) Get(_ context.Context, item string) ([]byte, error) {
-	text, err := keyring.Get(service, item)
+func (k Keyring) Get(_ context.Context, item string) ([]byte, error) {
+	text, err := keyring.Get(k.service, item)
 	if err != nil {
 		return nil, told(item, err)
 	}
@@ -36,8 +43,8 @@ func (Keyring) Get(_ context.Context, item string) ([]byte, error) {
 }
 
 // Delete takes an item away; one that is not there is ErrNotFound.
-func (Keyring) Delete(_ context.Context, item string) error {
-	return told(item, keyring.Delete(service, item))
+func (k Keyring) Delete(_ context.Context, item string) error {
+	return told(item, keyring.Delete(k.service, item))
 }
 
 func told(item string, err error) error {

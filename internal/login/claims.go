@@ -99,10 +99,10 @@ func refused(format string, args ...any) *reason.Error {
 }
 
 // checkParty refuses a token that was made for another client, though this one may
-// read it.
+// read it: the party that it names is this one, and it names one where there are several
+// that may read it. One that is no text is another.
 func (s *Service) checkParty(audience []string, c claims) error {
-	azp := c.text("azp")
-	if azp == "" && len(audience) > 1 || azp != "" && azp != s.ClientID {
+	if _, named := c.all["azp"]; (named || len(audience) > 1) && c.text("azp") != s.ClientID {
 		return refused("the identity provider's ID token is for another client")
 	}
 	return nil

@@ -106,6 +106,8 @@ func TestForgedTokens(t *testing.T) {
 			return rs.Sign(h, c)
 		}, "for another client"},
 		"another party":       {set("azp", "another-client"), "for another client"},
+		"a party as a list":   {set("azp", []string{logintest.ClientID}), "for another client"},
+		"an empty party":      {set("azp", ""), "for another client"},
 		"another issuer":      {set("iss", "https://evil.example"), "does not count"},
 		"issuer with a slash": {func(h, c map[string]any) string { c["iss"] = fmt.Sprint(c["iss"]) + "/"; return rs.Sign(h, c) }, "does not count"},
 		"issuer without its path": {func(h, c map[string]any) string {
@@ -146,6 +148,22 @@ func TestForgedTokens(t *testing.T) {
 			}
 			w.letsIn()
 		})
+	}
+}
+
+// What names this client as the party counts, however many may read it.
+func TestAuthorizedParty(t *testing.T) {
+	for name, claims := range map[string]map[string]any{
+		"one audience":               {"azp": logintest.ClientID},
+		"a list of one":              {"aud": []string{logintest.ClientID}},
+		"two audiences, and a party": {"aud": []string{"another-client", logintest.ClientID}, "azp": logintest.ClientID},
+	} {
+		w := newWorld(t)
+		person := ann
+		person.Claims = claims
+		if in, err := w.login(person); err != nil || in.Member.Principal != access.User("ann") {
+			t.Errorf("%s: %+v, %v", name, in.Member, err)
+		}
 	}
 }
 

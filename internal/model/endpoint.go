@@ -23,6 +23,9 @@ type Endpoint struct {
 	BaseURL string
 	// Key may be zero for a server of one's own.
 	Key Key
+	// Lend, where it is set, is asked for the key of each turn in place of Key, with
+	// the run that asks and the host that gets it; done ends the loan with the turn.
+	Lend func(ctx context.Context, run, host string) (key Key, done func(), err error) `json:"-"`
 	// MaxOutputTokens bounds a turn; 0 leaves it to the provider, or, where its
 	// API requires a bound, to a default.
 	MaxOutputTokens int64
@@ -39,9 +42,9 @@ func (e Endpoint) Resolve(home string) (Endpoint, error) {
 		return e, reason.Errorf(reason.ConfigInvalid, "the model has no name at its provider").
 			WithRemedy("Set model to the name that the provider uses.")
 	}
-	if e.BaseURL == "" && e.Key.IsZero() {
+	if e.BaseURL == "" && !e.keyed() {
 		return e, reason.Errorf(reason.ConfigInvalid, "%s wants an API key", home).
-			WithRemedy("Set api_key_file, or base_url if the model runs on a server of your own.")
+			WithRemedy("Set api_key_secret or api_key_file, or base_url if the model runs on a server of your own.")
 	}
 	e.BaseURL = cmp.Or(e.BaseURL, home)
 	e.IdleTimeout = cmp.Or(e.IdleTimeout, DefaultIdleTimeout)
@@ -49,11 +52,11 @@ func (e Endpoint) Resolve(home string) (Endpoint, error) {
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 		// The address is not repeated: somebody may have written a key into it.
 		return e, reason.Errorf(reason.ConfigInvalid, "base_url is not an address of the form https://host[:port][/path]").
-			WithRemedy("Write base_url without user, query and fragment; a key belongs into api_key_file.")
+			WithRemedy("Write base_url without user, query and fragment; a key belongs into the vault (api_key_secret).")
 	}
-	if u.Scheme == "http" && !e.Key.IsZero() && !dnsname.Loopback(u.Hostname()) {
+	if u.Scheme == "http" && e.keyed() && !dnsname.Loopback(u.Hostname()) {
 		return e, reason.Errorf(reason.ConfigInvalid, "the API key would travel to %s unencrypted", u.Host).
-			WithRemedy("Use https in base_url, or leave out api_key_file if that server wants no key.")
+			WithRemedy("Use https in base_url, or leave the key out if that server wants none.")
 	}
 	return e, nil
 }
@@ -66,19 +69,39 @@ func (e Endpoint) OutputTokens(r Request) int64 {
 	return cmp.Or(r.MaxTokens, e.MaxOutputTokens)
 }
 
-// Generate makes attempts at the turn that r asks for. Ask makes one; inStream
-// returns the JSON of an error that came as an event of the stream, nil for any
-// other error.
-func (e Endpoint) Generate(ctx context.Context, r Request, observe func(Event), ask func(context.Context) (Turn, error), inStream func(error) []byte) (Turn, error) {
+func (e Endpoint) keyed() bool { return !e.Key.IsZero() || e.Lend != nil }
+
+// host is the provider's host of a resolved endpoint.
+func (e Endpoint) host() string {
+	u, err := url.Parse(e.BaseURL)
+	if err != nil {
+		return ""
+	}
+	return u.Host
+}
+
+// Generate makes attempts at the turn that r asks for. Ask makes one, with a key that
+// may be zero; inStream returns the JSON of an error that came as an event of the
+// stream, nil for any other error.
+func (e Endpoint) Generate(ctx context.Context, r Request, observe func(Event), ask func(context.Context, Key) (Turn, error), inStream func(error) []byte) (Turn, error) {
+	key := e.Key
+	if e.Lend != nil {
+		lent, done, err := e.Lend(ctx, r.Run, e.host())
+		if err != nil {
+			return Turn{}, err
+		}
+		defer done()
+		key = lent
+	}
 	return e.Retries.Generate(ctx, observe, func(ctx context.Context) (Turn, error) {
-		turn, err := ask(ctx)
+		turn, err := ask(ctx, key)
 		if err == nil {
 			return Finish(r, turn), nil
 		}
 		if event := inStream(err); event != nil && ctx.Err() == nil {
-			return Turn{}, FailureInStream(e.Key, event)
+			return Turn{}, FailureInStream(key, event)
 		}
-		return Turn{}, Failure(ctx, e.Key, err)
+		return Turn{}, Failure(ctx, key, err)
 	})
 }
 

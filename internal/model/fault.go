@@ -111,8 +111,8 @@ func (e *statusError) failure(key Key) error {
 
 // remedies are the next steps for what was rejected.
 var remedies = map[int]string{
-	http.StatusUnauthorized:          "Check that the file in api_key_file holds a key that is valid.",
-	http.StatusForbidden:             "Check what the key in api_key_file may use.",
+	http.StatusUnauthorized:          "Check that what api_key_secret or api_key_file names is a valid key.",
+	http.StatusForbidden:             "Check what the model's API key may use.",
 	http.StatusNotFound:              "Check model and base_url of the model in palyra.toml.",
 	http.StatusRequestEntityTooLarge: "The conversation has become too large for the provider: start another run with the rest of the task.",
 }

@@ -19,7 +19,7 @@ type Key struct {
 	text *string
 }
 
-// NewKey makes a Key of the contents of a key file: one line, in which
+// NewKey makes a Key of what a key file or a secret holds: one line, in which
 // surrounding white space does not count. Empty contents are no key.
 func NewKey(contents string) (Key, error) {
 	text := strings.TrimSpace(contents)
@@ -28,7 +28,7 @@ func NewKey(contents string) (Key, error) {
 	}
 	if strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return Key{}, reason.Errorf(reason.ConfigInvalid, "the API key holds a space, a line break or a character that no key has").
-			WithRemedy("Put the key and nothing else into the file that api_key_file names.")
+			WithRemedy("Put the key and nothing else into what api_key_secret or api_key_file names.")
 	}
 	return Key{text: &text}, nil
 }

@@ -20,12 +20,14 @@ type Provider interface {
 	// incomplete. When ctx ends, the request to the provider ends with it.
 	//
 	// Errors are reason.Errors: MODEL_UNAVAILABLE, MODEL_REJECTED,
-	// MODEL_INVALID, CANCELLED.
+	// MODEL_INVALID, CANCELLED, and those of the vault that keeps the key.
 	Generate(ctx context.Context, r Request, observe func(Event)) (Turn, error)
 }
 
 // Request is a conversation with what the model may call.
 type Request struct {
+	// Run is the id of the run that asks; the model does not see it.
+	Run      string
 	System   string
 	Messages []Message
 	Tools    []Tool

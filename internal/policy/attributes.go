@@ -48,7 +48,8 @@ var (
 
 	callAttributes   = attributesWhere(func(f contextFact) bool { return f.in&inCall != 0 })
 	commitAttributes = attributesWhere(func(f contextFact) bool { return f.in&inCommit != 0 })
-	allAttributes    = callAttributes | commitAttributes
+	injectAttributes = attributesWhere(func(f contextFact) bool { return f.in&inInjection != 0 })
+	allAttributes    = callAttributes | commitAttributes | injectAttributes
 	// planAttributes are those of a call that planning finds; the others come
 	// along with its proposal, which does not change.
 	planAttributes = attributesWhere(func(f contextFact) bool {

@@ -107,10 +107,10 @@ func TestAttributesAreThoseOfTheVocabulary(t *testing.T) {
 		t.Fatalf("there are %d facts for 64 bits", len(contextFacts))
 	}
 	s, _ := build(world(), nil)
-	if callAttributes|commitAttributes != allAttributes {
+	if callAttributes|commitAttributes|injectAttributes != allAttributes {
 		t.Error("an attribute is of neither context")
 	}
-	for name, known := range map[types.String]attributes{names.ToolPrefix + "t0": callAttributes, names.CommitAction: commitAttributes} {
+	for name, known := range map[types.String]attributes{names.ToolPrefix + "t0": callAttributes, names.CommitAction: commitAttributes, names.InjectAction: injectAttributes} {
 		declared := s.vocab.schema.Actions[types.NewEntityUID(names.TypeAction, name)].AppliesTo.Context
 		if len(declared) != known.size() {
 			t.Errorf("%s: the schema declares %d attributes, of %d we know", name, len(declared), known.size())

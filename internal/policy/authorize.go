@@ -2,6 +2,7 @@ package policy
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/cedar-policy/cedar-go"
 	"github.com/cedar-policy/cedar-go/types"
@@ -29,8 +30,8 @@ type AccessRequest struct {
 	// Approval is the resource of approval.* permissions; nil means approvals
 	// in general.
 	Approval *ApprovalResource
-	// Resource names the resource of permissions that have one, such as a
-	// secret or a workspace; "" means the gateway as a whole.
+	// Resource names the resource of permissions that have one, such as a secret
+	// ("user:ann/smtp") or a workspace; "" means the gateway as a whole.
 	Resource string
 }
 
@@ -53,7 +54,7 @@ func (s *Set) Authorize(r AccessRequest) Judgement {
 	if extra != nil {
 		entities.extra = append(entities.extra, *extra)
 	}
-	resource := r.resource(declared.AppliesTo.Resources[0])
+	resource := r.resource(declared.AppliesTo.Resources[0], s.dir)
 	if _, known := s.dir.entities[resource.UID]; !known {
 		entities.extra = append(entities.extra, resource)
 	}
@@ -66,13 +67,16 @@ func (s *Set) Authorize(r AccessRequest) Judgement {
 }
 
 // resource makes the entity that a permission is about.
-func (r AccessRequest) resource(t types.EntityType) types.Entity {
+func (r AccessRequest) resource(t types.EntityType, dir *directory) types.Entity {
 	name := r.Resource
 	if name == "" {
 		name = names.GatewayID
 	}
 	if t != names.TypeApproval {
 		uid := types.NewEntityUID(t, types.String(name))
+		if t == names.TypeSecret {
+			return types.Entity{UID: uid, Attributes: types.NewRecord(r.secret(dir))}
+		}
 		return types.Entity{UID: uid, Attributes: types.NewRecord(resourceAttributes(t, name))}
 	}
 	a := r.Approval
@@ -84,6 +88,26 @@ func (r AccessRequest) resource(t types.EntityType) types.Entity {
 		attributes["requester"] = names.UID(a.Requester)
 	}
 	return types.Entity{UID: types.NewEntityUID(names.TypeApproval, types.String(a.ID)), Attributes: types.NewRecord(attributes)}
+}
+
+// secret are the attributes of the secret that a permission is about, named
+// "<scope>/<key>".
+func (r AccessRequest) secret(dir *directory) types.RecordMap {
+	if r.Resource == "" {
+		return types.RecordMap{"name": types.String(names.GatewayID), "scope": types.String("")}
+	}
+	scope, _, _ := strings.Cut(r.Resource, "/")
+	attributes := types.RecordMap{"name": types.String(r.Resource), "scope": types.String(scope)}
+	switch of, err := access.ParsePrincipal(scope); {
+	case err == nil && of.Kind == access.KindUser:
+		attributes["owner"] = names.UID(of)
+	case err == nil && of.Kind == access.KindAgent:
+		attributes["agent"] = names.UID(of)
+		if m, known := dir.members[of]; known && !m.Owner.IsZero() {
+			attributes["owner"] = names.UID(m.Owner)
+		}
+	}
+	return attributes
 }
 
 // resourceAttributes gives named resources their name, as the schema demands.

@@ -30,6 +30,9 @@ func (s *Set) prepare(r Request) (*call, *refusal) {
 	if r.Commit != nil {
 		return s.prepareCommit(r)
 	}
+	if r.Injection != nil {
+		return s.prepareInjection(r)
+	}
 	return s.prepareKnown(r, input)
 }
 
@@ -98,7 +101,7 @@ func (s *Set) candidates(req cedar.Request) candidates {
 }
 
 // contextOf is those attributes of vocabulary.cedarschema's CallContext, or
-// CommitContext, that the call has, without the approval.
+// CommitContext or InjectionContext, that the call has, without the approval.
 func (c *call) contextOf(want attributes) types.RecordMap {
 	want &= c.has
 	m := make(types.RecordMap, want.size()+1)
@@ -135,6 +138,20 @@ func (s *Set) prepareCommit(r Request) (*call, *refusal) {
 			UID: c.req.Resource, Attributes: types.NewRecord(resourceAttributes(names.TypeWorkspace, r.Commit.Workspace)),
 		})
 	}
+	c.findPolicies()
+	return c, nil
+}
+
+// prepareInjection turns a request about a secret that a program gets into Cedar's
+// terms. Like a commit it always fits.
+func (s *Set) prepareInjection(r Request) (*call, *refusal) {
+	c, refused := s.newCall(r, injectAttributes)
+	if refused != nil {
+		return nil, refused
+	}
+	resource := AccessRequest{Resource: r.Injection.Secret}.resource(names.TypeSecret, s.dir)
+	c.req.Action, c.req.Resource = types.NewEntityUID(names.TypeAction, names.InjectAction), resource.UID
+	c.entities.extra = append(c.entities.extra, resource)
 	c.findPolicies()
 	return c, nil
 }

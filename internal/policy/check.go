@@ -41,7 +41,7 @@ type linter struct {
 
 func (l *linter) lint(p *compiled) []finding.Finding {
 	findings := append(l.checkHas(p), l.checkValues(p.Policy)...)
-	if reaches, _ := l.reachesTools(p); reaches || l.reachesCommits(p) {
+	if reaches, _ := l.reachesTools(p); reaches || l.reaches(p, names.CommitAction) || l.reaches(p, names.InjectAction) {
 		findings = append(findings, checkMonotone(p.Policy)...)
 	}
 	findings = append(findings, l.checkWaives(p)...)

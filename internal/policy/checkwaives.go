@@ -52,24 +52,26 @@ func (l *linter) reachesTools(p *compiled) (reaches, only bool) {
 	return reaches, reaches && only
 }
 
-// reachesCommits reports whether the scope can match the commit of a change
-// set.
-func (l *linter) reachesCommits(p *compiled) bool {
-	return slices.Contains(l.actionsOf(p), types.NewEntityUID(names.TypeAction, names.CommitAction))
+// reaches reports whether the scope can match an action.
+func (l *linter) reaches(p *compiled, action types.String) bool {
+	return slices.Contains(l.actionsOf(p), types.NewEntityUID(names.TypeAction, action))
 }
 
-// checkWaives finds permits under which a sensitive tool could run, or protected
-// changes could be committed, with no approval. They must say so, so that nobody
-// waives the human by accident.
+// checkWaives finds permits under which a sensitive tool could run, protected changes
+// could be committed, or a program could get a secret, with no approval. They must say
+// so, so that nobody waives the human by accident.
 func (l *linter) checkWaives(p *compiled) []finding.Finding {
 	tools, _ := l.reachesTools(p)
 	tools = tools && l.unapproved(p) != expr.No
-	commits := l.reachesCommits(p) && l.uncommitted(p) != expr.No
-	waives := p.Permits() && (tools || commits)
+	commits := l.reaches(p, names.CommitAction) && l.unasked(p, names.CommitAction) != expr.No
+	injects := l.reaches(p, names.InjectAction) && l.unasked(p, names.InjectAction) != expr.No
+	waives := p.Permits() && (tools || commits || injects)
 	switch {
 	case waives && p.Notes.Waives == "":
 		text := "the permit mentions neither context.approval nor resource.sensitive, so it waives approval"
 		switch {
+		case !tools && !commits:
+			text = "the permit can hold for a program that gets a secret which nobody approved, so it waives approval"
 		case !tools:
 			text = "the permit can hold for protected changes that nobody approved, so it waives approval"
 		case p.approval || p.Mentions("resource", "sensitive"):
@@ -102,11 +104,12 @@ func (l *linter) unapproved(p *compiled) expr.Truth {
 	return view.Applies(p.Policy)
 }
 
-// uncommitted evaluates a policy for protected changes that nobody approved.
-func (l *linter) uncommitted(p *compiled) expr.Truth {
+// unasked evaluates a policy for protected changes, or a secret for a program, that
+// nobody approved.
+func (l *linter) unasked(p *compiled, action types.String) expr.Truth {
 	view := &expr.Partial{
 		Env: expr.Env{
-			Entities: l.set.dir.entities, Action: types.NewEntityUID(names.TypeAction, names.CommitAction),
+			Entities: l.set.dir.entities, Action: types.NewEntityUID(names.TypeAction, action),
 			Context: types.NewRecord(types.RecordMap{"approval": l.set.noApproval}),
 		},
 		Known:  expr.Prefixes([]string{"action"}, []string{"context", "approval"}),

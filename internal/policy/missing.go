@@ -18,6 +18,10 @@ const (
 	maxMoreOfARole = 3
 )
 
+// PresenceProven is in the text of what is missing where a vote has to prove that its
+// voter is there.
+const PresenceProven = "with presence proven"
+
 // lack is what an approval wants that nobody can give.
 type lack struct{ text, remedy string }
 
@@ -196,7 +200,7 @@ func (s *Set) conditions(c *call, cast []ballot, h moreVoters) string {
 		out.WriteString(" on " + strings.Join(on, " or "))
 	}
 	if !s.allowsWith(c, cast, h, func(b *ballot) { b.present = false }) {
-		out.WriteString(", with presence proven")
+		out.WriteString(", " + PresenceProven)
 	}
 	if !s.allowsWith(c, cast, h, func(b *ballot) { b.paired = false }) {
 		out.WriteString(", from a paired device")

@@ -17,7 +17,7 @@ import (
 // the request itself when there is at most one. A commit is decided as a whole:
 // its paths are a set in the context.
 func (r Request) PerPath() []Request {
-	if len(r.Facts.Paths) == 0 || r.Commit != nil {
+	if len(r.Facts.Paths) == 0 || r.Commit != nil || r.Injection != nil {
 		return []Request{r}
 	}
 	list := make([]Request, len(r.Facts.Paths))

@@ -161,3 +161,38 @@ func joined(list []access.Surface, word string) string {
 	}
 	return strings.Join(names, word)
 }
+
+// NobodyPresent says that policies ask for somebody who proves to be present, where
+// none of those who have a key for that may decide an approval; "" for all others.
+func (s *Set) NobodyPresent(proving []access.Principal) (problem, remedy string) {
+	var asking []string
+	for _, p := range s.policies {
+		if p.asksPresence() {
+			asking = append(asking, p.ID)
+		}
+	}
+	if len(asking) == 0 || slices.ContainsFunc(s.dir.voters, func(m access.Member) bool {
+		return slices.Contains(proving, m.Principal) && s.decidesByPolicy(m.Principal)
+	}) {
+		return "", ""
+	}
+	slices.Sort(asking)
+	return "a vote that is present is asked for by " + strings.Join(asking, ", ") + ", and nobody who may decide approvals has a presence key that counts: what that holds back cannot be allowed",
+		"Make one with the credential of a device: `palyra key presence --passphrase`. One that waits is confirmed by `palyrad presence confirm DEVICE` on the gateway's host."
+}
+
+// asksPresence reports whether a policy reads the presence of a vote, or names one that
+// is present.
+func (c *compiled) asksPresence() bool {
+	if c.Mentions("context", "present") {
+		return true
+	}
+	return c.votes && slices.ContainsFunc(c.Constants(), func(v types.Value) bool {
+		vote, ok := v.(types.Record)
+		if !ok {
+			return false
+		}
+		present, ok := vote.Get("present")
+		return ok && present.Equal(types.True)
+	})
+}

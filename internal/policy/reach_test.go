@@ -112,3 +112,34 @@ func TestReachIsConfigured(t *testing.T) {
 		t.Errorf("with no surface at all: %v", v.Reason())
 	}
 }
+
+// Where policies ask for people who prove to be present, somebody who may decide has to
+// have a key for that.
+func TestNobodyPresent(t *testing.T) {
+	for name, c := range map[string]struct {
+		text    string
+		proving []access.Principal
+		told    bool
+	}{
+		"nothing asks":                    {told: false},
+		"a demand that is none":           {text: strings.Replace(presentVote, "present: true", "present: false", 1)},
+		"a vote, and nobody":              {text: presentVote, told: true},
+		"a vote, and an operator":         {text: presentVote, proving: []access.Principal{policytest.Bob}},
+		"a vote, and one who has no say":  {text: presentVote, proving: []access.Principal{access.User("nobody")}, told: true},
+		"of who decides, and nobody":      {text: presentDecider, told: true},
+		"of who decides, and an operator": {text: presentDecider, proving: []access.Principal{policytest.Bob}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			problem, remedy := policytest.Set(t, policytest.ManyMembers(c.text)).NobodyPresent(c.proving)
+			if told := problem != ""; told != c.told || told && (!strings.Contains(problem, "there, and nobody") || !strings.Contains(remedy, "palyra key presence --passphrase")) {
+				t.Errorf("told %q, %q", problem, remedy)
+			}
+		})
+	}
+}
+
+const (
+	presentVote = `@id("there") forbid(principal, action == Action::"tool.execute/process.run", resource)
+unless { context.approval.votes.contains({ role: "*", surface: "cli", paired: true, present: true }) };`
+	presentDecider = `@id("there") forbid(principal, action == Action::"approval.decide", resource) unless { context.present };`
+)

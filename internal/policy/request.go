@@ -34,6 +34,9 @@ type Request struct {
 	// changed in its copy of the workspace may be applied. Args, Channel, SkillID
 	// and most of Facts are then not looked at.
 	Commit *tool.CommitFacts `json:"commit,omitempty"`
+	// Injection makes it a request about secret.inject: whether the program of the
+	// call gets a secret as it is. The same is then not looked at.
+	Injection *tool.Injection `json:"injection,omitempty"`
 	// Time is when the proposal was made. Cedar sees it in milliseconds.
 	Time time.Time `json:"time"`
 }

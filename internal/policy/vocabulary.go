@@ -37,7 +37,7 @@ type vocabulary struct {
 	narrowed map[string]*schema.Validator
 }
 
-// factTypes declares the context of calls and commits, with the records in it,
+// factTypes declares the context of calls, commits and injections, with the records in it,
 // as the table of facts has them.
 func factTypes() string {
 	declared := map[string][]string{}
@@ -53,6 +53,9 @@ func factTypes() string {
 		}
 		if f.in&inCommit != 0 {
 			add("CommitContext", f.Name, f.Fact)
+		}
+		if f.in&inInjection != 0 {
+			add("InjectionContext", f.Name, f.Fact)
 		}
 		for _, p := range f.parts {
 			add(f.PlainType(), string(p.name), p.Fact)

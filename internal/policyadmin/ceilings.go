@@ -74,6 +74,9 @@ func (p *Admin) SetCeiling(ctx context.Context, by access.Caller, c Ceiling) (Ce
 	}
 	c.By = by.Principal
 	e, err := event.DraftOf(event.CeilingSet, by.Principal.String(), c.Name, ceilingSet{Name: c.Name, Allowed: c.Allowed, Reason: c.Reason})
+	if err == nil {
+		e, err = e.By(access.DeviceOf(ctx))
+	}
 	if err != nil {
 		return Ceiling{}, err
 	}
@@ -167,8 +170,8 @@ func (p *Admin) loadCeilings(ctx context.Context) error {
 	return nil
 }
 
-// lower applies what commands set to what the configuration lets in.
-func lower(s *policy.Snapshot, ceilings []Ceiling) {
+// Lower applies what commands set to what the configuration lets in.
+func Lower(s *policy.Snapshot, ceilings []Ceiling) {
 	fixed := len(s.AllowedChannels) > 0
 	for _, c := range ceilings {
 		channel, is := strings.CutPrefix(c.Name, channelPrefix)

@@ -118,15 +118,22 @@ func (c *pastCall) of(p access.Principal) bool {
 	return who == c.proposed.Principal || who == c.proposed.OnBehalfOf || who == c.refused.Principal
 }
 
-// subject picks what an id is about: the commit that the approval with the call
-// digest asked is for, a refused commit of the proposal, else the call.
+// subject picks what an id is about: the commit or the secret that the approval with
+// the call digest asked is for, a refused commit or secret of the proposal, else the
+// call.
 func (c *pastCall) subject(id, asked string) (*callrecord.Evaluated, decision.Record, []string) {
 	commit := func(e *callrecord.Evaluated) bool { return e.Request.Commit != nil && e.CallDigest == asked }
 	if g := c.Gate(); asked == "" && id == c.proposed.ProposalID && g != nil && !g.Allowed {
 		asked = g.CallDigest
 	}
+	inject := func(e *callrecord.Evaluated) bool {
+		return e.Request.Injection != nil && (e.CallDigest == asked || asked == "" && !c.decided.Allowed && e.Verdict.Effect == policy.Deny.String())
+	}
+	if slices.ContainsFunc(c.Evaluations, inject) {
+		return c.evaluation(inject, c.decided.SnapshotDigest), c.decided, append(c.notes(), "this is about a secret that the program of the call would get")
+	}
 	if !slices.ContainsFunc(c.Evaluations, commit) {
-		call := func(e *callrecord.Evaluated) bool { return e.Request.Commit == nil }
+		call := func(e *callrecord.Evaluated) bool { return e.Request.Commit == nil && e.Request.Injection == nil }
 		return c.evaluation(call, c.decided.SnapshotDigest), c.decided, c.notes()
 	}
 	notes := []string{"this is about what the call changed in its copy of the workspace"}

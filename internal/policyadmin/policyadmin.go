@@ -349,6 +349,10 @@ func (p *Admin) keep(ctx context.Context, actor string, set *policy.Set, c candi
 		Version: set.Version(), SnapshotDigest: set.SnapshotDigest(), WasVersion: was, Policies: count,
 		Warnings: len(lint.Set(set)), Activated: c.activated,
 	})
+	if err == nil && set.Version() != was {
+		// Otherwise it is a member or a tool that changed, and not the policies.
+		draft, err = draft.By(access.DeviceOf(ctx))
+	}
 	if err != nil {
 		return err
 	}

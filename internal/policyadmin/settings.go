@@ -17,7 +17,7 @@ func (p *Admin) setConfig(sources []policy.Source, tools []tool.Descriptor, susp
 	if p.use.Provenance != nil {
 		c.Hands = p.use.Provenance().Hands()
 	}
-	lower(&c.Snapshot, p.ceilings)
+	Lower(&c.Snapshot, p.ceilings)
 	c.Snapshot.AllowedTools = slices.DeleteFunc(c.Snapshot.AllowedTools, func(name string) bool { return suspended[name] != nil })
 	return c
 }
@@ -32,7 +32,7 @@ func SetConfig(cfg *config.Config, sources []policy.Source, tools []tool.Descrip
 		Sources: sources, Tools: tools, Members: members, Roles: roles, Workspaces: names, Snapshot: snapshot(cfg, tools),
 		// What this version can produce: a rule that wants more is said to be
 		// unattainable instead of being waited for.
-		Surfaces: []access.Surface{access.SurfaceCLI, access.SurfaceGRPC, access.SurfaceStream}, NoPresence: true,
+		Surfaces: []access.Surface{access.SurfaceCLI, access.SurfaceGRPC, access.SurfaceStream},
 	}
 }
 

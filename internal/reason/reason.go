@@ -59,6 +59,7 @@ const (
 	RunAbandoned       Code = "RUN_ABANDONED"
 	GatewayFrozen      Code = "GATEWAY_FROZEN"
 	ShuttingDown       Code = "SHUTTING_DOWN"
+	ResultExpired      Code = "RESULT_EXPIRED"
 	PermitRefused      Code = "PERMIT_REFUSED"
 	JournalUnavailable Code = "JOURNAL_UNAVAILABLE"
 	AttestationFailed  Code = "ATTESTATION_FAILED"
@@ -74,6 +75,7 @@ const (
 	ApprovalUnattainable Code = "APPROVAL_UNATTAINABLE"
 	BindingMismatch      Code = "APPROVAL_BINDING_MISMATCH"
 	DigestMismatch       Code = "DIGEST_MISMATCH"
+	PresenceNotProven    Code = "PRESENCE_NOT_PROVEN"
 
 	Unauthenticated     Code = "UNAUTHENTICATED"
 	CertificateExpired  Code = "CERTIFICATE_EXPIRED"
@@ -85,11 +87,15 @@ const (
 	NotFound            Code = "NOT_FOUND"
 	AlreadyExists       Code = "ALREADY_EXISTS"
 	IdempotencyMismatch Code = "IDEMPOTENCY_MISMATCH"
+	SecretExpired       Code = "SECRET_EXPIRED"
 	LossNotAccepted     Code = "LOSS_NOT_ACCEPTED"
 	LastOwner           Code = "LAST_OWNER"
 	PairingFailed       Code = "PAIRING_FAILED"
 	VerificationFailed  Code = "VERIFICATION_FAILED"
 	OriginUnproven      Code = "ORIGIN_UNPROVEN"
+	VaultLocked         Code = "VAULT_LOCKED"
+	VaultKeyMissing     Code = "VAULT_KEY_MISSING"
+	SecretUnreadable    Code = "SECRET_UNREADABLE" //nolint:gosec // a word
 	ConfigInvalid       Code = "CONFIG_INVALID"
 	NotConnected        Code = "NOT_CONNECTED"
 	Internal            Code = "INTERNAL"
@@ -162,13 +168,14 @@ var Table = []Row{
 	{ModelBudget, ExitPolicyDenied, "The run used up its tokens.", "Start another run with the rest of the task, or ask an operator to raise runs.max_tokens."},
 	{TimeBudget, ExitPolicyDenied, "The run took longer than it may.", "Start another run with the rest of the task, or ask an operator to raise runs.max_duration."},
 	{ModelUnavailable, ExitFailure, "The model's provider cannot be reached or has a fault.", "Try again later; look at the provider's status and at the model's base_url."},
-	{ModelRejected, ExitFailure, "The model's provider rejected the request.", "Check the model's name, api_key_file and limits in palyra.toml."},
+	{ModelRejected, ExitFailure, "The model's provider rejected the request.", "Check the model's name, API key and limits in palyra.toml."},
 	{ModelInvalid, ExitFailure, "The model's provider sent what its wire format does not allow.", "Check that the model's provider and base_url belong together."},
 	{UnknownModel, ExitUsage, "No model of that name is configured.", "Add it as [[models]] to palyra.toml, or choose one that is there."},
 	{RunEnded, ExitConflict, "The run has ended.", "Start another one."},
 	{RunInterrupted, ExitFailure, "The gateway stopped while the run was under way.", "Look at what the run did with `palyra runs show`, then start another one."},
 	{RunAbandoned, ExitFailure, "The run's client left and did not come back.", "Start another run with what is left to do, or ask an operator to raise runs.abandoned_after."},
 	{GatewayFrozen, ExitPolicyDenied, "An operator has frozen the gateway; nothing runs.", "Wait, or ask for `palyra thaw`."},
+	{ResultExpired, ExitFailure, "It is not kept any more; its digest is.", "Raise results.retention to keep longer what comes."},
 	{ShuttingDown, ExitNotConnected, "The gateway is stopping.", "Try again when it is back."},
 	{PermitRefused, ExitFailure, "There is no valid permit for this call.", "Propose the call again."},
 	{JournalUnavailable, ExitFailure, "The journal cannot be written, so nothing runs.", "Ask an operator to look at disk space and `palyra status`."},
@@ -184,6 +191,7 @@ var Table = []Row{
 	{ApprovalUnattainable, ExitPolicyDenied, "No one who could approve this call exists.", "Ask an operator to add a member with the role that policy wants: `palyrad operator add`."},
 	{BindingMismatch, ExitConflict, "The call is no longer the one that was approved.", "Propose it again; the changed fields are named."},
 	{DigestMismatch, ExitConflict, "The digest does not match the call that waits.", "Look at it again with `palyra approvals show` and use the digest it prints."},
+	{PresenceNotProven, ExitPolicyDenied, "The vote does not prove that its voter is there; nothing was voted.", "Vote with --present. The key that it takes is made by `palyra key presence --passphrase`."},
 	{Unauthenticated, ExitNotConnected, "The caller is not known to the gateway.", "Use a credential: `palyrad operator add NAME --role ROLE` makes one."},
 	{CertificateExpired, ExitNotConnected, "The client certificate has expired.", "Renew it within 30 days of its end: every `palyra` command does so by itself. Later, have another made with `palyrad operator bundle NAME` on the gateway's host."},
 	{KeyReplaced, ExitNotConnected, "The device's key was replaced by a newer one.", "Use the bundle that holds the newer key; where nobody of yours has one, have another made with `palyrad operator bundle NAME --revoke-old` on the gateway's host."},
@@ -194,11 +202,15 @@ var Table = []Row{
 	{NotFound, ExitFailure, "There is nothing with that id.", "Check the id."},
 	{AlreadyExists, ExitConflict, "It exists already.", "Choose another name or id."},
 	{IdempotencyMismatch, ExitConflict, "The idempotency key was used for a different call.", "Use a new key for a new call."},
+	{SecretExpired, ExitExpired, "The secret has expired.", "Put a new value: `palyra vault put REF --expires DURATION`."},
 	{LossNotAccepted, ExitUsage, "The change takes somebody's power to answer approvals away.", "Repeat it with --yes if that is meant; accept_loss in the API."},
 	{LastOwner, ExitConflict, "The gateway would be without an owner who can act.", "Make another owner first: `palyra members roles NAME --add owner`, or `palyra members add NAME --role owner`."},
 	{PairingFailed, ExitVerification, "The machine and the gateway do not have the same secret, or somebody is between them.", "Pair again, and type the PIN as `palyra pairing code` shows it."},
 	{VerificationFailed, ExitVerification, "The evidence does not verify.", "Keep the file as it is and compare it with another copy."},
 	{OriginUnproven, ExitUnproven, "The journal is whole, and whose it is was not proven.", "Fetch the key set anew with `palyra attest keys -o json` and compare its fingerprint over another channel."},
+	{VaultLocked, ExitNotConnected, "The key of the vault cannot be asked for now.", "Unlock the keyring of the session in which palyrad runs, or name the passphrase in vault.passphrase_file; `palyrad doctor` says what is wrong."},
+	{VaultKeyMissing, ExitFailure, "The key of the vault is gone.", "Restore the state directory, and the keyring where the key is in one, from a backup of the same time."},
+	{SecretUnreadable, ExitVerification, "What is encrypted was damaged, or belongs to something else.", "Restore it from a backup."},
 	{ConfigInvalid, ExitUsage, "The configuration is not valid.", "Run `palyra config check`."},
 	{NotConnected, ExitNotConnected, "The gateway cannot be reached.", "Start it with `palyrad`, or set the address."},
 	{Internal, ExitFailure, "The gateway has a fault.", "Look at the daemon's log."},

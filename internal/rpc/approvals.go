@@ -14,11 +14,13 @@ import (
 	"palyra/internal/approval"
 	"palyra/internal/policy"
 	"palyra/internal/reason"
+	"palyra/internal/rpc/presenceproof"
 )
 
 type approvals struct {
-	desk   *approval.Desk
-	engine *policy.Engine
+	desk     *approval.Desk
+	engine   *policy.Engine
+	presence *presenceproof.Service
 }
 
 // ListApprovals returns one page, newest first.
@@ -106,7 +108,7 @@ func (a *approvals) DecideApproval(ctx context.Context, req *palyrav1.DecideAppr
 	if s := req.GetSurface(); s != "" {
 		caller.Surface = access.Surface(s)
 	}
-	r, err := vote(ctx, a.desk, caller, req)
+	r, err := vote(ctx, a.desk, a.presence, caller, req)
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +117,7 @@ func (a *approvals) DecideApproval(ctx context.Context, req *palyrav1.DecideAppr
 
 // vote casts a vote on the caller's surface. It is the one way in, for votes
 // that are requests and for those on the stream of a run.
-func vote(ctx context.Context, desk *approval.Desk, caller access.Caller, req *palyrav1.DecideApprovalRequest) (approval.Record, error) {
+func vote(ctx context.Context, desk *approval.Desk, proofs *presenceproof.Service, caller access.Caller, req *palyrav1.DecideApprovalRequest) (approval.Record, error) {
 	if req.GetShownDigest() == "" {
 		return approval.Record{}, reason.Errorf(reason.InvalidInput, "shown_digest is required: it pins the call that the person was shown").
 			WithRemedy("Send back the call_digest of the approval, as GetApproval and the stream of a run show it.")
@@ -123,10 +125,15 @@ func vote(ctx context.Context, desk *approval.Desk, caller access.Caller, req *p
 	if !req.GetAllow() && req.GetReason() == "" {
 		return approval.Record{}, reason.Errorf(reason.InvalidInput, "a denial needs a reason")
 	}
-	return desk.Decide(ctx, caller, req.GetApprovalId(), approval.Ballot{
+	caller, err := proofs.Prove(caller, req)
+	if err != nil {
+		return approval.Record{}, err
+	}
+	r, err := desk.Decide(ctx, caller, req.GetApprovalId(), approval.Ballot{
 		Allow: req.GetAllow(), Scope: scopeOf(req.GetScope()), TTL: req.GetTtl().AsDuration(), Match: matchOf(req.GetMatch()), Uses: req.GetUses(),
 		Reason: req.GetReason(), ShownDigest: req.GetShownDigest(),
 	})
+	return r, proofs.Wanted(caller, err)
 }
 
 // CancelApproval withdraws a pending approval, or takes back one that was

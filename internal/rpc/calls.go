@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"errors"
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/access"
@@ -35,8 +36,9 @@ func (g *gateway) ListCalls(ctx context.Context, req *palyrav1.ListCallsRequest)
 	res := &palyrav1.ListCallsResponse{NextPageToken: next}
 	for i := range list {
 		m := callMessage(&list[i])
-		if len(m.GetArgumentsJson()) > mostArguments {
-			m.ArgumentsJson = nil
+		// What is not kept or cannot be read now is no reason to show no list.
+		if arguments, err := g.pipeline.Arguments(ctx, &list[i]); err == nil && len(arguments) <= mostArguments {
+			m.ArgumentsJson = arguments
 		}
 		res.Calls = append(res.Calls, m)
 	}
@@ -61,7 +63,15 @@ func (g *gateway) GetCall(ctx context.Context, req *palyrav1.GetCallRequest) (*p
 	if err != nil {
 		return nil, err
 	}
-	res := &palyrav1.GetCallResponse{Call: callMessage(&past)}
+	m := callMessage(&past)
+	arguments, lost := g.pipeline.Arguments(ctx, &past)
+	if m.ArgumentsJson = arguments; lost == nil {
+		lost = g.pipeline.ResultKept(ctx, &past)
+	}
+	if known := (&reason.Error{}); errors.As(lost, &known) && m.GetMessage() == "" {
+		m.Message = string(known.Code) + ": " + known.Message
+	}
+	res := &palyrav1.GetCallResponse{Call: m}
 	for i := range past.Steps {
 		res.Steps = append(res.Steps, stepMessage(&past.Steps[i]))
 	}
@@ -104,7 +114,7 @@ func callMessage(c *toolcall.PastCall) *palyrav1.Call {
 		m.ProposedAt = timeMessage(c.Steps[0].At)
 	}
 	if p := c.Proposed; p != nil {
-		m.CallId, m.ArgumentsJson = p.CallID, p.Arguments
+		m.CallId = p.CallID
 	}
 	if d := c.Decided; d != nil {
 		m.DecisionId, m.GrantId = d.ID, d.GrantID

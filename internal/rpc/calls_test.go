@@ -222,3 +222,19 @@ func TestCallsAreListed(t *testing.T) {
 		t.Errorf("%v, %v", steps, call)
 	}
 }
+
+// A list has the arguments of small calls alone; one call has its own in any case.
+func TestListedCallsAreSmall(t *testing.T) {
+	w := newWorld(t)
+	large := &palyrav1.CallToolRequest{Tool: "fs.read", InputJson: []byte(`{"path":"` + strings.Repeat("a/", 2100) + `a"}`)}
+	for _, req := range []*palyrav1.CallToolRequest{reading(), large} {
+		must.Get(w.coder.call(req))(t)
+	}
+	list := must.Get(w.coder.gateway().ListCalls(t.Context(), &palyrav1.ListCallsRequest{}))(t).GetCalls()
+	if len(list) != 2 || len(list[0].GetArgumentsJson()) != 0 || len(list[1].GetArgumentsJson()) == 0 {
+		t.Fatalf("listed are %d calls: %d and %d bytes of arguments", len(list), len(list[0].GetArgumentsJson()), len(list[1].GetArgumentsJson()))
+	}
+	if one := must.Get(w.coder.getCall(list[0].GetProposalId()))(t); len(one.GetCall().GetArgumentsJson()) < len(large.GetInputJson()) {
+		t.Errorf("the call itself has %d bytes", len(one.GetCall().GetArgumentsJson()))
+	}
+}

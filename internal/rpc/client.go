@@ -5,7 +5,9 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
+	"time"
 
 	"connectrpc.com/connect"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -16,6 +18,7 @@ import (
 	"palyra/internal/identity/ca"
 	"palyra/internal/keyadmin"
 	"palyra/internal/reason"
+	"palyra/internal/rpc/changetable"
 	"palyra/internal/rpc/gatewaykeys"
 )
 
@@ -58,6 +61,14 @@ func AddDevice(ctx context.Context, as identity.Bundle, r identity.Recovery) (re
 	return res, made, err
 }
 
+// WaitingChange returns the question that a change waits for which the device of a bundle
+// asked for, once there is one, and nil when ctx ends before.
+func WaitingChange(ctx context.Context, as identity.Bundle, every time.Duration) *palyrav1.Approval {
+	c, at := channel(as)
+	defer c.CloseIdleConnections()
+	return changetable.Waiting(ctx, every, palyrav1connect.NewStatusServiceClient(c, at), palyrav1connect.NewApprovalsServiceClient(c, at))
+}
+
 // ListKeys asks the gateway of the local operator's bundle for its keys.
 func ListKeys(ctx context.Context, as identity.Bundle) ([]keyadmin.Key, error) {
 	res, err := palyrav1connect.NewKeyServiceClient(channel(as)).ListKeys(ctx, &palyrav1.ListKeysRequest{})
@@ -83,6 +94,16 @@ func RotateKey(ctx context.Context, as identity.Bundle, name string) (keyadmin.R
 // channel is the way to the gateway of a bundle.
 func channel(as identity.Bundle) (*http.Client, string) {
 	return &http.Client{Transport: &http.Transport{TLSClientConfig: as.ClientTLS(), ForceAttemptHTTP2: true}}, "https://" + as.Address
+}
+
+// OverSocket is the way to the gateway whose socket of the local operator has a path.
+func OverSocket(path string) (*http.Client, string) {
+	var protocols http.Protocols
+	protocols.SetUnencryptedHTTP2(true)
+	var dialer net.Dialer
+	return &http.Client{Transport: &http.Transport{
+		Protocols: &protocols, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dialer.DialContext(ctx, "unix", path) },
+	}}, "http://localhost"
 }
 
 func requestDER(text []byte) ([]byte, error) {

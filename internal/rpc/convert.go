@@ -11,6 +11,7 @@ import (
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/approval"
+	"palyra/internal/policy"
 )
 
 // enumName is the wire name of an enum value for a word of the domain:
@@ -107,6 +108,7 @@ func approvalMessage(r approval.Record) *palyrav1.Approval {
 		Device: r.Device, Channel: r.Channel, CreatedAt: timeMessage(r.CreatedAt), ExpiresAt: timeMessage(r.ExpiresAt),
 		AnsweredAt: timeMessage(r.AnsweredAt), State: stateMessage(r.State), Version: r.Version, GrantId: r.GrantID,
 		Severity: r.Severity, Missing: r.Missing, RunGone: r.RunGone,
+		PresenceWanted: r.State == approval.Pending && strings.Contains(r.Missing, policy.PresenceProven),
 	}
 	for _, v := range r.Votes {
 		m.Votes = append(m.Votes, voteMessage(v))

@@ -129,9 +129,10 @@ func newRequest(t *testing.T, method protoreflect.MethodDescriptor) protoreflect
 
 // refusesAlice says why a method refuses its example when alice sends it.
 var refusesAlice = map[string]string{
-	"KeyService/RotateKey":        "alice is not on the gateway's host",
-	"IdentityService/AddDevice":   "alice is not on the gateway's host",
-	"AccessService/ConfirmMember": "bea is in the hands that alice is in",
+	"KeyService/RotateKey":             "alice is not on the gateway's host",
+	"IdentityService/AddDevice":        "alice is not on the gateway's host",
+	"PresenceService/ResetPresenceKey": "alice is not on the gateway's host",
+	"AccessService/ConfirmMember":      "bea is in the hands that alice is in",
 }
 
 // Every example is understood by the method it is sent to: it may find nothing
@@ -145,6 +146,7 @@ func TestExamplesAreUnderstood(t *testing.T) {
 		}
 		switch code := send(t, name, d.body); {
 		case code == reason.PermissionDenied && refusesAlice[name] != "":
+		case code == reason.InvalidInput && name == "VaultService/UnlockVault": // the key of this vault is under no passphrase
 		case slices.Contains([]reason.Code{reason.InvalidInput, reason.PermissionDenied, reason.Unauthenticated}, code):
 			t.Errorf("%s: %s", name, code)
 		}

@@ -13,6 +13,7 @@ import (
 	"palyra/internal/dispatch"
 	"palyra/internal/policy"
 	"palyra/internal/reason"
+	"palyra/internal/rpc/presenceproof"
 	"palyra/internal/run"
 	"palyra/internal/tool"
 	"palyra/internal/toolcall"
@@ -25,6 +26,7 @@ type gateway struct {
 	engine   *policy.Engine
 	desk     *approval.Desk
 	runs     *run.Manager
+	presence *presenceproof.Service
 	// stopping ends when the gateway is about to stop.
 	stopping <-chan struct{}
 }

@@ -102,10 +102,11 @@ func (g *guard) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 }
 
 // noteDenial counts a permission that the room behind a method denied: who may
-// vote depends on the approval, which the table does not know.
+// vote depends on the approval, which the table does not know; and a proof of presence
+// that was not good.
 func (g *guard) noteDenial(ctx context.Context, procedure string, err error) {
-	if reason.Of(err) == reason.PermissionDenied {
-		g.audit.Refused(ctx, callerOf(ctx).Principal.String(), procedure, reason.PermissionDenied)
+	if code := reason.Of(err); code == reason.PermissionDenied || code == reason.PresenceNotProven {
+		g.audit.Refused(ctx, callerOf(ctx).Principal.String(), procedure, code)
 	}
 }
 
@@ -206,6 +207,9 @@ func (g *guard) permit(ctx context.Context, who peer, procedure string, p access
 	if gatewaychange.Ceiling(g.engine.Current(), who.caller, p) {
 		return nil
 	}
+	// Whether whoever votes is present is known once the proof of the vote was read. The
+	// desk asks again then, for each vote, as it asks for each approval.
+	who.caller.Present = p == access.PermApprovalDecide && who.caller.Paired
 	if err := g.engine.Current().Permit(policy.AccessRequest{Caller: who.caller, Permission: p}); err != nil {
 		return g.refuse(ctx, who, procedure, err)
 	}

@@ -32,7 +32,8 @@ type callerKey struct{}
 // after the request enters the list: a revocation in between is seen by the second
 // look.
 //
-// It ends at the latest with the credential.
+// It ends at the latest with the credential. What came over the socket is looked at
+// again while it lasts.
 func identify(auth Authenticator, tokens Tokens, live *liveRequests, log *slog.Logger, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		socket, local := localsocket.PeerOf(r.Context())
@@ -48,6 +49,10 @@ func identify(auth Authenticator, tokens Tokens, live *liveRequests, log *slog.L
 				identified.look(look)
 				ctx, stop = until(access.WithDevice(ctx, identified.caller.DeviceID), identified.notAfter, identified.over())
 				defer stop()
+				if local {
+					ctx, stop = whileGood(ctx, func() error { _, _, err := look(); return err })
+					defer stop()
+				}
 			}
 		}
 		if reason.Of(identified.err) == reason.KeyReplaced {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"connectrpc.com/connect"
+	"golang.org/x/mod/sumdb/tlog"
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/attest"
@@ -151,9 +152,7 @@ func (j *journalService) ProveEvent(ctx context.Context, req *palyrav1.ProveEven
 	res := &palyrav1.ProveEventResponse{
 		Event: eventMessage(p.Event), Checkpoint: p.Checkpoint.Note, VerifierKey: key,
 	}
-	for _, h := range p.Hashes {
-		res.Inclusion = append(res.Inclusion, hex.EncodeToString(h[:]))
-	}
+	res.Inclusion = hexHashes(p.Hashes)
 	if req.GetOldTreeSize() == 0 {
 		return res, nil
 	}
@@ -161,10 +160,15 @@ func (j *journalService) ProveEvent(ctx context.Context, req *palyrav1.ProveEven
 	if err != nil {
 		return nil, err
 	}
-	for _, h := range c.Hashes {
-		res.Consistency = append(res.Consistency, hex.EncodeToString(h[:]))
-	}
+	res.Consistency = hexHashes(c.Hashes)
 	return res, nil
+}
+
+func hexHashes(hashes []tlog.Hash) (texts []string) {
+	for _, h := range hashes {
+		texts = append(texts, hex.EncodeToString(h[:]))
+	}
+	return texts
 }
 
 // ExportJournal streams the export.

@@ -37,3 +37,15 @@ func TestPagesOfLargeEvents(t *testing.T) {
 		t.Errorf("%d events in %d pages, want %d in 3", seen, pages, large)
 	}
 }
+
+// A page of which no size is asked for has a hundred events.
+func TestPageWithoutASize(t *testing.T) {
+	w := newWorld(t)
+	for range 120 {
+		must.Get(w.journal.Append(t.Context(), event.Draft{Code: event.Proposed, Actor: "user:ada", Subject: "s", Payload: json.RawMessage(`{}`)}))(t)
+	}
+	res := must.Get(w.eve.journal().ListEvents(t.Context(), &palyrav1.ListEventsRequest{Filter: &palyrav1.EventFilter{Subject: "s"}}))(t)
+	if n := len(res.GetEvents()); n != 100 || res.GetNextAfter() == 0 {
+		t.Errorf("%d events, and the next page is after %d", n, res.GetNextAfter())
+	}
+}

@@ -85,6 +85,37 @@ func until(ctx context.Context, end time.Time, why error) (_ context.Context, st
 	}
 }
 
+// socketLook is how often a request over the socket of the local operator is looked at
+// again: whoever puts the operator's key elsewhere tells no palyrad, and it ends the
+// socket.
+const socketLook = 5 * time.Second
+
+// whileGood ends a request once its credential is refused; stop must be called when the
+// request ended.
+func whileGood(ctx context.Context, look func() error) (_ context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(socketLook)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			if err := look(); err != nil {
+				cancel(err)
+			}
+		}
+	}()
+	return ctx, func() {
+		cancel(nil)
+		<-done
+	}
+}
+
 // cut returns why the gateway itself ended a request, nil when it did not.
 func cut(ctx context.Context) error {
 	if ctx.Err() == nil {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"palyra/internal/access"
+	"palyra/internal/localsocket"
 	"palyra/internal/reason"
 )
 
@@ -121,6 +122,46 @@ func TestRequestsEndWithTheirCertificate(t *testing.T) {
 			r := httptest.NewRequest(http.MethodPost, "/", nil)
 			c.end = c.end.Add(time.Since(began))
 			r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{{NotAfter: c.end}}}
+			h.ServeHTTP(httptest.NewRecorder(), r)
+			if took != c.want || code != c.code {
+				t.Errorf("%s: ended after %s with %q", name, took, code)
+			}
+		}
+	})
+}
+
+// A request over the socket ends soon after the socket is no credential any more, of
+// which nobody tells palyrad. Whoever shows a certificate is told of by identity.
+func TestSocketRequestsAreLookedAtAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, c := range map[string]struct {
+			socket bool
+			times  int
+			want   time.Duration
+			code   reason.Code
+		}{
+			"refused at the next look":        {true, 2, socketLook, reason.Unauthenticated},
+			"refused at the third":            {true, 4, 3 * socketLook, reason.Unauthenticated},
+			"the control, never refused":      {true, 1 << 30, time.Hour, ""},
+			"the control, with a certificate": {false, 2, time.Hour, ""},
+		} {
+			var live liveRequests
+			var took time.Duration
+			var code reason.Code
+			h := identify(&flaky{c.times}, nil, &live, slog.New(slog.DiscardHandler), http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				start := time.Now()
+				select {
+				case <-r.Context().Done():
+				case <-time.After(time.Hour):
+				}
+				took, code = time.Since(start), reason.Of(cut(r.Context()))
+			}))
+			r := httptest.NewRequest(http.MethodPost, "/", nil)
+			if c.socket {
+				r = r.WithContext(localsocket.WithPeer(r.Context(), localsocket.Peer{UID: 1}))
+			} else {
+				r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{{NotAfter: time.Now().Add(24 * time.Hour)}}}
+			}
 			h.ServeHTTP(httptest.NewRecorder(), r)
 			if took != c.want || code != c.code {
 				t.Errorf("%s: ended after %s with %q", name, took, code)

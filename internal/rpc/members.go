@@ -47,6 +47,8 @@ type Members interface {
 	Added(p access.Principal) []identity.Device
 	// OldKeys are those of which a replaced key was used lately.
 	OldKeys(p access.Principal) []identity.Device
+	// PresenceKeys are those whose presence key changed lately, or waits.
+	PresenceKeys(p access.Principal) []identity.Device
 }
 
 // NewMember is a member to be added.
@@ -363,6 +365,24 @@ func toldOfOldKeys(devices []identity.Device) []string {
 	for _, d := range devices {
 		list = append(list, fmt.Sprintf("a replaced key of device %s of %s was used at %s: somebody holds a copy of its old credential; if that is none of yours: `palyra devices revoke %s`",
 			d.ID, d.Principal, d.OldKeyAt.Format(time.RFC3339), d.ID))
+	}
+	return list
+}
+
+// toldOfPresence are notices for one caller: whoever has a presence key of somebody
+// counts as being there.
+func toldOfPresence(devices []identity.Device) []string {
+	var list []string
+	for _, d := range devices {
+		of, k := "device "+d.ID+" of "+d.Principal.String(), d.Presence
+		switch {
+		case k.Waits:
+			list = append(list, fmt.Sprintf("the presence key of %s waits to be confirmed: `palyra key presence --confirm %s`; if nobody meant it: `palyra devices revoke %s`", of, d.ID, d.ID))
+		case len(k.Public) > 0:
+			list = append(list, fmt.Sprintf("%s got a presence key at %s; if that was none of yours: `palyra devices revoke %s`", of, k.At.Format(time.RFC3339), d.ID))
+		default:
+			list = append(list, fmt.Sprintf("the gateway's host took the presence key from %s at %s", of, k.ResetAt.Format(time.RFC3339)))
+		}
 	}
 	return list
 }

@@ -35,6 +35,7 @@ const (
 	LimitDecide   ratelimit.Class = "decide"
 	LimitToolCall ratelimit.Class = "tool_call"
 	LimitRun      ratelimit.Class = "run"
+	LimitSecret   ratelimit.Class = "secret"
 	LimitPairing  ratelimit.Class = "pairing"
 	LimitLogin    ratelimit.Class = "login"
 )
@@ -170,6 +171,13 @@ var methods = map[string]Method{
 	palyrav1connect.KeyServiceListKeysProcedure:  {access.PermAccessRead, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.KeyServiceRotateKeyProcedure: {access.PermAccessWriteOwner, AuditRoom, LimitMutate, NeedsDevice},
 
+	// A presence key is its device's own; whose others count, and that it takes the
+	// gateway's host to take one away, is the handler's to say.
+	palyrav1connect.PresenceServiceChallengePresenceProcedure:   {access.PermDaemonStatus, AuditNone, LimitDecide, NeedsCertificate},
+	palyrav1connect.PresenceServiceRegisterPresenceKeyProcedure: {access.PermDaemonStatus, AuditRoom, LimitMutate, NeedsCertificate},
+	palyrav1connect.PresenceServiceConfirmPresenceKeyProcedure:  {access.PermDaemonStatus, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.PresenceServiceResetPresenceKeyProcedure:    {access.PermAccessWriteOwner, AuditRoom, LimitMutate, NeedsDevice},
+
 	palyrav1connect.WorkspaceServiceListWorkspacesProcedure: {access.PermWorkspaceRead, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.WorkspaceServiceListChangeSetsProcedure: {access.PermWorkspaceRead, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.WorkspaceServiceGetChangeSetProcedure:   {access.PermWorkspaceRead, AuditNone, LimitRead, NeedsDevice},
@@ -186,6 +194,18 @@ var methods = map[string]Method{
 	palyrav1connect.TokenServiceCreateTokenProcedure: {access.PermTokenCreate, AuditRoom, LimitMutate, NeedsDevice},
 	palyrav1connect.TokenServiceListTokensProcedure:  {access.PermTokenRead, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.TokenServiceRevokeTokenProcedure: {access.PermTokenRevoke, AuditRoom, LimitMutate, NeedsDevice},
+
+	// Which secrets a caller may put, see, read and remove is the vault's to ask, of
+	// each one.
+	palyrav1connect.VaultServicePutSecretProcedure:      {access.PermVaultPut, AuditRoom, LimitSecret, NeedsDevice},
+	palyrav1connect.VaultServiceGetSecretProcedure:      {access.PermVaultList, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.VaultServiceRevealSecretProcedure:   {access.PermVaultGet, AuditRoom, LimitSecret, NeedsDevice},
+	palyrav1connect.VaultServiceListSecretsProcedure:    {access.PermVaultList, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.VaultServiceRemoveSecretProcedure:   {access.PermVaultDelete, AuditRoom, LimitSecret, NeedsDevice},
+	palyrav1connect.VaultServiceRekeyVaultProcedure:     {access.PermVaultRekey, AuditRoom, LimitSecret, NeedsDevice},
+	palyrav1connect.VaultServiceExportRecoveryProcedure: {access.PermVaultRekey, AuditRoom, LimitSecret, NeedsDevice},
+	palyrav1connect.VaultServiceUnlockVaultProcedure:    {access.PermVaultRekey, AuditNone, LimitSecret, NeedsDevice},
+	palyrav1connect.VaultServiceGetVaultStatusProcedure: {access.PermVaultList, AuditNone, LimitRead, NeedsDevice},
 
 	// Everybody may ask about themselves and their agents; that the rest takes
 	// access.read is the handler's to say.

@@ -103,7 +103,7 @@ var public = map[string]ratelimit.Class{
 func TestRowsMakeSense(t *testing.T) {
 	set := policytest.Set(t, policytest.Options{})
 	owner := access.Caller{Principal: policytest.Alice, OnBehalfOf: policytest.Alice, Roles: []access.Role{access.RoleOwner}}
-	classes := []ratelimit.Class{rpc.LimitRead, rpc.LimitMutate, rpc.LimitDecide, rpc.LimitToolCall, rpc.LimitRun, rpc.LimitPairing, rpc.LimitLogin}
+	classes := []ratelimit.Class{rpc.LimitRead, rpc.LimitMutate, rpc.LimitDecide, rpc.LimitToolCall, rpc.LimitRun, rpc.LimitSecret, rpc.LimitPairing, rpc.LimitLogin}
 	for name, row := range rpc.Methods() {
 		if !slices.Contains(classes, row.Limit) {
 			t.Errorf("%s: limit class %q", name, row.Limit)

@@ -220,7 +220,7 @@ func (s *runStream) say(ctx context.Context, m *palyrav1.RunStreamRequest) error
 }
 
 func (s *runStream) vote(ctx context.Context, m *palyrav1.RunStreamRequest) error {
-	_, err := vote(urgently(ctx), s.gateway.desk, s.caller, m.GetApproval())
+	_, err := vote(urgently(ctx), s.gateway.desk, s.gateway.presence, s.caller, m.GetApproval())
 	return err
 }
 

@@ -27,10 +27,14 @@ import (
 	"palyra/internal/rpc/devicelife"
 	"palyra/internal/rpc/devicepairing"
 	"palyra/internal/rpc/fieldrules"
+	"palyra/internal/rpc/freetext"
 	"palyra/internal/rpc/gatewaykeys"
 	"palyra/internal/rpc/logins"
+	"palyra/internal/rpc/presenceproof"
+	"palyra/internal/rpc/secrets"
 	"palyra/internal/run"
 	"palyra/internal/toolcall"
+	"palyra/internal/vault"
 )
 
 // MaxMessage is the largest request message in bytes.
@@ -61,10 +65,13 @@ type Config struct {
 	DeviceActs devicelife.Acts
 	Keys       gatewaykeys.Keys
 	Pairings   *pairing.Host
-	Gateway    Gateway
+	// Presence has the presence keys of devices.
+	Presence presenceproof.Devices
+	Gateway  Gateway
 	// Logins lets people in; Self is the gateway as they are told of it.
 	Logins *login.Service
 	Self   logins.Gateway
+	Vault  *vault.Service
 	// Workspaces are the declared ones and their change sets.
 	Workspaces Workspaces
 	Log        *slog.Logger
@@ -98,19 +105,23 @@ func New(stopping context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the field rules: %w", err)
 	}
+	proofs, err := presenceproof.New(cfg.Self.Root, cfg.Presence, callerOf)
+	if err != nil {
+		return nil, err
+	}
 	g := &guard{engine: cfg.Engine, limiter: cfg.Limiter, audit: cfg.Audit, rules: rules, log: cfg.Log}
 	opts := []connect.HandlerOption{
-		connect.WithInterceptors(g), connect.WithReadMaxBytes(MaxMessage), connect.WithCompressMinBytes(compressFrom), codecs(),
+		connect.WithInterceptors(g, freetext.Interceptor{}), connect.WithReadMaxBytes(MaxMessage), connect.WithCompressMinBytes(compressFrom), codecs(),
 	}
 	mux := http.NewServeMux()
 	mux.Handle(palyrav1connect.NewGatewayServiceHandler(&gateway{
-		guard: g, pipeline: cfg.Pipeline, router: cfg.Router, engine: cfg.Engine, desk: cfg.Desk, runs: cfg.Runs, stopping: stopping.Done(),
+		guard: g, pipeline: cfg.Pipeline, router: cfg.Router, engine: cfg.Engine, desk: cfg.Desk, runs: cfg.Runs, presence: proofs, stopping: stopping.Done(),
 	}, opts...))
-	mux.Handle(palyrav1connect.NewApprovalsServiceHandler(&approvals{cfg.Desk, cfg.Engine}, opts...))
+	mux.Handle(palyrav1connect.NewApprovalsServiceHandler(&approvals{cfg.Desk, cfg.Engine, proofs}, opts...))
 	mux.Handle(palyrav1connect.NewPolicyServiceHandler(&policies{admin: cfg.Policies, evidence: cfg.Evidence, engine: cfg.Engine, pipeline: cfg.Pipeline}, opts...))
 	mux.Handle(palyrav1connect.NewJournalServiceHandler(&journalService{cfg.Journal, cfg.Evidence}, opts...))
 	mux.Handle(palyrav1connect.NewAttestationServiceHandler(&attestations{cfg.Evidence}, opts...))
-	mux.Handle(palyrav1connect.NewStatusServiceHandler(&status{cfg.Gateway, cfg.Members}, opts...))
+	mux.Handle(palyrav1connect.NewStatusServiceHandler(&status{cfg.Gateway, cfg.Members, cfg.Journal}, opts...))
 	mux.Handle(palyrav1connect.NewAccessServiceHandler(&members{cfg.Members, cfg.Engine}, opts...))
 	mux.Handle(palyrav1connect.NewIdentityServiceHandler(&devices{cfg.Members}, opts...))
 	mux.Handle(palyrav1connect.NewWorkspaceServiceHandler(&workspaces{cfg.Workspaces}, opts...))
@@ -129,6 +140,8 @@ func New(stopping context.Context, cfg Config) (*Server, error) {
 		Engine: cfg.Engine, Devices: cfg.Devices, Acts: cfg.DeviceActs, Caller: callerOf,
 	}, opts...))
 	mux.Handle(palyrav1connect.NewKeyServiceHandler(&gatewaykeys.Service{Keys: cfg.Keys, Devices: cfg.Devices, Caller: callerOf}, opts...))
+	mux.Handle(palyrav1connect.NewPresenceServiceHandler(proofs, opts...))
+	mux.Handle(palyrav1connect.NewVaultServiceHandler(&secrets.Service{Vault: cfg.Vault, Caller: callerOf}, opts...))
 	mux.Handle(healthv1connect.HealthCheckProcedure, newHealthHandler(cfg.Gateway, opts...))
 	mux.Handle(newReflectionHandler("v1", opts...))
 	mux.Handle(newReflectionHandler("v1alpha", opts...))
@@ -153,8 +166,10 @@ var services = []string{
 	palyrav1connect.AccessReviewServiceName,
 	palyrav1connect.DeviceServiceName,
 	palyrav1connect.KeyServiceName,
+	palyrav1connect.PresenceServiceName,
 	palyrav1connect.PairingServiceName,
 	palyrav1connect.LoginServiceName,
+	palyrav1connect.VaultServiceName,
 	healthv1connect.HealthName,
 }
 

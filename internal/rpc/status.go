@@ -11,9 +11,11 @@ import (
 	"palyra/internal/access"
 	"palyra/internal/config"
 	"palyra/internal/identity/ca"
+	"palyra/internal/journal"
 	"palyra/internal/model"
 	"palyra/internal/policyadmin"
 	"palyra/internal/sandbox"
+	"palyra/internal/vault/kek"
 )
 
 // Gateway is the daemon as a whole.
@@ -51,6 +53,8 @@ type Status struct {
 	Notices  []string
 	// Keys says where each key of the gateway lives.
 	Keys []ca.KeyPlace
+	// Vault is how the vault's key is.
+	Vault kek.Status
 }
 
 // FreezeState says whether dispatch is stopped, by whom and why.
@@ -64,11 +68,16 @@ type FreezeState struct {
 type status struct {
 	gateway Gateway
 	members Members
+	log     *journal.Log
 }
 
 // GetStatus says how the gateway is and who the caller is.
-func (s *status) GetStatus(ctx context.Context, _ *palyrav1.GetStatusRequest) (*palyrav1.GetStatusResponse, error) {
+func (s *status) GetStatus(ctx context.Context, req *palyrav1.GetStatusRequest) (*palyrav1.GetStatusResponse, error) {
 	st, err := s.gateway.Status(ctx)
+	if err != nil {
+		return nil, err
+	}
+	checkpoint, proof, err := s.log.Extending(ctx, req.GetKnownJournalSize())
 	if err != nil {
 		return nil, err
 	}
@@ -84,9 +93,9 @@ func (s *status) GetStatus(ctx context.Context, _ *palyrav1.GetStatusRequest) (*
 		JournalSize: st.JournalSize, LastCheckpointSize: st.LastCheckpointSize, Freeze: freezeMessage(st.Freeze),
 		PendingApprovals: int32(st.PendingApprovals), LiveGrants: int32(st.LiveGrants), CallsInFlight: int32(st.CallsInFlight),
 		Workspaces: workspaceMessages(st.Workspaces), Sandbox: sandboxMessage(st.Sandbox, st.Prepared),
-		Notices:    slices.Concat(toldOfOldKeys(s.members.OldKeys(caller.Principal)), toldOfWaiting(s.members.Waiting(caller.Principal)), toldOfDevices(s.members.Added(caller.Principal)), toldOfConfirmed(s.members.Confirmed()), st.Notices),
+		Notices:    slices.Concat(toldOfOldKeys(s.members.OldKeys(caller.Principal)), toldOfPresence(s.members.PresenceKeys(caller.Principal)), toldOfWaiting(s.members.Waiting(caller.Principal)), toldOfDevices(s.members.Added(caller.Principal)), toldOfConfirmed(s.members.Confirmed()), st.Notices),
 		ActiveRuns: int32(st.ActiveRuns), Models: modelMessages(st.Models), PolicyDirectory: directoryMessage(st.PolicyDirectory),
-		Keys: keyMessages(st.Keys),
+		Keys: keyMessages(st.Keys), Vault: vaultMessage(st.Vault), Checkpoint: checkpoint.Note, Consistency: hexHashes(proof.Hashes),
 		Caller: &palyrav1.Identity{
 			Principal: caller.Principal.String(), OnBehalfOf: caller.OnBehalfOf.String(), Roles: roles, DeviceId: caller.DeviceID,
 			CertificateExpiresAt: timeMessage(credentialEnd(ctx)),
@@ -134,6 +143,13 @@ func workspaceMessages(declared []config.Workspace) []*palyrav1.WorkspaceStatus 
 		all = append(all, &palyrav1.WorkspaceStatus{Name: w.Name, Path: w.Path, ReadOnly: w.ReadOnly, Mode: w.WorkspaceMode()})
 	}
 	return all
+}
+
+func vaultMessage(s kek.Status) *palyrav1.VaultStatus {
+	return &palyrav1.VaultStatus{
+		Backend: s.Backend, KeyId: s.ID, OlderKeys: int32(s.Older), Locked: s.Locked, Reason: string(s.Reason),
+		Summary: s.String(), Remedy: s.Remedy, Since: timeMessage(s.Since),
+	}
 }
 
 func keyMessages(places []ca.KeyPlace) []*palyrav1.KeyPlace {

@@ -105,6 +105,9 @@ func (s *tokens) ListTokens(ctx context.Context, req *palyrav1.ListTokensRequest
 	}
 	res := &palyrav1.ListTokensResponse{}
 	for _, t := range slices.Backward(list) {
+		if with := req.GetMadeWithDeviceId(); with != "" && t.Device != with {
+			continue
+		}
 		if ended := t.Revoked() || !time.Now().Before(t.ExpiresAt); req.GetAll() || !ended {
 			res.Tokens = append(res.Tokens, tokenMessage(t))
 		}
@@ -126,6 +129,7 @@ func tokenMessage(t token.Token) *palyrav1.Token {
 	m := &palyrav1.Token{
 		TokenId: t.ID, Name: t.Name, Principal: t.Principal.String(), CreatedBy: t.CreatedBy.String(), CreatedAt: timeMessage(t.CreatedAt),
 		ExpiresAt: timeMessage(t.ExpiresAt), LastUsedAt: timeMessage(t.LastUsedAt), RevokedAt: timeMessage(t.RevokedAt), RevokedBy: t.RevokedBy.String(),
+		MadeWithDeviceId: t.Device,
 	}
 	for _, p := range t.Scopes {
 		m.Scopes = append(m.Scopes, string(p))

@@ -76,6 +76,32 @@ func TestTokenCalls(t *testing.T) {
 	}
 }
 
+// TestTokensOfADevice: a list says with which device a token was made, and leaves those
+// of one alone; it widens nobody's view.
+func TestTokensOfADevice(t *testing.T) {
+	w := newWorld(t)
+	of := map[*client]string{}
+	for _, c := range []*client{w.alice, w.bob} {
+		of[c] = c.create(&palyrav1.CreateTokenRequest{Scopes: []string{"daemon.status"}}).GetToken().GetTokenId()
+	}
+	for name, c := range map[string]struct {
+		by     *client
+		device string
+		want   int
+	}{
+		"hers": {w.alice, w.alice.device, 1}, "all": {w.alice, "", 2}, "his": {w.alice, w.bob.device, 1},
+		"hers, by who sees none": {w.bob, w.alice.device, 0}, "of none": {w.alice, "01JNA3Q0G0DEV1CE0000000099", 0},
+	} {
+		list := must.Get(c.by.tokens().ListTokens(t.Context(), &palyrav1.ListTokensRequest{MadeWithDeviceId: c.device}))(t).GetTokens()
+		if len(list) != c.want || c.want == 1 && list[0].GetMadeWithDeviceId() != c.device {
+			t.Errorf("%s: %v", name, list)
+		}
+	}
+	if list := must.Get(w.alice.tokens().ListTokens(t.Context(), &palyrav1.ListTokensRequest{MadeWithDeviceId: w.bob.device}))(t).GetTokens(); len(list) != 1 || list[0].GetTokenId() != of[w.bob] {
+		t.Errorf("his are %v", list)
+	}
+}
+
 // TestTokensDecideNothing: what a token cannot be made for, a token does not do,
 // though whom it acts as could.
 func TestTokensDecideNothing(t *testing.T) {

@@ -41,11 +41,14 @@ import (
 	"palyra/internal/reason"
 	"palyra/internal/rpc"
 	"palyra/internal/rpc/logins"
+	"palyra/internal/rpc/secrets"
 	"palyra/internal/run"
 	"palyra/internal/sqlite"
 	"palyra/internal/sqlite/sqlitetest"
 	"palyra/internal/token"
 	"palyra/internal/tool"
+	"palyra/internal/vault"
+	"palyra/internal/vault/kek/kektest"
 )
 
 // world is the API over real rooms, behind TLS with HTTP/2: alice owns the
@@ -76,6 +79,8 @@ type world struct {
 	workspaces *workspacesFake
 	log        *gatewaytest.Log
 	tokens     *token.Service
+	vault      *vault.Service
+	wrapper    *vault.Wrapper
 	// people says how people log in; in the zero value they do not.
 	people login.Config
 	logins *login.Service
@@ -120,7 +125,7 @@ func (w *world) openRooms() {
 	if w.authority, _, err = ca.Open(filepath.Join(t.TempDir(), "ca"), ca.Options{Now: w.now}); err != nil {
 		t.Fatal(err)
 	}
-	w.db = sqlitetest.OpenMigrated(t, filepath.Join(t.TempDir(), "palyra.db"))
+	w.db = sqlitetest.OpenMigrated(t, filepath.Join(t.TempDir(), "palyra.db"), sqlite.Options{})
 	registry := must.Get(access.NewRegistry(t.Context(), w.db.Identity(), nil))(t)
 	w.identity = must.Get(identity.New(t.Context(), identity.Config{
 		Authority: w.authority, Store: w.db.Identity(), Registry: registry, Now: w.now,
@@ -137,6 +142,9 @@ func (w *world) openRooms() {
 	signer := must.Get(journal.ParseKey(w.authority.JournalSigner()))(t)
 	w.journal = must.Get(journal.New(w.db, journal.Options{Key: signer}))(t)
 	w.engine = &policy.Engine{}
+	keys, _ := kektest.New(t)
+	w.wrapper = vault.NewWrapper(keys, w.db.Secrets())
+	w.vault = must.Get(vault.New(vault.Config{Store: w.db.Secrets(), Keys: w.wrapper, Judge: secrets.Judge{Engine: w.engine}}))(t)
 }
 
 // policySet is the set for the members that exist.
@@ -167,8 +175,8 @@ func (w *world) serve() {
 	w.stopping = stop
 	w.server = must.Get(rpc.New(stopping, rpc.Config{
 		Auth: w.identity, Tokens: w.tokens, Limiter: limiter, Audit: w.audit, Engine: w.engine, Pipeline: g.Pipeline, Router: g.Router, Desk: w.desk, Runs: runs,
-		Journal: w.journal, Evidence: w.evidence, Policies: policiesFake{w}, Members: membersFake{w.identity, w}, Pairings: w.openPairings(), Gateway: w.gateway, Devices: devicesFake{w.registry, w.identity}, DeviceActs: w.db,
-		Keys: &keyadmin.Keys{Authority: w.authority, Journal: w.journal, Notary: w.notary}, Workspaces: w.workspaces, Log: logger,
+		Journal: w.journal, Evidence: w.evidence, Policies: policiesFake{w}, Members: membersFake{w.identity, w}, Pairings: w.openPairings(), Gateway: w.gateway, Devices: devicesFake{w.registry, w.identity}, DeviceActs: w.db, Presence: w.identity,
+		Keys: &keyadmin.Keys{Authority: w.authority, Journal: w.journal, Notary: w.notary}, Workspaces: w.workspaces, Vault: w.vault, Log: logger,
 		Logins: w.logins, Self: logins.Gateway{Root: string(w.authority.RootPEM()), ServerName: "localhost"},
 	}))(t)
 	w.identity.OnChange(func(context.Context, access.Principal) error {
@@ -355,7 +363,7 @@ func wantError(t *testing.T, what string, err error, want reason.Code) *errdetai
 
 func generous() map[ratelimit.Class]ratelimit.Limits {
 	limits := map[ratelimit.Class]ratelimit.Limits{}
-	for _, class := range []ratelimit.Class{rpc.LimitRead, rpc.LimitMutate, rpc.LimitDecide, rpc.LimitToolCall, rpc.LimitRun, rpc.LimitPairing, rpc.LimitLogin} {
+	for _, class := range []ratelimit.Class{rpc.LimitRead, rpc.LimitMutate, rpc.LimitDecide, rpc.LimitToolCall, rpc.LimitRun, rpc.LimitSecret, rpc.LimitPairing, rpc.LimitLogin} {
 		l := ratelimit.Limit{PerSecond: 1000, Burst: 1000}
 		limits[class] = ratelimit.Limits{Each: l, Global: l}
 	}

@@ -11,7 +11,6 @@ import (
 
 	"palyra/internal/canonical"
 	"palyra/internal/clip"
-	"palyra/internal/event"
 	"palyra/internal/model"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
@@ -73,9 +72,10 @@ func (c *conversation) call(ctx context.Context, wanted model.Call) (model.Resul
 	if over {
 		return model.Result{}, outOfCalls(record.Budget)
 	}
+	led := c.led()
 	outcome, err := c.Calls.Call(ctx, toolcall.Submission{
 		Caller: c.run.caller, Tool: wanted.Tool, Input: c.inWorkspace(record.Workspace, wanted), Session: c.run.session, Run: record.ID,
-		CallID: wanted.ID, MaxCalls: record.Budget.Calls, Lead: c.leadDrafts(),
+		CallID: wanted.ID, MaxCalls: record.Budget.Calls, Lead: led.Drafts, LeadBlobs: led.Blobs,
 	}, c.run.tape.observer(ctx, wanted.ID))
 	if err != nil {
 		c.run.tape.wake() // a refusal is told by no event
@@ -127,11 +127,12 @@ func outOfCalls(b Budget) *ending {
 	return failed(reason.Errorf(reason.BudgetExceeded, "the run may make %d calls and wanted more", b.Calls))
 }
 
-func (c *conversation) leadDrafts() []event.Draft {
+// led is what becomes durable with the call.
+func (c *conversation) led() Write {
 	if c.lead == nil {
-		return nil
+		return Write{}
 	}
-	return c.lead.Drafts
+	return *c.lead
 }
 
 // answer is what the model is told of a call that did not succeed; of one that

@@ -96,7 +96,7 @@ func (m *Manager) writeEnd(ctx context.Context, r *active, end *ending, lead *Wr
 			return err
 		}
 		if turns < record.Usage.Turns {
-			w = Write{Drafts: slices.Concat(lead.Drafts, w.Drafts)}
+			w = Write{Drafts: slices.Concat(lead.Drafts, w.Drafts), Blobs: slices.Concat(lead.Blobs, w.Blobs)}
 		}
 	}
 	return r.tape.finish(ctx, func() error {
@@ -201,7 +201,7 @@ func badStop(t model.Turn) *ending {
 func (c *conversation) generate(ctx context.Context) (model.Turn, error) {
 	record := c.run.snapshot()
 	request := model.Request{
-		System: c.systemPrompt(), Messages: c.messages, Tools: modelTools(c.tools),
+		Run: record.ID, System: c.systemPrompt(), Messages: c.messages, Tools: modelTools(c.tools),
 		MaxTokens: record.Budget.Tokens - record.Usage.tokens(),
 	}
 	told := context.WithoutCancel(ctx)
@@ -258,7 +258,7 @@ func (c *conversation) keepTurn(ctx context.Context, t model.Turn) error {
 	if t.Text != "" || len(t.Calls) > 0 {
 		c.messages = append(c.messages, model.Message{Role: model.Assistant, Text: t.Text, Calls: t.Calls})
 	}
-	if len(t.Calls) == 1 && len(w.Blobs) == 0 && badStop(t) == nil {
+	if len(t.Calls) == 1 && w.light() && badStop(t) == nil {
 		c.lead = &w
 		return nil
 	}

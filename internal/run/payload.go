@@ -54,7 +54,8 @@ type MessagePayload struct {
 	TextBlob string `json:"text_blob,omitempty"`
 }
 
-// TurnPayload is the payload of event.ModelTurn.
+// TurnPayload is the payload of event.ModelTurn. Text and the inputs of calls are blobs;
+// older gateways wrote small ones into the event.
 type TurnPayload struct {
 	Turn         int               `json:"turn"`
 	Text         string            `json:"text,omitempty"`
@@ -113,6 +114,16 @@ func (w *Write) store(text string) (inline, blob string) {
 	return "", canonical.Digest([]byte(text))
 }
 
+// keep gives a text of the model to a blob: it may quote what a tool returned, and the
+// journal keeps what it is given for ever and in plain.
+func (w *Write) keep(text string) (blob string) {
+	if text == "" {
+		return ""
+	}
+	w.Blobs = append(w.Blobs, []byte(text))
+	return canonical.Digest([]byte(text))
+}
+
 // startedWrite journals the start of a run with its whole task.
 func startedWrite(r Record, task string) (w Write, err error) {
 	p := StartedPayload{
@@ -138,10 +149,10 @@ func turnWrite(r Record, n int, t model.Turn, tools []tool.Descriptor) (w Write,
 		Turn: n, Stop: t.Stop, InputTokens: t.Usage.InputTokens, OutputTokens: t.Usage.OutputTokens, Model: t.Model,
 		Calls: make([]TurnCallPayload, len(t.Calls)),
 	}
-	p.Text, p.TextBlob = w.store(tool.RedactText(t.Text))
+	p.TextBlob = w.keep(tool.RedactText(t.Text))
 	for i, c := range t.Calls {
 		p.Calls[i] = TurnCallPayload{CallID: c.ID, Tool: clip.To(tool.RedactText(c.Tool), longestName)}
-		p.Calls[i].Input, p.Calls[i].InputBlob = w.store(redactInput(c, tools))
+		p.Calls[i].InputBlob = w.keep(redactInput(c, tools))
 	}
 	return w, w.addEvent(event.ModelTurn, r, r.Principal.String(), p)
 }

@@ -45,6 +45,18 @@ type Write struct {
 	Blobs [][]byte
 }
 
+// mostLed bounds the blobs that become durable with another's write, in bytes.
+const mostLed = 64 << 10
+
+// light reports whether w may be a part of another write.
+func (w *Write) light() bool {
+	size := 0
+	for _, b := range w.Blobs {
+		size += len(b)
+	}
+	return size <= mostLed
+}
+
 // Beginning is a run to be stored.
 type Beginning struct {
 	Record Record

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -169,17 +170,32 @@ func (w *watcher) whole(ctx context.Context, en *entry) (Event, error) {
 		data, err := w.store.Blob(ctx, en.resultBlob)
 		report := *e.Result
 		report.Result = json.RawMessage(data)
+		if reason.Of(err) == reason.ResultExpired {
+			report.Message, err = cmp.Or(report.Message, expired), nil
+		}
 		e.Result = &report
 		return e, err
 	}
 	if en.textBlob != "" {
-		data, err := w.store.Blob(ctx, en.textBlob)
+		text, err := w.text(ctx, en.textBlob)
 		if err != nil {
 			return e, err
 		}
-		e = e.withText(string(data))
+		e = e.withText(text)
 	}
 	return w.wholeInputs(ctx, en, e)
+}
+
+// expired stands on a tape for what is not kept any more.
+const expired = "[expired: only its digest is kept]"
+
+// text reads a text of the model or the user.
+func (w *watcher) text(ctx context.Context, digest string) (string, error) {
+	data, err := w.store.Blob(ctx, digest)
+	if reason.Of(err) == reason.ResultExpired {
+		return expired, nil
+	}
+	return string(data), err
 }
 
 // withText sets the text of a start, message or turn.
@@ -199,18 +215,16 @@ func (e Event) withText(text string) Event {
 	return e
 }
 
-func (w *watcher) wholeInputs(ctx context.Context, en *entry, e Event) (Event, error) {
+func (w *watcher) wholeInputs(ctx context.Context, en *entry, e Event) (_ Event, err error) {
 	if len(en.inputBlobs) == 0 {
 		return e, nil
 	}
 	t := *e.Turn
 	t.Calls = slices.Clone(t.Calls)
 	for _, i := range slices.Sorted(maps.Keys(en.inputBlobs)) {
-		data, err := w.store.Blob(ctx, en.inputBlobs[i])
-		if err != nil {
+		if t.Calls[i].Input, err = w.text(ctx, en.inputBlobs[i]); err != nil {
 			return e, err
 		}
-		t.Calls[i].Input = string(data)
 	}
 	e.Turn = &t
 	return e, nil

@@ -121,7 +121,7 @@ func (p *pipeline) Call(ctx context.Context, s toolcall.Submission, observe func
 	n := p.made[s.Run]
 	p.submitted = append(p.submitted, s)
 	p.mu.Unlock()
-	w := &writing{p: p, s: s, id: id, drafts: slices.Clone(s.Lead)}
+	w := &writing{p: p, s: s, id: id, drafts: slices.Clone(s.Lead), blobs: slices.Clone(s.LeadBlobs)}
 	do, known := p.tools[s.Tool]
 	if !known {
 		why := reason.Errorf(reason.UnknownTool, "there is no tool %q", s.Tool)

@@ -8,6 +8,7 @@ package sandbox
 import (
 	"context"
 	"errors"
+	"io"
 	"time"
 
 	"palyra/internal/egress"
@@ -133,6 +134,10 @@ type Spec struct {
 	// Owner is the principal on whose behalf the program runs; a prepared
 	// sandbox is never handed from one to another.
 	Owner string
+	// Injected are secrets that the program gets as they are, and Scrub takes their
+	// values out of what it writes, before anybody sees it.
+	Injected []Injected                `json:"-"`
+	Scrub    func(io.Reader) io.Reader `json:"-"`
 	// Output receives provisional chunks, one at a time, from "stdout" and
 	// "stderr"; it may be nil. It must not keep the chunk.
 	Output func(stream string, chunk []byte) `json:"-"`

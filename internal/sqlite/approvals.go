@@ -20,17 +20,23 @@ func NewApprovals(db *DB) *Approvals { return &Approvals{db: db} }
 
 // Update runs fn as one unit of the writer.
 func (a *Approvals) Update(ctx context.Context, fn func(approval.Tx) error) error {
-	_, err := a.db.Commit(ctx, Unit{Check: func(tx *Tx) error { return fn(approvalTx{tx}) }})
+	// Where the key is locked, only a new record is refused; the rest goes on.
+	_ = a.db.keys.Ready(ctx)
+	_, err := a.db.Commit(ctx, Unit{Check: func(tx *Tx) error { return fn(approvalTx{tx, a.db}) }})
 	return err
 }
 
 // Record returns one record, or approval.ErrNotFound.
 func (a *Approvals) Record(ctx context.Context, id string) (rec approval.Record, err error) {
+	var s storedApproval
 	err = a.db.Read(ctx, func(c *Conn) error {
-		rec, err = c.approvalRecord(id)
+		s, err = c.storedApproval(id)
 		return err
 	})
-	return rec, err
+	if err != nil {
+		return rec, err
+	}
+	return s.record(a.opener(ctx))
 }
 
 // Grant returns one grant, or approval.ErrNotFound.
@@ -44,10 +50,15 @@ func (a *Approvals) Grant(ctx context.Context, id string) (g approval.Grant, err
 
 // Records returns one page of records, newest first.
 func (a *Approvals) Records(ctx context.Context, f approval.Filter) (page []approval.Record, next string, err error) {
+	var rows []storedApproval
 	err = a.db.Read(ctx, func(c *Conn) error {
-		page, next, err = c.approvalRecords(f)
+		rows, next, err = c.approvalRecords(f)
 		return err
 	})
+	if err != nil {
+		return nil, "", err
+	}
+	page, err = a.records(ctx, rows)
 	return page, next, err
 }
 
@@ -62,11 +73,15 @@ func (a *Approvals) Grants(ctx context.Context, f approval.GrantFilter) (page []
 
 // Changes returns records by revision.
 func (a *Approvals) Changes(ctx context.Context, after int64, limit int) (list []approval.Record, err error) {
+	var rows []storedApproval
 	err = a.db.Read(ctx, func(c *Conn) error {
-		return c.Query("SELECT body FROM approvals WHERE revision > ?1 ORDER BY revision LIMIT ?2",
-			appendRecord(&list), after, limit)
+		rows, err = c.storedApprovals("SELECT "+approvalColumns+", NULL FROM approvals WHERE revision > ?1 ORDER BY revision LIMIT ?2", after, limit)
+		return err
 	})
-	return list, err
+	if err != nil {
+		return nil, err
+	}
+	return a.records(ctx, rows)
 }
 
 // LastRevision returns the highest revision, 0 when there is none.
@@ -90,34 +105,50 @@ func (a *Approvals) Freeze(ctx context.Context) (s *approval.FreezeState, err er
 // LastAllowed returns the binding of the record that was answered last with
 // yes for the principal and tool.
 func (a *Approvals) LastAllowed(ctx context.Context, p access.Principal, name string) (b tool.Binding, found bool, err error) {
-	const query = `SELECT body FROM approvals
+	const query = "SELECT " + approvalColumns + `, NULL FROM approvals
 		WHERE state IN ('allowed', 'consumed') AND requested_by = ?1 AND tool = ?2
 		ORDER BY answered_at DESC LIMIT 1`
-	var list []approval.Record
-	err = a.db.Read(ctx, func(c *Conn) error { return c.Query(query, appendRecord(&list), p.String(), name) })
-	if err != nil || len(list) == 0 {
+	var rows []storedApproval
+	err = a.db.Read(ctx, func(c *Conn) error {
+		rows, err = c.storedApprovals(query, p.String(), name)
+		return err
+	})
+	if err != nil || len(rows) == 0 {
 		return tool.Binding{}, false, err
 	}
-	return list[0].Binding, true, nil
+	rec, err := rows[0].record(a.opener(ctx))
+	if err != nil || rec.Withheld != nil {
+		return tool.Binding{}, false, err
+	}
+	return rec.Binding, true, nil
 }
 
-func appendRecord(list *[]approval.Record) func(*Row) error {
-	return func(r *Row) error {
-		rec, err := approval.DecodeRecord(r.Bytes(0), nil)
-		*list = append(*list, rec)
-		return err
+func (a *Approvals) records(ctx context.Context, rows []storedApproval) (list []approval.Record, err error) {
+	open := a.opener(ctx)
+	for i := range rows {
+		rec, err := rows[i].record(open)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, rec)
 	}
+	return list, nil
 }
 
-func (c *Conn) approvalRecord(id string) (rec approval.Record, err error) {
-	found, err := c.QueryRow("SELECT body, request FROM approvals WHERE id = ?1", func(r *Row) error {
-		rec, err = approval.DecodeRecord(r.Bytes(0), r.Bytes(1))
-		return err
-	}, id)
-	if err == nil && !found {
-		err = approval.ErrNotFound
+func (c *Conn) storedApprovals(query string, args ...any) (rows []storedApproval, err error) {
+	err = c.Query(query, func(r *Row) error { rows = append(rows, scanApproval(r)); return nil }, args...)
+	return rows, err
+}
+
+func (c *Conn) storedApproval(id string) (s storedApproval, err error) {
+	rows, err := c.storedApprovals("SELECT "+approvalColumns+", request FROM approvals WHERE id = ?1", id)
+	if err == nil && len(rows) == 0 {
+		return s, approval.ErrNotFound
 	}
-	return rec, err
+	if err != nil {
+		return s, err
+	}
+	return rows[0], nil
 }
 
 func (c *Conn) grant(id string) (g approval.Grant, err error) {
@@ -149,7 +180,7 @@ func (c *Conn) freeze() (*approval.FreezeState, error) {
 
 // approvalRecords reads one row more than a page, to know whether there is a
 // next one.
-func (c *Conn) approvalRecords(f approval.Filter) (page []approval.Record, next string, err error) {
+func (c *Conn) approvalRecords(f approval.Filter) (page []storedApproval, next string, err error) {
 	size := approval.PageSize(f.PageSize)
 	where := whereClause{}
 	whereIn(&where, "state", f.States)
@@ -166,10 +197,10 @@ func (c *Conn) approvalRecords(f approval.Filter) (page []approval.Record, next 
 	if f.PageToken != "" {
 		where.add("id < ?", f.PageToken)
 	}
-	err = c.Query("SELECT body FROM approvals"+where.sql(size+1), appendRecord(&page), where.args...)
+	page, err = c.storedApprovals("SELECT "+approvalColumns+", NULL FROM approvals"+where.sql(size+1), where.args...)
 	if len(page) > size {
 		page = page[:size]
-		next = page[size-1].ID
+		next = page[size-1].id
 	}
 	return page, next, err
 }
@@ -202,10 +233,19 @@ func (c *Conn) grants(f approval.GrantFilter) (page []approval.Grant, next strin
 }
 
 // approvalTx is one unit as package approval sees it. Emit is the writer's.
-type approvalTx struct{ *Tx }
+type approvalTx struct {
+	*Tx
+	db *DB
+}
 
 // Record returns the record as the unit sees it.
-func (t approvalTx) Record(id string) (approval.Record, error) { return t.approvalRecord(id) }
+func (t approvalTx) Record(id string) (approval.Record, error) {
+	s, err := t.storedApproval(id)
+	if err != nil {
+		return approval.Record{}, err
+	}
+	return s.record(t.db.keys.OpenKnown)
+}
 
 // Grant returns the grant as the unit sees it.
 func (t approvalTx) Grant(id string) (approval.Grant, error) { return t.grant(id) }
@@ -213,34 +253,59 @@ func (t approvalTx) Grant(id string) (approval.Grant, error) { return t.grant(id
 // Freeze returns the freeze row as the unit sees it.
 func (t approvalTx) Freeze() (*approval.FreezeState, error) { return t.freeze() }
 
-// InsertRecord stores a new record; approval.ErrStale when the id is taken.
+// InsertRecord stores a new record; approval.ErrStale when the id is taken, and
+// reason.VaultLocked when what people are shown of it cannot be sealed.
 func (t approvalTx) InsertRecord(r *approval.Record) error {
-	return t.writeRecord(r, `INSERT INTO approvals
-		(revision, state, version, answered_at, body, request, subject_type, requested_by, on_behalf_of, tool, created_at, id)
-		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12) ON CONFLICT (id) DO NOTHING`,
-		r.SubjectType, r.RequestedBy.String(), r.OnBehalfOf.String(), r.ComparedAs(), r.CreatedAt, r.ID)
+	encode, sealed := approval.EncodeRecord, sealedApproval{}
+	if r.Sealed() {
+		var err error
+		if sealed, err = t.db.sealApproval(r); err != nil {
+			return err
+		}
+		encode = approval.EncodeOutline
+	}
+	return t.numbered(r, encode, func(revision int64, body []byte) (int, error) {
+		return t.Exec(`INSERT INTO approvals
+		(revision, state, version, answered_at, body, request, payload, payload_digest, payload_key,
+		 subject_type, requested_by, on_behalf_of, tool, created_at, id)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15) ON CONFLICT (id) DO NOTHING`,
+			revision, r.State, r.Version, r.AnsweredAt, body, sealed.requestOr(r.Request), sealed.payload, sealed.digest, sealed.key,
+			r.SubjectType, r.RequestedBy.String(), r.OnBehalfOf.String(), r.ComparedAs(), r.CreatedAt, r.ID)
+	})
 }
 
-// ReplaceRecord stores r in place of that state and version.
+// ReplaceRecord stores r in place of that state and version. What is sealed of it never
+// changes, but for the request, which goes when r is closed: no key is needed.
 func (t approvalTx) ReplaceRecord(r *approval.Record, state approval.State, version int64) error {
-	return t.writeRecord(r, `UPDATE approvals
-		SET revision = ?1, state = ?2, version = ?3, answered_at = ?4, body = ?5, request = ?6
-		WHERE id = ?7 AND state = ?8 AND version = ?9`, r.ID, state, version)
+	found, err := t.QueryRow("SELECT 1 FROM approvals WHERE id = ?1 AND payload_key <> ''", func(*Row) error { return nil }, r.ID)
+	if err != nil {
+		return err
+	}
+	encode, request := approval.EncodeRecord, "?6"
+	if found {
+		encode, request = approval.EncodeOutline, "CASE WHEN ?7 THEN NULL ELSE request END"
+	}
+	return t.numbered(r, encode, func(revision int64, body []byte) (int, error) {
+		return t.Exec(`UPDATE approvals
+		SET revision = ?1, state = ?2, version = ?3, answered_at = ?4, body = ?5, request = `+request+`
+		WHERE id = ?8 AND state = ?9 AND version = ?10`,
+			revision, r.State, r.Version, r.AnsweredAt, body, []byte(r.Request), r.State.Terminal(), r.ID, state, version)
+	})
 }
 
-func (t approvalTx) writeRecord(r *approval.Record, query string, args ...any) error {
+// numbered gives r the next revision, and has it stored by write.
+func (t approvalTx) numbered(r *approval.Record, encode func(approval.Record) ([]byte, error), write func(revision int64, body []byte) (int, error)) error {
 	revision, err := t.approvalRevision()
 	if err != nil {
 		return err
 	}
 	stored := *r
 	stored.Revision = revision + 1
-	body, err := approval.EncodeRecord(stored)
+	body, err := encode(stored)
 	if err != nil {
 		return err
 	}
-	head := []any{stored.Revision, r.State, r.Version, r.AnsweredAt, body, []byte(r.Request)}
-	if err := changeOne(t.Exec(query, append(head, args...)...)); err != nil {
+	if err := changeOne(write(stored.Revision, body)); err != nil {
 		return err
 	}
 	r.Revision = stored.Revision

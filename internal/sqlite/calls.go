@@ -24,8 +24,12 @@ func NewCalls(db *DB) *Calls { return &Calls{db: db} }
 // Record makes the entry durable in one transaction and returns the sequence
 // number of its last event.
 func (s *Calls) Record(ctx context.Context, e toolcall.Entry) (int64, error) {
+	blobs, err := s.db.sealBlobs(ctx, e.Blobs)
+	if err != nil {
+		return 0, err
+	}
 	events, err := s.db.Commit(ctx, Unit{
-		Check:  func(tx *Tx) error { return writeEntry(tx, e) },
+		Check:  func(tx *Tx) error { return writeEntry(tx, e, blobs) },
 		Events: e.Drafts,
 		Bytes:  sizeOf(e),
 	})
@@ -46,7 +50,7 @@ func sizeOf(e toolcall.Entry) (n int64) {
 	return n
 }
 
-func writeEntry(tx *Tx, e toolcall.Entry) error {
+func writeEntry(tx *Tx, e toolcall.Entry, blobs []sealedBlob) error {
 	if e.Claim != nil {
 		if err := takeClaim(tx, *e.Claim); err != nil {
 			return err
@@ -57,10 +61,8 @@ func writeEntry(tx *Tx, e toolcall.Entry) error {
 			return err
 		}
 	}
-	for _, blob := range e.Blobs {
-		if _, err := tx.PutBlob(blob); err != nil {
-			return err
-		}
+	if err := tx.putBlobs(blobs); err != nil {
+		return err
 	}
 	if a := e.Attestation; a != nil {
 		return putAttestation(tx, attest.Stored{
@@ -100,6 +102,9 @@ func (s *Calls) Claimed(ctx context.Context, p access.Principal, key string) (cl
 	})
 	return claim, found, err
 }
+
+// Ready reports whether what calls leave behind can be kept.
+func (s *Calls) Ready(ctx context.Context) error { return s.db.keys.Ready(ctx) }
 
 // Head is the newest durable event, from memory.
 func (s *Calls) Head() (size int64, hash [32]byte) {

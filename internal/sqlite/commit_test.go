@@ -43,6 +43,7 @@ var errLost = errors.New("lost the race")
 
 func TestGroupCommitWithFailingAndPanickingChecks(t *testing.T) {
 	db := sqlitetest.Open(t)
+	must.Do(t, db.KeepsResults(t.Context()))
 	const callers, rounds = 64, 20
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -53,10 +54,13 @@ func TestGroupCommitWithFailingAndPanickingChecks(t *testing.T) {
 				u := sqlite.Unit{Events: []event.Draft{draft(c*rounds + r)}}
 				switch c % 4 {
 				case 1:
-					u.Check = func(tx *sqlite.Tx) error { _, err := tx.PutBlob(fmt.Appendf(nil, "kept %d %d", c, r)); return err }
+					u.Check = func(tx *sqlite.Tx) error {
+						_, err := sqlite.PutBlob(db, tx, fmt.Appendf(nil, "kept %d %d", c, r))
+						return err
+					}
 				case 2:
 					u.Check = func(tx *sqlite.Tx) error {
-						_, err := tx.PutBlob(fmt.Appendf(nil, "lost %d %d", c, r))
+						_, err := sqlite.PutBlob(db, tx, fmt.Appendf(nil, "lost %d %d", c, r))
 						return errors.Join(err, errLost)
 					}
 				case 3:
@@ -77,7 +81,7 @@ func TestGroupCommitWithFailingAndPanickingChecks(t *testing.T) {
 	if len(seen) != want || db.Head().Seq != want {
 		t.Fatalf("%d sequence numbers, head %d, want %d and no gaps", len(seen), db.Head().Seq, want)
 	}
-	assertCount(t, db, "SELECT count(*) FROM blobs", callers/4*rounds)
+	assertCount(t, db, "SELECT count(*) FROM results", callers/4*rounds)
 	if err := db.Healthy(); err != nil {
 		t.Errorf("healthy: %v", err)
 	}

@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 
+	"palyra/internal/atrest"
 	"palyra/internal/journal"
 	"palyra/internal/reason"
 )
@@ -50,6 +51,9 @@ type Options struct {
 	Wrote func(Written)
 	// Reserve is what of the disk is kept for operators; zero is nothing.
 	Reserve ReserveOptions
+	// Results wraps the keys of what calls leave behind. Without it nothing of that
+	// can be stored or read until UseVault.
+	Results atrest.Ring
 }
 
 // CommitInfo describes one commit of the writer.
@@ -81,10 +85,18 @@ type DB struct {
 	pool   *sqlitex.Pool
 	writer *writer // nil when opened read-only
 	log    *journal.Feed
+	keys   *atrest.Keys
 	closed atomic.Bool
 	// reading counts the readers in use.
 	reading atomic.Int64
+	older   bool
+	// onTended is nil but in tests that end the store between two steps.
+	onTended func(step string)
 }
+
+// Older reports whether the store was opened read-only, and an older release left it:
+// it lacks tables until the next start.
+func (db *DB) Older() bool { return db.older }
 
 // Open opens the store at path and creates it with mode 0600 when it is not
 // there. It verifies the journal from its last checkpoint before it writes
@@ -99,6 +111,7 @@ func Open(ctx context.Context, path string, opts Options) (*DB, error) {
 		return nil, err
 	}
 	db := &DB{path: path, log: journal.NewFeed()}
+	db.keys = atrest.New(opts.Results, db, opts.Now)
 	if err := db.inspect(ctx, opts); err != nil {
 		return nil, errors.Join(unusable(path, err), db.closeFiles())
 	}
@@ -181,6 +194,7 @@ func (db *DB) closeFiles() (err error) {
 	if db.writer != nil {
 		err = errors.Join(err, db.writer.close())
 	}
+	db.keys.Close()
 	return err
 }
 
@@ -331,6 +345,7 @@ func openWriter(path string) (*zs.Conn, error) {
 		"PRAGMA synchronous = FULL",
 		"PRAGMA foreign_keys = ON",
 		"PRAGMA trusted_schema = OFF",
+		"PRAGMA secure_delete = ON",  // what was sealed or has expired is not left in the file
 		"PRAGMA cache_size = -16000", // KiB
 		fmt.Sprintf("PRAGMA wal_autocheckpoint = %d", checkpointPages),
 		"PRAGMA journal_size_limit = 67108864",

@@ -38,11 +38,13 @@ func deeds() []event.Draft {
 		d(event.MemberAdded, "", "", "mine member", `{"by_device":"`+lost+`"}`),
 		d(event.MemberAdded, "", "", "a member of before", `{}`),
 		d(event.TokenMade, "", "", "another's token", `{"by_device":"`+other+`"}`),
+		d(event.CeilingSet, "", "", "mine ceiling", `{"by_device":"`+lost+`"}`),
+		d(event.PolicyLoaded, "", "", "policies of no device", `{}`),
 		d(event.DeviceKeyReplaced, "", "", lost, `{"device_id":"`+lost+`"}`),
 	}
 }
 
-var mine = []string{"mine member", "mine run", "mine call of a named run", "mine call", "mine grant", "mine vote"}
+var mine = []string{"mine ceiling", "mine member", "mine run", "mine call of a named run", "mine call", "mine grant", "mine vote"}
 
 func actsOf(t *testing.T, db *sqlite.DB, device string, limit int) (subjects []string) {
 	t.Helper()
@@ -88,7 +90,7 @@ func TestDeviceActsOfBefore(t *testing.T) {
 INSERT INTO session_runs (session, run) VALUES ('` + lost + `.s', 'named'), ('` + lost + `.r', 'mine run') ON CONFLICT DO NOTHING;`
 	must.Do(t, sqlite.MakeOlder(path, 19, events, rows))
 	db := sqlitetest.OpenAt(t, path, sqlite.Options{})
-	want := slices.DeleteFunc(slices.Clone(mine), func(s string) bool { return s == "mine member" }) // of which nobody kept the device
+	want := slices.DeleteFunc(slices.Clone(mine), func(s string) bool { return s == "mine member" || s == "mine ceiling" }) // of which nobody kept the device
 	if got := actsOf(t, db, lost, 50); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}

@@ -82,8 +82,9 @@ func TestFullDiskFailsAndRecovers(t *testing.T) {
 
 func TestCommitRecoversByItself(t *testing.T) {
 	db := sqlitetest.Open(t)
+	must.Do(t, db.KeepsResults(t.Context()))
 	room := fillDisk(t, db)
-	u := sqlite.Unit{Check: func(tx *sqlite.Tx) error { _, err := tx.PutBlob(make20k()); return err }}
+	u := sqlite.Unit{Check: func(tx *sqlite.Tx) error { _, err := sqlite.PutBlob(db, tx, make20k()); return err }}
 	if _, err := db.Commit(t.Context(), u); reason.Of(err) != reason.JournalUnavailable {
 		t.Fatalf("full disk in a check: %v", err)
 	}
@@ -97,9 +98,10 @@ func TestCommitRecoversByItself(t *testing.T) {
 // must not commit half of what it wrote.
 func TestSwallowedStorageErrorStillFails(t *testing.T) {
 	db := sqlitetest.Open(t)
+	must.Do(t, db.KeepsResults(t.Context()))
 	fillDisk(t, db)
 	_, err := db.Commit(t.Context(), sqlite.Unit{
-		Check:  func(tx *sqlite.Tx) error { _, _ = tx.PutBlob(make20k()); return nil },
+		Check:  func(tx *sqlite.Tx) error { _, _ = sqlite.PutBlob(db, tx, make20k()); return nil },
 		Events: []event.Draft{draft(1)},
 	})
 	if reason.Of(err) != reason.JournalUnavailable || db.Head().Seq != 0 {
@@ -115,6 +117,7 @@ func TestFailedBatchFailsEveryUnit(t *testing.T) {
 
 func failedBatchFailsEveryUnit(t *testing.T) {
 	db := sqlitetest.Open(t)
+	must.Do(t, db.KeepsResults(t.Context()))
 	hold, held := make(chan struct{}), make(chan struct{})
 	go func() {
 		_, _ = db.Commit(context.Background(), sqlite.Unit{Check: func(*sqlite.Tx) error { close(held); <-hold; return nil }})
@@ -128,7 +131,7 @@ func failedBatchFailsEveryUnit(t *testing.T) {
 			if i == 5 {
 				u.Check = func(tx *sqlite.Tx) error {
 					_, err := tx.Exec("PRAGMA max_page_count = 1")
-					_, err2 := tx.PutBlob(make20k())
+					_, err2 := sqlite.PutBlob(db, tx, make20k())
 					return errors.Join(err, err2)
 				}
 			}

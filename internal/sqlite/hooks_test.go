@@ -1,12 +1,14 @@
 package sqlite
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
 
 	"zombiezen.com/go/sqlite/sqlitex"
 
+	"palyra/internal/atrest"
 	"palyra/internal/journal"
 	"palyra/internal/run"
 	"palyra/internal/toolcall"
@@ -45,7 +47,22 @@ func OpenUnverified(path string) (*DB, error) {
 		return nil, err
 	}
 	feed := journal.NewFeed()
-	return &DB{path: path, pool: pool, log: feed, writer: newWriter(conn, Options{Now: time.Now}, feed)}, nil
+	db := &DB{path: path, pool: pool, log: feed, writer: newWriter(conn, Options{Now: time.Now}, feed)}
+	db.keys = atrest.New(nil, db, time.Now)
+	return db, nil
+}
+
+// PutBlob stores a blob within a unit, and returns its digest. KeepsResults has to have
+// succeeded: a unit may not wait for a key.
+func PutBlob(db *DB, tx *Tx, data []byte) (digest string, err error) {
+	if !db.keys.IsOpen() {
+		return "", errors.New("no key is open")
+	}
+	blobs, err := db.sealBlobs(context.Background(), [][]byte{data})
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("sha256:%x", blobs[0].digest), tx.putBlobs(blobs)
 }
 
 // MakeOld makes a store of an older schema version, with what fill writes.
@@ -114,3 +131,6 @@ func QueryPlan(db *DB, f journal.Filter) (steps []string, err error) {
 func DeviceActsPlan(db *DB) ([]string, error) {
 	return db.plan(deviceActs, []any{"d", "d.", "d/", 1, 1})
 }
+
+// OnTended has fn told of the steps of the background.
+func OnTended(db *DB, fn func(step string)) { db.onTended = fn }

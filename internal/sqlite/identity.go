@@ -68,11 +68,11 @@ func scanMember(r *Row) (access.Member, error) {
 const deviceColumns = `id, principal, name, local, serial, key_sha256, created_at, not_after, revoked_at, revoked_by, revoke_reason, version`
 
 // keyColumns follow them since later migrations.
-const keyColumns = `, login_until, keys, old_key_at`
+const keyColumns = `, login_until, keys, old_key_at, presence`
 
 // Devices returns all devices, revoked ones included, by ID.
 func (s IdentityStore) Devices(ctx context.Context) ([]identity.Device, error) {
-	later, err := s.laterColumns(ctx, "devices", "login_until", "keys", "old_key_at")
+	later, err := s.laterColumns(ctx, "devices", "login_until", "keys", "old_key_at", "presence")
 	if err != nil {
 		return nil, err
 	}
@@ -90,6 +90,11 @@ func scanDevice(r *Row) (identity.Device, error) {
 		d.Keys = []identity.Key{{SHA256: d.KeySHA256, NotAfter: d.NotAfter, UsedAt: d.CreatedAt}}
 	} else if err := json.Unmarshal(text, &d.Keys); err != nil {
 		return d, fmt.Errorf("keys of device %s: %w", d.ID, err)
+	}
+	if text := r.Bytes(15); len(text) > 0 {
+		if err := json.Unmarshal(text, &d.Presence); err != nil {
+			return d, fmt.Errorf("presence key of device %s: %w", d.ID, err)
+		}
 	}
 	if err := d.Principal.UnmarshalText(r.Bytes(1)); err != nil {
 		return d, err
@@ -246,15 +251,26 @@ func updateMember(tx *Tx, m access.Member) error {
 	return fmt.Errorf("member %s was removed: %w", m.Principal, identity.ErrConflict)
 }
 
-func insertDevice(tx *Tx, d identity.Device) error {
-	keys, err := json.Marshal(d.Keys)
+// keysOf are the keys of a device and its presence key, as they are stored.
+func keysOf(d identity.Device) (keys, presence []byte, err error) {
+	if keys, err = json.Marshal(d.Keys); err == nil {
+		presence, err = json.Marshal(d.Presence)
+	}
 	if err != nil {
-		return fmt.Errorf("keys of device %s: %w", d.ID, err)
+		return nil, nil, fmt.Errorf("keys of device %s: %w", d.ID, err)
+	}
+	return keys, presence, nil
+}
+
+func insertDevice(tx *Tx, d identity.Device) error {
+	keys, presence, err := keysOf(d)
+	if err != nil {
+		return err
 	}
 	n, err := tx.Exec("INSERT INTO devices ("+deviceColumns+keyColumns+`)
- VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15) ON CONFLICT DO NOTHING`,
+ VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16) ON CONFLICT DO NOTHING`,
 		d.ID, d.Principal.String(), d.Name, d.Local, d.Serial, d.KeySHA256, d.CreatedAt, d.NotAfter,
-		d.RevokedAt, d.RevokedBy.String(), d.RevokeReason, d.Version, d.LoginUntil, string(keys), d.OldKeyAt)
+		d.RevokedAt, d.RevokedBy.String(), d.RevokeReason, d.Version, d.LoginUntil, string(keys), d.OldKeyAt, string(presence))
 	if err != nil {
 		return fmt.Errorf("adding device %s: %w", d.ID, err)
 	}
@@ -267,14 +283,14 @@ func insertDevice(tx *Tx, d identity.Device) error {
 // updateDevice never changes whose a device is, and never takes a revocation
 // back.
 func updateDevice(tx *Tx, d identity.Device) error {
-	keys, err := json.Marshal(d.Keys)
+	keys, presence, err := keysOf(d)
 	if err != nil {
-		return fmt.Errorf("keys of device %s: %w", d.ID, err)
+		return err
 	}
 	n, err := tx.Exec(`UPDATE devices SET name = ?2, serial = ?3, key_sha256 = ?4, not_after = ?5,
- revoked_at = ?6, revoked_by = ?7, revoke_reason = ?8, version = ?9, login_until = ?10, keys = ?11, old_key_at = ?12
+ revoked_at = ?6, revoked_by = ?7, revoke_reason = ?8, version = ?9, login_until = ?10, keys = ?11, old_key_at = ?12, presence = ?13
  WHERE id = ?1 AND version = ?9 - 1 AND revoked_at IS NULL`,
-		d.ID, d.Name, d.Serial, d.KeySHA256, d.NotAfter, d.RevokedAt, d.RevokedBy.String(), d.RevokeReason, d.Version, d.LoginUntil, string(keys), d.OldKeyAt)
+		d.ID, d.Name, d.Serial, d.KeySHA256, d.NotAfter, d.RevokedAt, d.RevokedBy.String(), d.RevokeReason, d.Version, d.LoginUntil, string(keys), d.OldKeyAt, string(presence))
 	if err != nil {
 		return fmt.Errorf("changing device %s: %w", d.ID, err)
 	}

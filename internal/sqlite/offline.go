@@ -5,13 +5,16 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"math"
 	"os"
+	"time"
 
 	"golang.org/x/mod/sumdb/note"
 
 	zs "zombiezen.com/go/sqlite"
 
+	"palyra/internal/atrest"
 	"palyra/internal/journal"
 	"palyra/internal/reason"
 )
@@ -31,15 +34,50 @@ func OpenReadOnly(ctx context.Context, path string) (*DB, error) {
 		return nil, reason.Errorf(reason.NotFound, "%s holds no journal", path).
 			WithRemedy("Name the state directory of a palyrad that has run.")
 	}
+	list, err := listMigrations()
+	if err != nil {
+		return nil, err
+	}
 	pool, err := openReaders(path)
 	if err != nil {
 		return nil, err
 	}
-	db := &DB{path: path, pool: pool, log: journal.NewFeed()}
+	db := &DB{path: path, pool: pool, log: journal.NewFeed(), older: version < list[len(list)-1].version}
+	db.keys = atrest.New(nil, db, time.Now)
 	if err := db.readStoredHead(ctx); err != nil {
 		return nil, errors.Join(unusable(path, err), pool.Close())
 	}
 	return db, nil
+}
+
+// Snapshot copies what the store at path holds at one moment into a new file, with
+// its head file beside it: with no daemon, or beside one, which goes on writing. The
+// copy takes its form from SQLite and holds no deleted pages.
+func Snapshot(ctx context.Context, path, into string) (err error) {
+	if err := copyStore(ctx, path, into); err != nil {
+		return fmt.Errorf("taking a snapshot of the store: %w", unusable(path, err))
+	}
+	db, err := OpenReadOnly(ctx, into)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close(ctx)) }()
+	noted, err := openHeadFile(into)
+	if err != nil {
+		return err
+	}
+	return errors.Join(noted.write(db.Head()), noted.close())
+}
+
+func copyStore(ctx context.Context, path, into string) error {
+	conn, err := zs.OpenConn(path, zs.OpenReadOnly)
+	if err != nil {
+		return err
+	}
+	conn.SetBusyTimeout(busyTimeout)
+	conn.SetInterrupt(ctx.Done())
+	err = (&Conn{c: conn}).Query("VACUUM INTO ?1", nil, into)
+	return contextError(ctx, errors.Join(err, conn.Close()))
 }
 
 // storedVersion returns the schema version of the file at path without
@@ -132,12 +170,29 @@ func (db *DB) verifyForm(ctx context.Context) error {
 
 func (db *DB) verifyBlobs(ctx context.Context) error {
 	return db.Read(ctx, func(c *Conn) error {
-		return c.Query("SELECT digest, data FROM blobs", func(r *Row) error {
+		err := c.Query("SELECT digest, data FROM blobs", func(r *Row) error {
 			want, got := r.Bytes(0), sha256.Sum256(r.Bytes(1))
 			if string(want) != string(got[:]) {
 				return reason.Errorf(reason.VerificationFailed, "blob %s%s does not have the content of its digest", digestPrefix, hex.EncodeToString(want))
 			}
 			return nil
 		})
+		if err != nil {
+			return err
+		}
+		return c.verifyResults()
 	})
+}
+
+// verifyResults looks at the form of what is sealed, for which no key is needed.
+func (c *Conn) verifyResults() error {
+	sealed, err := c.QueryRow("SELECT 1 FROM sqlite_schema WHERE name = 'results'", func(*Row) error { return nil })
+	if err != nil || !sealed { // a store of before
+		return err
+	}
+	const misshapen = `SELECT digest FROM results
+ WHERE length(digest) <> 32 OR CASE WHEN expired_at IS NULL THEN length(box) < ?1 OR key NOT IN (SELECT id FROM results_keys) ELSE length(box) > 0 END`
+	return c.Query(misshapen, func(r *Row) error {
+		return reason.Errorf(reason.VerificationFailed, "result %s%x is damaged: no key opens it", digestPrefix, r.Bytes(0))
+	}, atrest.Overhead)
 }

@@ -62,6 +62,11 @@ func TestOlderSchemaVersions(t *testing.T) {
 				}
 			}
 			must.Do(t, sqlite.MakeOlder(path, version, events, rows))
+			before := must.Get(sqlite.OpenReadOnly(t.Context(), path))(t)
+			if before.Older() != (version < newest) {
+				t.Errorf("it counts as of an older release: %v", before.Older())
+			}
+			must.Do(t, before.Close(t.Context()))
 			if version >= 3 {
 				assertOneMember(t, must.Get(sqlite.OpenReadOnly(t.Context(), path))(t), true)
 			}

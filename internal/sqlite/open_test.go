@@ -248,10 +248,11 @@ func TestClockStepsBack(t *testing.T) {
 
 func TestBlobs(t *testing.T) {
 	db := sqlitetest.Open(t)
+	must.Do(t, db.KeepsResults(t.Context()))
 	for _, data := range [][]byte{nil, []byte("hello"), bytes.Repeat([]byte{7}, 3<<20)} {
 		var digest string
 		for range 2 {
-			must.Get(db.Commit(t.Context(), sqlite.Unit{Check: func(tx *sqlite.Tx) (err error) { digest, err = tx.PutBlob(data); return err }}))(t)
+			must.Get(db.Commit(t.Context(), sqlite.Unit{Check: func(tx *sqlite.Tx) (err error) { digest, err = sqlite.PutBlob(db, tx, data); return err }}))(t)
 		}
 		if want := fmt.Sprintf("sha256:%x", sha256.Sum256(data)); digest != want {
 			t.Errorf("digest %s, want %s", digest, want)
@@ -260,12 +261,15 @@ func TestBlobs(t *testing.T) {
 			t.Errorf("%d bytes came back of %d, %v", len(got), len(data), err)
 		}
 	}
-	assertCount(t, db, "SELECT count(*) FROM blobs", 3)
+	assertCount(t, db, "SELECT count(*) FROM results", 3)
 	assertReason(t, blobError(db, "sha256:"+strings.Repeat("0", 64)), reason.NotFound)
 	assertReason(t, blobError(db, "md5:00"), reason.InvalidInput)
-	_, err := db.Commit(t.Context(), sqlite.Unit{Check: func(tx *sqlite.Tx) error { _, err := tx.PutBlob(make([]byte, sqlite.MaxBlob+1)); return err }})
+	_, err := db.Commit(t.Context(), sqlite.Unit{Check: func(tx *sqlite.Tx) error {
+		_, err := sqlite.PutBlob(db, tx, make([]byte, sqlite.MaxBlob+1))
+		return err
+	}})
 	assertReason(t, err, reason.InputTooLarge)
-	must.Do(t, sqlite.Exec(db, "UPDATE blobs SET data = x'00' WHERE length(data) = 5"))
+	must.Do(t, sqlite.Exec(db, "UPDATE results SET box = x'00' WHERE length(box) = 45"))
 	assertReason(t, blobError(db, fmt.Sprintf("sha256:%x", sha256.Sum256([]byte("hello")))), reason.VerificationFailed)
 }
 

@@ -19,7 +19,7 @@ func filterStore(t *testing.T) (*sqlite.DB, []journal.Event) {
 	t.Helper()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	db := sqlitetest.OpenAt(t, filepath.Join(t.TempDir(), "palyra.db"), sqlite.Options{Now: func() time.Time { return now }})
-	codes := []event.Code{event.Proposed, event.Evaluated, event.Asked, event.Checkpoint, event.Frozen}
+	codes := []event.Code{event.Proposed, event.Evaluated, event.Asked, event.Checkpoint, event.Thawed}
 	var all []journal.Event
 	for n := range 200 {
 		now = now.Add(time.Second)
@@ -45,6 +45,7 @@ func TestFilters(t *testing.T) {
 		{Run: "r3"}, {Run: "r3", Session: "s1"}, {Run: "r3", Session: "s0"},
 		{Subject: "p7"}, {Subject: "p7", Code: "PAL-D"},
 		{Code: "PAL-A"}, {Code: "PAL-J102"}, {Code: "PAL-J102", Newest: true, Limit: 1}, {Code: "PAL"},
+		{Code: "PAL-P103", Since: at, Newest: true, Limit: 20}, {Code: "PAL-P107"},
 		{Actor: "user:alice"}, {Actor: "user:alice", Session: "s1"},
 		{Since: at}, {Until: at}, {Since: at, Until: at.Add(time.Minute)}, {Since: at.Add(time.Hour)}, {Until: all[0].At},
 		{After: 190}, {After: 10, UpTo: 20}, {UpTo: 5}, {After: 200},
@@ -107,6 +108,13 @@ func TestFiltersUseIndexes(t *testing.T) {
 			if step == "SCAN events" {
 				t.Errorf("%+v reads the whole journal: %q", f, plan)
 			}
+		}
+	}
+	// What gatewaychange reads at each start: by the codes, and not all events since then.
+	for _, code := range []event.Code{event.GatewayChange, event.PolicyReset, event.Thawed} {
+		f := journal.Filter{Code: string(code), Since: time.Date(2026, 1, 1, 0, 1, 0, 0, time.UTC), Newest: true, Limit: 20}
+		if plan := must.Get(sqlite.QueryPlan(db, f))(t); len(plan) != 1 || plan[0] != "SEARCH events USING INDEX events_gateway (code=? AND seq>?)" {
+			t.Errorf("%s: %q", code, plan)
 		}
 	}
 	// Negative control: a filter that has no index does read it all.

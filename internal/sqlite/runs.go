@@ -39,17 +39,11 @@ func (s *Runs) Blob(ctx context.Context, digest string) ([]byte, error) {
 
 // Append makes events durable, with the blobs that they name.
 func (s *Runs) Append(ctx context.Context, w run.Write) error {
-	_, err := s.db.Commit(ctx, Unit{Events: w.Drafts, Check: func(tx *Tx) error { return tx.putBlobs(w.Blobs) }})
-	return err
-}
-
-func (tx *Tx) putBlobs(blobs [][]byte) error {
-	for _, b := range blobs {
-		if _, err := tx.PutBlob(b); err != nil {
-			return err
-		}
+	blobs, err := s.db.sealBlobs(ctx, w.Blobs)
+	if err == nil {
+		_, err = s.db.Commit(ctx, Unit{Events: w.Drafts, Check: func(tx *Tx) error { return tx.putBlobs(blobs) }})
 	}
-	return nil
+	return err
 }
 
 // errKnownStart rolls the unit of a start back that was made before.
@@ -57,6 +51,14 @@ var errKnownStart = errors.New("the run was started before")
 
 // Begin stores a new run, or finds the one that its idempotency key has.
 func (s *Runs) Begin(ctx context.Context, b run.Beginning) (r run.Record, fresh bool, err error) {
+	// A run whose turns could not be kept does not begin.
+	if err := s.db.keys.Ready(ctx); err != nil {
+		return r, false, err
+	}
+	blobs, err := s.db.sealBlobs(ctx, b.Write.Blobs)
+	if err != nil {
+		return r, false, err
+	}
 	_, err = s.db.Commit(ctx, Unit{Events: b.Write.Drafts, Check: func(tx *Tx) error {
 		if b.Key != "" {
 			known, found, err := tx.startedRun(b, tx.Now())
@@ -76,7 +78,7 @@ func (s *Runs) Begin(ctx context.Context, b run.Beginning) (r run.Record, fresh 
 		if err := tx.insertRun(r, b); err != nil {
 			return fmt.Errorf("storing a run: %w", err)
 		}
-		return tx.putBlobs(b.Write.Blobs)
+		return tx.putBlobs(blobs)
 	}})
 	if errors.Is(err, errKnownStart) {
 		return r, false, nil
@@ -137,7 +139,11 @@ func (tx *Tx) insertRun(r run.Record, b run.Beginning) error {
 
 // End stores how a run ended.
 func (s *Runs) End(ctx context.Context, r run.Record, w run.Write) (run.Record, error) {
-	_, err := s.db.Commit(ctx, Unit{Events: w.Drafts, Check: func(tx *Tx) error {
+	blobs, err := s.db.sealBlobs(ctx, w.Blobs)
+	if err != nil {
+		return r, err
+	}
+	_, err = s.db.Commit(ctx, Unit{Events: w.Drafts, Check: func(tx *Tx) error {
 		r.EndedAt = tx.Now()
 		changed, err := tx.Exec(`UPDATE runs SET state = ?1, ended_at = ?2, calls = ?3, turns = ?4, input_tokens = ?5,
  output_tokens = ?6, cancelled_by = ?7, reason = ?8, detail = ?9, remedy = ?10 WHERE id = ?11 AND state = ?12`,
@@ -152,7 +158,7 @@ func (s *Runs) End(ctx context.Context, r run.Record, w run.Write) (run.Record, 
 			}
 			return reason.Errorf(reason.RunEnded, "run %s has ended already", r.ID)
 		}
-		return tx.putBlobs(w.Blobs)
+		return tx.putBlobs(blobs)
 	}})
 	return r, err
 }

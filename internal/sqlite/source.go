@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -79,6 +80,10 @@ const inSession = `seq IN (
  UNION ALL
  SELECT e.seq FROM session_runs s CROSS JOIN events e ON e.run = s.run AND e.run <> '' WHERE s.session = ? AND e.session = ?)`
 
+// indexed are the codes that have a partial index: checkpoints, and what is looked up at
+// each start among all the events of the last days.
+var indexed = []event.Code{event.Checkpoint, event.Thawed, event.PolicyReset, event.GatewayChange}
+
 // eventFilter builds the WHERE clause. The indexes leave out empty values, so
 // every term on such a column says that it is not empty.
 func (c *Conn) eventFilter(f journal.Filter) (where string, args []any, err error) {
@@ -101,7 +106,7 @@ func (c *Conn) eventFilter(f journal.Filter) (where string, args []any, err erro
 		term("actor = ?", f.Actor)
 	}
 	switch {
-	case f.Code == string(event.Checkpoint):
+	case slices.Contains(indexed, event.Code(f.Code)):
 		terms = append(terms, "code = '"+f.Code+"'") // the literal lets the partial index serve
 	case f.Code != "":
 		term("code >= ?", f.Code)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -31,6 +32,44 @@ func Socket(stateDir string) string { return filepath.Join(stateDir, "palyrad.so
 
 // Operator is the local operator's credential bundle.
 func Operator(stateDir string) string { return filepath.Join(stateDir, "operator") }
+
+// Restored is the directory that a restore leaves beside what it restored.
+func Restored(stateDir string) string { return filepath.Join(stateDir, "restored") }
+
+// Scratch is the directory in which a backup is prepared.
+func Scratch(stateDir string) string { return filepath.Join(stateDir, "backup.tmp") }
+
+// entries are the names in a state directory; those that are true belong into a
+// backup. What palyrad makes anew, or only a running one has, does not.
+var entries = map[string]bool{
+	"palyra.db": true, "palyra.db-head": true, "ca": true, "operator": true, "vault.json": true, "vault.kek": true, "vault.dpapi": true,
+
+	"palyra.db-wal": false, "palyra.db-shm": false, "palyra.db-reserve": false, "palyrad.lock": false, "palyrad.sock": false,
+	"sandbox": false, "quarantine": false, "undo": false, "cache": false, "restored": false, "backup.tmp": false, "ca.new": false,
+}
+
+// Kept reports whether a file below a state directory, named with slashes, belongs
+// into a backup. Hidden files are those of a write that was cut off, and locks.
+func Kept(name string) bool {
+	top, _, _ := strings.Cut(name, "/")
+	return entries[top] && !strings.HasPrefix(path.Base(name), ".")
+}
+
+// Known reports whether palyrad has something of that name in a state directory.
+func Known(name string) bool {
+	_, known := entries[name]
+	return known
+}
+
+// VaultPin says where the vault's key is, VaultKey is that key where it is a file, and
+// VaultProtected where Windows protects it.
+func VaultPin(stateDir string) string { return filepath.Join(stateDir, "vault.json") }
+
+// VaultKey is the vault's key as a file.
+func VaultKey(stateDir string) string { return filepath.Join(stateDir, "vault.kek") }
+
+// VaultProtected is the vault's key under DPAPI.
+func VaultProtected(stateDir string) string { return filepath.Join(stateDir, "vault.dpapi") }
 
 // Lock is the exclusive hold of one daemon on a state directory. The
 // kernel releases it when the process ends, however it ends.

@@ -43,6 +43,7 @@ const (
 var Never = []access.Permission{
 	access.PermApprovalDecide, access.PermApprovalGrantBroad, access.PermAccessWrite, access.PermAccessWriteOwner, access.PermAccessConsent,
 	access.PermTokenCreate, access.PermPolicyActivate, access.PermGatewayThaw, access.PermDevicePair,
+	access.PermVaultPut, access.PermVaultGet, access.PermVaultDelete, access.PermVaultRekey,
 }
 
 var nameForm = lazyregexp.New(`^[a-zA-Z0-9][a-zA-Z0-9 ._-]{0,62}$`)

@@ -45,7 +45,8 @@ type Facts struct {
 	WorkspaceMode string   `json:"workspace_mode,omitempty"`
 	EgressMode    string   `json:"egress_mode,omitempty"`
 	EgressHosts   []string `json:"egress_hosts,omitempty"`
-	// Secrets are the names of those that the call may use without seeing them,
+	// Secrets are the names of those that the call may use without seeing them, and of
+	// those that its program would get,
 	// sorted.
 	Secrets []string `json:"secrets,omitempty"`
 }
@@ -140,6 +141,25 @@ type Plan struct {
 	// UnboundArguments counts the arguments that look like paths and led to no
 	// file, so that nothing holds the program to what it finds there.
 	UnboundArguments int
+	// Injections are secrets that the program gets as they are. Each is decided by
+	// itself before the call is. The binding has them, too.
+	Injections []Injection
+}
+
+// Injection is a secret that the program of a call gets as it is.
+type Injection struct {
+	// Secret is its reference without the scheme, such as "global/aws", and Version
+	// which of its values it is.
+	Secret  string `json:"secret"`
+	Version int    `json:"version"`
+	// Env is the variable with the value, or with the path of the file if there is
+	// one. File is the path inside.
+	Env  string `json:"env,omitempty"`
+	File string `json:"file,omitempty"`
+	// Within is how long the call may last.
+	Within string `json:"within,omitempty"`
+	// Note is its owner's, for people.
+	Note string `json:"note,omitempty"`
 }
 
 // FileIdentity says which file was looked at, and in which state.

@@ -1,8 +1,9 @@
 package tool
 
 import (
+	"encoding/base64"
 	"encoding/json"
-	"regexp"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -95,27 +96,152 @@ func TestRedactFolded(t *testing.T) {
 	}
 }
 
-// FuzzRedactText compares the search by hints with a plain search for the
-// forms: both find the same secrets.
+// FuzzRedactText compares the search by hints with a try of every form at every
+// place: both find the same secrets.
 func FuzzRedactText(f *testing.F) {
 	for _, s := range []string{
 		"AKIAABCDEFGHIJKLMNOP", "xAKIAABCDEFGHIJKLMNOP", "Bearer abcdefghijklmnop=", "-----BEGIN PRIVATE KEY-----\nx",
 		"ghp_" + strings.Repeat("a", 36), "task-sk-" + strings.Repeat("b", 20), "ÄAKIAABCDEFGHIJKLMNOP", "sk-sk-sk-sk-sk-sk-sk-sk-sk-",
+		"Bearer ghp_" + strings.Repeat("a", 36), "Sk-Ant-" + strings.Repeat("b", 20),
 	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		want := text
+		secret := make([]bool, len(text))
 		for _, sh := range secretShapes {
-			boundary := `\b`
-			if sh.anywhere {
-				boundary = ""
+			for at := 0; at < len(text); at++ {
+				loc := sh.form.FindStringIndex(text[at:])
+				if loc == nil || sh.words && at > 0 && letter(text[at-1]) {
+					continue
+				}
+				for i := range loc[1] {
+					secret[at+i] = true
+				}
+				at += loc[1] - 1
 			}
-			plain := regexp.MustCompile(boundary + strings.TrimPrefix(sh.form.String(), "^"))
-			want = plain.ReplaceAllLiteralString(want, Redaction)
 		}
-		if got := RedactText(text); got != want {
-			t.Errorf("RedactText(%q) = %q, want %q", text, got, want)
+		var want strings.Builder
+		for i := range len(text) {
+			if !secret[i] {
+				want.WriteByte(text[i])
+			}
+		}
+		got := RedactText(text)
+		if len(text) < 27 && strings.ReplaceAll(got, Redaction, "") != strings.ReplaceAll(want.String(), Redaction, "") {
+			t.Errorf("RedactText(%q) = %q, want %q around it", text, got, want.String())
+		}
+		if again := RedactText(got); again != got {
+			t.Errorf("redacting twice changes %q to %q", got, again)
 		}
 	})
+}
+
+// keys are one of each form.
+func keys() []string {
+	token := strings.Repeat("aB3", 12)
+	return []string{
+		awsKey, "ghp_" + token, "github_pat_" + token, "glpat-" + token, "xoxb-" + token, "sk-ant-" + token, "sk-proj-" + token, "AIza" + token[:35],
+		"pal_" + strings.Repeat("0a", 13) + "_" + strings.Repeat("7f3a", 16), "eyJ" + token + ".eyJ" + token + "." + token,
+	}
+}
+
+// TestRedactBesideWords: a key is one whatever stands before and after it.
+func TestRedactBesideWords(t *testing.T) {
+	t.Parallel()
+	for _, key := range keys() {
+		for _, before := range []string{"", "x", "X", "_", "KEY=", "key_", "9", "/", "ä", "xx-", "\"", "token:", "https://u:"} {
+			if got := RedactText(before + key); got != before+Redaction {
+				t.Errorf("%q becomes %q", before+key, got)
+			}
+			if got := RedactText(before + key + "@host and more"); !strings.HasPrefix(got, before+Redaction) || strings.Contains(got, key[len(key)-8:]) {
+				t.Errorf("%q becomes %q", before+key, got)
+			}
+		}
+	}
+	for _, key := range []string{"sk-" + strings.Repeat("b", 20), "pal_x1_" + strings.Repeat("b", 20)} {
+		for _, before := range []string{"", "_", "KEY=", "9"} {
+			if got := RedactText(before + key); got != before+Redaction {
+				t.Errorf("%q becomes %q", before+key, got)
+			}
+		}
+	}
+	for _, word := range []string{
+		"task-550e8400-e29b-41d4-a716-446655440000", "disk-0123456789abcdef0123456789", "principal_name_of_somebody_with_a_long_one",
+		"czechoslovakiaandothers1234", "forbearer of-something-rather-long", "foxox-" + strings.Repeat("b", 3),
+	} {
+		if got := RedactText(word); got != word {
+			t.Errorf("%q is taken for a key", word)
+		}
+	}
+}
+
+// TestRedactBase64: a key in content_base64, or in a longer text, is none that
+// anybody could decode; what holds none stays as it is.
+func TestRedactBase64(t *testing.T) {
+	t.Parallel()
+	for _, key := range append(keys(), "Bearer abcdefghijklmnop") {
+		for before := range 5 {
+			content := strings.Repeat("<", before) + key + "\nand more\n"
+			for name, encoding := range map[string]*base64.Encoding{"std": base64.StdEncoding, "raw": base64.RawStdEncoding, "URL": base64.RawURLEncoding} {
+				text := encoding.EncodeToString([]byte(content))
+				twice := base64.StdEncoding.EncodeToString([]byte("twice " + text))
+				for _, text := range []string{text, "see key/" + text + " there", text[:40] + "\r\n" + text[40:], twice} {
+					got := RedactText(text)
+					if !strings.Contains(got, Redaction) || len(got) > len(text)-len(key)+len(Redaction) {
+						t.Errorf("%s, after %d: %q becomes %q", name, before, text, got)
+					}
+					input := must.Get(json.Marshal(map[string]string{"content_base64": text}))(t)
+					clean, done, err := Redact(input, nil)
+					if err != nil || !slices.Equal(done, []string{"/content_base64"}) || !strings.Contains(string(clean), Redaction) {
+						t.Errorf("%s, after %d: hidden are %v of %s, %v", name, before, done, clean, err)
+					}
+				}
+			}
+		}
+	}
+	plain := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("nothing to see here, a task-list and bearers of news\n", 100)))
+	if got := RedactText(plain); got != plain {
+		t.Errorf("%q becomes %q", plain, got)
+	}
+}
+
+// BenchmarkRedact is what the arguments of a call cost that hold no key.
+func BenchmarkRedact(b *testing.B) {
+	binary := make([]byte, 700<<10)
+	r := rand.New(rand.NewPCG(1, 2))
+	for i := range binary {
+		binary[i] = byte(r.Uint32())
+	}
+	for name, value := range map[string]string{
+		"small": "README.md", "text": strings.Repeat("the quick brown fox jumps over the lazy dog\n", 20_000), "base64": base64.StdEncoding.EncodeToString(binary),
+	} {
+		input := must.Get(json.Marshal(map[string]string{"path": "notes/a.txt", "content": value, "workspace": "main"}))(b)
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(int64(len(input)))
+			for b.Loop() {
+				if _, found, err := Redact(input, nil); err != nil || len(found) > 0 {
+					b.Fatal(found, err)
+				}
+			}
+		})
+	}
+}
+
+// All members but those excepted, wherever the value stands in another one.
+func TestRedactAllMembersBut(t *testing.T) {
+	paths := []string{"/h/*", "!/h/shown"}
+	for input, want := range map[string]string{
+		`{"a":"x","h":{"HIDDEN":{"b":"x"},"hidden":"x","shown":"x"}}`: `{"a":"x","h":{"HIDDEN":"[redacted]","hidden":"[redacted]","shown":"x"}}`,
+		`{"h":["x",["x"]]}`:                 `{"h":["[redacted]","[redacted]"]}`,
+		`{"i":{"h":{"a":1}}}`:               `{"i":{"h":{"a":1}}}`,
+		`{"h":{"!":"x","*":"x","a/b":"x"}}`: `{"h":{"!":"[redacted]","*":"[redacted]","a/b":"[redacted]"}}`,
+	} {
+		if got, _, err := Redact(json.RawMessage(input), paths); err != nil || string(got) != want {
+			t.Errorf("%s: %s, %v", input, got, err)
+		}
+		within := json.RawMessage(`{"in":` + input + `}`)
+		if got, _, err := Redact(within, PathsBelow("/in", paths)); err != nil || string(got) != `{"in":`+want+`}` {
+			t.Errorf("%s: %s, %v", within, got, err)
+		}
+	}
 }

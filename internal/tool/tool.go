@@ -62,7 +62,8 @@ type Descriptor struct {
 	// AlwaysSensitive makes the tool sensitive whatever its capabilities.
 	AlwaysSensitive bool `json:"always_sensitive"`
 	// SecretPaths are JSON Pointers (RFC 6901) of inputs that are redacted
-	// before they are journaled.
+	// before they are journaled. One that ends in "/*" is all members but those
+	// whose pointer is there after a "!".
 	SecretPaths []string `json:"secret_paths,omitempty"`
 }
 

@@ -44,11 +44,15 @@ func (a *authorization) ask() (*approval.Ask, error) {
 	if err != nil {
 		return nil, err
 	}
+	covers := a.covers
+	if a.request.Injection != nil {
+		covers = nil // no grant gives a secret to a program
+	}
 	return &approval.Ask{
 		Proposal: a.proposal, Plan: a.plan, CallDigest: a.digest, SnapshotDigest: a.verdict.SnapshotDigest(),
-		Request: request, Prompt: prompt, SubjectType: approval.SubjectTool, SubjectID: a.subjectID,
+		Request: request, Prompt: prompt, SubjectType: a.subjectType, SubjectID: a.subjectID,
 		Timeout: a.verdict.Timeout(), Severity: a.verdict.Severity(),
-		Missing: a.verdict.Missing(), Covers: a.covers,
+		Missing: a.verdict.Missing(), Covers: covers,
 	}, nil
 }
 
@@ -135,10 +139,18 @@ func (j Judge) Judge(_ context.Context, r approval.Record, votes []approval.Vote
 
 // MayDecide asks policy whether the caller may answer this approval.
 func (j Judge) MayDecide(_ context.Context, caller access.Caller, r approval.Record) error {
-	return j.authorize(policy.AccessRequest{
+	request := policy.AccessRequest{
 		Caller: caller, Permission: access.PermApprovalDecide,
 		Approval: &policy.ApprovalResource{ID: r.ID, Severity: r.Severity, Requester: r.OnBehalfOf},
-	})
+	}
+	err := j.authorize(request)
+	if err == nil || caller.Present {
+		return err
+	}
+	if request.Caller.Present = true; j.authorize(request) == nil {
+		return reason.Errorf(reason.PresenceNotProven, "policy lets %s answer this who proves to be present", caller.Principal)
+	}
+	return err
 }
 
 // MayGrantBroad asks policy whether the caller may mint a grant for a whole

@@ -25,7 +25,7 @@ func (c *call) dispatch(ctx context.Context, permit *decision.Permit) tool.Repor
 	answer := c.answer
 	decided := dispatch.Decided{
 		Permit: permit, Proposal: c.proposal, Plan: c.plan,
-		Ready:   func(ctx context.Context) error { return c.Approver.Recheck(ctx, answer) },
+		Ready:   func(ctx context.Context) error { return c.stands(ctx, answer) },
 		Rejudge: c.rejudge,
 		MayRead: c.mayRead,
 		Output: func(stream string, chunk []byte) {

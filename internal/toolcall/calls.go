@@ -117,6 +117,28 @@ func (p *Pipeline) PastCall(ctx context.Context, id string) (PastCall, error) {
 	return past, nil
 }
 
+// Arguments are those of a call as they are kept, nil for none. They may be
+// reason.ResultExpired or reason.VaultLocked.
+func (p *Pipeline) Arguments(ctx context.Context, past *PastCall) ([]byte, error) {
+	switch {
+	case past.Proposed == nil:
+		return nil, nil
+	case past.Proposed.ArgumentsBlob != "":
+		return p.Ledger.Blob(ctx, past.Proposed.ArgumentsBlob)
+	}
+	return past.Proposed.Arguments, nil
+}
+
+// ResultKept says why the result of a call cannot be had that has one:
+// reason.ResultExpired or reason.VaultLocked.
+func (p *Pipeline) ResultKept(ctx context.Context, past *PastCall) error {
+	if past.Attested == nil || past.Attested.ResultBlob == "" {
+		return nil
+	}
+	_, err := p.Ledger.Blob(ctx, past.Attested.ResultBlob)
+	return err
+}
+
 // NoCall is the error for a call that does not exist, and in the same words for one
 // that the caller may not see.
 func NoCall(id string) error {

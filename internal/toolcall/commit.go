@@ -67,6 +67,7 @@ func (c *call) gate(r *tool.CommitRequest, observe func(Event)) (*gate, error) {
 		subjectID: approval.CommitSubject + facts.Workspace + ":" + facts.Root,
 	}}
 	g.proposal.Input, g.proposal.Tool.SecretPaths = arguments, nil
+	g.plan.Injections = nil
 	g.proposal.Tool.Title = "Commit changes to workspace " + facts.Workspace
 
 	if g.plan.Subject, err = commitSubject(facts, c.plan.Subject); err != nil {

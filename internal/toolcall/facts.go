@@ -17,7 +17,7 @@ import (
 // facts. Otherwise planAgain changes nothing; dispatch will then find the difference
 // and refuse the call, and the answer is used up.
 func (a *authorization) planAgain(ctx context.Context) error {
-	if !a.waited || !a.answer.Allowed() || len(a.plan.Files) == 0 || a.request.Commit != nil {
+	if !a.waited || !a.answer.Allowed() || len(a.plan.Files) == 0 || a.ran != nil {
 		return nil
 	}
 	plan, request, same := a.sameAgain(ctx)

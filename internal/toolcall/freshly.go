@@ -43,6 +43,9 @@ func (a *authorization) settleFreshly(ctx context.Context) error {
 		if err := a.resolve(ctx); err != nil {
 			return err
 		}
+		if err := a.settleInjections(ctx); err != nil {
+			return err
+		}
 		if err := a.planAgain(ctx); err != nil {
 			return err
 		}
@@ -69,7 +72,7 @@ func (a *authorization) settleNow(ctx context.Context) (settled bool, err error)
 				return nil, err
 			}
 		}
-		if settled = a.agreed(); !settled || !a.letThrough() || a.request.Commit != nil {
+		if settled = a.agreed(); !settled || !a.letThrough() || a.ran != nil {
 			return nil, nil
 		}
 		return a.effects(), nil

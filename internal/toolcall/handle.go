@@ -26,7 +26,7 @@ import (
 )
 
 // inlineArguments is the largest input that is written into the journal; a
-// larger one is a blob that the journal names by digest.
+// larger one is a blob that the journal names by digest, and so is any that takesContent.
 const inlineArguments = 16 << 10
 
 // authorization is what policy, and people where it asks, are asked about: a
@@ -47,10 +47,15 @@ type authorization struct {
 	answer  approval.Answer
 	// waited is true when people were asked.
 	waited bool
-	// subjectID names what people are asked about, "" for the call itself.
-	subjectID string
-	// ran is that of the call whose changes this one is about, nil for a call.
+	// subjectType and subjectID say what people are asked about, "" for the call itself.
+	subjectType approval.SubjectType
+	subjectID   string
+	// ran is that of the call whose changes or secret this one is about, nil for a
+	// call.
 	ran *authorization
+	// injected are those of the secrets that the program gets, as far as they are
+	// decided.
+	injected []*authorization
 	// pending is what the next durable write takes along.
 	pending Entry
 }
@@ -123,7 +128,10 @@ func (c *call) prepare(ctx context.Context) error {
 	if err := c.planCall(ctx, c.counted.Facts()); err != nil {
 		return err
 	}
-	return c.settle(ctx)
+	if err := c.settle(ctx); err != nil {
+		return err
+	}
+	return c.useInjections(ctx)
 }
 
 // conclude are the stages from the decision on.
@@ -175,7 +183,7 @@ func newCall(p *Pipeline, s *Submission, claim *Claim, observe func(Event)) *cal
 	if c.proposal.Run == "" {
 		c.proposal.Run = c.proposal.ID
 	}
-	c.pending.Drafts = slices.Clone(s.Lead)
+	c.pending.Drafts, c.pending.Blobs = slices.Clone(s.Lead), slices.Clone(s.LeadBlobs)
 	if claim != nil {
 		claim.ProposalID = c.proposal.ID
 		c.pending.Claim = claim
@@ -193,6 +201,10 @@ func (c *call) propose(ctx context.Context) error {
 		return err
 	}
 	c.proposal.Tool, c.proposal.Input = descriptor, input
+	// Every call may return something, and what it returned is kept.
+	if err := c.Ledger.Ready(ctx); err != nil {
+		return err
+	}
 	if err := c.addProposed(); err != nil {
 		return err
 	}
@@ -238,13 +250,20 @@ func (c *call) addProposed() error {
 		payload.ArgumentsDigest = canonical.Digest(append([]byte(payload.ArgumentsSalt), c.proposal.Input...))
 	}
 	c.argumentsDigest = payload.ArgumentsDigest
-	if len(arguments) > inlineArguments {
+	if len(arguments) > inlineArguments || takesContent(c.proposal.Tool) {
 		payload.ArgumentsBlob = canonical.Digest(arguments)
 		c.pending.Blobs = append(c.pending.Blobs, arguments)
 	} else {
 		payload.Arguments = arguments
 	}
 	return c.draft(event.Proposed, payload)
+}
+
+// takesContent reports whether the content of a file may be among a tool's arguments,
+// such as what it writes or sends: those that only read take none. The journal keeps
+// what it is given for ever and in plain, so that it gets the digest of such arguments.
+func takesContent(d tool.Descriptor) bool {
+	return slices.ContainsFunc(d.Capabilities, func(c tool.Capability) bool { return c != tool.FilesystemRead && c != tool.SecretsRead })
 }
 
 // planCall works out what the call would do, as facts for policy.

@@ -222,6 +222,7 @@ func (l *liveCall) follow(ctx context.Context, observe func(Event)) (Outcome, er
 // retry does not undo that.
 var passing = []reason.Code{
 	reason.ShuttingDown, reason.GatewayFrozen, reason.ApprovalLimit, reason.JournalUnavailable, reason.FactsChanged,
+	reason.VaultLocked,
 }
 
 // unstarted reports whether the call did not start for a passing reason, such as a

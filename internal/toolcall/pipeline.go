@@ -73,6 +73,9 @@ type Ledger interface {
 	// Record makes an entry durable, all of it or nothing. It returns the
 	// sequence number of the last event.
 	Record(ctx context.Context, e Entry) (int64, error)
+	// Ready reports whether what calls return can be kept: reason.VaultLocked while
+	// the key is locked that it is kept under.
+	Ready(ctx context.Context) error
 	// Events returns a page of the events that match the filter, Blob what is
 	// stored under a digest.
 	Events(ctx context.Context, f journal.Filter) ([]journal.Event, error)
@@ -184,6 +187,8 @@ type Submission struct {
 	// Lead are drafts that are written before the first event of the call and in
 	// its transaction. A pipeline that is closing writes neither.
 	Lead []event.Draft
+	// LeadBlobs are what Lead names by digest.
+	LeadBlobs [][]byte
 }
 
 // Call takes one submission through all stages and tells observe what

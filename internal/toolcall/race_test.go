@@ -31,6 +31,8 @@ func (noLedger) Head() (int64, [32]byte) { return 0, [32]byte{} }
 
 func (noLedger) Record(context.Context, toolcall.Entry) (int64, error) { return 1, nil }
 
+func (noLedger) Ready(context.Context) error { return nil }
+
 func (noLedger) NewestSession(context.Context, session.Key, toolcall.EachEvent) (session.Past, bool, error) {
 	return session.Past{}, false, nil
 }

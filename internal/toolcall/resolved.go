@@ -6,7 +6,8 @@ import (
 	"palyra/internal/tool"
 )
 
-// resolved is the digest of what the call comes to, or what its changes do: a
+// resolved is the digest of what the call comes to, what its changes do, or that its
+// program gets a secret: a
 // no is remembered by it.
 func (a *authorization) resolved(ctx context.Context) (string, error) {
 	what := a
@@ -24,5 +25,9 @@ func (a *authorization) resolved(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return r.Digest()
+	call, err := r.Digest()
+	if injection := a.request.Injection; err == nil && injection != nil {
+		return tool.Resolved{Act: "inject", Places: r.Places, What: map[string]any{"secret": injection, "call": call}}.Digest()
+	}
+	return call, err
 }

@@ -42,8 +42,12 @@ func (a *authorization) evaluate(ctx context.Context) error {
 	})
 }
 
-// grants are the standing grants that match the call.
+// grants are the standing grants that match the call. None gives a secret to a
+// program.
 func (a *authorization) grants(ctx context.Context) ([]policy.Grant, error) {
+	if a.request.Injection != nil {
+		return nil, nil
+	}
 	list, err := a.Approver.Grants(ctx, approval.GrantQuery{
 		Principal: a.sub.Caller.Principal, OnBehalfOf: a.sub.Caller.OnBehalfOf, Session: a.proposal.Session,
 		Tool: a.proposal.Tool.Name, ToolDefinition: a.plan.Binding.ToolDefinitionDigest,

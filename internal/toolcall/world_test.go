@@ -13,6 +13,7 @@ import (
 
 	"palyra/internal/access"
 	"palyra/internal/approval"
+	"palyra/internal/atrest/atresttest"
 	"palyra/internal/dispatch"
 	"palyra/internal/event"
 	"palyra/internal/gatewaytest"
@@ -42,6 +43,8 @@ type world struct {
 	db     *sqlite.DB
 	path   string
 	engine *policy.Engine
+	// ring is the vault that the store has its keys from.
+	ring atresttest.Ring
 
 	read, run, fetch, secret *gatewaytest.Probe
 	// more are tools beside those.
@@ -83,7 +86,7 @@ func newWorld(t *testing.T, setup ...func(*world)) *world {
 	}
 	w.options.Tools = append(w.options.Tools, secretTool)
 	w.notary = &notary{Notary: gatewaytest.Notary(t), trace: &w.trace}
-	w.db = sqlitetest.OpenMigrated(t, w.path)
+	w.db = sqlitetest.OpenMigrated(t, w.path, sqlite.Options{Results: &w.ring})
 	w.engine = policy.NewEngine(loaded(t, w.options))
 	w.start()
 	return w
@@ -318,14 +321,11 @@ func (w *world) wantJournal(after int64, want ...event.Code) {
 }
 
 // blob returns stored content by its digest, nil when there is none.
-func (w *world) blob(digest string) (content []byte) {
+func (w *world) blob(digest string) []byte {
 	w.t.Helper()
-	err := w.db.Read(w.t.Context(), func(c *sqlite.Conn) (err error) {
-		content, err = c.Blob(digest)
-		return err
-	})
+	content, err := w.db.Blob(w.t.Context(), digest)
 	if err != nil {
-		w.t.Errorf("reading blob %s: %v", digest, err)
+		w.t.Errorf("blob %s: %v", digest, err)
 	}
 	return content
 }

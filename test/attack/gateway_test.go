@@ -75,6 +75,7 @@ func newGateway(t *testing.T, policy string, settings ...string) *gateway {
 	g.MayEnd = true
 	g.write(filepath.Join(g.Policies, "10.cedar"), policy)
 	g.write(g.Config, fmt.Sprintf(`state_dir = %q
+vault.backend = "file"
 [listen]
 api = "127.0.0.1:0"
 metrics = ""

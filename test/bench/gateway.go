@@ -41,6 +41,7 @@ type gateway struct {
 
 // settings let a benchmark call as often as it can; the rest is as delivered.
 const settings = `state_dir = %q
+vault.backend = "file"
 max_calls_per_run = 1000000
 max_calls_per_session = 1000000
 %s

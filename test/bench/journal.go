@@ -20,6 +20,8 @@ import (
 	"palyra/internal/identity/ca"
 	"palyra/internal/journal"
 	"palyra/internal/sqlite"
+	"palyra/internal/vault"
+	"palyra/internal/vault/kek"
 )
 
 // appendsPerSecond is goal 7: how far callers that append side by side get
@@ -236,8 +238,13 @@ func (b *bench) newStore(ctx context.Context) (*store, error) {
 	return openStore(ctx, filepath.Join(dir, "palyra.db"), k)
 }
 
+// openStore opens a store with the vault of its state directory, as its palyrad does.
 func openStore(ctx context.Context, path string, k keys) (*store, error) {
-	db, err := sqlite.Open(ctx, path, sqlite.Options{Origin: k.origin, Verifiers: k.known})
+	ring, err := kek.Open(kek.Options{Dir: filepath.Dir(path), Gateway: k.origin, Backend: kek.InFile})
+	if err != nil {
+		return nil, err
+	}
+	db, err := sqlite.Open(ctx, path, sqlite.Options{Origin: k.origin, Verifiers: k.known, Results: vault.Ring{Wrapper: vault.NewWrapper(ring)}})
 	if err != nil {
 		return nil, err
 	}

@@ -171,6 +171,7 @@ var benchmarks = []benchmark{
 	{"21-token", tokenCheck},
 	{"22-pairing", pairingCost},
 	{"23-handshake", handshakes},
+	{"24-secrets", secretsCost},
 }
 
 // bench is what the benchmarks share.

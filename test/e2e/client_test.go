@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"cmp"
 	"encoding/json"
 	"os/exec"
 	"path/filepath"
@@ -19,11 +20,13 @@ type client struct {
 	g *gateway
 	// credentials is a bundle; "" means the local operator's.
 	credentials string
+	// home is another home directory than the gateway's, "" for that.
+	home string
 }
 
 func (c *client) command(args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(c.g.T.Context(), filepath.Join(programs, "palyra"), args...)
-	cmd.Env = append(process.Environment(c.g.Dir), "PALYRA_CONFIG="+c.g.Config)
+	cmd.Env = append(process.Environment(cmp.Or(c.home, c.g.Dir)), "PALYRA_CONFIG="+c.g.Config)
 	if c.credentials != "" {
 		cmd.Env = append(cmd.Env, "PALYRA_CREDENTIALS="+c.credentials, "PALYRA_ADDRESS="+c.g.address())
 	}

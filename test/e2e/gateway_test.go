@@ -24,6 +24,7 @@ func newGateway(t *testing.T, settings ...string) *gateway {
 	g := &gateway{process.NewPalyrad(t, filepath.Join(programs, "palyrad"), t.TempDir())}
 	g.file("a.txt", "hello\n")
 	g.write(g.Config, fmt.Sprintf(`state_dir = %q
+vault.backend = "file"
 roles = ["security"]
 [listen]
 api = "127.0.0.1:0"
@@ -106,7 +107,7 @@ func (g *gateway) address() string {
 func (g *gateway) palyrad(args ...string) process.Result {
 	g.T.Helper()
 	cmd := exec.CommandContext(g.T.Context(), g.Program, append([]string{"--config", g.Config}, args...)...)
-	cmd.Env, cmd.Dir = process.Environment(g.Dir), g.Dir
+	cmd.Env, cmd.Dir = append(process.Environment(g.Dir), g.Env...), g.Dir
 	r := process.Finish(g.T, cmd)
 	g.Note(r)
 	return r

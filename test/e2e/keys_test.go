@@ -102,7 +102,7 @@ func badKeys(t *testing.T, g *gateway) {
 }
 
 // TestToldKeyIsFound is the control: a gateway whose key somebody put where an agent
-// reads it has told it, in the answer and in its journal.
+// reads it has told it, in the answer. What it keeps of the answer is encrypted.
 func TestToldKeyIsFound(t *testing.T) {
 	t.Parallel()
 	g := startGateway(t)
@@ -119,12 +119,31 @@ func TestToldKeyIsFound(t *testing.T) {
 		must.Do(t, os.Remove(path))
 		_, found, err := leaks.Look(g.Dir, map[string]string{"the answer": r.Out})
 		must.Do(t, err)
-		if !slices.ContainsFunc(found, func(l leaks.Leak) bool { return strings.HasPrefix(l.Place, "the answer") }) ||
-			!slices.ContainsFunc(found, func(l leaks.Leak) bool { return strings.HasPrefix(l.Place, g.State) }) {
+		in := func(place string) bool {
+			return slices.ContainsFunc(found, func(l leaks.Leak) bool { return strings.HasPrefix(l.Place, place) })
+		}
+		if !in("the answer") || in(g.State) {
 			t.Errorf("%s: found %v", form, found)
 		}
 	}
 	// What was told on purpose is no finding of the test's end.
 	g.Stop()
 	must.Do(t, os.RemoveAll(g.State))
+}
+
+// TestGatewaysTellNoKeysOfEachOther: the credential of one shown to another opens
+// nothing, and neither tells a key of the other.
+func TestGatewaysTellNoKeysOfEachOther(t *testing.T) {
+	t.Parallel()
+	one, other := startGateway(t), startGateway(t)
+	for from, to := range map[*gateway]*gateway{one: other, other: one} {
+		to.Beside(from.Palyrad)
+		r := process.Finish(t, from.local().command("--address", to.address(), "status"))
+		if r.Code == 0 {
+			t.Errorf("a credential of another gateway is taken: %s", r.Out)
+		}
+		to.Note(r)
+		from.Note(r)
+		to.local().ok("journal", "verify")
+	}
 }

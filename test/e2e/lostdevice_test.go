@@ -82,7 +82,7 @@ func TestLoneOwnerComesBack(t *testing.T) {
 				must.Do(t, os.Chmod(filepath.Join(lost, e.Name()), 0o600))
 			}
 			must.Do(t, os.Chmod(lost, 0o700))
-			thief := &client{g, lost}
+			thief := &client{g: g, credentials: lost}
 			thief.ok("status")
 			if !running {
 				g.Stop()
@@ -100,7 +100,7 @@ func TestLoneOwnerComesBack(t *testing.T) {
 			for _, dir := range []string{fresh, lost, g.bundle()} {
 				must.Do(t, os.WriteFile(filepath.Join(dir, "endpoint"), []byte(endpoint), 0o600))
 			}
-			back := &client{g, fresh}
+			back := &client{g: g, credentials: fresh}
 			back.ok("status")
 			call := back.begin("call", "fs.write", "path=b.txt", "content=new", "mode=overwrite")
 			back.allow(call.asked()).Want(t, 0)

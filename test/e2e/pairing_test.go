@@ -136,6 +136,7 @@ func (r *remote) code(args ...string) string {
 		Secret string `json:"secret"`
 	}
 	r.operatorSays(&made, append([]string{"pairing", "code", "--yes"}, args...)...)
+	r.Secret("the secret of a pairing code", made.Secret)
 	return made.Secret
 }
 

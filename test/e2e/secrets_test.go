@@ -122,7 +122,8 @@ func TestSecretStaysInTheDaemon(t *testing.T) {
 	}
 	wrong := c.run("call", "http.fetch", "url="+server.URL+"/?t=palyra-sec-api")
 	wrong.Want(t, 3, "the placeholder of a secret stands in the URL")
-	journal := c.run("journal", "--json")
+	journal := c.run("journal", "list", "--limit", "0", "-o", "ndjson")
+	journal.Want(t, 0)
 	if n := found(t, g, good, broken, wrong, journal); n != 0 {
 		t.Errorf("%d forms of the secret are told", n)
 	}

@@ -140,15 +140,17 @@ func (t *tree) open(name string) {
 
 // makers make the input of each tool.
 var makers = map[string]func(*worker, *call) map[string]any{
-	"echo":        echo,
-	"sleep":       sleep,
-	"http.fetch":  fetch,
-	"fs.read":     read,
-	"fs.list":     list,
-	"fs.search":   search,
-	"fs.write":    write,
-	"fs.patch":    patch,
-	"process.run": run,
+	"echo":  echo,
+	"sleep": sleep,
+	// It takes nothing, and there are no secrets here.
+	"secrets.list": func(*worker, *call) map[string]any { return map[string]any{} },
+	"http.fetch":   fetch,
+	"fs.read":      read,
+	"fs.list":      list,
+	"fs.search":    search,
+	"fs.write":     write,
+	"fs.patch":     patch,
+	"process.run":  run,
 }
 
 func (t *tree) oneOf(list ...string) string { return t.pick(list) }

@@ -18,6 +18,7 @@ import (
 
 	"palyra/internal/access"
 	"palyra/internal/approval"
+	"palyra/internal/atrest/atresttest"
 	"palyra/internal/attest"
 	"palyra/internal/builtin"
 	"palyra/internal/dispatch"
@@ -93,7 +94,7 @@ func newGateway(s settings) (_ *gateway, err error) {
 	if err != nil {
 		return nil, err
 	}
-	db, err := sqlite.Open(context.Background(), filepath.Join(s.dir, "palyra.db"), sqlite.Options{})
+	db, err := sqlite.Open(context.Background(), filepath.Join(s.dir, "palyra.db"), sqlite.Options{Results: &atresttest.Ring{}})
 	if err != nil {
 		return nil, err
 	}

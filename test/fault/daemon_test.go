@@ -42,10 +42,11 @@ func prepare(t *testing.T) *daemon {
 	d.MayEnd = true
 	write(t, filepath.Join(d.Policies, "10.cedar"), unattended)
 	var limits strings.Builder
-	for _, class := range []string{"read", "mutate", "decide", "tool_call", "run"} {
+	for _, class := range []string{"read", "mutate", "decide", "tool_call", "run", "secret"} {
 		fmt.Fprintf(&limits, "[rate_limits.%s]\nper_second = 10000\nburst = 10000\n", class)
 	}
 	write(t, d.Config, fmt.Sprintf(`state_dir = %q
+vault.backend = "file"
 max_calls_per_session = 1000000
 [listen]
 api = "127.0.0.1:0"

@@ -4,8 +4,13 @@ package fault
 
 import (
 	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
 	"strconv"
 	"testing"
+
+	"palyra/test/process"
 )
 
 // TestTwoDaemons: the second one on a state directory ends at once and says
@@ -13,6 +18,7 @@ import (
 func TestTwoDaemons(t *testing.T) {
 	t.Parallel()
 	d := start(t)
+	d.kept(t)
 	c := d.dial()
 	succeeded(t, c.patch(t.Context(), "one"))
 	before := d.bytes(t)
@@ -28,6 +34,22 @@ func TestTwoDaemons(t *testing.T) {
 	succeeded(t, d.dial().patch(t.Context(), "three"))
 	d.Stop()
 	d.holds(nil)
+}
+
+// kept waits until the upkeep of a new store is over, which writes in the background
+// after the start: it ends with an empty log of writes.
+func (d *daemon) kept(t *testing.T) {
+	t.Helper()
+	process.Eventually(t, "an empty log of writes", process.Patience, func() (bool, string) {
+		info, err := os.Stat(d.store() + "-wal")
+		if errors.Is(err, os.ErrNotExist) {
+			return false, "there is none"
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.Size() == 0, fmt.Sprintf("it has %d bytes", info.Size())
+	})
 }
 
 // userVersion is where SQLite's file header has the schema version.

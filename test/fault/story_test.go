@@ -79,14 +79,14 @@ func (d *daemon) read() story {
 
 func (s story) add(e *journal.Event) error {
 	switch e.Code {
-	case event.Proposed:
-		var p callrecord.Proposed
+	case event.Evaluated:
+		var p callrecord.Evaluated
 		if err := json.Unmarshal(e.Payload, &p); err != nil {
 			return err
 		}
-		file, err := target(p.Arguments)
-		s.files[file] = append(s.files[file], e.Subject)
-		return err
+		if file := p.Request.Facts.Path; file != "" { // what the arguments say is sealed
+			s.files[file] = append(s.files[file], e.Subject)
+		}
 	case event.Decided:
 		var d decision.Record
 		if err := json.Unmarshal(e.Payload, &d); err != nil {
@@ -111,20 +111,6 @@ func (s story) add(e *journal.Event) error {
 		s.consumed[e.Subject]++
 	}
 	return nil
-}
-
-// target is the file that a call of fs.write or fs.patch writes.
-func target(arguments []byte) (string, error) {
-	var input struct{ Path, Patch string }
-	if err := json.Unmarshal(arguments, &input); err != nil {
-		return "", err
-	}
-	if input.Path != "" {
-		return input.Path, nil
-	}
-	_, rest, _ := strings.Cut(input.Patch, "+++ b/")
-	file, _, _ := strings.Cut(rest, "\n")
-	return file, nil
 }
 
 // effects lists the files that calls wrote.

@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -26,20 +27,46 @@ import (
 type Key struct {
 	// Name says where it was found.
 	Name string
-	// Secret is what must not be told: a scalar or seed, or the secret of a token,
-	// at least 16 bytes.
+	// Secret is what must not be told: a scalar or seed, the secret of a token, or the
+	// end of what is sealed, at least 16 bytes.
 	Secret []byte
+	// Word is true for a short text that people type, such as a PIN: it counts where it
+	// stands by itself, and has at least 8 bytes.
+	Word bool
 }
+
+// Shown are the keys of a secret that a program shows once: the PIN or the link of a
+// pairing code, or any other text.
+func Shown(name, text string) []Key {
+	if link, err := url.Parse(text); err == nil && link.Query().Has("token") {
+		text = link.Query().Get("token")
+	}
+	keys := []Key{{Name: name, Secret: []byte(text), Word: true}}
+	if raw, err := base64.RawURLEncoding.DecodeString(text); err == nil && len(raw) >= 16 {
+		keys = append(keys, Key{Name: name, Secret: raw})
+	}
+	return keys
+}
+
+// Kept is the key of a value that a vault keeps, of at least 16 bytes. It has no home: it
+// must stand nowhere.
+func Kept(name, value string) Key { return Key{Name: name, Secret: []byte(value)} }
 
 // homes are the files that hold keys by design. Each may hold its own keys, and no
 // others.
-var homes = []string{"root.pem", "issuing.pem", "notary.pem", "journal.key", "journal-next.json", "cert.pem", "key.pem", "token"}
+var homes = []string{"root.pem", "issuing.pem", "notary.pem", "journal.key", "journal-next.json", "cert.pem", "key.pem", "key.kept", "token", vaultKey}
+
+// vaultKey is the file of the keys that wrap those of the vault.
+const vaultKey = "vault.kek"
 
 var (
+	wrapping = regexp.MustCompile(`"key": "([A-Za-z0-9+/]{43}=)"`)
 	// A signer of C2SP signed notes: the last part is base64 of one byte and the
 	// seed.
 	noteSigner = regexp.MustCompile(`PRIVATE\+KEY\+[^\s"]+\+[0-9a-f]{8}\+([A-Za-z0-9+/]{43,44}=*)`)
-	apiToken   = regexp.MustCompile(`pal_[0-9a-z]{26}_([0-9a-f]{64})`)
+	// A key under a passphrase, in key.kept.
+	sealedBox = regexp.MustCompile(`"box": "([A-Za-z0-9+/]{64,}=*)"`)
+	apiToken  = regexp.MustCompile(`pal_[0-9a-z]{26}_([0-9a-f]{64})`)
 )
 
 // Gather finds the keys below a directory.
@@ -62,16 +89,25 @@ func keysIn(name string, text []byte) (keys []Key) {
 		if block, rest = pem.Decode(rest); block == nil {
 			break
 		}
-		if block.Type != "PRIVATE KEY" {
-			continue
+		if secret, err := secretOf(block); err == nil {
+			keys = append(keys, Key{Name: name, Secret: secret})
 		}
-		if secret, err := scalar(block.Bytes); err == nil {
-			keys = append(keys, Key{name, secret})
+	}
+	for _, m := range sealedBox.FindAllSubmatch(text, -1) {
+		if raw, err := base64.StdEncoding.DecodeString(string(m[1])); err == nil {
+			keys = append(keys, Key{Name: name, Secret: raw})
 		}
 	}
 	for _, m := range noteSigner.FindAllSubmatch(text, -1) {
 		if raw, err := base64.StdEncoding.DecodeString(string(m[1])); err == nil && len(raw) == 1+ed25519.SeedSize {
-			keys = append(keys, Key{name, raw[1:]})
+			keys = append(keys, Key{Name: name, Secret: raw[1:]})
+		}
+	}
+	if filepath.Base(name) == vaultKey {
+		for _, m := range wrapping.FindAllSubmatch(text, -1) {
+			if raw, err := base64.StdEncoding.DecodeString(string(m[1])); err == nil {
+				keys = append(keys, Key{Name: name, Secret: raw})
+			}
 		}
 	}
 	return append(keys, Tokens(name, text)...)
@@ -81,10 +117,26 @@ func keysIn(name string, text []byte) (keys []Key) {
 func Tokens(name string, text []byte) (keys []Key) {
 	for _, m := range apiToken.FindAllSubmatch(text, -1) {
 		if raw, err := hex.DecodeString(string(m[1])); err == nil {
-			keys = append(keys, Key{name, raw})
+			keys = append(keys, Key{Name: name, Secret: raw})
 		}
 	}
 	return keys
+}
+
+// sealedEnd is how much of a sealed key is looked for, in bytes: its end, which is
+// encrypted. What stands before is its public half, which everybody sees.
+const sealedEnd = 32
+
+// secretOf is what must not be told of a block: the secret part of a private key, or the
+// end of one that a TPM sealed, which whoever has that TPM could use.
+func secretOf(block *pem.Block) ([]byte, error) {
+	switch {
+	case block.Type == "PRIVATE KEY":
+		return scalar(block.Bytes)
+	case block.Type == "TPM KEY" && len(block.Bytes) > sealedEnd:
+		return block.Bytes[len(block.Bytes)-sealedEnd:], nil
+	}
+	return nil, fmt.Errorf("a block of type %q holds no key", block.Type)
 }
 
 // scalar is the secret part of a key in PKCS #8.

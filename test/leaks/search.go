@@ -4,11 +4,16 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"math/big"
+	"net/url"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // window is how many bytes of an encoding are looked for: few enough that a part of a
@@ -17,7 +22,7 @@ const window = 14
 
 // Searcher finds keys in texts. The zero value finds none.
 type Searcher struct {
-	keys []Key
+	keys, words []Key
 	// windows are the beginnings and middles of all encodings of all keys, by the
 	// number of the key and the name of the encoding.
 	windows map[[window]byte]hit
@@ -49,6 +54,10 @@ func (s *Searcher) Add(keys ...Key) error {
 		s.windows = map[[window]byte]hit{}
 	}
 	for _, k := range keys {
+		if k.Word && len(k.Secret) >= 8 {
+			s.words = append(s.words, k)
+			continue
+		}
 		if len(k.Secret) < 16 {
 			return fmt.Errorf("the key of %s has %d bytes", k.Name, len(k.Secret))
 		}
@@ -77,7 +86,7 @@ func start(b []byte) uint32 {
 }
 
 // Keys is how many keys it looks for.
-func (s *Searcher) Keys() int { return len(s.keys) }
+func (s *Searcher) Keys() int { return len(s.keys) + len(s.words) }
 
 // encodings are the forms in which a secret could be told. The base64 forms are
 // without the characters in which bytes beside the secret have a part, so that they
@@ -93,24 +102,92 @@ func encodings(secret []byte) map[string][]byte {
 		"a list of JSON": []byte(strings.ReplaceAll(strings.Trim(fmt.Sprint(secret), "[]"), " ", ",")),
 		"Go syntax":      []byte(strings.TrimSuffix(strings.TrimPrefix(strings.ReplaceAll(fmt.Sprintf("%#v", secret), " ", ""), "[]byte{"), "}")),
 	}
+	for name, text := range inBase64(secret) {
+		forms[name] = text
+		for twice, text := range inBase64(text) {
+			forms[twice+" of "+name] = text
+		}
+	}
+	addEscaped(forms, secret)
+	return forms
+}
+
+// inBase64 are the forms of a text in base64, wherever it begins in a longer one.
+func inBase64(text []byte) map[string][]byte {
+	forms := map[string][]byte{}
 	for before := range 3 {
-		whole := append(make([]byte, before), secret...)
+		whole := append(make([]byte, before), text...)
 		for name, encoding := range map[string]*base64.Encoding{"base64": base64.RawStdEncoding, "base64 for URLs": base64.RawURLEncoding} {
-			text := encoding.EncodeToString(whole)
+			coded := encoding.EncodeToString(whole)
 			from, to := (before*8+5)/6, len(whole)*8/6
-			forms[fmt.Sprintf("%s, after %d bytes", name, before)] = []byte(text[from:to])
+			forms[fmt.Sprintf("%s, after %d bytes", name, before)] = []byte(coded[from:to])
 		}
 	}
 	return forms
 }
 
+// addEscaped adds the forms of texts that are no letters and digits alone.
+func addEscaped(forms map[string][]byte, secret []byte) {
+	for name, text := range map[string]string{"percent": url.QueryEscape(string(secret)), "percent, of a path": url.PathEscape(string(secret))} {
+		forms[name] = []byte(text)
+		forms[name+", lower"] = lowerEscapes.ReplaceAllFunc([]byte(text), bytes.ToLower)
+	}
+	var all strings.Builder
+	for _, b := range secret {
+		fmt.Fprintf(&all, "%%%02X", b)
+	}
+	forms["percent, all of it"], forms["percent, all of it, lower"] = []byte(all.String()), []byte(strings.ToLower(all.String()))
+	if utf8.Valid(secret) {
+		escaped, _ := json.Marshal(string(secret)) // a string has a form
+		forms["JSON"] = escaped[1 : len(escaped)-1]
+		quoted := strconv.Quote(string(secret))
+		forms["quoted"] = []byte(quoted[1 : len(quoted)-1])
+	}
+}
+
+var lowerEscapes = regexp.MustCompile(`%[0-9A-F]{2}`)
+
 // Text finds the keys in a text. Own are keys that may stand in it.
 func (s *Searcher) Text(place string, text []byte, own ...Key) []Leak {
+	found := s.standing(place, text)
 	if len(s.windows) == 0 {
-		return nil
+		return found
 	}
-	found := s.scan(place, text, own)
+	found = append(found, s.scan(place, text, own)...)
 	return append(found, s.scan(place+" (without blanks)", unbroken(text), own)...)
+}
+
+// standing finds the words that stand in a text by themselves, whole or in two halves
+// as people read them aloud.
+func (s *Searcher) standing(place string, text []byte) (found []Leak) {
+	for _, k := range s.words {
+		half := len(k.Secret) / 2
+		for form, word := range map[string][]byte{
+			"text": k.Secret, "two halves": slices.Concat(k.Secret[:half], []byte(" "), k.Secret[half:]), "two halves, with a hyphen": slices.Concat(k.Secret[:half], []byte("-"), k.Secret[half:]),
+		} {
+			for at := 0; ; at++ {
+				next := bytes.Index(text[at:], word)
+				if next < 0 {
+					break
+				}
+				at += next
+				if !inWord(text, at-1) && !inWord(text, at+len(word)) {
+					found = append(found, Leak{k.Name, form, place, at})
+					break
+				}
+			}
+		}
+	}
+	return found
+}
+
+// inWord reports whether a letter or digit stands at a place in a text.
+func inWord(text []byte, at int) bool {
+	if at < 0 || at >= len(text) {
+		return false
+	}
+	b := text[at]
+	return b >= '0' && b <= '9' || b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z'
 }
 
 func (s *Searcher) scan(place string, text []byte, own []Key) (found []Leak) {
@@ -161,14 +238,15 @@ func (s *Searcher) Dir(dir string) (found []Leak, err error) {
 }
 
 // Look gathers the keys below a directory and finds them where they must not stand
-// there. Texts are what was said beside, by what says them.
-func Look(dir string, texts map[string]string) (keys int, found []Leak, err error) {
+// there. Texts are what was said beside, by what says them; also are keys of elsewhere,
+// such as those of another gateway.
+func Look(dir string, texts map[string]string, also ...Key) (keys int, found []Leak, err error) {
 	gathered, err := Gather(dir)
 	if err != nil {
 		return 0, nil, err
 	}
 	var s Searcher
-	if err := s.Add(gathered...); err != nil {
+	if err := s.Add(append(gathered, also...)...); err != nil {
 		return 0, nil, err
 	}
 	found, err = s.Dir(dir)

@@ -34,6 +34,24 @@ type Palyrad struct {
 
 	// told is what each process of it, and whoever asked it, wrote.
 	told *told
+	// secrets must not be told beside its keys.
+	secrets []leaks.Key
+}
+
+// Secret is what a command showed once, such as a PIN or the link of a pairing code: the
+// test fails when it stands in anything that palyrad left, or that was noted.
+func (p *Palyrad) Secret(name, text string) {
+	p.secrets = append(p.secrets, leaks.Shown(name, text)...)
+}
+
+// Keeps is what the vault was given, or the beginning of it: the test fails when it
+// stands in anything that palyrad left, or that was noted.
+func (p *Palyrad) Keeps(name, value string) { p.secrets = append(p.secrets, leaks.Kept(name, value)) }
+
+// Beside looks for the keys of another gateway, too. Call it while that has them.
+func (p *Palyrad) Beside(other *Palyrad) {
+	p.T.Helper()
+	p.secrets = append(p.secrets, must.Get(leaks.Gather(other.Dir))(p.T)...)
 }
 
 // told is what was said, by who said it. It is safe for concurrent use.
@@ -93,7 +111,7 @@ func (p *Palyrad) keepsItsKeys() {
 	for who, text := range p.told.texts {
 		texts[who] = text.String()
 	}
-	_, found, err := leaks.Look(p.Dir, texts)
+	_, found, err := leaks.Look(p.Dir, texts, p.secrets...)
 	must.Check(p.T, err)
 	for _, l := range found {
 		p.T.Errorf("a key was told: %s", l)

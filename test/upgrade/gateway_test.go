@@ -31,7 +31,7 @@ func newGateway(t *testing.T, from, dir string) *gateway {
 	if from == programs {
 		// What the host does for one member after the other would wait for the second
 		// person that there is.
-		text = "dual_control = false\n" + text
+		text = "dual_control = false\nvault.backend = \"file\"\n" + text
 	}
 	must.Do(t, os.WriteFile(g.Config, []byte(text), 0o600))
 	return g

@@ -337,9 +337,12 @@ type Approval struct {
 	// What still stands in the way of a yes.
 	Missing string `protobuf:"bytes,22,opt,name=missing,proto3" json:"missing,omitempty"`
 	// True when nobody waits for the answer any more.
-	RunGone       bool `protobuf:"varint,23,opt,name=run_gone,json=runGone,proto3" json:"run_gone,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	RunGone bool `protobuf:"varint,23,opt,name=run_gone,json=runGone,proto3" json:"run_gone,omitempty"`
+	// Whether what is missing is, among others, a proof that who votes is there
+	// (DecideApprovalRequest.presence).
+	PresenceWanted bool `protobuf:"varint,24,opt,name=presence_wanted,json=presenceWanted,proto3" json:"presence_wanted,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Approval) Reset() {
@@ -529,6 +532,13 @@ func (x *Approval) GetMissing() string {
 func (x *Approval) GetRunGone() bool {
 	if x != nil {
 		return x.RunGone
+	}
+	return false
+}
+
+func (x *Approval) GetPresenceWanted() bool {
+	if x != nil {
+		return x.PresenceWanted
 	}
 	return false
 }
@@ -1750,7 +1760,10 @@ type DecideApprovalRequest struct {
 	Surface string `protobuf:"bytes,8,opt,name=surface,proto3" json:"surface,omitempty"`
 	// For a yes that stands: how many more calls it lets through, at most 1000.
 	// 0 means as many as come in its time.
-	Uses          int64 `protobuf:"varint,9,opt,name=uses,proto3" json:"uses,omitempty"`
+	Uses int64 `protobuf:"varint,9,opt,name=uses,proto3" json:"uses,omitempty"`
+	// The proof that a person is there, by the presence key of the caller's device. One
+	// that is wrong refuses the vote; without one the vote is not present.
+	Presence      *PresenceProof `protobuf:"bytes,10,opt,name=presence,proto3" json:"presence,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1846,6 +1859,13 @@ func (x *DecideApprovalRequest) GetUses() int64 {
 		return x.Uses
 	}
 	return 0
+}
+
+func (x *DecideApprovalRequest) GetPresence() *PresenceProof {
+	if x != nil {
+		return x.Presence
+	}
+	return nil
 }
 
 // DecideApprovalResponse is the approval after the vote.
@@ -2330,7 +2350,7 @@ var File_palyra_v1_approvals_proto protoreflect.FileDescriptor
 
 const file_palyra_v1_approvals_proto_rawDesc = "" +
 	"\n" +
-	"\x19palyra/v1/approvals.proto\x12\tpalyra.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe6\x06\n" +
+	"\x19palyra/v1/approvals.proto\x12\tpalyra.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18palyra/v1/presence.proto\"\x8f\a\n" +
 	"\bApproval\x12\x1f\n" +
 	"\vapproval_id\x18\x01 \x01(\tR\n" +
 	"approvalId\x12\x1f\n" +
@@ -2363,7 +2383,8 @@ const file_palyra_v1_approvals_proto_rawDesc = "" +
 	"\bgrant_id\x18\x14 \x01(\tR\agrantId\x12\x1a\n" +
 	"\bseverity\x18\x15 \x01(\tR\bseverity\x12\x18\n" +
 	"\amissing\x18\x16 \x01(\tR\amissing\x12\x19\n" +
-	"\brun_gone\x18\x17 \x01(\bR\arunGone\"\xed\x05\n" +
+	"\brun_gone\x18\x17 \x01(\bR\arunGone\x12'\n" +
+	"\x0fpresence_wanted\x18\x18 \x01(\bR\x0epresenceWanted\"\xed\x05\n" +
 	"\x0eApprovalPrompt\x12\x14\n" +
 	"\x05title\x18\x01 \x01(\tR\x05title\x12\x1a\n" +
 	"\bseverity\x18\x02 \x01(\tR\bseverity\x12\x18\n" +
@@ -2458,12 +2479,10 @@ const file_palyra_v1_approvals_proto_rawDesc = "" +
 	"\flast_used_at\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"lastUsedAt\x12\x16\n" +
 	"\x06covers\x18\x12 \x01(\tR\x06covers\x12\x1b\n" +
-	"\tmost_uses\x18\x13 \x01(\x03R\bmostUses\"\x89\x03\n" +
-	"\x14ListApprovalsRequest\x12?\n" +
-	"\x06states\x18\x01 \x03(\x0e2\x18.palyra.v1.ApprovalStateB\r\xbaH\n" +
-	"\x92\x01\a\"\x05\x82\x01\x02\x10\x01R\x06states\x12R\n" +
-	"\rsubject_types\x18\x02 \x03(\x0e2\x1e.palyra.v1.ApprovalSubjectTypeB\r\xbaH\n" +
-	"\x92\x01\a\"\x05\x82\x01\x02\x10\x01R\fsubjectTypes\x12&\n" +
+	"\tmost_uses\x18\x13 \x01(\x03R\bmostUses\"\x8d\x03\n" +
+	"\x14ListApprovalsRequest\x12A\n" +
+	"\x06states\x18\x01 \x03(\x0e2\x18.palyra.v1.ApprovalStateB\x0f\xbaH\f\x92\x01\t\x10\x10\"\x05\x82\x01\x02\x10\x01R\x06states\x12T\n" +
+	"\rsubject_types\x18\x02 \x03(\x0e2\x1e.palyra.v1.ApprovalSubjectTypeB\x0f\xbaH\f\x92\x01\t\x10\x10\"\x05\x82\x01\x02\x10\x01R\fsubjectTypes\x12&\n" +
 	"\tprincipal\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\tprincipal\x120\n" +
 	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
 	"\x05until\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12'\n" +
@@ -2483,7 +2502,7 @@ const file_palyra_v1_approvals_proto_rawDesc = "" +
 	"\x06cursor\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\x06cursor\"a\n" +
 	"\x16WatchApprovalsResponse\x12/\n" +
 	"\bapproval\x18\x01 \x01(\v2\x13.palyra.v1.ApprovalR\bapproval\x12\x16\n" +
-	"\x06cursor\x18\x02 \x01(\tR\x06cursor\"\xab\x03\n" +
+	"\x06cursor\x18\x02 \x01(\tR\x06cursor\"\xe1\x03\n" +
 	"\x15DecideApprovalRequest\x12)\n" +
 	"\vapproval_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x98\x01\x1aR\n" +
 	"approvalId\x12\x14\n" +
@@ -2494,7 +2513,9 @@ const file_palyra_v1_approvals_proto_rawDesc = "" +
 	"\x06reason\x18\x06 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06reason\x12A\n" +
 	"\fshown_digest\x18\a \x01(\tB\x1e\xbaH\x1br\x19\x18P2\x15^sha256:[0-9a-f]{64}$R\vshownDigest\x121\n" +
 	"\asurface\x18\b \x01(\tB\x17\xbaH\x14r\x12R\x00R\x03cliR\x03tuiR\x04grpcR\asurface\x12\x1b\n" +
-	"\x04uses\x18\t \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x04uses\"I\n" +
+	"\x04uses\x18\t \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x04uses\x124\n" +
+	"\bpresence\x18\n" +
+	" \x01(\v2\x18.palyra.v1.PresenceProofR\bpresence\"I\n" +
 	"\x16DecideApprovalResponse\x12/\n" +
 	"\bapproval\x18\x01 \x01(\v2\x13.palyra.v1.ApprovalR\bapproval\"d\n" +
 	"\x15CancelApprovalRequest\x12)\n" +
@@ -2502,11 +2523,10 @@ const file_palyra_v1_approvals_proto_rawDesc = "" +
 	"approvalId\x12 \n" +
 	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06reason\"I\n" +
 	"\x16CancelApprovalResponse\x12/\n" +
-	"\bapproval\x18\x01 \x01(\v2\x13.palyra.v1.ApprovalR\bapproval\"\xf8\x01\n" +
+	"\bapproval\x18\x01 \x01(\v2\x13.palyra.v1.ApprovalR\bapproval\"\xfa\x01\n" +
 	"\x16ExportApprovalsRequest\x129\n" +
-	"\x06format\x18\x01 \x01(\x0e2\x17.palyra.v1.ExportFormatB\b\xbaH\x05\x82\x01\x02\x10\x01R\x06format\x12?\n" +
-	"\x06states\x18\x02 \x03(\x0e2\x18.palyra.v1.ApprovalStateB\r\xbaH\n" +
-	"\x92\x01\a\"\x05\x82\x01\x02\x10\x01R\x06states\x120\n" +
+	"\x06format\x18\x01 \x01(\x0e2\x17.palyra.v1.ExportFormatB\b\xbaH\x05\x82\x01\x02\x10\x01R\x06format\x12A\n" +
+	"\x06states\x18\x02 \x03(\x0e2\x18.palyra.v1.ApprovalStateB\x0f\xbaH\f\x92\x01\t\x10\x10\"\x05\x82\x01\x02\x10\x01R\x06states\x120\n" +
 	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
 	"\x05until\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\"-\n" +
 	"\x17ExportApprovalsResponse\x12\x12\n" +
@@ -2616,6 +2636,7 @@ var file_palyra_v1_approvals_proto_goTypes = []any{
 	(*RevokeGrantResponse)(nil),     // 28: palyra.v1.RevokeGrantResponse
 	(*timestamppb.Timestamp)(nil),   // 29: google.protobuf.Timestamp
 	(*durationpb.Duration)(nil),     // 30: google.protobuf.Duration
+	(*PresenceProof)(nil),           // 31: palyra.v1.PresenceProof
 }
 var file_palyra_v1_approvals_proto_depIdxs = []int32{
 	1,  // 0: palyra.v1.Approval.subject_type:type_name -> palyra.v1.ApprovalSubjectType
@@ -2652,35 +2673,36 @@ var file_palyra_v1_approvals_proto_depIdxs = []int32{
 	2,  // 31: palyra.v1.DecideApprovalRequest.scope:type_name -> palyra.v1.ApprovalScope
 	30, // 32: palyra.v1.DecideApprovalRequest.ttl:type_name -> google.protobuf.Duration
 	3,  // 33: palyra.v1.DecideApprovalRequest.match:type_name -> palyra.v1.GrantMatch
-	5,  // 34: palyra.v1.DecideApprovalResponse.approval:type_name -> palyra.v1.Approval
-	5,  // 35: palyra.v1.CancelApprovalResponse.approval:type_name -> palyra.v1.Approval
-	4,  // 36: palyra.v1.ExportApprovalsRequest.format:type_name -> palyra.v1.ExportFormat
-	0,  // 37: palyra.v1.ExportApprovalsRequest.states:type_name -> palyra.v1.ApprovalState
-	29, // 38: palyra.v1.ExportApprovalsRequest.since:type_name -> google.protobuf.Timestamp
-	29, // 39: palyra.v1.ExportApprovalsRequest.until:type_name -> google.protobuf.Timestamp
-	12, // 40: palyra.v1.ListGrantsResponse.grants:type_name -> palyra.v1.Grant
-	12, // 41: palyra.v1.RevokeGrantResponse.grant:type_name -> palyra.v1.Grant
-	13, // 42: palyra.v1.ApprovalsService.ListApprovals:input_type -> palyra.v1.ListApprovalsRequest
-	15, // 43: palyra.v1.ApprovalsService.GetApproval:input_type -> palyra.v1.GetApprovalRequest
-	17, // 44: palyra.v1.ApprovalsService.WatchApprovals:input_type -> palyra.v1.WatchApprovalsRequest
-	19, // 45: palyra.v1.ApprovalsService.DecideApproval:input_type -> palyra.v1.DecideApprovalRequest
-	21, // 46: palyra.v1.ApprovalsService.CancelApproval:input_type -> palyra.v1.CancelApprovalRequest
-	23, // 47: palyra.v1.ApprovalsService.ExportApprovals:input_type -> palyra.v1.ExportApprovalsRequest
-	25, // 48: palyra.v1.ApprovalsService.ListGrants:input_type -> palyra.v1.ListGrantsRequest
-	27, // 49: palyra.v1.ApprovalsService.RevokeGrant:input_type -> palyra.v1.RevokeGrantRequest
-	14, // 50: palyra.v1.ApprovalsService.ListApprovals:output_type -> palyra.v1.ListApprovalsResponse
-	16, // 51: palyra.v1.ApprovalsService.GetApproval:output_type -> palyra.v1.GetApprovalResponse
-	18, // 52: palyra.v1.ApprovalsService.WatchApprovals:output_type -> palyra.v1.WatchApprovalsResponse
-	20, // 53: palyra.v1.ApprovalsService.DecideApproval:output_type -> palyra.v1.DecideApprovalResponse
-	22, // 54: palyra.v1.ApprovalsService.CancelApproval:output_type -> palyra.v1.CancelApprovalResponse
-	24, // 55: palyra.v1.ApprovalsService.ExportApprovals:output_type -> palyra.v1.ExportApprovalsResponse
-	26, // 56: palyra.v1.ApprovalsService.ListGrants:output_type -> palyra.v1.ListGrantsResponse
-	28, // 57: palyra.v1.ApprovalsService.RevokeGrant:output_type -> palyra.v1.RevokeGrantResponse
-	50, // [50:58] is the sub-list for method output_type
-	42, // [42:50] is the sub-list for method input_type
-	42, // [42:42] is the sub-list for extension type_name
-	42, // [42:42] is the sub-list for extension extendee
-	0,  // [0:42] is the sub-list for field type_name
+	31, // 34: palyra.v1.DecideApprovalRequest.presence:type_name -> palyra.v1.PresenceProof
+	5,  // 35: palyra.v1.DecideApprovalResponse.approval:type_name -> palyra.v1.Approval
+	5,  // 36: palyra.v1.CancelApprovalResponse.approval:type_name -> palyra.v1.Approval
+	4,  // 37: palyra.v1.ExportApprovalsRequest.format:type_name -> palyra.v1.ExportFormat
+	0,  // 38: palyra.v1.ExportApprovalsRequest.states:type_name -> palyra.v1.ApprovalState
+	29, // 39: palyra.v1.ExportApprovalsRequest.since:type_name -> google.protobuf.Timestamp
+	29, // 40: palyra.v1.ExportApprovalsRequest.until:type_name -> google.protobuf.Timestamp
+	12, // 41: palyra.v1.ListGrantsResponse.grants:type_name -> palyra.v1.Grant
+	12, // 42: palyra.v1.RevokeGrantResponse.grant:type_name -> palyra.v1.Grant
+	13, // 43: palyra.v1.ApprovalsService.ListApprovals:input_type -> palyra.v1.ListApprovalsRequest
+	15, // 44: palyra.v1.ApprovalsService.GetApproval:input_type -> palyra.v1.GetApprovalRequest
+	17, // 45: palyra.v1.ApprovalsService.WatchApprovals:input_type -> palyra.v1.WatchApprovalsRequest
+	19, // 46: palyra.v1.ApprovalsService.DecideApproval:input_type -> palyra.v1.DecideApprovalRequest
+	21, // 47: palyra.v1.ApprovalsService.CancelApproval:input_type -> palyra.v1.CancelApprovalRequest
+	23, // 48: palyra.v1.ApprovalsService.ExportApprovals:input_type -> palyra.v1.ExportApprovalsRequest
+	25, // 49: palyra.v1.ApprovalsService.ListGrants:input_type -> palyra.v1.ListGrantsRequest
+	27, // 50: palyra.v1.ApprovalsService.RevokeGrant:input_type -> palyra.v1.RevokeGrantRequest
+	14, // 51: palyra.v1.ApprovalsService.ListApprovals:output_type -> palyra.v1.ListApprovalsResponse
+	16, // 52: palyra.v1.ApprovalsService.GetApproval:output_type -> palyra.v1.GetApprovalResponse
+	18, // 53: palyra.v1.ApprovalsService.WatchApprovals:output_type -> palyra.v1.WatchApprovalsResponse
+	20, // 54: palyra.v1.ApprovalsService.DecideApproval:output_type -> palyra.v1.DecideApprovalResponse
+	22, // 55: palyra.v1.ApprovalsService.CancelApproval:output_type -> palyra.v1.CancelApprovalResponse
+	24, // 56: palyra.v1.ApprovalsService.ExportApprovals:output_type -> palyra.v1.ExportApprovalsResponse
+	26, // 57: palyra.v1.ApprovalsService.ListGrants:output_type -> palyra.v1.ListGrantsResponse
+	28, // 58: palyra.v1.ApprovalsService.RevokeGrant:output_type -> palyra.v1.RevokeGrantResponse
+	51, // [51:59] is the sub-list for method output_type
+	43, // [43:51] is the sub-list for method input_type
+	43, // [43:43] is the sub-list for extension type_name
+	43, // [43:43] is the sub-list for extension extendee
+	0,  // [0:43] is the sub-list for field type_name
 }
 
 func init() { file_palyra_v1_approvals_proto_init() }
@@ -2688,6 +2710,7 @@ func file_palyra_v1_approvals_proto_init() {
 	if File_palyra_v1_approvals_proto != nil {
 		return
 	}
+	file_palyra_v1_presence_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

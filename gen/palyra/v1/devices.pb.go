@@ -81,8 +81,10 @@ type GetDeviceResponse struct {
 	// its key.
 	Keys []*DeviceKey `protobuf:"bytes,4,rep,name=keys,proto3" json:"keys,omitempty"`
 	// When the use of a replaced key was last noticed.
-	OldKeyUsedAt  *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=old_key_used_at,json=oldKeyUsedAt,proto3" json:"old_key_used_at,omitempty"`
-	Now           *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=now,proto3" json:"now,omitempty"`
+	OldKeyUsedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=old_key_used_at,json=oldKeyUsedAt,proto3" json:"old_key_used_at,omitempty"`
+	Now          *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=now,proto3" json:"now,omitempty"`
+	// Its presence key; not set where it has none.
+	PresenceKey   *PresenceKey `protobuf:"bytes,7,opt,name=presence_key,json=presenceKey,proto3" json:"presence_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -155,6 +157,13 @@ func (x *GetDeviceResponse) GetOldKeyUsedAt() *timestamppb.Timestamp {
 func (x *GetDeviceResponse) GetNow() *timestamppb.Timestamp {
 	if x != nil {
 		return x.Now
+	}
+	return nil
+}
+
+func (x *GetDeviceResponse) GetPresenceKey() *PresenceKey {
+	if x != nil {
+		return x.PresenceKey
 	}
 	return nil
 }
@@ -442,9 +451,9 @@ var File_palyra_v1_devices_proto protoreflect.FileDescriptor
 
 const file_palyra_v1_devices_proto_rawDesc = "" +
 	"\n" +
-	"\x17palyra/v1/devices.proto\x12\tpalyra.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16palyra/v1/access.proto\"8\n" +
+	"\x17palyra/v1/devices.proto\x12\tpalyra.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16palyra/v1/access.proto\x1a\x18palyra/v1/presence.proto\"8\n" +
 	"\x10GetDeviceRequest\x12$\n" +
-	"\tdevice_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18\x1aR\bdeviceId\"\xb2\x02\n" +
+	"\tdevice_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18\x1aR\bdeviceId\"\xed\x02\n" +
 	"\x11GetDeviceResponse\x12)\n" +
 	"\x06device\x18\x01 \x01(\v2\x11.palyra.v1.DeviceR\x06device\x12\x19\n" +
 	"\badded_by\x18\x02 \x01(\tR\aaddedBy\x12<\n" +
@@ -452,7 +461,8 @@ const file_palyra_v1_devices_proto_rawDesc = "" +
 	"lastUsedAt\x12(\n" +
 	"\x04keys\x18\x04 \x03(\v2\x14.palyra.v1.DeviceKeyR\x04keys\x12A\n" +
 	"\x0fold_key_used_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\foldKeyUsedAt\x12,\n" +
-	"\x03now\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x03now\"\xc6\x01\n" +
+	"\x03now\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x03now\x129\n" +
+	"\fpresence_key\x18\a \x01(\v2\x16.palyra.v1.PresenceKeyR\vpresenceKey\"\xc6\x01\n" +
 	"\tDeviceKey\x12\x16\n" +
 	"\x06sha256\x18\x01 \x01(\tR\x06sha256\x127\n" +
 	"\tnot_after\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\bnotAfter\x123\n" +
@@ -500,6 +510,7 @@ var file_palyra_v1_devices_proto_goTypes = []any{
 	(*DeviceAct)(nil),              // 5: palyra.v1.DeviceAct
 	(*Device)(nil),                 // 6: palyra.v1.Device
 	(*timestamppb.Timestamp)(nil),  // 7: google.protobuf.Timestamp
+	(*PresenceKey)(nil),            // 8: palyra.v1.PresenceKey
 }
 var file_palyra_v1_devices_proto_depIdxs = []int32{
 	6,  // 0: palyra.v1.GetDeviceResponse.device:type_name -> palyra.v1.Device
@@ -507,20 +518,21 @@ var file_palyra_v1_devices_proto_depIdxs = []int32{
 	2,  // 2: palyra.v1.GetDeviceResponse.keys:type_name -> palyra.v1.DeviceKey
 	7,  // 3: palyra.v1.GetDeviceResponse.old_key_used_at:type_name -> google.protobuf.Timestamp
 	7,  // 4: palyra.v1.GetDeviceResponse.now:type_name -> google.protobuf.Timestamp
-	7,  // 5: palyra.v1.DeviceKey.not_after:type_name -> google.protobuf.Timestamp
-	7,  // 6: palyra.v1.DeviceKey.used_at:type_name -> google.protobuf.Timestamp
-	7,  // 7: palyra.v1.DeviceKey.ends_at:type_name -> google.protobuf.Timestamp
-	5,  // 8: palyra.v1.ListDeviceActsResponse.acts:type_name -> palyra.v1.DeviceAct
-	7,  // 9: palyra.v1.DeviceAct.at:type_name -> google.protobuf.Timestamp
-	0,  // 10: palyra.v1.DeviceService.GetDevice:input_type -> palyra.v1.GetDeviceRequest
-	3,  // 11: palyra.v1.DeviceService.ListDeviceActs:input_type -> palyra.v1.ListDeviceActsRequest
-	1,  // 12: palyra.v1.DeviceService.GetDevice:output_type -> palyra.v1.GetDeviceResponse
-	4,  // 13: palyra.v1.DeviceService.ListDeviceActs:output_type -> palyra.v1.ListDeviceActsResponse
-	12, // [12:14] is the sub-list for method output_type
-	10, // [10:12] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	8,  // 5: palyra.v1.GetDeviceResponse.presence_key:type_name -> palyra.v1.PresenceKey
+	7,  // 6: palyra.v1.DeviceKey.not_after:type_name -> google.protobuf.Timestamp
+	7,  // 7: palyra.v1.DeviceKey.used_at:type_name -> google.protobuf.Timestamp
+	7,  // 8: palyra.v1.DeviceKey.ends_at:type_name -> google.protobuf.Timestamp
+	5,  // 9: palyra.v1.ListDeviceActsResponse.acts:type_name -> palyra.v1.DeviceAct
+	7,  // 10: palyra.v1.DeviceAct.at:type_name -> google.protobuf.Timestamp
+	0,  // 11: palyra.v1.DeviceService.GetDevice:input_type -> palyra.v1.GetDeviceRequest
+	3,  // 12: palyra.v1.DeviceService.ListDeviceActs:input_type -> palyra.v1.ListDeviceActsRequest
+	1,  // 13: palyra.v1.DeviceService.GetDevice:output_type -> palyra.v1.GetDeviceResponse
+	4,  // 14: palyra.v1.DeviceService.ListDeviceActs:output_type -> palyra.v1.ListDeviceActsResponse
+	13, // [13:15] is the sub-list for method output_type
+	11, // [11:13] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_palyra_v1_devices_proto_init() }
@@ -529,6 +541,7 @@ func file_palyra_v1_devices_proto_init() {
 		return
 	}
 	file_palyra_v1_access_proto_init()
+	file_palyra_v1_presence_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

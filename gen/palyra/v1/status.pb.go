@@ -23,11 +23,13 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// GetStatusRequest has no fields.
+// GetStatusRequest may name a checkpoint that was seen before.
 type GetStatusRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The number of events that it covers; 0 for none.
+	KnownJournalSize int64 `protobuf:"varint,1,opt,name=known_journal_size,json=knownJournalSize,proto3" json:"known_journal_size,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *GetStatusRequest) Reset() {
@@ -58,6 +60,13 @@ func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use GetStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetStatusRequest) Descriptor() ([]byte, []int) {
 	return file_palyra_v1_status_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *GetStatusRequest) GetKnownJournalSize() int64 {
+	if x != nil {
+		return x.KnownJournalSize
+	}
+	return 0
 }
 
 // GetStatusResponse is the state of the daemon.
@@ -91,7 +100,13 @@ type GetStatusResponse struct {
 	// else: programs cannot run, because sandboxes fail.
 	Degraded []string `protobuf:"bytes,30,rep,name=degraded,proto3" json:"degraded,omitempty"`
 	// Where each private key of the gateway lives.
-	Keys          []*KeyPlace `protobuf:"bytes,31,rep,name=keys,proto3" json:"keys,omitempty"`
+	Keys  []*KeyPlace  `protobuf:"bytes,31,rep,name=keys,proto3" json:"keys,omitempty"`
+	Vault *VaultStatus `protobuf:"bytes,32,opt,name=vault,proto3" json:"vault,omitempty"`
+	// The last checkpoint, a C2SP signed note; empty when there is none yet.
+	Checkpoint string `protobuf:"bytes,33,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
+	// Hex hashes: the RFC 6962 proof that the checkpoint extends one over
+	// known_journal_size events. Empty when it covers fewer.
+	Consistency   []string `protobuf:"bytes,34,rep,name=consistency,proto3" json:"consistency,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -280,6 +295,134 @@ func (x *GetStatusResponse) GetKeys() []*KeyPlace {
 	return nil
 }
 
+func (x *GetStatusResponse) GetVault() *VaultStatus {
+	if x != nil {
+		return x.Vault
+	}
+	return nil
+}
+
+func (x *GetStatusResponse) GetCheckpoint() string {
+	if x != nil {
+		return x.Checkpoint
+	}
+	return ""
+}
+
+func (x *GetStatusResponse) GetConsistency() []string {
+	if x != nil {
+		return x.Consistency
+	}
+	return nil
+}
+
+// VaultStatus is how the key of the vault is, which wraps all others of it.
+type VaultStatus struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "file", "secret_service", "keychain" or "dpapi"; "" while no key was made.
+	Backend string `protobuf:"bytes,1,opt,name=backend,proto3" json:"backend,omitempty"`
+	// The current key's id; "" while it cannot be asked for.
+	KeyId string `protobuf:"bytes,2,opt,name=key_id,json=keyId,proto3" json:"key_id,omitempty"`
+	// Older keys that something may be wrapped by.
+	OlderKeys int32 `protobuf:"varint,3,opt,name=older_keys,json=olderKeys,proto3" json:"older_keys,omitempty"`
+	// The key cannot be used: what needs it fails with this reason.
+	Locked bool   `protobuf:"varint,4,opt,name=locked,proto3" json:"locked,omitempty"`
+	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The same in a line for people: "secret service, locked: ...".
+	Summary string `protobuf:"bytes,6,opt,name=summary,proto3" json:"summary,omitempty"`
+	Remedy  string `protobuf:"bytes,7,opt,name=remedy,proto3" json:"remedy,omitempty"`
+	// Since when it has been so, as far as this palyrad knows.
+	Since         *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=since,proto3" json:"since,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VaultStatus) Reset() {
+	*x = VaultStatus{}
+	mi := &file_palyra_v1_status_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VaultStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VaultStatus) ProtoMessage() {}
+
+func (x *VaultStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_status_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VaultStatus.ProtoReflect.Descriptor instead.
+func (*VaultStatus) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_status_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *VaultStatus) GetBackend() string {
+	if x != nil {
+		return x.Backend
+	}
+	return ""
+}
+
+func (x *VaultStatus) GetKeyId() string {
+	if x != nil {
+		return x.KeyId
+	}
+	return ""
+}
+
+func (x *VaultStatus) GetOlderKeys() int32 {
+	if x != nil {
+		return x.OlderKeys
+	}
+	return 0
+}
+
+func (x *VaultStatus) GetLocked() bool {
+	if x != nil {
+		return x.Locked
+	}
+	return false
+}
+
+func (x *VaultStatus) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *VaultStatus) GetSummary() string {
+	if x != nil {
+		return x.Summary
+	}
+	return ""
+}
+
+func (x *VaultStatus) GetRemedy() string {
+	if x != nil {
+		return x.Remedy
+	}
+	return ""
+}
+
+func (x *VaultStatus) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
 // KeyPlace is where one private key lives.
 type KeyPlace struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -297,7 +440,7 @@ type KeyPlace struct {
 
 func (x *KeyPlace) Reset() {
 	*x = KeyPlace{}
-	mi := &file_palyra_v1_status_proto_msgTypes[2]
+	mi := &file_palyra_v1_status_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -309,7 +452,7 @@ func (x *KeyPlace) String() string {
 func (*KeyPlace) ProtoMessage() {}
 
 func (x *KeyPlace) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_status_proto_msgTypes[2]
+	mi := &file_palyra_v1_status_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -322,7 +465,7 @@ func (x *KeyPlace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyPlace.ProtoReflect.Descriptor instead.
 func (*KeyPlace) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_status_proto_rawDescGZIP(), []int{2}
+	return file_palyra_v1_status_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *KeyPlace) GetKey() string {
@@ -364,7 +507,7 @@ type ModelStatus struct {
 
 func (x *ModelStatus) Reset() {
 	*x = ModelStatus{}
-	mi := &file_palyra_v1_status_proto_msgTypes[3]
+	mi := &file_palyra_v1_status_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -376,7 +519,7 @@ func (x *ModelStatus) String() string {
 func (*ModelStatus) ProtoMessage() {}
 
 func (x *ModelStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_status_proto_msgTypes[3]
+	mi := &file_palyra_v1_status_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -389,7 +532,7 @@ func (x *ModelStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelStatus.ProtoReflect.Descriptor instead.
 func (*ModelStatus) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_status_proto_rawDescGZIP(), []int{3}
+	return file_palyra_v1_status_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ModelStatus) GetName() string {
@@ -447,7 +590,7 @@ type FreezeState struct {
 
 func (x *FreezeState) Reset() {
 	*x = FreezeState{}
-	mi := &file_palyra_v1_status_proto_msgTypes[4]
+	mi := &file_palyra_v1_status_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -459,7 +602,7 @@ func (x *FreezeState) String() string {
 func (*FreezeState) ProtoMessage() {}
 
 func (x *FreezeState) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_status_proto_msgTypes[4]
+	mi := &file_palyra_v1_status_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -472,7 +615,7 @@ func (x *FreezeState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FreezeState.ProtoReflect.Descriptor instead.
 func (*FreezeState) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_status_proto_rawDescGZIP(), []int{4}
+	return file_palyra_v1_status_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *FreezeState) GetFrozen() bool {
@@ -517,7 +660,7 @@ type WorkspaceStatus struct {
 
 func (x *WorkspaceStatus) Reset() {
 	*x = WorkspaceStatus{}
-	mi := &file_palyra_v1_status_proto_msgTypes[5]
+	mi := &file_palyra_v1_status_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -529,7 +672,7 @@ func (x *WorkspaceStatus) String() string {
 func (*WorkspaceStatus) ProtoMessage() {}
 
 func (x *WorkspaceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_status_proto_msgTypes[5]
+	mi := &file_palyra_v1_status_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -542,7 +685,7 @@ func (x *WorkspaceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceStatus.ProtoReflect.Descriptor instead.
 func (*WorkspaceStatus) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_status_proto_rawDescGZIP(), []int{5}
+	return file_palyra_v1_status_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *WorkspaceStatus) GetName() string {
@@ -598,7 +741,7 @@ type SandboxStatus struct {
 
 func (x *SandboxStatus) Reset() {
 	*x = SandboxStatus{}
-	mi := &file_palyra_v1_status_proto_msgTypes[6]
+	mi := &file_palyra_v1_status_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -610,7 +753,7 @@ func (x *SandboxStatus) String() string {
 func (*SandboxStatus) ProtoMessage() {}
 
 func (x *SandboxStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_status_proto_msgTypes[6]
+	mi := &file_palyra_v1_status_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -623,7 +766,7 @@ func (x *SandboxStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxStatus.ProtoReflect.Descriptor instead.
 func (*SandboxStatus) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_status_proto_rawDescGZIP(), []int{6}
+	return file_palyra_v1_status_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *SandboxStatus) GetAvailable() bool {
@@ -717,7 +860,7 @@ type Identity struct {
 
 func (x *Identity) Reset() {
 	*x = Identity{}
-	mi := &file_palyra_v1_status_proto_msgTypes[7]
+	mi := &file_palyra_v1_status_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -729,7 +872,7 @@ func (x *Identity) String() string {
 func (*Identity) ProtoMessage() {}
 
 func (x *Identity) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_status_proto_msgTypes[7]
+	mi := &file_palyra_v1_status_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -742,7 +885,7 @@ func (x *Identity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Identity.ProtoReflect.Descriptor instead.
 func (*Identity) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_status_proto_rawDescGZIP(), []int{7}
+	return file_palyra_v1_status_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Identity) GetPrincipal() string {
@@ -790,7 +933,7 @@ type FreezeRequest struct {
 
 func (x *FreezeRequest) Reset() {
 	*x = FreezeRequest{}
-	mi := &file_palyra_v1_status_proto_msgTypes[8]
+	mi := &file_palyra_v1_status_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -802,7 +945,7 @@ func (x *FreezeRequest) String() string {
 func (*FreezeRequest) ProtoMessage() {}
 
 func (x *FreezeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_status_proto_msgTypes[8]
+	mi := &file_palyra_v1_status_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -815,7 +958,7 @@ func (x *FreezeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FreezeRequest.ProtoReflect.Descriptor instead.
 func (*FreezeRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_status_proto_rawDescGZIP(), []int{8}
+	return file_palyra_v1_status_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *FreezeRequest) GetReason() string {
@@ -837,7 +980,7 @@ type FreezeResponse struct {
 
 func (x *FreezeResponse) Reset() {
 	*x = FreezeResponse{}
-	mi := &file_palyra_v1_status_proto_msgTypes[9]
+	mi := &file_palyra_v1_status_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -849,7 +992,7 @@ func (x *FreezeResponse) String() string {
 func (*FreezeResponse) ProtoMessage() {}
 
 func (x *FreezeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_status_proto_msgTypes[9]
+	mi := &file_palyra_v1_status_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -862,7 +1005,7 @@ func (x *FreezeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FreezeResponse.ProtoReflect.Descriptor instead.
 func (*FreezeResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_status_proto_rawDescGZIP(), []int{9}
+	return file_palyra_v1_status_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *FreezeResponse) GetState() *FreezeState {
@@ -888,7 +1031,7 @@ type ThawRequest struct {
 
 func (x *ThawRequest) Reset() {
 	*x = ThawRequest{}
-	mi := &file_palyra_v1_status_proto_msgTypes[10]
+	mi := &file_palyra_v1_status_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -900,7 +1043,7 @@ func (x *ThawRequest) String() string {
 func (*ThawRequest) ProtoMessage() {}
 
 func (x *ThawRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_status_proto_msgTypes[10]
+	mi := &file_palyra_v1_status_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -913,7 +1056,7 @@ func (x *ThawRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ThawRequest.ProtoReflect.Descriptor instead.
 func (*ThawRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_status_proto_rawDescGZIP(), []int{10}
+	return file_palyra_v1_status_proto_rawDescGZIP(), []int{11}
 }
 
 // ThawResponse is the state after.
@@ -926,7 +1069,7 @@ type ThawResponse struct {
 
 func (x *ThawResponse) Reset() {
 	*x = ThawResponse{}
-	mi := &file_palyra_v1_status_proto_msgTypes[11]
+	mi := &file_palyra_v1_status_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -938,7 +1081,7 @@ func (x *ThawResponse) String() string {
 func (*ThawResponse) ProtoMessage() {}
 
 func (x *ThawResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_status_proto_msgTypes[11]
+	mi := &file_palyra_v1_status_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -951,7 +1094,7 @@ func (x *ThawResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ThawResponse.ProtoReflect.Descriptor instead.
 func (*ThawResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_status_proto_rawDescGZIP(), []int{11}
+	return file_palyra_v1_status_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ThawResponse) GetState() *FreezeState {
@@ -965,8 +1108,9 @@ var File_palyra_v1_status_proto protoreflect.FileDescriptor
 
 const file_palyra_v1_status_proto_rawDesc = "" +
 	"\n" +
-	"\x16palyra/v1/status.proto\x12\tpalyra.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16palyra/v1/policy.proto\"\x12\n" +
-	"\x10GetStatusRequest\"\x98\a\n" +
+	"\x16palyra/v1/status.proto\x12\tpalyra.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16palyra/v1/policy.proto\"I\n" +
+	"\x10GetStatusRequest\x125\n" +
+	"\x12known_journal_size\x18\x01 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x10knownJournalSize\"\x88\b\n" +
 	"\x11GetStatusResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x14\n" +
 	"\x05ready\x18\x02 \x01(\bR\x05ready\x12\x1a\n" +
@@ -996,7 +1140,22 @@ const file_palyra_v1_status_proto_rawDesc = "" +
 	"\x06models\x18\x13 \x03(\v2\x16.palyra.v1.ModelStatusR\x06models\x12E\n" +
 	"\x10policy_directory\x18\x18 \x01(\v2\x1a.palyra.v1.PolicyDirectoryR\x0fpolicyDirectory\x12\x1a\n" +
 	"\bdegraded\x18\x1e \x03(\tR\bdegraded\x12'\n" +
-	"\x04keys\x18\x1f \x03(\v2\x13.palyra.v1.KeyPlaceR\x04keys\"J\n" +
+	"\x04keys\x18\x1f \x03(\v2\x13.palyra.v1.KeyPlaceR\x04keys\x12,\n" +
+	"\x05vault\x18  \x01(\v2\x16.palyra.v1.VaultStatusR\x05vault\x12\x1e\n" +
+	"\n" +
+	"checkpoint\x18! \x01(\tR\n" +
+	"checkpoint\x12 \n" +
+	"\vconsistency\x18\" \x03(\tR\vconsistency\"\xf1\x01\n" +
+	"\vVaultStatus\x12\x18\n" +
+	"\abackend\x18\x01 \x01(\tR\abackend\x12\x15\n" +
+	"\x06key_id\x18\x02 \x01(\tR\x05keyId\x12\x1d\n" +
+	"\n" +
+	"older_keys\x18\x03 \x01(\x05R\tolderKeys\x12\x16\n" +
+	"\x06locked\x18\x04 \x01(\bR\x06locked\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x18\n" +
+	"\asummary\x18\x06 \x01(\tR\asummary\x12\x16\n" +
+	"\x06remedy\x18\a \x01(\tR\x06remedy\x120\n" +
+	"\x05since\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"J\n" +
 	"\bKeyPlace\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05place\x18\x02 \x01(\tR\x05place\x12\x16\n" +
@@ -1063,47 +1222,50 @@ func file_palyra_v1_status_proto_rawDescGZIP() []byte {
 	return file_palyra_v1_status_proto_rawDescData
 }
 
-var file_palyra_v1_status_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_palyra_v1_status_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_palyra_v1_status_proto_goTypes = []any{
 	(*GetStatusRequest)(nil),      // 0: palyra.v1.GetStatusRequest
 	(*GetStatusResponse)(nil),     // 1: palyra.v1.GetStatusResponse
-	(*KeyPlace)(nil),              // 2: palyra.v1.KeyPlace
-	(*ModelStatus)(nil),           // 3: palyra.v1.ModelStatus
-	(*FreezeState)(nil),           // 4: palyra.v1.FreezeState
-	(*WorkspaceStatus)(nil),       // 5: palyra.v1.WorkspaceStatus
-	(*SandboxStatus)(nil),         // 6: palyra.v1.SandboxStatus
-	(*Identity)(nil),              // 7: palyra.v1.Identity
-	(*FreezeRequest)(nil),         // 8: palyra.v1.FreezeRequest
-	(*FreezeResponse)(nil),        // 9: palyra.v1.FreezeResponse
-	(*ThawRequest)(nil),           // 10: palyra.v1.ThawRequest
-	(*ThawResponse)(nil),          // 11: palyra.v1.ThawResponse
-	(*timestamppb.Timestamp)(nil), // 12: google.protobuf.Timestamp
-	(*PolicyDirectory)(nil),       // 13: palyra.v1.PolicyDirectory
+	(*VaultStatus)(nil),           // 2: palyra.v1.VaultStatus
+	(*KeyPlace)(nil),              // 3: palyra.v1.KeyPlace
+	(*ModelStatus)(nil),           // 4: palyra.v1.ModelStatus
+	(*FreezeState)(nil),           // 5: palyra.v1.FreezeState
+	(*WorkspaceStatus)(nil),       // 6: palyra.v1.WorkspaceStatus
+	(*SandboxStatus)(nil),         // 7: palyra.v1.SandboxStatus
+	(*Identity)(nil),              // 8: palyra.v1.Identity
+	(*FreezeRequest)(nil),         // 9: palyra.v1.FreezeRequest
+	(*FreezeResponse)(nil),        // 10: palyra.v1.FreezeResponse
+	(*ThawRequest)(nil),           // 11: palyra.v1.ThawRequest
+	(*ThawResponse)(nil),          // 12: palyra.v1.ThawResponse
+	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
+	(*PolicyDirectory)(nil),       // 14: palyra.v1.PolicyDirectory
 }
 var file_palyra_v1_status_proto_depIdxs = []int32{
-	12, // 0: palyra.v1.GetStatusResponse.started_at:type_name -> google.protobuf.Timestamp
-	4,  // 1: palyra.v1.GetStatusResponse.freeze:type_name -> palyra.v1.FreezeState
-	5,  // 2: palyra.v1.GetStatusResponse.workspaces:type_name -> palyra.v1.WorkspaceStatus
-	6,  // 3: palyra.v1.GetStatusResponse.sandbox:type_name -> palyra.v1.SandboxStatus
-	7,  // 4: palyra.v1.GetStatusResponse.caller:type_name -> palyra.v1.Identity
-	3,  // 5: palyra.v1.GetStatusResponse.models:type_name -> palyra.v1.ModelStatus
-	13, // 6: palyra.v1.GetStatusResponse.policy_directory:type_name -> palyra.v1.PolicyDirectory
-	2,  // 7: palyra.v1.GetStatusResponse.keys:type_name -> palyra.v1.KeyPlace
-	12, // 8: palyra.v1.FreezeState.at:type_name -> google.protobuf.Timestamp
-	12, // 9: palyra.v1.Identity.certificate_expires_at:type_name -> google.protobuf.Timestamp
-	4,  // 10: palyra.v1.FreezeResponse.state:type_name -> palyra.v1.FreezeState
-	4,  // 11: palyra.v1.ThawResponse.state:type_name -> palyra.v1.FreezeState
-	0,  // 12: palyra.v1.StatusService.GetStatus:input_type -> palyra.v1.GetStatusRequest
-	8,  // 13: palyra.v1.StatusService.Freeze:input_type -> palyra.v1.FreezeRequest
-	10, // 14: palyra.v1.StatusService.Thaw:input_type -> palyra.v1.ThawRequest
-	1,  // 15: palyra.v1.StatusService.GetStatus:output_type -> palyra.v1.GetStatusResponse
-	9,  // 16: palyra.v1.StatusService.Freeze:output_type -> palyra.v1.FreezeResponse
-	11, // 17: palyra.v1.StatusService.Thaw:output_type -> palyra.v1.ThawResponse
-	15, // [15:18] is the sub-list for method output_type
-	12, // [12:15] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	13, // 0: palyra.v1.GetStatusResponse.started_at:type_name -> google.protobuf.Timestamp
+	5,  // 1: palyra.v1.GetStatusResponse.freeze:type_name -> palyra.v1.FreezeState
+	6,  // 2: palyra.v1.GetStatusResponse.workspaces:type_name -> palyra.v1.WorkspaceStatus
+	7,  // 3: palyra.v1.GetStatusResponse.sandbox:type_name -> palyra.v1.SandboxStatus
+	8,  // 4: palyra.v1.GetStatusResponse.caller:type_name -> palyra.v1.Identity
+	4,  // 5: palyra.v1.GetStatusResponse.models:type_name -> palyra.v1.ModelStatus
+	14, // 6: palyra.v1.GetStatusResponse.policy_directory:type_name -> palyra.v1.PolicyDirectory
+	3,  // 7: palyra.v1.GetStatusResponse.keys:type_name -> palyra.v1.KeyPlace
+	2,  // 8: palyra.v1.GetStatusResponse.vault:type_name -> palyra.v1.VaultStatus
+	13, // 9: palyra.v1.VaultStatus.since:type_name -> google.protobuf.Timestamp
+	13, // 10: palyra.v1.FreezeState.at:type_name -> google.protobuf.Timestamp
+	13, // 11: palyra.v1.Identity.certificate_expires_at:type_name -> google.protobuf.Timestamp
+	5,  // 12: palyra.v1.FreezeResponse.state:type_name -> palyra.v1.FreezeState
+	5,  // 13: palyra.v1.ThawResponse.state:type_name -> palyra.v1.FreezeState
+	0,  // 14: palyra.v1.StatusService.GetStatus:input_type -> palyra.v1.GetStatusRequest
+	9,  // 15: palyra.v1.StatusService.Freeze:input_type -> palyra.v1.FreezeRequest
+	11, // 16: palyra.v1.StatusService.Thaw:input_type -> palyra.v1.ThawRequest
+	1,  // 17: palyra.v1.StatusService.GetStatus:output_type -> palyra.v1.GetStatusResponse
+	10, // 18: palyra.v1.StatusService.Freeze:output_type -> palyra.v1.FreezeResponse
+	12, // 19: palyra.v1.StatusService.Thaw:output_type -> palyra.v1.ThawResponse
+	17, // [17:20] is the sub-list for method output_type
+	14, // [14:17] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_palyra_v1_status_proto_init() }
@@ -1118,7 +1280,7 @@ func file_palyra_v1_status_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_palyra_v1_status_proto_rawDesc), len(file_palyra_v1_status_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   12,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -40,11 +40,13 @@ type Token struct {
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
 	// Absent for one that was never used; exact to a minute.
-	LastUsedAt    *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=last_used_at,json=lastUsedAt,proto3" json:"last_used_at,omitempty"`
-	RevokedAt     *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=revoked_at,json=revokedAt,proto3" json:"revoked_at,omitempty"`
-	RevokedBy     string                 `protobuf:"bytes,11,opt,name=revoked_by,json=revokedBy,proto3" json:"revoked_by,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	LastUsedAt *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=last_used_at,json=lastUsedAt,proto3" json:"last_used_at,omitempty"`
+	RevokedAt  *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=revoked_at,json=revokedAt,proto3" json:"revoked_at,omitempty"`
+	RevokedBy  string                 `protobuf:"bytes,11,opt,name=revoked_by,json=revokedBy,proto3" json:"revoked_by,omitempty"`
+	// The device with which it was made; empty for one of before that was kept.
+	MadeWithDeviceId string `protobuf:"bytes,12,opt,name=made_with_device_id,json=madeWithDeviceId,proto3" json:"made_with_device_id,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Token) Reset() {
@@ -150,6 +152,13 @@ func (x *Token) GetRevokedAt() *timestamppb.Timestamp {
 func (x *Token) GetRevokedBy() string {
 	if x != nil {
 		return x.RevokedBy
+	}
+	return ""
+}
+
+func (x *Token) GetMadeWithDeviceId() string {
+	if x != nil {
+		return x.MadeWithDeviceId
 	}
 	return ""
 }
@@ -294,9 +303,11 @@ func (x *CreateTokenResponse) GetText() string {
 type ListTokensRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// With those that expired or were revoked.
-	All           bool `protobuf:"varint,1,opt,name=all,proto3" json:"all,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	All bool `protobuf:"varint,1,opt,name=all,proto3" json:"all,omitempty"`
+	// Those alone that were made with this device, a ULID; empty is any.
+	MadeWithDeviceId string `protobuf:"bytes,2,opt,name=made_with_device_id,json=madeWithDeviceId,proto3" json:"made_with_device_id,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *ListTokensRequest) Reset() {
@@ -334,6 +345,13 @@ func (x *ListTokensRequest) GetAll() bool {
 		return x.All
 	}
 	return false
+}
+
+func (x *ListTokensRequest) GetMadeWithDeviceId() string {
+	if x != nil {
+		return x.MadeWithDeviceId
+	}
+	return ""
 }
 
 // ListTokensResponse lists tokens, newest first.
@@ -475,7 +493,7 @@ var File_palyra_v1_tokens_proto protoreflect.FileDescriptor
 
 const file_palyra_v1_tokens_proto_rawDesc = "" +
 	"\n" +
-	"\x16palyra/v1/tokens.proto\x12\tpalyra.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb7\x03\n" +
+	"\x16palyra/v1/tokens.proto\x12\tpalyra.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe6\x03\n" +
 	"\x05Token\x12\x19\n" +
 	"\btoken_id\x18\x01 \x01(\tR\atokenId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1c\n" +
@@ -494,20 +512,21 @@ const file_palyra_v1_tokens_proto_rawDesc = "" +
 	"revoked_at\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\trevokedAt\x12\x1d\n" +
 	"\n" +
-	"revoked_by\x18\v \x01(\tR\trevokedBy\"\xd7\x01\n" +
+	"revoked_by\x18\v \x01(\tR\trevokedBy\x12-\n" +
+	"\x13made_with_device_id\x18\f \x01(\tR\x10madeWithDeviceId\"\xe4\x01\n" +
 	"\x12CreateTokenRequest\x12\x1e\n" +
 	"\x04name\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x04name\x12&\n" +
-	"\tprincipal\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\tprincipal\x12\"\n" +
-	"\x06scopes\x18\x03 \x03(\tB\n" +
-	"\xbaH\a\x92\x01\x04\b\x01\x10@R\x06scopes\x12&\n" +
-	"\taddresses\x18\x04 \x03(\tB\b\xbaH\x05\x92\x01\x02\x10@R\taddresses\x12-\n" +
+	"\tprincipal\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\tprincipal\x12)\n" +
+	"\x06scopes\x18\x03 \x03(\tB\x11\xbaH\x0e\x92\x01\v\b\x01\x10@\"\x05r\x03\x18\x80\x01R\x06scopes\x12,\n" +
+	"\taddresses\x18\x04 \x03(\tB\x0e\xbaH\v\x92\x01\b\x10@\"\x04r\x02\x18@R\taddresses\x12-\n" +
 	"\x04life\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x04life\"Q\n" +
 	"\x13CreateTokenResponse\x12&\n" +
 	"\x05token\x18\x01 \x01(\v2\x10.palyra.v1.TokenR\x05token\x12\x12\n" +
-	"\x04text\x18\x02 \x01(\tR\x04text\"%\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\"]\n" +
 	"\x11ListTokensRequest\x12\x10\n" +
-	"\x03all\x18\x01 \x01(\bR\x03all\">\n" +
+	"\x03all\x18\x01 \x01(\bR\x03all\x126\n" +
+	"\x13made_with_device_id\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18\x1aR\x10madeWithDeviceId\">\n" +
 	"\x12ListTokensResponse\x12(\n" +
 	"\x06tokens\x18\x01 \x03(\v2\x10.palyra.v1.TokenR\x06tokens\"9\n" +
 	"\x12RevokeTokenRequest\x12#\n" +

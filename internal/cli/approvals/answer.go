@@ -52,6 +52,7 @@ func (a *app) answerCommand(name, short string, f *decideFlags) *cobra.Command {
 	flags.StringVar(&f.digest, "digest", "", "the call digest you saw; required without a terminal")
 	flags.StringVar(&f.reason, "reason", "", "why; a no needs one")
 	flags.BoolVar(&f.sure, "yes", false, "in a terminal: do not ask to confirm")
+	f.presentFlag(c)
 	return c
 }
 

@@ -17,7 +17,7 @@ import (
 type decideFlags struct {
 	allow, match, digest, reason, ttl string
 	uses                              int64
-	deny, sure                        bool
+	deny, sure, present               bool
 	// brief shows the approval in brief, and askReason asks for the reason of a
 	// no, as the commands whose name is the answer do.
 	brief, askReason bool
@@ -46,7 +46,13 @@ func (a *app) approvalsDecide() *cobra.Command {
 	flags.BoolVar(&f.deny, "deny", false, "say no")
 	flags.StringVar(&f.reason, "reason", "", "why; required with --deny")
 	flags.BoolVar(&f.sure, "yes", false, "in a terminal: do not ask to confirm")
+	f.presentFlag(c)
 	return c
+}
+
+// presentFlag is the same for every answer.
+func (f *decideFlags) presentFlag(c *cobra.Command) {
+	c.Flags().BoolVar(&f.present, "present", false, "prove that you are there: unlock the presence key that palyra key presence made")
 }
 
 // yesFlags are those of a yes.
@@ -139,7 +145,7 @@ func (a *app) decide(ctx context.Context, id string, f decideFlags) error {
 		a.Say("approval %s stays pending", id)
 		return nil
 	}
-	return a.cast(ctx, g, id, v, digest)
+	return a.cast(ctx, g, v.Request(id, digest), f.present)
 }
 
 // sayCovers says what a standing yes covers before it is given.
@@ -219,11 +225,17 @@ func (a *app) confirmVote(ctx context.Context, shown *palyrav1.Approval, v quest
 }
 
 // cast sends the vote and prints the approval after it.
-func (a *app) cast(ctx context.Context, g *client.Gateway, id string, v question.Vote, digest string) error {
-	reply, err := g.Approvals.DecideApproval(ctx, v.Request(id, digest))
+func (a *app) cast(ctx context.Context, g *client.Gateway, vote *palyrav1.DecideApprovalRequest, present bool) error {
+	if present {
+		if err := question.Prove(ctx, a.App, g, vote); err != nil {
+			return err
+		}
+	}
+	reply, err := g.Approvals.DecideApproval(ctx, vote)
 	if err != nil {
 		return err
 	}
+	question.SayPresence(a.App, reply.GetApproval(), vote)
 	return a.printAnswered(reply.GetApproval())
 }
 

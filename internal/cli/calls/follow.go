@@ -107,7 +107,7 @@ func (c *callRun) asked(ctx context.Context, v *palyrav1.Approval) {
 	c.stopProgress()
 	c.waiting = v
 	if _, ok := question.Answerer(ctx, c.a.App, c.g, v); ok {
-		c.question = question.New(c.a.App, v, question.Unary(c.g))
+		c.question = question.New(c.a.App, c.g, v, question.Unary(c.g))
 		c.question.Put(ctx)
 		return
 	}

@@ -3,11 +3,9 @@ package client
 import (
 	"context"
 	"strings"
-	"time"
 
 	"connectrpc.com/connect"
 
-	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/cli/printer"
 	"palyra/internal/rpc/changetable"
 )
@@ -48,39 +46,11 @@ func (d deadline) waits(ctx context.Context, done <-chan struct{}) bool {
 		case <-ctx.Done():
 		}
 	}()
-	for {
-		select {
-		case <-done:
-			return false
-		case <-time.After(Patience):
-		}
-		if v := d.question(ctx); v != nil {
-			d.a.Say("waiting for another owner or admin, %s left: approval %s, `palyra approve %s`",
-				strings.TrimPrefix(d.a.Relative(v.GetExpiresAt()), "in "), v.GetApprovalId(), v.GetApprovalId())
-			return true
-		}
+	v := changetable.Waiting(ctx, Patience, d.g.Status, d.g.Approvals)
+	if v == nil {
+		return false
 	}
-}
-
-// question is the newest that this device asked and that waits; nil when there is
-// none, or it cannot be known.
-func (d deadline) question(ctx context.Context) *palyrav1.Approval {
-	status, err := d.g.Status.GetStatus(ctx, &palyrav1.GetStatusRequest{})
-	if err != nil {
-		return nil
-	}
-	reply, err := d.g.Approvals.ListApprovals(ctx, &palyrav1.ListApprovalsRequest{
-		States:       []palyrav1.ApprovalState{palyrav1.ApprovalState_APPROVAL_STATE_PENDING},
-		SubjectTypes: []palyrav1.ApprovalSubjectType{palyrav1.ApprovalSubjectType_APPROVAL_SUBJECT_TYPE_GATEWAY_CHANGE},
-		Principal:    status.GetCaller().GetPrincipal(),
-	})
-	if err != nil {
-		return nil
-	}
-	for _, v := range reply.GetApprovals() {
-		if v.GetDevice() == status.GetCaller().GetDeviceId() {
-			return v
-		}
-	}
-	return nil
+	d.a.Say("waiting for another owner or admin, %s left: approval %s, `palyra approve %s`",
+		strings.TrimPrefix(d.a.Relative(v.GetExpiresAt()), "in "), v.GetApprovalId(), v.GetApprovalId())
+	return true
 }

@@ -65,6 +65,9 @@ type Gateway struct {
 	Logins       palyrav1connect.LoginServiceClient
 	// Life is one device, and what was done with it.
 	Life palyrav1connect.DeviceServiceClient
+	// Presence has presence keys, and numbers for proofs by them.
+	Presence palyrav1connect.PresenceServiceClient
+	Vault    palyrav1connect.VaultServiceClient
 }
 
 // Connect reads the credential bundle and returns the clients. Nothing is sent
@@ -169,6 +172,8 @@ func (a *App) services(client *http.Client, base, address string) *Gateway {
 		Pairings:     palyrav1connect.NewPairingServiceClient(client, base, opts...),
 		Logins:       palyrav1connect.NewLoginServiceClient(client, base, opts...),
 		Life:         palyrav1connect.NewDeviceServiceClient(client, base, opts...),
+		Presence:     palyrav1connect.NewPresenceServiceClient(client, base, opts...),
+		Vault:        palyrav1connect.NewVaultServiceClient(client, base, opts...),
 	}
 	return g
 }

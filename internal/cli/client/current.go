@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"net"
@@ -63,7 +64,10 @@ func (c *current) reread() {
 	if b, err := identity.ReadBundle(c.dir); err == nil {
 		c.file = file
 		if b.Kept != nil {
-			b.Key = c.bundle.Key // the same: a key that is kept elsewhere was unlocked once
+			if !bytes.Equal(b.Chain[0].RawSubjectPublicKeyInfo, c.bundle.Chain[0].RawSubjectPublicKeyInfo) {
+				return // another key, which this command did not unlock
+			}
+			b.Key = c.bundle.Key
 		}
 		if !b.Chain[0].Equal(c.bundle.Chain[0]) {
 			c.take(b)

@@ -1,6 +1,9 @@
 package client_test
 
 import (
+	"context"
+	"crypto/x509"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -15,14 +18,16 @@ import (
 	"palyra/internal/cli/printer"
 	"palyra/internal/filelock"
 	"palyra/internal/identity"
+	"palyra/internal/identity/keptkey"
 	"palyra/internal/identity/keyfile"
 	"palyra/internal/must"
 )
 
 // shown records the keys that requests show.
 type shown struct {
-	mu   sync.Mutex
-	keys []string
+	mu     sync.Mutex
+	keys   []string
+	serial string
 }
 
 func (s *shown) last() string {
@@ -37,6 +42,7 @@ func watchKeys(w *clitest.World) *shown {
 	w.Server.Config.Handler = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
 		s.keys = append(s.keys, canonical.Digest(r.TLS.PeerCertificates[0].RawSubjectPublicKeyInfo))
+		s.serial = r.TLS.PeerCertificates[0].SerialNumber.String()
 		s.mu.Unlock()
 		next.ServeHTTP(rw, r)
 	})
@@ -84,6 +90,55 @@ func TestRunningCommandTakesTheNewKey(t *testing.T) {
 	}
 	if ask() != third || w.Gateway.Renewals != 1 {
 		t.Errorf("renewed again: %d renewals", w.Gateway.Renewals)
+	}
+}
+
+// TestRunningCommandWithAKeptKey: a command whose key is kept elsewhere unlocks it once,
+// goes on with it when the certificate is renewed, and goes on as it is when the bundle
+// gets another key that is kept elsewhere, too, which it has not unlocked.
+func TestRunningCommandWithAKeptKey(t *testing.T) {
+	w := clitest.NewWorld(t)
+	now := time.Now()
+	write := func(life time.Duration) { w.WriteBundle(time.Now().Add(-time.Minute), time.Now().Add(life)) }
+	keep := func(life time.Duration) {
+		t.Helper()
+		write(life)
+		key := must.Get(identity.ReadBundle(w.Bundle))(t).Key
+		public, private := must.Get(x509.MarshalPKIXPublicKey(key.Public()))(t), must.Get(x509.MarshalPKCS8PrivateKey(key))(t)
+		must.Do(t, identity.Keep(t.Context(), w.Bundle, must.Get(keptkey.Seal("correct horse", public, private))(t)))
+	}
+	keep(time.Hour)
+	s, asked := watchKeys(w), 0
+	a := client.NewApp(printer.Streams{
+		Getenv: func(name string) string { return w.Env[name] }, InTerminal: true, ErrTerminal: true, Err: io.Discard,
+		ReadHidden: func(context.Context) (string, error) { asked++; return "correct horse", nil },
+	})
+	a.Now = func() time.Time { return now }
+	g := must.Get(a.Connect(t.Context()))(t)
+	ask := func() (key, serial string) {
+		t.Helper()
+		must.Get(g.Status.GetStatus(t.Context(), &palyrav1.GetStatusRequest{}))(t)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.keys[len(s.keys)-1], s.serial
+	}
+	first, old := ask()
+	now = now.Add(50 * time.Minute) // past two thirds
+	key, renewed := ask()
+	b := must.Get(identity.ReadBundle(w.Bundle))(t)
+	if key != first || renewed == old || b.Kept == nil || w.Gateway.Renewals != 1 || asked != 1 {
+		t.Errorf("renewed: the same key %v, another certificate %v, kept %v, %d renewals, asked %d times", key == first, renewed != old, b.Kept != nil, w.Gateway.Renewals, asked)
+	}
+	keep(5 * time.Hour)
+	if keyOf(t, w.Bundle) == first {
+		t.Fatal("the bundle has no other key")
+	}
+	if key, serial := ask(); key != first || serial != renewed || asked != 1 {
+		t.Errorf("beside another key: %v, %v, asked %d times", key == first, serial == renewed, asked)
+	}
+	write(5 * time.Hour)
+	if key, _ := ask(); key != keyOf(t, w.Bundle) {
+		t.Error("a key that is a file again is not taken")
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/reason"
+	"palyra/internal/rpc/presenceproof"
 )
 
 type fakeDevices struct{ f *Gateway }
@@ -23,7 +24,8 @@ func (s fakeDevices) GetDevice(_ context.Context, req *palyrav1.GetDeviceRequest
 	for _, d := range s.f.Devices {
 		if d.GetDeviceId() == id {
 			return &palyrav1.GetDeviceResponse{
-				Device: d, AddedBy: "user:ada", LastUsedAt: timestamppb.New(Now.Add(-time.Minute)), Now: timestamppb.New(Now),
+				PresenceKey: presenceproof.KeyMessage(s.f.PresenceKeys[id]),
+				Device:      d, AddedBy: "user:ada", LastUsedAt: timestamppb.New(Now.Add(-time.Minute)), Now: timestamppb.New(Now),
 				Keys: []*palyrav1.DeviceKey{
 					{Sha256: "sha256:aa", NotAfter: d.GetCertificateExpiresAt(), UsedAt: timestamppb.New(Now.Add(-time.Hour)), EndsAt: timestamppb.New(Now.Add(4 * time.Minute))},
 					{Sha256: "sha256:bb", NotAfter: d.GetCertificateExpiresAt(), UsedAt: timestamppb.New(Now.Add(-time.Minute))},

@@ -2,6 +2,7 @@ package clitest
 
 import (
 	"context"
+	"encoding/hex"
 	"fmt"
 	"net/http"
 	"os"
@@ -19,9 +20,11 @@ import (
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/gen/palyra/v1/palyrav1connect"
 	"palyra/internal/canonical"
+	"palyra/internal/identity"
 	"palyra/internal/identity/ca/catest"
 	"palyra/internal/reason"
 	"palyra/internal/rpc/devicepairing"
+	"palyra/internal/rpc/presenceproof"
 )
 
 // Gateway behaves like a gateway with the tools and approvals it is given:
@@ -83,6 +86,8 @@ type Gateway struct {
 	root     *catest.Authority
 	Renewals int
 	Journal  *Journal
+	// ShowsHead is that the status has the head of Journal.
+	ShowsHead bool
 	// MoreSessions are listed beside the usual one.
 	MoreSessions []*palyrav1.Session
 	// EndedSessions are the requests to end one.
@@ -90,9 +95,17 @@ type Gateway struct {
 	// CreatedTokens are the requests for tokens, RevokedTokens the ids.
 	CreatedTokens []*palyrav1.CreateTokenRequest
 	RevokedTokens []string
+	// PutSecrets are the requests for secrets, RemovedSecrets the references.
+	PutSecrets     []*palyrav1.PutSecretRequest
+	RemovedSecrets []string
+	// VaultLocked says that the vault wants its passphrase.
+	VaultLocked bool
 	// PairingCodes are the requests for codes, and steps answers machines that pair.
 	PairingCodes []*palyrav1.CreatePairingCodeRequest
 	steps        *devicepairing.Service
+	// PresenceKeys are those of devices, and presence the service of them.
+	PresenceKeys map[string]identity.PresenceKey
+	presence     *presenceproof.Service
 	Logins       Logins
 	// logins serves people who log in.
 	logins fakeLogins
@@ -120,10 +133,12 @@ func (f *Gateway) handler() http.Handler {
 	mux.Handle(palyrav1connect.NewWorkspaceServiceHandler(fakeWorkspaces{f}, refuse))
 	mux.Handle(palyrav1connect.NewSessionServiceHandler(fakeSessions{f}, refuse))
 	mux.Handle(palyrav1connect.NewTokenServiceHandler(fakeTokens{f}, refuse))
+	mux.Handle(palyrav1connect.NewVaultServiceHandler(fakeVault{f}, refuse))
 	mux.Handle(palyrav1connect.NewPairingServiceHandler(fakePairings{f}, refuse))
 	mux.Handle(palyrav1connect.NewLoginServiceHandler(f.logins, refuse))
 	mux.Handle(palyrav1connect.NewAccessReviewServiceHandler(fakeReviews{}, refuse))
 	mux.Handle(palyrav1connect.NewDeviceServiceHandler(fakeDevices{f}, refuse))
+	mux.Handle(palyrav1connect.NewPresenceServiceHandler(f.presence, refuse, connect.WithInterceptors(roomErrors)))
 	mux.Handle(palyrav1connect.NewJournalServiceHandler(fakeJournalService{f}, refuse))
 	mux.Handle(palyrav1connect.NewAttestationServiceHandler(fakeAttestations{f}, refuse))
 	return mux
@@ -400,6 +415,7 @@ func (s fakeApprovals) CancelApproval(_ context.Context, req *palyrav1.CancelApp
 func (s fakeApprovals) DecideApproval(_ context.Context, req *palyrav1.DecideApprovalRequest) (*palyrav1.DecideApprovalResponse, error) {
 	var v *palyrav1.Approval
 	var err error
+	proven, unproven := s.f.proven(req)
 	s.f.Change(func() {
 		s.f.Votes = append(s.f.Votes, req)
 		v = s.f.Approvals[req.GetApprovalId()]
@@ -412,8 +428,14 @@ func (s fakeApprovals) DecideApproval(_ context.Context, req *palyrav1.DecideApp
 			err = GatewayError(connect.CodeAborted, reason.ApprovalConflict, "bob denied it before", map[string]string{"changed_by": "user:bob"})
 		case req.GetShownDigest() != v.GetCallDigest():
 			err = GatewayError(connect.CodeFailedPrecondition, reason.DigestMismatch, "the digest is of another call", nil)
+		case unproven != nil:
+			err = unproven
+		case req.GetAllow() && v.GetPresenceWanted() && !proven:
+			v = proto.CloneOf(v)
+			v.Missing = "the approval of 1 person, with presence proven"
 		case req.GetAllow():
 			v = proto.CloneOf(v)
+			v.PresenceWanted = false
 			v.State = palyrav1.ApprovalState_APPROVAL_STATE_ALLOWED
 		default:
 			v = proto.CloneOf(v)
@@ -516,7 +538,7 @@ func (s fakePolicy) GetSnapshot(_ context.Context, req *palyrav1.GetSnapshotRequ
 
 type fakeStatus struct{ f *Gateway }
 
-func (s fakeStatus) GetStatus(context.Context, *palyrav1.GetStatusRequest) (*palyrav1.GetStatusResponse, error) {
+func (s fakeStatus) GetStatus(ctx context.Context, req *palyrav1.GetStatusRequest) (*palyrav1.GetStatusResponse, error) {
 	s.f.Mu.Lock()
 	defer s.f.Mu.Unlock()
 	out := &palyrav1.GetStatusResponse{
@@ -533,11 +555,23 @@ func (s fakeStatus) GetStatus(context.Context, *palyrav1.GetStatusRequest) (*pal
 			{Key: "operator", Place: "file", Detail: "operator/key.pem, mode 0600"},
 		},
 		ActiveRuns: 1, PolicyDirectory: s.f.directory(),
+		Vault: &palyrav1.VaultStatus{
+			Backend: "secret_service", Locked: true, Reason: "VAULT_LOCKED", Summary: "secret service, locked: the keyring cannot be used: it is locked",
+			Remedy: "Unlock the keyring.", Since: timestamppb.New(Now.Add(-time.Hour)),
+		},
 	}
 	if !s.f.Ready {
 		out.Problems = []string{"the journal cannot be written"}
 	}
-	return out, nil
+	if s.f.Journal == nil || !s.f.ShowsHead {
+		return out, nil
+	}
+	cp, proof, err := s.f.Journal.Log.Extending(ctx, req.GetKnownJournalSize())
+	out.JournalSize, out.LastCheckpointSize, out.Checkpoint = s.f.Journal.Log.Head().Seq, cp.Size, cp.Note
+	for _, h := range proof.Hashes {
+		out.Consistency = append(out.Consistency, hex.EncodeToString(h[:]))
+	}
+	return out, err
 }
 
 func (s fakeStatus) Freeze(_ context.Context, req *palyrav1.FreezeRequest) (*palyrav1.FreezeResponse, error) {

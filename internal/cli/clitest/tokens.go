@@ -25,11 +25,27 @@ func someToken() *palyrav1.Token {
 	return &palyrav1.Token{
 		TokenId: TokenID, Name: "ci", Principal: "agent:claude", CreatedBy: "user:ada", Scopes: []string{"tool.call", "tool.list"},
 		Addresses: []string{"10.0.0.0/8"}, CreatedAt: timestamppb.New(Now), ExpiresAt: timestamppb.New(Now.Add(90 * 24 * time.Hour)),
+		MadeWithDeviceId: "01DEVICE000000000000000000",
 	}
 }
 
-func (s fakeTokens) ListTokens(context.Context, *palyrav1.ListTokensRequest) (*palyrav1.ListTokensResponse, error) {
-	return &palyrav1.ListTokensResponse{Tokens: []*palyrav1.Token{someToken()}}, nil
+func (s fakeTokens) ListTokens(_ context.Context, req *palyrav1.ListTokensRequest) (*palyrav1.ListTokensResponse, error) {
+	res := &palyrav1.ListTokensResponse{}
+	if with := req.GetMadeWithDeviceId(); with != "" && with != someToken().GetMadeWithDeviceId() {
+		return res, nil
+	}
+	if req.GetAll() {
+		res.Tokens = append(res.Tokens, revokedToken())
+	}
+	res.Tokens = append(res.Tokens, someToken())
+	return res, nil
+}
+
+// revokedToken is the one token once it is revoked.
+func revokedToken() *palyrav1.Token {
+	gone := someToken()
+	gone.RevokedAt, gone.RevokedBy = timestamppb.New(Now), "user:ada"
+	return gone
 }
 
 func (s fakeTokens) CreateToken(_ context.Context, req *palyrav1.CreateTokenRequest) (*palyrav1.CreateTokenResponse, error) {
@@ -52,7 +68,5 @@ func (s fakeTokens) RevokeToken(_ context.Context, req *palyrav1.RevokeTokenRequ
 	s.f.Mu.Lock()
 	defer s.f.Mu.Unlock()
 	s.f.RevokedTokens = append(s.f.RevokedTokens, req.GetTokenId())
-	gone := someToken()
-	gone.RevokedAt, gone.RevokedBy = timestamppb.New(Now), "user:ada"
-	return &palyrav1.RevokeTokenResponse{Token: gone}, nil
+	return &palyrav1.RevokeTokenResponse{Token: revokedToken()}, nil
 }

@@ -74,12 +74,13 @@ func NewWorld(t *testing.T) *World {
 		"XDG_STATE_HOME": filepath.Join(w.Home, "state"), "XDG_CONFIG_HOME": filepath.Join(w.Home, "config"),
 	}
 	w.Gateway.logins.w = w
+	w.Gateway.root = w.CA
+	must.Do(t, w.Gateway.openPresence())
 	w.serve()
 	life, end := context.WithCancel(context.Background())
 	w.Gateway.life, w.Gateway.hangUp = life, w.Server.CloseClientConnections
 	t.Cleanup(func() { end(); w.Gateway.Runs.Wait.Wait() })
 	w.WriteBundle(time.Now().Add(-time.Minute), time.Now().Add(time.Hour))
-	w.Gateway.root = w.CA
 	return w
 }
 
@@ -124,7 +125,7 @@ func known(next http.Handler) http.Handler {
 func (w *World) WriteBundle(from, to time.Time) {
 	w.T.Helper()
 	cert := w.CA.Issue(w.T, &x509.Certificate{
-		URIs:      []*url.URL{{Scheme: "spiffe", Host: "test", Path: "/device/01ARZ3NDEKTSV4RRFFQ69G5FAV"}},
+		URIs:      []*url.URL{{Scheme: "spiffe", Host: "test", Path: "/device/" + BundleDevice}},
 		NotBefore: from, NotAfter: to, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	})
 	key, ok := cert.PrivateKey.(*ecdsa.PrivateKey)

@@ -39,3 +39,17 @@ func ParseMoment(flag, s string, now time.Time) (*timestamppb.Timestamp, error) 
 	}
 	return nil, Usage("--%s %q: want a time such as 2026-01-31T15:00:00Z or a duration such as 24h", flag, s)
 }
+
+// ParseEnd reads a time, or a duration from now on; "" is none.
+func ParseEnd(flag, s string, now time.Time) (*timestamppb.Timestamp, error) {
+	if s == "" {
+		return nil, nil
+	}
+	if t, err := time.Parse(time.RFC3339, s); err == nil {
+		return timestamppb.New(t), nil
+	}
+	if d, err := ParseSpan(s); err == nil && d > 0 {
+		return timestamppb.New(now.Add(d)), nil
+	}
+	return nil, Usage("--%s %q: want a time such as 2026-01-31T15:00:00Z or a duration such as 90d", flag, s)
+}

@@ -2,9 +2,6 @@ package journal
 
 import (
 	"context"
-	"crypto/sha256"
-	"crypto/x509"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -19,6 +16,7 @@ import (
 	"palyra/internal/cli/command"
 	"palyra/internal/cli/invocation"
 	"palyra/internal/cli/printer"
+	"palyra/internal/cli/witness"
 	"palyra/internal/reason"
 )
 
@@ -80,7 +78,7 @@ func (a *app) showAttestation(ctx context.Context, g *client.Gateway, id string,
 	if envelope {
 		return a.WriteRaw(v.GetEnvelopeJson())
 	}
-	set, err := a.gatewayKeys(ctx, g)
+	set, err := witness.KeySet(ctx, g)
 	if err != nil {
 		return err
 	}
@@ -105,32 +103,6 @@ func (a *app) showAttestation(ctx context.Context, g *client.Gateway, id string,
 		p.Field("journal", fmt.Sprintf("event %d", v.GetJournalSeq()))
 		p.JSON("statement", statement)
 	})
-}
-
-// gatewayKeys asks for the key set and holds its root against the credential
-// bundle.
-func (a *app) gatewayKeys(ctx context.Context, g *client.Gateway) (attest.KeySet, error) {
-	reply, err := g.Attestations.GetKeySet(ctx, &palyrav1.GetKeySetRequest{})
-	if err != nil {
-		return attest.KeySet{}, err
-	}
-	set, err := attest.ParseKeySet(reply.GetKeySetJson())
-	if err != nil {
-		return set, err
-	}
-	if set.Fingerprint() != fingerprint(g.Root) {
-		return set, reason.Errorf(reason.VerificationFailed, "the key set leads to another CA than your credential bundle").
-			WithField("key set", set.Fingerprint()).WithField("bundle", fingerprint(g.Root))
-	}
-	return set, nil
-}
-
-func fingerprint(root *x509.Certificate) string {
-	if root == nil {
-		return "unknown" // and so no key set is of it
-	}
-	sum := sha256.Sum256(root.Raw)
-	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
 func attestationPage(p *printer.Page, v attest.Verified, set attest.KeySet) {
@@ -212,7 +184,7 @@ func (a *app) keySet(ctx context.Context, path string) (set attest.KeySet, trust
 	if err != nil {
 		return set, "", err
 	}
-	set, err = a.gatewayKeys(ctx, g)
+	set, err = witness.KeySet(ctx, g)
 	return set, "the CA of your credential bundle", err
 }
 
@@ -260,7 +232,7 @@ func (a *app) readEnvelope(path string) ([]byte, error) {
 }
 
 func (a *app) showKeys(ctx context.Context, g *client.Gateway, _ []string) error {
-	set, err := a.gatewayKeys(ctx, g)
+	set, err := witness.KeySet(ctx, g)
 	if err != nil {
 		return err
 	}

@@ -120,10 +120,14 @@ func (c *calls) noteStage(call *callFacts, e *journal.Event) error {
 	if err != nil {
 		return unreadable(e, err)
 	}
-	call.seqs[e.Code] = e.Seq
+	if e.Code != event.Evaluated {
+		call.seqs[e.Code] = e.Seq
+	}
 	switch p := payload.(type) {
 	case *callrecord.Evaluated:
-		call.evaluated = p
+		if p.Request.Injection == nil { // else it is about a secret of the call
+			call.evaluated, call.seqs[e.Code] = p, e.Seq
+		}
 	case *decision.Record:
 		call.decided, call.decidedWith = p, c.use(p.ApprovalID, p.GrantID)
 		if !p.Allowed {

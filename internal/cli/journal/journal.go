@@ -19,6 +19,7 @@ import (
 	"palyra/internal/cli/command"
 	"palyra/internal/cli/invocation"
 	"palyra/internal/cli/printer"
+	"palyra/internal/cli/witness"
 	"palyra/internal/event"
 )
 
@@ -37,7 +38,7 @@ var eventListing = printer.Listing{
 func Command(program *client.App) *cobra.Command {
 	a := &app{program}
 	return command.NewGroup("journal", "Read, prove, verify and export the record",
-		a.journalTail(), a.journalList(), a.journalShow(), a.journalVerify(), a.journalProve(), a.journalExport())
+		a.journalTail(), a.journalList(), a.journalShow(), a.journalVerify(), a.journalProve(), a.journalExport(), a.journalAcceptRestore())
 }
 
 // eventWords say in a word or two what each code of the catalog is.
@@ -50,18 +51,21 @@ var eventWords = map[event.Code]string{
 	event.Gated: "gated", event.Violated: "violated", event.Undone: "undone",
 	event.RunStarted: "run started", event.UserMessage: "user message", event.ModelTurn: "model turn", event.RunFinished: "run finished",
 	event.SessionExtended: "session extended", event.SessionEnded: "session ended",
+	event.SecretPut: "secret put", event.SecretRead: "secret read", event.SecretLeased: "secret leased", event.SecretUsed: "secret used",
+	event.SecretRemoved: "secret removed", event.VaultRekeyed: "vault rekeyed", event.RecoveryExported: "recovery exported", event.SecretLeaseEnded: "lease ended",
 	event.CACreated: "CA created", event.CertificateMade: "certificate", event.MemberAdded: "member added",
 	event.CallersRefused: "callers refused", event.PermissionDenied: "permission denied",
 	event.MemberChanged: "member changed", event.MemberDisabled: "member disabled", event.MemberEnabled: "member enabled", event.MemberRemoved: "member removed", event.MembersConfirmed: "confirmed", event.ConsentGiven: "consented", event.ConsentWithdrawn: "consent withdrawn",
 	event.DeviceRevoked: "device revoked", event.DeviceRenamed: "device renamed", event.DeviceAdded: "device added", event.Exported: "exported",
 	event.TokenMade: "token made", event.TokenRevoked: "token revoked",
 	event.PairingOpened: "pairing code", event.PairingTried: "pairing tried", event.PairingProved: "pairing asked", event.PairingEnded: "pairing ended", event.DevicePaired: "device paired",
-	event.DeviceKeyReplaced: "key replaced", event.OldKeyUsed: "OLD KEY USED", event.GatewayKeyReplaced: "gateway key",
+	event.DeviceKeyReplaced: "key replaced", event.OldKeyUsed: "OLD KEY USED", event.GatewayKeyReplaced: "gateway key", event.VaultKeyPinned: "vault key",
+	event.PresenceKeyRegistered: "presence key", event.PresenceKeyReset: "PRESENCE KEY RESET", event.PresenceKeyConfirmed: "presence key confirmed",
 	event.LoggedIn: "logged in", event.LoggedOut: "logged out",
 	event.PolicyLoaded: "policy loaded", event.PolicyRejected: "policy rejected", event.PolicyReset: "policy reset", event.PolicyProposed: "policy proposed",
 	event.GatewayChange: "gateway change", event.DualControlOff: "dual control off", event.CeilingSet: "ceiling set", event.Frozen: "frozen", event.Thawed: "thawed",
 	event.ToolPinned: "tool pinned", event.ToolSuspended: "tool suspended", event.ToolResumed: "tool resumed",
-	event.Opened: "opened", event.Closed: "closed", event.Checkpoint: "checkpoint", event.ClockStepped: "clock stepped", event.KeyRotated: "key replaced",
+	event.Opened: "opened", event.Closed: "closed", event.Checkpoint: "checkpoint", event.ClockStepped: "clock stepped", event.KeyRotated: "key replaced", event.Restored: "restored",
 }
 
 func eventRecord(e *palyrav1.Event) printer.Record {
@@ -133,7 +137,7 @@ func (a *app) listLast(ctx context.Context, f eventFlags, after int64, last int)
 		return err
 	}
 	if f == (eventFlags{}) {
-		status, err := g.Status.GetStatus(ctx, &palyrav1.GetStatusRequest{})
+		status, err := a.witnessed(ctx, g)
 		if err != nil {
 			return err
 		}
@@ -204,11 +208,21 @@ func (a *app) tailLast(ctx context.Context, f eventFlags, last int64) error {
 	if err != nil {
 		return err
 	}
-	status, err := g.Status.GetStatus(ctx, &palyrav1.GetStatusRequest{})
+	status, err := a.witnessed(ctx, g)
 	if err != nil {
 		return err
 	}
 	return a.tailEvents(ctx, f, max(0, status.GetJournalSize()-last))
+}
+
+// witnessed is the gateway's status. A journal that does not go on from what was seen of
+// it is shown all the same, which is how one finds out what happened.
+func (a *app) witnessed(ctx context.Context, g *client.Gateway) (*palyrav1.GetStatusResponse, error) {
+	status, doubt, err := witness.Status(ctx, a.App, g)
+	if doubt != nil {
+		a.Say("warning: %v", doubt)
+	}
+	return status, err
 }
 
 func (a *app) tailEvents(ctx context.Context, f eventFlags, after int64) error {

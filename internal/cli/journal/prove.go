@@ -10,10 +10,10 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	palyrav1 "palyra/gen/palyra/v1"
-	"palyra/internal/attest"
 	"palyra/internal/cli/client"
 	"palyra/internal/cli/command"
 	"palyra/internal/cli/printer"
+	"palyra/internal/cli/witness"
 	"palyra/internal/event"
 	"palyra/internal/journal"
 	"palyra/internal/reason"
@@ -58,7 +58,7 @@ func (a *app) prove(ctx context.Context, seq int64) error {
 	if p.hadSeen && p.before.Size > newest.Size {
 		newest = p.before
 	}
-	err = a.remember(memory{Gateway: p.now.Origin, VerifierKey: p.reply.GetVerifierKey(), Keys: p.keys, CARoot: fingerprint(g.Root), Checkpoint: newest.Note})
+	err = witness.Remember(a.App, witness.Memory{Gateway: p.now.Origin, VerifierKey: p.reply.GetVerifierKey(), Keys: p.keys, CARoot: witness.Fingerprint(g.Root), Note: newest.Note})
 	if err != nil {
 		return fmt.Errorf("remembering the checkpoint: %w", err)
 	}
@@ -86,54 +86,22 @@ func (a *app) proveAt(ctx context.Context, g *client.Gateway, seq int64) (proven
 	if err != nil {
 		return p, err
 	}
-	m, err := a.recall(fingerprint(g.Root))
+	m, err := witness.Recall(a.App, witness.Fingerprint(g.Root))
 	if err != nil {
 		return p, err
 	}
-	if p.keys, err = a.provenKeys(ctx, g, m, p.now, reply.GetVerifierKey()); err != nil {
+	if p.keys, err = witness.ProvenKeys(ctx, a.App, g, m, p.now, reply.GetVerifierKey()); err != nil {
 		return p, err
 	}
-	before, seen, err := m.checkpoint()
+	before, seen, err := m.Checkpoint()
 	if err != nil || !seen {
 		return p, err
 	}
 	if p, err = a.proveAgainst(ctx, g, seq, p.now, before); err != nil {
 		return p, err
 	}
-	p.keys, err = a.provenKeys(ctx, g, m, p.now, p.reply.GetVerifierKey())
+	p.keys, err = witness.ProvenKeys(ctx, a.App, g, m, p.now, p.reply.GetVerifierKey())
 	return p, err
-}
-
-// provenKeys holds the key that signed against the gateway's key set, which
-// leads to the CA of the bundle, and the key set against what is remembered.
-func (a *app) provenKeys(ctx context.Context, g *client.Gateway, m memory, cp journal.Checkpoint, key string) ([]journal.SigningKey, error) {
-	set, err := a.gatewayKeys(ctx, g)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := attest.NewVerifier(set); err != nil {
-		return nil, err
-	}
-	keys, named := setKeys(set), len(set.CheckpointKeys) > 0
-	if !named {
-		keys = []journal.SigningKey{{Verifier: key}}
-	}
-	if !m.continues(keys) {
-		path, _ := a.memoryPath(m.CARoot)
-		return nil, keyChanged(m, path, key)
-	}
-	known, err := journal.NewSigners(keys...)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := journal.ParseCheckpoint(cp.Note, cp.Origin, known); err != nil {
-		return nil, reason.Errorf(reason.VerificationFailed, "the gateway's key set does not have the key that signed: %w", err).
-			WithField("key", key)
-	}
-	if !named {
-		return nil, nil
-	}
-	return keys, nil
 }
 
 // proveAgainst asks for the proof again, with one that its checkpoint extends
@@ -146,7 +114,7 @@ func (a *app) proveAgainst(ctx context.Context, g *client.Gateway, seq int64, no
 			return proven{}, err
 		}
 		if fresh.GetTreeSize() < before.Size {
-			return proven{}, rolledBack(before, fresh.GetTreeSize())
+			return proven{}, witness.RolledBack(before, fresh.GetTreeSize())
 		}
 	}
 	reply, err := g.Journal.ProveEvent(ctx, &palyrav1.ProveEventRequest{Seq: seq, OldTreeSize: before.Size})
@@ -158,20 +126,14 @@ func (a *app) proveAgainst(ctx context.Context, g *client.Gateway, seq int64, no
 		return p, err
 	}
 	p.before, p.hadSeen = before, true
-	hashes, err := parseHashes(reply.GetConsistency())
+	hashes, err := witness.ParseHashes(reply.GetConsistency())
 	if err != nil {
 		return p, err
 	}
 	if err := journal.VerifyConsistency(before, p.now, hashes); err != nil {
-		return p, reason.Errorf(reason.VerificationFailed, "%w", err).
-			WithRemedy("Keep the checkpoint and the journal as they are, and ask the operator what happened.")
+		return p, witness.Forked(err)
 	}
 	return p, nil
-}
-
-func rolledBack(before journal.Checkpoint, size int64) error {
-	return reason.Errorf(reason.VerificationFailed, "the journal was rolled back: it has %d events, and a signed checkpoint over %d was seen before", size, before.Size).
-		WithRemedy("Keep the checkpoint and the journal as they are, and ask the operator what happened.")
 }
 
 // verifyProof verifies the signature, the event's own digests and its path to
@@ -194,7 +156,7 @@ func verifyProof(reply *palyrav1.ProveEventResponse, seq int64) (proven, error) 
 	if p.now, err = journal.ParseCheckpoint(reply.GetCheckpoint(), "", known); err != nil {
 		return bad(err)
 	}
-	hashes, err := parseHashes(reply.GetInclusion())
+	hashes, err := witness.ParseHashes(reply.GetInclusion())
 	if err != nil {
 		return bad(err)
 	}
@@ -220,31 +182,11 @@ func eventOf(e *palyrav1.Event) (journal.Event, error) {
 		text string
 		into *[32]byte
 	}{{e.GetPayloadSha256(), &out.PayloadSHA256}, {e.GetPrevHash(), &out.PrevHash}, {e.GetHash(), &out.Hash}} {
-		parsed, err := parseHash(h.text)
+		parsed, err := witness.ParseHash(h.text)
 		if err != nil {
 			return out, err
 		}
 		*h.into = parsed
-	}
-	return out, nil
-}
-
-func parseHash(text string) (tlog.Hash, error) {
-	raw, err := hex.DecodeString(text)
-	if err != nil || len(raw) != 32 {
-		return tlog.Hash{}, fmt.Errorf("%q is not 64 hex digits", text)
-	}
-	return tlog.Hash(raw), nil
-}
-
-func parseHashes(texts []string) ([]tlog.Hash, error) {
-	var out []tlog.Hash
-	for _, text := range texts {
-		h, err := parseHash(text)
-		if err != nil {
-			return nil, reason.Errorf(reason.VerificationFailed, "%w", err)
-		}
-		out = append(out, h)
 	}
 	return out, nil
 }

@@ -14,6 +14,7 @@ import (
 	"palyra/internal/attest"
 	"palyra/internal/cli/command"
 	"palyra/internal/cli/printer"
+	"palyra/internal/cli/witness"
 	"palyra/internal/identity/ca"
 	"palyra/internal/journal"
 	"palyra/internal/progress"
@@ -53,7 +54,7 @@ func (a *app) verifyState(ctx context.Context, dir string, f verifyFlags) error 
 	if err != nil {
 		return err
 	}
-	seen, err := m.within()
+	seen, err := m.Within()
 	if err != nil {
 		return err
 	}
@@ -69,10 +70,10 @@ func (a *app) verifyState(ctx context.Context, dir string, f verifyFlags) error 
 	if err != nil {
 		return err
 	}
-	if len(m.signing()) > 0 && trusted == "" {
-		if trusted = byMemory; !m.continues(sum.Keys) {
-			path, _ := a.memoryPath(m.CARoot)
-			return keyChanged(m, path, keys[0].Verifier)
+	if len(m.Signing()) > 0 && trusted == "" {
+		if trusted = byMemory; !m.Continues(sum.Keys) {
+			path, _ := witness.Path(a.App, m.CARoot)
+			return witness.KeyChanged(m, path, keys[0].Verifier)
 		}
 	}
 	return a.printState(dir, keys[0].Verifier, trusted, sum)
@@ -115,17 +116,17 @@ func (a *app) stateKeys(dir, key string) (keys []journal.SigningKey, trusted str
 
 // memoryOf is what is remembered of the gateway in dir, which is known by the
 // CA in its local operator's bundle.
-func (a *app) memoryOf(dir string) (memory, error) {
+func (a *app) memoryOf(dir string) (witness.Memory, error) {
 	root, err := os.ReadFile(filepath.Join(dir, "operator", "ca.pem"))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return memory{}, nil // no bundle, no memory
+		return witness.Memory{}, nil // no bundle, no memory
 	case err != nil:
-		return memory{}, fmt.Errorf("reading the gateway's CA: %w", err)
+		return witness.Memory{}, fmt.Errorf("reading the gateway's CA: %w", err)
 	}
 	print := attest.KeySet{CARoot: string(root)}.Fingerprint()
 	if print == "" {
-		return memory{}, nil
+		return witness.Memory{}, nil
 	}
-	return a.recall(print)
+	return witness.Recall(a.App, print)
 }

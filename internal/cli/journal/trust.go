@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"palyra/internal/attest"
+	"palyra/internal/cli/witness"
 	"palyra/internal/journal"
 	"palyra/internal/reason"
 )
@@ -25,9 +26,9 @@ func (v *verification) trust(header json.RawMessage, _ []string) (journal.Trust,
 	case v.set != nil && len(v.set.CheckpointKeys) > 0:
 		v.keyBy = v.keys
 		return v.pinned(*v.set, v.set)
-	case v.key == "" && len(v.memory.signing()) > 0:
+	case v.key == "" && len(v.memory.Signing()) > 0:
 		v.keyBy = byMemory
-		return journal.Trust{Keys: v.memory.signing(), Pinned: true, Admit: v.admit(own)}, nil
+		return journal.Trust{Keys: v.memory.Signing(), Pinned: true, Admit: v.admit(own)}, nil
 	case own == nil || len(own.CheckpointKeys) == 0 || v.key != "":
 		return journal.Trust{Admit: v.admit(own)}, nil
 	}
@@ -51,15 +52,7 @@ func (v *verification) pinned(set attest.KeySet, root *attest.KeySet) (journal.T
 	if _, err := attest.NewVerifier(set); err != nil {
 		return journal.Trust{}, err
 	}
-	return journal.Trust{Keys: setKeys(set), Pinned: v.keyBy != "", Admit: v.admit(root)}, nil
-}
-
-func setKeys(set attest.KeySet) []journal.SigningKey {
-	var list []journal.SigningKey
-	for _, k := range set.CheckpointKeys {
-		list = append(list, journal.SigningKey{Verifier: k.Verifier, First: k.FirstSize, Last: k.LastSize})
-	}
-	return list
+	return journal.Trust{Keys: witness.SetKeys(set), Pinned: v.keyBy != "", Admit: v.admit(root)}, nil
 }
 
 // admit lets a key take over from a known one when the root vouches for it: the
@@ -79,8 +72,8 @@ func (v *verification) admit(set *attest.KeySet) func(journal.Rotation) error {
 // unknownKey says of a key that is not known by whom it is not.
 func (v *verification) unknownKey(e *journal.UnknownKeyError) error {
 	if v.keyBy == byMemory {
-		path, _ := v.a.memoryPath(v.caRoot)
-		return keyChanged(v.memory, path, e.Key)
+		path, _ := witness.Path(v.a.App, v.caRoot)
+		return witness.KeyChanged(v.memory, path, e.Key)
 	}
 	if v.keyBy == "" {
 		return reason.Errorf(reason.VerificationFailed, "%s does not verify: it is signed by a key that the key set in it does not have", v.name).

@@ -16,6 +16,7 @@ import (
 	"palyra/internal/callrecord"
 	"palyra/internal/cli/command"
 	"palyra/internal/cli/printer"
+	"palyra/internal/cli/witness"
 	"palyra/internal/event"
 	"palyra/internal/journal"
 	"palyra/internal/progress"
@@ -107,7 +108,7 @@ type verification struct {
 	set  *attest.KeySet
 	keys string
 	// memory is what is remembered of the gateway.
-	memory     memory
+	memory     witness.Memory
 	remembered []journal.Checkpoint
 
 	verifier     *attest.Verifier
@@ -136,7 +137,7 @@ func (a *app) verifyFile(path string, f verifyFlags) error {
 	if err != nil {
 		return err
 	}
-	if v.remembered, err = m.within(); err != nil {
+	if v.remembered, err = m.Within(); err != nil {
 		return err
 	}
 	sum, err := v.run(reader)
@@ -157,15 +158,15 @@ func (a *app) verifyGateway(ctx context.Context, f verifyFlags) error {
 	}
 	defer source.close()
 	reader := bufio.NewReaderSize(source, headerRoom)
-	v, m, err := a.newVerification("the journal of the gateway at "+g.Address, reader, f, fingerprint(g.Root))
+	v, m, err := a.newVerification("the journal of the gateway at "+g.Address, reader, f, witness.Fingerprint(g.Root))
 	if source.failed != nil {
 		return source.failed
 	}
 	if err != nil {
 		return err
 	}
-	v.caRoot, v.caRootBy = fingerprint(g.Root), byBundle
-	if v.remembered, err = m.within(); err != nil {
+	v.caRoot, v.caRootBy = witness.Fingerprint(g.Root), byBundle
+	if v.remembered, err = m.Within(); err != nil {
 		return err
 	}
 	v.counted.Expect(a.journalSize(ctx, g))
@@ -174,26 +175,20 @@ func (a *app) verifyGateway(ctx context.Context, f verifyFlags) error {
 		return source.failed
 	}
 	if err != nil {
+		// A journal that verifies by itself may not be the one that was seen.
+		if _, doubt, _ := witness.Status(ctx, a.App, g); doubt != nil {
+			return errors.Join(doubt, err)
+		}
 		return err
 	}
 	if err := notRolledBack(v.remembered, sum); err != nil {
 		return err
 	}
-	err = a.remember(memory{Gateway: sum.Gateway, VerifierKey: sum.Key, Keys: sum.Keys, CARoot: v.caRoot, Checkpoint: sum.Signed.Note})
+	err = witness.Remember(a.App, witness.Memory{Gateway: sum.Gateway, VerifierKey: sum.Key, Keys: sum.Keys, CARoot: v.caRoot, Note: sum.Signed.Note})
 	if err != nil {
 		return fmt.Errorf("remembering the checkpoint: %w", err)
 	}
 	return errors.Join(v.originUnproven(), v.print(sum))
-}
-
-// within is the remembered checkpoint, which an export must agree with if it
-// reaches that far.
-func (m memory) within() ([]journal.Checkpoint, error) {
-	cp, ok, err := m.checkpoint()
-	if err != nil || !ok {
-		return nil, err
-	}
-	return []journal.Checkpoint{cp}, nil
 }
 
 // notRolledBack refuses a whole journal that ends before a checkpoint that was
@@ -201,8 +196,7 @@ func (m memory) within() ([]journal.Checkpoint, error) {
 func notRolledBack(seen []journal.Checkpoint, sum journal.Summary) error {
 	for _, cp := range seen {
 		if sum.Last < cp.Size {
-			return reason.Errorf(reason.VerificationFailed, "the journal was rolled back: it ends at event %d, and a signed checkpoint over %d events was seen before", sum.Last, cp.Size).
-				WithRemedy("Keep the checkpoint and the journal as they are, and ask the operator what happened.")
+			return witness.RolledBack(cp, sum.Last)
 		}
 	}
 	return nil
@@ -214,12 +208,12 @@ const headerRoom = 1 << 20
 // newVerification finds out what is known of the gateway whose export it is:
 // by the CA of the credential bundle, or else by the one that the export
 // names, which means nothing unless it is remembered.
-func (a *app) newVerification(name string, r *bufio.Reader, f verifyFlags, caRoot string) (*verification, memory, error) {
+func (a *app) newVerification(name string, r *bufio.Reader, f verifyFlags, caRoot string) (*verification, witness.Memory, error) {
 	v := &verification{a: a, name: name, key: f.key, keys: f.keys}
 	if f.keys != "" {
 		set, err := readKeySet(f.keys)
 		if err != nil {
-			return nil, memory{}, err
+			return nil, witness.Memory{}, err
 		}
 		v.set, v.caRoot, v.caRootBy = &set, set.Fingerprint(), f.keys
 	}
@@ -227,11 +221,11 @@ func (a *app) newVerification(name string, r *bufio.Reader, f verifyFlags, caRoo
 		caRoot = cmp.Or(v.caRoot, namedRoot(r))
 	}
 	if caRoot == "" {
-		return v, memory{}, nil
+		return v, witness.Memory{}, nil
 	}
-	m, err := a.recall(caRoot)
+	m, err := witness.Recall(a.App, caRoot)
 	if err != nil {
-		return nil, memory{}, err
+		return nil, witness.Memory{}, err
 	}
 	v.memory = m
 	if v.caRoot == "" && m.CARoot != "" {

@@ -27,7 +27,7 @@ type app struct{ *client.App }
 // Command is `palyra key`.
 func Command(program *client.App) *cobra.Command {
 	a := &app{program}
-	return command.NewGroup("key", "Say where the key of your credential is, and protect it", a.show(), a.protect())
+	return command.NewGroup("key", "Say where the key of your credential is, and protect it", a.show(), a.protect(), a.presence())
 }
 
 // bundle is the credential in use; its key may be locked.
@@ -64,7 +64,15 @@ func (a *app) print(dir string, b identity.Bundle) error {
 		place, detail = string(b.Kept.Place), b.Kept.Item
 	}
 	digest := canonical.Digest(b.Chain[0].RawSubjectPublicKeyInfo)
-	body := printer.Object{{Name: "place", Value: place}, {Name: "detail", Value: detail}, {Name: "credentials", Value: dir}, {Name: "key_sha256", Value: digest}}
+	held, err := identity.PresenceKept(dir)
+	if err != nil {
+		return err
+	}
+	presence := ""
+	if held != nil {
+		presence = canonical.Digest(held.PublicKey)
+	}
+	body := printer.Object{{Name: "place", Value: place}, {Name: "detail", Value: detail}, {Name: "credentials", Value: dir}, {Name: "key_sha256", Value: digest}, {Name: "presence_sha256", Value: presence}}
 	return a.PrintOne("Key", printer.Record{Name: place, Body: body}, func(p *printer.Page) {
 		p.Field("place", place)
 		if detail != "" {
@@ -72,6 +80,9 @@ func (a *app) print(dir string, b identity.Bundle) error {
 		}
 		p.Field("credential", dir)
 		p.Field("digest", digest)
+		if held != nil {
+			p.Field("presence", presence+", "+string(held.Place))
+		}
 	})
 }
 
@@ -132,7 +143,7 @@ func (a *app) move(ctx context.Context, dir string, b identity.Bundle, f protect
 		return fmt.Errorf("protecting the key: %w", err)
 	}
 	if f.keyring {
-		return a.intoKeyring(ctx, dir, keptkey.ForKeyring(public), private)
+		return a.intoKeyring(ctx, dir, keptkey.ForKeyring("device key", public), private)
 	}
 	return a.underPassphrase(ctx, dir, public, private)
 }
@@ -156,25 +167,34 @@ func (a *app) intoKeyring(ctx context.Context, dir string, kept *keptkey.Kept, p
 }
 
 func (a *app) underPassphrase(ctx context.Context, dir string, public, private []byte) error {
-	phrase, err := a.Passphrase(ctx, "new passphrase for the key: ")
+	kept, err := a.sealed(ctx, "key", public, private)
 	if err != nil {
 		return err
+	}
+	return identity.Keep(ctx, dir, kept)
+}
+
+// sealed is a key under a passphrase that is typed twice, once it came back from there.
+func (a *app) sealed(ctx context.Context, what string, public, private []byte) (*keptkey.Kept, error) {
+	phrase, err := a.Passphrase(ctx, "new passphrase for the "+what+": ")
+	if err != nil {
+		return nil, err
 	}
 	again, err := a.Passphrase(ctx, "the same again: ")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if phrase != again {
-		return reason.Errorf(reason.InvalidInput, "the two passphrases differ").WithRemedy("Try again; the key is the file that it was.")
+		return nil, reason.Errorf(reason.InvalidInput, "the two passphrases differ").WithRemedy("Try again; nothing was changed.")
 	}
 	kept, err := keptkey.Seal(phrase, public, private)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if _, err := kept.Unseal(phrase); err != nil {
-		return fmt.Errorf("opening what was sealed: %w", err)
+		return nil, fmt.Errorf("opening what was sealed: %w", err)
 	}
-	return identity.Keep(ctx, dir, kept)
+	return kept, nil
 }
 
 // undo brings the key back into its file, and then takes it from where it was.

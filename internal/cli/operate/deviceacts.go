@@ -18,7 +18,7 @@ const shownActs = 50
 func (a *app) showDevice() *cobra.Command {
 	var limit int
 	c := &cobra.Command{Use: "show ID", Short: "Show a device, and what was approved, started and changed with it", Args: command.Args(1, 1),
-		Long:              "Show a device: its key and certificate, who added it, when it was last used, and what was approved, started and changed with it, newest first, each with the command that takes it back.\n\nOf changes to members, devices and tokens only those since this release name their device; older ones are in `palyra journal list --actor`.",
+		Long:              "Show a device: its key and certificate, who added it, when it was last used, and what was approved, started and changed with it, newest first, each with the command that takes it back.\n\nOf changes to members, devices, tokens, policies and ceilings only those since this release name their device; older ones are in `palyra journal list --actor`.",
 		Example:           "palyra devices show 01J...",
 		ValidArgsFunction: a.completeDevices(),
 		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error {
@@ -95,12 +95,24 @@ func (a *app) deviceFields(p *printer.Page, r *palyrav1.GetDeviceResponse) {
 	for _, k := range r.GetKeys() {
 		p.Field("key", k.GetSha256()+a.keyState(k))
 	}
+	p.Field("presence", presenceOf(r.GetPresenceKey()))
 	p.Field("certificate", "ends "+a.Moment(d.GetCertificateExpiresAt()))
 	if d.GetRevokedAt() != nil {
 		p.Field("revoked", a.Moment(d.GetRevokedAt()))
 	}
 	if r.GetOldKeyUsedAt() != nil {
 		p.Field("alarm", "a replaced key of it was used "+a.Moment(r.GetOldKeyUsedAt()))
+	}
+}
+
+func presenceOf(k *palyrav1.PresenceKey) string {
+	switch {
+	case k == nil:
+		return "no presence key"
+	case k.GetWaits():
+		return k.GetSha256() + ", waits to be confirmed"
+	default:
+		return k.GetSha256()
 	}
 }
 

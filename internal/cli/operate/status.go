@@ -14,6 +14,7 @@ import (
 	"palyra/internal/cli/client"
 	"palyra/internal/cli/command"
 	"palyra/internal/cli/printer"
+	"palyra/internal/cli/witness"
 )
 
 // app is one run of the program, with the commands of this family.
@@ -23,20 +24,26 @@ type app struct{ *client.App }
 func StatusCommand(program *client.App) *cobra.Command {
 	a := &app{program}
 	return &cobra.Command{Use: "status", Short: "Show how the gateway is, and who you are to it", Args: command.Args(0, 0),
-		Long: "Show how the gateway is, and who you are to it. Exits 1 when the gateway is\nreachable but not ready.",
+		Long: "Show how the gateway is, and who you are to it. Exits 1 when the gateway is\nreachable but not ready, and 8 when its journal does not go on from what was seen\n" +
+			"of it before: it was rolled back or restored, or two copies of the gateway run.",
 		RunE: a.Connected(a.showStatus)}
 }
 
 func (a *app) showStatus(ctx context.Context, g *client.Gateway, _ []string) error {
-	s, err := g.Status.GetStatus(ctx, &palyrav1.GetStatusRequest{})
+	s, doubt, err := witness.Status(ctx, a.App, g)
 	if err != nil {
 		return err
 	}
 	err = a.PrintOne("Status", printer.Record{Name: s.GetGatewayId(), Body: printer.ProtoObject(s)}, func(p *printer.Page) { a.statusPage(p, g.Address, s) })
-	if err == nil && !s.GetReady() {
+	switch {
+	case err != nil:
+		return err
+	case doubt != nil:
+		return doubt
+	case !s.GetReady():
 		return command.Exit(1)
 	}
-	return err
+	return nil
 }
 
 func (a *app) statusPage(p *printer.Page, address string, s *palyrav1.GetStatusResponse) {
@@ -62,6 +69,9 @@ func (a *app) statusPage(p *printer.Page, address string, s *palyrav1.GetStatusR
 	p.List("workspaces", workspaceLines(s.GetWorkspaces()))
 	p.List("models", modelLines(s.GetModels()))
 	p.List("keys", keyLines(s.GetKeys()))
+	if v := s.GetVault(); v != nil {
+		p.Wrapped("vault", vaultLine(v))
+	}
 	sandboxFields(p, s.GetSandbox())
 	p.Field("you", callerLine(s.GetCaller()))
 	if c := s.GetCaller(); c != nil {
@@ -104,6 +114,13 @@ func keyLines(keys []*palyrav1.KeyPlace) []string {
 		lines = append(lines, fmt.Sprintf("%s  %s  %s", k.GetKey(), k.GetPlace(), k.GetDetail()))
 	}
 	return lines
+}
+
+func vaultLine(v *palyrav1.VaultStatus) string {
+	if v.GetLocked() {
+		return v.GetSummary() + "; " + v.GetRemedy()
+	}
+	return strings.TrimSpace(v.GetSummary() + "  " + v.GetKeyId())
 }
 
 func modelLines(models []*palyrav1.ModelStatus) []string {

@@ -39,6 +39,10 @@ func (l *lines) next(ctx context.Context) (string, error) {
 func (l *lines) read(ctx context.Context) ([]byte, error) {
 	reader, err := cancelreader.NewReader(l.from)
 	if err != nil {
+		// A file, which epoll does not take, and which nobody has to wait for.
+		reader, err = cancelreader.NewReader(struct{ io.Reader }{l.from})
+	}
+	if err != nil {
 		return nil, fmt.Errorf("reading the answer: %w", err)
 	}
 	type result struct {

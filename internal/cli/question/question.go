@@ -14,6 +14,7 @@ import (
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/cli/client"
 	"palyra/internal/cli/printer"
+	"palyra/internal/identity"
 	"palyra/internal/reason"
 )
 
@@ -41,9 +42,36 @@ func Unary(g *client.Gateway) Cast {
 	}
 }
 
-// New is one about an approval; put asks it.
-func New(a *client.App, about *palyrav1.Approval, cast Cast) *Question {
-	return &Question{a: a, about: about, cast: cast}
+// New is one about an approval; put asks it. Where policy wants a proof of presence and
+// this device can give one, a yes takes it.
+func New(a *client.App, g *client.Gateway, about *palyrav1.Approval, cast Cast) *Question {
+	return &Question{a: a, about: about, cast: func(ctx context.Context, vote *palyrav1.DecideApprovalRequest) (*palyrav1.Approval, error) {
+		if about.GetPresenceWanted() && vote.GetAllow() && hasPresence(a) {
+			if err := Prove(ctx, a, g, vote); err != nil {
+				return nil, err
+			}
+		}
+		return cast(ctx, vote)
+	}}
+}
+
+// Prove adds a proof that the person at the terminal is there to a vote.
+func Prove(ctx context.Context, a *client.App, g *client.Gateway, vote *palyrav1.DecideApprovalRequest) error {
+	prover, err := a.Prover(g)
+	if err != nil {
+		return err
+	}
+	return prover.Vote(ctx, vote)
+}
+
+// hasPresence reports whether the credential in use has a presence key.
+func hasPresence(a *client.App) bool {
+	dir, err := a.BundleInUse()
+	if err != nil {
+		return false
+	}
+	kept, err := identity.PresenceKept(dir)
+	return err == nil && kept != nil
 }
 
 // ApprovalID is the id of what is asked about.
@@ -98,13 +126,14 @@ func (q *Question) answer(ctx context.Context) {
 		if err == nil {
 			if after.GetState() == palyrav1.ApprovalState_APPROVAL_STATE_PENDING {
 				a.Say("your vote counts; still missing: %s", after.GetMissing())
+				SayPresence(a, after, &palyrav1.DecideApprovalRequest{Allow: true})
 			}
 			return
 		}
 		e := client.Explain(nil, err)
 		a.PrintError(e)
 		switch e.Code {
-		case reason.InvalidInput: // another answer may be taken
+		case reason.InvalidInput, reason.PresenceNotProven: // another answer may be taken
 		case reason.PermissionDenied, reason.NotConnected:
 			SayHowToAnswer(a, v) // this way, no answer of this person is taken
 			return
@@ -148,6 +177,19 @@ func callerOf(ctx context.Context, a *client.App, g *client.Gateway) (*palyrav1.
 			return nil, ctx.Err()
 		case <-time.After(a.Retry):
 		}
+	}
+}
+
+// SayPresence says after a yes without a proof of presence that policy wants one, and
+// how it is given.
+func SayPresence(a *client.App, after *palyrav1.Approval, vote *palyrav1.DecideApprovalRequest) {
+	if !after.GetPresenceWanted() || !vote.GetAllow() || vote.GetPresence() != nil {
+		return
+	}
+	a.Say("policy wants whoever says yes to prove that they are there; say yes again with it:")
+	a.Say("  palyra approve %s --present --digest %s", after.GetApprovalId(), after.GetCallDigest())
+	if !hasPresence(a) {
+		a.Say("  this device has no presence key yet; first: palyra key presence --passphrase")
 	}
 }
 

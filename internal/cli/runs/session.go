@@ -336,7 +336,7 @@ func (s *runSession) nextQuestion(ctx context.Context) {
 				return s.castOnStream(ctx, vote, me, s.refusals)
 			}
 		}
-		s.question = question.New(s.a.App, v, cast)
+		s.question = question.New(s.a.App, s.g, v, cast)
 		if s.view != nil {
 			s.view.pause()
 		}

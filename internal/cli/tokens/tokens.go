@@ -23,9 +23,23 @@ type app struct{ *client.App }
 var tokenListing = printer.Listing{
 	Kind:    "Token",
 	Columns: []string{"ID", "NAME", "ACTS AS", "SCOPES", "EXPIRES", "LAST USED"},
-	Wide:    []string{"BY", "FROM", "CREATED", "REVOKED"},
+	Wide:    []string{"BY", "DEVICE", "FROM", "CREATED"},
 	Empty:   "no tokens",
 	Drop:    []string{"LAST USED", "EXPIRES", "NAME"},
+}
+
+// withRevoked is the listing of all, those that were revoked included.
+func withRevoked() printer.Listing {
+	l := tokenListing
+	l.Columns = append(slices.Clone(l.Columns), "REVOKED")
+	return l
+}
+
+// revokedRecord is a token among all, with when it was revoked.
+func revokedRecord(t *palyrav1.Token) printer.Record {
+	rec := tokenRecord(t)
+	rec.Cells = append(rec.Cells, printer.Clock(t.GetRevokedAt()))
+	return rec
 }
 
 // Command is `palyra tokens`.
@@ -40,7 +54,7 @@ func tokenRecord(t *palyrav1.Token) printer.Record {
 		Cells: []string{
 			t.GetTokenId(), t.GetName(), t.GetPrincipal(), strings.Join(t.GetScopes(), ","), printer.Clock(t.GetExpiresAt()), printer.Clock(t.GetLastUsedAt()),
 		},
-		Wide: []string{t.GetCreatedBy(), strings.Join(t.GetAddresses(), ","), printer.Clock(t.GetCreatedAt()), printer.Clock(t.GetRevokedAt())},
+		Wide: []string{t.GetCreatedBy(), t.GetMadeWithDeviceId(), strings.Join(t.GetAddresses(), ","), printer.Clock(t.GetCreatedAt())},
 	}
 }
 
@@ -155,15 +169,20 @@ func (a *app) list() *cobra.Command {
 	req := &palyrav1.ListTokensRequest{}
 	c := &cobra.Command{
 		Use: "list", Short: "List tokens, newest first: yours and your agents', or all if you may see members", Args: command.Args(0, 0),
+		Example: "palyra tokens list\npalyra tokens list --device 01J... --all",
 		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, _ []string) error {
 			reply, err := g.Tokens.ListTokens(ctx, req)
 			if err != nil {
 				return err
 			}
+			if req.GetAll() {
+				return a.PrintList(withRevoked(), printer.Records(reply.GetTokens(), revokedRecord))
+			}
 			return a.PrintList(tokenListing, printer.Records(reply.GetTokens(), tokenRecord))
 		}),
 	}
 	c.Flags().BoolVar(&req.All, "all", false, "also those that expired or were revoked")
+	c.Flags().StringVar(&req.MadeWithDeviceId, "device", "", "those alone that were made with this device, by its whole id")
 	return c
 }
 

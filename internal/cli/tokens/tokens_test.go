@@ -16,6 +16,7 @@ import (
 func TestGolden(t *testing.T) {
 	clitest.Golden(t, map[string][]string{
 		"tokens_list":   {"tokens", "list"},
+		"tokens_all":    {"tokens", "list", "--all"},
 		"tokens_create": {"tokens", "create", "ci", "--for", "agent:claude", "--from", "10.0.0.0/8", "--life", "30d"},
 		"tokens_revoke": {"tokens", "revoke", clitest.TokenID, "--yes"},
 	})
@@ -32,6 +33,8 @@ func TestTokens(t *testing.T) {
 		{"create says that the text is shown once", []string{"create", "ci"}, 0, "the only time"},
 		{"create with a life that is none", []string{"create", "ci", "--life", "soon"}, 2, "30m, 2h or 3d"},
 		{"create without a name", []string{"create"}, 2, ""},
+		{"list of a device", []string{"list", "--device", "01DEVICE000000000000000000"}, 0, clitest.TokenID},
+		{"list of another device", []string{"list", "--device", "01UNKN0WN00000000000000000"}, 0, "no tokens"},
 		{"revoke by the beginning of the id", []string{"revoke", strings.ToLower(clitest.TokenID[:8]), "--yes"}, 0, "user:ada"},
 		{"revoke without a yes", []string{"revoke", clitest.TokenID}, 2, "--yes"},
 		{"revoke of none", []string{"revoke", "01UNKN0WN00000000000000000", "--yes"}, 1, "no token"},

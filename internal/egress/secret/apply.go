@@ -17,11 +17,10 @@ import (
 
 // Use is one secret that a request asks for.
 type Use struct {
-	Name string
+	Secret egress.Secret
 	// Header is the header in which it travels, in canonical form.
 	Header string
 
-	secret egress.Secret
 	// key is the header's name as the request has it.
 	key string
 	// fill returns the value of the header that holds the secret's value.
@@ -46,7 +45,7 @@ func (x *Exchange) Apply(ctx context.Context, r *http.Request, t egress.Target, 
 	}
 	filled := make([]string, len(uses))
 	for i, use := range uses {
-		value, err := x.value(ctx, use.secret)
+		value, err := x.value(ctx, use.Secret)
 		if err != nil {
 			return err
 		}
@@ -86,11 +85,11 @@ func (x *Exchange) Find(r *http.Request, t egress.Target, verified bool) ([]Use,
 	}
 	var uses []Use
 	for name, values := range r.Header {
-		if marked(name) {
+		if Marked(name) {
 			return nil, misplaced("the name of a header")
 		}
 		for _, value := range values {
-			if !marked(value) {
+			if !Marked(value) {
 				continue
 			}
 			use, err := x.use(textproto.CanonicalMIMEHeaderKey(name), value, t, verified)
@@ -111,11 +110,11 @@ func (x *Exchange) Find(r *http.Request, t egress.Target, verified bool) ([]Use,
 // checkLine looks at what is neither header nor body.
 func checkLine(r *http.Request) error {
 	switch {
-	case marked(r.Host) || r.URL != nil && marked(r.URL.Host):
+	case Marked(r.Host) || r.URL != nil && Marked(r.URL.Host):
 		return misplaced("the host")
-	case r.URL != nil && marked(r.URL.String()):
+	case r.URL != nil && Marked(r.URL.String()):
 		return misplaced("the URL")
-	case marked(r.Method):
+	case Marked(r.Method):
 		return misplaced("the method")
 	}
 	return nil
@@ -123,7 +122,7 @@ func checkLine(r *http.Request) error {
 
 func checkHeader(h http.Header, where string) error {
 	for name, values := range h {
-		if marked(name) || marked(strings.Join(values, "\n")) {
+		if Marked(name) || Marked(strings.Join(values, "\n")) {
 			return misplaced(where)
 		}
 	}
@@ -148,7 +147,7 @@ func (x *Exchange) use(header, value string, t egress.Target, verified bool) (Us
 	case !verified:
 		return Use{}, refused(egress.ReasonSecretUnverified, "the secret "+s.Name+" may travel by verified TLS alone", "Use https.")
 	}
-	return Use{Name: s.Name, Header: header, secret: s, fill: fill}, nil
+	return Use{Secret: s, Header: header, fill: fill}, nil
 }
 
 // parse takes the placeholder out of the value of a header, in the three forms
@@ -161,7 +160,7 @@ func parse(value string) (placeholder string, fill func(string) string, ok bool)
 		return value, func(v string) string { return v }, true
 	case two && strings.EqualFold(scheme, "basic") && !strings.HasPrefix(rest, marker):
 		return parseBasic(scheme, rest)
-	case two && strings.Trim(scheme, letters+"-_") == "" && !marked(scheme) && strings.HasPrefix(rest, marker):
+	case two && strings.Trim(scheme, letters+"-_") == "" && !Marked(scheme) && strings.HasPrefix(rest, marker):
 		return rest, func(v string) string { return scheme + " " + v }, true
 	}
 	return "", nil, false
@@ -177,9 +176,9 @@ func parseBasic(scheme, text string) (placeholder string, fill func(string) stri
 		return scheme + " " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))
 	}
 	switch {
-	case strings.HasPrefix(password, marker) && !marked(user):
+	case strings.HasPrefix(password, marker) && !Marked(user):
 		return password, func(v string) string { return join(user, v) }, true
-	case strings.HasPrefix(user, marker) && !marked(password):
+	case strings.HasPrefix(user, marker) && !Marked(password):
 		return user, func(v string) string { return join(v, password) }, true
 	}
 	return "", nil, false

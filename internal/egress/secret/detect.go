@@ -18,24 +18,20 @@ var markers = sync.OnceValue(func() *matcher {
 	return newMatcher(needles)
 })
 
-// marked reports whether a short text holds something that looks like a
+// Marked reports whether a short text holds something that looks like a
 // placeholder, in whatever case and percent-encoding.
-func marked(s string) bool {
+func Marked(s string) bool {
 	if len(s) < len(marker) {
 		return false
 	}
-	if _, found := markers().find([]byte(s), 0, len(s)); found {
+	if len(markers().all([]byte(s))) > 0 {
 		return true
 	}
 	plain := unescaped(s)
 	if strings.Contains(strings.ToLower(plain), marker) {
 		return true
 	}
-	if plain == s {
-		return false
-	}
-	_, found := markers().find([]byte(plain), 0, len(plain))
-	return found
+	return plain != s && len(markers().all([]byte(plain))) > 0
 }
 
 // Watch returns r, which fails as soon as something comes by that looks like a
@@ -104,10 +100,7 @@ func (w *Watcher) Next(piece []byte, last bool) ([]byte, error) {
 func (w *Watcher) see(b []byte) bool {
 	overlap := markers().most - 1
 	w.before = append(w.before, b[:min(overlap, len(b))]...)
-	if _, found := markers().find(w.before, 0, len(w.before)); found {
-		return true
-	}
-	if _, found := markers().find(b, 0, len(b)); found {
+	if len(markers().all(w.before)) > 0 || len(markers().all(b)) > 0 {
 		return true
 	}
 	if len(b) >= overlap {

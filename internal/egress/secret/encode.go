@@ -2,10 +2,14 @@ package secret
 
 import (
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"net/textproto"
 	"strings"
+	"unicode/utf16"
+
+	"palyra/internal/encoded"
 )
 
 // The characters that encoders leave as they are.
@@ -19,12 +23,15 @@ const (
 	quotable   = component + ";/?:@&+$,# \"%<>[\\]^`{|}" // RFC 2045 section 6.7
 )
 
-// No form has more bytes than that: six for each of a value, such as "\u0041".
-const longestForm = 6 * maxValue
+// No form that is looked for has more bytes than that: twelve for each of a value.
+// What encoders write has six at most, such as "\u0041", and nine when it is
+// escaped once more.
+const longestForm = 12 * maxValue
 
 // formByte reports whether a form of some value may hold a byte: UTF-16 has
-// NUL, and all else is made of printable ASCII.
-func formByte(c byte) bool { return c == 0 || ' ' <= c && c <= '~' }
+// NUL, and all else is made of what is printed. A line end may also stand in one:
+// wraps says when.
+func formByte(c byte) bool { return c == 0 || ' ' <= c && c != 0x7f }
 
 // encodings returns the forms in which a value may come by, itself first. Of
 // base64 it is the part that is the same whatever stands before and after it,
@@ -32,7 +39,14 @@ func formByte(c byte) bool { return c == 0 || ' ' <= c && c <= '~' }
 // a character with the neighbours.
 func encodings(value []byte) [][]byte {
 	plain, digits := string(value), hex.EncodeToString(value)
-	forms := []string{plain, strings.ToLower(plain), strings.ToUpper(plain), textproto.CanonicalMIMEHeaderKey(plain), digits, strings.ToUpper(digits)}
+	forms := []string{
+		plain, strings.ToLower(plain), strings.ToUpper(plain), textproto.CanonicalMIMEHeaderKey(plain), strings.ReplaceAll(plain, " ", "+"),
+		digits, strings.ToUpper(digits),
+	}
+	// Who reads the escapes of a text reads those that the value has, too.
+	if r, ok := encoded.Unescape(value); ok {
+		forms = append(forms, string(r.Text))
+	}
 	for offset := range 3 {
 		forms = append(forms, base64Core(base64.RawStdEncoding, value, offset), base64Core(base64.RawURLEncoding, value, offset))
 	}
@@ -40,8 +54,28 @@ func encodings(value []byte) [][]byte {
 	forms = append(forms, jsonForms(value)...)
 	forms = append(forms, htmlForms(value)...)
 	forms = append(forms, escape(value, quotable, "=%02X"), escape(value, "", `\x%02x`), escape(value, "", `\x%02X`))
-	forms = append(forms, escape(value, "", "%c\x00"), escape(value, "", "\x00%c")) // UTF-16
+	forms = append(forms, lists(value)...)
+	forms = append(forms, wideForms(value)...)
 	return distinct(forms)
+}
+
+// lists are how values are printed by those who take them for bytes.
+func lists(value []byte) (forms []string) {
+	for _, between := range []string{" ", ",", ", "} {
+		forms = append(forms, strings.TrimSuffix(escape(value, "", "%d"+between), between))
+	}
+	return append(forms, escape(value, "", `\%03o`))
+}
+
+// wideForms are UTF-16 in both orders.
+func wideForms(value []byte) (forms []string) {
+	units := utf16.Encode([]rune(string(value)))
+	little, big := make([]byte, 0, 2*len(units)), make([]byte, 0, 2*len(units))
+	for _, u := range units {
+		little = binary.LittleEndian.AppendUint16(little, u)
+		big = binary.BigEndian.AppendUint16(big, u)
+	}
+	return []string{string(little), string(big)}
 }
 
 func percentForms(value []byte) (forms []string) {
@@ -110,7 +144,7 @@ func distinct(forms []string) [][]byte {
 	seen := make(map[string]bool, len(forms))
 	var list [][]byte
 	for _, f := range forms {
-		if !seen[f] {
+		if len(f) >= minValue && !seen[f] {
 			seen[f] = true
 			list = append(list, []byte(f))
 		}

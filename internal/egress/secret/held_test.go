@@ -52,6 +52,9 @@ func TestGuessesAreHeldAlike(t *testing.T) {
 		for _, form := range encodings([]byte(value)) {
 			for n := 1; n < len(form); n++ {
 				right := string(form[:n])
+				if x.ScrubText(right) != right {
+					continue // less its last byte, UTF-16 is the whole value
+				}
 				end := byte('~')
 				if form[n-1] == '~' {
 					end = 'q'
@@ -123,7 +126,7 @@ func compared(m *matcher, text []byte) int {
 // compared by chance, but not by those of two matchers.
 func TestGuessesCostAlike(t *testing.T) {
 	for _, value := range []string{awkward, "ghp_0123456789abcdefghijABCDEFGHIJ", "12345678"} {
-		m, other := used(t, value).finder.Load().matcher, used(t, value).finder.Load().matcher
+		m, other := used(t, value).finds.Load().matcher, used(t, value).finds.Load().matcher
 		for _, n := range m.needles {
 			// Less its last byte, UTF-16 is UTF-16 in the other order.
 			guess := n.text[:len(n.text)-2]
@@ -182,7 +185,7 @@ func FuzzForms(f *testing.F) {
 func TestWhatIsHeld(t *testing.T) {
 	const value = "hunter2-hunter2"
 	x := used(t, value)
-	long := strings.Repeat("z", longestForm-1)
+	long := strings.Repeat("z", 2*longestForm-1)
 	for _, test := range []struct {
 		name   string
 		chunks []string
@@ -192,12 +195,16 @@ func TestWhatIsHeld(t *testing.T) {
 		{"a prompt", []string{"password? ", "\n"}, "? ? 11 ?"},
 		{"progress", []string{"10%\r", "20%\r"}, "? 4 ? 4 ?"},
 		{"colours", []string{"\x1b[1mred\x1b[0m"}, "? 8 ? 3"},
-		{"not ASCII", []string{"caf\u00e9", "s"}, "? 5 ? ? 1"},
+		{"not ASCII", []string{"caf\u00e9", "s\n"}, "? ? 7 ?"},
+		{"lines of base64", []string{strings.Repeat("QUJD", 16) + "\n", strings.Repeat("QUJD", 16) + "\r\n", "REVG\n"}, "? ? ? 136 ?"},
+		{"a line of base64 and a blank one", []string{strings.Repeat("QUJD", 16) + "\n", "\n"}, "? ? 66 ?"},
+		{"a soft line end", []string{"it is hunt=\r\n", "er\n"}, "? ? 16 ?"},
+		{"a value in lines", []string{"aHVudGVyMi1odW50\n", "ZXIy\n"}, "? ? 19 ?"},
 		{"a value", []string{"it is " + value, "!\n"}, "? ? 26 ?"},
 		{"a value at the end", []string{value}, "? ? 18"},
 		{"the beginning of one at the end", []string{"it is hunter2-"}, "? ? 14"},
-		{"as much as the longest form", []string{long, "z", "zz"}, "? ? 1 ? 2 ? " + fmt.Sprint(len(long))},
-		{"a value where it is cut", []string{"it " + value + long[:longestForm-10], "z"}, "? 21 ? ? " + fmt.Sprint(longestForm-9)},
+		{"as much as is held", []string{long, "z", "zz"}, "? ? ? ? 49153 ? ? 49153"},
+		{"a value where it is cut", []string{long[:longestForm-2] + value + long[:longestForm+2-len(value)]}, "? ? ? 49168 ? 49139"},
 	} {
 		if got := strings.Join(watchHeld(x, test.chunks...), " "); got != test.want {
 			t.Errorf("%s shows as %s, want %s", test.name, got, test.want)

@@ -83,16 +83,13 @@ type match struct {
 	kind       int
 }
 
-// find returns the first match that begins at from or later and before until;
-// of those that begin there, the longest.
-func (m *matcher) find(b []byte, from, until int) (match, bool) {
-	found := match{start: until}
+// all returns every match in a text.
+func (m *matcher) all(b []byte) (found []match) {
 	var h hashes
-	for end := from; ; {
-		// A needle that begins as early as what was found may end later.
-		more := m.pass(&h, b[end:max(end, min(len(b), found.start+m.most))])
+	for end := 0; ; {
+		more := m.pass(&h, b[end:])
 		if more == 0 {
-			return found, found.end > 0
+			return found
 		}
 		end += more
 		for i, window := range h {
@@ -100,9 +97,8 @@ func (m *matcher) find(b []byte, from, until int) (match, bool) {
 				continue
 			}
 			for _, n := range m.at[i][uint32(window>>32)] {
-				start := end - len(n.text)
-				if from <= start && start <= found.start && start < until && subtle.ConstantTimeCompare(b[start:end], n.text) == 1 {
-					found = match{start, end, n.kind}
+				if start := end - len(n.text); start >= 0 && subtle.ConstantTimeCompare(b[start:end], n.text) == 1 {
+					found = append(found, match{start, end, n.kind})
 				}
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -40,17 +41,10 @@ type Exchange struct {
 	mu     sync.Mutex
 	values map[string][]byte
 	closed bool
-	// finder knows all values; nil while there is none. made are all finders
-	// that there were: those before it may still be in use.
-	finder atomic.Pointer[finder]
-	made   []*finder
-}
-
-// finder finds values in all their encodings.
-type finder struct {
-	*matcher
-	// placeholders stand for the values; needle.kind counts in them.
-	placeholders [][]byte
+	// finds knows all values; nil while there is none. made are all that there
+	// were: those before it may still be in use.
+	finds atomic.Pointer[Values]
+	made  []*Values
 }
 
 // New returns the exchange of one session. Its id becomes part of the
@@ -66,11 +60,32 @@ func (x *Exchange) Idle() bool { return x == nil || len(x.secrets) == 0 }
 
 // Placeholder returns what stands for the secret of that name.
 func (x *Exchange) Placeholder(name string) string {
+	// A reference of the vault has characters that mean something where credentials
+	// stand: "user:ann/github" is written "user~ann~github". No part of one has a '~'.
+	name = inPlaceholder.Replace(name)
 	if x == nil || x.id == "" {
 		return marker + name
 	}
 	return marker + x.id + "-" + name
 }
+
+// Asked returns the placeholder in the value of a header, "" where none stands as it
+// has to. It is one of an Exchange without an id if that has the secret.
+func Asked(value string) string {
+	if !Marked(value) {
+		return ""
+	}
+	placeholder, _, _ := parse(value)
+	return placeholder
+}
+
+// Named reports whether a placeholder is that of the secret of a name, in an Exchange
+// without an id.
+func Named(placeholder, name string) bool {
+	return len(placeholder) == len(marker)+len(name) && placeholder == (*Exchange)(nil).Placeholder(name)
+}
+
+var inPlaceholder = strings.NewReplacer(":", "~", "/", "~")
 
 // Env returns the placeholders of the secrets that have a variable, as
 // name=value pairs.
@@ -97,9 +112,9 @@ func (x *Exchange) Close() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.closed = true
-	x.finder.Store(nil)
-	for _, f := range x.made {
-		f.wipe()
+	x.finds.Store(nil)
+	for _, v := range x.made {
+		v.Wipe()
 	}
 	for _, value := range x.values {
 		clear(value)
@@ -117,15 +132,22 @@ func (x *Exchange) of(placeholder string) (egress.Secret, bool) {
 	return egress.Secret{}, false
 }
 
-// known returns the finder of all values. They are read, once, before anything
+// known returns what finds all values. They are read, once, before anything
 // is searched, also those that this session never uses: a host may show what
 // another session sent to it. One that cannot be read now is not looked for, and
 // does not stand in the way of those who do without it.
-func (x *Exchange) known() *finder {
+func (x *Exchange) known() *Values {
 	if x.Idle() {
 		return nil
 	}
+	x.read()
+	return x.finds.Load()
+}
+
+// read reads all values, and reports whether it was the first to do so.
+func (x *Exchange) read() (first bool) {
 	x.first.Do(func() {
+		first = true
 		x.mu.Lock()
 		defer x.mu.Unlock()
 		for _, s := range x.secrets {
@@ -134,22 +156,36 @@ func (x *Exchange) known() *finder {
 		}
 		x.look()
 	})
-	return x.finder.Load()
+	return first
 }
 
 // value returns the value of a secret, which is kept for the session. One that
-// could not be read before is asked for again, and looked for from then on.
+// could not be read before is asked for again, and looked for from then on; of one that
+// is lent, it is asked each time whether it still is.
 func (x *Exchange) value(ctx context.Context, s egress.Secret) (string, error) {
-	x.known()
+	first := x.read()
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	var err error
 	if _, ok := x.values[s.Name]; !ok {
-		if err := x.ask(ctx, s); err != nil {
-			return "", unavailable(s.Name, err)
+		if err = x.ask(ctx, s); err == nil {
+			x.look()
 		}
-		x.look()
+	} else if s.Lent() && !first {
+		err = stillLent(ctx, s)
+	}
+	if err != nil {
+		return "", unavailable(s.Name, err)
 	}
 	return string(x.values[s.Name]), nil
+}
+
+// stillLent is the error of a secret that was taken back since it was lent: it is sent
+// no more, and still looked for.
+func stillLent(ctx context.Context, s egress.Secret) error {
+	value, err := s.Source.Secret(ctx, s.Name)
+	clear(value)
+	return err
 }
 
 var errNoSource = errors.New("there is nobody to ask")
@@ -171,32 +207,20 @@ func (x *Exchange) ask(ctx context.Context, s egress.Secret) error {
 	return nil
 }
 
-// look makes the finder of the values that were read.
+// look looks for the values that were read.
 func (x *Exchange) look() {
-	if len(x.values) == 0 {
+	var list []Value
+	for _, s := range x.secrets {
+		if value, known := x.values[s.Name]; known {
+			list = append(list, Value{Secret: value, Shown: x.Placeholder(s.Name)})
+		}
+	}
+	if len(list) == 0 {
 		return
 	}
-	f := &finder{}
-	var needles []needle
-	for _, s := range x.secrets {
-		value, known := x.values[s.Name]
-		if !known {
-			continue
-		}
-		for _, form := range encodings(value) {
-			needles = append(needles, needle{text: form, kind: len(f.placeholders)})
-		}
-		f.placeholders = append(f.placeholders, []byte(x.Placeholder(s.Name)))
-	}
-	f.matcher = newMatcher(needles)
-	x.made = append(x.made, f)
-	x.finder.Store(f)
-}
-
-func (f *finder) wipe() {
-	for _, n := range f.needles {
-		clear(n.text)
-	}
+	v := newValues(list)
+	x.made = append(x.made, v)
+	x.finds.Store(v)
 }
 
 // checkValue refuses what cannot be a secret: 8 to 4,096 printable ASCII

@@ -95,6 +95,28 @@ func TestSecretThatCannotBeRead(t *testing.T) {
 	}
 }
 
+// TestTakenBack: what the vault lends no more is sent no more, and still looked for. A
+// secret of the configuration is kept for the session.
+func TestTakenBack(t *testing.T) {
+	for version, want := range map[int]reason.Code{0: "", 3: reason.EgressDenied} {
+		x, v := session(t, "run1")
+		x.secrets[0].Version = version
+		request := func() error {
+			r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, "https://api.example/", nil))(t)
+			r.Header.Set("Authorization", x.Placeholder("token"))
+			return x.Apply(t.Context(), r, target(t, "api.example:443"), true)
+		}
+		must.Do(t, request())
+		delete(v.values, "token")
+		if got := reason.Of(request()); got != want {
+			t.Errorf("version %d: %q", version, got)
+		}
+		if got := answered(t, x, "api.example:443", tokenValue); strings.Contains(got, tokenValue) {
+			t.Errorf("version %d: it sees %s", version, got)
+		}
+	}
+}
+
 // TestEncodings: what cannot be searched comes from no host that a secret is
 // for, however that is said.
 func TestEncodings(t *testing.T) {

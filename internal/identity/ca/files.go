@@ -27,11 +27,8 @@ const (
 	journalNextFile = "journal-next.json"
 )
 
-// PEM block types.
-const (
-	certBlock = "CERTIFICATE"
-	keyBlock  = "PRIVATE KEY"
-)
+// certBlock is the type of the PEM block of a certificate.
+const certBlock = "CERTIFICATE"
 
 // writePair writes key and certificate into one file, so that they cannot get
 // out of step.
@@ -71,6 +68,22 @@ func (a *Authority) readKeyChain(path string) (crypto.Signer, []*x509.Certificat
 	return key, chain, err
 }
 
+// ReadRoot reads the root certificate of the authority in a directory, wherever its key
+// is. That the key is there is not proven.
+func ReadRoot(dir string) (*x509.Certificate, error) {
+	path := filepath.Join(dir, rootFile)
+	text, err := keyfile.Read(path)
+	if err != nil {
+		return nil, err
+	}
+	_, certs := pem.Decode(text)
+	chain, err := ParseChain(certs)
+	if err != nil {
+		return nil, damaged(path, err)
+	}
+	return chain[0], nil
+}
+
 // damaged is the error of a file that cannot be used. What says already what to do
 // about it keeps its words.
 func damaged(path string, err error) error {
@@ -85,7 +98,7 @@ func damaged(path string, err error) error {
 // isPlain reports whether a file begins with a private key.
 func isPlain(text []byte) bool {
 	block, _ := pem.Decode(text)
-	return block != nil && block.Type == keyBlock
+	return block != nil && block.Type == keyfile.KeyBlock
 }
 
 func (a *Authority) parseKeyChain(text []byte) (crypto.Signer, []*x509.Certificate, error) {

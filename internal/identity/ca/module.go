@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 
+	"palyra/internal/identity/keyfile"
 	"palyra/internal/reason"
 )
 
@@ -64,17 +65,13 @@ func (a *Authority) keyText(key crypto.Signer) ([]byte, error) {
 		}
 		return a.module.Seal(seed.Seed())
 	}
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return nil, err
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: keyBlock, Bytes: der}), nil
+	return keyfile.KeyText(key)
 }
 
 // openKey opens the key in the first block of a file for the public key that the
 // file certifies.
 func (a *Authority) openKey(block *pem.Block, public crypto.PublicKey) (crypto.Signer, error) {
-	if block.Type == keyBlock {
+	if block.Type == keyfile.KeyBlock {
 		parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 		if err != nil {
 			return nil, err

@@ -52,10 +52,10 @@ func TestSealed(t *testing.T) {
 			t.Errorf("%s: it was opened", name)
 		}
 	}
-	if _, err := keptkey.ForKeyring(public).Parse(otherPrivate); reason.Of(err) != reason.VerificationFailed {
+	if _, err := keptkey.ForKeyring("device key", public).Parse(otherPrivate); reason.Of(err) != reason.VerificationFailed {
 		t.Errorf("another key came back from the keyring: %v", err)
 	}
-	must.Get(keptkey.ForKeyring(public).Parse(private))(t) // the control
+	must.Get(keptkey.ForKeyring("device key", public).Parse(private))(t) // the control
 	if _, err := keptkey.Seal("short", public, private); reason.Of(err) != reason.InvalidInput {
 		t.Errorf("a short passphrase: %v", err)
 	}

@@ -63,7 +63,23 @@ func CheckPrivate(dir string) error {
 
 // Read returns the file's bytes. A file that group or others may read or
 // write is refused, and so is one that is not a regular file.
-func Read(path string) ([]byte, error) {
+func Read(path string) ([]byte, error) { return read(path, private) }
+
+// ReadOwn is Read for a file that has to be this user's own, and no link.
+func ReadOwn(path string) ([]byte, error) {
+	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
+		return nil, reason.Errorf(reason.ConfigInvalid, "%s is not a regular file", path)
+	}
+	return read(path, func(path string, info fs.FileInfo, want string) error {
+		if err := private(path, info, want); err != nil {
+			return err
+		}
+		return owned(path, info)
+	})
+}
+
+// read reads a file that check lets pass.
+func read(path string, check func(path string, info fs.FileInfo, want string) error) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -76,7 +92,7 @@ func Read(path string) ([]byte, error) {
 	if !info.Mode().IsRegular() {
 		return nil, reason.Errorf(reason.ConfigInvalid, "%s is not a regular file", path)
 	}
-	if err := private(path, info, "600"); err != nil {
+	if err := check(path, info, "600"); err != nil {
 		return nil, err
 	}
 	if info.Size() > maxSize {

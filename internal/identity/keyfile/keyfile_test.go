@@ -48,11 +48,25 @@ func TestRefuses(t *testing.T) {
 	if _, err := keyfile.Read(path); reason.Of(err) != reason.ConfigInvalid {
 		t.Errorf("a readable key: %v", err)
 	}
+	if _, err := keyfile.ReadOwn(path); reason.Of(err) != reason.ConfigInvalid {
+		t.Errorf("a readable key of one's own: %v", err)
+	}
 	// Writing mends the mode: the new file is a private one.
 	must.Do(t, keyfile.Write(path, []byte("y")))
 	if _, err := keyfile.Read(path); err != nil {
 		t.Error(err)
 	}
+	for _, read := range []func(string) ([]byte, error){keyfile.Read, keyfile.ReadOwn} {
+		if text, err := read(path); err != nil || string(text) != "y" {
+			t.Errorf("%q, %v", text, err)
+		}
+	}
+	name := filepath.Join(dir, "name")
+	must.Do(t, os.Symlink(path, name))
+	if _, err := keyfile.ReadOwn(name); reason.Of(err) != reason.ConfigInvalid {
+		t.Errorf("a link to a key: %v", err)
+	}
+	must.Get(keyfile.Read(name))(t) // the control
 	link := filepath.Join(dir, "link")
 	must.Do(t, os.Symlink(dir, link))
 	if err := keyfile.CheckDir(link); reason.Of(err) != reason.ConfigInvalid {

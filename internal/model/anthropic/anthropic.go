@@ -38,9 +38,6 @@ func New(endpoint model.Endpoint) (*Provider, error) {
 		option.WithMaxRetries(0),
 		option.WithoutOpenTelemetry(),
 	}
-	if !endpoint.Key.IsZero() {
-		options = append(options, option.WithAPIKey(endpoint.Key.Reveal()))
-	}
 	// The service alone, for the SDK's client reads environment variables and
 	// files in the home directory.
 	return &Provider{endpoint: endpoint, messages: sdk.NewMessageService(options...)}, nil
@@ -50,8 +47,12 @@ func New(endpoint model.Endpoint) (*Provider, error) {
 func (p *Provider) Generate(ctx context.Context, r model.Request, observe func(model.Event)) (model.Turn, error) {
 	names := model.NewNames(r)
 	params := p.params(r, names)
-	return p.endpoint.Generate(ctx, r, observe, func(ctx context.Context) (model.Turn, error) {
-		stream := p.messages.NewStreaming(ctx, params)
+	return p.endpoint.Generate(ctx, r, observe, func(ctx context.Context, key model.Key) (model.Turn, error) {
+		var options []option.RequestOption
+		if !key.IsZero() {
+			options = append(options, option.WithAPIKey(key.Reveal()))
+		}
+		stream := p.messages.NewStreaming(ctx, params, options...)
 		defer func() { _ = stream.Close() }()
 		return read(stream, names, observe)
 	}, eventIn)

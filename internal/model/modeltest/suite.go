@@ -37,6 +37,7 @@ func Run(t *testing.T, start Starter, open Opener) {
 	t.Run("lies", w.lies)
 	t.Run("cancel", w.cancel)
 	t.Run("key", w.key)
+	t.Run("lent key", w.lentKey)
 	t.Run("request", w.request)
 }
 
@@ -324,6 +325,48 @@ func (w world) key(t *testing.T) {
 	}
 	if cause := heard.Retries[0].Cause.Error(); strings.Contains(cause, Key) || !strings.Contains(cause, "what is [redacted]?") {
 		t.Errorf("the key is in %v", cause)
+	}
+}
+
+// lentKey checks that each turn has a key lent, which all its attempts use and which is
+// kept out of errors as any other is.
+func (w world) lentKey(t *testing.T) {
+	server := w.start(t, Status(500, `{"error":{"message":"what is `+Key+`?"}}`), File("text"), Status(400, "no "+Key))
+	host := strings.TrimPrefix(server.URL, "http://")
+	host, _, _ = strings.Cut(host, "/")
+	endpoint := server.Endpoint()
+	endpoint.Key = model.Key{}
+	lent, ended, fails := 0, 0, error(nil)
+	next := Key
+	endpoint.Lend = func(_ context.Context, run, at string) (model.Key, func(), error) {
+		if run != "run-1" || at != host {
+			t.Errorf("lent to %q for %q", run, at)
+		}
+		lent++
+		return must.Get(model.NewKey(next))(t), func() { ended++ }, fails
+	}
+	p := must.Get(w.open(endpoint))(t)
+	r := Conversation()
+	r.Run = "run-1"
+	heard := &Heard{}
+	must.Get(p.Generate(t.Context(), r, heard.Observe))(t)
+	if cause := heard.Retries[0].Cause.Error(); strings.Contains(cause, Key) || lent != 1 || ended != 1 {
+		t.Errorf("%q; lent %d times, ended %d times", cause, lent, ended)
+	}
+	if _, err := p.Generate(t.Context(), r, heard.Observe); err == nil || !strings.Contains(err.Error(), "no [redacted]") || ended != 2 {
+		t.Errorf("%v; ended %d times", err, ended)
+	}
+	next = "another-key-0123"
+	_, _ = p.Generate(t.Context(), r, heard.Observe)
+	requests := server.Requests()
+	for i, want := range []string{Key, Key, Key, next} {
+		if got := requests[i].Header; !strings.HasSuffix(got.Get("X-Api-Key")+got.Get("Authorization"), want) {
+			t.Errorf("request %d has not the key %q", i, want)
+		}
+	}
+	fails = reason.Errorf(reason.VaultLocked, "the vault is locked")
+	if _, err := p.Generate(t.Context(), r, heard.Observe); reason.Of(err) != reason.VaultLocked || len(server.Requests()) != 4 || ended != 3 {
+		t.Errorf("without a key: %v, %d requests, %d ended", err, len(server.Requests()), ended)
 	}
 }
 

@@ -22,13 +22,18 @@ type Set struct {
 	Status []model.Status
 }
 
+// Secrets lends what api_key_secret names to the gateway itself (lending.Desk).
+type Secrets interface {
+	Own(ctx context.Context, ref, run, purpose string) (value []byte, end func(), err error)
+}
+
 // OpenAll builds the providers. When one cannot be built, the gateway starts all
 // the same: it does more than run models.
-func OpenAll(ctx context.Context, list []config.Model, log *slog.Logger) Set {
+func OpenAll(ctx context.Context, list []config.Model, secrets Secrets, log *slog.Logger) Set {
 	out := Set{ByName: make(map[string]model.Provider, len(list))}
 	for _, m := range list {
 		status := model.Status{Name: m.Name, Provider: m.Provider, Model: m.Model}
-		provider, err := Open(m)
+		provider, err := Open(m, secrets)
 		if err != nil {
 			why := reason.Known(err, reason.ConfigInvalid)
 			provider, status.Problem = unusable{m.Name, why}, why
@@ -40,8 +45,8 @@ func OpenAll(ctx context.Context, list []config.Model, log *slog.Logger) Set {
 	return out
 }
 
-// Open builds the provider of one model; nobody is called.
-func Open(m config.Model) (model.Provider, error) {
+// Open builds the provider of one model; nobody is called, and no secret is lent yet.
+func Open(m config.Model, secrets Secrets) (model.Provider, error) {
 	if m.Provider == config.ProviderScripted {
 		return scripted.New(scripted.Config{File: m.Script})
 	}
@@ -54,10 +59,39 @@ func Open(m config.Model) (model.Provider, error) {
 		return nil, err
 	}
 	endpoint := model.Endpoint{Model: m.Model, BaseURL: m.BaseURL, Key: key, MaxOutputTokens: m.MaxOutputTokens, IdleTimeout: m.IdleTimeout}
+	if m.APIKeySecret != "" {
+		endpoint.Lend = lender(m, secrets)
+	}
 	if m.Provider == config.ProviderAnthropic {
 		return anthropic.New(endpoint)
 	}
 	return openai.New(endpoint)
+}
+
+// lender has a model's key lent for each turn, so that a new value counts at once and
+// none is kept.
+func lender(m config.Model, secrets Secrets) func(ctx context.Context, run, host string) (model.Key, func(), error) {
+	return func(ctx context.Context, run, host string) (model.Key, func(), error) {
+		value, end, err := secrets.Own(ctx, m.APIKeySecret, run, "model "+m.Name+" at "+host)
+		if reason.Of(err) == reason.NotFound {
+			return model.Key{}, nil, reason.Errorf(reason.ModelRejected, "model %s has no key: %w", m.Name, err).
+				WithRemedy("Put the key into the vault: `palyra vault put %s`.", m.APIKeySecret)
+		}
+		if err != nil {
+			return model.Key{}, nil, err
+		}
+		defer clear(value)
+		key, err := model.NewKey(string(value))
+		if err == nil && key.IsZero() {
+			err = reason.Errorf(reason.ModelRejected, "the key of model %s is empty", m.Name).
+				WithRemedy("Put the key into the vault: `palyra vault put %s`.", m.APIKeySecret)
+		}
+		if err != nil {
+			end()
+			return model.Key{}, nil, err
+		}
+		return key, end, nil
+	}
 }
 
 // unusable stands where a model is that cannot be used.

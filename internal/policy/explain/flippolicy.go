@@ -42,9 +42,12 @@ func (f *search) addPermit() (change, bool) {
 		action, what = names.CommitAction, "these changes may be committed"
 		sensitive = len(r.Commit.Protected)+len(r.Commit.Classes) > 0
 	}
+	if r.Injection != nil {
+		action, what, sensitive = names.InjectAction, "a program may get the secret", true
+	}
 	text := fmt.Sprintf("permit(principal == %s, action == %s, resource)", uid, types.NewEntityUID(names.TypeAction, action))
 	var when []string
-	if r.Commit == nil && slices.Contains(d.Capabilities, tool.ProcessExec) {
+	if r.Commit == nil && r.Injection == nil && slices.Contains(d.Capabilities, tool.ProcessExec) {
 		network := `context.egress.mode != "none"`
 		if r.Facts.EgressMode == "none" {
 			network = `context.egress.mode == "none"`

@@ -7,10 +7,11 @@ import (
 	"palyra/internal/access"
 	"palyra/internal/policy/finding"
 	"palyra/internal/policy/internal/expr"
+	"palyra/internal/policy/internal/names"
 )
 
 // checkActions finds policies about actions that the vocabulary has and nothing
-// in this release performs, such as Action::"vault.put": whoever writes a
+// in this release performs, such as Action::"skill.execute": whoever writes a
 // forbid for one may believe that something is guarded.
 func checkActions(p *expr.Policy) []finding.Finding {
 	if p.Builtin {
@@ -32,7 +33,7 @@ func checkActions(p *expr.Policy) []finding.Finding {
 // ever asked about.
 func performed(action string) bool {
 	family, group := strings.CutSuffix(action, "*")
-	return action == "tool.execute" || strings.HasPrefix(action, "tool.execute/") || action == "workspace.commit" ||
+	return action == "tool.execute" || strings.HasPrefix(action, "tool.execute/") || action == names.CommitAction || action == names.InjectAction ||
 		slices.ContainsFunc(access.Permissions, func(p access.Permission) bool {
 			return string(p) == action || group && strings.HasPrefix(string(p), family)
 		})

@@ -129,7 +129,7 @@ func TestMethodsAreNamed(t *testing.T) {
 		"EndSession":                  {code: reason.InvalidInput, says: "GatewayService/EndSession or SessionService/EndSession"},
 		"SessionService/EndSession":   {permission: "run.cancel"},
 		"DecideAproval":               {code: reason.InvalidInput, says: "Did you mean DecideApproval?"},
-		"vault.put":                   {code: reason.InvalidInput},
+		"skill.execute":               {code: reason.InvalidInput},
 		"something else altogether x": {code: reason.InvalidInput, says: "docs/access.md"},
 	} {
 		r, err := s.ExplainAccess(t.Context(), &palyrav1.ExplainAccessRequest{Principal: "alice", Method: name})
@@ -260,7 +260,7 @@ func TestRolesAsPoliciesSay(t *testing.T) {
 	if len(plain) != len(access.BuiltinRoles)+1 || len(plain["owner"].GetPermissions()) != len(access.Permissions) || !plain["owner"].GetBuiltin() || plain["security"].GetBuiltin() {
 		t.Errorf("roles: %v", plain)
 	}
-	if got := plain["security"].GetPermissions(); !slices.Equal(got, []string{"tool.list", "daemon.status", "access.consent"}) || !slices.Equal(plain["security"].GetMembers(), []string{"user:sec"}) {
+	if got := plain["security"].GetPermissions(); !slices.Equal(got, []string{"tool.list", "daemon.status", "access.consent", "vault.list", "vault.put", "vault.get", "vault.delete", "secret.lease"}) || !slices.Equal(plain["security"].GetMembers(), []string{"user:sec"}) {
 		t.Errorf("security: %v", plain["security"])
 	}
 	if slices.Contains(plain["agent"].GetPermissions(), "approval.decide") || !slices.Contains(plain["agent"].GetPermissions(), "tool.call") {

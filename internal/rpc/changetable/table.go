@@ -34,11 +34,13 @@ var table = map[string]Row{
 	palyrav1connect.AccessServiceConfirmMemberProcedure: {Kind: gatewaychange.ConfirmMember},
 	// It takes the host's own device, gives nobody power, and what may be known to
 	// somebody must be replaced at once.
-	palyrav1connect.KeyServiceRotateKeyProcedure:         {Alone: "only the gateway's own host replaces its keys, and a key that somebody may know has to go at once"},
-	palyrav1connect.IdentityServiceAddDeviceProcedure:    {Kind: gatewaychange.AddDevice},
-	palyrav1connect.PolicyServiceActivatePolicyProcedure: {Kind: gatewaychange.ActivatePolicy},
-	palyrav1connect.PolicyServiceReloadPolicyProcedure:   {Kind: gatewaychange.ReloadPolicy},
-	palyrav1connect.StatusServiceThawProcedure:           {Kind: gatewaychange.Thaw},
+	palyrav1connect.KeyServiceRotateKeyProcedure: {Alone: "only the gateway's own host replaces its keys, and a key that somebody may know has to go at once"},
+	// It takes the host's uid, and takes power and gives none.
+	palyrav1connect.PresenceServiceResetPresenceKeyProcedure: {Alone: "only the gateway's own host takes a presence key away, and everybody is told"},
+	palyrav1connect.IdentityServiceAddDeviceProcedure:        {Kind: gatewaychange.AddDevice},
+	palyrav1connect.PolicyServiceActivatePolicyProcedure:     {Kind: gatewaychange.ActivatePolicy},
+	palyrav1connect.PolicyServiceReloadPolicyProcedure:       {Kind: gatewaychange.ReloadPolicy},
+	palyrav1connect.StatusServiceThawProcedure:               {Kind: gatewaychange.Thaw},
 	// To keep somebody out takes one person alone.
 	palyrav1connect.AccessReviewServiceSetCeilingProcedure: {Kind: gatewaychange.LetIn},
 

@@ -36,6 +36,10 @@ type payload struct {
 	Owner     string   `json:"owner"`
 	WasOwner  string   `json:"was_owner"`
 	Members   []string `json:"members"`
+	// Policies and ceilings.
+	Version    string `json:"policy_version"`
+	WasVersion string `json:"was_version"`
+	Allowed    bool   `json:"allowed"`
 }
 
 // describe says what an event is, in words, and how it is taken back.
@@ -66,10 +70,34 @@ func describe(e *journal.Event) *palyrav1.DeviceAct {
 		say("calls cancel "+e.Subject, "called %s", p.Tool)
 	case event.RunStarted:
 		say("runs cancel "+e.Subject, "started a run of %s", cmp.Or(p.Model, "the default model"))
+	case event.PolicyLoaded, event.CeilingSet, event.Frozen, event.Thawed:
+		p.gateway(e, say)
 	default:
 		p.identity(e, say)
 	}
 	return act
+}
+
+// gateway describes what was done to policies, ceilings and the freeze.
+func (p *payload) gateway(e *journal.Event, say func(undo, format string, args ...any)) {
+	switch e.Code {
+	case event.PolicyLoaded:
+		undo := ""
+		if p.WasVersion != "" {
+			undo = "policy activate " + p.WasVersion
+		}
+		say(undo, "put the policies %s in force", p.Version)
+	case event.CeilingSet:
+		was, now := "forbid", "let in"
+		if !p.Allowed {
+			was, now = "allow", "kept out"
+		}
+		say("access "+was+" "+p.Name, "%s %s by a ceiling", now, p.Name)
+	case event.Frozen:
+		say("thaw", "froze the gateway")
+	default:
+		say("freeze", "ended a freeze")
+	}
 }
 
 // identity describes what was done to members, devices and tokens.
@@ -95,6 +123,12 @@ func (p *payload) identity(e *journal.Event, say func(undo, format string, args 
 		say("devices revoke "+e.Subject, "gave %s the device %s", p.Principal, e.Subject)
 	case event.DeviceRevoked:
 		say("", "revoked the device %s of %s", e.Subject, p.Principal)
+	case event.PresenceKeyRegistered:
+		say("", "gave the device %s a presence key", e.Subject)
+	case event.PresenceKeyConfirmed:
+		say("devices revoke "+e.Subject, "confirmed the presence key of the device %s", e.Subject)
+	case event.PresenceKeyReset:
+		say("", "took the presence key from the device %s", e.Subject)
 	case event.DeviceRenamed:
 		say(fmt.Sprintf("devices rename %s %q", e.Subject, p.WasName), "named the device %s %q", e.Subject, p.Name)
 	default:

@@ -16,6 +16,7 @@ import (
 	"palyra/internal/page"
 	"palyra/internal/policy"
 	"palyra/internal/reason"
+	"palyra/internal/rpc/presenceproof"
 )
 
 // Devices are those that the gateway knows.
@@ -57,6 +58,7 @@ func (s *Service) GetDevice(ctx context.Context, req *palyrav1.GetDeviceRequest)
 	}
 	res := &palyrav1.GetDeviceResponse{
 		Device: message(d), LastUsedAt: moment(s.Devices.LastUse(d)), OldKeyUsedAt: moment(d.OldKeyAt), Now: timestamppb.Now(),
+		PresenceKey: presenceproof.KeyMessage(d.Presence),
 	}
 	for _, k := range d.Keys {
 		res.Keys = append(res.Keys, &palyrav1.DeviceKey{Sha256: k.SHA256, NotAfter: moment(k.NotAfter), UsedAt: moment(k.UsedAt), EndsAt: moment(k.EndsAt)})

@@ -217,3 +217,45 @@ func TestUnknownKindsAreRefused(t *testing.T) {
 		t.Error("a known kind is refused:", err)
 	}
 }
+
+// Whatever a request says has a bound of its own, below that of the whole message: texts
+// and lists an upper one, and pages at most 1000 entries.
+func TestRequestsAreBounded(t *testing.T) {
+	seen := 0
+	for _, name := range slices.Sorted(maps.Keys(read(t).messages)) {
+		kind, err := protoregistry.GlobalTypes.FindMessageByName(name)
+		if err != nil || !strings.HasSuffix(string(name), "Request") {
+			continue
+		}
+		fields := kind.Descriptor().Fields()
+		for i := range fields.Len() {
+			f := fields.Get(i)
+			if seen++; !bounded(f) && f.Name() != "input_json" { // more than 1 MiB is a refused proposal, which is journaled
+				t.Errorf("%s has no upper bound", f.FullName())
+			}
+		}
+	}
+	if seen < 100 {
+		t.Errorf("only %d fields of requests were looked at", seen)
+	}
+}
+
+func bounded(f protoreflect.FieldDescriptor) bool {
+	rules, _ := proto.GetExtension(f.Options(), validate.E_Field).(*validate.FieldRules)
+	one := rules
+	if f.IsList() {
+		if one = rules.GetRepeated().GetItems(); rules.GetRepeated().MaxItems == nil {
+			return false
+		}
+	}
+	switch {
+	case f.Kind() == protoreflect.StringKind:
+		s := one.GetString()
+		return s.HasMaxLen() || s.HasMaxBytes() || s.HasLen() || s.HasPattern() || len(s.GetIn()) > 0
+	case f.Kind() == protoreflect.BytesKind:
+		return one.GetBytes().HasMaxLen() || one.GetBytes().HasLen()
+	case f.Name() == "page_size":
+		return one.GetInt32().HasLte() && one.GetInt32().GetLte() <= 1000
+	}
+	return true
+}

@@ -123,6 +123,7 @@ func (p *pool) end(key string, s sandbox.Spec) {
 		p.drop(0)
 	}
 	s.Argv, s.Env, s.Stdin, s.Operands, s.Output = nil, nil, nil, nil, nil // the next call has its own
+	s.Injected, s.Scrub = nil, nil
 	m := &member{key: key, built: make(chan struct{}), over: make(chan struct{})}
 	p.members = append(p.members, m)
 	p.keepers.Go(func() { p.keep(m, s) })

@@ -91,6 +91,9 @@ func (o *Order) code(c *coder) {
 	number(&o.Stdin, c)
 	number(&o.Bytes, c)
 	list(&o.Operands, c, (*Operand).code)
+	number(&o.Secrets, c)
+	text(&o.SecretDir, c)
+	list(&o.SecretFiles, c, (*SecretFile).code)
 	number(&o.Filter, c)
 	number(&o.Watched, c)
 }
@@ -101,6 +104,11 @@ func (o *Operand) code(c *coder) {
 	number(&o.Size, c)
 	number(&o.Mode, c)
 	number(&o.Mtime, c)
+}
+
+func (f *SecretFile) code(c *coder) {
+	text(&f.Name, c)
+	number(&f.Size, c)
 }
 
 func (i *Identity) code(c *coder) {

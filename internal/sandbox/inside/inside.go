@@ -123,8 +123,8 @@ type Inner struct {
 }
 
 // Order is what one call decides. Its message brings descriptors, of which the
-// first, number 0, is a file with the order itself. Filter, Watched, Stdin and
-// Bytes are numbers of others among them; since 0 is taken, 0 means none.
+// first, number 0, is a file with the order itself. Filter, Watched, Stdin, Bytes and
+// Secrets are numbers of others among them; since 0 is taken, 0 means none.
 type Order struct {
 	// Self runs palyra-init itself as the tool, in StageProbe.
 	Self bool
@@ -141,6 +141,11 @@ type Order struct {
 	// Bytes hold the operands, one after the other.
 	Bytes    int
 	Operands []Operand
+	// Secrets hold the values of SecretFiles, one after the other, which are made in
+	// SecretDir.
+	Secrets     int
+	SecretDir   string
+	SecretFiles []SecretFile
 	// Filter and Watched each hold a filter, an array of struct sock_filter.
 	// Watched hands denied calls to a notifier (seccomp_unotify(2)); Filter,
 	// which only denies, is installed where the kernel has no notifier.
@@ -158,6 +163,12 @@ type Operand struct {
 	Size  int64
 	Mode  uint32
 	Mtime int64
+}
+
+// SecretFile is a file that the tool alone may read.
+type SecretFile struct {
+	Name string
+	Size int
 }
 
 // Identity is one file in one state. What is zero is not compared.

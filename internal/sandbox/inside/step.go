@@ -9,6 +9,7 @@ const (
 	StepExec       Step = "exec"
 	StepExecutable Step = "executable"
 	StepOperands   Step = "operands"
+	StepSecrets    Step = "secrets"
 	StepWorkspace  Step = "workspace"
 	StepCwd        Step = "cwd"
 	StepOverlay    Step = "overlay"
@@ -24,6 +25,8 @@ func (s Step) String() string {
 		return "checking the program"
 	case StepOperands:
 		return "writing the files that the call names to the copy of the workspace"
+	case StepSecrets:
+		return "writing the secrets of the call to memory"
 	case StepWorkspace:
 		return "checking the workspace"
 	case StepCwd:

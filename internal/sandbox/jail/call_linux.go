@@ -16,7 +16,7 @@ import (
 
 // Check refuses what no sandbox would accept, before anything is opened.
 func Check(s sandbox.Spec) error {
-	if err := errors.Join(sandbox.CheckArgv(s.Argv), sandbox.CheckEnv(s.Env), s.Limits.Check()); err != nil {
+	if err := errors.Join(sandbox.CheckArgv(s.Argv), sandbox.CheckInjected(s), s.Limits.Check()); err != nil {
 		return err
 	}
 	if s.Executable.Path == "" || s.Executable.SHA256 == "" {
@@ -70,10 +70,10 @@ func checkCaches(caches []sandbox.Cache) error {
 	return nil
 }
 
-// Environment is the call's variables, and those of its caches that the call
-// does not set itself.
+// Environment is the call's variables with what is injected, and those of its caches
+// that the call does not set itself.
 func Environment(s sandbox.Spec) []string {
-	env := append([]string{}, s.Env...)
+	env := s.Pairs()
 	for _, c := range s.Caches {
 		env = extend(env, c.Env)
 	}

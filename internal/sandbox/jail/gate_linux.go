@@ -106,6 +106,8 @@ func refusal(r inside.Report) error {
 			return reason.Errorf(reason.BindingMismatch, "the file %s changed between the check and the start", strings.TrimSuffix(r.Error, ": "+unix.ESTALE.Error()))
 		}
 		return reason.Errorf(reason.SpawnFailed, "%s failed: %s", r.Failed, r.Error)
+	case inside.StepSecrets:
+		return reason.Errorf(reason.SpawnFailed, "%s failed: %s", r.Failed, r.Error)
 	case inside.StepWorkspace:
 		return reason.Errorf(reason.WorkspaceScope, "the workspace changed while the sandbox was built: %s", r.Error)
 	case inside.StepCwd:

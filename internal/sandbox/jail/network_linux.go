@@ -134,13 +134,18 @@ func listensAt(addr net.Addr, w inside.Listener) error {
 	return nil
 }
 
-// scrubbed is a stream of the program without the secrets of its proxy.
-func (c *Cell) scrubbed(stream *os.File) io.ReadCloser {
-	if c.plan.Proxy == nil {
-		return stream
+// scrubbed is a stream of the program without the secrets of its proxy and without
+// those that were injected.
+func (c *Cell) scrubbed(w Work, stream *os.File) io.ReadCloser {
+	var from io.Reader = stream
+	if c.plan.Proxy != nil {
+		from = c.plan.Proxy.Scrub(from)
+	}
+	if w.Spec.Scrub != nil {
+		from = w.Spec.Scrub(from)
 	}
 	return struct {
 		io.Reader
 		io.Closer
-	}{c.plan.Proxy.Scrub(stream), stream}
+	}{from, stream}
 }

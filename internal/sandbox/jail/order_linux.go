@@ -75,6 +75,9 @@ func (c *Cell) fill(o *order, w Work) error {
 		}
 		o.order.Stdin = o.attach(f)
 	}
+	if err := o.secrets(w.Spec); err != nil {
+		return err
+	}
 	if !c.machine.Without(LayerSeccomp) {
 		o.order.Filter = o.attach(c.machine.plain.File)
 		o.order.Watched = o.attach(c.machine.watched.File)
@@ -83,6 +86,27 @@ func (c *Cell) fill(o *order, w Work) error {
 	var err error
 	o.files[0], err = DataFile("order", inside.Encode(&o.order))
 	return err
+}
+
+// secrets attaches the secrets that the program gets as files.
+func (o *order) secrets(s sandbox.Spec) error {
+	if !s.HasSecretFiles() {
+		return nil
+	}
+	var values []byte
+	for _, i := range s.Injected {
+		if i.File != "" {
+			o.order.SecretFiles = append(o.order.SecretFiles, inside.SecretFile{Name: i.File, Size: len(i.Value)})
+			values = append(values, i.Value...)
+		}
+	}
+	defer clear(values)
+	f, err := DataFile("secrets", values)
+	if err != nil {
+		return err
+	}
+	o.order.SecretDir, o.order.Secrets = sandbox.SecretDir, o.attach(f)
+	return nil
 }
 
 // program compares the program's bytes with what was approved and puts into the

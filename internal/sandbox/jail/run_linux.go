@@ -30,7 +30,7 @@ func (c *Cell) Run(ctx context.Context, w Work) (sandbox.Report, error) {
 	if !w.Prepared {
 		started = c.started
 	}
-	streams := output.Start(c.scrubbed(c.stdout), c.scrubbed(c.stderr), w.Spec.Limits.Output, w.Spec.Output)
+	streams := output.Start(c.scrubbed(w, c.stdout), c.scrubbed(w, c.stderr), w.Spec.Limits.Output, w.Spec.Output)
 	end, state := c.supervise(ctx, w, o, streams)
 	gone := errors.Join(c.End(), c.part(causeOf(end)))
 	log, unwatched := c.violations()

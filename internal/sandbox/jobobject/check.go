@@ -1,6 +1,7 @@
 package jobobject
 
 import (
+	"errors"
 	"path"
 	"slices"
 	"strings"
@@ -15,7 +16,7 @@ func check(s sandbox.Spec) error {
 	if err := sandbox.CheckArgv(s.Argv); err != nil {
 		return err
 	}
-	if err := sandbox.CheckEnv(s.Env); err != nil {
+	if err := errors.Join(sandbox.CheckEnv(s.Env), sandbox.NoInjection(s)); err != nil {
 		return err
 	}
 	if err := checkNames(s.Env); err != nil {

@@ -147,8 +147,12 @@ func (r *Runner) Run(ctx context.Context, s sandbox.Spec) (sandbox.Report, error
 	return r.run(ctx, s, nil)
 }
 
-// checkRung refuses what only user namespaces make possible.
+// checkRung refuses what only user namespaces make possible, and what no Tier B does:
+// its temporary files lie on the machine's disk.
 func (r *Runner) checkRung(s sandbox.Spec) error {
+	if s.HasSecretFiles() {
+		return sandbox.NoSecretFiles()
+	}
 	if r.rung != sandbox.Landlocked {
 		return nil
 	}

@@ -105,7 +105,7 @@ func check(s sandbox.Spec) error {
 	if err := sandbox.CheckArgv(s.Argv); err != nil {
 		return err
 	}
-	if err := sandbox.CheckEnv(s.Env); err != nil {
+	if err := errors.Join(sandbox.CheckEnv(s.Env), sandbox.NoInjection(s)); err != nil {
 		return err
 	}
 	if err := s.Limits.Check(); err != nil {

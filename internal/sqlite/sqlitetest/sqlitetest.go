@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 
+	"palyra/internal/atrest/atresttest"
 	"palyra/internal/must"
 	"palyra/internal/sqlite"
 )
@@ -25,9 +26,13 @@ func Open(t testing.TB) *sqlite.DB {
 	return OpenAt(t, filepath.Join(t.TempDir(), "palyra.db"), sqlite.Options{})
 }
 
-// OpenAt opens the store at path with options, closed when the test ends.
+// OpenAt opens the store at path with options, closed when the test ends. Without a
+// ring in the options it has one that is never locked.
 func OpenAt(t testing.TB, path string, opts sqlite.Options) *sqlite.DB {
 	t.Helper()
+	if opts.Results == nil {
+		opts.Results = &atresttest.Ring{}
+	}
 	db, err := sqlite.Open(context.Background(), path, opts)
 	if err != nil {
 		t.Fatalf("opening a test store: %v", err)
@@ -42,10 +47,10 @@ func OpenAt(t testing.TB, path string, opts sqlite.Options) *sqlite.DB {
 
 // OpenMigrated is OpenAt for a new store at path that need not be migrated: with
 // the race detector, that takes longer than most tests.
-func OpenMigrated(t testing.TB, path string) *sqlite.DB {
+func OpenMigrated(t testing.TB, path string, opts sqlite.Options) *sqlite.DB {
 	t.Helper()
 	must.Do(t, os.WriteFile(path, must.Get(migrated())(t), 0o600))
-	return OpenAt(t, path, sqlite.Options{})
+	return OpenAt(t, path, opts)
 }
 
 // migrated is an empty store, made once.

@@ -107,6 +107,9 @@ func (m *Memory) Claimed(_ context.Context, p access.Principal, key string) (too
 	return c, true, nil
 }
 
+// Ready implements toolcall.Ledger: memory is never locked.
+func (m *Memory) Ready(context.Context) error { return nil }
+
 // Events returns a page of the events that match the filter.
 func (m *Memory) Events(ctx context.Context, f journal.Filter) ([]journal.Event, error) {
 	return m.journal.Events(ctx, f)

@@ -2,6 +2,7 @@ package overlay
 
 import (
 	"fmt"
+	"io"
 	"strings"
 
 	"palyra/internal/workspace/unified"
@@ -131,4 +132,20 @@ func joinClasses(classes []Class) string {
 		words = append(words, string(c))
 	}
 	return strings.Join(words, ", ")
+}
+
+// Look shows what a file of the set holds now. What is no file, or is gone, has nothing
+// to show.
+func (s Set) Look(c Change, look func(io.Reader) error) error {
+	if c.Is.Type != File {
+		return nil
+	}
+	return control(s.layer.upper, func(dir int) error {
+		fd, done, err := openUpper(dir, c.Path, readFile)
+		if err != nil {
+			return err
+		}
+		defer done()
+		return look(reader(fd))
+	})
 }

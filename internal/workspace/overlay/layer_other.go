@@ -4,6 +4,7 @@ package overlay
 
 import (
 	"context"
+	"io"
 	"os"
 	"path/filepath"
 
@@ -52,6 +53,9 @@ func (l *Layer) Commit(context.Context, Set, Options) (Applied, error) {
 
 // Diff has nothing to show.
 func (s Set) Diff(int) string { return "" }
+
+// Look has nothing to show.
+func (s Set) Look(Change, func(io.Reader) error) error { return nil }
 
 // Undo refuses: nothing was ever committed.
 func (h History) Undo(context.Context, string, string, string, Options) (Applied, error) {

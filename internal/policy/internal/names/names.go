@@ -27,6 +27,7 @@ const (
 	TypeSkillSet     types.EntityType = "SkillSet"
 	TypeSkill        types.EntityType = "Skill"
 	TypeApproval     types.EntityType = "Approval"
+	TypeSecret       types.EntityType = "Secret"
 	TypePolicy       types.EntityType = "Policy"
 	TypeGateway      types.EntityType = "Gateway"
 )
@@ -47,6 +48,8 @@ const (
 	ToolGroup = "tool.execute"
 	// CommitAction is what a change set is decided under.
 	CommitAction = "workspace.commit"
+	// InjectAction is what it is decided under that a program gets a secret as it is.
+	InjectAction = "secret.inject"
 	// ToolPrefix begins the action of one tool.
 	ToolPrefix = ToolGroup + "/"
 	// UnknownTool stands for every tool without a pin. It cannot be a tool's

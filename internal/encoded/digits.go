@@ -1,0 +1,175 @@
+package encoded
+
+import "iter"
+
+// WrapFrom is the length of the shortest line, in characters, after which base64
+// and hexadecimal are taken to go on in the next one. Encoders break lines at 60,
+// 64 and 76; the last word of a line is no such line.
+const WrapFrom = 16
+
+// sextets has 1 more than what a character of base64 stands for, in both alphabets
+// (RFC 4648 sections 4 and 5).
+var sextets = func() (table [256]byte) {
+	const common = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+	for _, alphabet := range []string{common + "+/", common + "-_"} {
+		for i := range len(alphabet) {
+			table[alphabet[i]] = byte(i + 1)
+		}
+	}
+	return table
+}()
+
+// base64Set are the characters of base64, hexSet those of hexadecimal and of what
+// stands between two bytes, before and after them.
+var (
+	base64Set = func() (s set) {
+		for b, v := range sextets {
+			s[b] = v > 0
+		}
+		return s
+	}()
+	hexSet = setOf(hexDigits + ` :,;-xX\` + "\t\r\n")
+)
+
+const hexDigits = "0123456789abcdefABCDEF"
+
+// Dense reports whether a text may be the end of a line of base64, or of
+// hexadecimal with colons.
+func Dense(text []byte) bool {
+	for _, b := range text {
+		if !base64Set[b] && b != ':' {
+			return false
+		}
+	}
+	return true
+}
+
+// Base64 reads the stretches of a text that may be base64 of at least so many
+// bytes, with and without line ends; other is between what two of them say. It
+// reads them four times: what is looked for may stand behind something that is no
+// base64, or none of the same. A reading is good until the next.
+func Base64(text []byte, least int) iter.Seq[*Reading] {
+	return func(yield func(*Reading) bool) {
+		digits := (least*8 + 5) / 6
+		start, end := base64Set.stretch(text, 0, digits)
+		if start == end || len(text) > longest {
+			return
+		}
+		buffer := make([]byte, 0, (len(text)-start)*3/4+len(text)/digits+1)
+		for skip := range 4 {
+			read := func(s *sink) {
+				for from, to := start, end; from < to; from, to = base64Set.stretch(text, to, digits) {
+					to = wrapped(text, from, to)
+					unbase64(s, text, from, to, skip)
+					s.add(other, to, to)
+				}
+			}
+			if !yield(newReading(buffer, read)) {
+				return
+			}
+		}
+	}
+}
+
+// other stands for what is in no encoding.
+const other = '\n'
+
+// wrapped returns where a stretch of base64 ends that may go on in other lines.
+func wrapped(text []byte, start, end int) int {
+	for end-start >= WrapFrom {
+		next := end
+		for next < len(text) && next < end+2 && (text[next] == '\r' || text[next] == '\n') {
+			next++
+		}
+		if next == end {
+			return end
+		}
+		for next < len(text) && text[next] == ' ' {
+			next++ // as in YAML
+		}
+		if next == len(text) || !base64Set[text[next]] {
+			return end
+		}
+		for start, end = next, next; end < len(text) && base64Set[text[end]]; {
+			end++
+		}
+	}
+	return end
+}
+
+// unbase64 reads what stands in base64 between two places, but for the first few
+// characters.
+func unbase64(s *sink, text []byte, start, end, skip int) {
+	var bits, n uint
+	before := 0
+	for i := start; i < end; i++ {
+		v := sextets[text[i]]
+		if v == 0 {
+			continue
+		}
+		if skip > 0 {
+			skip--
+			continue
+		}
+		bits = bits<<6 | uint(v-1)
+		if n += 6; n >= 8 {
+			n -= 8
+			s.add(byte(bits>>n), before, i+1)
+		}
+		before = i
+	}
+}
+
+// Hex reads the stretches of a text that may be at least so many bytes in
+// hexadecimal, also with something between them, such as colons, blanks, line
+// ends, 0x and \x. It reads them twice: a byte may begin with either digit. A
+// reading is good until the next.
+func Hex(text []byte, least int) iter.Seq[*Reading] {
+	return func(yield func(*Reading) bool) {
+		start, end := hexSet.stretch(text, 0, 2*least)
+		if start == end || len(text) > longest {
+			return
+		}
+		buffer := make([]byte, 0, (len(text)-start)/2+len(text)/(2*least)+1)
+		for skip := range 2 {
+			read := func(s *sink) {
+				for from, to := start, end; from < to; from, to = hexSet.stretch(text, to, 2*least) {
+					unhex(s, text, from, to, skip)
+					s.add(other, to, to)
+				}
+			}
+			if !yield(newReading(buffer, read)) {
+				return
+			}
+		}
+	}
+}
+
+func unhex(s *sink, text []byte, start, end, skip int) {
+	high, first := -1, 0
+	for i := start; i < end; i++ {
+		v := nibble(text[i])
+		if v < 0 || text[i] == '0' && i+1 < end && text[i+1]|0x20 == 'x' {
+			continue
+		}
+		switch {
+		case skip > 0:
+			skip--
+		case high < 0:
+			high, first = v, i
+		default:
+			s.add(byte(high<<4|v), first, i+1)
+			high = -1
+		}
+	}
+}
+
+func nibble(b byte) int {
+	switch {
+	case '0' <= b && b <= '9':
+		return int(b - '0')
+	case 'a' <= b|0x20 && b|0x20 <= 'f':
+		return int(b|0x20-'a') + 10
+	}
+	return -1
+}

@@ -1,0 +1,104 @@
+package encoded
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// readings are the texts that were read, each with what it was read from.
+func readings(text string, all func(yield func(*Reading) bool)) (list []string) {
+	for r := range all {
+		if n := len(r.Text) - 1; n > 0 { // without what stands for the rest
+			from, to := r.Place(0, n)
+			list = append(list, fmt.Sprintf("%q of %q", r.Text[:n], text[from:to]))
+		}
+	}
+	return list
+}
+
+func TestEscapes(t *testing.T) {
+	for text, want := range map[string]string{
+		"plain":                                  "",
+		"100% \\ & so on &; &x; %4":              "",
+		"a%2Fb%c3%a9%2f":                         "a/b\u00e9/",
+		`\u0041\x42\103\/\"\n\\\u{44}\U00000045`: "ABC/\"\n\\DE",
+		"&#65;&#x42;&#X0043;&amp;&lowbar;":       "ABC&_",
+		"a\x00b\x00":                             "",
+		"a\x00b\x00c\x00,\x00":                   "abc,",
+		"%":                                      "",
+		`\u00`:                                   "",
+		"&#99999999;&#xffffffffff;":              "",
+	} {
+		r, ok := Unescape([]byte(text))
+		if ok != (want != "") || ok && string(r.Text) != want {
+			t.Errorf("%q is read as %v, %t", text, r, ok)
+		}
+	}
+	if r, ok := Unquote([]byte("a=3D=\r\nb=\nc=zz")); !ok || string(r.Text) != "a=bc=zz" {
+		t.Errorf("quoted-printable is read as %q", r.Text)
+	}
+	r, _ := UnescapeURL([]byte(`x%41\u0042y`))
+	if from, to := r.Place(1, 2); string(r.Text) != `xA\u0042y` || from != 1 || to != 4 {
+		t.Errorf("%q, %d to %d", r.Text, from, to)
+	}
+}
+
+func TestDigits(t *testing.T) {
+	long := base64.StdEncoding.EncodeToString([]byte("the quick brown fox jumps"))
+	for name, c := range map[string]struct {
+		text string
+		all  func(yield func(*Reading) bool)
+		want string
+	}{
+		"base64":         {"(" + long + ")", Base64([]byte("("+long+")"), 8), fmt.Sprintf("%q of %q", "the quick brown fox jumps", strings.TrimRight(long, "="))},
+		"lines":          {long[:20] + "\r\n  " + long[20:], Base64([]byte(long[:20]+"\r\n  "+long[20:]), 8), fmt.Sprintf("%q of %q", "the quick brown fox jumps", long[:20]+"\r\n  "+strings.TrimRight(long[20:], "="))},
+		"hex":            {"x: 68:65:6C 6c,0x6F ", Hex([]byte("x: 68:65:6C 6c,0x6F "), 5), `"hello" of "68:65:6C 6c,0x6F"`},
+		"half a byte on": {"f68656c6c6f", Hex([]byte("f68656c6c6f"), 5), `"hello" of "68656c6c6f"`},
+	} {
+		if got := readings(c.text, c.all); !bytes.Contains([]byte(strings.Join(got, "\n")), []byte(c.want)) {
+			t.Errorf("%s: %s, want %s", name, strings.Join(got, "\n"), c.want)
+		}
+	}
+	for _, text := range []string{"", "short", "many short words, and no long one\nin it", "a line\nand\none\nmore"} {
+		if got := append(readings(text, Base64([]byte(text), 8)), readings(text, Hex([]byte(text), 8))...); len(got) > 0 {
+			t.Errorf("%q is read as %q", text, got)
+		}
+	}
+}
+
+// FuzzReadings: whatever the text, what is read stands in it in its order, and what
+// was encoded is among it.
+func FuzzReadings(f *testing.F) {
+	f.Add("before ", []byte("the secret"), " after")
+	f.Add("QUJD", []byte("\x00\x01\x02\x03\x04\x05\x06\x07"), "0x")
+	f.Fuzz(func(t *testing.T, before string, secret []byte, after string) {
+		if len(secret) < 8 {
+			return
+		}
+		for _, form := range []string{base64.RawStdEncoding.EncodeToString(secret), hex.EncodeToString(secret)} {
+			text, found := []byte(before+form+after), false
+			see := func(r *Reading) {
+				for i := range r.Text {
+					if from, to := r.Place(i, i+1); from > to || to > len(text) || i > 0 && from < int(r.from[i-1]) {
+						t.Fatalf("%q: byte %d stands from %d to %d", text, i, from, to)
+					}
+				}
+				found = found || bytes.Contains(r.Text, secret)
+			}
+			for r := range Base64(text, 8) {
+				see(r)
+			}
+			for r := range Hex(text, 8) {
+				see(r)
+			}
+			// Digits before and after may shift those of the secret.
+			if strings.HasSuffix(before, " ") && !found && (len(after) == 0 || after[0]|0x20 != 'x') {
+				t.Errorf("%q: %q is not found", text, secret)
+			}
+		}
+	})
+}

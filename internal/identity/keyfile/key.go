@@ -1,0 +1,20 @@
+package keyfile
+
+import (
+	"crypto"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+)
+
+// KeyBlock is the type of the PEM block in which files hold a private key.
+const KeyBlock = "PRIVATE KEY"
+
+// KeyText is what a file holds of a private key: PKCS #8, as PEM.
+func KeyText(key crypto.Signer) ([]byte, error) {
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, fmt.Errorf("writing the key: %w", err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: KeyBlock, Bytes: der}), nil
+}

@@ -1,0 +1,170 @@
+package identity
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"palyra/internal/access"
+	"palyra/internal/canonical"
+	"palyra/internal/event"
+	"palyra/internal/reason"
+)
+
+// PresenceKey is the key by which a device proves that a person is there (package
+// presence checks the proofs). The zero value is none.
+type PresenceKey struct {
+	// Public is a SubjectPublicKeyInfo (DER); nil for none.
+	Public []byte `json:"public,omitempty"`
+	// At is when it was registered.
+	At time.Time `json:"at,omitzero"`
+	// Waits is true until somebody who counts has confirmed it; nothing is proven by it
+	// before.
+	Waits bool `json:"waits,omitempty"`
+	// ResetAt is when the gateway's host last took a key away.
+	ResetAt time.Time `json:"reset_at,omitzero"`
+}
+
+// Proves reports whether there is a key that proves something.
+func (k PresenceKey) Proves() bool { return len(k.Public) > 0 && !k.Waits }
+
+// SHA256 is "sha256:" and the digest of the key, "" for none.
+func (k PresenceKey) SHA256() string {
+	if len(k.Public) == 0 {
+		return ""
+	}
+	return canonical.Digest(k.Public)
+}
+
+// Proving are the people who can prove to be present: each has a device whose presence
+// key counts.
+func Proving(devices []Device) (list []access.Principal) {
+	for _, d := range devices {
+		if d.Presence.Proves() && !d.Revoked() && !slices.Contains(list, d.Principal) {
+			list = append(list, d.Principal)
+		}
+	}
+	return list
+}
+
+// RegisterPresence gives a device its presence key, or another in place of was, which
+// has to be the one that it has. The caller has checked that the device showed its
+// certificate and that both keys signed.
+//
+// The first key of a gateway counts at once. Each later one waits to be confirmed: who
+// holds a device's key can make members and devices, and a presence key for one
+// of them must not make them present.
+func (s *Service) RegisterPresence(ctx context.Context, deviceID string, public, was []byte) (PresenceKey, error) {
+	dev, err := s.changePresence(ctx, deviceID, func(dev *Device, d *drafts) error {
+		switch m, ok := s.registry.Active(dev.Principal); {
+		case dev.Session():
+			return reason.Errorf(reason.PermissionDenied, "a login session has no presence key: it ends too soon").
+				WithRemedy("Use the credential of a device: `palyrad operator bundle NAME` on the gateway's host, or `palyra pair`.")
+		case !ok || m.Principal.Kind != access.KindUser:
+			return reason.Errorf(reason.PermissionDenied, "%s is no person, and cannot be present", dev.Principal)
+		case !bytes.Equal(dev.Presence.Public, was):
+			return reason.Errorf(reason.AlreadyExists, "device %s has another presence key than the one that signed", dev.ID).
+				WithRemedy("Sign with the key that it has; if that is lost, run `palyrad presence reset %s` on the gateway's host.", dev.ID)
+		}
+		waits := dev.Presence.Waits
+		if len(was) == 0 {
+			waits = s.presenceBegun()
+		}
+		digest := dev.Presence.SHA256()
+		dev.Presence = PresenceKey{Public: public, At: s.instant(), Waits: waits, ResetAt: dev.Presence.ResetAt}
+		d.add(event.PresenceKeyRegistered, dev.Principal, dev.ID, presenceKeyRegistered{
+			DeviceID: dev.ID, Principal: dev.Principal, KeySHA256: dev.Presence.SHA256(), WasSHA256: digest, Waits: waits,
+		})
+		return nil
+	})
+	if err != nil {
+		return PresenceKey{}, fmt.Errorf("registering a presence key: %w", err)
+	}
+	return dev.Presence, nil
+}
+
+// presenceBegun reports whether a device has a presence key that counts, or had one when
+// it was revoked or before the gateway's host took it away.
+func (s *Service) presenceBegun() bool {
+	return slices.ContainsFunc(s.Devices(), func(d Device) bool { return d.Presence.Proves() || !d.Presence.ResetAt.IsZero() })
+}
+
+// ConfirmPresence makes a presence key count that waits. The actor may change the
+// device, and has proven to be present; or it is the gateway's host.
+func (s *Service) ConfirmPresence(ctx context.Context, actor access.Principal, deviceID, sha256 string) (PresenceKey, error) {
+	dev, err := s.changePresence(ctx, deviceID, func(dev *Device, d *drafts) error {
+		if err := s.mayRevoke(actor, *dev); err != nil {
+			return err
+		}
+		switch {
+		case dev.Presence.SHA256() == "" || sha256 != "" && dev.Presence.SHA256() != sha256:
+			return reason.Errorf(reason.NotFound, "device %s has no such presence key", dev.ID).
+				WithRemedy("See `palyra devices show %s`.", dev.ID)
+		case !dev.Presence.Waits:
+			return reason.Errorf(reason.AlreadyExists, "the presence key of device %s was confirmed already", dev.ID)
+		}
+		dev.Presence.Waits = false
+		d.add(event.PresenceKeyConfirmed, actor, dev.ID, presenceKeyEvent{DeviceID: dev.ID, Principal: dev.Principal, KeySHA256: dev.Presence.SHA256()})
+		return nil
+	})
+	if err != nil {
+		return PresenceKey{}, fmt.Errorf("confirming a presence key: %w", err)
+	}
+	return dev.Presence, nil
+}
+
+// ResetPresence takes the presence key from a device. It takes the gateway's host, which the caller has seen to. It returns the key that was.
+func (s *Service) ResetPresence(ctx context.Context, actor access.Principal, deviceID string) (was PresenceKey, err error) {
+	_, err = s.changePresence(ctx, deviceID, func(dev *Device, d *drafts) error {
+		if was = dev.Presence; len(was.Public) == 0 {
+			return reason.Errorf(reason.NotFound, "device %s has no presence key", dev.ID).
+				WithRemedy("There is nothing to take away: `palyra key presence --passphrase` makes one on that device.")
+		}
+		dev.Presence = PresenceKey{ResetAt: s.instant()}
+		d.add(event.PresenceKeyReset, actor, dev.ID, presenceKeyEvent{DeviceID: dev.ID, Principal: dev.Principal, KeySHA256: was.SHA256()})
+		return nil
+	})
+	if err != nil {
+		return PresenceKey{}, fmt.Errorf("taking a presence key away: %w", err)
+	}
+	return was, nil
+}
+
+// changePresence changes the presence key of a device with the event that records it.
+func (s *Service) changePresence(ctx context.Context, deviceID string, change func(*Device, *drafts) error) (dev Device, err error) {
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	err = s.again(ctx, func() error {
+		known := false
+		if dev, known = s.Device(deviceID); !known {
+			return reason.Errorf(reason.NotFound, "there is no device %s", deviceID).WithRemedy("See `palyra devices list`.")
+		}
+		if dev.Revoked() {
+			return reason.Errorf(reason.InvalidInput, "device %s was revoked, and its presence key with it", deviceID)
+		}
+		var d drafts
+		if err := change(&dev, &d); err != nil {
+			return err
+		}
+		dev.Version++
+		if d.err != nil {
+			return d.err
+		}
+		return s.apply(ctx, dev.Principal, Change{Devices: []Device{dev}, Events: d.list})
+	})
+	return dev, err
+}
+
+// PresenceKeys are the devices whose presence key was registered or taken away in the
+// last seven days, or waits to be confirmed, and that a principal has to know of: its
+// own, and an owner all.
+func (s *Service) PresenceKeys(p access.Principal) []Device {
+	m, known := s.registry.Active(p)
+	since := s.now().Add(-told)
+	return slices.DeleteFunc(s.Devices(), func(d Device) bool {
+		lately := d.Presence.Waits || d.Presence.At.After(since) || d.Presence.ResetAt.After(since)
+		return !known || d.Revoked() || !lately || d.Principal != p && !m.Holds(access.RoleOwner)
+	})
+}

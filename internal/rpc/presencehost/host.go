@@ -1,0 +1,112 @@
+// Package presencehost is `palyrad presence`: what the gateway's host says of presence
+// keys, to the palyrad that runs or to the state directory of one that does not.
+package presencehost
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/gen/palyra/v1/palyrav1connect"
+	"palyra/internal/identity"
+	"palyra/internal/reason"
+	"palyra/internal/rpc"
+)
+
+// Keys are the presence keys, wherever they are reached.
+type Keys interface {
+	Reset(ctx context.Context, device string) (sha256 string, err error)
+	Confirm(ctx context.Context, device string) (sha256 string, err error)
+}
+
+// Ways lead to the keys.
+type Ways struct {
+	// Reach calls do with the keys.
+	Reach func(ctx context.Context, do func(Keys) error) error
+	// Arguments wraps a check of arguments in the way of the program.
+	Arguments func(cobra.PositionalArgs) cobra.PositionalArgs
+}
+
+// Command is `palyrad presence`.
+func Command(w Ways) *cobra.Command {
+	group := &cobra.Command{Use: "presence", Short: "Take a presence key away, or let one count, on the word of this host"}
+	group.AddCommand(
+		command(w, Keys.Reset, &cobra.Command{
+			Use: "reset DEVICE", Short: "Take the presence key from a device whose passphrase is forgotten",
+			Long: "Take the presence key from a device whose passphrase is forgotten, while palyrad runs or not. It takes the uid of the state directory: while palyrad runs it goes over the socket there. The device can make another with `palyra key presence`; it counts once somebody with a presence key confirms it, or `palyrad presence confirm`. The journal says so (PAL-I161), and `palyra status` tells the member and the owners for seven days.",
+		}, "took the presence key %s from device %s; its member and the owners are told\n"),
+		command(w, Keys.Confirm, &cobra.Command{
+			Use: "confirm DEVICE", Short: "Let the presence key of a device count that waits to be confirmed",
+			Long: "Let the presence key of a device count that waits to be confirmed, while palyrad runs or not, where nobody with a presence key can do it (`palyra key presence --confirm`). It takes the uid of the state directory: while palyrad runs it goes over the socket there. Compare the key with what `palyra key show` says on that device. The journal says so (PAL-I162).",
+		}, "the presence key %s of device %s counts\n"),
+	)
+	return group
+}
+
+func command(w Ways, act func(Keys, context.Context, string) (string, error), c *cobra.Command, said string) *cobra.Command {
+	c.Args = w.Arguments(cobra.ExactArgs(1))
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		return w.Reach(cmd.Context(), func(keys Keys) error {
+			sha256, err := act(keys, cmd.Context(), args[0])
+			if err == nil {
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), said, sha256, args[0])
+			}
+			return err
+		})
+	}
+	return c
+}
+
+// Stored are the keys of a state directory that no palyrad holds.
+type Stored struct{ Service *identity.Service }
+
+// Reset takes a key away.
+func (s Stored) Reset(ctx context.Context, device string) (string, error) {
+	was, err := s.Service.ResetPresence(ctx, identity.Daemon(), device)
+	return was.SHA256(), err
+}
+
+// Confirm lets a key count.
+func (s Stored) Confirm(ctx context.Context, device string) (string, error) {
+	key, err := s.Service.ConfirmPresence(ctx, identity.Daemon(), device, "")
+	return key.SHA256(), err
+}
+
+// Running are the keys of the palyrad that runs, over the local operator's socket.
+type Running struct {
+	client palyrav1connect.PresenceServiceClient
+}
+
+// Over is the palyrad whose socket has a path.
+func Over(socket string) Running {
+	return Running{palyrav1connect.NewPresenceServiceClient(rpc.OverSocket(socket))}
+}
+
+// Reset takes a key away.
+func (r Running) Reset(ctx context.Context, device string) (string, error) {
+	res, err := r.client.ResetPresenceKey(ctx, &palyrav1.ResetPresenceKeyRequest{DeviceId: device})
+	return res.GetWas().GetSha256(), told(err)
+}
+
+// Confirm lets a key count.
+func (r Running) Confirm(ctx context.Context, device string) (string, error) {
+	res, err := r.client.ConfirmPresenceKey(ctx, &palyrav1.ConfirmPresenceKeyRequest{DeviceId: device})
+	return res.GetKey().GetSha256(), told(err)
+}
+
+// told is an error of the palyrad that runs. Where its socket lets nobody in, it has to
+// be stopped.
+func told(err error) error {
+	if err == nil {
+		return nil
+	}
+	known := rpc.ReasonOf(err)
+	switch reason.Of(known) {
+	case reason.Internal, reason.Unauthenticated:
+		return reason.Errorf(reason.NotConnected, "palyrad runs, and its socket does not take the word of this host: %w", err).
+			WithRemedy("Stop palyrad, repeat this, and start it again.")
+	}
+	return known
+}

@@ -1,0 +1,113 @@
+package vault_test
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"palyra/internal/must"
+	"palyra/internal/reason"
+	"palyra/internal/vault"
+)
+
+// Whatever is changed in the store, what was changed is not read, is named, and the
+// rest goes on.
+func TestDamage(t *testing.T) {
+	other, third := vault.Ref{Scope: "user:ann", Key: "token"}, vault.Ref{Scope: "global", Key: "third"}
+	for name, c := range map[string]struct {
+		damage func(t *testing.T, w *world)
+		// onlyValue is true where the metadata are whole.
+		onlyValue bool
+	}{
+		"a box of another secret": {func(t *testing.T, w *world) {
+			theirs := must.Get(w.store.Record(t.Context(), other))(t)
+			w.store.Edit(token, func(r *vault.Record) { r.Versions[1].Box = theirs.Versions[1].Box })
+		}, true},
+		"a version of another secret": {func(t *testing.T, w *world) {
+			theirs := must.Get(w.store.Record(t.Context(), other))(t)
+			w.store.Edit(token, func(r *vault.Record) { r.Versions[1] = theirs.Versions[1] })
+		}, false},
+		"another secret as it is": {func(t *testing.T, w *world) {
+			theirs := must.Get(w.store.Record(t.Context(), other))(t)
+			w.store.Edit(token, func(r *vault.Record) { *r = theirs; r.Ref = token })
+		}, false},
+		"metadata of another secret": {func(t *testing.T, w *world) {
+			theirs := must.Get(w.store.Record(t.Context(), other))(t)
+			w.store.Edit(token, func(r *vault.Record) { r.Metadata, r.Seal = theirs.Metadata, theirs.Seal })
+		}, false},
+		"metadata of the version before": {func(_ *testing.T, w *world) {
+			w.store.Edit(token, func(r *vault.Record) { r.Metadata, r.Seal = w.before.Metadata, w.before.Seal })
+		}, false},
+		"another host": {func(_ *testing.T, w *world) {
+			w.store.Edit(token, func(r *vault.Record) {
+				r.Metadata = bytes.Replace(r.Metadata, []byte("api.example.org"), []byte("evil.example.org"), 1)
+			})
+		}, false},
+		"the older version called the newest": {func(_ *testing.T, w *world) {
+			w.store.Edit(token, func(r *vault.Record) { r.Newest = 1 })
+		}, false},
+		"two versions swapped": {func(_ *testing.T, w *world) {
+			w.store.Edit(token, func(r *vault.Record) {
+				r.Versions[0].Box, r.Versions[1].Box = r.Versions[1].Box, r.Versions[0].Box
+				r.Versions[0].Key, r.Versions[1].Key = r.Versions[1].Key, r.Versions[0].Key
+			})
+		}, false},
+		"two boxes swapped": {func(_ *testing.T, w *world) {
+			w.store.Edit(token, func(r *vault.Record) { r.Versions[0].Box, r.Versions[1].Box = r.Versions[1].Box, r.Versions[0].Box })
+		}, true},
+		"a bit of the box": {func(_ *testing.T, w *world) {
+			w.store.Edit(token, func(r *vault.Record) { r.Versions[1].Box[30] ^= 1 })
+		}, true},
+		"a short box": {func(_ *testing.T, w *world) {
+			w.store.Edit(token, func(r *vault.Record) { r.Versions[1].Box = []byte("x") })
+		}, true},
+		"a bit of the wrapped key": {func(_ *testing.T, w *world) {
+			w.store.Edit(token, func(r *vault.Record) { r.Versions[1].Key[30] ^= 1 })
+		}, false},
+		"a bit of the seal": {func(_ *testing.T, w *world) { w.store.Edit(token, func(r *vault.Record) { r.Seal[0] ^= 1 }) }, false},
+		"no newest version": {func(_ *testing.T, w *world) {
+			w.store.Edit(token, func(r *vault.Record) { r.Versions = r.Versions[:1] })
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			for _, ref := range []vault.Ref{token, other, third} {
+				set := vault.Metadata{Hosts: p([]string{"api.example.org:443"})}
+				must.Get(w.Put(t.Context(), ann, ref, []byte("first-value"), set))(t)
+				if ref == token {
+					w.before = must.Get(w.store.Record(t.Context(), token))(t)
+				}
+				must.Get(w.Put(t.Context(), ann, ref, []byte("second-value"), set))(t)
+			}
+			events := len(w.store.Events())
+			c.damage(t, w)
+			value, _, err := w.Reveal(t.Context(), ann, token, 0)
+			refused(t, "reveal", err, reason.SecretUnreadable)
+			if value != nil || !strings.Contains(err.Error(), token.String()) || len(w.store.Events()) != events {
+				t.Errorf("%q came out, %v, %d events", value, err, len(w.store.Events())-events)
+			}
+			_, err = w.Lease(t.Context(), bot, vault.LeaseRequest{Ref: token, Call: "c", Until: w.at.Add(time.Hour)})
+			refused(t, "lease", err, reason.SecretUnreadable)
+			if !c.onlyValue {
+				_, err = w.Get(t.Context(), ann, token)
+				refused(t, "get", err, reason.SecretUnreadable)
+			}
+			if got := w.reveal(t, third); got != "second-value" {
+				t.Errorf("another secret is %q", got)
+			}
+			list := must.Get(w.List(t.Context(), ann, vault.Page{Limit: 9}))(t)
+			broken := slices.IndexFunc(list, func(m vault.Secret) bool { return m.Unreadable != nil })
+			if len(list) != 3 || (broken >= 0) == c.onlyValue || broken >= 0 && list[broken].Ref != token {
+				t.Errorf("the list is %+v", list)
+			}
+			// It can be removed, and made anew.
+			must.Do(t, w.Remove(t.Context(), ann, token))
+			w.put(t, token, "third-value")
+			if got := w.reveal(t, token); got != "third-value" {
+				t.Errorf("made anew it is %q", got)
+			}
+		})
+	}
+}

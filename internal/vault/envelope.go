@@ -1,0 +1,248 @@
+package vault
+
+import (
+	"bytes"
+	"context"
+	"crypto/hkdf"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"palyra/internal/aead"
+	"palyra/internal/canonical"
+)
+
+// keySize is the length of data keys, and of those that are derived of them, in bytes.
+const keySize = aead.KeySize
+
+// The purposes for which keys are derived of a data key.
+const (
+	forValue    = "palyra vault value v1"
+	forMetadata = "palyra vault metadata v1"
+)
+
+var errOpen = errors.New("what is stored is not what was sealed")
+
+// Version is one value of a secret as it is kept.
+type Version struct {
+	Number int
+	// KEK is the id of the key-encryption key that Key is wrapped under.
+	KEK string
+	Key []byte
+	// Box is the nonce and the sealed value; lists leave it out.
+	Box []byte
+}
+
+// Record is a secret as it is kept.
+type Record struct {
+	Ref Ref
+	// Metadata is canonical JSON, which Seal authenticates under the data key of the
+	// newest version.
+	Metadata, Seal []byte
+	Newest         int
+	// Placed is true for a secret that has hosts. It only finds those faster, and
+	// nothing follows from it; so with LastUsed, of which the journal is the record.
+	Placed   bool
+	LastUsed time.Time
+	// Versions are ordered by number; lists hold the newest alone.
+	Versions []Version
+}
+
+// version returns a version that the record has.
+func (r Record) version(n int) (Version, bool) {
+	for _, v := range r.Versions {
+		if v.Number == n {
+			return v, true
+		}
+	}
+	return Version{}, false
+}
+
+// About is what the data key of a version is bound to while it is wrapped.
+func About(r Ref, version int) string {
+	return strings.Join([]string{aboutSecret, r.Scope, r.Key, strconv.Itoa(version)}, "\x00")
+}
+
+const aboutSecret = "secret"
+
+// ParseAbout reads what About returns.
+func ParseAbout(about string) (Ref, int, error) {
+	parts := strings.Split(about, "\x00")
+	if len(parts) != 4 || parts[0] != aboutSecret {
+		return Ref{}, 0, fmt.Errorf("%q is about no secret", about)
+	}
+	n, err := strconv.Atoi(parts[3])
+	return Ref{Scope: parts[1], Key: parts[2]}, n, err
+}
+
+// sealed is the metadata in the form that is authenticated.
+type sealed struct {
+	Scope     string    `json:"scope"`
+	Key       string    `json:"key"`
+	Version   int       `json:"version"`
+	UpdatedAt time.Time `json:"updated_at"`
+	ExpiresAt time.Time `json:"expires_at,omitzero"`
+	Note      string    `json:"note,omitempty"`
+	Hosts     []string  `json:"hosts,omitempty"`
+	Header    string    `json:"header,omitempty"`
+	Env       string    `json:"env,omitempty"`
+	File      string    `json:"file,omitempty"`
+	CreatedAt time.Time `json:"created_at"`
+	Versions  []Past    `json:"versions"`
+}
+
+// newKey returns a fresh data key.
+func newKey() ([]byte, error) {
+	key := make([]byte, keySize)
+	_, err := rand.Read(key)
+	return key, err
+}
+
+func derive(key []byte, purpose string) ([]byte, error) {
+	return hkdf.Expand(sha256.New, key, purpose, keySize)
+}
+
+// authenticated is what the box of a version is bound to.
+func authenticated(r Ref, p Past) []byte {
+	return []byte(strings.Join([]string{forValue, r.Scope, r.Key, strconv.Itoa(p.Version), p.At.UTC().Format(time.RFC3339Nano), p.By.String()}, "\x00"))
+}
+
+func sealValue(key []byte, r Ref, p Past, value []byte) ([]byte, error) {
+	sub, err := derive(key, forValue)
+	if err != nil {
+		return nil, err
+	}
+	defer clear(sub)
+	return aead.Seal(sub, value, authenticated(r, p))
+}
+
+func openValue(key []byte, r Ref, p Past, box []byte) ([]byte, error) {
+	sub, err := derive(key, forValue)
+	if err != nil {
+		return nil, err
+	}
+	defer clear(sub)
+	value, err := aead.Open(sub, box, authenticated(r, p))
+	if errors.Is(err, aead.ErrOpen) {
+		return nil, errOpen
+	}
+	return value, err
+}
+
+// sealMetadata returns the metadata as it is kept, and what authenticates it.
+func sealMetadata(key []byte, m Secret) (text, seal []byte, err error) {
+	text, err = canonical.Marshal(sealed{
+		Scope: m.Ref.Scope, Key: m.Ref.Key, Version: m.Version, CreatedAt: m.CreatedAt, UpdatedAt: m.UpdatedAt, ExpiresAt: m.ExpiresAt,
+		Note: m.Note, Hosts: m.Hosts, Header: m.Header, Env: m.Env, File: m.File, Versions: m.Versions,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	seal, err = sum(key, text)
+	return text, seal, err
+}
+
+func sum(key, text []byte) ([]byte, error) {
+	sub, err := derive(key, forMetadata)
+	if err != nil {
+		return nil, err
+	}
+	defer clear(sub)
+	mac := hmac.New(sha256.New, sub)
+	mac.Write(text)
+	return mac.Sum(nil), nil
+}
+
+// openMetadata reads the metadata of a record under the data key of its newest
+// version.
+func openMetadata(key []byte, r Record) (Secret, error) {
+	want, err := sum(key, r.Metadata)
+	if err != nil {
+		return Secret{}, err
+	}
+	if !hmac.Equal(want, r.Seal) {
+		return Secret{}, errOpen
+	}
+	var s sealed
+	if err := json.Unmarshal(r.Metadata, &s); err != nil {
+		return Secret{}, errOpen
+	}
+	m := Secret{
+		Ref: Ref{Scope: s.Scope, Key: s.Key}, Version: s.Version, CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt, ExpiresAt: s.ExpiresAt,
+		Note: s.Note, Hosts: s.Hosts, Header: s.Header, Env: s.Env, File: s.File, Versions: s.Versions, LastUsed: r.LastUsed,
+	}
+	if m.Ref != r.Ref || m.Version != r.Newest {
+		return Secret{}, errOpen
+	}
+	return m, nil
+}
+
+// opened is a record whose metadata was verified.
+type opened struct {
+	Secret
+
+	record Record
+}
+
+// openRecord verifies the metadata of a record.
+func (s *Service) openRecord(ctx context.Context, r Record) (opened, error) {
+	v, ok := r.version(r.Newest)
+	if !ok {
+		return opened{}, unreadable(r.Ref, errOpen)
+	}
+	key, err := s.dataKey(ctx, r.Ref, v)
+	if err != nil {
+		return opened{}, err
+	}
+	defer clear(key)
+	m, err := openMetadata(key, r)
+	if err != nil {
+		return opened{}, unreadable(r.Ref, err)
+	}
+	return opened{m, r}, nil
+}
+
+// dataKey unwraps the data key of a version.
+func (s *Service) dataKey(ctx context.Context, ref Ref, v Version) ([]byte, error) {
+	key, err := s.keys.Unwrap(ctx, Box{About: About(ref, v.Number), KEK: v.KEK, Key: v.Key})
+	if err != nil {
+		return nil, keyTrouble(ref, err)
+	}
+	if len(key) != keySize {
+		clear(key)
+		return nil, unreadable(ref, errOpen)
+	}
+	return key, nil
+}
+
+// value opens a version of a verified record.
+func (s *Service) value(ctx context.Context, o opened, past Past) ([]byte, error) {
+	v, ok := o.record.version(past.Version)
+	if !ok {
+		return nil, unreadable(o.Ref, errOpen)
+	}
+	key, err := s.dataKey(ctx, o.Ref, v)
+	if err != nil {
+		return nil, err
+	}
+	defer clear(key)
+	value, err := openValue(key, o.Ref, past, v.Box)
+	if err != nil {
+		return nil, unreadable(o.Ref, err)
+	}
+	return value, nil
+}
+
+// sameKeys reports whether two records have their data keys under the same wrapping.
+func (r Record) sameKeys(of Record) bool {
+	return slices.EqualFunc(r.Versions, of.Versions, func(a, b Version) bool {
+		return a.Number == b.Number && a.KEK == b.KEK && bytes.Equal(a.Key, b.Key)
+	})
+}

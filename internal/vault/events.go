@@ -1,0 +1,71 @@
+package vault
+
+import (
+	"context"
+	"time"
+
+	"palyra/internal/access"
+	"palyra/internal/event"
+)
+
+// draft makes an event of a secret.
+func draft(ctx context.Context, code event.Code, actor access.Principal, ref Ref, payload any) (event.Draft, error) {
+	e, err := event.DraftOf(code, actor.String(), ref.String(), payload)
+	if err != nil {
+		return event.Draft{}, err
+	}
+	return e.By(access.DeviceOf(ctx))
+}
+
+// The payloads of this package's events; docs/events.md describes them. None has a
+// value, or anything that a value could be guessed by.
+type (
+	putEvent struct {
+		Scope   string `json:"scope"`
+		Key     string `json:"key"`
+		Version int    `json:"version"`
+		// NewValue is false where only the metadata changed.
+		NewValue  bool      `json:"new_value"`
+		Hosts     []string  `json:"hosts,omitempty"`
+		Header    string    `json:"header,omitempty"`
+		Env       string    `json:"env,omitempty"`
+		File      string    `json:"file,omitempty"`
+		ExpiresAt time.Time `json:"expires_at,omitzero"`
+	}
+	readEvent struct {
+		Scope   string `json:"scope"`
+		Key     string `json:"key"`
+		Version int    `json:"version"`
+	}
+	removedEvent struct {
+		Scope string `json:"scope"`
+		Key   string `json:"key"`
+	}
+	leasedEvent struct {
+		Lease   string    `json:"lease"`
+		Scope   string    `json:"scope"`
+		Key     string    `json:"key"`
+		Version int       `json:"version"`
+		CallID  string    `json:"call_id,omitempty"`
+		RunID   string    `json:"run_id,omitempty"`
+		Until   time.Time `json:"until"`
+	}
+	usedEvent struct {
+		Lease   string `json:"lease"`
+		Scope   string `json:"scope"`
+		Key     string `json:"key"`
+		Version int    `json:"version"`
+		For     string `json:"for"`
+		CallID  string `json:"call_id,omitempty"`
+		RunID   string `json:"run_id,omitempty"`
+	}
+	endedEvent struct {
+		Lease  string `json:"lease"`
+		Scope  string `json:"scope"`
+		Key    string `json:"key"`
+		Uses   int    `json:"uses"`
+		Why    string `json:"why"`
+		CallID string `json:"call_id,omitempty"`
+		RunID  string `json:"run_id,omitempty"`
+	}
+)

@@ -1,0 +1,102 @@
+package kek
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"palyra/internal/reason"
+)
+
+// Rotate makes a new KEK the current one and returns its id; the older ones stay
+// readable. Cut off at any point, the current KEK is the old one or the new one, and a
+// key that nothing is wrapped by is deleted at the next start.
+func (r *Ring) Rotate(ctx context.Context) (id string, err error) {
+	var backend string
+	err = r.inTurn(ctx, func() error {
+		// A change begins with what is pinned now, whatever was held of it.
+		if err := r.again(ctx); err != nil {
+			return err
+		}
+		backend = r.pin.Backend
+		id, err = r.rotate(context.WithoutCancel(ctx))
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	if err := r.o.Journal.Pinned(context.WithoutCancel(ctx), backend, id); err != nil {
+		return id, fmt.Errorf("the key of the vault was rotated, and that could not be journaled: %w", err)
+	}
+	return id, nil
+}
+
+func (r *Ring) rotate(ctx context.Context) (string, error) {
+	b, err := r.backend(r.pin.Backend)
+	if err != nil {
+		return "", err
+	}
+	id, key, err := newKey()
+	if err != nil {
+		return "", err
+	}
+	k, err := newPinned(id, key)
+	if err != nil {
+		return "", err
+	}
+	// Left over until it counts: it is known where it may lie.
+	p := r.pin.clone()
+	p.leave(b.Name(), id)
+	if err := r.adopt(p); err != nil {
+		return "", err
+	}
+	r.o.reached("announced")
+	if err := roundTrip(ctx, b, id, key); err != nil {
+		return "", errors.Join(err, r.tidy(ctx))
+	}
+	r.o.reached("put")
+	p = r.pin.clone()
+	p.settle(b.Name(), id)
+	p.Keys = append(p.Keys, k)
+	r.keys[id] = key
+	if err := r.adopt(p); err != nil {
+		return "", err
+	}
+	r.o.reached("pinned")
+	return id, nil
+}
+
+// Drop forgets older KEKs, after everything that they wrapped was wrapped anew. Those
+// that are not there are no error. When it returns an error they count no more, and may
+// not be deleted yet.
+func (r *Ring) Drop(ctx context.Context, ids ...string) error {
+	return r.inTurn(ctx, func() error {
+		if err := r.again(ctx); err != nil {
+			return err
+		}
+		if slices.Contains(ids, r.pin.current().ID) {
+			return reason.Errorf(reason.InvalidInput, "the current key of the vault cannot be dropped").WithRemedy("Rotate it first.")
+		}
+		return r.drop(context.WithoutCancel(ctx), ids)
+	})
+}
+
+func (r *Ring) drop(ctx context.Context, ids []string) error {
+	p := r.pin.clone()
+	for _, id := range ids {
+		if _, ok := p.find(id); ok {
+			p.leave(p.Backend, id)
+		}
+	}
+	p.Keys = slices.DeleteFunc(p.Keys, func(k pinned) bool { return slices.Contains(ids, k.ID) })
+	if err := r.adopt(p); err != nil {
+		return err
+	}
+	for _, id := range ids {
+		clear(r.keys[id])
+		delete(r.keys, id)
+	}
+	r.o.reached("unpinned")
+	return r.tidy(ctx)
+}

@@ -1,0 +1,3 @@
+// Package dpapi protects small texts for one user of Windows, by the system's Data
+// Protection API.
+package dpapi

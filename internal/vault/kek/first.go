@@ -1,0 +1,127 @@
+package kek
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"palyra/internal/reason"
+)
+
+// first makes the first key of a gateway and pins where it is. Cut off before the pin,
+// the key in a file is the one that the next start takes; one in a keyring stays there
+// unused.
+func (r *Ring) first(ctx context.Context) (*pin, []byte, error) {
+	b, ids, err := r.choose(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(ids) > 0 {
+		return r.take(ctx, b, ids)
+	}
+	known, err := r.o.Journal.Known(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if known {
+		return nil, nil, reason.Errorf(reason.VaultKeyMissing, "vault.json is gone: the journal knows that the vault has a key, and nothing says where").
+			WithRemedy("Restore vault.json from a backup of the state directory, and vault.kek with it where it was there.")
+	}
+	id, key, err := newKey()
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := roundTrip(ctx, b, id, key); err != nil {
+		return nil, nil, err
+	}
+	r.o.reached("put")
+	k, err := newPinned(id, key)
+	if err != nil {
+		return nil, nil, err
+	}
+	return r.begin(&pin{Format: pinFormat, Gateway: r.o.Gateway, Backend: b.Name(), Keys: []pinned{k}, Leftover: []leftover{}}, key)
+}
+
+// begin writes the first pin.
+func (r *Ring) begin(p *pin, key []byte) (*pin, []byte, error) {
+	if err := p.write(r.o.Dir, key); err != nil {
+		return nil, nil, err
+	}
+	r.o.reached("pinned")
+	return p, key, nil
+}
+
+// take pins keys that lie in the state directory without a pin.
+func (r *Ring) take(ctx context.Context, b Backend, ids []string) (*pin, []byte, error) {
+	p := &pin{Format: pinFormat, Gateway: r.o.Gateway, Backend: b.Name(), Leftover: []leftover{}}
+	var key []byte
+	for _, id := range ids {
+		var err error
+		if key, err = b.Get(ctx, id); err != nil {
+			return nil, nil, unasked(err)
+		}
+		k, err := newPinned(id, key)
+		if err != nil {
+			return nil, nil, err
+		}
+		p.Keys = append(p.Keys, k)
+	}
+	return r.begin(p, key)
+}
+
+// choose returns the backend for the first key: the one that is set, or the best that
+// works. ids are the keys that it has already, of a first start that was cut off, or of
+// a gateway whose pin is gone: no other is made beside them.
+func (r *Ring) choose(ctx context.Context) (_ Backend, ids []string, err error) {
+	for _, b := range r.o.Backends {
+		h, ok := b.(holder)
+		if !ok {
+			continue
+		}
+		ids, err := h.held(ctx)
+		switch {
+		case err != nil:
+			return nil, nil, unasked(err)
+		case len(ids) == 0:
+		case r.o.Backend != Auto && r.o.Backend != b.Name():
+			return nil, nil, reason.Errorf(reason.VaultKeyMissing, "vault.json is gone, and the state directory holds a key of the vault in the backend %s", b.Name()).
+				WithRemedy("Restore vault.json from a backup of the state directory, or set vault.backend to %q.", b.Name())
+		default:
+			return b, ids, nil
+		}
+	}
+	if r.o.Backend != Auto {
+		b, err := r.backend(r.o.Backend)
+		return b, nil, err
+	}
+	var errs []error
+	for _, b := range r.o.Backends {
+		if err := probe(ctx, b); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", spoken(b.Name()), err))
+			continue
+		}
+		return b, nil, nil
+	}
+	return nil, nil, unasked(errors.Join(errs...))
+}
+
+// probe reports whether a backend works, by what is asked of it later: it keeps a key,
+// gives it back, and deletes it.
+func probe(ctx context.Context, b Backend) error {
+	id, key, err := newKey()
+	if err != nil {
+		return err
+	}
+	id = "probe_" + id
+	err = roundTrip(ctx, b, id, key)
+	if gone := b.Delete(context.WithoutCancel(ctx), id); err == nil {
+		err = gone
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := b.Get(ctx, id); !errors.Is(err, ErrNoKey) {
+		return fmt.Errorf("it still has what was deleted: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,194 @@
+package kek
+
+import (
+	"crypto/hkdf"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"palyra/internal/canonical"
+	"palyra/internal/identity/keyfile"
+	"palyra/internal/reason"
+	"palyra/internal/statedir"
+)
+
+// pinFormat is what this palyrad writes.
+const pinFormat = "palyra vault v1"
+
+// pin says where the keys of a gateway are, so that no other place is taken for it. It
+// is the file vault.json.
+type pin struct {
+	Format  string `json:"format"`
+	Gateway string `json:"gateway"`
+	Backend string `json:"backend"`
+	// Keys are those that something may be wrapped by, the last one the current.
+	Keys []pinned `json:"keys"`
+	// Leftover are keys that may still be somewhere and that nothing is wrapped by:
+	// they are deleted when their backend answers.
+	Leftover []leftover `json:"leftover"`
+	// MAC is HMAC-SHA256 of all else (RFC 8785) under a key derived of the current
+	// key, in hex.
+	MAC string `json:"mac,omitempty"`
+}
+
+// pinned is a key by its id.
+type pinned struct {
+	ID string `json:"id"`
+	// Check tells whether a key is the one that was pinned, in hex. It says nothing
+	// else of it.
+	Check string `json:"check"`
+}
+
+type leftover struct {
+	Backend string `json:"backend"`
+	ID      string `json:"id"`
+}
+
+// errNoPin is a gateway without a pin. It is no fs.ErrNotExist, which a backend may wrap
+// too: a keyring whose socket is not there is no gateway that never had a key.
+var errNoPin = errors.New("there is no vault.json")
+
+// readPin reads the pin of a state directory; errNoPin is a gateway without one.
+// It is not authentic before a key has said so.
+func readPin(stateDir, gateway string) (*pin, error) {
+	path := statedir.VaultPin(stateDir)
+	text, err := keyfile.ReadOwn(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, errNoPin
+	}
+	if err != nil {
+		return nil, unasked(err)
+	}
+	p := &pin{}
+	if err := decode(text, p); err != nil || p.Format != pinFormat || len(p.Keys) == 0 || p.Backend == "" {
+		return nil, changedPin("vault.json cannot be read as what palyrad wrote")
+	}
+	if p.Gateway != gateway {
+		return nil, changedPin("vault.json is that of the gateway " + p.Gateway)
+	}
+	return p, nil
+}
+
+func changedPin(how string) error {
+	return reason.Errorf(reason.SecretUnreadable, "%s", how).
+		WithRemedy("Restore vault.json from a backup of the state directory; the keys that it names are where they were.")
+}
+
+// write makes the pin that of the state directory, authentic by its current key.
+func (p *pin) write(stateDir string, key []byte) error {
+	text, err := p.text(key)
+	if err != nil {
+		return err
+	}
+	return keyfile.Write(statedir.VaultPin(stateDir), text)
+}
+
+// text is vault.json, authentic by the current key.
+func (p *pin) text(key []byte) ([]byte, error) {
+	mac, err := p.mac(key)
+	if err != nil {
+		return nil, err
+	}
+	p.MAC = hex.EncodeToString(mac)
+	text, err := json.MarshalIndent(p, "", "  ")
+	return append(text, '\n'), err
+}
+
+// authentic reports whether whoever wrote the pin had its current key.
+func (p *pin) authentic(key []byte) bool {
+	said, err := hex.DecodeString(p.MAC)
+	if err != nil {
+		return false
+	}
+	mac, err := p.mac(key)
+	return err == nil && hmac.Equal(said, mac)
+}
+
+func (p *pin) mac(key []byte) ([]byte, error) {
+	bare := *p
+	bare.MAC = ""
+	text, err := canonical.Marshal(bare)
+	if err != nil {
+		return nil, err
+	}
+	derived, err := hkdf.Expand(sha256.New, key, "palyra vault pin v1", sha256.Size)
+	if err != nil {
+		return nil, err
+	}
+	h := hmac.New(sha256.New, derived)
+	h.Write(text)
+	return h.Sum(nil), nil
+}
+
+// newPinned is the entry of a key.
+func newPinned(id string, key []byte) (pinned, error) {
+	check, err := hkdf.Expand(sha256.New, key, "palyra kek check v1\x00"+id, 16)
+	return pinned{id, hex.EncodeToString(check)}, err
+}
+
+// is reports whether a key is the one that was pinned.
+func (k pinned) is(key []byte) bool {
+	other, err := newPinned(k.ID, key)
+	return err == nil && hmac.Equal([]byte(other.Check), []byte(k.Check))
+}
+
+// current is the key that everything new is wrapped by.
+func (p *pin) current() pinned { return p.Keys[len(p.Keys)-1] }
+
+// find returns the entry of an id.
+func (p *pin) find(id string) (pinned, bool) {
+	i := slices.IndexFunc(p.Keys, func(k pinned) bool { return k.ID == id })
+	if i < 0 {
+		return pinned{}, false
+	}
+	return p.Keys[i], true
+}
+
+// clone is a pin to be changed.
+func (p *pin) clone() *pin {
+	c := *p
+	c.Keys, c.Leftover = slices.Clone(p.Keys), slices.Clone(p.Leftover)
+	return &c
+}
+
+// leave names a key as left over; it is not one that counts.
+func (p *pin) leave(backend, id string) {
+	if l := (leftover{backend, id}); !slices.Contains(p.Leftover, l) {
+		p.Leftover = append(p.Leftover, l)
+	}
+}
+
+// settle takes a key off the list of what is left over.
+func (p *pin) settle(backend, id string) {
+	p.Leftover = slices.DeleteFunc(p.Leftover, func(l leftover) bool { return l == leftover{backend, id} })
+}
+
+// allows reports whether a setting is about the place that is pinned.
+func (p *pin) allows(setting string) error {
+	if setting == Auto || setting == p.Backend {
+		return nil
+	}
+	return reason.Errorf(reason.ConfigInvalid, "vault.backend is %q, and the key of the vault is in %q", setting, p.Backend).
+		WithRemedy("Set vault.backend to %q.", p.Backend)
+}
+
+// missing is a key that its backend does not have.
+func missing(backend, id string) error {
+	return reason.Errorf(reason.VaultKeyMissing, "the vault's key %s is gone: the backend %s answers and does not have it", id, backend).
+		WithRemedy("Restore it from a backup: %s. Without it nothing that it encrypts can be read again.", whereIs(backend))
+}
+
+func whereIs(backend string) string {
+	switch backend {
+	case InFile:
+		return "vault.kek of the state directory"
+	case DPAPI:
+		return "vault.dpapi of the state directory, on the same machine and for the same user"
+	}
+	return fmt.Sprintf("the keyring of the user that palyrad runs as (%s)", spoken(backend))
+}

@@ -1,0 +1,33 @@
+package kek
+
+import (
+	"palyra/internal/reason"
+	"palyra/internal/statedir"
+)
+
+// protectedFormat is what the backend "dpapi" writes.
+const protectedFormat = "palyra vault.dpapi v1"
+
+// protection is what a system protects for a user, and for what it is about.
+type protection struct {
+	protect, unprotect func(text, about []byte) ([]byte, error)
+}
+
+// newProtected is the backend "dpapi" of a gateway.
+func newProtected(stateDir, gateway string, by protection) *file {
+	return &file{name: DPAPI, path: statedir.VaultProtected(stateDir), format: protectedFormat, gateway: gateway, cover: by}
+}
+
+func (p protection) on(f *keyFile, list []byte, _ *keyFile) (err error) {
+	f.Protected, err = p.protect(list, f.about())
+	return err
+}
+
+func (p protection) off(f *keyFile) ([]byte, error) {
+	list, err := p.unprotect(f.Protected, f.about())
+	if err != nil {
+		return nil, reason.Errorf(reason.VaultLocked, "Windows does not unprotect vault.dpapi: %w", err).
+			WithRemedy("Run palyrad as the user for whom vault.dpapi was made, on the same machine; otherwise restore it from a backup.")
+	}
+	return list, nil
+}

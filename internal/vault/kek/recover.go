@@ -1,0 +1,150 @@
+package kek
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+
+	"palyra/internal/reason"
+)
+
+// Exported is a key outside of its backend.
+type Exported struct {
+	ID  string `json:"id"`
+	Key []byte `json:"key"`
+}
+
+// IDs are the keys that something may be wrapped by, the current one last.
+func (r *Ring) IDs(ctx context.Context) (ids []string, err error) {
+	err = r.inTurn(ctx, func() error {
+		if err := r.load(ctx); err != nil {
+			return err
+		}
+		for _, k := range r.pin.Keys {
+			ids = append(ids, k.ID)
+		}
+		return nil
+	})
+	return ids, err
+}
+
+// Export returns the keys themselves, the current one last. The caller clears them.
+func (r *Ring) Export(ctx context.Context) (keys []Exported, err error) {
+	err = r.inTurn(ctx, func() error {
+		if err := r.load(ctx); err != nil {
+			return err
+		}
+		for _, k := range r.pin.Keys {
+			key, err := r.key(ctx, k.ID)
+			if err != nil {
+				return err
+			}
+			keys = append(keys, Exported{k.ID, bytes.Clone(key)})
+		}
+		return nil
+	})
+	return keys, err
+}
+
+// Recover puts exported keys back: into the backend that is pinned, or where nothing is
+// pinned any more into the one that is set or the best that works. A vault that works
+// gets those that it lacks as older ones. Keys that are not those of the pin are
+// refused while it stands.
+func (r *Ring) Recover(ctx context.Context, keys []Exported) error {
+	if len(keys) == 0 {
+		return reason.Errorf(reason.InvalidInput, "there is no key to recover")
+	}
+	return r.inTurn(ctx, func() error {
+		p, err := readPin(r.o.Dir, r.o.Gateway)
+		switch {
+		case errors.Is(err, errNoPin):
+			return r.repin(ctx, keys)
+		case err != nil:
+			return err
+		case r.again(ctx) == nil:
+			return r.add(ctx, keys)
+		}
+		return r.restore(ctx, p, keys)
+	})
+}
+
+// repin puts keys into a backend and pins them anew.
+func (r *Ring) repin(ctx context.Context, keys []Exported) error {
+	b, _, err := r.choose(ctx)
+	if err != nil {
+		return err
+	}
+	p := &pin{Format: pinFormat, Gateway: r.o.Gateway, Backend: b.Name(), Leftover: []leftover{}}
+	for _, e := range keys {
+		if err := roundTrip(ctx, b, e.ID, e.Key); err != nil {
+			return err
+		}
+		k, err := newPinned(e.ID, e.Key)
+		if err != nil {
+			return err
+		}
+		p.Keys = append(p.Keys, k)
+	}
+	current := keys[len(keys)-1]
+	if err := r.o.Journal.Pinned(ctx, p.Backend, current.ID); err != nil {
+		return err
+	}
+	pin, key, err := r.begin(p, bytes.Clone(current.Key))
+	if err != nil {
+		return err
+	}
+	r.have(pin, key)
+	return nil
+}
+
+// restore puts the keys that are pinned back to where they were.
+func (r *Ring) restore(ctx context.Context, p *pin, keys []Exported) error {
+	i := slices.IndexFunc(keys, func(e Exported) bool { return e.ID == p.current().ID && p.current().is(e.Key) })
+	if i < 0 {
+		return reason.Errorf(reason.VaultKeyMissing, "the export does not have the key %s, which the vault used last", p.current().ID).
+			WithRemedy("Recover from an export that was made later.")
+	}
+	if !p.authentic(keys[i].Key) {
+		return changedPin("vault.json was changed by somebody who does not have the key of the vault")
+	}
+	b, err := r.backend(p.Backend)
+	if err != nil {
+		return err
+	}
+	for _, e := range keys {
+		if k, ok := p.find(e.ID); !ok || !k.is(e.Key) {
+			continue
+		}
+		if err := roundTrip(ctx, b, e.ID, e.Key); err != nil {
+			return err
+		}
+	}
+	return r.again(ctx)
+}
+
+// add makes keys that a vault lacks older ones of it.
+func (r *Ring) add(ctx context.Context, keys []Exported) error {
+	b, err := r.backend(r.pin.Backend)
+	if err != nil {
+		return err
+	}
+	p := r.pin.clone()
+	for _, e := range keys {
+		k, err := newPinned(e.ID, e.Key)
+		if err != nil {
+			return err
+		}
+		if have, ok := p.find(e.ID); ok {
+			if have != k {
+				return reason.Errorf(reason.InvalidInput, "the vault has another key under the name %s", e.ID)
+			}
+		} else {
+			p.Keys = slices.Insert(p.Keys, len(p.Keys)-1, k)
+		}
+		if err := roundTrip(ctx, b, e.ID, e.Key); err != nil {
+			return err
+		}
+	}
+	return r.adopt(p)
+}

@@ -1,0 +1,65 @@
+package kek
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"palyra/internal/keyring"
+	"palyra/internal/reason"
+)
+
+// askTime is how long the keyring of a session may take for an answer. Nobody is asked
+// to unlock it, so it is asked by no person's pace.
+const askTime = 5 * time.Second
+
+// session is a backend in the keyring of the user's session: an item for each key, named
+// for the gateway.
+type session struct {
+	name string
+	ring keyring.Keyring
+}
+
+func newSession(name, gateway string, env func(string) string) *session {
+	return &session{name, keyring.Session(env).OfGateway(gateway)}
+}
+
+func (s *session) Name() string { return s.name }
+
+func item(id string) string { return "vault key " + id }
+
+func (s *session) Get(ctx context.Context, id string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	key, err := s.ring.Get(ctx, item(id))
+	if errors.Is(err, keyring.ErrNotFound) {
+		return nil, fmt.Errorf("looking for %s in the keyring: %w", id, ErrNoKey)
+	}
+	return key, s.away(err)
+}
+
+func (s *session) Put(ctx context.Context, id string, key []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	return s.away(s.ring.Put(ctx, item(id), key))
+}
+
+func (s *session) Delete(ctx context.Context, id string) error {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	err := s.ring.Delete(ctx, item(id))
+	if errors.Is(err, keyring.ErrNotFound) {
+		return nil
+	}
+	return s.away(err)
+}
+
+// away says of a keyring that could not be asked what to do about it while palyrad runs.
+func (s *session) away(err error) error {
+	if err == nil {
+		return nil
+	}
+	return reason.Errorf(reason.VaultLocked, "%w", err).
+		WithRemedy("Log in to the session of the user that palyrad runs as and unlock its keyring; palyrad goes on by itself. palyrad has to be started with that session's DBUS_SESSION_BUS_ADDRESS.")
+}

@@ -1,0 +1,317 @@
+package vault
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"palyra/internal/access"
+	"palyra/internal/event"
+	"palyra/internal/reason"
+)
+
+// Bounds of leases.
+const (
+	// MaxLeases is how many there are at a time.
+	MaxLeases = 10_000
+	// MaxLease is how long a lease lasts at most.
+	MaxLease = 24 * time.Hour
+)
+
+// Lease is a value that a call may use for a while.
+type Lease struct {
+	// ID is a ULID.
+	ID      string
+	Ref     Ref
+	Version int
+	// Holder is who calls.
+	Holder access.Principal
+	// Call or Run is what the lease ends with, at the latest at Until.
+	Call, Run string
+	At, Until time.Time
+	// Uses is how often the value was taken.
+	Uses int
+}
+
+// LeaseRequest is what somebody asks for.
+type LeaseRequest struct {
+	Ref Ref
+	// Call or Run is the id of the call or the run that uses the secret; one of both is
+	// required.
+	Call, Run string
+	// Until is the end; one after MaxLease, or after the secret's own end, comes before.
+	Until time.Time
+}
+
+// leases are those that go on, in memory alone: a restart ends them all.
+type leases struct {
+	mu   sync.Mutex
+	held map[string]*Handle
+	// cuts counts the secrets that were removed or got an end.
+	cuts atomic.Int64
+	// wake tells Run that the next end may be another.
+	wake chan struct{}
+}
+
+func newLeases() *leases { return &leases{held: map[string]*Handle{}, wake: make(chan struct{}, 1)} }
+
+// Handle gives the value of a lease as long as the lease goes on.
+type Handle struct {
+	service *Service
+	// mu guards what follows.
+	mu    sync.Mutex
+	lease Lease
+	value []byte
+	// told is for whom a use was journaled.
+	told map[string]bool
+}
+
+// Lease gives a caller's call the newest value of a secret, by a handle that gives it
+// until the call or the run ends.
+func (s *Service) Lease(ctx context.Context, caller access.Caller, q LeaseRequest) (*Handle, error) {
+	if err := q.Ref.check(); err != nil {
+		return nil, err
+	}
+	if err := s.may(caller, access.PermSecretLease, q.Ref); err != nil {
+		return nil, err
+	}
+	var h *Handle
+	err := again(q.Ref, func() (err error) {
+		h, err = s.lease(ctx, caller, q)
+		return err
+	})
+	return h, err
+}
+
+func (s *Service) lease(ctx context.Context, caller access.Caller, q LeaseRequest) (*Handle, error) {
+	l, err := s.newLease(caller, q)
+	if err != nil {
+		return nil, err
+	}
+	before := s.leases.cuts.Load()
+	value, _, err := s.read(ctx, q.Ref, 0, func(m Secret, version int) (event.Draft, error) {
+		l.Version = version
+		if !m.ExpiresAt.IsZero() {
+			l.Until = earlier(l.Until, m.ExpiresAt)
+		}
+		return draft(ctx, event.SecretLeased, l.Holder, l.Ref, leasedEvent{
+			Lease: l.ID, Scope: l.Ref.Scope, Key: l.Ref.Key, Version: version, CallID: l.Call, RunID: l.Run, Until: l.Until,
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	h := &Handle{service: s, lease: l, value: value, told: map[string]bool{}}
+	s.leases.add(h)
+	// A cut since the read may have been of this one, and did not see the lease.
+	if s.leases.cuts.Load() != before {
+		return nil, errors.Join(ErrChanged, h.end(ctx, "returned"))
+	}
+	return h, nil
+}
+
+func (s *Service) newLease(caller access.Caller, q LeaseRequest) (Lease, error) {
+	now := s.now().UTC().Truncate(time.Microsecond)
+	switch {
+	case q.Call == "" && q.Run == "":
+		return Lease{}, reason.Errorf(reason.InvalidInput, "a lease is for a call or a run")
+	case !q.Until.After(now):
+		return Lease{}, reason.Errorf(reason.InvalidInput, "a lease of %s would be over already", q.Ref)
+	case s.leases.count() >= MaxLeases:
+		return Lease{}, reason.Errorf(reason.QuotaExceeded, "%d secrets are leased, and no more than that", MaxLeases)
+	}
+	return Lease{
+		ID: ulid.Make().String(), Ref: q.Ref, Holder: caller.Principal, Call: q.Call, Run: q.Run, At: now,
+		Until: earlier(q.Until, now.Add(MaxLease)).UTC().Truncate(time.Microsecond),
+	}, nil
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// Lease is what the handle stands for.
+func (h *Handle) Lease() Lease {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.lease
+}
+
+// Value returns the value, which the caller clears. purpose says what for, such as the
+// host that gets it, and is journaled the first time. A lease that ended gives nothing.
+func (h *Handle) Value(ctx context.Context, purpose string) ([]byte, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.value == nil || !h.service.now().Before(h.lease.Until) {
+		return nil, h.service.over(h.lease)
+	}
+	if !h.told[purpose] {
+		e, err := draft(ctx, event.SecretUsed, h.lease.Holder, h.lease.Ref, usedEvent{
+			Lease: h.lease.ID, Scope: h.lease.Ref.Scope, Key: h.lease.Ref.Key, Version: h.lease.Version, For: purpose, CallID: h.lease.Call, RunID: h.lease.Run,
+		})
+		if err == nil {
+			err = h.service.store.Journal(context.WithoutCancel(ctx), e)
+		}
+		if err != nil {
+			return nil, err
+		}
+		h.told[purpose] = true
+	}
+	h.lease.Uses++
+	return slices.Clone(h.value), nil
+}
+
+func (s *Service) over(l Lease) error {
+	return reason.Errorf(reason.NotFound, "the lease of %s is over", l.Ref)
+}
+
+// End ends the lease; ending twice changes nothing.
+func (h *Handle) End(ctx context.Context) error { return h.end(ctx, "returned") }
+
+// end takes the value away whether or not the event can be written.
+func (h *Handle) end(ctx context.Context, why string) error {
+	h.mu.Lock()
+	ended := h.value == nil
+	clear(h.value)
+	h.value = nil
+	l := h.lease
+	h.mu.Unlock()
+	if ended {
+		return nil
+	}
+	h.service.leases.drop(l.ID)
+	e, err := draft(ctx, event.SecretLeaseEnded, l.Holder, l.Ref, endedEvent{
+		Lease: l.ID, Scope: l.Ref.Scope, Key: l.Ref.Key, Uses: l.Uses, Why: why, CallID: l.Call, RunID: l.Run,
+	})
+	if err != nil {
+		return err
+	}
+	return h.service.store.Journal(access.Precede(context.WithoutCancel(ctx), access.PrecedenceEnding), e)
+}
+
+func (s *Service) end(ctx context.Context, why string, which func(Lease) bool) error {
+	var errs []error
+	for _, h := range s.leases.all() {
+		if which(h.Lease()) {
+			errs = append(errs, h.end(ctx, why))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Leases are those that go on, of the caller or of secrets that the caller may list.
+func (s *Service) Leases(caller access.Caller) ([]Lease, error) {
+	if caller.Principal.IsZero() {
+		return nil, s.may(caller, access.PermVaultList, Ref{})
+	}
+	var list []Lease
+	now := s.now()
+	for _, h := range s.leases.all() {
+		if l := h.Lease(); now.Before(l.Until) && (l.Holder == caller.Principal || s.may(caller, access.PermVaultList, l.Ref) == nil) {
+			list = append(list, l)
+		}
+	}
+	slices.SortFunc(list, func(a, b Lease) int { return cmp.Compare(a.ID, b.ID) })
+	return list, nil
+}
+
+// Run ends leases when their time is over, and all of them when ctx ends. Errors go
+// to failed: of an end, nothing but its event can be lost.
+func (s *Service) Run(ctx context.Context, failed func(error)) error {
+	for s.await(ctx) {
+		now := s.now()
+		if err := s.end(ctx, "time", func(l Lease) bool { return !now.Before(l.Until) }); err != nil {
+			failed(err)
+		}
+	}
+	if err := s.end(ctx, "stopped", func(Lease) bool { return true }); err != nil {
+		failed(err)
+	}
+	return nil
+}
+
+// await waits for the end of a lease, or for a new lease; false when ctx ends.
+func (s *Service) await(ctx context.Context) bool {
+	var due <-chan time.Time
+	if next, ok := s.leases.next(); ok {
+		timer := time.NewTimer(next.Sub(s.now()))
+		defer timer.Stop()
+		due = timer.C
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-s.leases.wake:
+	case <-due:
+	}
+	return true
+}
+
+// cut has the leases of a secret end when the secret does.
+func (s *Service) cut(ref Ref, end time.Time) {
+	s.leases.cuts.Add(1)
+	for _, h := range s.leases.all() {
+		h.mu.Lock()
+		if h.lease.Ref == ref {
+			h.lease.Until = earlier(h.lease.Until, end)
+		}
+		h.mu.Unlock()
+	}
+	s.leases.again()
+}
+
+func (l *leases) add(h *Handle) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held[h.lease.ID] = h
+	l.again()
+}
+
+// again has Run look for the next end once more.
+func (l *leases) again() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (l *leases) drop(id string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.held, id)
+}
+
+func (l *leases) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.held)
+}
+
+func (l *leases) all() []*Handle {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	list := make([]*Handle, 0, len(l.held))
+	for _, h := range l.held {
+		list = append(list, h)
+	}
+	return list
+}
+
+// next is when the next lease ends.
+func (l *leases) next() (at time.Time, ok bool) {
+	for _, h := range l.all() {
+		if until := h.Lease().Until; !ok || until.Before(at) {
+			at, ok = until, true
+		}
+	}
+	return at, ok
+}

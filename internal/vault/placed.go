@@ -1,0 +1,144 @@
+package vault
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+
+	"palyra/internal/reason"
+)
+
+// placed are the secrets that have hosts, each opened once: to open them all for each
+// call would take as long as there are many. Nothing but this Service changes what the
+// store holds, and it says of each change which secret it was. What somebody writes
+// into the file behind it is seen by whoever reads the secret itself: a lease opens the
+// record anew, and what is here was authentic when it was read.
+type placed struct {
+	// mu is held while known is brought up to date.
+	mu sync.Mutex
+	// read is true once the whole store was; known is in order, and never written to
+	// once somebody has it.
+	read  bool
+	known []Placeholder
+
+	changing sync.Mutex
+	// stale were changed since they were read.
+	stale map[Ref]bool
+}
+
+// changed says that a secret may be another one now.
+func (p *placed) changed(ref Ref) {
+	p.changing.Lock()
+	defer p.changing.Unlock()
+	if p.stale == nil {
+		p.stale = map[Ref]bool{}
+	}
+	p.stale[ref] = true
+}
+
+// taken returns what was changed, and forgets it.
+func (p *placed) taken() map[Ref]bool {
+	p.changing.Lock()
+	defer p.changing.Unlock()
+	stale := p.stale
+	p.stale = nil
+	return stale
+}
+
+// list returns all of them, those of a narrower scope first. While the vault is locked
+// there is no list.
+func (p *placed) list(ctx context.Context, s *Service) ([]Placeholder, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, err := s.keys.keys.Current(ctx); err != nil {
+		return nil, err
+	}
+	if !p.read {
+		if err := p.readAll(ctx, s); err != nil {
+			return nil, err
+		}
+	}
+	stale := p.taken()
+	if len(stale) == 0 {
+		return p.known, nil
+	}
+	fresh := slices.Clone(p.known)
+	for ref := range stale {
+		one, err := placedNow(ctx, s, ref)
+		if err != nil {
+			for left := range stale {
+				p.changed(left)
+			}
+			return nil, err
+		}
+		at, found := slices.BinarySearchFunc(fresh, Placeholder{Ref: ref, breadth: breadth(ref)}, inOrder)
+		if found {
+			fresh = slices.Delete(fresh, at, at+1)
+		}
+		if one != nil {
+			fresh = slices.Insert(fresh, at, *one)
+		}
+	}
+	p.known = fresh
+	return fresh, nil
+}
+
+// readAll reads every secret that has hosts.
+func (p *placed) readAll(ctx context.Context, s *Service) error {
+	p.taken() // whatever changes from now on is read once more
+	const page = 500
+	var known []Placeholder
+	for q := (Query{Placed: true, Limit: page}); ; {
+		list, err := s.list(ctx, q, func(Ref) bool { return true })
+		if err != nil {
+			return err
+		}
+		for _, m := range list {
+			if one := placeholderOf(m); one != nil {
+				known = append(known, *one)
+			}
+		}
+		if len(list) < page {
+			slices.SortFunc(known, inOrder)
+			p.known, p.read = known, true
+			return nil
+		}
+		q.After = list[page-1].Ref
+	}
+}
+
+// placedNow reads one secret; nil is one that is gone, has no hosts or cannot be opened.
+func placedNow(ctx context.Context, s *Service, ref Ref) (*Placeholder, error) {
+	o, err := s.record(ctx, ref)
+	switch reason.Of(err) {
+	case "":
+		return placeholderOf(o.Secret), nil
+	case reason.NotFound, reason.SecretUnreadable, reason.VaultKeyMissing:
+		return nil, nil
+	}
+	return nil, err
+}
+
+func placeholderOf(m Secret) *Placeholder {
+	if m.Unreadable != nil || len(m.Hosts) == 0 {
+		return nil
+	}
+	return &Placeholder{Ref: m.Ref, Version: m.Version, Hosts: m.Hosts, Header: m.Header, Env: m.Env, Note: m.Note, expires: m.ExpiresAt, breadth: breadth(m.Ref)}
+}
+
+// inOrder puts the narrower scope first.
+func inOrder(a, b Placeholder) int {
+	return cmp.Or(cmp.Compare(a.breadth, b.breadth), cmp.Compare(a.Ref.Scope, b.Ref.Scope), cmp.Compare(a.Ref.Key, b.Ref.Key))
+}
+
+// breadth orders scopes from the narrowest to the widest.
+func breadth(r Ref) int {
+	switch kind, _, err := ParseScope(r.Scope); {
+	case err != nil || kind == Global:
+		return 2
+	case kind == User:
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,70 @@
+package vault_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"filippo.io/age"
+
+	"palyra/internal/event"
+	"palyra/internal/must"
+	"palyra/internal/reason"
+	"palyra/internal/vault"
+)
+
+func TestRecovery(t *testing.T) {
+	w := newWorld(t)
+	w.put(t, token, "value")
+	id := must.Get(age.GenerateX25519Identity())(t)
+	to := id.Recipient().String()
+	ctx := t.Context()
+	full := errors.New("disk full")
+	w.store.Fail(full)
+	if text, _, err := w.ExportRecovery(ctx, ann, to, false); !errors.Is(err, full) || text != "" {
+		t.Errorf("without the journal: %q, %v", text, err)
+	}
+	w.store.Fail(nil)
+	_, _, err := w.ExportRecovery(ctx, bob, to, false)
+	refused(t, "without the permission", err, reason.PermissionDenied)
+	_, _, err = w.ExportRecovery(ctx, ann, "age1nobody", false)
+	refused(t, "to nobody", err, reason.InvalidInput)
+	// A recovery key in the place of its recipient is not repeated to whoever logs it.
+	_, _, err = w.ExportRecovery(ctx, ann, id.String(), false)
+	refused(t, "to a key", err, reason.InvalidInput)
+	if strings.Contains(err.Error(), id.String()) {
+		t.Error("the error tells the recovery key")
+	}
+
+	text, ids, err := w.ExportRecovery(ctx, ann, to, false)
+	must.Do(t, err)
+	_, _, err = w.ExportRecovery(ctx, ann, to, false)
+	refused(t, "twice", err, reason.AlreadyExists)
+	if _, _, err = w.ExportRecovery(ctx, ann, to, true); err != nil {
+		t.Errorf("once more: %v", err)
+	}
+	keys := must.Get(w.keys.Export(ctx))(t)
+	opened := must.Get(vault.OpenRecovery("", strings.NewReader(text), strings.NewReader(id.String())))(t)
+	if len(opened.Keys) != 1 || !slices.Equal(opened.Keys[0].Key, keys[0].Key) || ids[0] != keys[0].ID {
+		t.Errorf("opened %d keys, %v", len(opened.Keys), ids)
+	}
+	if strings.Contains(text, string(keys[0].Key)) || !strings.HasPrefix(text, "-----BEGIN AGE ENCRYPTED FILE-----") {
+		t.Errorf("the export is %q", text)
+	}
+	_, err = vault.OpenRecovery("", strings.NewReader(text), strings.NewReader(must.Get(age.GenerateX25519Identity())(t).String()))
+	refused(t, "another recovery key", err, reason.SecretUnreadable)
+	_, err = vault.OpenRecovery("other", strings.NewReader(text), strings.NewReader(id.String()))
+	refused(t, "another gateway", err, reason.InvalidInput)
+	if got := w.codes(1); !slices.Equal(got, []event.Code{event.RecoveryExported, event.RecoveryExported}) {
+		t.Errorf("events %v", got)
+	}
+	// Another key may be exported again.
+	must.Get(w.Rekey(ctx, ann))(t)
+	if st := must.Get(w.Status(ctx, ann))(t); !st.ExportedAt.IsZero() || len(st.Old) > 0 || st.Keys.ID == ids[0] {
+		t.Errorf("status %+v", st)
+	}
+	if _, _, err := w.ExportRecovery(ctx, ann, to, false); err != nil {
+		t.Errorf("of another key: %v", err)
+	}
+}

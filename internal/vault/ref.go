@@ -1,0 +1,100 @@
+package vault
+
+import (
+	"slices"
+	"strings"
+
+	"palyra/internal/access"
+	"palyra/internal/config"
+	"palyra/internal/lazyregexp"
+	"palyra/internal/reason"
+)
+
+// Scheme begins the text of a reference.
+const Scheme = "vault://"
+
+// Kind is whose secrets a scope holds.
+type Kind string
+
+// The kinds of scopes. All but Global have an id: "user:ann".
+const (
+	Global  Kind = "global"
+	User    Kind = "user"
+	Agent   Kind = "agent"
+	Channel Kind = "channel"
+	Skill   Kind = "skill"
+	Node    Kind = "node"
+)
+
+var named = []Kind{User, Agent, Channel, Skill, Node}
+
+var (
+	idForm = lazyregexp.New(`^[a-z0-9][a-z0-9._-]{0,62}$`)
+	// fileForm is config.SecretKey's with capital letters.
+	fileForm = lazyregexp.New(`^[A-Za-z0-9._-]{1,128}$`)
+)
+
+// Ref names a secret: the scope that it belongs to and its key there. The zero value
+// names none.
+type Ref struct {
+	// Scope is "global", or a kind and an id such as "user:ann".
+	Scope string
+	// Key is 1 to 128 of [a-z0-9._-].
+	Key string
+}
+
+// ParseRef reads "vault://<scope>/<key>"; the scheme may be left out.
+func ParseRef(s string) (Ref, error) {
+	scope, key, ok := strings.Cut(strings.TrimPrefix(s, Scheme), "/")
+	r := Ref{Scope: scope, Key: key}
+	if !ok {
+		return Ref{}, reason.Errorf(reason.InvalidInput, "%q names no secret", s).
+			WithRemedy("Write a scope and a key, such as vault://global/github or vault://user:ann/smtp.")
+	}
+	return r, r.check()
+}
+
+// ParseScope checks a scope.
+func ParseScope(s string) (Kind, string, error) {
+	kind, id, has := strings.Cut(s, ":")
+	switch {
+	case s == string(Global):
+		return Global, "", nil
+	case has && slices.Contains(named, Kind(kind)) && idForm.MatchString(id):
+		return Kind(kind), id, nil
+	}
+	return "", "", reason.Errorf(reason.InvalidInput, "%q is no scope", s).
+		WithRemedy("Use global, or user:, agent:, channel:, skill: or node: and a name.")
+}
+
+func (r Ref) check() error {
+	if _, _, err := ParseScope(r.Scope); err != nil {
+		return err
+	}
+	if !config.SecretKey(r.Key) {
+		return reason.Errorf(reason.InvalidInput, "%q is no key", r.Key).WithRemedy("Use 1 to 128 of a-z, 0-9, '.', '_' and '-', and not '.' or '..' alone.")
+	}
+	return nil
+}
+
+// String returns "vault://<scope>/<key>", "" for the zero value.
+func (r Ref) String() string {
+	if r == (Ref{}) {
+		return ""
+	}
+	return Scheme + r.Name()
+}
+
+// Name is the reference without its scheme, as policy names the secret.
+func (r Ref) Name() string { return r.Scope + "/" + r.Key }
+
+// Principal is the user or agent whose scope it is; zero for any other scope.
+func (r Ref) Principal() access.Principal {
+	switch kind, id, _ := strings.Cut(r.Scope, ":"); Kind(kind) {
+	case User:
+		return access.User(id)
+	case Agent:
+		return access.Agent(id)
+	}
+	return access.Principal{}
+}

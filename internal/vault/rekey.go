@@ -1,0 +1,193 @@
+package vault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"palyra/internal/access"
+	"palyra/internal/event"
+	"palyra/internal/reason"
+)
+
+// batch is how many data keys are wrapped anew in one unit.
+const batch = 256
+
+// Rekeyed is what came of taking everything to another key-encryption key.
+type Rekeyed struct {
+	// Key is the id of the current key, Dropped those that are gone for good.
+	Key     string
+	Dropped []string
+	// Rewrapped is how many data keys were wrapped anew.
+	Rewrapped int
+	// Unreadable is what could not be unwrapped, by what it is about. While there is
+	// any no key is dropped: what damaged it may be mended.
+	Unreadable []string
+}
+
+type rekeyEvent struct {
+	Phase      string   `json:"phase"`
+	KeyID      string   `json:"key_id,omitempty"`
+	OldKeyIDs  []string `json:"old_key_ids"`
+	Rewrapped  int      `json:"rewrapped"`
+	Unreadable int      `json:"unreadable"`
+}
+
+// Rekey makes another key-encryption key, wraps every data key under it, and drops the
+// keys of before. A stop in the middle loses nothing, and Resume goes on.
+func (s *Service) Rekey(ctx context.Context, caller access.Caller) (Rekeyed, error) {
+	if err := s.may(caller, access.PermVaultRekey, Ref{}); err != nil {
+		return Rekeyed{}, err
+	}
+	w := s.keys
+	if !w.rekeying.TryLock() {
+		return Rekeyed{}, reason.Errorf(reason.AlreadyExists, "the vault is being rekeyed already").WithRemedy("Wait: `palyra vault status` says how far it is.")
+	}
+	defer w.rekeying.Unlock()
+	old, err := w.keys.IDs(ctx)
+	if err != nil {
+		return Rekeyed{}, err
+	}
+	if err := s.journalRekey(ctx, caller.Principal, rekeyEvent{Phase: "begun", OldKeyIDs: old}); err != nil {
+		return Rekeyed{}, err
+	}
+	// Whoever began it may leave; it goes on.
+	ctx = context.WithoutCancel(ctx)
+	if err := w.rotate(ctx); err != nil {
+		return Rekeyed{}, err
+	}
+	return s.finish(ctx, caller.Principal)
+}
+
+// Resume ends a rekey that a stop interrupted; where there is none it does nothing. It
+// acts as the gateway itself.
+func (s *Service) Resume(ctx context.Context) (Rekeyed, error) {
+	s.keys.rekeying.Lock()
+	defer s.keys.rekeying.Unlock()
+	old, current, err := s.keys.old(ctx)
+	if err != nil || len(old) == 0 {
+		return Rekeyed{Key: current}, err
+	}
+	return s.finish(ctx, itself)
+}
+
+// itself is the gateway.
+var itself = access.Principal{Kind: access.KindService, Name: "palyrad"}
+
+// finish moves everything to the current key and drops the others, once the journal
+// says so. The caller holds rekeying.
+func (s *Service) finish(ctx context.Context, by access.Principal) (Rekeyed, error) {
+	w := s.keys
+	old, current, err := w.old(ctx)
+	if err != nil {
+		return Rekeyed{}, err
+	}
+	done := Rekeyed{Key: current}
+	for _, kind := range w.kinds {
+		if err := w.rewrap(ctx, kind, &done); err != nil {
+			return done, fmt.Errorf("rekeying: %w", err)
+		}
+	}
+	if err := w.passed("rewrapped"); err != nil {
+		return done, err
+	}
+	if err := s.journalRekey(ctx, by, rekeyEvent{
+		Phase: "ended", KeyID: current, OldKeyIDs: old, Rewrapped: done.Rewrapped, Unreadable: len(done.Unreadable),
+	}); err != nil {
+		return done, err
+	}
+	if len(done.Unreadable) > 0 {
+		return done, nil
+	}
+	if err := w.passed("journaled"); err != nil {
+		return done, err
+	}
+	done.Dropped = old
+	return done, w.keys.Drop(ctx, old...)
+}
+
+func (s *Service) journalRekey(ctx context.Context, by access.Principal, payload rekeyEvent) error {
+	e, err := event.DraftOf(event.VaultRekeyed, by.String(), payload.KeyID, payload)
+	if err == nil {
+		e, err = e.By(access.DeviceOf(ctx))
+	}
+	if err != nil {
+		return err
+	}
+	return s.store.Journal(context.WithoutCancel(ctx), e)
+}
+
+// rotate makes another key the current one. Whoever wrapped under the key of before
+// has kept it when rotate returns.
+func (w *Wrapper) rotate(ctx context.Context) error {
+	w.rotating.Lock()
+	defer w.rotating.Unlock()
+	if err := w.passed("begun"); err != nil {
+		return err
+	}
+	if _, err := w.keys.Rotate(ctx); err != nil {
+		return fmt.Errorf("making another key: %w", err)
+	}
+	return w.passed("rotated")
+}
+
+// old are the keys beside the current one.
+func (w *Wrapper) old(ctx context.Context) (old []string, current string, err error) {
+	if current, err = w.keys.Current(ctx); err != nil {
+		return nil, "", err
+	}
+	ids, err := w.keys.IDs(ctx)
+	return slices.DeleteFunc(ids, func(id string) bool { return id == current }), current, err
+}
+
+// rewrap wraps the data keys of one kind of things under the current key.
+func (w *Wrapper) rewrap(ctx context.Context, kind Boxes, done *Rekeyed) error {
+	for after := (Box{}); ; {
+		stale, err := kind.StaleBoxes(ctx, done.Key, after, batch)
+		if err != nil || len(stale) == 0 {
+			return err
+		}
+		after = stale[len(stale)-1]
+		var old, fresh []Box
+		for _, b := range stale {
+			switch f, err := w.again(ctx, b); reason.Of(err) {
+			case "":
+				old, fresh = append(old, b), append(fresh, f)
+			case reason.SecretUnreadable, reason.VaultKeyMissing:
+				done.Unreadable = append(done.Unreadable, b.About)
+			default:
+				return err
+			}
+		}
+		if err := kind.ReplaceBoxes(ctx, old, fresh); err != nil {
+			return err
+		}
+		done.Rewrapped += len(fresh)
+		if err := w.passed("batch"); err != nil {
+			return err
+		}
+	}
+}
+
+// again wraps a data key under the current key.
+func (w *Wrapper) again(ctx context.Context, b Box) (Box, error) {
+	key, err := w.Unwrap(ctx, b)
+	if err != nil {
+		return Box{}, err
+	}
+	defer clear(key)
+	id, box, err := w.keys.Wrap(ctx, b.About, key)
+	return Box{About: b.About, KEK: id, Key: box}, err
+}
+
+// Unlock opens the keys with a passphrase.
+func (s *Service) Unlock(ctx context.Context, caller access.Caller, passphrase []byte) error {
+	if err := s.may(caller, access.PermVaultRekey, Ref{}); err != nil {
+		return err
+	}
+	if len(passphrase) == 0 {
+		return errors.New("unlocking the vault: no passphrase")
+	}
+	return s.keys.keys.Unlock(ctx, passphrase)
+}

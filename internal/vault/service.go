@@ -1,0 +1,399 @@
+// Package vault keeps secrets. Each version of a secret is sealed under a data key of
+// its own, which the key-encryption key wraps; its metadata are authenticated under
+// the same data key. docs/format/vault.md has the bytes.
+//
+// Nothing is done without a caller: what each method asks policy, what it writes into
+// the journal and what it returns are one operation. When the event cannot be written,
+// no value comes out.
+package vault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"palyra/internal/access"
+	"palyra/internal/event"
+	"palyra/internal/reason"
+)
+
+// Judge asks policy. The zero Ref is the vault as a whole.
+type Judge interface {
+	Permit(caller access.Caller, p access.Permission, ref Ref) error
+}
+
+// Config is what a Service is made of. All members but Gateway, Own and Now are required.
+type Config struct {
+	Store Store
+	Keys  *Wrapper
+	Judge Judge
+	// Gateway is the gateway's id, which exports name.
+	Gateway string
+	// Own are the secrets that the gateway uses itself, such as the keys of its models:
+	// what Gateway may lease, whatever policies say of others.
+	Own []Ref
+	// Now is the clock; nil means time.Now.
+	Now func() time.Time
+}
+
+// Service is the one way to secrets. It is safe for concurrent use.
+type Service struct {
+	store  Store
+	keys   *Wrapper
+	judge  Judge
+	now    func() time.Time
+	leases *leases
+	placed placed
+	// gateway is its id.
+	gateway string
+	own     []Ref
+}
+
+// New returns the vault of a store.
+func New(c Config) (*Service, error) {
+	if c.Store == nil || c.Keys == nil || c.Judge == nil {
+		return nil, errors.New("making vault: store, keys and judge are required")
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return &Service{store: c.Store, keys: c.Keys, judge: c.Judge, now: c.Now, leases: newLeases(), gateway: c.Gateway, own: slices.Clone(c.Own)}, nil
+}
+
+// may asks policy, before anything else is looked at: whether there is such a secret
+// is not told to who may not ask for it.
+func (s *Service) may(caller access.Caller, p access.Permission, ref Ref) error {
+	if caller.Principal.IsZero() {
+		return reason.Errorf(reason.PermissionDenied, "nobody asks the vault")
+	}
+	if caller.Principal == itself {
+		return s.mayItself(p, ref)
+	}
+	return s.judge.Permit(caller, p, ref)
+}
+
+// Gateway is the caller for what the gateway does of itself. No member and no
+// credential can be it.
+func Gateway() access.Caller { return access.Caller{Principal: itself, OnBehalfOf: itself} }
+
+// mayItself lets the gateway lease what its configuration names for its own use, and
+// nothing else. No policy is asked: who writes the configuration decides here.
+func (s *Service) mayItself(p access.Permission, ref Ref) error {
+	if p == access.PermSecretLease && slices.Contains(s.own, ref) {
+		return nil
+	}
+	return reason.Errorf(reason.PermissionDenied, "the gateway itself has no %s of %s", p, ref)
+}
+
+// tries is how often an operation begins again because the secret was changed
+// meanwhile.
+const tries = 16
+
+// again repeats what met a change of somebody else.
+func again(ref Ref, do func() error) error {
+	for range tries {
+		if err := do(); !errors.Is(err, ErrChanged) {
+			return err
+		}
+	}
+	return reason.Errorf(reason.QuotaExceeded, "the secret %s is changed all the time", ref).WithRemedy("Try again.")
+}
+
+// record returns a verified secret. A key that was replaced between the two reads is
+// no damage: the secret is read once more.
+func (s *Service) record(ctx context.Context, ref Ref) (opened, error) {
+	r, err := s.store.Record(ctx, ref)
+	if err != nil {
+		return opened{}, err
+	}
+	o, err := s.openRecord(ctx, r)
+	if err == nil {
+		return o, nil
+	}
+	fresh, failed := s.store.Record(ctx, ref)
+	if failed != nil || fresh.sameKeys(r) {
+		return opened{}, err
+	}
+	return s.openRecord(ctx, fresh)
+}
+
+// Put keeps a value as the next version of a secret, or changes its metadata alone
+// when value is nil.
+func (s *Service) Put(ctx context.Context, caller access.Caller, ref Ref, value []byte, set Metadata) (Secret, error) {
+	if err := ref.check(); err != nil {
+		return Secret{}, err
+	}
+	if err := s.may(caller, access.PermVaultPut, ref); err != nil {
+		return Secret{}, err
+	}
+	var m Secret
+	err := again(ref, func() (err error) {
+		m, err = s.put(ctx, caller, ref, value, set)
+		return err
+	})
+	if err == nil && set.Expires != nil && !m.ExpiresAt.IsZero() {
+		s.cut(ref, m.ExpiresAt)
+	}
+	return m, err
+}
+
+func (s *Service) put(ctx context.Context, caller access.Caller, ref Ref, value []byte, set Metadata) (Secret, error) {
+	now := s.now().UTC().Truncate(time.Microsecond)
+	old, err := s.record(ctx, ref)
+	fresh := reason.Of(err) == reason.NotFound && value != nil
+	if err != nil && !fresh {
+		return Secret{}, err
+	}
+	m := set.apply(old.Secret)
+	m.Ref, m.UpdatedAt = ref, now
+	if fresh {
+		m.CreatedAt = now
+	}
+	if err := checkMetadata(m, now); err != nil {
+		return Secret{}, err
+	}
+	if value != nil {
+		return s.putValue(ctx, caller, old, m, value)
+	}
+	return s.putMetadata(ctx, caller, old, m)
+}
+
+// putValue seals a value under a fresh data key.
+func (s *Service) putValue(ctx context.Context, caller access.Caller, old opened, m Secret, value []byte) (Secret, error) {
+	if err := checkValue(m, value); err != nil {
+		return Secret{}, err
+	}
+	m.Version++
+	past := Past{Version: m.Version, At: m.UpdatedAt, By: caller.Principal}
+	m.Versions = append(m.Versions[max(0, len(m.Versions)-KeptVersions+1):len(m.Versions):len(m.Versions)], past)
+	key, err := newKey()
+	if err != nil {
+		return Secret{}, err
+	}
+	defer clear(key)
+	box, err := sealValue(key, m.Ref, past, value)
+	if err != nil {
+		return Secret{}, err
+	}
+	return m, s.keys.Wrap(ctx, About(m.Ref, m.Version), key, func(b Box) error {
+		return s.keep(ctx, caller, old, m, key, Version{Number: m.Version, KEK: b.KEK, Key: b.Key, Box: box})
+	})
+}
+
+// putMetadata seals metadata under the data key of the newest version. A value that
+// is to travel in a header from now on has to be fit for it.
+func (s *Service) putMetadata(ctx context.Context, caller access.Caller, old opened, m Secret) (Secret, error) {
+	if len(m.Hosts) > 0 {
+		value, err := s.value(ctx, old, m.Versions[len(m.Versions)-1])
+		if err != nil {
+			return Secret{}, s.changed(ctx, old.record, err)
+		}
+		defer clear(value)
+		if err := checkValue(m, value); err != nil {
+			return Secret{}, err
+		}
+	}
+	v, _ := old.record.version(m.Version)
+	key, err := s.dataKey(ctx, m.Ref, v)
+	if err != nil {
+		return Secret{}, s.changed(ctx, old.record, err)
+	}
+	defer clear(key)
+	return m, s.keep(ctx, caller, old, m, key)
+}
+
+// keep writes a secret and its event.
+func (s *Service) keep(ctx context.Context, caller access.Caller, old opened, m Secret, key []byte, added ...Version) error {
+	text, seal, err := sealMetadata(key, m)
+	if err != nil {
+		return err
+	}
+	r := Record{Ref: m.Ref, Metadata: text, Seal: seal, Newest: m.Version, Placed: len(m.Hosts) > 0}
+	for _, p := range m.Versions[:len(m.Versions)-len(added)] {
+		r.Versions = append(r.Versions, Version{Number: p.Version})
+	}
+	r.Versions = append(r.Versions, added...)
+	e, err := draft(ctx, event.SecretPut, caller.Principal, m.Ref, putEvent{
+		Scope: m.Ref.Scope, Key: m.Ref.Key, Version: m.Version, NewValue: len(added) > 0, Hosts: m.Hosts, Header: m.Header, Env: m.Env, File: m.File, ExpiresAt: m.ExpiresAt,
+	})
+	if err != nil {
+		return err
+	}
+	defer s.placed.changed(m.Ref) // whatever the store says
+	return s.store.PutRecord(context.WithoutCancel(ctx), r, old.record.Seal, e)
+}
+
+// Get returns what is known of a secret beside its value.
+func (s *Service) Get(ctx context.Context, caller access.Caller, ref Ref) (Secret, error) {
+	if err := ref.check(); err != nil {
+		return Secret{}, err
+	}
+	if err := s.may(caller, access.PermVaultList, ref); err != nil {
+		return Secret{}, err
+	}
+	o, err := s.record(ctx, ref)
+	return o.Secret, err
+}
+
+// Reveal returns a value, which the caller clears; version 0 is the newest.
+func (s *Service) Reveal(ctx context.Context, caller access.Caller, ref Ref, version int) (value []byte, m Secret, err error) {
+	if err := ref.check(); err != nil {
+		return nil, Secret{}, err
+	}
+	if err := s.may(caller, access.PermVaultGet, ref); err != nil {
+		return nil, Secret{}, err
+	}
+	return s.read(ctx, ref, version, func(m Secret, version int) (event.Draft, error) {
+		return draft(ctx, event.SecretRead, caller.Principal, ref, readEvent{Scope: ref.Scope, Key: ref.Key, Version: version})
+	})
+}
+
+// read opens a value and journals that it leaves. Nothing leaves otherwise.
+func (s *Service) read(ctx context.Context, ref Ref, version int, says func(Secret, int) (event.Draft, error)) (value []byte, m Secret, err error) {
+	err = again(ref, func() (err error) {
+		value, m, err = s.readOnce(ctx, ref, version, says)
+		return err
+	})
+	return value, m, err
+}
+
+func (s *Service) readOnce(ctx context.Context, ref Ref, version int, says func(Secret, int) (event.Draft, error)) ([]byte, Secret, error) {
+	o, err := s.record(ctx, ref)
+	if err != nil {
+		return nil, Secret{}, err
+	}
+	if o.Expired(s.now()) {
+		return nil, Secret{}, expired(o.Secret)
+	}
+	past, err := o.past(version)
+	if err != nil {
+		return nil, Secret{}, err
+	}
+	value, err := s.value(ctx, o, past)
+	if err != nil {
+		return nil, Secret{}, s.changed(ctx, o.record, err)
+	}
+	e, err := says(o.Secret, past.Version)
+	if err == nil {
+		err = s.store.UseRecord(context.WithoutCancel(ctx), ref, o.record.Seal, e)
+	}
+	if err != nil {
+		clear(value)
+		return nil, Secret{}, err
+	}
+	return value, o.Secret, nil
+}
+
+// changed is ErrChanged in place of an error that came of a change meanwhile.
+func (s *Service) changed(ctx context.Context, r Record, err error) error {
+	if fresh, failed := s.store.Record(ctx, r.Ref); failed == nil && !fresh.sameKeys(r) {
+		return ErrChanged
+	}
+	return err
+}
+
+// past is a version that is kept; 0 is the newest.
+func (s Secret) past(version int) (Past, error) {
+	for _, p := range s.Versions {
+		if p.Version == version || version == 0 && p.Version == s.Version {
+			return p, nil
+		}
+	}
+	return Past{}, reason.Errorf(reason.NotFound, "the secret %s has no version %d", s.Ref, version).
+		WithRemedy("`palyra vault history %s` lists those that are kept.", s.Ref)
+}
+
+func expired(m Secret) error {
+	return reason.Errorf(reason.SecretExpired, "the secret %s expired at %s", m.Ref, m.ExpiresAt.Format(time.RFC3339)).
+		WithRemedy("Put a new value: `palyra vault put %s --expires DURATION`.", m.Ref)
+}
+
+// Remove drops a secret with all its versions, and ends its leases.
+func (s *Service) Remove(ctx context.Context, caller access.Caller, ref Ref) error {
+	if err := ref.check(); err != nil {
+		return err
+	}
+	if err := s.may(caller, access.PermVaultDelete, ref); err != nil {
+		return err
+	}
+	e, err := draft(ctx, event.SecretRemoved, caller.Principal, ref, removedEvent(ref))
+	if err != nil {
+		return err
+	}
+	defer s.placed.changed(ref) // whatever the store says
+	if err := s.store.RemoveRecord(context.WithoutCancel(ctx), ref, e); err != nil {
+		return err
+	}
+	s.leases.cuts.Add(1)
+	return s.end(ctx, "removed", func(l Lease) bool { return l.Ref == ref })
+}
+
+// Page is what is asked of a list.
+type Page struct {
+	// Scope is the only one; "" is every scope that the caller may see.
+	Scope string
+	After Ref
+	Limit int
+}
+
+// List returns secrets by scope and key, of those that the caller may see. One that
+// cannot be read stands there by its name and says why; while the vault is locked
+// there is no list.
+func (s *Service) List(ctx context.Context, caller access.Caller, p Page) ([]Secret, error) {
+	if p.Scope != "" {
+		if _, _, err := ParseScope(p.Scope); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.may(caller, access.PermVaultList, Ref{}); err != nil {
+		return nil, err
+	}
+	return s.list(ctx, Query{Scope: p.Scope, After: p.After, Limit: p.Limit}, func(ref Ref) bool {
+		return s.may(caller, access.PermVaultList, ref) == nil
+	})
+}
+
+// list returns q.Limit secrets that the caller may see, or all that there are.
+func (s *Service) list(ctx context.Context, q Query, seen func(Ref) bool) ([]Secret, error) {
+	var list []Secret
+	for len(list) < q.Limit {
+		records, err := s.store.Records(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range records {
+			if !seen(r.Ref) {
+				continue
+			}
+			m, err := s.listed(ctx, r)
+			if err != nil {
+				return nil, err
+			}
+			if list = append(list, m); len(list) == q.Limit {
+				return list, nil
+			}
+		}
+		if len(records) < q.Limit {
+			return list, nil
+		}
+		q.After = records[len(records)-1].Ref
+	}
+	return list, nil
+}
+
+// listed is a secret as lists have it.
+func (s *Service) listed(ctx context.Context, r Record) (Secret, error) {
+	o, err := s.openRecord(ctx, r)
+	if code := reason.Of(err); code == reason.SecretUnreadable || code == reason.VaultKeyMissing {
+		if o, err = s.record(ctx, r.Ref); err == nil || reason.Of(err) != code {
+			return o.Secret, err
+		}
+		return Secret{Ref: r.Ref, Unreadable: reason.Known(err, reason.SecretUnreadable)}, nil
+	}
+	if err != nil {
+		return Secret{}, fmt.Errorf("listing secrets: %w", err)
+	}
+	return o.Secret, nil
+}

@@ -1,0 +1,42 @@
+package vault
+
+import (
+	"context"
+	"time"
+
+	"palyra/internal/access"
+	"palyra/internal/vault/kek"
+)
+
+// Status is how the vault is.
+type Status struct {
+	Keys kek.Status
+	// Old are keys of before, while a rekey is not over.
+	Old []string
+	// ExportedAt is when the current key was exported to a recovery key; zero if it
+	// never was.
+	ExportedAt time.Time
+	Leases     []Lease
+}
+
+// Status says how the vault is, with the leases that the caller may see.
+func (s *Service) Status(ctx context.Context, caller access.Caller) (Status, error) {
+	if err := s.may(caller, access.PermVaultList, Ref{}); err != nil {
+		return Status{}, err
+	}
+	st := Status{Keys: s.keys.keys.Status(ctx)}
+	var err error
+	if st.Leases, err = s.Leases(caller); err != nil || st.Keys.Locked {
+		return st, err
+	}
+	if st.Old, _, err = s.keys.old(ctx); err != nil {
+		return st, err
+	}
+	list, err := s.store.Exports(ctx)
+	for _, e := range list {
+		if e.KEK == st.Keys.ID {
+			st.ExportedAt = e.At
+		}
+	}
+	return st, err
+}

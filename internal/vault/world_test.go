@@ -1,0 +1,93 @@
+package vault_test
+
+import (
+	"testing"
+	"time"
+
+	"palyra/internal/access"
+	"palyra/internal/event"
+	"palyra/internal/must"
+	"palyra/internal/reason"
+	"palyra/internal/vault"
+	"palyra/internal/vault/vaulttest"
+)
+
+// world is a vault in memory, at a time that tests move.
+type world struct {
+	*vault.Service
+
+	store   *vaulttest.Store
+	keys    *vaulttest.Keys
+	wrapper *vault.Wrapper
+	judge   vaulttest.Judge
+	at      time.Time
+	// before is a record as it was.
+	before vault.Record
+}
+
+var (
+	ann = caller("ann")
+	bob = caller("bob")
+	bot = access.Caller{Principal: access.Agent("bot"), OnBehalfOf: access.User("ann")}
+
+	token = vault.Ref{Scope: "global", Key: "token"}
+	// modelKey is the gateway's own.
+	modelKey = vault.Ref{Scope: "global", Key: "anthropic"}
+)
+
+func caller(name string) access.Caller {
+	return access.Caller{Principal: access.User(name), OnBehalfOf: access.User(name)}
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	all := []access.Permission{access.PermVaultList, access.PermVaultPut, access.PermVaultGet, access.PermVaultDelete, access.PermVaultRekey, access.PermSecretLease}
+	w := &world{
+		store: vaulttest.NewStore(), keys: vaulttest.NewKeys(), at: time.Date(2026, 3, 1, 8, 0, 0, 0, time.UTC),
+		judge: vaulttest.Judge{ann.Principal: all, bob.Principal: all[:1], bot.Principal: {access.PermSecretLease}},
+	}
+	w.wrapper = vault.NewWrapper(w.keys, w.store)
+	w.Service = must.Get(vault.New(vault.Config{Store: w.store, Keys: w.wrapper, Judge: w.judge, Own: []vault.Ref{modelKey}, Now: func() time.Time { return w.at }}))(t)
+	return w
+}
+
+func (w *world) put(t *testing.T, ref vault.Ref, value string) vault.Secret {
+	t.Helper()
+	return must.Get(w.Put(t.Context(), ann, ref, []byte(value), vault.Metadata{}))(t)
+}
+
+// placeholders are all that a caller's calls may use.
+func (w *world) placeholders(t *testing.T, c access.Caller) []vault.Placeholder {
+	t.Helper()
+	list, more, err := w.Placeholders(t.Context(), c, 100, func(vault.Placeholder) bool { return true })
+	if err != nil || more {
+		t.Fatal(more, err)
+	}
+	return list
+}
+
+// reveal is the newest value.
+func (w *world) reveal(t *testing.T, ref vault.Ref) string {
+	t.Helper()
+	value, _, err := w.Reveal(t.Context(), ann, ref, 0)
+	must.Do(t, err)
+	return string(value)
+}
+
+// refused wants an error with a code.
+func refused(t *testing.T, what string, err error, want reason.Code) {
+	t.Helper()
+	if reason.Of(err) != want {
+		t.Errorf("%s: %v, want %s", what, err, want)
+	}
+}
+
+// codes are those of the events since a number of them.
+func (w *world) codes(since int) (codes []event.Code) {
+	for _, e := range w.store.Events()[since:] {
+		codes = append(codes, e.Code)
+	}
+	return codes
+}
+
+func p[T any](v T) *T { return &v }

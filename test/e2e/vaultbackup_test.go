@@ -1,0 +1,89 @@
+//go:build linux
+
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"palyra/internal/keyring/keyringtest"
+	"palyra/internal/must"
+)
+
+// vaultIn says where the vault's key is, and by which keyring palyrad has it.
+func (g *gateway) vaultIn(backend, bus string) {
+	g.T.Helper()
+	text := string(must.Get(os.ReadFile(g.Config))(g.T))
+	g.write(g.Config, strings.Replace(text, `vault.backend = "file"`, `vault.backend = "`+backend+`"`, 1))
+	g.Env = append(g.Env, "DBUS_SESSION_BUS_ADDRESS="+bus)
+}
+
+// reads fails unless the secret and the result of before are read.
+func (c *client) reads(when, value string) {
+	c.g.T.Helper()
+	if out := c.ok("vault", "get", "global/api", "--reveal"); strings.TrimSpace(out) != value {
+		c.g.T.Errorf("%s: the secret is %q", when, out)
+	}
+	if out := c.ok("call", "echo", "--idempotency-key", "once", "text=kept at rest"); !strings.Contains(out, "kept at rest") {
+		c.g.T.Errorf("%s: the result is %q", when, out)
+	}
+}
+
+// TestBackupOfAKeyring: the key of a vault that is in a keyring is in the backup. The
+// restored gateway, on a machine without that keyring, reads secrets and results by a
+// file, and moves the key into a keyring of its own. The control is a backup that was
+// made while the keyring was locked, which says what is missing.
+func TestBackupOfAKeyring(t *testing.T) {
+	t.Parallel()
+	k := keyringtest.Start(t)
+	g := newGateway(t)
+	g.vaultIn("secret_service", k.Address)
+	g.Start()
+	c := g.local()
+	c.keep("vault://global/api", planted)
+	c.ok("call", "echo", "--idempotency-key", "once", "text=kept at rest")
+	c.ok("vault", "rekey")
+	k.Lock(t)
+	locked, lockedID := g.backUp("locked.age")
+	g.palyrad("backup", filepath.Join(g.Dir, "again.age"), "--recipient", "age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p").
+		Want(t, 0, "not in the backup: the key of the vault, without which the secrets and the results in the backup cannot be read", "is locked", "palyra vault export-recovery")
+	k.Unlock(t)
+	whole, wholeID := g.backUp("whole.age")
+	if out := g.palyrad("backup", filepath.Join(g.Dir, "third.age"), "--recipient", "age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p"); strings.Contains(out.Err, "key of the vault") {
+		t.Errorf("with the key it says %s", out.Err)
+	}
+	if _, err := os.Stat(filepath.Join(g.State, "vault.kek")); err == nil {
+		t.Error("the backup left the key in the state directory")
+	}
+	c.reads("after the backups", planted)
+	g.Stop()
+	k.End() // that keyring is gone for good
+
+	h, said := restoreTo(t, whole, wholeID)
+	said.Want(t, 0, "the key of the vault was in secret_service, and is in "+filepath.Join(h.State, "vault.kek")+" now", "palyrad vault move --to secret_service")
+	if info := must.Get(os.Stat(filepath.Join(h.State, "vault.kek")))(t); info.Mode().Perm() != 0o600 {
+		t.Errorf("vault.kek has the mode %v", info.Mode())
+	}
+	h.Start()
+	d := h.local()
+	d.ok("thaw")
+	d.reads("restored", planted)
+	h.Stop()
+	own := keyringtest.Start(t)
+	h.vaultIn("secret_service", own.Address)
+	h.palyrad("vault", "move", "--to", "secret_service").Want(t, 0)
+	if _, err := os.Stat(filepath.Join(h.State, "vault.kek")); err == nil {
+		t.Error("vault.kek is still there")
+	}
+	h.Start()
+	d.reads("moved", planted)
+	h.Stop()
+
+	without, said := restoreTo(t, locked, lockedID)
+	said.Want(t, 0, "not in the backup: the key of the vault")
+	without.vaultIn("secret_service", "")
+	without.Start()
+	without.local().run("vault", "get", "global/api", "--reveal").Want(t, 6, "VAULT_LOCKED")
+}
