@@ -188,13 +188,32 @@ func (g *gateway) EvaluateTool(ctx context.Context, req *palyrav1.EvaluateToolRe
 		ProposalApprovalRequired: v.Effect() == policy.Ask,
 		ApprovalSubjectId:        e.Plan.Subject, GrantId: v.GrantID(),
 	}
+	explained := mayExplain(g.engine, caller)
 	if code := v.Reason(); code != "" {
 		res.Message = reason.Lookup(code).Sentence
 	}
-	if mayExplain(g.engine, caller) {
+	if explained {
 		res.Determining = determiningMessages(v.Determining())
 	}
+	for _, s := range e.Secrets {
+		res.Secrets = append(res.Secrets, secretEvaluation(s, explained))
+	}
 	return res, nil
+}
+
+func secretEvaluation(s toolcall.SecretEvaluation, explained bool) *palyrav1.SecretEvaluation {
+	i, v := s.Injection, s.Verdict
+	out := &palyrav1.SecretEvaluation{
+		Ref: i.Secret, Version: uint32(i.Version), Env: i.Env, File: i.File,
+		Verdict: v.Effect().String(), Reason: string(v.Reason()), Remedy: v.Remedy(),
+	}
+	if code := v.Reason(); code != "" {
+		out.Message = reason.Lookup(code).Sentence
+	}
+	if explained {
+		out.Determining = determiningMessages(v.Determining())
+	}
+	return out
 }
 
 // EndSession ends a session of the caller, its runs first: what they do after

@@ -12,6 +12,15 @@ type Evaluation struct {
 	Verdict    policy.Verdict
 	CallDigest string
 	Plan       tool.Plan
+	// Secrets are the verdicts on what the program of the call would get; none when
+	// the call itself is denied.
+	Secrets []SecretEvaluation
+}
+
+// SecretEvaluation is what policy would say of one secret of a call.
+type SecretEvaluation struct {
+	Injection tool.Injection
+	Verdict   policy.Verdict
 }
 
 // Evaluate is a dry run: the call is checked, planned and evaluated. Nothing
@@ -30,5 +39,24 @@ func (p *Pipeline) Evaluate(ctx context.Context, s Submission) (Evaluation, erro
 	if err := c.evaluate(ctx); err != nil {
 		return Evaluation{}, err
 	}
-	return Evaluation{Verdict: c.verdict, CallDigest: c.digest, Plan: c.plan}, nil
+	secrets, err := c.evaluateInjections(ctx)
+	return Evaluation{Verdict: c.verdict, CallDigest: c.digest, Plan: c.plan, Secrets: secrets}, err
+}
+
+func (a *authorization) evaluateInjections(ctx context.Context) ([]SecretEvaluation, error) {
+	if a.verdict.Effect() == policy.Deny {
+		return nil, nil
+	}
+	var list []SecretEvaluation
+	for _, i := range a.plan.Injections {
+		one, err := a.injection(i, a.request.SessionFacts)
+		if err != nil {
+			return nil, err
+		}
+		if err := one.evaluate(ctx); err != nil {
+			return nil, err
+		}
+		list = append(list, SecretEvaluation{i, one.verdict})
+	}
+	return list, nil
 }

@@ -23,7 +23,7 @@ func (a *authorization) settleInjections(ctx context.Context) error {
 		return nil
 	}
 	for n := len(a.injected); n < len(a.plan.Injections); n++ {
-		one, err := a.injection(a.plan.Injections[n])
+		one, err := a.injection(a.plan.Injections[n], a.counted.Facts())
 		if err != nil {
 			return err
 		}
@@ -123,8 +123,8 @@ type injectArguments struct {
 	Call string `json:"call_digest"`
 }
 
-// injection asks about one secret of the call.
-func (a *authorization) injection(i tool.Injection) (*authorization, error) {
+// injection asks about one secret of the call, in a session of these facts.
+func (a *authorization) injection(i tool.Injection, facts tool.SessionFacts) (*authorization, error) {
 	arguments, err := canonical.Marshal(injectArguments{i, a.digest})
 	if err != nil {
 		return nil, err
@@ -143,7 +143,7 @@ func (a *authorization) injection(i tool.Injection) (*authorization, error) {
 		return nil, err
 	}
 	one.request.Args, one.request.Injection, one.request.Time = nil, &i, time.Now().UTC()
-	one.request.SessionFacts = a.counted.Facts()
+	one.request.SessionFacts = facts
 	return one, nil
 }
 

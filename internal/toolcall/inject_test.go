@@ -9,6 +9,8 @@ import (
 
 	"palyra/internal/approval"
 	"palyra/internal/event"
+	"palyra/internal/must"
+	"palyra/internal/policy"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
 )
@@ -126,6 +128,37 @@ func TestSecretByPolicy(t *testing.T) {
 	}
 	w.wantJournal(0, event.Proposed, event.Evaluated, event.Evaluated, event.Decided, event.Attested)
 	w.checkEvidence(o)
+}
+
+// TestDryRunOfSecrets: a dry run says of each secret what policy would, and of none when
+// the call itself is denied.
+func TestDryRunOfSecrets(t *testing.T) {
+	forbid := func(w *world) {
+		w.options.Policies += `@id("no-aws") @reason("not for programs") forbid(principal, action == Action::"secret.inject", resource) when { resource.name == "global/aws" };`
+	}
+	w := newWorld(t, unattended, injecting(awsSecret, deployKey), forbid)
+	e := must.Get(w.Evaluate(t.Context(), runCall()))(t)
+	if e.Verdict.Effect() != policy.Allow || len(e.Secrets) != 2 || e.Secrets[0].Injection != awsSecret || e.Secrets[1].Injection != deployKey {
+		t.Fatalf("%s, secrets %+v", e.Verdict.Effect(), e.Secrets)
+	}
+	if v := e.Secrets[0].Verdict; v.Effect() != policy.Deny || len(v.Determining()) != 1 || v.Determining()[0].ID != "no-aws" {
+		t.Errorf("of the first secret: %s by %v", v.Effect(), v.Determining())
+	}
+	if v := e.Secrets[1].Verdict; v.Effect() != policy.Ask {
+		t.Errorf("of the second secret: %s", v.Effect())
+	}
+	w.run.Ran(t, 0)
+	if w.wantJournal(0); t.Failed() {
+		t.Error("a dry run left something")
+	}
+
+	never := func(w *world) {
+		w.options.Policies += `@id("never") @reason("test") forbid(principal, action == Action::"tool.execute/process.run", resource);`
+	}
+	w = newWorld(t, unattended, injecting(awsSecret), never)
+	if e := must.Get(w.Evaluate(t.Context(), runCall()))(t); e.Verdict.Effect() != policy.Deny || len(e.Secrets) > 0 {
+		t.Errorf("%s, secrets %+v", e.Verdict.Effect(), e.Secrets)
+	}
 }
 
 // TestGrantGivesNoSecret: a standing yes to the program is none to a secret for it.

@@ -1569,7 +1569,10 @@ type EvaluateToolResponse struct {
 	// The subject a grant with matcher "subject" would cover.
 	ApprovalSubjectId string `protobuf:"bytes,11,opt,name=approval_subject_id,json=approvalSubjectId,proto3" json:"approval_subject_id,omitempty"`
 	// A live grant that would allow the call.
-	GrantId       string `protobuf:"bytes,12,opt,name=grant_id,json=grantId,proto3" json:"grant_id,omitempty"`
+	GrantId string `protobuf:"bytes,12,opt,name=grant_id,json=grantId,proto3" json:"grant_id,omitempty"`
+	// What policy says of each secret that the program would get: the call needs a yes
+	// to each, beside its own. Empty when the call itself is denied.
+	Secrets       []*SecretEvaluation `protobuf:"bytes,13,rep,name=secrets,proto3" json:"secrets,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1681,6 +1684,125 @@ func (x *EvaluateToolResponse) GetGrantId() string {
 	return ""
 }
 
+func (x *EvaluateToolResponse) GetSecrets() []*SecretEvaluation {
+	if x != nil {
+		return x.Secrets
+	}
+	return nil
+}
+
+// SecretEvaluation is the verdict on one secret of a call.
+type SecretEvaluation struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Such as "global/aws".
+	Ref     string `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	Version uint32 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
+	// Where the program would find it: a variable, and with a file its path.
+	Env  string `protobuf:"bytes,3,opt,name=env,proto3" json:"env,omitempty"`
+	File string `protobuf:"bytes,4,opt,name=file,proto3" json:"file,omitempty"`
+	// allow, ask or deny.
+	Verdict       string         `protobuf:"bytes,5,opt,name=verdict,proto3" json:"verdict,omitempty"`
+	Reason        string         `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	Message       string         `protobuf:"bytes,7,opt,name=message,proto3" json:"message,omitempty"`
+	Remedy        string         `protobuf:"bytes,8,opt,name=remedy,proto3" json:"remedy,omitempty"`
+	Determining   []*Determining `protobuf:"bytes,9,rep,name=determining,proto3" json:"determining,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SecretEvaluation) Reset() {
+	*x = SecretEvaluation{}
+	mi := &file_palyra_v1_gateway_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SecretEvaluation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SecretEvaluation) ProtoMessage() {}
+
+func (x *SecretEvaluation) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_gateway_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SecretEvaluation.ProtoReflect.Descriptor instead.
+func (*SecretEvaluation) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *SecretEvaluation) GetRef() string {
+	if x != nil {
+		return x.Ref
+	}
+	return ""
+}
+
+func (x *SecretEvaluation) GetVersion() uint32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *SecretEvaluation) GetEnv() string {
+	if x != nil {
+		return x.Env
+	}
+	return ""
+}
+
+func (x *SecretEvaluation) GetFile() string {
+	if x != nil {
+		return x.File
+	}
+	return ""
+}
+
+func (x *SecretEvaluation) GetVerdict() string {
+	if x != nil {
+		return x.Verdict
+	}
+	return ""
+}
+
+func (x *SecretEvaluation) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *SecretEvaluation) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *SecretEvaluation) GetRemedy() string {
+	if x != nil {
+		return x.Remedy
+	}
+	return ""
+}
+
+func (x *SecretEvaluation) GetDetermining() []*Determining {
+	if x != nil {
+		return x.Determining
+	}
+	return nil
+}
+
 // EndSessionRequest names a session of the caller.
 type EndSessionRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1691,7 +1813,7 @@ type EndSessionRequest struct {
 
 func (x *EndSessionRequest) Reset() {
 	*x = EndSessionRequest{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[17]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1703,7 +1825,7 @@ func (x *EndSessionRequest) String() string {
 func (*EndSessionRequest) ProtoMessage() {}
 
 func (x *EndSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[17]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1716,7 +1838,7 @@ func (x *EndSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndSessionRequest.ProtoReflect.Descriptor instead.
 func (*EndSessionRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{17}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *EndSessionRequest) GetSession() string {
@@ -1735,7 +1857,7 @@ type EndSessionResponse struct {
 
 func (x *EndSessionResponse) Reset() {
 	*x = EndSessionResponse{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[18]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1747,7 +1869,7 @@ func (x *EndSessionResponse) String() string {
 func (*EndSessionResponse) ProtoMessage() {}
 
 func (x *EndSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[18]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1760,7 +1882,7 @@ func (x *EndSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndSessionResponse.ProtoReflect.Descriptor instead.
 func (*EndSessionResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{18}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{19}
 }
 
 // RunStreamRequest is one message to a run. The first is start or resume.
@@ -1780,7 +1902,7 @@ type RunStreamRequest struct {
 
 func (x *RunStreamRequest) Reset() {
 	*x = RunStreamRequest{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[19]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1792,7 +1914,7 @@ func (x *RunStreamRequest) String() string {
 func (*RunStreamRequest) ProtoMessage() {}
 
 func (x *RunStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[19]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1805,7 +1927,7 @@ func (x *RunStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStreamRequest.ProtoReflect.Descriptor instead.
 func (*RunStreamRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{19}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RunStreamRequest) GetMessage() isRunStreamRequest_Message {
@@ -1912,7 +2034,7 @@ type ResumeRun struct {
 
 func (x *ResumeRun) Reset() {
 	*x = ResumeRun{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[20]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1924,7 +2046,7 @@ func (x *ResumeRun) String() string {
 func (*ResumeRun) ProtoMessage() {}
 
 func (x *ResumeRun) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[20]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1937,7 +2059,7 @@ func (x *ResumeRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeRun.ProtoReflect.Descriptor instead.
 func (*ResumeRun) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{20}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ResumeRun) GetRunId() string {
@@ -1964,7 +2086,7 @@ type UserMessage struct {
 
 func (x *UserMessage) Reset() {
 	*x = UserMessage{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[21]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1976,7 +2098,7 @@ func (x *UserMessage) String() string {
 func (*UserMessage) ProtoMessage() {}
 
 func (x *UserMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[21]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1989,7 +2111,7 @@ func (x *UserMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserMessage.ProtoReflect.Descriptor instead.
 func (*UserMessage) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{21}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *UserMessage) GetText() string {
@@ -2009,7 +2131,7 @@ type CancelRun struct {
 
 func (x *CancelRun) Reset() {
 	*x = CancelRun{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[22]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2021,7 +2143,7 @@ func (x *CancelRun) String() string {
 func (*CancelRun) ProtoMessage() {}
 
 func (x *CancelRun) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[22]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2034,7 +2156,7 @@ func (x *CancelRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRun.ProtoReflect.Descriptor instead.
 func (*CancelRun) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{22}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CancelRun) GetReason() string {
@@ -2056,7 +2178,7 @@ type RunStreamResponse struct {
 
 func (x *RunStreamResponse) Reset() {
 	*x = RunStreamResponse{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[23]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2068,7 +2190,7 @@ func (x *RunStreamResponse) String() string {
 func (*RunStreamResponse) ProtoMessage() {}
 
 func (x *RunStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[23]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2081,7 +2203,7 @@ func (x *RunStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStreamResponse.ProtoReflect.Descriptor instead.
 func (*RunStreamResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{23}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *RunStreamResponse) GetEvent() *RunEvent {
@@ -2113,7 +2235,7 @@ type MessageRefused struct {
 
 func (x *MessageRefused) Reset() {
 	*x = MessageRefused{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[24]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2125,7 +2247,7 @@ func (x *MessageRefused) String() string {
 func (*MessageRefused) ProtoMessage() {}
 
 func (x *MessageRefused) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[24]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2138,7 +2260,7 @@ func (x *MessageRefused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MessageRefused.ProtoReflect.Descriptor instead.
 func (*MessageRefused) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{24}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *MessageRefused) GetReason() string {
@@ -2207,7 +2329,7 @@ type RunEvent struct {
 
 func (x *RunEvent) Reset() {
 	*x = RunEvent{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[25]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2219,7 +2341,7 @@ func (x *RunEvent) String() string {
 func (*RunEvent) ProtoMessage() {}
 
 func (x *RunEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[25]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2232,7 +2354,7 @@ func (x *RunEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunEvent.ProtoReflect.Descriptor instead.
 func (*RunEvent) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{25}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *RunEvent) GetSequence() int64 {
@@ -2479,7 +2601,7 @@ type RunStarted struct {
 
 func (x *RunStarted) Reset() {
 	*x = RunStarted{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[26]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2491,7 +2613,7 @@ func (x *RunStarted) String() string {
 func (*RunStarted) ProtoMessage() {}
 
 func (x *RunStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[26]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2504,7 +2626,7 @@ func (x *RunStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStarted.ProtoReflect.Descriptor instead.
 func (*RunStarted) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{26}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RunStarted) GetRun() *Run {
@@ -2526,7 +2648,7 @@ type ModelDelta struct {
 
 func (x *ModelDelta) Reset() {
 	*x = ModelDelta{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[27]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2538,7 +2660,7 @@ func (x *ModelDelta) String() string {
 func (*ModelDelta) ProtoMessage() {}
 
 func (x *ModelDelta) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[27]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2551,7 +2673,7 @@ func (x *ModelDelta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelDelta.ProtoReflect.Descriptor instead.
 func (*ModelDelta) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{27}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ModelDelta) GetText() string {
@@ -2575,7 +2697,7 @@ type ModelRetry struct {
 
 func (x *ModelRetry) Reset() {
 	*x = ModelRetry{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[28]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2587,7 +2709,7 @@ func (x *ModelRetry) String() string {
 func (*ModelRetry) ProtoMessage() {}
 
 func (x *ModelRetry) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[28]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2600,7 +2722,7 @@ func (x *ModelRetry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelRetry.ProtoReflect.Descriptor instead.
 func (*ModelRetry) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{28}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ModelRetry) GetAttempt() int32 {
@@ -2643,7 +2765,7 @@ type ModelTurn struct {
 
 func (x *ModelTurn) Reset() {
 	*x = ModelTurn{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[29]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2655,7 +2777,7 @@ func (x *ModelTurn) String() string {
 func (*ModelTurn) ProtoMessage() {}
 
 func (x *ModelTurn) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[29]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2668,7 +2790,7 @@ func (x *ModelTurn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelTurn.ProtoReflect.Descriptor instead.
 func (*ModelTurn) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{29}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ModelTurn) GetTurn() int32 {
@@ -2733,7 +2855,7 @@ type ModelToolCall struct {
 
 func (x *ModelToolCall) Reset() {
 	*x = ModelToolCall{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[30]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2745,7 +2867,7 @@ func (x *ModelToolCall) String() string {
 func (*ModelToolCall) ProtoMessage() {}
 
 func (x *ModelToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[30]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2758,7 +2880,7 @@ func (x *ModelToolCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelToolCall.ProtoReflect.Descriptor instead.
 func (*ModelToolCall) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{30}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ModelToolCall) GetCallId() string {
@@ -2792,7 +2914,7 @@ type RunFinished struct {
 
 func (x *RunFinished) Reset() {
 	*x = RunFinished{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[31]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2804,7 +2926,7 @@ func (x *RunFinished) String() string {
 func (*RunFinished) ProtoMessage() {}
 
 func (x *RunFinished) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[31]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2817,7 +2939,7 @@ func (x *RunFinished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunFinished.ProtoReflect.Descriptor instead.
 func (*RunFinished) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{31}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RunFinished) GetRun() *Run {
@@ -2860,7 +2982,7 @@ type Run struct {
 
 func (x *Run) Reset() {
 	*x = Run{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[32]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2872,7 +2994,7 @@ func (x *Run) String() string {
 func (*Run) ProtoMessage() {}
 
 func (x *Run) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[32]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2885,7 +3007,7 @@ func (x *Run) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Run.ProtoReflect.Descriptor instead.
 func (*Run) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{32}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Run) GetRunId() string {
@@ -3030,7 +3152,7 @@ type RunBudget struct {
 
 func (x *RunBudget) Reset() {
 	*x = RunBudget{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[33]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3042,7 +3164,7 @@ func (x *RunBudget) String() string {
 func (*RunBudget) ProtoMessage() {}
 
 func (x *RunBudget) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[33]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3055,7 +3177,7 @@ func (x *RunBudget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunBudget.ProtoReflect.Descriptor instead.
 func (*RunBudget) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{33}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RunBudget) GetCalls() int32 {
@@ -3093,7 +3215,7 @@ type RunUsage struct {
 
 func (x *RunUsage) Reset() {
 	*x = RunUsage{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[34]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3105,7 +3227,7 @@ func (x *RunUsage) String() string {
 func (*RunUsage) ProtoMessage() {}
 
 func (x *RunUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[34]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3118,7 +3240,7 @@ func (x *RunUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunUsage.ProtoReflect.Descriptor instead.
 func (*RunUsage) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{34}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RunUsage) GetCalls() int32 {
@@ -3181,7 +3303,7 @@ type StartRunRequest struct {
 
 func (x *StartRunRequest) Reset() {
 	*x = StartRunRequest{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[35]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3193,7 +3315,7 @@ func (x *StartRunRequest) String() string {
 func (*StartRunRequest) ProtoMessage() {}
 
 func (x *StartRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[35]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3206,7 +3328,7 @@ func (x *StartRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartRunRequest.ProtoReflect.Descriptor instead.
 func (*StartRunRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{35}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *StartRunRequest) GetSession() string {
@@ -3268,7 +3390,7 @@ type StartRunResponse struct {
 
 func (x *StartRunResponse) Reset() {
 	*x = StartRunResponse{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[36]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3280,7 +3402,7 @@ func (x *StartRunResponse) String() string {
 func (*StartRunResponse) ProtoMessage() {}
 
 func (x *StartRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[36]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3293,7 +3415,7 @@ func (x *StartRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartRunResponse.ProtoReflect.Descriptor instead.
 func (*StartRunResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{36}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *StartRunResponse) GetRun() *Run {
@@ -3313,7 +3435,7 @@ type GetRunRequest struct {
 
 func (x *GetRunRequest) Reset() {
 	*x = GetRunRequest{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[37]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3325,7 +3447,7 @@ func (x *GetRunRequest) String() string {
 func (*GetRunRequest) ProtoMessage() {}
 
 func (x *GetRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[37]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3338,7 +3460,7 @@ func (x *GetRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRunRequest.ProtoReflect.Descriptor instead.
 func (*GetRunRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{37}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *GetRunRequest) GetRunId() string {
@@ -3361,7 +3483,7 @@ type GetRunResponse struct {
 
 func (x *GetRunResponse) Reset() {
 	*x = GetRunResponse{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[38]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3373,7 +3495,7 @@ func (x *GetRunResponse) String() string {
 func (*GetRunResponse) ProtoMessage() {}
 
 func (x *GetRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[38]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3386,7 +3508,7 @@ func (x *GetRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRunResponse.ProtoReflect.Descriptor instead.
 func (*GetRunResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{38}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *GetRunResponse) GetRun() *Run {
@@ -3420,7 +3542,7 @@ type ListRunsRequest struct {
 
 func (x *ListRunsRequest) Reset() {
 	*x = ListRunsRequest{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[39]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3432,7 +3554,7 @@ func (x *ListRunsRequest) String() string {
 func (*ListRunsRequest) ProtoMessage() {}
 
 func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[39]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3445,7 +3567,7 @@ func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsRequest.ProtoReflect.Descriptor instead.
 func (*ListRunsRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{39}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ListRunsRequest) GetStates() []RunState {
@@ -3508,7 +3630,7 @@ type ListRunsResponse struct {
 
 func (x *ListRunsResponse) Reset() {
 	*x = ListRunsResponse{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[40]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3520,7 +3642,7 @@ func (x *ListRunsResponse) String() string {
 func (*ListRunsResponse) ProtoMessage() {}
 
 func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[40]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3533,7 +3655,7 @@ func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsResponse.ProtoReflect.Descriptor instead.
 func (*ListRunsResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{40}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ListRunsResponse) GetRuns() []*Run {
@@ -3561,7 +3683,7 @@ type WatchRunRequest struct {
 
 func (x *WatchRunRequest) Reset() {
 	*x = WatchRunRequest{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[41]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3573,7 +3695,7 @@ func (x *WatchRunRequest) String() string {
 func (*WatchRunRequest) ProtoMessage() {}
 
 func (x *WatchRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[41]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3586,7 +3708,7 @@ func (x *WatchRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRunRequest.ProtoReflect.Descriptor instead.
 func (*WatchRunRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{41}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *WatchRunRequest) GetRunId() string {
@@ -3613,7 +3735,7 @@ type WatchRunResponse struct {
 
 func (x *WatchRunResponse) Reset() {
 	*x = WatchRunResponse{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[42]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3625,7 +3747,7 @@ func (x *WatchRunResponse) String() string {
 func (*WatchRunResponse) ProtoMessage() {}
 
 func (x *WatchRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[42]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3638,7 +3760,7 @@ func (x *WatchRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRunResponse.ProtoReflect.Descriptor instead.
 func (*WatchRunResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{42}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *WatchRunResponse) GetEvent() *RunEvent {
@@ -3659,7 +3781,7 @@ type CancelRunRequest struct {
 
 func (x *CancelRunRequest) Reset() {
 	*x = CancelRunRequest{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[43]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3671,7 +3793,7 @@ func (x *CancelRunRequest) String() string {
 func (*CancelRunRequest) ProtoMessage() {}
 
 func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[43]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3684,7 +3806,7 @@ func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRunRequest.ProtoReflect.Descriptor instead.
 func (*CancelRunRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{43}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *CancelRunRequest) GetRunId() string {
@@ -3711,7 +3833,7 @@ type CancelRunResponse struct {
 
 func (x *CancelRunResponse) Reset() {
 	*x = CancelRunResponse{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[44]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3723,7 +3845,7 @@ func (x *CancelRunResponse) String() string {
 func (*CancelRunResponse) ProtoMessage() {}
 
 func (x *CancelRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[44]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3736,7 +3858,7 @@ func (x *CancelRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRunResponse.ProtoReflect.Descriptor instead.
 func (*CancelRunResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{44}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *CancelRunResponse) GetRun() *Run {
@@ -3783,7 +3905,7 @@ type Call struct {
 
 func (x *Call) Reset() {
 	*x = Call{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[45]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3795,7 +3917,7 @@ func (x *Call) String() string {
 func (*Call) ProtoMessage() {}
 
 func (x *Call) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[45]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3808,7 +3930,7 @@ func (x *Call) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Call.ProtoReflect.Descriptor instead.
 func (*Call) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{45}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Call) GetProposalId() string {
@@ -3970,7 +4092,7 @@ type CallStep struct {
 
 func (x *CallStep) Reset() {
 	*x = CallStep{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[46]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3982,7 +4104,7 @@ func (x *CallStep) String() string {
 func (*CallStep) ProtoMessage() {}
 
 func (x *CallStep) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[46]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3995,7 +4117,7 @@ func (x *CallStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallStep.ProtoReflect.Descriptor instead.
 func (*CallStep) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{46}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *CallStep) GetSeq() int64 {
@@ -4064,7 +4186,7 @@ type ListCallsRequest struct {
 
 func (x *ListCallsRequest) Reset() {
 	*x = ListCallsRequest{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[47]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4076,7 +4198,7 @@ func (x *ListCallsRequest) String() string {
 func (*ListCallsRequest) ProtoMessage() {}
 
 func (x *ListCallsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[47]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4089,7 +4211,7 @@ func (x *ListCallsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCallsRequest.ProtoReflect.Descriptor instead.
 func (*ListCallsRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{47}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ListCallsRequest) GetPrincipal() string {
@@ -4139,7 +4261,7 @@ type ListCallsResponse struct {
 
 func (x *ListCallsResponse) Reset() {
 	*x = ListCallsResponse{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[48]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4151,7 +4273,7 @@ func (x *ListCallsResponse) String() string {
 func (*ListCallsResponse) ProtoMessage() {}
 
 func (x *ListCallsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[48]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4164,7 +4286,7 @@ func (x *ListCallsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCallsResponse.ProtoReflect.Descriptor instead.
 func (*ListCallsResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{48}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ListCallsResponse) GetCalls() []*Call {
@@ -4191,7 +4313,7 @@ type GetCallRequest struct {
 
 func (x *GetCallRequest) Reset() {
 	*x = GetCallRequest{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[49]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4203,7 +4325,7 @@ func (x *GetCallRequest) String() string {
 func (*GetCallRequest) ProtoMessage() {}
 
 func (x *GetCallRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[49]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4216,7 +4338,7 @@ func (x *GetCallRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCallRequest.ProtoReflect.Descriptor instead.
 func (*GetCallRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{49}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *GetCallRequest) GetProposalId() string {
@@ -4237,7 +4359,7 @@ type GetCallResponse struct {
 
 func (x *GetCallResponse) Reset() {
 	*x = GetCallResponse{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[50]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4249,7 +4371,7 @@ func (x *GetCallResponse) String() string {
 func (*GetCallResponse) ProtoMessage() {}
 
 func (x *GetCallResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[50]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4262,7 +4384,7 @@ func (x *GetCallResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCallResponse.ProtoReflect.Descriptor instead.
 func (*GetCallResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{50}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *GetCallResponse) GetCall() *Call {
@@ -4290,7 +4412,7 @@ type CancelCallRequest struct {
 
 func (x *CancelCallRequest) Reset() {
 	*x = CancelCallRequest{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[51]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4302,7 +4424,7 @@ func (x *CancelCallRequest) String() string {
 func (*CancelCallRequest) ProtoMessage() {}
 
 func (x *CancelCallRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[51]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4315,7 +4437,7 @@ func (x *CancelCallRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelCallRequest.ProtoReflect.Descriptor instead.
 func (*CancelCallRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{51}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *CancelCallRequest) GetProposalId() string {
@@ -4342,7 +4464,7 @@ type CancelCallResponse struct {
 
 func (x *CancelCallResponse) Reset() {
 	*x = CancelCallResponse{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[52]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4354,7 +4476,7 @@ func (x *CancelCallResponse) String() string {
 func (*CancelCallResponse) ProtoMessage() {}
 
 func (x *CancelCallResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[52]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4367,7 +4489,7 @@ func (x *CancelCallResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelCallResponse.ProtoReflect.Descriptor instead.
 func (*CancelCallResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{52}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *CancelCallResponse) GetCall() *Call {
@@ -4503,7 +4625,7 @@ const file_palyra_v1_gateway_proto_rawDesc = "" +
 	"\n" +
 	"input_json\x18\x02 \x01(\fR\tinputJson\x12!\n" +
 	"\asession\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18@R\asession\x12\"\n" +
-	"\achannel\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\achannel\"\xb4\x03\n" +
+	"\achannel\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\achannel\"\xeb\x03\n" +
 	"\x14EvaluateToolResponse\x12\x18\n" +
 	"\averdict\x18\x01 \x01(\tR\averdict\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
@@ -4517,8 +4639,19 @@ const file_palyra_v1_gateway_proto_rawDesc = "" +
 	"\x1aproposal_approval_required\x18\n" +
 	" \x01(\bR\x18proposalApprovalRequired\x12.\n" +
 	"\x13approval_subject_id\x18\v \x01(\tR\x11approvalSubjectId\x12\x19\n" +
-	"\bgrant_id\x18\f \x01(\tR\agrantIdJ\x04\b\t\x10\n" +
-	"\"8\n" +
+	"\bgrant_id\x18\f \x01(\tR\agrantId\x125\n" +
+	"\asecrets\x18\r \x03(\v2\x1b.palyra.v1.SecretEvaluationR\asecretsJ\x04\b\t\x10\n" +
+	"\"\x82\x02\n" +
+	"\x10SecretEvaluation\x12\x10\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\rR\aversion\x12\x10\n" +
+	"\x03env\x18\x03 \x01(\tR\x03env\x12\x12\n" +
+	"\x04file\x18\x04 \x01(\tR\x04file\x12\x18\n" +
+	"\averdict\x18\x05 \x01(\tR\averdict\x12\x16\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\x12\x18\n" +
+	"\amessage\x18\a \x01(\tR\amessage\x12\x16\n" +
+	"\x06remedy\x18\b \x01(\tR\x06remedy\x128\n" +
+	"\vdetermining\x18\t \x03(\v2\x16.palyra.v1.DeterminingR\vdetermining\"8\n" +
 	"\x11EndSessionRequest\x12#\n" +
 	"\asession\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\asession\"\x14\n" +
 	"\x12EndSessionResponse\"\xb5\x02\n" +
@@ -4769,7 +4902,7 @@ func file_palyra_v1_gateway_proto_rawDescGZIP() []byte {
 }
 
 var file_palyra_v1_gateway_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_palyra_v1_gateway_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
+var file_palyra_v1_gateway_proto_msgTypes = make([]protoimpl.MessageInfo, 54)
 var file_palyra_v1_gateway_proto_goTypes = []any{
 	(RunState)(0),                 // 0: palyra.v1.RunState
 	(CallState)(0),                // 1: palyra.v1.CallState
@@ -4790,47 +4923,48 @@ var file_palyra_v1_gateway_proto_goTypes = []any{
 	(*Tool)(nil),                  // 16: palyra.v1.Tool
 	(*EvaluateToolRequest)(nil),   // 17: palyra.v1.EvaluateToolRequest
 	(*EvaluateToolResponse)(nil),  // 18: palyra.v1.EvaluateToolResponse
-	(*EndSessionRequest)(nil),     // 19: palyra.v1.EndSessionRequest
-	(*EndSessionResponse)(nil),    // 20: palyra.v1.EndSessionResponse
-	(*RunStreamRequest)(nil),      // 21: palyra.v1.RunStreamRequest
-	(*ResumeRun)(nil),             // 22: palyra.v1.ResumeRun
-	(*UserMessage)(nil),           // 23: palyra.v1.UserMessage
-	(*CancelRun)(nil),             // 24: palyra.v1.CancelRun
-	(*RunStreamResponse)(nil),     // 25: palyra.v1.RunStreamResponse
-	(*MessageRefused)(nil),        // 26: palyra.v1.MessageRefused
-	(*RunEvent)(nil),              // 27: palyra.v1.RunEvent
-	(*RunStarted)(nil),            // 28: palyra.v1.RunStarted
-	(*ModelDelta)(nil),            // 29: palyra.v1.ModelDelta
-	(*ModelRetry)(nil),            // 30: palyra.v1.ModelRetry
-	(*ModelTurn)(nil),             // 31: palyra.v1.ModelTurn
-	(*ModelToolCall)(nil),         // 32: palyra.v1.ModelToolCall
-	(*RunFinished)(nil),           // 33: palyra.v1.RunFinished
-	(*Run)(nil),                   // 34: palyra.v1.Run
-	(*RunBudget)(nil),             // 35: palyra.v1.RunBudget
-	(*RunUsage)(nil),              // 36: palyra.v1.RunUsage
-	(*StartRunRequest)(nil),       // 37: palyra.v1.StartRunRequest
-	(*StartRunResponse)(nil),      // 38: palyra.v1.StartRunResponse
-	(*GetRunRequest)(nil),         // 39: palyra.v1.GetRunRequest
-	(*GetRunResponse)(nil),        // 40: palyra.v1.GetRunResponse
-	(*ListRunsRequest)(nil),       // 41: palyra.v1.ListRunsRequest
-	(*ListRunsResponse)(nil),      // 42: palyra.v1.ListRunsResponse
-	(*WatchRunRequest)(nil),       // 43: palyra.v1.WatchRunRequest
-	(*WatchRunResponse)(nil),      // 44: palyra.v1.WatchRunResponse
-	(*CancelRunRequest)(nil),      // 45: palyra.v1.CancelRunRequest
-	(*CancelRunResponse)(nil),     // 46: palyra.v1.CancelRunResponse
-	(*Call)(nil),                  // 47: palyra.v1.Call
-	(*CallStep)(nil),              // 48: palyra.v1.CallStep
-	(*ListCallsRequest)(nil),      // 49: palyra.v1.ListCallsRequest
-	(*ListCallsResponse)(nil),     // 50: palyra.v1.ListCallsResponse
-	(*GetCallRequest)(nil),        // 51: palyra.v1.GetCallRequest
-	(*GetCallResponse)(nil),       // 52: palyra.v1.GetCallResponse
-	(*CancelCallRequest)(nil),     // 53: palyra.v1.CancelCallRequest
-	(*CancelCallResponse)(nil),    // 54: palyra.v1.CancelCallResponse
-	(*Approval)(nil),              // 55: palyra.v1.Approval
-	(ApprovalState)(0),            // 56: palyra.v1.ApprovalState
-	(*timestamppb.Timestamp)(nil), // 57: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 58: google.protobuf.Duration
-	(*DecideApprovalRequest)(nil), // 59: palyra.v1.DecideApprovalRequest
+	(*SecretEvaluation)(nil),      // 19: palyra.v1.SecretEvaluation
+	(*EndSessionRequest)(nil),     // 20: palyra.v1.EndSessionRequest
+	(*EndSessionResponse)(nil),    // 21: palyra.v1.EndSessionResponse
+	(*RunStreamRequest)(nil),      // 22: palyra.v1.RunStreamRequest
+	(*ResumeRun)(nil),             // 23: palyra.v1.ResumeRun
+	(*UserMessage)(nil),           // 24: palyra.v1.UserMessage
+	(*CancelRun)(nil),             // 25: palyra.v1.CancelRun
+	(*RunStreamResponse)(nil),     // 26: palyra.v1.RunStreamResponse
+	(*MessageRefused)(nil),        // 27: palyra.v1.MessageRefused
+	(*RunEvent)(nil),              // 28: palyra.v1.RunEvent
+	(*RunStarted)(nil),            // 29: palyra.v1.RunStarted
+	(*ModelDelta)(nil),            // 30: palyra.v1.ModelDelta
+	(*ModelRetry)(nil),            // 31: palyra.v1.ModelRetry
+	(*ModelTurn)(nil),             // 32: palyra.v1.ModelTurn
+	(*ModelToolCall)(nil),         // 33: palyra.v1.ModelToolCall
+	(*RunFinished)(nil),           // 34: palyra.v1.RunFinished
+	(*Run)(nil),                   // 35: palyra.v1.Run
+	(*RunBudget)(nil),             // 36: palyra.v1.RunBudget
+	(*RunUsage)(nil),              // 37: palyra.v1.RunUsage
+	(*StartRunRequest)(nil),       // 38: palyra.v1.StartRunRequest
+	(*StartRunResponse)(nil),      // 39: palyra.v1.StartRunResponse
+	(*GetRunRequest)(nil),         // 40: palyra.v1.GetRunRequest
+	(*GetRunResponse)(nil),        // 41: palyra.v1.GetRunResponse
+	(*ListRunsRequest)(nil),       // 42: palyra.v1.ListRunsRequest
+	(*ListRunsResponse)(nil),      // 43: palyra.v1.ListRunsResponse
+	(*WatchRunRequest)(nil),       // 44: palyra.v1.WatchRunRequest
+	(*WatchRunResponse)(nil),      // 45: palyra.v1.WatchRunResponse
+	(*CancelRunRequest)(nil),      // 46: palyra.v1.CancelRunRequest
+	(*CancelRunResponse)(nil),     // 47: palyra.v1.CancelRunResponse
+	(*Call)(nil),                  // 48: palyra.v1.Call
+	(*CallStep)(nil),              // 49: palyra.v1.CallStep
+	(*ListCallsRequest)(nil),      // 50: palyra.v1.ListCallsRequest
+	(*ListCallsResponse)(nil),     // 51: palyra.v1.ListCallsResponse
+	(*GetCallRequest)(nil),        // 52: palyra.v1.GetCallRequest
+	(*GetCallResponse)(nil),       // 53: palyra.v1.GetCallResponse
+	(*CancelCallRequest)(nil),     // 54: palyra.v1.CancelCallRequest
+	(*CancelCallResponse)(nil),    // 55: palyra.v1.CancelCallResponse
+	(*Approval)(nil),              // 56: palyra.v1.Approval
+	(ApprovalState)(0),            // 57: palyra.v1.ApprovalState
+	(*timestamppb.Timestamp)(nil), // 58: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 59: google.protobuf.Duration
+	(*DecideApprovalRequest)(nil), // 60: palyra.v1.DecideApprovalRequest
 }
 var file_palyra_v1_gateway_proto_depIdxs = []int32{
 	4,  // 0: palyra.v1.CallToolResponse.proposed:type_name -> palyra.v1.ToolProposed
@@ -4840,97 +4974,99 @@ var file_palyra_v1_gateway_proto_depIdxs = []int32{
 	9,  // 4: palyra.v1.CallToolResponse.output:type_name -> palyra.v1.ToolOutputChunk
 	10, // 5: palyra.v1.CallToolResponse.result:type_name -> palyra.v1.ToolResult
 	11, // 6: palyra.v1.CallToolResponse.attestation:type_name -> palyra.v1.ToolAttestation
-	55, // 7: palyra.v1.ApprovalRequested.approval:type_name -> palyra.v1.Approval
-	56, // 8: palyra.v1.ApprovalResolved.state:type_name -> palyra.v1.ApprovalState
+	56, // 7: palyra.v1.ApprovalRequested.approval:type_name -> palyra.v1.Approval
+	57, // 8: palyra.v1.ApprovalResolved.state:type_name -> palyra.v1.ApprovalState
 	7,  // 9: palyra.v1.ToolDecision.determining:type_name -> palyra.v1.Determining
-	57, // 10: palyra.v1.ToolDecision.at:type_name -> google.protobuf.Timestamp
-	58, // 11: palyra.v1.ToolResult.duration:type_name -> google.protobuf.Duration
+	58, // 10: palyra.v1.ToolDecision.at:type_name -> google.protobuf.Timestamp
+	59, // 11: palyra.v1.ToolResult.duration:type_name -> google.protobuf.Duration
 	12, // 12: palyra.v1.ToolAttestation.posture:type_name -> palyra.v1.ExecutionPosture
 	16, // 13: palyra.v1.ListToolsResponse.tools:type_name -> palyra.v1.Tool
 	15, // 14: palyra.v1.ListToolsResponse.hidden:type_name -> palyra.v1.HiddenTool
 	16, // 15: palyra.v1.HiddenTool.tool:type_name -> palyra.v1.Tool
 	7,  // 16: palyra.v1.HiddenTool.determining:type_name -> palyra.v1.Determining
 	7,  // 17: palyra.v1.EvaluateToolResponse.determining:type_name -> palyra.v1.Determining
-	37, // 18: palyra.v1.RunStreamRequest.start:type_name -> palyra.v1.StartRunRequest
-	22, // 19: palyra.v1.RunStreamRequest.resume:type_name -> palyra.v1.ResumeRun
-	23, // 20: palyra.v1.RunStreamRequest.user_message:type_name -> palyra.v1.UserMessage
-	59, // 21: palyra.v1.RunStreamRequest.approval:type_name -> palyra.v1.DecideApprovalRequest
-	24, // 22: palyra.v1.RunStreamRequest.cancel:type_name -> palyra.v1.CancelRun
-	27, // 23: palyra.v1.RunStreamResponse.event:type_name -> palyra.v1.RunEvent
-	26, // 24: palyra.v1.RunStreamResponse.refused:type_name -> palyra.v1.MessageRefused
-	57, // 25: palyra.v1.RunEvent.at:type_name -> google.protobuf.Timestamp
-	28, // 26: palyra.v1.RunEvent.started:type_name -> palyra.v1.RunStarted
-	23, // 27: palyra.v1.RunEvent.user_message:type_name -> palyra.v1.UserMessage
-	29, // 28: palyra.v1.RunEvent.model_delta:type_name -> palyra.v1.ModelDelta
-	30, // 29: palyra.v1.RunEvent.model_retry:type_name -> palyra.v1.ModelRetry
-	31, // 30: palyra.v1.RunEvent.model_turn:type_name -> palyra.v1.ModelTurn
-	4,  // 31: palyra.v1.RunEvent.proposed:type_name -> palyra.v1.ToolProposed
-	5,  // 32: palyra.v1.RunEvent.approval_requested:type_name -> palyra.v1.ApprovalRequested
-	6,  // 33: palyra.v1.RunEvent.approval_resolved:type_name -> palyra.v1.ApprovalResolved
-	8,  // 34: palyra.v1.RunEvent.decision:type_name -> palyra.v1.ToolDecision
-	9,  // 35: palyra.v1.RunEvent.output:type_name -> palyra.v1.ToolOutputChunk
-	10, // 36: palyra.v1.RunEvent.result:type_name -> palyra.v1.ToolResult
-	11, // 37: palyra.v1.RunEvent.attestation:type_name -> palyra.v1.ToolAttestation
-	33, // 38: palyra.v1.RunEvent.finished:type_name -> palyra.v1.RunFinished
-	34, // 39: palyra.v1.RunStarted.run:type_name -> palyra.v1.Run
-	58, // 40: palyra.v1.ModelRetry.after:type_name -> google.protobuf.Duration
-	32, // 41: palyra.v1.ModelTurn.calls:type_name -> palyra.v1.ModelToolCall
-	34, // 42: palyra.v1.RunFinished.run:type_name -> palyra.v1.Run
-	0,  // 43: palyra.v1.Run.state:type_name -> palyra.v1.RunState
-	57, // 44: palyra.v1.Run.started_at:type_name -> google.protobuf.Timestamp
-	57, // 45: palyra.v1.Run.ended_at:type_name -> google.protobuf.Timestamp
-	35, // 46: palyra.v1.Run.budget:type_name -> palyra.v1.RunBudget
-	36, // 47: palyra.v1.Run.usage:type_name -> palyra.v1.RunUsage
-	58, // 48: palyra.v1.RunBudget.wall_clock:type_name -> google.protobuf.Duration
-	58, // 49: palyra.v1.RunUsage.wall_clock:type_name -> google.protobuf.Duration
-	35, // 50: palyra.v1.StartRunRequest.budget:type_name -> palyra.v1.RunBudget
-	34, // 51: palyra.v1.StartRunResponse.run:type_name -> palyra.v1.Run
-	34, // 52: palyra.v1.GetRunResponse.run:type_name -> palyra.v1.Run
-	0,  // 53: palyra.v1.ListRunsRequest.states:type_name -> palyra.v1.RunState
-	57, // 54: palyra.v1.ListRunsRequest.since:type_name -> google.protobuf.Timestamp
-	57, // 55: palyra.v1.ListRunsRequest.until:type_name -> google.protobuf.Timestamp
-	34, // 56: palyra.v1.ListRunsResponse.runs:type_name -> palyra.v1.Run
-	27, // 57: palyra.v1.WatchRunResponse.event:type_name -> palyra.v1.RunEvent
-	34, // 58: palyra.v1.CancelRunResponse.run:type_name -> palyra.v1.Run
-	1,  // 59: palyra.v1.Call.state:type_name -> palyra.v1.CallState
-	57, // 60: palyra.v1.Call.proposed_at:type_name -> google.protobuf.Timestamp
-	57, // 61: palyra.v1.Call.ended_at:type_name -> google.protobuf.Timestamp
-	57, // 62: palyra.v1.CallStep.at:type_name -> google.protobuf.Timestamp
-	47, // 63: palyra.v1.ListCallsResponse.calls:type_name -> palyra.v1.Call
-	47, // 64: palyra.v1.GetCallResponse.call:type_name -> palyra.v1.Call
-	48, // 65: palyra.v1.GetCallResponse.steps:type_name -> palyra.v1.CallStep
-	47, // 66: palyra.v1.CancelCallResponse.call:type_name -> palyra.v1.Call
-	2,  // 67: palyra.v1.GatewayService.CallTool:input_type -> palyra.v1.CallToolRequest
-	13, // 68: palyra.v1.GatewayService.ListTools:input_type -> palyra.v1.ListToolsRequest
-	17, // 69: palyra.v1.GatewayService.EvaluateTool:input_type -> palyra.v1.EvaluateToolRequest
-	19, // 70: palyra.v1.GatewayService.EndSession:input_type -> palyra.v1.EndSessionRequest
-	21, // 71: palyra.v1.GatewayService.RunStream:input_type -> palyra.v1.RunStreamRequest
-	37, // 72: palyra.v1.GatewayService.StartRun:input_type -> palyra.v1.StartRunRequest
-	39, // 73: palyra.v1.GatewayService.GetRun:input_type -> palyra.v1.GetRunRequest
-	41, // 74: palyra.v1.GatewayService.ListRuns:input_type -> palyra.v1.ListRunsRequest
-	43, // 75: palyra.v1.GatewayService.WatchRun:input_type -> palyra.v1.WatchRunRequest
-	45, // 76: palyra.v1.GatewayService.CancelRun:input_type -> palyra.v1.CancelRunRequest
-	49, // 77: palyra.v1.GatewayService.ListCalls:input_type -> palyra.v1.ListCallsRequest
-	51, // 78: palyra.v1.GatewayService.GetCall:input_type -> palyra.v1.GetCallRequest
-	53, // 79: palyra.v1.GatewayService.CancelCall:input_type -> palyra.v1.CancelCallRequest
-	3,  // 80: palyra.v1.GatewayService.CallTool:output_type -> palyra.v1.CallToolResponse
-	14, // 81: palyra.v1.GatewayService.ListTools:output_type -> palyra.v1.ListToolsResponse
-	18, // 82: palyra.v1.GatewayService.EvaluateTool:output_type -> palyra.v1.EvaluateToolResponse
-	20, // 83: palyra.v1.GatewayService.EndSession:output_type -> palyra.v1.EndSessionResponse
-	25, // 84: palyra.v1.GatewayService.RunStream:output_type -> palyra.v1.RunStreamResponse
-	38, // 85: palyra.v1.GatewayService.StartRun:output_type -> palyra.v1.StartRunResponse
-	40, // 86: palyra.v1.GatewayService.GetRun:output_type -> palyra.v1.GetRunResponse
-	42, // 87: palyra.v1.GatewayService.ListRuns:output_type -> palyra.v1.ListRunsResponse
-	44, // 88: palyra.v1.GatewayService.WatchRun:output_type -> palyra.v1.WatchRunResponse
-	46, // 89: palyra.v1.GatewayService.CancelRun:output_type -> palyra.v1.CancelRunResponse
-	50, // 90: palyra.v1.GatewayService.ListCalls:output_type -> palyra.v1.ListCallsResponse
-	52, // 91: palyra.v1.GatewayService.GetCall:output_type -> palyra.v1.GetCallResponse
-	54, // 92: palyra.v1.GatewayService.CancelCall:output_type -> palyra.v1.CancelCallResponse
-	80, // [80:93] is the sub-list for method output_type
-	67, // [67:80] is the sub-list for method input_type
-	67, // [67:67] is the sub-list for extension type_name
-	67, // [67:67] is the sub-list for extension extendee
-	0,  // [0:67] is the sub-list for field type_name
+	19, // 18: palyra.v1.EvaluateToolResponse.secrets:type_name -> palyra.v1.SecretEvaluation
+	7,  // 19: palyra.v1.SecretEvaluation.determining:type_name -> palyra.v1.Determining
+	38, // 20: palyra.v1.RunStreamRequest.start:type_name -> palyra.v1.StartRunRequest
+	23, // 21: palyra.v1.RunStreamRequest.resume:type_name -> palyra.v1.ResumeRun
+	24, // 22: palyra.v1.RunStreamRequest.user_message:type_name -> palyra.v1.UserMessage
+	60, // 23: palyra.v1.RunStreamRequest.approval:type_name -> palyra.v1.DecideApprovalRequest
+	25, // 24: palyra.v1.RunStreamRequest.cancel:type_name -> palyra.v1.CancelRun
+	28, // 25: palyra.v1.RunStreamResponse.event:type_name -> palyra.v1.RunEvent
+	27, // 26: palyra.v1.RunStreamResponse.refused:type_name -> palyra.v1.MessageRefused
+	58, // 27: palyra.v1.RunEvent.at:type_name -> google.protobuf.Timestamp
+	29, // 28: palyra.v1.RunEvent.started:type_name -> palyra.v1.RunStarted
+	24, // 29: palyra.v1.RunEvent.user_message:type_name -> palyra.v1.UserMessage
+	30, // 30: palyra.v1.RunEvent.model_delta:type_name -> palyra.v1.ModelDelta
+	31, // 31: palyra.v1.RunEvent.model_retry:type_name -> palyra.v1.ModelRetry
+	32, // 32: palyra.v1.RunEvent.model_turn:type_name -> palyra.v1.ModelTurn
+	4,  // 33: palyra.v1.RunEvent.proposed:type_name -> palyra.v1.ToolProposed
+	5,  // 34: palyra.v1.RunEvent.approval_requested:type_name -> palyra.v1.ApprovalRequested
+	6,  // 35: palyra.v1.RunEvent.approval_resolved:type_name -> palyra.v1.ApprovalResolved
+	8,  // 36: palyra.v1.RunEvent.decision:type_name -> palyra.v1.ToolDecision
+	9,  // 37: palyra.v1.RunEvent.output:type_name -> palyra.v1.ToolOutputChunk
+	10, // 38: palyra.v1.RunEvent.result:type_name -> palyra.v1.ToolResult
+	11, // 39: palyra.v1.RunEvent.attestation:type_name -> palyra.v1.ToolAttestation
+	34, // 40: palyra.v1.RunEvent.finished:type_name -> palyra.v1.RunFinished
+	35, // 41: palyra.v1.RunStarted.run:type_name -> palyra.v1.Run
+	59, // 42: palyra.v1.ModelRetry.after:type_name -> google.protobuf.Duration
+	33, // 43: palyra.v1.ModelTurn.calls:type_name -> palyra.v1.ModelToolCall
+	35, // 44: palyra.v1.RunFinished.run:type_name -> palyra.v1.Run
+	0,  // 45: palyra.v1.Run.state:type_name -> palyra.v1.RunState
+	58, // 46: palyra.v1.Run.started_at:type_name -> google.protobuf.Timestamp
+	58, // 47: palyra.v1.Run.ended_at:type_name -> google.protobuf.Timestamp
+	36, // 48: palyra.v1.Run.budget:type_name -> palyra.v1.RunBudget
+	37, // 49: palyra.v1.Run.usage:type_name -> palyra.v1.RunUsage
+	59, // 50: palyra.v1.RunBudget.wall_clock:type_name -> google.protobuf.Duration
+	59, // 51: palyra.v1.RunUsage.wall_clock:type_name -> google.protobuf.Duration
+	36, // 52: palyra.v1.StartRunRequest.budget:type_name -> palyra.v1.RunBudget
+	35, // 53: palyra.v1.StartRunResponse.run:type_name -> palyra.v1.Run
+	35, // 54: palyra.v1.GetRunResponse.run:type_name -> palyra.v1.Run
+	0,  // 55: palyra.v1.ListRunsRequest.states:type_name -> palyra.v1.RunState
+	58, // 56: palyra.v1.ListRunsRequest.since:type_name -> google.protobuf.Timestamp
+	58, // 57: palyra.v1.ListRunsRequest.until:type_name -> google.protobuf.Timestamp
+	35, // 58: palyra.v1.ListRunsResponse.runs:type_name -> palyra.v1.Run
+	28, // 59: palyra.v1.WatchRunResponse.event:type_name -> palyra.v1.RunEvent
+	35, // 60: palyra.v1.CancelRunResponse.run:type_name -> palyra.v1.Run
+	1,  // 61: palyra.v1.Call.state:type_name -> palyra.v1.CallState
+	58, // 62: palyra.v1.Call.proposed_at:type_name -> google.protobuf.Timestamp
+	58, // 63: palyra.v1.Call.ended_at:type_name -> google.protobuf.Timestamp
+	58, // 64: palyra.v1.CallStep.at:type_name -> google.protobuf.Timestamp
+	48, // 65: palyra.v1.ListCallsResponse.calls:type_name -> palyra.v1.Call
+	48, // 66: palyra.v1.GetCallResponse.call:type_name -> palyra.v1.Call
+	49, // 67: palyra.v1.GetCallResponse.steps:type_name -> palyra.v1.CallStep
+	48, // 68: palyra.v1.CancelCallResponse.call:type_name -> palyra.v1.Call
+	2,  // 69: palyra.v1.GatewayService.CallTool:input_type -> palyra.v1.CallToolRequest
+	13, // 70: palyra.v1.GatewayService.ListTools:input_type -> palyra.v1.ListToolsRequest
+	17, // 71: palyra.v1.GatewayService.EvaluateTool:input_type -> palyra.v1.EvaluateToolRequest
+	20, // 72: palyra.v1.GatewayService.EndSession:input_type -> palyra.v1.EndSessionRequest
+	22, // 73: palyra.v1.GatewayService.RunStream:input_type -> palyra.v1.RunStreamRequest
+	38, // 74: palyra.v1.GatewayService.StartRun:input_type -> palyra.v1.StartRunRequest
+	40, // 75: palyra.v1.GatewayService.GetRun:input_type -> palyra.v1.GetRunRequest
+	42, // 76: palyra.v1.GatewayService.ListRuns:input_type -> palyra.v1.ListRunsRequest
+	44, // 77: palyra.v1.GatewayService.WatchRun:input_type -> palyra.v1.WatchRunRequest
+	46, // 78: palyra.v1.GatewayService.CancelRun:input_type -> palyra.v1.CancelRunRequest
+	50, // 79: palyra.v1.GatewayService.ListCalls:input_type -> palyra.v1.ListCallsRequest
+	52, // 80: palyra.v1.GatewayService.GetCall:input_type -> palyra.v1.GetCallRequest
+	54, // 81: palyra.v1.GatewayService.CancelCall:input_type -> palyra.v1.CancelCallRequest
+	3,  // 82: palyra.v1.GatewayService.CallTool:output_type -> palyra.v1.CallToolResponse
+	14, // 83: palyra.v1.GatewayService.ListTools:output_type -> palyra.v1.ListToolsResponse
+	18, // 84: palyra.v1.GatewayService.EvaluateTool:output_type -> palyra.v1.EvaluateToolResponse
+	21, // 85: palyra.v1.GatewayService.EndSession:output_type -> palyra.v1.EndSessionResponse
+	26, // 86: palyra.v1.GatewayService.RunStream:output_type -> palyra.v1.RunStreamResponse
+	39, // 87: palyra.v1.GatewayService.StartRun:output_type -> palyra.v1.StartRunResponse
+	41, // 88: palyra.v1.GatewayService.GetRun:output_type -> palyra.v1.GetRunResponse
+	43, // 89: palyra.v1.GatewayService.ListRuns:output_type -> palyra.v1.ListRunsResponse
+	45, // 90: palyra.v1.GatewayService.WatchRun:output_type -> palyra.v1.WatchRunResponse
+	47, // 91: palyra.v1.GatewayService.CancelRun:output_type -> palyra.v1.CancelRunResponse
+	51, // 92: palyra.v1.GatewayService.ListCalls:output_type -> palyra.v1.ListCallsResponse
+	53, // 93: palyra.v1.GatewayService.GetCall:output_type -> palyra.v1.GetCallResponse
+	55, // 94: palyra.v1.GatewayService.CancelCall:output_type -> palyra.v1.CancelCallResponse
+	82, // [82:95] is the sub-list for method output_type
+	69, // [69:82] is the sub-list for method input_type
+	69, // [69:69] is the sub-list for extension type_name
+	69, // [69:69] is the sub-list for extension extendee
+	0,  // [0:69] is the sub-list for field type_name
 }
 
 func init() { file_palyra_v1_gateway_proto_init() }
@@ -4948,14 +5084,14 @@ func file_palyra_v1_gateway_proto_init() {
 		(*CallToolResponse_Result)(nil),
 		(*CallToolResponse_Attestation)(nil),
 	}
-	file_palyra_v1_gateway_proto_msgTypes[19].OneofWrappers = []any{
+	file_palyra_v1_gateway_proto_msgTypes[20].OneofWrappers = []any{
 		(*RunStreamRequest_Start)(nil),
 		(*RunStreamRequest_Resume)(nil),
 		(*RunStreamRequest_UserMessage)(nil),
 		(*RunStreamRequest_Approval)(nil),
 		(*RunStreamRequest_Cancel)(nil),
 	}
-	file_palyra_v1_gateway_proto_msgTypes[25].OneofWrappers = []any{
+	file_palyra_v1_gateway_proto_msgTypes[26].OneofWrappers = []any{
 		(*RunEvent_Started)(nil),
 		(*RunEvent_UserMessage)(nil),
 		(*RunEvent_ModelDelta)(nil),
@@ -4970,14 +5106,14 @@ func file_palyra_v1_gateway_proto_init() {
 		(*RunEvent_Attestation)(nil),
 		(*RunEvent_Finished)(nil),
 	}
-	file_palyra_v1_gateway_proto_msgTypes[45].OneofWrappers = []any{}
+	file_palyra_v1_gateway_proto_msgTypes[46].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_palyra_v1_gateway_proto_rawDesc), len(file_palyra_v1_gateway_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   53,
+			NumMessages:   54,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -104,11 +105,24 @@ func (a *app) evaluate(ctx context.Context, g *client.Gateway, toolName string, 
 	if err != nil {
 		return err
 	}
-	err = a.PrintOne("Evaluation", printer.Record{Name: v.GetVerdict(), Body: printer.ProtoObject(v)}, func(p *printer.Page) { evaluationPage(p, v) })
-	if err == nil && v.GetVerdict() == "deny" {
+	strictest := strictest(v)
+	err = a.PrintOne("Evaluation", printer.Record{Name: strictest, Body: printer.ProtoObject(v)}, func(p *printer.Page) { evaluationPage(p, v) })
+	if err == nil && strictest == "deny" {
 		return command.Exit(reason.Lookup(reason.PolicyDenied).Exit)
 	}
 	return err
+}
+
+// strictest is what the call comes to: the verdict on it, or on a secret that its
+// program is to have.
+func strictest(v *palyrav1.EvaluateToolResponse) string {
+	verdict := v.GetVerdict()
+	for _, s := range v.GetSecrets() {
+		if s.GetVerdict() == "deny" || s.GetVerdict() == "ask" && verdict == "allow" {
+			verdict = s.GetVerdict()
+		}
+	}
+	return verdict
 }
 
 func evaluationPage(p *printer.Page, v *palyrav1.EvaluateToolResponse) {
@@ -117,9 +131,30 @@ func evaluationPage(p *printer.Page, v *palyrav1.EvaluateToolResponse) {
 	p.Field("because", v.GetMessage())
 	p.Field("next", v.GetRemedy())
 	p.List("policies", invocation.DeterminingLines(v.GetDetermining()))
+	p.List("secrets", secretLines(v.GetSecrets()))
 	p.Field("grant", v.GetGrantId())
 	p.Field("subject", v.GetApprovalSubjectId())
 	p.Field("call digest", v.GetCallDigest())
 	p.Field("policy", v.GetPolicyVersion())
 	p.Field("snapshot", v.GetSnapshotDigest())
+}
+
+// secretLines are such as "vault://global/aws, version 2, in the variable AWS_KEY: ask,
+// a human has to approve".
+func secretLines(list []*palyrav1.SecretEvaluation) []string {
+	lines := make([]string, len(list))
+	for n, s := range list {
+		where := "in the variable " + s.GetEnv()
+		if s.GetFile() != "" {
+			where = "in the file " + s.GetFile()
+		}
+		lines[n] = fmt.Sprintf("vault://%s, version %d, %s: %s", s.GetRef(), s.GetVersion(), where, s.GetVerdict())
+		if s.GetMessage() != "" {
+			lines[n] += ", " + s.GetMessage()
+		}
+		for _, policy := range invocation.DeterminingLines(s.GetDetermining()) {
+			lines[n] += "; " + policy
+		}
+	}
+	return lines
 }

@@ -330,6 +330,12 @@ func (s fakeCalls) EvaluateTool(_ context.Context, req *palyrav1.EvaluateToolReq
 		ProposalApprovalRequired: true, ApprovalSubjectId: req.GetTool() + ":demo", CallDigest: canonical.Digest(req.GetInputJson()),
 		Determining: []*palyrav1.Determining{{PolicyId: "sensitive.ask", File: "defaults/10.cedar", Line: 3, Effect: "permit"}},
 	}
+	if req.GetTool() == "lent" {
+		out.Secrets = []*palyrav1.SecretEvaluation{
+			{Ref: "global/aws", Version: 2, Env: "AWS_KEY", Verdict: "ask", Reason: "APPROVAL_REQUIRED", Message: "a human has to approve", Determining: out.GetDetermining()},
+			{Ref: "user:ada/deploy", Version: 1, Env: "DEPLOY_KEY", File: "/home/tool/.secrets/deploy", Verdict: "allow"},
+		}
+	}
 	if req.GetTool() == "never" {
 		out.Verdict, out.Reason, out.Message = "deny", "POLICY_DENIED", "no policy allows it"
 	}
