@@ -8,7 +8,6 @@ import (
 	"testing"
 	"testing/iotest"
 
-	sdk "github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/packages/ssestream"
 
 	"palyra/internal/model"
@@ -22,7 +21,7 @@ func readText(text string) (model.Turn, error) {
 		return model.Turn{}, err
 	}
 	body := io.NopCloser(iotest.OneByteReader(strings.NewReader(text)))
-	stream := ssestream.NewStream[sdk.ChatCompletionChunk](ssestream.NewDecoder(&http.Response{Request: req, Body: body, Header: http.Header{}}), nil)
+	stream := ssestream.NewStream[chunk](ssestream.NewDecoder(&http.Response{Request: req, Body: body, Header: http.Header{}}), nil)
 	turn, err := read(stream, model.NewNames(model.Request{}), func(model.Event) {})
 	if err != nil {
 		return model.Turn{}, err

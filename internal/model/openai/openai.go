@@ -5,20 +5,26 @@
 package openai
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
 
-	sdk "github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/option"
+	"github.com/openai/openai-go/v3/packages/ssestream"
 
 	"palyra/internal/model"
+	"palyra/internal/version"
 )
 
 const home = "https://api.openai.com/v1"
 
 // Provider is a model.Provider for one model at one address.
 type Provider struct {
-	endpoint    model.Endpoint
-	completions sdk.ChatCompletionService
+	endpoint model.Endpoint
+	address  string
+	client   *http.Client
 }
 
 var _ model.Provider = (*Provider)(nil)
@@ -29,27 +35,40 @@ func New(endpoint model.Endpoint) (*Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	options := []option.RequestOption{
-		option.WithBaseURL(endpoint.BaseURL),
-		option.WithHTTPClient(model.HTTPClient(endpoint.IdleTimeout)),
-		// The one retry loop is ours.
-		option.WithMaxRetries(0),
+	address, err := url.JoinPath(endpoint.BaseURL, "chat", "completions")
+	if err != nil {
+		return nil, fmt.Errorf("the address of chat completions: %w", err)
 	}
-	// The service alone, for the SDK's client reads environment variables.
-	return &Provider{endpoint: endpoint, completions: sdk.NewChatCompletionService(options...)}, nil
+	return &Provider{endpoint: endpoint, address: address, client: model.HTTPClient(endpoint.IdleTimeout)}, nil
 }
 
 // Generate asks for the next turn.
 func (p *Provider) Generate(ctx context.Context, r model.Request, observe func(model.Event)) (model.Turn, error) {
 	names := model.NewNames(r)
-	params := p.params(r, names)
+	body, err := json.Marshal(p.request(r, names))
+	if err != nil {
+		return model.Turn{}, fmt.Errorf("writing the request to the model: %w", err)
+	}
 	return p.endpoint.Generate(ctx, r, observe, func(ctx context.Context, key model.Key) (model.Turn, error) {
-		var options []option.RequestOption
-		if !key.IsZero() {
-			options = append(options, option.WithAPIKey(key.Reveal()))
+		res, err := p.post(ctx, body, key)
+		if err != nil {
+			return model.Turn{}, err
 		}
-		stream := p.completions.NewStreaming(ctx, params, options...)
-		defer func() { _ = stream.Close() }()
-		return read(stream, names, observe)
+		defer func() { _ = res.Body.Close() }()
+		return read(ssestream.NewStream[chunk](ssestream.NewDecoder(res), nil), names, observe)
 	}, eventIn)
+}
+
+func (p *Provider) post(ctx context.Context, body []byte, key model.Key) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.address, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "text/event-stream")
+	req.Header.Set("User-Agent", "palyra/"+version.String())
+	if !key.IsZero() {
+		req.Header.Set("Authorization", "Bearer "+key.Reveal())
+	}
+	return p.client.Do(req)
 }

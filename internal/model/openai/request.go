@@ -4,38 +4,32 @@ import (
 	"net/url"
 	"strings"
 
-	sdk "github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/packages/param"
-	"github.com/openai/openai-go/v3/shared"
-
 	"palyra/internal/model"
 )
 
-// params is the body of the request.
-func (p *Provider) params(r model.Request, names model.Names) sdk.ChatCompletionNewParams {
-	params := sdk.ChatCompletionNewParams{
-		Model:         p.endpoint.Model,
-		StreamOptions: sdk.ChatCompletionStreamOptionsParam{IncludeUsage: sdk.Bool(true)},
-	}
-	if limit := p.endpoint.OutputTokens(r); limit > 0 {
-		// OpenAI's newer models refuse the old name, and local servers do not know
-		// the new one.
-		if newer(p.endpoint.BaseURL) {
-			params.MaxCompletionTokens = sdk.Int(limit)
-		} else {
-			params.MaxTokens = sdk.Int(limit)
-		}
+// request is the body of the request.
+func (p *Provider) request(r model.Request, names model.Names) request {
+	body := request{Model: p.endpoint.Model, Stream: true, StreamOptions: streamOptions{IncludeUsage: true}}
+	limit := p.endpoint.OutputTokens(r)
+	// OpenAI's newer models refuse the old name, and local servers do not know the
+	// new one.
+	if newer(p.endpoint.BaseURL) {
+		body.MaxCompletionTokens = limit
+	} else {
+		body.MaxTokens = limit
 	}
 	if r.System != "" {
-		params.Messages = append(params.Messages, sdk.SystemMessage(r.System))
+		body.Messages = append(body.Messages, message{Role: "system", Content: &r.System})
 	}
 	for _, m := range r.Messages {
-		params.Messages = append(params.Messages, messages(m, names)...)
+		body.Messages = append(body.Messages, messages(m, names)...)
 	}
 	for _, tool := range r.Tools {
-		params.Tools = append(params.Tools, sdk.ChatCompletionFunctionTool(function(tool, names)))
+		body.Tools = append(body.Tools, offer{Type: "function", Function: description{
+			Name: names.Wire(tool.Name), Description: tool.Description, Parameters: tool.InputSchema,
+		}})
 	}
-	return params
+	return body
 }
 
 // newer reports whether the server is OpenAI's own, or Azure's.
@@ -44,51 +38,34 @@ func newer(base string) bool {
 	return err == nil && (strings.HasSuffix(u.Hostname(), ".openai.com") || strings.HasSuffix(u.Hostname(), ".azure.com"))
 }
 
-func function(tool model.Tool, names model.Names) shared.FunctionDefinitionParam {
-	fields := map[string]any{"name": names.Wire(tool.Name)}
-	if tool.Description != "" {
-		fields["description"] = tool.Description
-	}
-	if len(tool.InputSchema) > 0 {
-		fields["parameters"] = tool.InputSchema
-	}
-	// The SDK's own type would decode the schema and write it anew.
-	return param.Override[shared.FunctionDefinitionParam](fields)
-}
-
 // messages are one entry of the conversation: each result is a message of its
 // own.
-func messages(m model.Message, names model.Names) []sdk.ChatCompletionMessageParamUnion {
+func messages(m model.Message, names model.Names) []message {
 	if m.Role == model.Assistant {
 		return assistant(m, names)
 	}
-	var out []sdk.ChatCompletionMessageParamUnion
+	var out []message
 	for _, result := range m.Results {
-		out = append(out, sdk.ToolMessage(result.Text, result.CallID))
+		out = append(out, message{Role: "tool", Content: &result.Text, ToolCallID: result.CallID})
 	}
 	if m.Text != "" {
-		out = append(out, sdk.UserMessage(m.Text))
+		out = append(out, message{Role: "user", Content: &m.Text})
 	}
 	return out
 }
 
-func assistant(m model.Message, names model.Names) []sdk.ChatCompletionMessageParamUnion {
+func assistant(m model.Message, names model.Names) []message {
 	if m.Text == "" && len(m.Calls) == 0 {
 		return nil
 	}
-	var out sdk.ChatCompletionAssistantMessageParam
+	out := message{Role: "assistant"}
 	if m.Text != "" {
-		out.Content.OfString = sdk.String(m.Text)
+		out.Content = &m.Text
 	}
 	for _, call := range m.Calls {
-		out.ToolCalls = append(out.ToolCalls, sdk.ChatCompletionMessageToolCallUnionParam{
-			OfFunction: &sdk.ChatCompletionMessageFunctionToolCallParam{
-				ID: call.ID,
-				Function: sdk.ChatCompletionMessageFunctionToolCallFunctionParam{
-					Name: names.Wire(call.Tool), Arguments: string(model.InputObject(call.Input)),
-				},
-			},
+		out.ToolCalls = append(out.ToolCalls, toolCall{
+			ID: call.ID, Type: "function", Function: function{Name: names.Wire(call.Tool), Arguments: string(model.InputObject(call.Input))},
 		})
 	}
-	return []sdk.ChatCompletionMessageParamUnion{{OfAssistant: &out}}
+	return []message{out}
 }

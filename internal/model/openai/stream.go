@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 
-	sdk "github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/packages/ssestream"
 
 	"palyra/internal/model"
@@ -13,7 +12,7 @@ import (
 
 // read assembles a turn from a stream. It returns one only if a finish_reason
 // came; what breaks after that costs at most the count of tokens.
-func read(stream *ssestream.Stream[sdk.ChatCompletionChunk], names model.Names, observe func(model.Event)) (model.Turn, error) {
+func read(stream *ssestream.Stream[chunk], names model.Names, observe func(model.Event)) (model.Turn, error) {
 	a := &assembly{Draft: model.Draft{Observe: observe}, open: make(map[int64]*call)}
 	for stream.Next() {
 		if err := a.add(stream.Current()); err != nil {
@@ -45,7 +44,7 @@ type call struct {
 }
 
 // add takes the next chunk.
-func (a *assembly) add(chunk sdk.ChatCompletionChunk) error {
+func (a *assembly) add(chunk chunk) error {
 	a.Turn.Model = cmp.Or(chunk.Model, a.Turn.Model)
 	if used := chunk.Usage; used.PromptTokens > 0 || used.CompletionTokens > 0 {
 		a.Turn.Usage = model.Usage{InputTokens: used.PromptTokens, OutputTokens: used.CompletionTokens}
@@ -64,7 +63,7 @@ func (a *assembly) add(chunk sdk.ChatCompletionChunk) error {
 	return nil
 }
 
-func (a *assembly) extend(delta sdk.ChatCompletionChunkChoiceDelta) error {
+func (a *assembly) extend(delta delta) error {
 	if err := a.Say(delta.Content); err != nil {
 		return err
 	}
@@ -82,7 +81,7 @@ func (a *assembly) extend(delta sdk.ChatCompletionChunkChoiceDelta) error {
 	return nil
 }
 
-func (a *assembly) extendCall(part sdk.ChatCompletionChunkChoiceDeltaToolCall) error {
+func (a *assembly) extendCall(part part) error {
 	c := a.open[part.Index]
 	size := len(part.ID) + len(part.Function.Name) + len(part.Function.Arguments)
 	if begins(c, part) {
@@ -110,7 +109,7 @@ func (a *assembly) extendCall(part sdk.ChatCompletionChunkChoiceDeltaToolCall) e
 // index 0. There a new call begins with another id or, without ids, with a name
 // after arguments that came in one part and are valid JSON. Only one part is
 // looked at: to parse the arguments again after each part would take quadratic time.
-func begins(c *call, part sdk.ChatCompletionChunkChoiceDeltaToolCall) bool {
+func begins(c *call, part part) bool {
 	switch {
 	case c == nil:
 		return true
