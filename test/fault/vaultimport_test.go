@@ -1,0 +1,104 @@
+//go:build linux
+
+package fault
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"connectrpc.com/connect"
+
+	"palyra/internal/must"
+	"palyra/test/process"
+)
+
+// imported are the names of the secrets that are moved, and the value of each.
+var imported = map[string]string{"one": marked + " import 1", "two": marked + " import 2"}
+
+// palyra runs the command of the local operator to its end, behind the words of wrap.
+func (d *daemon) palyra(wrap []string, args ...string) process.Result {
+	d.T.Helper()
+	line := append(append(append([]string(nil), wrap...), filepath.Join(programs, "palyra")), args...)
+	cmd := exec.CommandContext(d.T.Context(), line[0], line[1:]...)
+	cmd.Env = append(process.Environment(d.Dir), "PALYRA_CONFIG="+d.Config)
+	r := process.Finish(d.T, cmd)
+	d.Note(r)
+	return r
+}
+
+// TestVaultImportKilled kills `palyra vault import`, and then its --undo, at one system
+// call that changes a file after the other. The next run of the same command comes to the
+// end: the vault has every value, or the configuration is what it was, to the byte.
+func TestVaultImportKilled(t *testing.T) {
+	t.Parallel()
+	canTrace(t)
+	d := prepare(t)
+	settings := string(must.Get(os.ReadFile(d.Config))(t))
+	for name, value := range imported {
+		write(t, filepath.Join(d.Dir, name), value+"\n")
+		settings += fmt.Sprintf("[[secrets]]\nname = %q\nfile = \"~/%s\"\nhosts = [\"%s.test:443\"]\n", name, name, name)
+	}
+	write(t, d.Config, settings)
+	d.Start()
+	v := d.secretsOf()
+	kills := 0
+	for _, c := range []struct {
+		calls string
+		most  int
+	}{{"fsync", 5}, {"renameat", 3}, {"linkat,unlinkat", 4}} {
+		for n := 1; n <= c.most; n++ {
+			at := fmt.Sprintf("%s number %d", c.calls, n)
+			wrap := traced(c.calls, fmt.Sprintf("signal=SIGKILL:when=%d", n))
+			killed := d.palyra(wrap, "vault", "import").Code != 0
+			if killed {
+				kills++
+				d.palyra(nil, "vault", "import").Want(t, 0)
+			}
+			if text := string(must.Get(os.ReadFile(d.Config))(t)); strings.Contains(text, "[[secrets]]") {
+				t.Fatalf("after a kill at %s the import ended with\n%s", at, text)
+			}
+			for name, want := range imported {
+				if value, err := reveal(t.Context(), v, name); err != nil || value != want {
+					t.Errorf("after a kill at %s %s is %q, %v", at, name, value, err)
+				}
+			}
+			if d.palyra(wrap, "vault", "import", "--undo").Code != 0 {
+				killed = true
+				kills++
+				d.undone()
+			}
+			if text := string(must.Get(os.ReadFile(d.Config))(t)); text != settings {
+				t.Fatalf("undone after a kill at %s, the configuration is\n%s", at, text)
+			}
+			for name := range imported {
+				if _, err := reveal(t.Context(), v, name); connect.CodeOf(err) != connect.CodeNotFound {
+					t.Errorf("undone after a kill at %s, the vault answers for %s with %v", at, name, err)
+				}
+			}
+			left := must.Get(filepath.Glob(d.Config + ".*"))(t)
+			if len(left) > 0 {
+				t.Errorf("undone after a kill at %s, there is %q", at, left)
+			}
+			if !killed {
+				break
+			}
+		}
+	}
+	if kills < 10 {
+		t.Errorf("%d kills only", kills)
+	}
+	t.Logf("%d kills", kills)
+	d.Stop()
+}
+
+// undone goes on with an --undo that was killed, which may have been at its end.
+func (d *daemon) undone() {
+	d.T.Helper()
+	if _, err := os.Lstat(d.Config + ".import.json"); err == nil {
+		d.palyra(nil, "vault", "import", "--undo").Want(d.T, 0)
+	}
+}
