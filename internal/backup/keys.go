@@ -14,6 +14,11 @@ import (
 // shortestPassphrase is in bytes: a backup can be guessed at for ever.
 const shortestPassphrase = 16
 
+// mostWork bounds what an archive has its reader do before the passphrase is tried: 2 to
+// this power, of which each doubling is one of memory; 20 is 1 GiB. Backups are made with
+// age's 18.
+const mostWork = 20
+
 // Recipients are for whom a backup is encrypted: the public keys that are given, or
 // a passphrase from a private file.
 func Recipients(public []string, passphraseFile string) ([]age.Recipient, error) {
@@ -53,7 +58,11 @@ func Identities(identityFile, passphraseFile string) ([]age.Identity, error) {
 			return nil, err
 		}
 		one, err := age.NewScryptIdentity(text)
-		return []age.Identity{one}, err
+		if err != nil {
+			return nil, err
+		}
+		one.SetMaxWorkFactor(mostWork)
+		return []age.Identity{one}, nil
 	}
 	text, err := private("identity", identityFile)
 	if err != nil {
