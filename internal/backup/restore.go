@@ -78,7 +78,7 @@ func restore(ctx context.Context, from string, t Target, reached func(string)) (
 	}
 	file, err := os.Open(from)
 	if err != nil {
-		return r, reason.Errorf(reason.InvalidInput, "opening the backup: %w", err)
+		return r, reason.Errorf(reason.InvalidInput, "opening the backup: %w", err).WithRemedy("Name the file that `palyrad backup` wrote.")
 	}
 	defer file.Close()
 	aside, lock, err := makeAside(t.Dir)
