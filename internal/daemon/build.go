@@ -393,7 +393,7 @@ func allTools(g *gateway, others []dispatch.Tool) ([]dispatch.Tool, error) {
 }
 
 func openApprovals(ctx context.Context, g *gateway, o Options) error {
-	people := gatewaychange.People{Members: g.registry, History: g.identity.History, LiveDevice: liveDevice(g.identity), Engine: g.engine}
+	people := gatewaychange.People{Members: g.registry, History: g.identity.History, LiveDevice: liveDevice(g.identity), Session: sessionDevice(g.identity), Engine: g.engine}
 	var err error
 	g.desk, err = approval.NewDesk(approval.Config{
 		Store: g.stores.approvals, Log: g.log,
