@@ -111,4 +111,5 @@ require (
 	modernc.org/mathutil v1.7.1 // indirect
 	modernc.org/memory v1.11.0 // indirect
 	modernc.org/sqlite v1.37.1 // indirect
+	mvdan.cc/sh/v3 v3.14.1 // indirect
 )
