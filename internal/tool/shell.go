@@ -13,6 +13,8 @@ const (
 const (
 	// OriginShell is a command that the shell carries out itself.
 	OriginShell = "shell"
+	// OriginLocal is of what was added to the system by hand, below /usr/local.
+	OriginLocal = "local"
 	// OriginUnknown is of what is not found, or not known.
 	OriginUnknown = "unknown"
 )

@@ -35,8 +35,9 @@ type Line struct {
 	Facts tool.ShellFacts
 	// Problem says why the line cannot be read, "" where it can.
 	Problem string
-	// Digest is of all that was read: "sha256:<hex>".
-	Digest string
+	// Digest is of all that was read: "sha256:<hex>". Form is the line in one form for
+	// all that differ in spaces and comments, "" for one that cannot be read.
+	Digest, Form string
 	// Programs are the commands whose words are all known, for the files that they
 	// name, and Sources the files that redirects read from.
 	Programs []sandbox.Started
@@ -68,6 +69,7 @@ func read(dialect shellwords.Dialect, text string, origin func(string) string, c
 		r.line.Problem = err.Error()
 		r.tokens(text)
 	} else {
+		r.line.Form = script.Form
 		r.script(script)
 	}
 	r.line.Digest, err = digest(script, r.line.Problem)
