@@ -19,6 +19,7 @@ import (
 	"palyra/internal/changesets"
 	"palyra/internal/config"
 	"palyra/internal/dispatch"
+	"palyra/internal/egress"
 	"palyra/internal/event"
 	"palyra/internal/fairqueue"
 	"palyra/internal/gatewaychange"
@@ -90,6 +91,8 @@ type gateway struct {
 	commits    *metrics.Commits
 	metrics    *metrics.Metrics
 	listeners  listeners
+	// own is where the gateway listens, which nothing that it runs may reach.
+	own *egress.Gateway
 	// stopping is true from the order to stop.
 	stopping atomic.Bool
 }
@@ -113,7 +116,7 @@ func build(ctx context.Context, o Options) (_ *gateway, err error) {
 	if o.wall == nil {
 		o.wall = time.Now
 	}
-	g := &gateway{cfg: o.Config, log: o.Log, startedAt: time.Now().UTC(), parts: &parts{}}
+	g := &gateway{cfg: o.Config, log: o.Log, startedAt: time.Now().UTC(), parts: &parts{}, own: &egress.Gateway{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, g.parts.close(context.WithoutCancel(ctx)))
@@ -371,6 +374,7 @@ func allTools(g *gateway, others []dispatch.Tool) ([]dispatch.Tool, error) {
 	if err != nil {
 		return nil, err
 	}
+	cfg.HTTP.Gateway, cfg.Process.Reach.Rules.Gateway = g.own, g.own
 	g.turns = cfg.Process.Turns
 	g.lending = lending.New(cfg.MaxTimeout, g.log)
 	cfg.Lender = g.lending

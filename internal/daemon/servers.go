@@ -45,20 +45,20 @@ func (g *gateway) open(ctx context.Context) error {
 	if g.listeners.api, err = listen(ctx, g.cfg.Listen.API, "listen.api"); err != nil {
 		return err
 	}
-	g.parts.addListener(g.listeners.api)
+	g.addListener(g.listeners.api)
 	g.listeners.at = Addresses{API: g.listeners.api.Addr().String(), Credentials: statedir.Operator(g.cfg.StateDir)}
 	if g.cfg.Listen.Metrics != "" {
 		if g.listeners.metrics, err = listen(ctx, g.cfg.Listen.Metrics, "listen.metrics"); err != nil {
 			return err
 		}
-		g.parts.addListener(g.listeners.metrics)
+		g.addListener(g.listeners.metrics)
 		g.listeners.at.Metrics = g.listeners.metrics.Addr().String()
 	}
 	if g.cfg.Listen.Agents != "" {
 		if g.listeners.agents, err = listen(ctx, g.cfg.Listen.Agents, "listen.agents"); err != nil {
 			return err
 		}
-		g.parts.addListener(g.listeners.agents)
+		g.addListener(g.listeners.agents)
 		g.listeners.at.Agents = g.listeners.agents.Addr().String()
 	}
 	if err := openSocket(ctx, g); err != nil {
@@ -89,13 +89,15 @@ func openSocket(ctx context.Context, g *gateway) error {
 		return err
 	}
 	g.listeners.socket = l
-	g.parts.addListener(l)
+	g.addListener(l)
 	return nil
 }
 
-// addListener closes a listener at the end, if its server has not done so.
-func (p *parts) addListener(l net.Listener) {
-	p.add(func(context.Context) error {
+// addListener keeps what the gateway runs away from a listener, and closes it at the
+// end, if its server has not done so.
+func (g *gateway) addListener(l net.Listener) {
+	g.own.Listen(l.Addr())
+	g.parts.add(func(context.Context) error {
 		if err := l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 			return fmt.Errorf("closing the listener on %s: %w", l.Addr(), err)
 		}
