@@ -49,6 +49,15 @@ const (
 	PermSecretLease        Permission = "secret.lease"
 )
 
+// NeverByToken are the permissions that no token can have, be it the gateway's own or
+// that of another issuer: to answer approvals, to say who may do what and who acts for
+// whom, and to loosen what holds. They take a device.
+var NeverByToken = []Permission{
+	PermApprovalDecide, PermApprovalGrantBroad, PermAccessWrite, PermAccessWriteOwner, PermAccessConsent,
+	PermTokenCreate, PermPolicyActivate, PermGatewayThaw, PermDevicePair,
+	PermVaultPut, PermVaultGet, PermVaultDelete, PermVaultRekey,
+}
+
 // Permissions are all of them.
 var Permissions = []Permission{
 	PermToolList, PermToolCall, PermToolEvaluate, PermDaemonStatus, PermApprovalRead, PermApprovalDecide, PermApprovalExport,

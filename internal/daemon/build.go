@@ -30,6 +30,7 @@ import (
 	"palyra/internal/journalkey"
 	"palyra/internal/lending"
 	"palyra/internal/login"
+	"palyra/internal/login/resource"
 	"palyra/internal/metrics"
 	"palyra/internal/model/providers"
 	"palyra/internal/pairing"
@@ -87,6 +88,7 @@ type gateway struct {
 	tls        *tls.Config
 	auditor    *audit.Auditor
 	logins     *login.Service
+	issuers    *resource.Service
 	quotas     *usage.Quotas
 	commits    *metrics.Commits
 	metrics    *metrics.Metrics
@@ -143,6 +145,7 @@ func build(ctx context.Context, o Options) (_ *gateway, err error) {
 		{"pipeline", openPipeline},
 		{"runs", openRuns},
 		{"logins", openLogins},
+		{"oauth issuers", openIssuers},
 		{"metrics", openMetrics},
 	} {
 		w.next(step.name)

@@ -187,7 +187,7 @@ func apiServers(ctx context.Context, g *gateway) (api, agents *http.Server, err 
 		},
 		Pairings: g.pairings, Workspaces: g.changes, Vault: g.vault, Log: g.log,
 		Logins: g.logins, Self: logins.Gateway{Root: string(g.authority.RootPEM()), ServerName: serverName},
-		Surfaces: surfaces(g), Hosts: func(name string) bool { return slices.Contains(g.cfg.Listen.ServerNames, name) },
+		Surfaces: surfaces(g), Issuers: g.issuers, Hosts: func(name string) bool { return slices.Contains(g.cfg.Listen.ServerNames, name) },
 	})
 	if err != nil {
 		return nil, nil, err
@@ -227,6 +227,7 @@ func apiServers(ctx context.Context, g *gateway) (api, agents *http.Server, err 
 		for _, t := range g.tokens.HangingOn(p) {
 			endToken(t, why)
 		}
+		handler.EndVouched(p, why)
 	})
 	if g.tls, err = g.authority.RenewalTLS(slices.Concat(ca.Loopback(), g.cfg.Listen.ServerNames), g.identity.Allow, g.identity.AllowExpired); err != nil {
 		return nil, nil, err
@@ -243,8 +244,12 @@ func apiServers(ctx context.Context, g *gateway) (api, agents *http.Server, err 
 }
 
 // surfaces are the handlers of the guarded routes.
-func surfaces(*gateway) map[string]http.Handler {
-	return map[string]http.Handler{}
+func surfaces(g *gateway) map[string]http.Handler {
+	handlers := map[string]http.Handler{}
+	for _, pattern := range rpc.ResourceMetadataRoutes {
+		handlers[pattern] = rpc.ResourceMetadata(g.issuers)
+	}
+	return handlers
 }
 
 // socketServer serves the API on the socket of the local operator: the same handler,

@@ -57,9 +57,9 @@ func TestRevokeBetweenTheLooks(t *testing.T) {
 func TestLiveRequestsEndByDevice(t *testing.T) {
 	var live liveRequests
 	gone := reason.Errorf(reason.Unauthenticated, "device a was revoked")
-	mine, leaveMine := live.enter(t.Context(), "a", "k")
-	also, leaveAlso := live.enter(t.Context(), "a", "k")
-	other, leaveOther := live.enter(t.Context(), "b", "k")
+	mine, leaveMine := live.enter(t.Context(), "a", "k", access.Principal{})
+	also, leaveAlso := live.enter(t.Context(), "a", "k", access.Principal{})
+	other, leaveOther := live.enter(t.Context(), "b", "k", access.Principal{})
 	leaveAlso()
 	if n := live.end("a", gone); n != 1 {
 		t.Errorf("%d requests ended", n)

@@ -254,12 +254,18 @@ type Route struct {
 	Guard *Method
 }
 
+// everywhere are the listeners of guarded routes.
+const everywhere = "listen.api, listen.agents"
+
 // routes has one row per pattern of a mux (net/http). A pattern without a row is
 // denied.
 var routes = map[string]Route{
 	"GET /metrics": {"listen.metrics", "counters and durations for Prometheus, of no caller and no call", nil},
 	"GET /healthz": {"listen.metrics", "that palyrad runs", nil},
 	"GET /readyz":  {"listen.metrics", "that it is ready, or why not", nil},
+
+	"GET " + resourceMetadata:           {everywhere, "who gives access tokens for this gateway, and for what", &Method{"", AuditNone, LimitRead, NeedsNothing}},
+	"GET " + resourceMetadata + mcpPath: {everywhere, "the same, where clients of MCP look for it", &Method{"", AuditNone, LimitRead, NeedsNothing}},
 }
 
 // Routes are the rows by pattern, in no order.

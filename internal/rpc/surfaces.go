@@ -50,6 +50,8 @@ func (s *surfaces) guarded(pattern string, next http.Handler) http.Handler {
 			s.refuse(w, r, pattern, err)
 			return
 		}
+		// What let the caller in ends here: no handler can pass it on.
+		r.Header.Del("Authorization")
 		r.Body = http.MaxBytesReader(w, r.Body, MaxMessage)
 		next.ServeHTTP(w, r)
 	})
@@ -106,7 +108,7 @@ func WriteError(w http.ResponseWriter, r *http.Request, log *slog.Logger, route 
 	shown := toConnect(r.Context(), log, route, err)
 	var answer *connect.Error
 	if errors.As(shown, &answer) && answer.Code() == connect.CodeUnauthenticated {
-		w.Header().Set("WWW-Authenticate", `Bearer realm="palyra"`)
+		w.Header().Set("WWW-Authenticate", challenge(r))
 	}
 	if werr := connect.NewErrorWriter().Write(w, plainly(r), shown); werr != nil {
 		log.DebugContext(r.Context(), "the peer left before its answer", slog.String("error", werr.Error()))
