@@ -28,6 +28,7 @@ const (
 	PermAccessWrite        Permission = "access.write"
 	PermAccessWriteOwner   Permission = "access.write_owner"
 	PermAccessConsent      Permission = "access.consent"
+	PermAccessEvaluateFor  Permission = "access.evaluate_for"
 	PermTokenCreate        Permission = "token.create"
 	PermTokenRead          Permission = "token.read"
 	PermTokenRevoke        Permission = "token.revoke"
@@ -63,7 +64,7 @@ var Permissions = []Permission{
 	PermToolList, PermToolCall, PermToolEvaluate, PermDaemonStatus, PermApprovalRead, PermApprovalDecide, PermApprovalExport,
 	PermApprovalGrantBroad, PermGrantRead, PermGrantRevoke, PermPolicyRead, PermPolicyCheck, PermPolicyExplain, PermPolicySnapshot,
 	PermPolicyActivate, PermJournalRead, PermJournalTail, PermJournalProve, PermJournalExport, PermAttestationRead,
-	PermAttestationVerify, PermAccessRead, PermAccessWrite, PermAccessWriteOwner, PermAccessConsent,
+	PermAttestationVerify, PermAccessRead, PermAccessWrite, PermAccessWriteOwner, PermAccessConsent, PermAccessEvaluateFor,
 	PermTokenCreate, PermTokenRead, PermTokenRevoke, PermPolicySimulate, PermPolicyTest, PermRunStart,
 	PermRunRead, PermRunCancel, PermGatewayFreeze, PermGatewayThaw, PermWorkspaceRead, PermWorkspaceUndo,
 	PermDevicePair, PermVaultList, PermVaultPut, PermVaultGet, PermVaultDelete, PermVaultRekey, PermSecretLease,

@@ -40,6 +40,7 @@ import (
 	"palyra/internal/ratelimit"
 	"palyra/internal/reason"
 	"palyra/internal/rpc"
+	"palyra/internal/rpc/authzen"
 	"palyra/internal/rpc/devicepairing"
 	"palyra/internal/run"
 	"palyra/internal/statedir"
@@ -89,6 +90,7 @@ type gateway struct {
 	auditor    *audit.Auditor
 	logins     *login.Service
 	issuers    *resource.Service
+	authzen    *authzen.Service
 	quotas     *usage.Quotas
 	commits    *metrics.Commits
 	metrics    *metrics.Metrics
@@ -146,6 +148,7 @@ func build(ctx context.Context, o Options) (_ *gateway, err error) {
 		{"runs", openRuns},
 		{"logins", openLogins},
 		{"oauth issuers", openIssuers},
+		{"authzen", openAuthZEN},
 		{"metrics", openMetrics},
 	} {
 		w.next(step.name)

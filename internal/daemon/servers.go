@@ -245,7 +245,7 @@ func apiServers(ctx context.Context, g *gateway) (api, agents *http.Server, err 
 
 // surfaces are the handlers of the guarded routes.
 func surfaces(g *gateway) map[string]http.Handler {
-	handlers := map[string]http.Handler{}
+	handlers := g.authzen.Handlers()
 	for _, pattern := range rpc.ResourceMetadataRoutes {
 		handlers[pattern] = rpc.ResourceMetadata(g.issuers)
 	}

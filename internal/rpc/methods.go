@@ -266,6 +266,15 @@ var routes = map[string]Route{
 
 	"GET " + resourceMetadata:           {everywhere, "who gives access tokens for this gateway, and for what", &Method{"", AuditNone, LimitRead, NeedsNothing}},
 	"GET " + resourceMetadata + mcpPath: {everywhere, "the same, where clients of MCP look for it", &Method{"", AuditNone, LimitRead, NeedsNothing}},
+
+	// About whom a caller may ask is the handler's to say, by the configuration.
+	"POST /access/v1/evaluation":             {everywhere, "whether a member may make a call that runs elsewhere (AuthZEN)", &Method{access.PermAccessEvaluateFor, AuditRoom, LimitToolCall, NeedsDevice}},
+	"POST /access/v1/evaluations":            {everywhere, "the same for several calls; each counts", &Method{access.PermAccessEvaluateFor, AuditRoom, LimitToolCall, NeedsDevice}},
+	"POST /access/v1/requests":               {everywhere, "have people asked about a call that was denied", &Method{access.PermAccessEvaluateFor, AuditRoom, LimitToolCall, NeedsDevice}},
+	"GET /access/v1/requests/{task}":         {everywhere, "what people answered, to whoever had them asked", &Method{access.PermAccessEvaluateFor, AuditNone, LimitRead, NeedsDevice}},
+	"POST /access/v1/requests/{task}/cancel": {everywhere, "take the question back", &Method{access.PermAccessEvaluateFor, AuditRoom, LimitMutate, NeedsDevice}},
+	"GET /access/v1/jwks":                    {everywhere, "the key of what AuthZEN's answers are bound with", &Method{"", AuditNone, LimitRead, NeedsNothing}},
+	"GET /.well-known/authzen-configuration": {everywhere, "where AuthZEN's routes are", &Method{"", AuditNone, LimitRead, NeedsNothing}},
 }
 
 // Routes are the rows by pattern, in no order.

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"net"
@@ -12,6 +13,17 @@ import (
 	"palyra/internal/dnsname"
 	"palyra/internal/reason"
 )
+
+type countKey struct{}
+
+// CountAgain counts a guarded request once more against its limits: one of several that
+// it holds. Its error is reason.RateLimited.
+func CountAgain(ctx context.Context) error {
+	if count, ok := ctx.Value(countKey{}).(func() error); ok {
+		return count()
+	}
+	return reason.Errorf(reason.Internal, "the request is of no guarded route")
+}
 
 // surfaces serves the guarded routes: what other protocols than the API's own bring
 // (MCP, hooks of agents), by the same rows, limits and permissions as its methods.
@@ -52,6 +64,8 @@ func (s *surfaces) guarded(pattern string, next http.Handler) http.Handler {
 		}
 		// What let the caller in ends here: no handler can pass it on.
 		r.Header.Del("Authorization")
+		who, _ := r.Context().Value(callerKey{}).(peer)
+		r = r.WithContext(context.WithValue(r.Context(), countKey{}, func() error { return s.guard.spend(who, *routes[pattern].Guard) }))
 		r.Body = http.MaxBytesReader(w, r.Body, MaxMessage)
 		next.ServeHTTP(w, r)
 	})
