@@ -21,6 +21,7 @@ import (
 	"palyra/internal/journalkey"
 	"palyra/internal/keyadmin"
 	"palyra/internal/localsocket"
+	"palyra/internal/login/resource"
 	"palyra/internal/pairing"
 	"palyra/internal/reason"
 	"palyra/internal/rpc"
@@ -45,20 +46,20 @@ func (g *gateway) open(ctx context.Context) error {
 	if g.listeners.api, err = listen(ctx, g.cfg.Listen.API, "listen.api"); err != nil {
 		return err
 	}
-	g.addListener(g.listeners.api)
+	addListener(g, g.listeners.api)
 	g.listeners.at = Addresses{API: g.listeners.api.Addr().String(), Credentials: statedir.Operator(g.cfg.StateDir)}
 	if g.cfg.Listen.Metrics != "" {
 		if g.listeners.metrics, err = listen(ctx, g.cfg.Listen.Metrics, "listen.metrics"); err != nil {
 			return err
 		}
-		g.addListener(g.listeners.metrics)
+		addListener(g, g.listeners.metrics)
 		g.listeners.at.Metrics = g.listeners.metrics.Addr().String()
 	}
 	if g.cfg.Listen.Agents != "" {
 		if g.listeners.agents, err = listen(ctx, g.cfg.Listen.Agents, "listen.agents"); err != nil {
 			return err
 		}
-		g.addListener(g.listeners.agents)
+		addListener(g, g.listeners.agents)
 		g.listeners.at.Agents = g.listeners.agents.Addr().String()
 	}
 	if err := openSocket(ctx, g); err != nil {
@@ -89,13 +90,13 @@ func openSocket(ctx context.Context, g *gateway) error {
 		return err
 	}
 	g.listeners.socket = l
-	g.addListener(l)
+	addListener(g, l)
 	return nil
 }
 
 // addListener keeps what the gateway runs away from a listener, and closes it at the
 // end, if its server has not done so.
-func (g *gateway) addListener(l net.Listener) {
+func addListener(g *gateway, l net.Listener) {
 	g.own.Listen(l.Addr())
 	g.parts.add(func(context.Context) error {
 		if err := l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
@@ -246,8 +247,8 @@ func apiServers(ctx context.Context, g *gateway) (api, agents *http.Server, err 
 // surfaces are the handlers of the guarded routes.
 func surfaces(g *gateway) map[string]http.Handler {
 	handlers := g.authzen.Handlers()
-	for _, pattern := range rpc.ResourceMetadataRoutes {
-		handlers[pattern] = rpc.ResourceMetadata(g.issuers)
+	for _, pattern := range resource.MetadataRoutes {
+		handlers[pattern] = g.issuers.Metadata(rpc.Origin)
 	}
 	return handlers
 }

@@ -65,6 +65,14 @@ func identify(by credentials, live *liveRequests, log *slog.Logger, next http.Ha
 	})
 }
 
+// AccessTokens reads access tokens of other issuers (package login/resource).
+type AccessTokens interface {
+	// Offered reports whether any are taken.
+	Offered() bool
+	// Authenticate maps a token to the caller that it stands for.
+	Authenticate(ctx context.Context, token string) (access.Caller, error)
+}
+
 // credentials are what knows who shows what.
 type credentials struct {
 	auth    Authenticator

@@ -10,6 +10,7 @@ import (
 	"palyra/gen/grpc/health/v1/healthv1connect"
 	"palyra/gen/palyra/v1/palyrav1connect"
 	"palyra/internal/access"
+	"palyra/internal/login/resource"
 	"palyra/internal/ratelimit"
 	"palyra/internal/rpc/accessreview"
 )
@@ -264,8 +265,8 @@ var routes = map[string]Route{
 	"GET /healthz": {"listen.metrics", "that palyrad runs", nil},
 	"GET /readyz":  {"listen.metrics", "that it is ready, or why not", nil},
 
-	"GET " + resourceMetadata:           {everywhere, "who gives access tokens for this gateway, and for what", &Method{"", AuditNone, LimitRead, NeedsNothing}},
-	"GET " + resourceMetadata + mcpPath: {everywhere, "the same, where clients of MCP look for it", &Method{"", AuditNone, LimitRead, NeedsNothing}},
+	"GET " + resource.MetadataPath:                    {everywhere, "who gives access tokens for this gateway, and for what", &Method{"", AuditNone, LimitRead, NeedsNothing}},
+	"GET " + resource.MetadataPath + resource.MCPPath: {everywhere, "the same, where clients of MCP look for it", &Method{"", AuditNone, LimitRead, NeedsNothing}},
 
 	// About whom a caller may ask is the handler's to say, by the configuration.
 	"POST /access/v1/evaluation":             {everywhere, "whether a member may make a call that runs elsewhere (AuthZEN)", &Method{access.PermAccessEvaluateFor, AuditRoom, LimitToolCall, NeedsDevice}},

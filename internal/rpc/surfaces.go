@@ -7,10 +7,12 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"connectrpc.com/connect"
 
 	"palyra/internal/dnsname"
+	"palyra/internal/login/resource"
 	"palyra/internal/reason"
 )
 
@@ -114,6 +116,28 @@ func (s *surfaces) sameSite(who *peer, r *http.Request) error {
 // taken (RFC 6750, section 3).
 func (s *surfaces) refuse(w http.ResponseWriter, r *http.Request, pattern string, err error) {
 	WriteError(w, r, s.log, pattern, err)
+}
+
+// Origin is where the client of a guarded route reaches the gateway, as the beginning of
+// URLs. The Host of the request was checked to be a name of the gateway.
+func Origin(r *http.Request) string {
+	if r.TLS != nil {
+		return "https://" + r.Host
+	}
+	return "http://" + r.Host
+}
+
+// challenge says what a request without a credential that counts has to show (RFC 6750,
+// section 3), and where it is described who gives it (RFC 9728, section 5.1).
+func challenge(r *http.Request) string {
+	parts := []string{`Bearer realm="palyra"`}
+	if who, _ := r.Context().Value(callerKey{}).(peer); who.offered {
+		parts = append(parts, `resource_metadata="`+Origin(r)+resource.MetadataPath+resource.MCPPath+`"`)
+	}
+	if r.Header.Get("Authorization") != "" {
+		parts = append(parts, `error="invalid_token"`)
+	}
+	return strings.Join(parts, ", ")
 }
 
 // WriteError answers a request of plain HTTP with an error, in the shape of the API's

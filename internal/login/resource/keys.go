@@ -177,7 +177,7 @@ func (k *keys) note(ctx context.Context, now time.Time, known []jose.JSONWebKey,
 	k.pause = min(max(2*k.pause, firstPause), longestPause)
 	k.err = reason.Errorf(reason.LoginUnavailable, "the keys of the issuer %s cannot be had: %s", k.issuer.Name, clip.Ellipsis(err.Error(), maxText)).
 		WithRemedy("Try again later, or use a token of the gateway's own; an administrator looks whether the gateway reaches the issuer (oauth_issuers.allowed_hosts).")
-	k.log.WarnContext(ctx, "the keys of an issuer cannot be had", slog.String("issuer", k.issuer.Name), slog.String("error", err.Error()), slog.Duration("next", k.pause))
+	k.log.WarnContext(ctx, "the keys of an OAuth issuer cannot be had", slog.String("error", k.err.Message))
 }
 
 // fetch asks the issuer for its keys.

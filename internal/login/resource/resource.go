@@ -130,8 +130,8 @@ func (i Issuer) check() error {
 // Offered reports whether there is an issuer.
 func (s *Service) Offered() bool { return s != nil && len(s.issuers) > 0 }
 
-// Issuers are their names, in order.
-func (s *Service) Issuers() []string {
+// names are those of the issuers, in order.
+func (s *Service) names() []string {
 	var names []string
 	for name := range s.issuers {
 		names = append(names, name)
@@ -140,8 +140,8 @@ func (s *Service) Issuers() []string {
 	return names
 }
 
-// Scopes are those that a token of any issuer can have, in order.
-func (s *Service) Scopes() []access.Permission {
+// scopes are those that a token of any issuer can have, in order.
+func (s *Service) scopes() []access.Permission {
 	var all []access.Permission
 	for _, i := range s.issuers {
 		for _, m := range i.Members {

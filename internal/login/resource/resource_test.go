@@ -428,7 +428,7 @@ func TestUnreachableKeys(t *testing.T) {
 	if _, err := w.with(nil); reason.Of(err) != reason.LoginUnavailable {
 		t.Errorf("after a quarter of an hour: %v", err)
 	}
-	if strings.Contains(w.log.String(), "at+jwt") || !strings.Contains(w.log.String(), "the keys of an issuer cannot be had") {
+	if strings.Contains(w.log.String(), "at+jwt") || !strings.Contains(w.log.String(), "the keys of an OAuth issuer cannot be had") {
 		t.Error(w.log.String())
 	}
 }

@@ -10,10 +10,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/big"
 	"net/http"
+	"strings"
 	"time"
-
-	"github.com/go-jose/go-jose/v4"
 
 	"palyra/internal/access"
 	"palyra/internal/canonical"
@@ -37,7 +37,7 @@ func bindingHash(e evaluation, members []string) (string, error) {
 		return "", err
 	}
 	sum := sha256.Sum256(text)
-	return base64.RawURLEncoding.EncodeToString(sum[:]), nil
+	return encode(sum[:]), nil
 }
 
 // withoutActor is a subject without properties.act, which may stand elsewhere.
@@ -56,31 +56,43 @@ func withoutActor(subject object) object {
 	return subject
 }
 
-// signer signs what is handed to a caller and comes back. Its key lives as long as the
-// process: what it signed is good for minutes, and after a restart a caller evaluates
-// again.
+// signer signs what is handed to a caller and comes back, as a JWS in its compact form
+// (RFC 7515) with ES256. Its key lives as long as the process: what it signed is good for
+// minutes, and after a restart a caller evaluates again.
 type signer struct {
-	gateway string
-	key     jose.JSONWebKey
-	signer  jose.Signer
+	gateway, id string
+	// header is that of every token, as it stands there.
+	header string
+	key    *ecdsa.PrivateKey
 }
 
 func newSigner(gateway string) (*signer, error) {
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("making the key of bindings: %w", err)
 	}
-	key := jose.JSONWebKey{Key: private, KeyID: rand.Text(), Algorithm: string(jose.ES256), Use: "sig"}
-	s, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: key}, (&jose.SignerOptions{}).WithType("JWT"))
-	if err != nil {
-		return nil, fmt.Errorf("making the key of bindings: %w", err)
-	}
-	return &signer{gateway: gateway, key: key, signer: s}, nil
+	s := &signer{gateway: gateway, id: rand.Text(), key: key}
+	header, err := canonical.Marshal(map[string]string{"alg": "ES256", "kid": s.id, "typ": "JWT"})
+	s.header = encode(header)
+	return s, err
 }
 
-func (s *signer) public() jose.JSONWebKeySet {
-	return jose.JSONWebKeySet{Keys: []jose.JSONWebKey{s.key.Public()}}
+// public is the key set (RFC 7517).
+func (s *signer) public() (map[string]any, error) {
+	point, err := s.key.PublicKey.Bytes()
+	if err != nil {
+		return nil, err
+	}
+	return map[string]any{"keys": []any{map[string]string{
+		"kty": "EC", "crv": "P-256", "x": encode(point[1 : 1+half]), "y": encode(point[1+half:]), "kid": s.id, "alg": "ES256", "use": "sig",
+	}}}, nil
 }
+
+// half is the length of each half of a signature, and of a coordinate, in bytes (RFC
+// 7518, section 3.4).
+const half = 32
+
+func encode(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
 
 // bound are the claims of a binding token.
 type bound struct {
@@ -103,20 +115,29 @@ func (s *signer) sign(b bound) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	signed, err := s.signer.Sign(text)
+	signed := s.header + "." + encode(text)
+	digest := sha256.Sum256([]byte(signed))
+	r, v, err := ecdsa.Sign(rand.Reader, s.key, digest[:])
 	if err != nil {
 		return "", fmt.Errorf("signing a binding: %w", err)
 	}
-	return signed.CompactSerialize()
+	return signed + "." + encode(append(r.FillBytes(make([]byte, half)), v.FillBytes(make([]byte, half))...)), nil
 }
 
-// open reads a binding token that this gateway signed for itself.
+// open reads a binding token that this gateway signed for itself. What says of itself
+// that it is signed in another way is none.
 func (s *signer) open(token string) (b bound, err error) {
-	signed, err := jose.ParseSignedCompact(token, []jose.SignatureAlgorithm{jose.ES256})
-	if err != nil {
-		return b, err
+	signed, last, _ := strings.Cut(strings.TrimPrefix(token, s.header+"."), ".")
+	signature, err := base64.RawURLEncoding.Strict().DecodeString(last)
+	if err != nil || len(signature) != 2*half || !strings.HasPrefix(token, s.header+".") {
+		return b, errors.New("it is no token of this gateway")
 	}
-	text, err := signed.Verify(s.key.Public())
+	digest := sha256.Sum256([]byte(s.header + "." + signed))
+	r, v := new(big.Int).SetBytes(signature[:half]), new(big.Int).SetBytes(signature[half:])
+	if !ecdsa.Verify(&s.key.PublicKey, digest[:], r, v) {
+		return b, errors.New("this gateway did not sign it")
+	}
+	text, err := base64.RawURLEncoding.Strict().DecodeString(signed)
 	if err != nil {
 		return b, err
 	}

@@ -117,8 +117,14 @@ func (s *Service) metadata(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-func (s *Service) keys(w http.ResponseWriter, _ *http.Request) {
-	answer(w, http.StatusOK, s.signer.public())
+// keys serves the key that answers are bound with.
+func (s *Service) keys(w http.ResponseWriter, r *http.Request) {
+	set, err := s.signer.public()
+	if err != nil {
+		s.Refuse(w, r, keysRoute, err)
+		return
+	}
+	answer(w, http.StatusOK, set)
 }
 
 // subject is the caller that a member would be, were it to make the call itself through
