@@ -283,7 +283,18 @@ func startRestored(ctx context.Context, g *gateway, o Options) error {
 		g.log.WarnContext(ctx, "the gateway goes on from a backup and is frozen: compare what is valid, then `palyra thaw`",
 			slog.String("note", backup.Why(r.MadeAt)))
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	last, err := g.journal.List(ctx, journal.Filter{Code: string(event.Restored), Newest: true, Limit: 1})
+	if err != nil || len(last) == 0 {
+		return err
+	}
+	if r, err = journal.ParseRestored(&last[0]); err != nil {
+		return err
+	}
+	g.identity.GoesOnFrom(r.RestoredAt)
+	return nil
 }
 
 // openIdentity is shared with what works on a state directory whose daemon
