@@ -112,6 +112,8 @@ type HTTPPolicy struct {
 	Allowed []egress.Rule
 	// Denied wins over Allowed.
 	Denied []egress.Rule
+	// Gateway is never reached.
+	Gateway *egress.Gateway
 	// MaxBytes bounds the response body; 0 is 4 MiB.
 	MaxBytes int64
 	// Timeout bounds one call, redirects included; 0 is 30 s.

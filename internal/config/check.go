@@ -41,6 +41,8 @@ func check(c *Config, origins Origins) Findings {
 	k.models(c)
 	k.secrets(c)
 	k.oidc(c)
+	k.oauthIssuers(c)
+	k.evaluators(c)
 	k.rates(c.RateLimits)
 	k.quotas(c.Quotas)
 	if c.Results.Retention != 0 { // 0 is for ever
@@ -170,6 +172,11 @@ func (k *checker) listen(c *Config) {
 	if c.Listen.Metrics != "" {
 		if host, ok := k.address("listen.metrics", c.Listen.Metrics); ok && !dnsname.Loopback(host) {
 			k.find("listen.metrics", "is "+quote(c.Listen.Metrics)+", and metrics have neither TLS nor a login", "listen on 127.0.0.1, and put a proxy before it")
+		}
+	}
+	if c.Listen.Agents != "" {
+		if host, ok := k.address("listen.agents", c.Listen.Agents); ok && !dnsname.Loopback(host) {
+			k.find("listen.agents", "is "+quote(c.Listen.Agents)+", where tokens would cross the network in plain", "listen on 127.0.0.1; agents on other hosts use listen.api")
 		}
 	}
 	k.address("client.address", c.Client.Address)

@@ -68,13 +68,17 @@ type Config struct {
 	// Models are what a run may ask, the first being the default.
 	Models []Model `toml:"models"`
 	// Secrets are values that tools use without seeing them.
-	Secrets    []Secret   `toml:"secrets"`
-	OIDC       OIDC       `toml:"oidc"`
-	RateLimits RateLimits `toml:"rate_limits"`
-	Quotas     Quotas     `toml:"quotas"`
-	Storage    Storage    `toml:"storage"`
-	Results    Results    `toml:"results"`
-	Client     Client     `toml:"client"`
+	Secrets []Secret `toml:"secrets"`
+	OIDC    OIDC     `toml:"oidc"`
+	// OAuthIssuers are whose access tokens count at the MCP server.
+	OAuthIssuers []OAuthIssuer `toml:"oauth_issuers"`
+	// Evaluators are the members that may ask what others may do.
+	Evaluators []Evaluator `toml:"evaluators"`
+	RateLimits RateLimits  `toml:"rate_limits"`
+	Quotas     Quotas      `toml:"quotas"`
+	Storage    Storage     `toml:"storage"`
+	Results    Results     `toml:"results"`
+	Client     Client      `toml:"client"`
 }
 
 // ExecutionTimeout is the wall clock limit of one call.
@@ -116,6 +120,9 @@ type Listen struct {
 	// Metrics is host:port of the plain HTTP listener for metrics, always
 	// loopback; "" switches it off.
 	Metrics string `toml:"metrics"`
+	// Agents is host:port of the plain HTTP listener for agents on this host, always
+	// loopback; "" switches it off.
+	Agents string `toml:"agents"`
 	// SocketOperator lets the owner of the state directory in as the local operator,
 	// over a Unix socket there.
 	SocketOperator bool `toml:"socket_operator"`
