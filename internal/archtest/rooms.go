@@ -167,6 +167,7 @@ var Rooms = []Room{
 	{Dir: "internal/manpage", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
 	{Dir: "internal/identity/spake2plus", Layer: layerLeaf, Only: none, Why: "a leaf: what turns a PIN into a key knows no devices, no network and no store"},
 	{Dir: "internal/passphrase", Layer: layerLeaf, Only: []string{"internal/reason"}, Why: "a leaf: what is under a passphrase has one form, whatever it is"},
+	{Dir: "internal/wirename", Layer: layerLeaf, Only: none, Why: "what tools are called on the wire is the same for models and for MCP clients"},
 	{Dir: "internal/nearest", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
 	{Dir: "internal/progress", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
 	{Dir: "internal/version", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
