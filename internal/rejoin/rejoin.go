@@ -80,6 +80,18 @@ type visit struct {
 	forget *time.Timer
 }
 
+// Stay says how long a client stays with a call.
+type Stay struct {
+	// Limit is the client's time for the call, 0 for as long as it takes. It has its
+	// answer 5 s earlier.
+	Limit time.Duration
+	// Gone, when it is closed, says that the client went away without a word.
+	Gone <-chan struct{}
+	// Asks, unless nil, reports whether the client leaves because of an approval that
+	// the call waits for, since it has a way of its own to ask.
+	Asks func(approvalID string) bool
+}
+
 // Call makes a call, or joins the same one if its client had left it, and tells
 // observe what happens, from the beginning.
 //
@@ -89,16 +101,11 @@ type visit struct {
 // ends, the call is cancelled. A submission may have neither an idempotency key nor a
 // Hold of its own.
 func (c *Calls) Call(ctx context.Context, s toolcall.Submission, limit time.Duration, observe func(toolcall.Event)) (toolcall.Outcome, error) {
-	return c.call(ctx, s, limit, observe, nil)
+	return c.CallFor(ctx, s, Stay{Limit: limit}, observe)
 }
 
-// CallUntilAsked is Call for a client that takes questions in its own hands: it also
-// leaves the call when it waits for an approval other than told.
-func (c *Calls) CallUntilAsked(ctx context.Context, s toolcall.Submission, limit time.Duration, told string, observe func(toolcall.Event)) (toolcall.Outcome, error) {
-	return c.call(ctx, s, limit, observe, &told)
-}
-
-func (c *Calls) call(ctx context.Context, s toolcall.Submission, limit time.Duration, observe func(toolcall.Event), told *string) (toolcall.Outcome, error) {
+// CallFor is Call for a client that leaves for other reasons as well.
+func (c *Calls) CallFor(ctx context.Context, s toolcall.Submission, stay Stay, observe func(toolcall.Event)) (toolcall.Outcome, error) {
 	if s.IdempotencyKey != "" || s.Hold != nil {
 		return toolcall.Outcome{}, errors.New("rejoin: a call with an idempotency key, or held otherwise, cannot be left")
 	}
@@ -108,12 +115,21 @@ func (c *Calls) call(ctx context.Context, s toolcall.Submission, limit time.Dura
 	}
 	staying, leave := context.WithCancel(ctx)
 	defer leave()
-	if limit > 0 {
-		defer time.AfterFunc(limit-min(margin, limit/2), leave).Stop()
+	if stay.Limit > 0 {
+		defer time.AfterFunc(stay.Limit-min(margin, stay.Limit/2), leave).Stop()
+	}
+	if stay.Gone != nil {
+		go func() {
+			select {
+			case <-stay.Gone:
+				leave()
+			case <-staying.Done():
+			}
+		}()
 	}
 	outcome, ended, err := v.live.Follow(staying, func(e toolcall.Event) {
 		observe(e)
-		if told != nil && e.Asked != nil && e.Asked.ID != *told && c.waitsFor(v, e.Asked.ID) {
+		if stay.Asks != nil && e.Asked != nil && c.waitsFor(v, e.Asked.ID) && stay.Asks(e.Asked.ID) {
 			leave()
 		}
 	})
