@@ -17,6 +17,7 @@ import (
 	"palyra/internal/access"
 	"palyra/internal/approval"
 	"palyra/internal/reason"
+	"palyra/internal/tool"
 	"palyra/internal/toolcall"
 )
 
@@ -63,8 +64,10 @@ func keyOf(s *toolcall.Submission) (key, error) {
 
 // visit is one call and who is there for it. Calls.mu guards what changes.
 type visit struct {
-	key    key
-	live   *toolcall.Live
+	key  key
+	live *toolcall.Live
+	// peer is that of the client which is there, or was there last.
+	peer   tool.Peer
 	cancel context.CancelCauseFunc
 	// there is true while a client is there; came is closed when one comes, and
 	// replaced when it leaves.
@@ -164,7 +167,7 @@ func (c *Calls) arrive(ctx context.Context, s toolcall.Submission) (*visit, erro
 	defer c.mu.Unlock()
 	for _, v := range c.left[k] {
 		if !v.there {
-			v.there = true
+			v.there, v.peer = true, s.Peer
 			close(v.came)
 			if v.forget != nil {
 				v.forget.Stop()
@@ -172,12 +175,12 @@ func (c *Calls) arrive(ctx context.Context, s toolcall.Submission) (*visit, erro
 			return v, nil
 		}
 	}
-	v := &visit{key: k, live: toolcall.NewLive(), there: true, came: make(chan struct{})}
+	v := &visit{key: k, live: toolcall.NewLive(), peer: s.Peer, there: true, came: make(chan struct{})}
 	close(v.came)
 	// The call outlives ctx, and keeps what it says of the caller.
 	own, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	v.cancel = cancel
-	s.Hold = func(ctx context.Context) error { return c.hold(ctx, v) }
+	s.Hold, s.Peer = func(ctx context.Context) error { return c.hold(ctx, v) }, c.peerOf(v)
 	c.left[k] = append(c.left[k], v)
 	go func() {
 		defer cancel(nil)
@@ -186,6 +189,35 @@ func (c *Calls) arrive(ctx context.Context, s toolcall.Submission) (*visit, erro
 		c.end(v)
 	}()
 	return v, nil
+}
+
+// peerOf passes on what runs the call has to say, to whichever client is there.
+func (c *Calls) peerOf(v *visit) tool.Peer {
+	passed := tool.Peer{Meta: v.peer.Meta, Progress: func(p tool.Progress) {
+		if to := c.present(v); to.Progress != nil {
+			to.Progress(p)
+		}
+	}}
+	if v.peer.Elicit != nil {
+		passed.Elicit = func(ctx context.Context, e tool.Elicitation) (tool.Elicited, error) {
+			to := c.present(v)
+			if to.Elicit == nil {
+				return tool.Elicited{Action: "cancel"}, nil
+			}
+			return to.Elicit(ctx, e)
+		}
+	}
+	return passed
+}
+
+// present is the client that is there; the zero value when none is.
+func (c *Calls) present(v *visit) tool.Peer {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !v.there {
+		return tool.Peer{}
+	}
+	return v.peer
 }
 
 // note remembers how far a call is.
