@@ -88,6 +88,7 @@ var Rooms = []Room{
 
 	{Dir: "internal/rpc", Layer: layerSurface, Why: "a surface proposes calls to the pipeline and does not reach around it"},
 	{Dir: "internal/rpc/dualcontrol", Layer: layerSurface, Also: []string{"internal/rpc"}, Why: "what stands between the handlers and the rooms knows both, and daemon alone puts it there"},
+	{Dir: "internal/mcp/server", Layer: layerSurface, Why: "MCP clients propose calls to the pipeline like those of every surface; the API guards what they send"},
 	{Dir: "internal/doctor", Layer: layerSurface, Why: "the doctor looks at the parts that it is handed, and opens no store and no sandbox of its own"},
 	{Dir: "internal/run", Layer: layerRun, Why: "the model loop sends every tool call through the pipeline; surfaces and stores serve it"},
 	{Dir: "internal/rejoin", Layer: layerRun, Why: "a call that its client leaves goes on behind the pipeline, whichever surface the client came by"},

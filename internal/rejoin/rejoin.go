@@ -88,8 +88,11 @@ type Stay struct {
 	// Limit is the client's time for the call, 0 for as long as it takes. It has its
 	// answer 5 s earlier.
 	Limit time.Duration
-	// Gone, when it is closed, says that the client went away without a word.
+	// Gone, when it is closed, says that the client went away without a word. That it
+	// cancels the call may come after it, within a few seconds.
 	Gone <-chan struct{}
+	// Leave, when it is closed, has the client leave at once.
+	Leave <-chan struct{}
 	// Asks, unless nil, reports whether the client leaves because of an approval that
 	// the call waits for, since it has a way of its own to ask.
 	Asks func(approvalID string) bool
@@ -121,10 +124,12 @@ func (c *Calls) CallFor(ctx context.Context, s toolcall.Submission, stay Stay, o
 	if stay.Limit > 0 {
 		defer time.AfterFunc(stay.Limit-min(margin, stay.Limit/2), leave).Stop()
 	}
-	if stay.Gone != nil {
+	if stay.Gone != nil || stay.Leave != nil {
 		go func() {
 			select {
 			case <-stay.Gone:
+				leave()
+			case <-stay.Leave:
 				leave()
 			case <-staying.Done():
 			}
@@ -146,7 +151,39 @@ func (c *Calls) CallFor(ctx context.Context, s toolcall.Submission, stay Stay, o
 		outcome, _, err = v.live.Follow(context.WithoutCancel(ctx), func(toolcall.Event) {})
 		return outcome, err
 	}
-	return toolcall.Outcome{}, c.depart(v)
+	still := c.depart(v)
+	select {
+	case <-stay.Gone:
+		c.lateCancel(ctx, v)
+	default:
+	}
+	return toolcall.Outcome{}, still
+}
+
+// lateWord is how long a client that went away may still cancel its call.
+const lateWord = 5 * time.Second
+
+// lateCancel cancels a call that was left when its client says so after all, unless
+// somebody came back for it.
+func (c *Calls) lateCancel(ctx context.Context, v *visit) {
+	timer := time.NewTimer(lateWord)
+	defer timer.Stop()
+	c.mu.Lock()
+	came := v.came
+	c.mu.Unlock()
+	select {
+	case <-ctx.Done():
+	case <-came:
+		return
+	case <-timer.C:
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !v.there {
+		v.cancel(gone(ctx))
+		c.removeLocked(v)
+	}
 }
 
 // gone is why a call ends whose client's context did.

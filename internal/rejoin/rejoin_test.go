@@ -288,6 +288,40 @@ func TestGone(t *testing.T) {
 	})
 }
 
+// What a client says after it went away ends the call, unless somebody came back.
+func TestGoneAndCancelled(t *testing.T) {
+	for _, back := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			p := newPipeline()
+			c := rejoin.New(p, nil)
+			ctx, cancel := context.WithCancel(t.Context())
+			gone, done := make(chan struct{}), make(chan error, 1)
+			go func() {
+				_, err := c.CallFor(ctx, call(`{}`), rejoin.Stay{Gone: gone}, func(toolcall.Event) {})
+				done <- err
+			}()
+			synctest.Wait()
+			close(gone)
+			synctest.Wait()
+			var second <-chan made
+			if back {
+				second = begin(t.Context(), c, call(`{}`), time.Minute)
+				synctest.Wait()
+			}
+			cancel()
+			reasontest.Want(t, "gone", <-done, reason.StillWaiting)
+			close(p.yes)
+			close(p.finish)
+			if !back {
+				second = begin(t.Context(), c, call(`{}`), time.Minute)
+			}
+			if m := <-second; m.err != nil || (p.began.Load() == 1) != back {
+				t.Errorf("back %v: %d calls, %v", back, p.began.Load(), m.err)
+			}
+		})
+	}
+}
+
 // A call that was let run runs on, and its end is kept for a while.
 func TestRunningCallIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
