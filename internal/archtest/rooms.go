@@ -66,6 +66,7 @@ var Rooms = []Room{
 	{Dir: "internal/cli/calls", Layer: layerCommands, Why: whyCommands},
 	{Dir: "internal/cli/journal", Layer: layerCommands, Why: whyCommands},
 	{Dir: "internal/cli/keys", Layer: layerCommands, Why: whyCommands},
+	{Dir: "internal/cli/mcpserve", Layer: layerCommands, Why: whyCommands},
 	{Dir: "internal/cli/operate", Layer: layerCommands, Why: whyCommands},
 	{Dir: "internal/cli/pairings", Layer: layerCommands, Why: whyCommands},
 	{Dir: "internal/cli/policy", Layer: layerCommands, Why: whyCommands},

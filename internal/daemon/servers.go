@@ -240,11 +240,6 @@ func apiServers(ctx context.Context, g *gateway) (api, agents *http.Server, err 
 	return api, agents, nil
 }
 
-// surfaces are the handlers of the guarded routes.
-func surfaces(*gateway) map[string]http.Handler {
-	return map[string]http.Handler{}
-}
-
 // socketServer serves the API on the socket of the local operator: the same handler,
 // without TLS.
 func socketServer(api *http.Server) *http.Server {

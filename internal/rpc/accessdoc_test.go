@@ -86,6 +86,9 @@ func guardOf(r rpc.Route, who func(access.Permission) []string) string {
 	if r.Guard == nil {
 		return "none | anybody | none | none"
 	}
+	if r.Guard.Permission == "" {
+		return fmt.Sprintf("none | anybody | `%s` | %s", r.Guard.Limit, credentials(*r.Guard))
+	}
 	return fmt.Sprintf("`%s` | %s | `%s` | %s", r.Guard.Permission, strings.Join(who(r.Guard.Permission), ", "), r.Guard.Limit, credentials(*r.Guard))
 }
 

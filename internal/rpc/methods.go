@@ -260,7 +260,16 @@ var routes = map[string]Route{
 	"GET /metrics": {"listen.metrics", "counters and durations for Prometheus, of no caller and no call", nil},
 	"GET /healthz": {"listen.metrics", "that palyrad runs", nil},
 	"GET /readyz":  {"listen.metrics", "that it is ready, or why not", nil},
+
+	MCPRoute:          {"listen.api, listen.agents", "MCP over Streamable HTTP ([mcp.md](mcp.md))", &Method{access.PermToolCall, AuditRoom, LimitToolCall, NeedsDevice}},
+	ApprovalPageRoute: {"listen.api, listen.agents", "how an approval is answered, and nothing of it", &Method{"", AuditNone, LimitRead, NeedsNothing}},
 }
+
+// The guarded routes.
+const (
+	MCPRoute          = "/mcp"
+	ApprovalPageRoute = "GET /approvals/{id}"
+)
 
 // Routes are the rows by pattern, in no order.
 func Routes() iter.Seq2[string, Route] { return maps.All(routes) }

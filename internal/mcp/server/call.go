@@ -92,6 +92,11 @@ func (f *Face) call(ctx context.Context, v *visit, req mcp.Request) (mcp.Result,
 		Caller: v.caller, Input: argumentsOf(params.Arguments), Session: sessionName(session.ID()), CallID: callID(params.Meta),
 	}
 	q.sub.Peer.Meta = params.Meta
+	select {
+	case <-f.over:
+		return q.failed(reason.Errorf(reason.ShuttingDown, "the gateway is stopping")), nil
+	default:
+	}
 	names := f.names()
 	name, named := names.Ours(params.Name)
 	if !named || !f.shows(v, name) {

@@ -88,6 +88,8 @@ type Face struct {
 	tasks               *tasks
 	asked               *questions
 	changed             chan struct{}
+	// over is closed when the gateway stops.
+	over chan struct{}
 
 	mu sync.Mutex
 	// servers has one per principal, so that each is told when its own tools change.
@@ -111,7 +113,7 @@ func New(cfg Config) *Face {
 	_, _ = rand.Read(key) // never fails
 	f := &Face{
 		Config: cfg, states: newStates(key), tasks: newTasks(), asked: newQuestions(),
-		changed: make(chan struct{}, 1), servers: make(map[access.Principal]*served),
+		changed: make(chan struct{}, 1), over: make(chan struct{}), servers: make(map[access.Principal]*served),
 	}
 	quiet := slog.New(slog.DiscardHandler) // it says what clients send
 	shared := mcp.StreamableHTTPOptions{
@@ -136,7 +138,8 @@ func (f *Face) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			WithRemedy("Send the messages one by one; batches are not part of the revisions from 2025-06-18 on."))
 		return
 	}
-	r = v.into(r)
+	r, done := f.untilOver(v.into(r))
+	defer done()
 	r.Body = readCloser{body, r.Body}
 	if r.Header.Get(versionHeader) >= stateless {
 		f.stateless.ServeHTTP(w, r)
@@ -153,11 +156,28 @@ func (f *Face) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// untilOver ends a request that only listens when the gateway stops, so that it does
+// not hold the stop up.
+func (f *Face) untilOver(r *http.Request) (_ *http.Request, done func()) {
+	if r.Method != http.MethodGet && r.Header.Get("Mcp-Method") != "subscriptions/listen" {
+		return r, func() {}
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	go func() {
+		select {
+		case <-f.over:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return r.WithContext(ctx), cancel
+}
+
 // ended ends what stands for the session that a client ended.
 func (f *Face) ended(ctx context.Context, v *visit, id string) {
 	session := toolcall.SessionID(v.caller, sessionName(id))
 	if err := f.EndSession(context.WithoutCancel(ctx), session); err != nil {
-		f.Log.WarnContext(ctx, "ending an MCP session", slog.String("session", session), slog.String("error", err.Error()))
+		f.Log.WarnContext(ctx, "ending an MCP session", slog.String("principal", v.caller.Principal.String()), slog.String("error", err.Error()))
 	}
 }
 
@@ -262,6 +282,7 @@ func (f *Face) Changed() {
 // Run tells clients when their tools change, until ctx ends. Tasks that go on then end.
 func (f *Face) Run(ctx context.Context) error {
 	defer f.tasks.end()
+	defer close(f.over)
 	for {
 		select {
 		case <-ctx.Done():
