@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"palyra/internal/reason"
 )
 
 const (
@@ -88,8 +90,6 @@ func (s *shim) serve(ctx context.Context, in io.Reader) error {
 	}
 }
 
-var errTooLong = errors.New("a message is too long")
-
 // read hands over the lines of the client.
 func read(ctx context.Context, in io.Reader, lines chan<- []byte) error {
 	r := bufio.NewScanner(in)
@@ -105,7 +105,7 @@ func read(ctx context.Context, in io.Reader, lines chan<- []byte) error {
 		}
 	}
 	if errors.Is(r.Err(), bufio.ErrTooLong) {
-		return errTooLong
+		return reason.Errorf(reason.InputTooLarge, "a message of the client has more than %d bytes", mostMessage)
 	}
 	return r.Err()
 }
