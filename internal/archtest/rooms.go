@@ -66,6 +66,7 @@ var Rooms = []Room{
 	{Dir: "internal/cli/calls", Layer: layerCommands, Why: whyCommands},
 	{Dir: "internal/cli/journal", Layer: layerCommands, Why: whyCommands},
 	{Dir: "internal/cli/keys", Layer: layerCommands, Why: whyCommands},
+	{Dir: "internal/cli/mcpserve", Layer: layerCommands, Why: whyCommands},
 	{Dir: "internal/cli/operate", Layer: layerCommands, Why: whyCommands},
 	{Dir: "internal/cli/pairings", Layer: layerCommands, Why: whyCommands},
 	{Dir: "internal/cli/policy", Layer: layerCommands, Why: whyCommands},
@@ -88,6 +89,7 @@ var Rooms = []Room{
 
 	{Dir: "internal/rpc", Layer: layerSurface, Why: "a surface proposes calls to the pipeline and does not reach around it"},
 	{Dir: "internal/rpc/dualcontrol", Layer: layerSurface, Also: []string{"internal/rpc"}, Why: "what stands between the handlers and the rooms knows both, and daemon alone puts it there"},
+	{Dir: "internal/mcp/server", Layer: layerSurface, Why: "MCP clients propose calls to the pipeline like those of every surface; the API guards what they send"},
 	{Dir: "internal/doctor", Layer: layerSurface, Why: "the doctor looks at the parts that it is handed, and opens no store and no sandbox of its own"},
 	{Dir: "internal/run", Layer: layerRun, Why: "the model loop sends every tool call through the pipeline; surfaces and stores serve it"},
 	{Dir: "internal/rejoin", Layer: layerRun, Why: "a call that its client leaves goes on behind the pipeline, whichever surface the client came by"},
@@ -168,6 +170,7 @@ var Rooms = []Room{
 	{Dir: "internal/manpage", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
 	{Dir: "internal/identity/spake2plus", Layer: layerLeaf, Only: none, Why: "a leaf: what turns a PIN into a key knows no devices, no network and no store"},
 	{Dir: "internal/passphrase", Layer: layerLeaf, Only: []string{"internal/reason"}, Why: "a leaf: what is under a passphrase has one form, whatever it is"},
+	{Dir: "internal/wirename", Layer: layerLeaf, Only: none, Why: "what tools are called on the wire is the same for models and for MCP clients"},
 	{Dir: "internal/nearest", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
 	{Dir: "internal/progress", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
 	{Dir: "internal/version", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},

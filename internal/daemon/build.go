@@ -31,6 +31,7 @@ import (
 	"palyra/internal/lending"
 	"palyra/internal/login"
 	"palyra/internal/login/resource"
+	mcpserver "palyra/internal/mcp/server"
 	"palyra/internal/metrics"
 	"palyra/internal/model/providers"
 	"palyra/internal/pairing"
@@ -39,6 +40,7 @@ import (
 	"palyra/internal/progress"
 	"palyra/internal/ratelimit"
 	"palyra/internal/reason"
+	"palyra/internal/rejoin"
 	"palyra/internal/rpc"
 	"palyra/internal/rpc/authzen"
 	"palyra/internal/rpc/devicepairing"
@@ -76,25 +78,30 @@ type gateway struct {
 	changes    *changesets.ChangeSets
 	isolation  isolation
 	policies   *policyadmin.Admin
-	engine     *policy.Engine
-	desk       *approval.Desk
-	changing   *gatewaychange.Gate
-	pairings   *pairing.Host
-	router     *dispatch.Router
-	turns      *fairqueue.Queue
-	limiter    *ratelimit.Limiter
-	pipeline   *toolcall.Pipeline
-	models     providers.Set
-	runs       *run.Manager
-	tls        *tls.Config
-	auditor    *audit.Auditor
-	logins     *login.Service
-	issuers    *resource.Service
-	authzen    *authzen.Service
-	quotas     *usage.Quotas
-	commits    *metrics.Commits
-	metrics    *metrics.Metrics
-	listeners  listeners
+	// calls are those that clients may leave; once holding is closed, no answer waits
+	// for one of them any more.
+	calls     *rejoin.Calls
+	holding   chan struct{}
+	mcp       *mcpserver.Face
+	engine    *policy.Engine
+	desk      *approval.Desk
+	changing  *gatewaychange.Gate
+	pairings  *pairing.Host
+	router    *dispatch.Router
+	turns     *fairqueue.Queue
+	limiter   *ratelimit.Limiter
+	pipeline  *toolcall.Pipeline
+	models    providers.Set
+	runs      *run.Manager
+	tls       *tls.Config
+	auditor   *audit.Auditor
+	logins    *login.Service
+	issuers   *resource.Service
+	authzen   *authzen.Service
+	quotas    *usage.Quotas
+	commits   *metrics.Commits
+	metrics   *metrics.Metrics
+	listeners listeners
 	// own is where the gateway listens, which nothing that it runs may reach.
 	own *egress.Gateway
 	// stopping is true from the order to stop.
@@ -145,6 +152,8 @@ func build(ctx context.Context, o Options) (_ *gateway, err error) {
 		{"approvals", openApprovals},
 		{"pairing", openPairing},
 		{"pipeline", openPipeline},
+		{"calls", openCalls},
+		{"MCP", openMCP},
 		{"runs", openRuns},
 		{"logins", openLogins},
 		{"oauth issuers", openIssuers},
@@ -342,7 +351,7 @@ func openPolicy(ctx context.Context, g *gateway, o Options) error {
 	}
 	g.policies = policyadmin.New(policyadmin.Config{
 		Settings: g.cfg, Store: g.stores.policies, Grants: g.stores.grants, Journal: g.journal, Engine: g.engine,
-		Members: g.registry, Provenance: g.identity.History, TakesTwo: func() bool { return g.changing.DualControl().On }, Tools: g.router, Cut: g.identity.Cut, Swapped: func() { g.isolation.Invalidate() }, Log: g.log,
+		Members: g.registry, Provenance: g.identity.History, TakesTwo: func() bool { return g.changing.DualControl().On }, Tools: g.router, Cut: g.identity.Cut, Swapped: g.swapped, Log: g.log,
 	})
 	return nil
 }
