@@ -189,6 +189,8 @@ type Submission struct {
 	Lead []event.Draft
 	// LeadBlobs are what Lead names by digest.
 	LeadBlobs [][]byte
+	// Peer is the client, for executors that pass something on to it.
+	Peer tool.Peer
 }
 
 // Call takes one submission through all stages and tells observe what

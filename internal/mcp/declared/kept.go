@@ -1,0 +1,39 @@
+package declared
+
+import "time"
+
+// Kept is what the store has of a server.
+type Kept struct {
+	Server  Server
+	AddedBy string
+	AddedAt time.Time
+	// Approved is what its tools are made of, Seen what it said last. Both are zero
+	// until it was reached for the first time.
+	Approved Sight
+	Seen     Sight
+	// SeenAt is when it was looked at last, zero for never.
+	SeenAt     time.Time
+	ApprovedBy string
+	ApprovedAt time.Time
+}
+
+// Pending are the differences between what was approved and what is said now.
+func (k Kept) Pending() []Change {
+	if k.SeenAt.IsZero() {
+		return nil
+	}
+	return Differences(k.Approved.Definitions, k.Seen.Definitions)
+}
+
+// State is a server as operators see it.
+type State struct {
+	Kept
+
+	Digest string
+	// Changes wait for somebody to approve them.
+	Changes []Change
+	// Problem is why it was of no use when it was needed last, "" if it was.
+	Problem, Remedy string
+	// Instances are those that there are, and Calls what is under way on them.
+	Instances, Calls int
+}
