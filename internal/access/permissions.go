@@ -40,6 +40,8 @@ const (
 	PermGatewayThaw        Permission = "gateway.thaw"
 	PermWorkspaceRead      Permission = "workspace.read"
 	PermWorkspaceUndo      Permission = "workspace.undo"
+	PermUpstreamRead       Permission = "upstream.read"
+	PermUpstreamWrite      Permission = "upstream.write"
 	PermDevicePair         Permission = "device.pair"
 	PermVaultList          Permission = "vault.list"
 	PermVaultPut           Permission = "vault.put"
@@ -56,6 +58,6 @@ var Permissions = []Permission{
 	PermPolicyActivate, PermJournalRead, PermJournalTail, PermJournalProve, PermJournalExport, PermAttestationRead,
 	PermAttestationVerify, PermAccessRead, PermAccessWrite, PermAccessWriteOwner, PermAccessConsent,
 	PermTokenCreate, PermTokenRead, PermTokenRevoke, PermPolicySimulate, PermPolicyTest, PermRunStart,
-	PermRunRead, PermRunCancel, PermGatewayFreeze, PermGatewayThaw, PermWorkspaceRead, PermWorkspaceUndo,
+	PermRunRead, PermRunCancel, PermGatewayFreeze, PermGatewayThaw, PermWorkspaceRead, PermWorkspaceUndo, PermUpstreamRead, PermUpstreamWrite,
 	PermDevicePair, PermVaultList, PermVaultPut, PermVaultGet, PermVaultDelete, PermVaultRekey, PermSecretLease,
 }

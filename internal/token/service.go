@@ -42,7 +42,7 @@ const (
 // who may do what and who acts for whom, and to loosen what holds. They take a device.
 var Never = []access.Permission{
 	access.PermApprovalDecide, access.PermApprovalGrantBroad, access.PermAccessWrite, access.PermAccessWriteOwner, access.PermAccessConsent,
-	access.PermTokenCreate, access.PermPolicyActivate, access.PermGatewayThaw, access.PermDevicePair,
+	access.PermTokenCreate, access.PermPolicyActivate, access.PermGatewayThaw, access.PermDevicePair, access.PermUpstreamWrite,
 	access.PermVaultPut, access.PermVaultGet, access.PermVaultDelete, access.PermVaultRekey,
 }
 

@@ -37,3 +37,25 @@ type State struct {
 	// Instances are those that there are, and Calls what is under way on them.
 	Instances, Calls int
 }
+
+// Suspended are the tools of the server that nobody can call until a change is approved,
+// each with the change. What the instructions say is about all tools.
+func (s State) Suspended() map[string]Change {
+	list := make(map[string]Change)
+	for _, d := range s.Approved.Definitions {
+		if c, is := Suspends(s.Changes, d.Name); d.Kind == KindTool && is {
+			list[d.Name] = c
+		}
+	}
+	return list
+}
+
+// Suspends finds the change for which a tool cannot be called.
+func Suspends(changes []Change, tool string) (Change, bool) {
+	for _, c := range changes {
+		if c.Kind == KindInstructions || c.Kind == KindTool && c.Name == tool {
+			return c, true
+		}
+	}
+	return Change{}, false
+}

@@ -57,36 +57,42 @@ func (m *Manager) Show(name string) (declared.State, error) {
 	return m.state(name, m.servers[name]), nil
 }
 
-// Add declares a server and reaches it for the first time: what it says of itself then
-// is approved by that. One that cannot be reached is added all the same, and has no
-// tools until `palyra mcp refresh`.
-func (m *Manager) Add(ctx context.Context, by access.Caller, s declared.Server) (declared.State, error) {
+// Check refuses a server that cannot be added.
+func (m *Manager) Check(s declared.Server) error {
 	if err := s.Check(); err != nil {
-		return declared.State{}, err
+		return err
 	}
 	if s.Workspace != "" {
 		root, err := m.use.Workspaces.Open(s.Workspace)
 		if err != nil {
-			return declared.State{}, err
+			return err
 		}
 		root.Close()
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, there := m.servers[s.Name]; there {
+		return reason.Errorf(reason.AlreadyExists, "there is an upstream server %s already", s.Name).
+			WithRemedy("Take another name, or remove it first with `palyra mcp remove %s`.", s.Name)
+	}
+	if len(m.servers) >= mostServers {
+		return reason.Errorf(reason.QuotaExceeded, "there are %d upstream servers, which is the most", mostServers).WithRemedy("Remove one that nobody uses.")
+	}
+	return nil
+}
+
+// Add declares a server and reaches it for the first time: what it says of itself then
+// is approved by that. One that cannot be reached is added all the same, and has no
+// tools until `palyra mcp refresh`.
+func (m *Manager) Add(ctx context.Context, by access.Caller, s declared.Server) (declared.State, error) {
+	m.changing.Lock()
+	defer m.changing.Unlock()
+	if err := m.Check(s); err != nil {
+		return declared.State{}, err
 	}
 	digest, err := s.Digest()
 	if err != nil {
 		return declared.State{}, err
-	}
-	m.changing.Lock()
-	defer m.changing.Unlock()
-	m.mu.Lock()
-	_, there := m.servers[s.Name]
-	count := len(m.servers)
-	m.mu.Unlock()
-	if there {
-		return declared.State{}, reason.Errorf(reason.AlreadyExists, "there is an upstream server %s already", s.Name).
-			WithRemedy("Take another name, or remove it first with `palyra mcp remove %s`.", s.Name)
-	}
-	if count >= mostServers {
-		return declared.State{}, reason.Errorf(reason.QuotaExceeded, "there are %d upstream servers, which is the most", mostServers)
 	}
 	one := &kept{Kept: declared.Kept{Server: s, AddedBy: by.Principal.String(), AddedAt: time.Now().UTC()}, digest: digest}
 	draft, err := drafted(ctx, event.UpstreamAdded, by, s.Name, added{s, digest})

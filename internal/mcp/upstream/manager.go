@@ -234,13 +234,10 @@ func (m *Manager) usable(s declared.Server, name string) error {
 	if err != nil {
 		return err
 	}
-	for _, c := range k.changes {
-		// How all tools are to be used is said in the instructions.
-		if c.Kind == declared.KindInstructions || c.Kind == declared.KindTool && c.Name == name {
-			what := declared.Definition{Kind: c.Kind, Name: c.Name}.Called()
-			return reason.Errorf(reason.ToolSuspended, "the tool %s/%s is suspended: %s of the upstream server was %s since it was approved", s.Name, name, what, c.Word()).
-				WithRemedy("`palyra mcp show %s` shows the difference; `palyra mcp approve %s` accepts it.", s.Name, s.Name)
-		}
+	if c, is := declared.Suspends(k.changes, name); is {
+		what := declared.Definition{Kind: c.Kind, Name: c.Name}.Called()
+		return reason.Errorf(reason.ToolSuspended, "the tool %s/%s is suspended: %s of the upstream server was %s since it was approved", s.Name, name, what, c.Word()).
+			WithRemedy("`palyra mcp show %s` shows the difference; `palyra mcp approve %s` accepts it.", s.Name, s.Name)
 	}
 	if !s.Remote() {
 		return m.runs()
