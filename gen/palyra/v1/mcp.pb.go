@@ -700,7 +700,9 @@ type GetUpstreamResponse struct {
 	// What was approved.
 	Definitions []*UpstreamDefinition `protobuf:"bytes,2,rep,name=definitions,proto3" json:"definitions,omitempty"`
 	// What waits to be approved.
-	Changes       []*UpstreamChange `protobuf:"bytes,3,rep,name=changes,proto3" json:"changes,omitempty"`
+	Changes []*UpstreamChange `protobuf:"bytes,3,rep,name=changes,proto3" json:"changes,omitempty"`
+	// The same as a unified diff, for people. It is text of the server, too.
+	Diff          string `protobuf:"bytes,4,opt,name=diff,proto3" json:"diff,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -754,6 +756,13 @@ func (x *GetUpstreamResponse) GetChanges() []*UpstreamChange {
 		return x.Changes
 	}
 	return nil
+}
+
+func (x *GetUpstreamResponse) GetDiff() string {
+	if x != nil {
+		return x.Diff
+	}
+	return ""
 }
 
 // AddUpstreamRequest declares a server.
@@ -1179,11 +1188,12 @@ const file_palyra_v1_mcp_proto_rawDesc = "" +
 	"\x15ListUpstreamsResponse\x121\n" +
 	"\tupstreams\x18\x01 \x03(\v2\x13.palyra.v1.UpstreamR\tupstreams\"3\n" +
 	"\x12GetUpstreamRequest\x12\x1d\n" +
-	"\x04name\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18 R\x04name\"\xbc\x01\n" +
+	"\x04name\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18 R\x04name\"\xd0\x01\n" +
 	"\x13GetUpstreamResponse\x12/\n" +
 	"\bupstream\x18\x01 \x01(\v2\x13.palyra.v1.UpstreamR\bupstream\x12?\n" +
 	"\vdefinitions\x18\x02 \x03(\v2\x1d.palyra.v1.UpstreamDefinitionR\vdefinitions\x123\n" +
-	"\achanges\x18\x03 \x03(\v2\x19.palyra.v1.UpstreamChangeR\achanges\"O\n" +
+	"\achanges\x18\x03 \x03(\v2\x19.palyra.v1.UpstreamChangeR\achanges\x12\x12\n" +
+	"\x04diff\x18\x04 \x01(\tR\x04diff\"O\n" +
 	"\x12AddUpstreamRequest\x129\n" +
 	"\x06server\x18\x01 \x01(\v2\x19.palyra.v1.UpstreamServerB\x06\xbaH\x03\xc8\x01\x01R\x06server\"F\n" +
 	"\x13AddUpstreamResponse\x12/\n" +

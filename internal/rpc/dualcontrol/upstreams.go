@@ -1,13 +1,8 @@
 package dualcontrol
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
-	"strings"
-
-	"github.com/rogpeppe/go-internal/diff"
 
 	"palyra/internal/access"
 	"palyra/internal/gatewaychange"
@@ -78,7 +73,7 @@ func (u Upstreams) Approve(ctx context.Context, by access.Caller, name, digest s
 			Question: gatewaychange.Question{
 				ID: "upstream:" + name + ":" + digest, Title: "Approve what the upstream server " + name + " says of itself now",
 				Summary: fmt.Sprintf("Approve %d changed definitions of the upstream MCP server %s.", len(now.Changes), name),
-				Details: map[string]any{"name": name, "pending_digest": digest, "changes": changed}, Diff: said(now.Changes),
+				Details: map[string]any{"name": name, "pending_digest": digest, "changes": changed}, Diff: upstreams.Diff(now.Changes),
 			},
 			Make: func(ctx context.Context) (err error) {
 				state, err = u.Manager.Approve(ctx, by, name, digest)
@@ -87,23 +82,4 @@ func (u Upstreams) Approve(ctx context.Context, by access.Caller, name, digest s
 		}, nil
 	})
 	return state, err
-}
-
-// said is a unified diff of definitions.
-func said(changes []declared.Change) string {
-	var b strings.Builder
-	for _, c := range changes {
-		name := string(c.Kind) + "/" + c.Name
-		_, hunks, _ := bytes.Cut(diff.Diff("a/"+name, indented(c.Was), "b/"+name, indented(c.Is)), []byte("\n"))
-		b.Write(hunks)
-	}
-	return b.String()
-}
-
-func indented(text json.RawMessage) []byte {
-	var b bytes.Buffer
-	if text == nil || json.Indent(&b, text, "", "  ") != nil {
-		return nil
-	}
-	return append(b.Bytes(), '\n')
 }

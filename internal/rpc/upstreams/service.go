@@ -3,10 +3,13 @@
 package upstreams
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"strings"
 	"time"
 
+	"github.com/rogpeppe/go-internal/diff"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	palyrav1 "palyra/gen/palyra/v1"
@@ -56,6 +59,7 @@ func (s *Service) GetUpstream(_ context.Context, req *palyrav1.GetUpstreamReques
 	for _, c := range state.Changes {
 		res.Changes = append(res.Changes, &palyrav1.UpstreamChange{Kind: string(c.Kind), Name: c.Name, Change: c.Word(), WasJson: c.Was, IsJson: c.Is})
 	}
+	res.Diff = Diff(state.Changes)
 	return res, nil
 }
 
@@ -93,6 +97,25 @@ func (s *Service) ApproveUpstream(ctx context.Context, req *palyrav1.ApproveUpst
 		return nil, err
 	}
 	return &palyrav1.ApproveUpstreamResponse{Upstream: message(state)}, nil
+}
+
+// Diff is a unified diff of definitions.
+func Diff(changes []declared.Change) string {
+	var b strings.Builder
+	for _, c := range changes {
+		name := string(c.Kind) + "/" + c.Name
+		_, hunks, _ := bytes.Cut(diff.Diff("a/"+name, indented(c.Was), "b/"+name, indented(c.Is)), []byte("\n"))
+		b.Write(hunks)
+	}
+	return b.String()
+}
+
+func indented(text json.RawMessage) []byte {
+	var b bytes.Buffer
+	if text == nil || json.Indent(&b, text, "", "  ") != nil {
+		return nil
+	}
+	return append(b.Bytes(), '\n')
 }
 
 func serverOf(m *palyrav1.UpstreamServer) (declared.Server, error) {
