@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -166,7 +167,7 @@ func (m *Manager) fill(ctx context.Context, s *slot, l launch, lent []egress.Sec
 	}
 	if wait := time.Until(s.until); wait > 0 {
 		return nil, reason.Errorf(reason.UpstreamUnavailable, "the upstream server %s failed %d times in a row and is tried again in %s: %s",
-			l.server.Name, s.failures, wait.Round(time.Second/10), s.last.Message).WithField("retry_after", wait.Round(time.Second/10).String())
+			l.server.Name, s.failures, wait.Round(time.Second/10), strings.TrimPrefix(s.last.Message, failedPrefix(l.server.Name))).WithField("retry_after", wait.Round(time.Second/10).String())
 	}
 	in, err := m.start(ctx, l, lent)
 	if err != nil {
@@ -187,6 +188,23 @@ func (m *Manager) failed(s *slot, server string, why *reason.Error) {
 	s.failures++
 	s.until, s.last = time.Now().Add(wait), why
 	m.noted(server, func(k *kept) { k.problem = why })
+}
+
+// forgive lets a server be tried again at once. A slot that is in use forgives itself.
+func (m *Manager) forgive(server string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for k, s := range m.slots {
+		if k.server != server {
+			continue
+		}
+		select {
+		case s.held <- struct{}{}:
+			s.failures, s.until = 0, time.Time{}
+			<-s.held
+		default:
+		}
+	}
 }
 
 // current looks at what the server says of itself, if it was not looked at yet or told
