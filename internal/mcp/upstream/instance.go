@@ -256,6 +256,17 @@ func (in *instance) done() {
 	}
 }
 
+// doubt has no more calls come to a session over HTTP in which something went wrong
+// beside the answer of a tool: it may be over.
+func (in *instance) doubt(err error) {
+	if in.pipe != nil || reason.Of(err) == reason.ToolFailed {
+		return
+	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.over, in.retired = true, true
+}
+
 // retire ends the instance when the calls on it have ended.
 func (in *instance) retire() {
 	in.mu.Lock()

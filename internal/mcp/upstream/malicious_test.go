@@ -81,7 +81,7 @@ func TestMaliciousAnswers(t *testing.T) {
 					return
 				}
 			}
-		}, "more than 20000 messages"},
+		}, "more than 5000 messages"},
 		"no JSON":          {func(c *conversation, _ json.RawMessage) { io.WriteString(c, "Listening on port 8080\n") }, "no JSON-RPC message"},
 		"another protocol": {func(c *conversation, id json.RawMessage) { fmt.Fprintf(c, `{"id":%s,"result":{}}`+"\n", id) }, "no JSON-RPC message"},
 		"a batch": {func(c *conversation, id json.RawMessage) {

@@ -50,6 +50,7 @@ func (t proxied) run(ctx context.Context, c tool.Call, l launch) tool.Report {
 	in.describe(&report, started)
 	if err != nil {
 		err = in.unavailable(err)
+		in.doubt(err)
 	}
 	changed, err := m.settle(ctx, c, in, err)
 	report.Changes, report.Files = changed.Record, changed.Files
