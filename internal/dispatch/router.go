@@ -272,10 +272,10 @@ type Decided struct {
 	// MayRead answers tool.Call.MayRead. It may be nil: then the call reads none
 	// of the files that it finds.
 	MayRead func(tool.FileAccess) bool
-	// Peer is tool.Call.Peer.
-	Peer tool.Peer
 	// Commit answers tool.Call.Commit. It may be nil: then nobody can be asked.
 	Commit func(context.Context, tool.CommitRequest) (tool.CommitRuling, error)
+	// Peer is tool.Call.Peer.
+	Peer tool.Peer
 }
 
 // Run redeems the permit and runs the call. The report always says how it
