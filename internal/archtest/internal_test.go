@@ -14,7 +14,7 @@ import (
 // hands it to one that does.
 var internalSources = []string{
 	"internal/builtin/report.go",  // in the report, which dispatch logs
-	"internal/dispatch/router.go", // logs
+	"internal/dispatch/router.go", "internal/hook/service.go", // logs
 	"internal/rpc/errors.go",      // logs
 	"internal/run/calls.go",       // logs
 	"internal/run/ending.go",      // in the ending, which the loop logs

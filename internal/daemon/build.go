@@ -22,6 +22,7 @@ import (
 	"palyra/internal/event"
 	"palyra/internal/fairqueue"
 	"palyra/internal/gatewaychange"
+	"palyra/internal/hook"
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
 	"palyra/internal/identity/tpm"
@@ -37,6 +38,7 @@ import (
 	"palyra/internal/progress"
 	"palyra/internal/ratelimit"
 	"palyra/internal/reason"
+	"palyra/internal/rejoin"
 	"palyra/internal/rpc"
 	"palyra/internal/rpc/devicepairing"
 	"palyra/internal/run"
@@ -82,14 +84,19 @@ type gateway struct {
 	limiter    *ratelimit.Limiter
 	pipeline   *toolcall.Pipeline
 	models     providers.Set
-	runs       *run.Manager
-	tls        *tls.Config
-	auditor    *audit.Auditor
-	logins     *login.Service
-	quotas     *usage.Quotas
-	commits    *metrics.Commits
-	metrics    *metrics.Metrics
-	listeners  listeners
+	// calls are those that clients may leave; once holding is closed, no answer waits
+	// for somebody to come back.
+	calls     *rejoin.Calls
+	holding   chan struct{}
+	hooks     *hook.Service
+	runs      *run.Manager
+	tls       *tls.Config
+	auditor   *audit.Auditor
+	logins    *login.Service
+	quotas    *usage.Quotas
+	commits   *metrics.Commits
+	metrics   *metrics.Metrics
+	listeners listeners
 	// stopping is true from the order to stop.
 	stopping atomic.Bool
 }
@@ -138,6 +145,8 @@ func build(ctx context.Context, o Options) (_ *gateway, err error) {
 		{"approvals", openApprovals},
 		{"pairing", openPairing},
 		{"pipeline", openPipeline},
+		{"calls", openCalls},
+		{"hooks", openHooks},
 		{"runs", openRuns},
 		{"logins", openLogins},
 		{"metrics", openMetrics},
@@ -374,7 +383,7 @@ func allTools(g *gateway, others []dispatch.Tool) ([]dispatch.Tool, error) {
 	g.turns = cfg.Process.Turns
 	g.lending = lending.New(cfg.MaxTimeout, g.log)
 	cfg.Lender = g.lending
-	tools := slices.Clone(others)
+	tools := slices.Concat(others, hook.NewTools(g.workspaces, guard(g.cfg)).All())
 	for _, t := range builtin.New(cfg) {
 		tools = append(tools, t)
 	}
@@ -444,6 +453,26 @@ func openPipeline(ctx context.Context, g *gateway, o Options) error {
 	}
 	g.pipeline, err = toolcall.New(stages)
 	return err
+}
+
+// openCalls makes what lets calls outlive their clients, for every surface whose
+// clients have less time than people take.
+func openCalls(_ context.Context, g *gateway, _ Options) error {
+	g.holding = make(chan struct{})
+	g.calls = rejoin.New(g.pipeline, g.holding)
+	return nil
+}
+
+// openHooks makes what answers the hooks of agents.
+func openHooks(_ context.Context, g *gateway, _ Options) (err error) {
+	g.hooks, err = hook.New(hook.Config{Calls: g.calls, Past: g.pipeline, Stopping: g.holding, Log: g.log})
+	return err
+}
+
+// guard says which files no agent may change by its own tools, beside the agents' own
+// configuration: those that decide what the gateway does.
+func guard(cfg *config.Config) hook.Guard {
+	return hook.Guard{Dirs: []string{cfg.StateDir, cfg.Policy.Dir}, Files: []string{cfg.Source}}
 }
 
 // cooldown turns the setting "0s", which is off, into what the desk takes for
@@ -516,6 +545,8 @@ func catalog(engine *policy.Engine, router *dispatch.Router) func(access.Caller)
 		for _, entry := range engine.Current().Catalog(caller) {
 			listed[entry.Tool] = true
 		}
-		return slices.DeleteFunc(slices.Clone(router.Descriptors()), func(d tool.Descriptor) bool { return !listed[d.Name] })
+		return slices.DeleteFunc(slices.Clone(router.Descriptors()), func(d tool.Descriptor) bool {
+			return !listed[d.Name] || d.Executor == tool.External // nobody but its agent can run it
+		})
 	}
 }

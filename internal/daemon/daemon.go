@@ -134,6 +134,7 @@ const mostNamed = 20
 func (g *gateway) drain(ctx context.Context, late chan<- struct{}, drained <-chan struct{}) error {
 	<-ctx.Done()
 	g.stopping.Store(true)
+	close(g.holding)
 	running := g.pipeline.Running()
 	g.log.InfoContext(ctx, "stopping: no new calls; those that run may end within stop_timeout",
 		slog.Int("calls", len(running)), slog.Int("runs", g.runs.Active()), slog.Duration("stop_timeout", g.cfg.StopTimeout))

@@ -22,6 +22,7 @@ func aPlan() tool.Plan {
 			Exec: &tool.ExecFacts{Basename: "git", Path: "/usr/bin/git", SHA256: "sha256:x", Shebang: "sh", Line: "git push", Arg1: "push", Arg2: "origin"}, Risk: 5,
 			SandboxTier: "c", SandboxLevel: "strict", SandboxRung: "full", SandboxLayers: []string{"seccomp"}, SandboxLimits: "rlimit", LandlockABI: 3,
 			WorkspaceMode: "direct", EgressMode: "strict", EgressHosts: []string{"h:1"}, Secrets: []string{"s"},
+			External: &tool.ExternalFacts{Agent: "codex", Act: tool.ActShell, PermissionMode: "default", Server: "s", Outside: []string{"/x"}, Guarded: []string{"/y"}},
 		},
 		Files: []tool.FileIdentity{{Device: 1, Inode: 2, ChangedAt: 3}},
 	}

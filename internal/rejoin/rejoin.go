@@ -89,16 +89,31 @@ type visit struct {
 // ends, the call is cancelled. A submission may have neither an idempotency key nor a
 // Hold of its own.
 func (c *Calls) Call(ctx context.Context, s toolcall.Submission, limit time.Duration, observe func(toolcall.Event)) (toolcall.Outcome, error) {
-	return c.call(ctx, s, limit, observe, nil)
+	return c.call(ctx, s, limit, observe, manner{})
+}
+
+// CallUntilRun is Call for a client that only wants to know whether the call may run:
+// once it was let run, the limit counts no more, and nobody joins it.
+func (c *Calls) CallUntilRun(ctx context.Context, s toolcall.Submission, limit time.Duration, observe func(toolcall.Event)) (toolcall.Outcome, error) {
+	return c.call(ctx, s, limit, observe, manner{untilRun: true})
 }
 
 // CallUntilAsked is Call for a client that takes questions in its own hands: it also
 // leaves the call when it waits for an approval other than told.
 func (c *Calls) CallUntilAsked(ctx context.Context, s toolcall.Submission, limit time.Duration, told string, observe func(toolcall.Event)) (toolcall.Outcome, error) {
-	return c.call(ctx, s, limit, observe, &told)
+	return c.call(ctx, s, limit, observe, manner{told: &told})
 }
 
-func (c *Calls) call(ctx context.Context, s toolcall.Submission, limit time.Duration, observe func(toolcall.Event), told *string) (toolcall.Outcome, error) {
+// manner is how a client follows a call.
+type manner struct {
+	// told is the approval that the client knows of, nil for one that stays while
+	// people are asked.
+	told *string
+	// untilRun ends the client's impatience once the call was let run.
+	untilRun bool
+}
+
+func (c *Calls) call(ctx context.Context, s toolcall.Submission, limit time.Duration, observe func(toolcall.Event), m manner) (toolcall.Outcome, error) {
 	if s.IdempotencyKey != "" || s.Hold != nil {
 		return toolcall.Outcome{}, errors.New("rejoin: a call with an idempotency key, or held otherwise, cannot be left")
 	}
@@ -109,11 +124,15 @@ func (c *Calls) call(ctx context.Context, s toolcall.Submission, limit time.Dura
 	staying, leave := context.WithCancel(ctx)
 	defer leave()
 	if limit > 0 {
-		defer time.AfterFunc(limit-min(margin, limit/2), leave).Stop()
+		defer time.AfterFunc(limit-min(margin, limit/2), func() {
+			if !m.untilRun || !c.runs(v) {
+				leave()
+			}
+		}).Stop()
 	}
 	outcome, ended, err := v.live.Follow(staying, func(e toolcall.Event) {
 		observe(e)
-		if told != nil && e.Asked != nil && e.Asked.ID != *told && c.waitsFor(v, e.Asked.ID) {
+		if m.told != nil && e.Asked != nil && e.Asked.ID != *m.told && c.waitsFor(v, e.Asked.ID) {
 			leave()
 		}
 	})
@@ -187,6 +206,13 @@ func (c *Calls) note(v *visit, e toolcall.Event) {
 	}
 	c.mu.Unlock()
 	v.live.Add(e)
+}
+
+// runs reports whether a call was let run.
+func (c *Calls) runs(v *visit) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return v.decided
 }
 
 func (c *Calls) waitsFor(v *visit, approvalID string) bool {

@@ -37,7 +37,8 @@ type callerKey struct{}
 func identify(auth Authenticator, tokens Tokens, live *liveRequests, log *slog.Logger, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		socket, local := localsocket.PeerOf(r.Context())
-		identified := peer{address: from(r, socket, local), local: local, claims: access.Surface(r.Header.Get(access.SurfaceHeader)), tls: r.TLS}
+		neighbor, near := localsocket.AgentOf(r.Context())
+		identified := peer{address: from(r, socket, local, neighbor, near), local: local, near: near, claims: access.Surface(r.Header.Get(access.SurfaceHeader)), tls: r.TLS}
 		ctx := r.Context()
 		if look := credential(r, auth, tokens); look != nil {
 			identified.note(r, auth, log)
@@ -71,7 +72,10 @@ func credential(r *http.Request, auth Authenticator, tokens Tokens) func() (acce
 	}
 	shown := r.Header.Values("Authorization")
 	socket, local := localsocket.PeerOf(r.Context())
+	neighbor, near := localsocket.AgentOf(r.Context())
 	switch {
+	case near && neighbor.Refused != nil && len(shown) > 0:
+		return func() (access.Caller, time.Time, error) { return access.Caller{}, time.Time{}, neighbor.Refused }
 	case local && len(shown) == 0:
 		return func() (access.Caller, time.Time, error) { return onHost(auth, socket) }
 	case local:
@@ -100,7 +104,11 @@ func bearer(r *http.Request, shown string, tokens Tokens) (access.Caller, time.T
 		return access.Caller{}, time.Time{}, reason.Errorf(reason.Unauthenticated, "the API takes \"Authorization: Bearer pal_...\" or a client certificate")
 	}
 	from, _ := netip.ParseAddrPort(r.RemoteAddr)
-	c, err := tokens.Authenticate(text, from.Addr().WithZone(""))
+	at := from.Addr().WithZone("")
+	if _, near := localsocket.AgentOf(r.Context()); near && !at.IsValid() {
+		at = netip.AddrFrom4([4]byte{127, 0, 0, 1}) // a socket is on this host
+	}
+	c, err := tokens.Authenticate(text, at)
 	if err != nil {
 		return access.Caller{}, time.Time{}, err
 	}
@@ -130,6 +138,9 @@ type peer struct {
 	address string
 	// local says that the request came over the socket of the local operator.
 	local bool
+	// near says that it came by a listener of agents on this host, whose process the
+	// system named.
+	near bool
 	// claims is the surface that the client says it is.
 	claims access.Surface
 	// tls is the connection.
@@ -208,9 +219,12 @@ func (p *peer) shows(needed Proof) bool {
 }
 
 // from is where a request came from: an address, or the socket and whose process.
-func from(r *http.Request, socket localsocket.Peer, local bool) string {
-	if local {
+func from(r *http.Request, socket localsocket.Peer, local bool, neighbor localsocket.Peer, near bool) string {
+	switch {
+	case local:
 		return socket.String()
+	case near:
+		return neighbor.Agent()
 	}
 	return host(r.RemoteAddr)
 }
@@ -233,7 +247,7 @@ func (p peer) keys() []string {
 		return []string{ratelimit.Address(p.address)}
 	}
 	keys := []string{p.caller.Principal.String()}
-	if ip := net.ParseIP(p.address); !p.local && (ip == nil || !ip.IsLoopback()) {
+	if ip := net.ParseIP(p.address); !p.local && !p.near && (ip == nil || !ip.IsLoopback()) {
 		keys = append(keys, ratelimit.Address(p.address))
 	}
 	return keys

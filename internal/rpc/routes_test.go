@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"palyra/internal/hook"
 	"palyra/internal/metrics"
 	"palyra/internal/rpc"
 )
@@ -14,7 +15,7 @@ import (
 // TestEveryRouteHasARow: what is served by plain HTTP stands in the table, and nothing
 // else does.
 func TestEveryRouteHasARow(t *testing.T) {
-	served := slices.Sorted(maps.Keys((&metrics.Metrics{}).Handlers()))
+	served := append(slices.Sorted(maps.Keys((&metrics.Metrics{}).Handlers())), hook.Pattern)
 	rows := slices.Sorted(maps.Keys(maps.Collect(rpc.Routes())))
 	if !slices.Equal(served, rows) {
 		t.Errorf("served are %q, and the table has %q", served, rows)
