@@ -58,6 +58,7 @@ const whyCommands = "a family of commands knows no other: what two share is a no
 var Rooms = []Room{
 	{Dir: "cmd/palyrad", Layer: layerMain, Only: []string{"internal/daemon", "internal/config", "internal/version", "internal/reason"}, Why: "the daemon's main reads flags and calls daemon.Run; what it did beyond that could not be tested"},
 	{Dir: "cmd/palyra", Layer: layerMain, Only: []string{"internal/cli", "internal/version"}, Why: "the CLI's main only calls cli, so that testscript can run the same code"},
+	{Dir: "cmd/palyra-hook", Layer: layerMain, Only: none, Why: "it starts before every call of an agent, and whatever it links it waits for"},
 	{Dir: "cmd/palyra-init", Layer: layerMain, Only: []string{"internal/sandbox"}, Why: "the helper runs inside the sandbox; all that it links is attack surface"},
 
 	{Dir: "internal/daemon", Layer: layerWiring, Why: "the one package that knows all rooms"},
