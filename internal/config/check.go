@@ -42,6 +42,8 @@ func check(c *Config, origins Origins) Findings {
 	k.models(c)
 	k.secrets(c)
 	k.oidc(c)
+	k.oauthIssuers(c)
+	k.evaluators(c)
 	k.rates(c.RateLimits)
 	k.quotas(c.Quotas)
 	if c.Results.Retention != 0 { // 0 is for ever

@@ -68,13 +68,17 @@ type Config struct {
 	// Models are what a run may ask, the first being the default.
 	Models []Model `toml:"models"`
 	// Secrets are values that tools use without seeing them.
-	Secrets    []Secret   `toml:"secrets"`
-	OIDC       OIDC       `toml:"oidc"`
-	RateLimits RateLimits `toml:"rate_limits"`
-	Quotas     Quotas     `toml:"quotas"`
-	Storage    Storage    `toml:"storage"`
-	Results    Results    `toml:"results"`
-	Client     Client     `toml:"client"`
+	Secrets []Secret `toml:"secrets"`
+	OIDC    OIDC     `toml:"oidc"`
+	// OAuthIssuers are whose access tokens count at the MCP server.
+	OAuthIssuers []OAuthIssuer `toml:"oauth_issuers"`
+	// Evaluators are the members that may ask what others may do.
+	Evaluators []Evaluator `toml:"evaluators"`
+	RateLimits RateLimits  `toml:"rate_limits"`
+	Quotas     Quotas      `toml:"quotas"`
+	Storage    Storage     `toml:"storage"`
+	Results    Results     `toml:"results"`
+	Client     Client      `toml:"client"`
 }
 
 // ExecutionTimeout is the wall clock limit of one call.

@@ -22,6 +22,7 @@ import (
 	"palyra/internal/journalkey"
 	"palyra/internal/keyadmin"
 	"palyra/internal/localsocket"
+	"palyra/internal/login/resource"
 	"palyra/internal/pairing"
 	"palyra/internal/reason"
 	"palyra/internal/rpc"
@@ -46,13 +47,13 @@ func (g *gateway) open(ctx context.Context) error {
 	if g.listeners.api, err = listen(ctx, g.cfg.Listen.API, "listen.api"); err != nil {
 		return err
 	}
-	g.parts.addListener(g.listeners.api)
+	addListener(g, g.listeners.api)
 	g.listeners.at = Addresses{API: g.listeners.api.Addr().String(), Credentials: statedir.Operator(g.cfg.StateDir)}
 	if g.cfg.Listen.Metrics != "" {
 		if g.listeners.metrics, err = listen(ctx, g.cfg.Listen.Metrics, "listen.metrics"); err != nil {
 			return err
 		}
-		g.parts.addListener(g.listeners.metrics)
+		addListener(g, g.listeners.metrics)
 		g.listeners.at.Metrics = g.listeners.metrics.Addr().String()
 	}
 	if g.cfg.Listen.Agents != "" {
@@ -60,7 +61,7 @@ func (g *gateway) open(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		g.parts.addListener(l)
+		addListener(g, l)
 		if g.listeners.agents, err = localsocket.Loopback(l, g.cfg.StateDir, g.cfg.Listen.AgentUIDs...); err != nil {
 			return err
 		}
@@ -95,13 +96,15 @@ func openSocket(ctx context.Context, g *gateway, path, without string) (net.List
 	if err != nil {
 		return nil, err
 	}
-	g.parts.addListener(l)
+	addListener(g, l)
 	return l, nil
 }
 
-// addListener closes a listener at the end, if its server has not done so.
-func (p *parts) addListener(l net.Listener) {
-	p.add(func(context.Context) error {
+// addListener keeps what the gateway runs away from a listener, and closes it at the
+// end, if its server has not done so.
+func addListener(g *gateway, l net.Listener) {
+	g.own.Listen(l.Addr())
+	g.parts.add(func(context.Context) error {
 		if err := l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 			return fmt.Errorf("closing the listener on %s: %w", l.Addr(), err)
 		}
@@ -196,7 +199,7 @@ func apiServers(ctx context.Context, g *gateway) (api, agents *http.Server, err 
 		},
 		Pairings: g.pairings, Workspaces: g.changes, Vault: g.vault, Log: g.log,
 		Logins: g.logins, Self: logins.Gateway{Root: string(g.authority.RootPEM()), ServerName: serverName},
-		Surfaces: surfaces(g), Hosts: func(name string) bool { return slices.Contains(g.cfg.Listen.ServerNames, name) },
+		Surfaces: surfaces(g), Issuers: g.issuers, Hosts: func(name string) bool { return slices.Contains(g.cfg.Listen.ServerNames, name) },
 	})
 	if err != nil {
 		return nil, nil, err
@@ -236,6 +239,7 @@ func apiServers(ctx context.Context, g *gateway) (api, agents *http.Server, err 
 		for _, t := range g.tokens.HangingOn(p) {
 			endToken(t, why)
 		}
+		handler.EndVouched(p, why)
 	})
 	if g.tls, err = g.authority.RenewalTLS(slices.Concat(ca.Loopback(), g.cfg.Listen.ServerNames), g.identity.Allow, g.identity.AllowExpired); err != nil {
 		return nil, nil, err
@@ -253,9 +257,12 @@ func apiServers(ctx context.Context, g *gateway) (api, agents *http.Server, err 
 
 // surfaces are the handlers of the guarded routes.
 func surfaces(g *gateway) map[string]http.Handler {
-	return map[string]http.Handler{
-		hook.Pattern: hook.Route{Service: g.hooks, Caller: rpc.CallerOf, Near: rpc.Near, Fail: errorsOf(g, hook.Pattern)},
+	handlers := g.authzen.Handlers()
+	for _, pattern := range resource.MetadataRoutes {
+		handlers[pattern] = g.issuers.Metadata(rpc.Origin)
 	}
+	handlers[hook.Pattern] = hook.Route{Service: g.hooks, Caller: rpc.CallerOf, Near: rpc.Near, Fail: errorsOf(g, hook.Pattern)}
+	return handlers
 }
 
 // errorsOf answers the errors of a guarded route.

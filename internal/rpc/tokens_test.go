@@ -13,7 +13,6 @@ import (
 	"palyra/internal/access"
 	"palyra/internal/must"
 	"palyra/internal/reason"
-	"palyra/internal/token"
 )
 
 func (c *client) tokens() palyrav1connect.TokenServiceClient {
@@ -118,7 +117,7 @@ func TestTokensDecideNothing(t *testing.T) {
 		}
 		all = append(all, string(p))
 	}
-	if len(all) != len(access.Permissions)-len(token.Never)-1 { // hook.report is for agents alone
+	if len(all) != len(access.Permissions)-len(access.NeverByToken)-1 { // hook.report is for agents alone
 		t.Errorf("scopes that there are: %v", all)
 	}
 	c := w.showing("Bearer " + w.alice.create(&palyrav1.CreateTokenRequest{Scopes: all}).GetText())

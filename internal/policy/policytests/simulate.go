@@ -96,6 +96,8 @@ func replaceIn(r *policy.Request, record string, text []byte) error {
 		r.Facts.Exec = &tool.ExecFacts{}
 	case record == "external." && r.Facts.External == nil:
 		r.Facts.External = &tool.ExternalFacts{}
+	case record == "shell." && r.Facts.Shell == nil:
+		r.Facts.Shell = &tool.ShellFacts{}
 	}
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		if err := replaceFact(r, record+name, given[name]); err != nil {
@@ -121,6 +123,9 @@ func replaceFact(r *policy.Request, name string, text json.RawMessage) error {
 		return nil
 	case name == "external" && absent:
 		r.Facts.External = nil
+		return nil
+	case name == "shell" && absent:
+		r.Facts.Shell = nil
 		return nil
 	case fact.OfCommit() && absent && (name == "changes" || r.Commit == nil):
 		r.Commit = nil
