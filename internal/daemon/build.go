@@ -89,19 +89,19 @@ type gateway struct {
 	models     providers.Set
 	// calls are those that clients may leave; once holding is closed, no answer waits
 	// for somebody to come back.
-	calls      *rejoin.Calls
-	holding    chan struct{}
-	hooks      *hook.Service
-	runs       *run.Manager
-	tls        *tls.Config
-	auditor    *audit.Auditor
-	logins     *login.Service
-	issuers    *resource.Service
-	authzen    *authzen.Service
-	quotas     *usage.Quotas
-	commits    *metrics.Commits
-	metrics    *metrics.Metrics
-	listeners  listeners
+	calls     *rejoin.Calls
+	holding   chan struct{}
+	hooks     *hook.Service
+	runs      *run.Manager
+	tls       *tls.Config
+	auditor   *audit.Auditor
+	logins    *login.Service
+	issuers   *resource.Service
+	authzen   *authzen.Service
+	quotas    *usage.Quotas
+	commits   *metrics.Commits
+	metrics   *metrics.Metrics
+	listeners listeners
 	// own is where the gateway listens, which nothing that it runs may reach.
 	own *egress.Gateway
 	// stopping is true from the order to stop.

@@ -2,6 +2,7 @@ package hook
 
 import (
 	"context"
+	"encoding/json"
 	"os"
 	"time"
 
@@ -77,6 +78,26 @@ func (x external) Prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, 
 	}
 	visit := visitOf(ctx)
 	return tool.Prepared{Plan: plan, Run: func(ctx context.Context, _ tool.Call) tool.Report { return x.run(ctx, visit) }}, nil
+}
+
+// Resolve says what a call does, whatever its paths look like: the same files, from the
+// same directory, with the same arguments beside.
+func (x external) Resolve(_ context.Context, p tool.Proposal, plan tool.Plan) (tool.Resolved, error) {
+	what := map[string]any{}
+	if err := json.Unmarshal(p.Input, &what); err != nil {
+		return tool.Resolved{}, reason.Errorf(reason.InvalidInput, "reading the arguments: %w", err)
+	}
+	for _, name := range x.row.paths {
+		delete(what, name)
+	}
+	if x.row.act == tool.ActShell {
+		delete(what, "description") // which says what it is for, and does nothing
+	}
+	places := append([]string{plan.Binding.Cwd}, plan.Facts.External.Outside...)
+	for _, path := range append([]string{plan.Facts.Path}, plan.Facts.Paths...) {
+		places = append(places, plan.Facts.Workspace+":"+path)
+	}
+	return tool.Resolved{Act: p.Tool.Name, Places: places, What: what}, nil
 }
 
 // run lets the agent go on, and waits until it says how that ended, until it is gone,

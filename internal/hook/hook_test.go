@@ -227,6 +227,18 @@ func (w *world) tainted() bool {
 	return must.Get(w.Session(w.t.Context(), list[0].ID))(w.t).Facts.Tainted
 }
 
+// taintedIs waits until the session is, or is not. A call that has ended is counted out
+// a moment after its end is on record.
+func (w *world) taintedIs(want bool) bool {
+	w.t.Helper()
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if w.tainted() == want {
+			return true
+		}
+	}
+	return false
+}
+
 // restart is a stop and a start of the daemon.
 func (w *world) restart() {
 	w.t.Helper()

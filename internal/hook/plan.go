@@ -13,6 +13,8 @@ import (
 	"palyra/internal/clip"
 	"palyra/internal/egress"
 	"palyra/internal/reason"
+	"palyra/internal/sandbox/shellfacts"
+	"palyra/internal/shellwords"
 	"palyra/internal/tool"
 	"palyra/internal/workspace"
 )
@@ -57,6 +59,7 @@ func (t *Tools) planOf(ctx context.Context, a *Agent, r row, m *Message, input j
 		p.note("The agent is in the mode %q: it asks nobody but this gateway.", m.PermissionMode)
 	}
 	p.findPaths()
+	p.readLine()
 	p.findHost()
 	p.findServer()
 	p.bind()
@@ -227,6 +230,14 @@ func (p *planned) findHost() {
 		}
 		f := &p.plan.Facts
 		f.Host, f.Domain, f.Port, f.Method = host.String(), host.Domain(), port, "GET"
+	}
+}
+
+// readLine reads what a shell, or a program that may be one, is given. That it is this
+// line, in this language, is the agent's word: nothing that loosens may rest on it.
+func (p *planned) readLine() {
+	if (p.row.act == tool.ActShell || p.row.act == tool.ActInput) && p.line() != "" {
+		p.plan.Facts.Shell = shellfacts.Claim(shellwords.Bash, p.line())
 	}
 }
 

@@ -183,8 +183,8 @@ func TestReportsThatDoNotFit(t *testing.T) {
 				t.Errorf("counted %+v", c)
 			}
 			w.idle()
-			if got := w.tainted(); got != c.tainted {
-				t.Errorf("tainted %v", got)
+			if !w.taintedIs(c.tainted) {
+				t.Errorf("tainted is not %v", c.tainted)
 			}
 			w.restart() // what is durable says the same
 			w.before("after", "TodoWrite", args{})
