@@ -13,7 +13,7 @@ import (
 // that says no more than that the log has the cause. Each of them logs it, or
 // hands it to one that does.
 var internalSources = []string{
-	"internal/builtin/report.go",  // in the report, which dispatch logs
+	"internal/builtin/report.go",                              // in the report, which dispatch logs
 	"internal/dispatch/router.go", "internal/hook/service.go", // logs
 	"internal/rpc/errors.go",      // logs
 	"internal/run/calls.go",       // logs

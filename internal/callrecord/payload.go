@@ -136,7 +136,7 @@ type Ambiguous struct {
 	Message    string      `json:"message"`
 }
 
-// Sighted is the payload of event.RanOther, event.Ungoverned and event.ReportedLate:
+// Sighted is the payload of event.RanOther, Ungoverned, ReportedLate and Unjoined:
 // what an agent says that it ran, beside what was decided.
 type Sighted struct {
 	ProposalID string `json:"proposal_id"`
@@ -236,7 +236,7 @@ func payloadOf(code event.Code) any {
 		return new(Attested)
 	case event.Ambiguous:
 		return new(Ambiguous)
-	case event.RanOther, event.Ungoverned, event.ReportedLate:
+	case event.RanOther, event.Ungoverned, event.ReportedLate, event.Unjoined:
 		return new(Sighted)
 	case event.SessionExtended:
 		return new(SessionExtended)

@@ -77,7 +77,7 @@ func (s *Story) add(e *journal.Event) error {
 	case *Ambiguous:
 		s.Ambiguous = p
 	case *Sighted:
-		if e.Code != event.ReportedLate {
+		if e.Code == event.RanOther || e.Code == event.Ungoverned {
 			s.Sighted = p
 		}
 	}

@@ -39,6 +39,7 @@ type world struct {
 	caller  access.Caller
 	near    error
 	session string
+	probe   *gatewaytest.Probe
 	limit   string
 }
 
@@ -53,9 +54,10 @@ func newWorld(t testing.TB, policies string) *world {
 		descriptors[i] = one.Descriptor()
 	}
 	w.db = sqlitetest.Open(t)
+	w.probe = gatewaytest.NewProbe(policytest.Run)
 	w.Gateway = gatewaytest.New(t, gatewaytest.Config{
 		DB: w.db, Engine: policytest.Engine(t, policytest.Options{Policies: policies, Tools: descriptors, Workspaces: []string{"here"}}),
-		Notary: gatewaytest.Notary(t), Tools: tools,
+		Notary: gatewaytest.Notary(t), Tools: append(tools, w.probe),
 	})
 	w.start()
 	return w

@@ -39,6 +39,9 @@ func (s *Service) reportedOf(ctx context.Context, a *Agent, sub toolcall.Submiss
 		said.digest = "" // whatever its input is, it is not what was decided
 	}
 	first, inTime := v.report(said)
+	if first && v.missed() {
+		s.unjoined(ctx, a, sub, said, v)
+	}
 	switch {
 	case !first:
 		s.Log.WarnContext(ctx, "an agent reported a call twice; the first report counts", slog.String("agent", a.Name), slog.String("proposal", v.id()))

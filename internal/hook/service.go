@@ -176,6 +176,12 @@ func (s *Service) propose(ctx context.Context, caller access.Caller, v *visit, r
 				of = s.visitOf(e.Proposed.ProposalID, v)
 				joined <- of
 			}
+			if e.Resolved != nil {
+				of.answered(*e.Resolved)
+			}
+			if e.Decision != nil {
+				of.knows()
+			}
 		})
 		if reason.Of(err) != reason.StillWaiting {
 			s.ended(of)
@@ -236,6 +242,10 @@ func (s *Service) wait(ctx context.Context, own, real *visit, r row, done <-chan
 	}
 	select {
 	case <-real.began:
+		select {
+		case <-real.known:
+		case <-ctx.Done():
+		}
 		return real.hand(own, r)
 	case o := <-done:
 		if o.err == nil && o.Decision.Allowed && real.hasBegun() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 
+	"palyra/internal/approval"
 	"palyra/internal/canonical"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
@@ -19,15 +20,19 @@ type visit struct {
 	said chan statement
 	over chan struct{}
 	// began is closed when the call was let run, and ended when nothing is waited for
-	// any more.
-	began, ended chan struct{}
-	once         struct{ began, over, ended sync.Once }
-	stopping     <-chan struct{}
+	// any more. known is closed when all is known that was said before it.
+	began, known, ended chan struct{}
+	once                struct{ began, over, known, ended sync.Once }
+	stopping            <-chan struct{}
 
 	// mu guards what follows.
 	mu       sync.Mutex
 	proposal string
 	reported bool
+	// answer is what people said, where they were asked; arrived is true once the call
+	// came to the gateway's own MCP server.
+	answer  approval.Answer
+	arrived bool
 	// handed is the agent's id of the call that was told that it may run, "" for none.
 	handed string
 }
@@ -35,7 +40,7 @@ type visit struct {
 func newVisit(a *Agent, m *Message, toolName string, stopping <-chan struct{}) *visit {
 	return &visit{
 		agent: a, msg: m, tool: toolName, stopping: stopping,
-		said: make(chan statement, 1), over: make(chan struct{}), began: make(chan struct{}), ended: make(chan struct{}),
+		said: make(chan statement, 1), over: make(chan struct{}), began: make(chan struct{}), known: make(chan struct{}), ended: make(chan struct{}),
 	}
 }
 
@@ -49,6 +54,13 @@ func withVisit(ctx context.Context, v *visit) context.Context {
 func visitOf(ctx context.Context) *visit {
 	v, _ := ctx.Value(visitKey{}).(*visit)
 	return v
+}
+
+// answered notes what people said.
+func (v *visit) answered(a approval.Answer) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.answer = a
 }
 
 // bind notes the proposal that the visit became.
@@ -65,6 +77,7 @@ func (v *visit) id() string {
 }
 
 func (v *visit) begin() { v.once.began.Do(func() { close(v.began) }) }
+func (v *visit) knows() { v.once.known.Do(func() { close(v.known) }) }
 func (v *visit) leave() { v.once.over.Do(func() { close(v.over) }) }
 func (v *visit) close() { v.once.ended.Do(func() { close(v.ended) }) }
 
