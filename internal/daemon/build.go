@@ -25,6 +25,7 @@ import (
 	"palyra/internal/event"
 	"palyra/internal/fairqueue"
 	"palyra/internal/gatewaychange"
+	"palyra/internal/hook"
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
 	"palyra/internal/identity/tpm"
@@ -87,6 +88,7 @@ type gateway struct {
 	calls     *rejoin.Calls
 	holding   chan struct{}
 	mcp       *mcpserver.Face
+	hooks     *hook.Service
 	engine    *policy.Engine
 	desk      *approval.Desk
 	changing  *gatewaychange.Gate
@@ -159,6 +161,7 @@ func build(ctx context.Context, o Options) (_ *gateway, err error) {
 		{"pipeline", openPipeline},
 		{"calls", openCalls},
 		{"MCP", openMCP},
+		{"hooks", openHooks},
 		{"runs", openRuns},
 		{"logins", openLogins},
 		{"oauth issuers", openIssuers},
@@ -440,7 +443,7 @@ func allTools(g *gateway, others []dispatch.Tool) ([]dispatch.Tool, builtin.Proc
 	g.turns = cfg.Process.Turns
 	g.lending = lending.New(cfg.MaxTimeout, g.log)
 	cfg.Lender = g.lending
-	tools := slices.Clone(others)
+	tools := slices.Concat(others, hook.NewTools(g.workspaces, guard(g.cfg)).All())
 	for _, t := range builtin.New(cfg) {
 		tools = append(tools, t)
 	}
@@ -510,6 +513,18 @@ func openPipeline(ctx context.Context, g *gateway, o Options) error {
 	}
 	g.pipeline, err = toolcall.New(stages)
 	return err
+}
+
+// openHooks makes what answers the hooks of agents.
+func openHooks(_ context.Context, g *gateway, _ Options) (err error) {
+	g.hooks, err = hook.New(hook.Config{Calls: g.calls, Past: g.pipeline, Stopping: g.holding, Log: g.log})
+	return err
+}
+
+// guard says which files no agent may change by its own tools, beside the agents' own
+// configuration: those that decide what the gateway does.
+func guard(cfg *config.Config) hook.Guard {
+	return hook.Guard{Dirs: []string{cfg.StateDir, cfg.Policy.Dir}, Files: []string{cfg.Source}}
 }
 
 // cooldown turns the setting "0s", which is off, into what the desk takes for
@@ -582,6 +597,8 @@ func catalog(engine *policy.Engine, router *dispatch.Router) func(access.Caller)
 		for _, entry := range engine.Current().Catalog(caller) {
 			listed[entry.Tool] = true
 		}
-		return slices.DeleteFunc(slices.Clone(router.Descriptors()), func(d tool.Descriptor) bool { return !listed[d.Name] })
+		return slices.DeleteFunc(slices.Clone(router.Descriptors()), func(d tool.Descriptor) bool {
+			return !listed[d.Name] || d.Executor == tool.External // nobody but its agent can run it
+		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"palyra/internal/hook"
 	"palyra/internal/login/resource"
 	mcpserver "palyra/internal/mcp/server"
 	"palyra/internal/rejoin"
@@ -44,6 +45,7 @@ func surfaces(g *gateway) map[string]http.Handler {
 	for _, pattern := range resource.MetadataRoutes {
 		handlers[pattern] = g.issuers.Metadata(rpc.Origin)
 	}
+	handlers[hook.Pattern] = hook.Route{Service: g.hooks, Caller: rpc.CallerOf, Near: rpc.Near, Fail: errorsOf(g, hook.Pattern)}
 	handlers[rpc.MCPRoute] = g.mcp
 	handlers[rpc.ApprovalPageRoute] = http.HandlerFunc(mcpserver.Page)
 	return handlers

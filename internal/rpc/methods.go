@@ -268,7 +268,9 @@ const everywhere = "listen.api, listen.agents"
 // routes has one row per pattern of a mux (net/http). A pattern without a row is
 // denied.
 var routes = map[string]Route{
-	"GET /metrics": {"listen.metrics", "counters and durations for Prometheus, of no caller and no call", nil},
+	"GET /metrics":           {"listen.metrics", "counters and durations for Prometheus, of no caller and no call", nil},
+	"POST /hooks/v1/{agent}": {"listen.agents", "what agents ask and report by their hooks; also on the socket `hooks.sock` of the state directory, and nowhere else", &Method{access.PermHookReport, AuditRoom, LimitToolCall, NeedsDevice}},
+
 	"GET /healthz": {"listen.metrics", "that palyrad runs", nil},
 	"GET /readyz":  {"listen.metrics", "that it is ready, or why not", nil},
 
