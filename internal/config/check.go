@@ -172,6 +172,11 @@ func (k *checker) listen(c *Config) {
 			k.find("listen.metrics", "is "+quote(c.Listen.Metrics)+", and metrics have neither TLS nor a login", "listen on 127.0.0.1, and put a proxy before it")
 		}
 	}
+	if c.Listen.Agents != "" {
+		if host, ok := k.address("listen.agents", c.Listen.Agents); ok && !dnsname.Loopback(host) {
+			k.find("listen.agents", "is "+quote(c.Listen.Agents)+", where tokens would cross the network in plain", "listen on 127.0.0.1; agents on other hosts use listen.api")
+		}
+	}
 	k.address("client.address", c.Client.Address)
 }
 

@@ -116,6 +116,9 @@ type Listen struct {
 	// Metrics is host:port of the plain HTTP listener for metrics, always
 	// loopback; "" switches it off.
 	Metrics string `toml:"metrics"`
+	// Agents is host:port of the plain HTTP listener for agents on this host, always
+	// loopback; "" switches it off.
+	Agents string `toml:"agents"`
 	// SocketOperator lets the owner of the state directory in as the local operator,
 	// over a Unix socket there.
 	SocketOperator bool `toml:"socket_operator"`

@@ -134,6 +134,7 @@ var said = map[string]struct{ value, what string }{
 	"listen.server_names":                             {"LIST", "further DNS names and addresses in the server certificate"},
 	"listen.metrics":                                  {"HOST:PORT", "where metrics are served in plain HTTP, on loopback; empty for nowhere"},
 	"listen.max_connections":                          {"", "open connections to the API"},
+	"listen.agents":                                   {"HOST:PORT", "where agents on this host reach MCP and hooks in plain HTTP, on loopback; empty for nowhere"},
 	"listen.socket_operator":                          {"", "let the owner of the state directory in as the local operator over a Unix socket there"},
 	"listen.max_connections_per_address":              {"", "open connections of one address that is not this machine's"},
 	"keys.store":                                      {"PLACE", "where the gateway's private keys live: file or tpm"},

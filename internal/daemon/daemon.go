@@ -46,6 +46,7 @@ type Options struct {
 type Addresses struct {
 	API     string
 	Metrics string
+	Agents  string
 	// Credentials is the directory of the local operator's bundle.
 	Credentials string
 }

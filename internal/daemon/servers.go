@@ -30,10 +30,11 @@ import (
 	"palyra/internal/token"
 )
 
-// listeners are the open ones; metrics and socket are nil when they are switched off.
+// listeners are the open ones; metrics, agents and socket are nil when they are
+// switched off.
 type listeners struct {
-	api, metrics, socket net.Listener
-	at                   Addresses
+	api, metrics, agents, socket net.Listener
+	at                           Addresses
 }
 
 // open opens the listeners, writes the local operator's credential for the
@@ -52,6 +53,13 @@ func (g *gateway) open(ctx context.Context) error {
 		}
 		g.parts.addListener(g.listeners.metrics)
 		g.listeners.at.Metrics = g.listeners.metrics.Addr().String()
+	}
+	if g.cfg.Listen.Agents != "" {
+		if g.listeners.agents, err = listen(ctx, g.cfg.Listen.Agents, "listen.agents"); err != nil {
+			return err
+		}
+		g.parts.addListener(g.listeners.agents)
+		g.listeners.at.Agents = g.listeners.agents.Addr().String()
 	}
 	if err := openSocket(ctx, g); err != nil {
 		return err
@@ -97,7 +105,7 @@ func (p *parts) addListener(l net.Listener) {
 
 // serve serves until ctx ends and the gateway is drained.
 func (g *gateway) serve(ctx context.Context, drained <-chan struct{}, ready func(Addresses)) error {
-	api, err := apiServer(ctx, g)
+	api, agents, err := apiServers(ctx, g)
 	if err != nil {
 		return err
 	}
@@ -113,13 +121,18 @@ func (g *gateway) serve(ctx context.Context, drained <-chan struct{}, ready func
 			Listener: g.listeners.api, log: g.log, most: g.cfg.Listen.MaxConnections, mostOfOne: g.cfg.Listen.MaxConnectionsPerAddress,
 		})
 	})
+	if l := g.listeners.agents; l != nil {
+		group.Go(func() error {
+			return serveUntil(groupCtx, drained, agents, &acceptor{Listener: l, log: g.log, most: g.cfg.Listen.MaxConnections, mostOfOne: g.cfg.Listen.MaxConnectionsPerAddress})
+		})
+	}
 	if l := g.listeners.socket; l != nil {
 		group.Go(func() error {
 			return serveUntil(groupCtx, drained, socketServer(api), &acceptor{Listener: l, log: g.log, most: mostLocal, mostOfOne: mostLocal})
 		})
 	}
 	at := g.listeners.at
-	g.log.InfoContext(ctx, "palyrad is ready", slog.String("api", at.API), slog.String("metrics", at.Metrics), slog.String("state_dir", g.cfg.StateDir),
+	g.log.InfoContext(ctx, "palyrad is ready", slog.String("api", at.API), slog.String("metrics", at.Metrics), slog.String("agents", at.Agents), slog.String("state_dir", g.cfg.StateDir),
 		slog.String("ca_fingerprint", canonical.Digest(g.authority.Root().Raw)))
 	if ready != nil {
 		ready(at)
@@ -156,7 +169,8 @@ type evidence struct {
 	snapshots
 }
 
-func apiServer(ctx context.Context, g *gateway) (*http.Server, error) {
+// apiServers are that of the API and that of agents on this host.
+func apiServers(ctx context.Context, g *gateway) (api, agents *http.Server, err error) {
 	archive := attest.NewArchive(g.stores.attestations, g.notary, func() []attest.CheckpointKey { return journalkey.Certified(g.authority) })
 	admin := &members{g.registry, g.identity, g.authority, g.policies}
 	handler, err := rpc.New(ctx, rpc.Config{
@@ -171,9 +185,10 @@ func apiServer(ctx context.Context, g *gateway) (*http.Server, error) {
 		},
 		Pairings: g.pairings, Workspaces: g.changes, Vault: g.vault, Log: g.log,
 		Logins: g.logins, Self: logins.Gateway{Root: string(g.authority.RootPEM()), ServerName: serverName},
+		Surfaces: surfaces(g), Hosts: func(name string) bool { return slices.Contains(g.cfg.Listen.ServerNames, name) },
 	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	g.identity.OnChange(func(ctx context.Context, by access.Principal) error { return g.policies.Rebuild(ctx, by.String()) })
 	// A revoked device, or one whose member may do less, loses its streams and runs,
@@ -212,19 +227,30 @@ func apiServer(ctx context.Context, g *gateway) (*http.Server, error) {
 		}
 	})
 	if g.tls, err = g.authority.RenewalTLS(slices.Concat(ca.Loopback(), g.cfg.Listen.ServerNames), g.identity.Allow, g.identity.AllowExpired); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return &http.Server{
-		Handler: cutOff(handler, stalledAfter), TLSConfig: g.tls, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
-		MaxHeaderBytes: maxHeader, ErrorLog: slog.NewLogLogger(g.log.Handler(), slog.LevelDebug),
-	}, nil
+	server := func(h http.Handler) *http.Server {
+		return &http.Server{
+			Handler: cutOff(h, stalledAfter), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
+			MaxHeaderBytes: maxHeader, ErrorLog: slog.NewLogLogger(g.log.Handler(), slog.LevelDebug),
+		}
+	}
+	api, agents = server(handler), server(handler.Agents())
+	api.TLSConfig = g.tls
+	return api, agents, nil
+}
+
+// surfaces are the handlers of the guarded routes.
+func surfaces(*gateway) map[string]http.Handler {
+	return map[string]http.Handler{}
 }
 
 // socketServer serves the API on the socket of the local operator: the same handler,
-// by HTTP/2 without TLS.
+// without TLS.
 func socketServer(api *http.Server) *http.Server {
 	var protocols http.Protocols
 	protocols.SetUnencryptedHTTP2(true)
+	protocols.SetHTTP1(true)
 	return &http.Server{
 		Handler: api.Handler, Protocols: &protocols, ReadHeaderTimeout: api.ReadHeaderTimeout, IdleTimeout: api.IdleTimeout,
 		MaxHeaderBytes: api.MaxHeaderBytes, ErrorLog: api.ErrorLog,

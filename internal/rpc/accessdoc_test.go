@@ -81,6 +81,14 @@ func credentials(m rpc.Method) string {
 	}
 }
 
+// guardOf are the columns of what a route takes.
+func guardOf(r rpc.Route, who func(access.Permission) []string) string {
+	if r.Guard == nil {
+		return "none | anybody | none | none"
+	}
+	return fmt.Sprintf("`%s` | %s | `%s` | %s", r.Guard.Permission, strings.Join(who(r.Guard.Permission), ", "), r.Guard.Limit, credentials(*r.Guard))
+}
+
 // accessTables are the generated part of docs/access.md.
 func accessTables(t *testing.T, methods map[string]rpc.Method) string {
 	t.Helper()
@@ -95,9 +103,9 @@ func accessTables(t *testing.T, methods map[string]rpc.Method) string {
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | `%s` | %s | %s |\n", strings.TrimPrefix(procedure, "/"), permission, strings.Join(roles, ", "), m.Limit, m.Audit, credentials(m))
 	}
-	b.WriteString("\n## Other routes\n\nPlain HTTP, without a credential, for anybody who reaches the listener, which is on this machine unless the configuration says otherwise.\n\n| route | listener | says |\n| --- | --- | --- |\n")
+	b.WriteString("\n## Other routes\n\nPlain HTTP. A route without a permission takes no credential: it is for anybody who reaches the listener, which is on this machine unless the configuration says otherwise.\n\n| route | listener | says | permission | roles that have it | limit class | credential |\n| --- | --- | --- | --- | --- | --- | --- |\n")
 	for pattern, r := range sorted(maps.Collect(rpc.Routes())) {
-		fmt.Fprintf(&b, "| `%s` | `%s` | %s |\n", pattern, r.Listener, r.Says)
+		fmt.Fprintf(&b, "| `%s` | `%s` | %s | %s |\n", pattern, r.Listener, r.Says, guardOf(r, who))
 	}
 	b.WriteString("\n## Permissions\n\n| permission | roles that have it | a token can have it |\n| --- | --- | --- |\n")
 	for _, p := range slices.Sorted(slices.Values(access.Permissions)) {

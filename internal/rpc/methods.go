@@ -242,31 +242,35 @@ func reflectionProcedure(version string) string {
 	return "/grpc.reflection." + version + ".ServerReflection/ServerReflectionInfo"
 }
 
-// Route is the row of what is served by plain HTTP beside the API, whose methods have
-// the rows above. It is for anybody who reaches the listener: give one to nothing that
-// says what only some may know.
+// Route is the row of what is served by plain HTTP beside the methods of the API, which
+// have the rows above.
 type Route struct {
 	// Listener is the setting whose listener serves it.
 	Listener string
 	Says     string
+	// Guard is what it takes, as for a method. A route without one is for anybody who
+	// reaches the listener: give such a row to nothing that says what only some may
+	// know.
+	Guard *Method
 }
 
 // routes has one row per pattern of a mux (net/http). A pattern without a row is
 // denied.
 var routes = map[string]Route{
-	"GET /metrics": {"listen.metrics", "counters and durations for Prometheus, of no caller and no call"},
-	"GET /healthz": {"listen.metrics", "that palyrad runs"},
-	"GET /readyz":  {"listen.metrics", "that it is ready, or why not"},
+	"GET /metrics": {"listen.metrics", "counters and durations for Prometheus, of no caller and no call", nil},
+	"GET /healthz": {"listen.metrics", "that palyrad runs", nil},
+	"GET /readyz":  {"listen.metrics", "that it is ready, or why not", nil},
 }
 
 // Routes are the rows by pattern, in no order.
 func Routes() iter.Seq2[string, Route] { return maps.All(routes) }
 
-// Listed serves handlers by their patterns, and denies those that have no row.
+// Listed serves handlers by their patterns, and denies those that have no row, or one
+// that takes a credential, which nothing looks at here (surfaces).
 func Listed(handlers map[string]http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	for pattern, handler := range handlers {
-		if _, ok := routes[pattern]; !ok {
+		if row, ok := routes[pattern]; !ok || row.Guard != nil {
 			handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				http.Error(w, "the route is not in the access table", http.StatusForbidden)
 			})

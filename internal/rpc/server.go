@@ -74,17 +74,28 @@ type Config struct {
 	Vault  *vault.Service
 	// Workspaces are the declared ones and their change sets.
 	Workspaces Workspaces
-	Log        *slog.Logger
+	// Surfaces are the handlers of guarded routes by their patterns (Routes), and
+	// Hosts reports whether a name is one by which clients reach the gateway, beside
+	// those of loopback.
+	Surfaces map[string]http.Handler
+	Hosts    func(name string) bool
+	Log      *slog.Logger
 }
 
 // Server is the handler of the whole API.
 type Server struct {
 	handler http.Handler
-	live    liveRequests
+	// agents serves the guarded routes alone.
+	agents http.Handler
+	live   liveRequests
 }
 
 // ServeHTTP serves one request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
+
+// Agents serves the guarded routes and nothing of the API beside them, for the listener
+// of agents on this host.
+func (s *Server) Agents() http.Handler { return s.agents }
 
 // End ends the requests and streams of a device or a token that was revoked, or
 // whose member may do less than before, and returns how many there were. They end with why, whose
@@ -146,7 +157,10 @@ func New(stopping context.Context, cfg Config) (*Server, error) {
 	mux.Handle(newReflectionHandler("v1", opts...))
 	mux.Handle(newReflectionHandler("v1alpha", opts...))
 	s := &Server{}
-	s.handler = identify(cfg.Auth, cfg.Tokens, &s.live, cfg.Log, g.refuseStrangers(limitMessages(stoppable(bundle(endWatches(stopping, offered(mux)))))))
+	routes := newSurfaces(g, cfg.Surfaces, cfg.Hosts, cfg.Log)
+	api := g.refuseStrangers(limitMessages(stoppable(bundle(endWatches(stopping, offered(mux))))))
+	s.handler = identify(cfg.Auth, cfg.Tokens, &s.live, cfg.Log, routes.beside(api))
+	s.agents = identify(cfg.Auth, cfg.Tokens, &s.live, cfg.Log, routes.beside(http.NotFoundHandler()))
 	return s, nil
 }
 
