@@ -55,7 +55,7 @@ func (g *gateway) open(ctx context.Context) error {
 		g.listeners.at.Metrics = g.listeners.metrics.Addr().String()
 	}
 	if g.cfg.Listen.Agents != "" {
-		if g.listeners.agents, err = listen(ctx, g.cfg.Listen.Agents, "listen.agents"); err != nil {
+		if g.listeners.agents, err = listenAgents(ctx, g.cfg.Listen.Agents); err != nil {
 			return err
 		}
 		g.parts.addListener(g.listeners.agents)
@@ -183,7 +183,7 @@ func apiServers(ctx context.Context, g *gateway) (api, agents *http.Server, err 
 		Gateway: dualcontrol.Gateway{
 			Gateway: control{g}, Gate: g.changing, Frozen: func(ctx context.Context) rpc.FreezeState { return freezeState(ctx, g) },
 		},
-		Pairings: g.pairings, Workspaces: g.changes, Vault: g.vault, Log: g.log,
+		Pairings: g.pairings, Workspaces: g.changes, Vault: g.vault, Installed: g.installed, Log: g.log,
 		Logins: g.logins, Self: logins.Gateway{Root: string(g.authority.RootPEM()), ServerName: serverName},
 		Surfaces: surfaces(g), Hosts: func(name string) bool { return slices.Contains(g.cfg.Listen.ServerNames, name) },
 	})

@@ -111,6 +111,10 @@ const (
 	PolicyProposed Code = "PAL-P110" // the policy directory differs from what is in force, and takes a second person
 	CeilingSet     Code = "PAL-P111" // a principal or a channel was let in or kept out, whatever policies say
 
+	HookInstalled   Code = "PAL-H110" // what was written into an agent's settings is watched
+	HookChanged     Code = "PAL-H111" // an entry that was installed is not any more what was installed, or is so again
+	HookUninstalled Code = "PAL-H112" // what was installed is watched no longer
+
 	Opened       Code = "PAL-J100" // the daemon opened the journal
 	Closed       Code = "PAL-J101" // the daemon closed the journal in order
 	Checkpoint   Code = "PAL-J102" // a signed checkpoint over the Merkle tree
@@ -138,6 +142,7 @@ var Codes = []Code{
 	PresenceKeyRegistered, PresenceKeyReset, PresenceKeyConfirmed,
 	PolicyLoaded, PolicyRejected, Frozen, Thawed, ToolPinned, ToolSuspended, ToolResumed, PolicyReset,
 	GatewayChange, DualControlOff, PolicyProposed, CeilingSet,
+	HookInstalled, HookChanged, HookUninstalled,
 	Opened, Closed, Checkpoint, ClockStepped, KeyRotated, Restored,
 }
 

@@ -18,6 +18,7 @@ import (
 	"palyra/gen/palyra/v1/palyrav1connect"
 	"palyra/internal/approval"
 	"palyra/internal/dispatch"
+	"palyra/internal/installed"
 	"palyra/internal/journal"
 	"palyra/internal/login"
 	"palyra/internal/pairing"
@@ -29,6 +30,7 @@ import (
 	"palyra/internal/rpc/fieldrules"
 	"palyra/internal/rpc/freetext"
 	"palyra/internal/rpc/gatewaykeys"
+	"palyra/internal/rpc/installs"
 	"palyra/internal/rpc/logins"
 	"palyra/internal/rpc/presenceproof"
 	"palyra/internal/rpc/secrets"
@@ -72,6 +74,8 @@ type Config struct {
 	Logins *login.Service
 	Self   logins.Gateway
 	Vault  *vault.Service
+	// Installed watches what was installed into agents.
+	Installed *installed.Watcher
 	// Workspaces are the declared ones and their change sets.
 	Workspaces Workspaces
 	// Surfaces are the handlers of guarded routes by their patterns (Routes), and
@@ -153,6 +157,7 @@ func New(stopping context.Context, cfg Config) (*Server, error) {
 	mux.Handle(palyrav1connect.NewKeyServiceHandler(&gatewaykeys.Service{Keys: cfg.Keys, Devices: cfg.Devices, Caller: callerOf}, opts...))
 	mux.Handle(palyrav1connect.NewPresenceServiceHandler(proofs, opts...))
 	mux.Handle(palyrav1connect.NewVaultServiceHandler(&secrets.Service{Vault: cfg.Vault, Caller: callerOf}, opts...))
+	mux.Handle(palyrav1connect.NewInstallServiceHandler(&installs.Service{Installed: cfg.Installed, Caller: callerOf}, opts...))
 	mux.Handle(healthv1connect.HealthCheckProcedure, newHealthHandler(cfg.Gateway, opts...))
 	mux.Handle(newReflectionHandler("v1", opts...))
 	mux.Handle(newReflectionHandler("v1alpha", opts...))
@@ -178,6 +183,7 @@ var services = []string{
 	palyrav1connect.SessionServiceName,
 	palyrav1connect.TokenServiceName,
 	palyrav1connect.AccessReviewServiceName,
+	palyrav1connect.InstallServiceName,
 	palyrav1connect.DeviceServiceName,
 	palyrav1connect.KeyServiceName,
 	palyrav1connect.PresenceServiceName,
