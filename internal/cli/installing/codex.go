@@ -181,13 +181,8 @@ func bareCodex(text []byte) []byte {
 // planCodexManaged plans the hook in the requirements of Codex, which every person's
 // Codex on this machine keeps to.
 func (s Site) planCodexManaged(p *Plan, line string) error {
-	path, root := s.hookFile(Wanted{Agent: agentfiles.Codex, Scope: agentfiles.Managed})
-	for _, f := range s.Files(agentfiles.Codex, "") {
-		if f.Scope == agentfiles.Managed && filepath.Base(f.Path) == "requirements.toml" {
-			path, root = f.Path, filepath.Dir(f.Path)
-		}
-	}
-	e, err := Begin(p.Hook.Owner(), path, root)
+	path := s.codexRequirements()
+	e, err := Begin(p.Hook.Owner(), path, filepath.Dir(path))
 	if err != nil {
 		return err
 	}
@@ -204,4 +199,14 @@ func (s Site) planCodexManaged(p *Plan, line string) error {
 	}
 	p.Edits = append(p.Edits, e)
 	return nil
+}
+
+// codexRequirements is the file of what every person's Codex on this machine keeps to.
+func (s Site) codexRequirements() string {
+	for _, f := range s.Files(agentfiles.Codex, "") {
+		if f.Scope == agentfiles.Managed {
+			return f.Path
+		}
+	}
+	return ""
 }

@@ -45,6 +45,8 @@ type Hook struct {
 	Transport string `json:"transport"`
 	// Token is the name of the hook's token, by which the gateway finds it; "" for none.
 	Token string `json:"token,omitempty"`
+	// OldTokens are those of before that are to be revoked.
+	OldTokens []string `json:"old_tokens,omitempty"`
 	// Installation is the id under which palyrad watches it.
 	Installation string `json:"installation"`
 	// Address is that of the hook's endpoint.

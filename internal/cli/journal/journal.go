@@ -65,6 +65,7 @@ var eventWords = map[event.Code]string{
 	event.PolicyLoaded: "policy loaded", event.PolicyRejected: "policy rejected", event.PolicyReset: "policy reset", event.PolicyProposed: "policy proposed",
 	event.GatewayChange: "gateway change", event.DualControlOff: "dual control off", event.CeilingSet: "ceiling set", event.Frozen: "frozen", event.Thawed: "thawed",
 	event.ToolPinned: "tool pinned", event.ToolSuspended: "tool suspended", event.ToolResumed: "tool resumed",
+	event.HookInstalled: "hook installed", event.HookChanged: "HOOK CHANGED", event.HookUninstalled: "hook uninstalled",
 	event.Opened: "opened", event.Closed: "closed", event.Checkpoint: "checkpoint", event.ClockStepped: "clock stepped", event.KeyRotated: "key replaced", event.Restored: "restored",
 }
 
