@@ -11,6 +11,7 @@ import (
 	"palyra/internal/agentfiles"
 	"palyra/internal/canonical"
 	"palyra/internal/fileedit"
+	"palyra/internal/installed"
 	"palyra/internal/jsonc"
 	"palyra/internal/reason"
 	"palyra/internal/tomledit"
@@ -103,22 +104,8 @@ func (e *Edit) SetTOML(value any, keys ...string) error {
 
 // tomlValue is what a key has, as JSON; "" for nothing.
 func tomlValue(text []byte, keys []string) (string, error) {
-	var doc map[string]any
-	if err := tomledit.Decode(text, &doc); err != nil {
-		return "", err
-	}
-	var at any = doc
-	for _, key := range keys {
-		table, ok := at.(map[string]any)
-		if !ok {
-			return "", nil
-		}
-		if at, ok = table[key]; !ok {
-			return "", nil
-		}
-	}
-	out, err := json.Marshal(at)
-	return string(out), err
+	raw, err := installed.Lookup(agentfiles.TOML, text, keys)
+	return string(raw), err
 }
 
 // AppendTOML adds a table to a list of tables.
@@ -148,11 +135,7 @@ func (b *Book) Apply(e *Edit) error {
 	if !e.Changes() {
 		return nil
 	}
-	err := fileedit.MakeDirs(filepath.Dir(e.File.Path), 0o700, func(dir string) error {
-		b.addDir(dir)
-		return b.Step("noted "+dir, b.Save)
-	})
-	if err != nil {
+	if err := b.MakeDirs(filepath.Dir(e.File.Path)); err != nil {
 		return err
 	}
 	b.note(e)
@@ -383,4 +366,24 @@ func takeOutTOML(text []byte, e Entry) ([]byte, error) {
 		}
 	}
 	return edited, err
+}
+
+// SetTOMLIfMissing sets a key of a TOML file that has none.
+func (e *Edit) SetTOMLIfMissing(value any, keys ...string) error {
+	there, err := installed.Lookup(agentfiles.TOML, e.After, keys)
+	if err != nil {
+		return e.cannotEdit(err)
+	}
+	if there != nil {
+		return nil
+	}
+	return e.SetTOML(value, keys...)
+}
+
+// MakeDirs makes a directory with its parents, each noted before it is made.
+func (b *Book) MakeDirs(dir string) error {
+	return fileedit.MakeDirs(dir, 0o700, func(dir string) error {
+		b.addDir(dir)
+		return b.Step("noted "+dir, b.Save)
+	})
 }

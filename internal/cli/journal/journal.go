@@ -304,6 +304,12 @@ func (a *app) journalExport() *cobra.Command {
 	return c
 }
 
+// Export exports the whole journal to a file that does not exist yet.
+func Export(program *client.App) func(ctx context.Context, path string) error {
+	a := &app{program}
+	return func(ctx context.Context, path string) error { return a.exportJournal(ctx, 0, []string{path}) }
+}
+
 func (a *app) exportJournal(ctx context.Context, after int64, given []string) error {
 	if after < 0 {
 		return command.Usage("--after %d: want 0 or more", after)
