@@ -95,6 +95,7 @@ var Rooms = []Room{
 	{Dir: "internal/rpc/dualcontrol", Layer: layerSurface, Also: []string{"internal/rpc"}, Why: "what stands between the handlers and the rooms knows both, and daemon alone puts it there"},
 	{Dir: "internal/doctor", Layer: layerSurface, Why: "the doctor looks at the parts that it is handed, and opens no store and no sandbox of its own"},
 	{Dir: "internal/run", Layer: layerRun, Why: "the model loop sends every tool call through the pipeline; surfaces and stores serve it"},
+	{Dir: "internal/rejoin", Layer: layerRun, Why: "a call that its client leaves goes on behind the pipeline, whichever surface the client came by"},
 	{Dir: "internal/policyadmin", Layer: layerRun, Why: "loading policies and reading what they judged decides nothing; stores and surfaces serve it"},
 	{Dir: "internal/changesets", Layer: layerRun, Why: "what commits did is listed and taken back without a call"},
 	{Dir: "internal/login", Layer: layerRun, Why: "the identity provider is asked in one place, and what it says arrives at the members as a person with roles"},

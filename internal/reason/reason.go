@@ -73,6 +73,7 @@ const (
 	ApprovalConflict     Code = "APPROVAL_CONFLICT"
 	ApprovalLimit        Code = "APPROVAL_LIMIT"
 	ApprovalUnattainable Code = "APPROVAL_UNATTAINABLE"
+	StillWaiting         Code = "STILL_WAITING"
 	BindingMismatch      Code = "APPROVAL_BINDING_MISMATCH"
 	DigestMismatch       Code = "DIGEST_MISMATCH"
 	PresenceNotProven    Code = "PRESENCE_NOT_PROVEN"
@@ -189,6 +190,7 @@ var Table = []Row{
 	{ApprovalConflict, ExitConflict, "The approval was already decided.", "Look at it with `palyra approvals show`."},
 	{ApprovalLimit, ExitPolicyDenied, "Too many approvals are waiting or were asked for.", "Wait until some are answered."},
 	{ApprovalUnattainable, ExitPolicyDenied, "No one who could approve this call exists.", "Ask an operator to add a member with the role that policy wants: `palyrad operator add`."},
+	{StillWaiting, ExitExpired, "The client's time for a call is over, and the call goes on without it.", "Make the same call again: it goes on where it was left."},
 	{BindingMismatch, ExitConflict, "The call is no longer the one that was approved.", "Propose it again; the changed fields are named."},
 	{DigestMismatch, ExitConflict, "The digest does not match the call that waits.", "Look at it again with `palyra approvals show` and use the digest it prints."},
 	{PresenceNotProven, ExitPolicyDenied, "The vote does not prove that its voter is there; nothing was voted.", "Vote with --present. The key that it takes is made by `palyra key presence --passphrase`."},

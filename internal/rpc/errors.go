@@ -80,6 +80,7 @@ var codes = map[reason.Code]connect.Code{
 	reason.ApprovalConflict:     connect.CodeAborted,
 	reason.ApprovalLimit:        connect.CodeResourceExhausted,
 	reason.ApprovalUnattainable: connect.CodePermissionDenied,
+	reason.StillWaiting:         connect.CodeDeadlineExceeded,
 	reason.BindingMismatch:      connect.CodeFailedPrecondition,
 	reason.DigestMismatch:       connect.CodeFailedPrecondition,
 	reason.PresenceNotProven:    connect.CodePermissionDenied,

@@ -59,7 +59,7 @@ func (s *surfaces) admit(pattern string, r *http.Request) error {
 	who, _ := r.Context().Value(callerKey{}).(peer)
 	row, ok := routes[pattern]
 	if !ok || row.Guard == nil {
-		s.log.ErrorContext(r.Context(), "route without a guarded row in the access table", slog.String("route", pattern))
+		s.log.ErrorContext(r.Context(), "route without a guarded row in the access table", slog.String("procedure", pattern))
 		return s.guard.refuse(r.Context(), who, pattern, reason.Errorf(reason.PermissionDenied, "the route is not in the access table"))
 	}
 	if err := s.sameSite(&who, r); err != nil {

@@ -189,6 +189,11 @@ type Submission struct {
 	Lead []event.Draft
 	// LeadBlobs are what Lead names by digest.
 	LeadBlobs [][]byte
+	// Hold, unless nil, is asked before a call that policy and people let through is
+	// decided, and again before its changes are. It may wait, until there is somebody
+	// to whom the result matters; what it waited for is judged anew. An error refuses
+	// the call, and gives back the answer that it had.
+	Hold func(context.Context) error
 }
 
 // Call takes one submission through all stages and tells observe what
