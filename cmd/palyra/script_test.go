@@ -71,6 +71,7 @@ func detached() {
 //	asked                    waits for one pending approval; sets $ID and $DIGEST
 //	listing FILE             writes the digests, modes and names of all that is in the home
 //	                         directory to FILE, but for the gateway's state
+//	killed AFTER ARGS...     runs palyra and kills it after that time, if it is not done by then
 //	desktop                  starts a graphical session
 //	notified TITLE [BODY]    waits for the next notification in it; without a
 //	                         title, for the end of what is shown
@@ -91,7 +92,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"palyrad": palyrad, "operator": operator, "authority": authority, "expire": expire, "find": find, "asked": asked, "exits": exits, "recovervault": recoverVault,
-			"desktop": desktop, "notified": notified, "listing": listing,
+			"desktop": desktop, "notified": notified, "listing": listing, "killed": killed,
 		},
 	})
 }
@@ -329,6 +330,25 @@ func listing(ts *testscript.TestScript, neg bool, args []string) {
 		return err
 	}))
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(out.String()), 0o600))
+}
+
+// killed runs palyra and kills it.
+func killed(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: killed AFTER ARGS...")
+	}
+	after, err := time.ParseDuration(args[0])
+	ts.Check(err)
+	ctx, cancel := context.WithTimeout(context.Background(), after)
+	defer cancel()
+	program, err := exec.LookPath("palyra")
+	ts.Check(err)
+	cmd := exec.CommandContext(ctx, program, args[1:]...)
+	cmd.Dir, cmd.Env = ts.MkAbs("."), []string{"PATH=" + os.Getenv("PATH")}
+	for _, name := range []string{"HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "TMPDIR"} {
+		cmd.Env = append(cmd.Env, name+"="+ts.Getenv(name))
+	}
+	_ = cmd.Run() // how far it came is what the script is about
 }
 
 // desktopKey finds a script's desktop.
