@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -70,8 +71,10 @@ func detached() {
 //	exits CODE ARGS...       runs palyra and wants this exit code
 //	asked                    waits for one pending approval; sets $ID and $DIGEST
 //	listing FILE             writes the digests, modes and names of all that is in the home
-//	                         directory to FILE, but for the gateway's state
+//	                         directory to FILE, but for the gateway's state and what was
+//	                         seen of its journal
 //	killed AFTER ARGS...     runs palyra and kills it after that time, if it is not done by then
+//	holds UNIT               wants the address of a unit of systemd to be taken
 //	desktop                  starts a graphical session
 //	notified TITLE [BODY]    waits for the next notification in it; without a
 //	                         title, for the end of what is shown
@@ -92,7 +95,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"palyrad": palyrad, "operator": operator, "authority": authority, "expire": expire, "find": find, "asked": asked, "exits": exits, "recovervault": recoverVault,
-			"desktop": desktop, "notified": notified, "listing": listing, "killed": killed,
+			"desktop": desktop, "notified": notified, "listing": listing, "killed": killed, "holds": holds,
 		},
 	})
 }
@@ -311,7 +314,15 @@ func listing(ts *testscript.TestScript, neg bool, args []string) {
 			return err
 		}
 		rel, _ := filepath.Rel(home, path)
-		if rel == filepath.Join(".local", "state", "palyra") {
+		state := filepath.Join(".local", "state")
+		if rel == filepath.Join(state, "palyra-cli") {
+			// What was seen of a journal that stays is remembered.
+			list, err := os.ReadDir(path)
+			if err == nil && len(list) == 1 && list[0].Name() == "gateways" {
+				return filepath.SkipDir
+			}
+		}
+		if rel == filepath.Join(state, "palyra") {
 			return filepath.SkipDir
 		}
 		info, err := e.Info()
@@ -349,6 +360,24 @@ func killed(ts *testscript.TestScript, neg bool, args []string) {
 		cmd.Env = append(cmd.Env, name+"="+ts.Getenv(name))
 	}
 	_ = cmd.Run() // how far it came is what the script is about
+}
+
+// holds wants that nobody can listen where a unit of systemd does.
+func holds(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) != 1 {
+		ts.Fatalf("usage: holds UNIT")
+	}
+	m := regexp.MustCompile(`ListenStream=(.+)`).FindStringSubmatch(ts.ReadFile(args[0]))
+	if m == nil {
+		ts.Fatalf("%s has no address", args[0])
+	}
+	l, err := net.Listen("tcp", m[1])
+	if err == nil {
+		ts.Check(l.Close())
+	}
+	if (err == nil) != neg {
+		ts.Fatalf("listening on %s: %v", m[1], err)
+	}
 }
 
 // desktopKey finds a script's desktop.
