@@ -30,6 +30,9 @@ func Authority(stateDir string) string { return filepath.Join(stateDir, "ca") }
 // Socket is the local operator's.
 func Socket(stateDir string) string { return filepath.Join(stateDir, "palyrad.sock") }
 
+// Hooks is the socket on which agents of this machine ask by their hooks.
+func Hooks(stateDir string) string { return filepath.Join(stateDir, "hooks.sock") }
+
 // Operator is the local operator's credential bundle.
 func Operator(stateDir string) string { return filepath.Join(stateDir, "operator") }
 

@@ -2,6 +2,7 @@ package installing
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,6 +21,14 @@ const secret = "pal_01t0ken0000000000000000000_5ec2e7"
 func claudePath(s Site) string { return filepath.Join(s.Home, ".claude", "settings.json") }
 
 func user() Wanted { return Wanted{Agent: agentfiles.ClaudeCode, Scope: agentfiles.User} }
+
+// last is the change of the settings: the token's file comes before it.
+func last(p *Plan) *Edit { return p.Edits[len(p.Edits)-1] }
+
+// hookLine is the command of a person's hook.
+func hookLine(s Site, agent string, limit int) string {
+	return fmt.Sprintf(`sh -c '"/opt/palyra/palyra-hook" %s -socket "%s/hooks.sock" -token-file "%s/hooks/%s.token" -limit %d || exit 2'`, agent, s.StateDir, s.ClientState(), agent, limit)
+}
 
 // handlers are the hooks that a text has for an event.
 func handlers(t *testing.T, text []byte, event string) (list []map[string]any) {
@@ -86,11 +95,11 @@ func TestCommandWhereHTTPIsWorse(t *testing.T) {
 		change(&s)
 		p, err := s.Plan(t.Context(), user(), secret)
 		must.Do(t, err)
-		after := string(p.Edits[0].After)
+		after := string(last(p).After)
 		if p.Hook.Transport != TransportCommand || strings.Contains(after, secret) || strings.Contains(after, "Bearer") || len(p.Notes) == 0 {
 			t.Errorf("%s: %s, notes %q\n%s", name, p.Hook.Transport, p.Notes, after)
 		}
-		if h := handlers(t, p.Edits[0].After, "PreToolUse"); h[len(h)-1]["command"] != `sh -c '"/opt/palyra/palyra-hook" claude-code || exit 2'` {
+		if h := handlers(t, last(p).After, "PreToolUse"); h[len(h)-1]["command"] != hookLine(s, "claude-code", 630) {
 			t.Errorf("%s: the command is %v", name, h)
 		}
 	}
@@ -116,8 +125,8 @@ func TestNoCredentialInProject(t *testing.T) {
 	must.Do(t, os.MkdirAll(project, 0o700))
 	w := Wanted{Agent: agentfiles.ClaudeCode, Scope: agentfiles.Project, Project: project}
 	p := must.Get(s.Plan(t.Context(), w, secret))(t)
-	h := handlers(t, p.Edits[0].After, "PreToolUse")[0]
-	if h["command"] != `sh -c '"palyra-hook" claude-code || exit 2'` || p.Token {
+	h := handlers(t, last(p).After, "PreToolUse")[0]
+	if line := fmt.Sprint(h["command"]); !strings.HasPrefix(line, `sh -c '"palyra-hook" claude-code -socket "${XDG_STATE_HOME:-$HOME/.local/state}/palyra/hooks.sock" -token-file "`) || strings.Contains(string(last(p).After), secret) || strings.Contains(line, s.Home) {
 		t.Errorf("the hook is %v", h)
 	}
 	w.Transport = TransportHTTP
@@ -129,8 +138,8 @@ func TestNoCredentialInProject(t *testing.T) {
 	}
 	// Managed settings are for everybody to read.
 	m := must.Get(s.Plan(t.Context(), Wanted{Agent: agentfiles.ClaudeCode, Scope: agentfiles.Managed}, secret))(t)
-	if m.Hook.Transport != TransportCommand || strings.Contains(string(m.Edits[0].After), secret) || !m.Edits[0].Whole || m.Edits[0].Mode != 0o644 {
-		t.Errorf("managed: %+v\n%s", m.Hook, m.Edits[0].After)
+	if m.Hook.Transport != TransportCommand || strings.Contains(string(last(m).After), secret) || !last(m).Whole || last(m).Mode != 0o644 {
+		t.Errorf("managed: %+v\n%s", m.Hook, last(m).After)
 	}
 }
 
@@ -163,7 +172,7 @@ func TestCommandBlocks(t *testing.T) {
 		s := site(t, "")
 		s.HookProgram = filepath.Join(s.Home, "palyra-hook")
 		must.Do(t, os.WriteFile(s.HookProgram, []byte("#!/bin/sh\n"+body+"\n"), 0o700))
-		line := must.Get(s.command(user()))(t)
+		line := must.Get(s.command(user(), 630))(t)
 		if got := exitOf(line); got != want {
 			t.Errorf("%s: %d, want %d", body, got, want)
 		}

@@ -28,8 +28,8 @@ func site(t *testing.T, mode string) Site {
 	home := must.Get(filepath.EvalSymlinks(t.TempDir()))(t)
 	env := map[string]string{"LANG": "fake-" + mode, "PATH": os.Getenv("PATH")}
 	return Site{
-		Machine: agentfiles.Machine{Home: home, OS: "linux", System: filepath.Join(home, "system"), Getenv: func(name string) string { return env[name] }},
-		Agents:  "127.0.0.1:7143", Held: true, People: 1, HookProgram: "/opt/palyra/palyra-hook", Wait: 10 * time.Minute,
+		Machine:  agentfiles.Machine{Home: home, OS: "linux", System: filepath.Join(home, "system"), Getenv: func(name string) string { return env[name] }},
+		StateDir: filepath.Join(home, ".local", "state", "palyra"), Agents: "127.0.0.1:7143", Held: true, People: 1, HookProgram: "/opt/palyra/palyra-hook", Wait: 10 * time.Minute,
 		Codex: must.Get(os.Executable())(t),
 	}
 }
@@ -56,8 +56,8 @@ func TestPlanCodex(t *testing.T) {
 	put(t, filepath.Join(s.Home, ".codex", "hooks.json"), "{\n  \"hooks\": {\n    \"PreToolUse\": [\n      {\"hooks\": [{\"type\": \"command\", \"command\": \"mine\"}]}\n    ]\n  }\n}\n")
 	p, err := s.Plan(t.Context(), Wanted{Agent: agentfiles.Codex, Scope: agentfiles.User}, "")
 	must.Do(t, err)
-	hooks, config := p.Edits[0], p.Edits[1]
-	line := `sh -c '\"/opt/palyra/palyra-hook\" codex || exit 2'`
+	hooks, config := p.Edits[1], p.Edits[2]
+	line := strings.ReplaceAll(hookLine(s, "codex", 630), `"`, `\"`)
 	for _, want := range []string{`"command": "mine"`, line, `"timeout": 630`, `"PostToolUse"`, `"SessionEnd"`} {
 		if !strings.Contains(string(hooks.After), want) {
 			t.Errorf("%s is not in\n%s", want, hooks.After)

@@ -12,6 +12,7 @@ import (
 
 	"palyra/internal/agentfiles"
 	"palyra/internal/canonical"
+	"palyra/internal/cli/client"
 	"palyra/internal/must"
 )
 
@@ -65,9 +66,10 @@ func TestStoppedAnywhere(t *testing.T) {
 				}
 			}
 			dir := filepath.Join(s.Home, ".local", "state", "palyra-cli")
+			f, g := newGateway(t)
 			b := must.Get(Open(dir))(t)
 			stop(b, !ending)
-			i := &Installer{Site: s, Book: b}
+			i := &Installer{Site: s, Book: b, Gateway: g}
 			for _, w := range wanted {
 				if _, err := i.Install(t.Context(), w); err != nil && !errors.Is(err, errStop) {
 					t.Fatal(err)
@@ -76,9 +78,12 @@ func TestStoppedAnywhere(t *testing.T) {
 			must.Do(t, b.lock.Close()) // as a process that ends at once
 			steps = 0
 			if ending {
-				takeOutAll(t, s, dir, func(b *Book) { stop(b, true) })
+				takeOutAll(t, s, dir, g, func(b *Book) { stop(b, true) })
 			}
-			takeOutAll(t, s, dir, func(*Book) {})
+			takeOutAll(t, s, dir, g, func(*Book) {})
+			if len(f.tokens) > 0 || len(f.watched) > 0 || f.devices > 0 {
+				t.Fatalf("ending %t, stopped after %d steps: the gateway still has %v, %v, %d devices", ending, n, f.tokens, f.watched, f.devices)
+			}
 			if after := listing(t, s.Home); after != before {
 				t.Fatalf("ending %t, stopped after %d steps:\n%s\nbefore\n%s", ending, n, after, before)
 			}
@@ -93,16 +98,13 @@ func TestStoppedAnywhere(t *testing.T) {
 }
 
 // takeOutAll takes out all hooks in a record, as palyra down does.
-func takeOutAll(t *testing.T, s Site, dir string, with func(*Book)) {
+func takeOutAll(t *testing.T, s Site, dir string, g *client.Gateway, with func(*Book)) {
 	t.Helper()
 	b := must.Get(Open(dir))(t)
 	with(b)
-	i := &Installer{Site: s, Book: b}
+	i := &Installer{Site: s, Book: b, Gateway: g}
 	for _, h := range append([]Hook(nil), b.Hooks...) {
 		_, err := i.Uninstall(t.Context(), h)
-		if errors.Is(err, ErrGatewayAway) {
-			err = b.DropHook(h)
-		}
 		if errors.Is(err, errStop) {
 			must.Do(t, b.lock.Close())
 			return
@@ -120,10 +122,11 @@ func TestInstalledTwice(t *testing.T) {
 	put(t, claudePath(s), claudeText)
 	before := listing(t, s.Home)
 	dir := filepath.Join(s.Home, ".local", "state", "palyra-cli")
+	f, g := newGateway(t)
 	for _, program := range []string{"/opt/palyra/palyra-hook", "/usr/local/bin/palyra-hook"} {
 		b := must.Get(Open(dir))(t)
 		s.HookProgram = program
-		_, err := (&Installer{Site: s, Book: b}).Install(t.Context(), user())
+		_, err := (&Installer{Site: s, Book: b, Gateway: g}).Install(t.Context(), user())
 		must.Do(t, err)
 		must.Do(t, b.Close())
 		text := must.Get(os.ReadFile(claudePath(s)))(t)
@@ -131,8 +134,57 @@ func TestInstalledTwice(t *testing.T) {
 			t.Errorf("the hooks are %v", h)
 		}
 	}
-	takeOutAll(t, s, dir, func(*Book) {})
+	if len(f.tokens) != 1 || len(f.members) != 1 {
+		t.Errorf("there are %v and %v", f.tokens, f.members)
+	}
+	takeOutAll(t, s, dir, g, func(*Book) {})
 	if after := listing(t, s.Home); after != before {
 		t.Errorf("after\n%s\nbefore\n%s", after, before)
 	}
+}
+
+// TestTokens: what a hook gets may report alone, from this host, as an agent of who
+// installs it; the command hooks of an agent have one token in a private file, and it ends
+// with the last of them.
+func TestTokens(t *testing.T) {
+	s := site(t, "")
+	project := filepath.Join(s.Home, "src", "p")
+	must.Do(t, os.MkdirAll(project, 0o700))
+	f, g := newGateway(t)
+	dir := s.ClientState()
+	b := must.Get(Open(dir))(t)
+	i := &Installer{Site: s, Book: b, Gateway: g}
+	w := user()
+	w.Transport = TransportCommand
+	for _, w := range []Wanted{w, {Agent: agentfiles.ClaudeCode, Scope: agentfiles.Project, Project: project}} {
+		_, err := i.Install(t.Context(), w)
+		must.Do(t, err)
+	}
+	if len(f.tokens) != 1 || strings.Join(f.tokens[0].GetScopes(), " ") != "hook.report" || f.tokens[0].GetPrincipal() != "agent:claude-code" || strings.Join(f.tokens[0].GetAddresses(), " ") != "127.0.0.0/8 ::1/128" {
+		t.Errorf("tokens %v", f.tokens)
+	}
+	info := must.Get(os.Stat(s.TokenFile(agentfiles.ClaudeCode)))(t)
+	if text := must.Get(os.ReadFile(s.TokenFile(agentfiles.ClaudeCode)))(t); info.Mode().Perm() != 0o600 || !strings.HasPrefix(string(text), "pal_") {
+		t.Errorf("the token's file: %v %q", info.Mode(), text)
+	}
+	_, err := i.Uninstall(t.Context(), b.Hooks[0])
+	must.Do(t, err)
+	if _, err := os.Stat(s.TokenFile(agentfiles.ClaudeCode)); err != nil || len(f.tokens) != 1 {
+		t.Errorf("the other hook has lost its token: %v, %v", err, f.tokens)
+	}
+	_, err = i.Uninstall(t.Context(), b.Hooks[0])
+	must.Do(t, err)
+	if _, err := os.Stat(s.TokenFile(agentfiles.ClaudeCode)); err == nil || len(f.tokens) != 0 {
+		t.Errorf("a token is left: %v", f.tokens)
+	}
+	// From a command to HTTP: the file and its token go.
+	for _, transport := range []string{TransportCommand, TransportHTTP} {
+		w.Transport = transport
+		_, err := i.Install(t.Context(), w)
+		must.Do(t, err)
+	}
+	if _, err := os.Stat(s.TokenFile(agentfiles.ClaudeCode)); err == nil || len(f.tokens) != 1 {
+		t.Errorf("by HTTP: %v", f.tokens)
+	}
+	must.Do(t, b.Close())
 }
