@@ -15,6 +15,7 @@ import (
 var internalSources = []string{
 	"internal/builtin/report.go",  // in the report, which dispatch logs
 	"internal/dispatch/router.go", // logs
+	"internal/mcp/server/call.go", // logs
 	"internal/rpc/errors.go",      // logs
 	"internal/run/calls.go",       // logs
 	"internal/run/ending.go",      // in the ending, which the loop logs

@@ -19,6 +19,7 @@ import (
 	"palyra/internal/changesets"
 	"palyra/internal/config"
 	"palyra/internal/dispatch"
+	"palyra/internal/egress"
 	"palyra/internal/event"
 	"palyra/internal/fairqueue"
 	"palyra/internal/gatewaychange"
@@ -30,6 +31,8 @@ import (
 	"palyra/internal/journalkey"
 	"palyra/internal/lending"
 	"palyra/internal/login"
+	"palyra/internal/login/resource"
+	mcpserver "palyra/internal/mcp/server"
 	"palyra/internal/metrics"
 	"palyra/internal/model/providers"
 	"palyra/internal/pairing"
@@ -38,7 +41,9 @@ import (
 	"palyra/internal/progress"
 	"palyra/internal/ratelimit"
 	"palyra/internal/reason"
+	"palyra/internal/rejoin"
 	"palyra/internal/rpc"
+	"palyra/internal/rpc/authzen"
 	"palyra/internal/rpc/devicepairing"
 	"palyra/internal/run"
 	"palyra/internal/statedir"
@@ -75,23 +80,32 @@ type gateway struct {
 	changes    *changesets.ChangeSets
 	isolation  isolation
 	policies   *policyadmin.Admin
-	engine     *policy.Engine
-	desk       *approval.Desk
-	changing   *gatewaychange.Gate
-	pairings   *pairing.Host
-	router     *dispatch.Router
-	turns      *fairqueue.Queue
-	limiter    *ratelimit.Limiter
-	pipeline   *toolcall.Pipeline
-	models     providers.Set
-	runs       *run.Manager
-	tls        *tls.Config
-	auditor    *audit.Auditor
-	logins     *login.Service
-	quotas     *usage.Quotas
-	commits    *metrics.Commits
-	metrics    *metrics.Metrics
-	listeners  listeners
+	// calls are those that clients may leave; once holding is closed, no answer waits
+	// for one of them any more.
+	calls     *rejoin.Calls
+	holding   chan struct{}
+	mcp       *mcpserver.Face
+	engine    *policy.Engine
+	desk      *approval.Desk
+	changing  *gatewaychange.Gate
+	pairings  *pairing.Host
+	router    *dispatch.Router
+	turns     *fairqueue.Queue
+	limiter   *ratelimit.Limiter
+	pipeline  *toolcall.Pipeline
+	models    providers.Set
+	runs      *run.Manager
+	tls       *tls.Config
+	auditor   *audit.Auditor
+	logins    *login.Service
+	issuers   *resource.Service
+	authzen   *authzen.Service
+	quotas    *usage.Quotas
+	commits   *metrics.Commits
+	metrics   *metrics.Metrics
+	listeners listeners
+	// own is where the gateway listens, which nothing that it runs may reach.
+	own *egress.Gateway
 	// stopping is true from the order to stop.
 	stopping atomic.Bool
 }
@@ -115,7 +129,7 @@ func build(ctx context.Context, o Options) (_ *gateway, err error) {
 	if o.wall == nil {
 		o.wall = time.Now
 	}
-	g := &gateway{cfg: o.Config, log: o.Log, startedAt: time.Now().UTC(), parts: &parts{}}
+	g := &gateway{cfg: o.Config, log: o.Log, startedAt: time.Now().UTC(), parts: &parts{}, own: &egress.Gateway{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, g.parts.close(context.WithoutCancel(ctx)))
@@ -140,8 +154,12 @@ func build(ctx context.Context, o Options) (_ *gateway, err error) {
 		{"approvals", openApprovals},
 		{"pairing", openPairing},
 		{"pipeline", openPipeline},
+		{"calls", openCalls},
+		{"MCP", openMCP},
 		{"runs", openRuns},
 		{"logins", openLogins},
+		{"oauth issuers", openIssuers},
+		{"authzen", openAuthZEN},
 		{"metrics", openMetrics},
 	} {
 		w.next(step.name)
@@ -288,7 +306,18 @@ func startRestored(ctx context.Context, g *gateway, o Options) error {
 		g.log.WarnContext(ctx, "the gateway goes on from a backup and is frozen: compare what is valid, then `palyra thaw`",
 			slog.String("note", backup.Why(r.MadeAt)))
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	last, err := g.journal.List(ctx, journal.Filter{Code: string(event.Restored), Newest: true, Limit: 1})
+	if err != nil || len(last) == 0 {
+		return err
+	}
+	if r, err = journal.ParseRestored(&last[0]); err != nil {
+		return err
+	}
+	g.identity.GoesOnFrom(r.RestoredAt)
+	return nil
 }
 
 // openIdentity is shared with what works on a state directory whose daemon
@@ -327,7 +356,7 @@ func openPolicy(ctx context.Context, g *gateway, o Options) error {
 	}
 	g.policies = policyadmin.New(policyadmin.Config{
 		Settings: g.cfg, Store: g.stores.policies, Grants: g.stores.grants, Journal: g.journal, Engine: g.engine,
-		Members: g.registry, Provenance: g.identity.History, TakesTwo: func() bool { return g.changing.DualControl().On }, Tools: g.router, Cut: g.identity.Cut, Swapped: func() { g.isolation.Invalidate() }, Log: g.log,
+		Members: g.registry, Provenance: g.identity.History, TakesTwo: func() bool { return g.changing.DualControl().On }, Tools: g.router, Cut: g.identity.Cut, Swapped: g.swapped, Log: g.log,
 	})
 	return nil
 }
@@ -376,6 +405,7 @@ func allTools(g *gateway, others []dispatch.Tool) ([]dispatch.Tool, error) {
 	if err != nil {
 		return nil, err
 	}
+	cfg.HTTP.Gateway, cfg.Process.Reach.Rules.Gateway = g.own, g.own
 	g.turns = cfg.Process.Turns
 	g.lending = lending.New(cfg.MaxTimeout, g.log)
 	cfg.Lender = g.lending
@@ -387,7 +417,7 @@ func allTools(g *gateway, others []dispatch.Tool) ([]dispatch.Tool, error) {
 }
 
 func openApprovals(ctx context.Context, g *gateway, o Options) error {
-	people := gatewaychange.People{Members: g.registry, History: g.identity.History, LiveDevice: liveDevice(g.identity), Engine: g.engine}
+	people := gatewaychange.People{Members: g.registry, History: g.identity.History, LiveDevice: liveDevice(g.identity), Session: sessionDevice(g.identity), Engine: g.engine}
 	var err error
 	g.desk, err = approval.NewDesk(approval.Config{
 		Store: g.stores.approvals, Log: g.log,

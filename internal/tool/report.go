@@ -244,6 +244,8 @@ type Call struct {
 	// the call stands still meanwhile. It is nil where nobody can be asked;
 	// then nothing is committed.
 	Commit func(context.Context, CommitRequest) (CommitRuling, error) `json:"-"`
+	// Peer is the client, for executors that pass something on to it.
+	Peer Peer `json:"-"`
 }
 
 // FileAccess is one file that a call found and would read.
