@@ -46,6 +46,7 @@ require (
 	golang.org/x/text v0.42.0
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260819154853-08b0e4226688
 	google.golang.org/protobuf v1.36.12
+	mvdan.cc/sh/v3 v3.14.1
 	rsc.io/qr v0.2.0
 	zombiezen.com/go/sqlite v1.4.2
 )
