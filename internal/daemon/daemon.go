@@ -110,15 +110,21 @@ func (g *gateway) run(ctx context.Context, o Options) error {
 		return g.runs.Run(frontCtx, g.cfg.StopTimeout)
 	})
 	late, drained := make(chan struct{}), make(chan struct{})
+	// Upstream servers end when no call is under way any more.
+	serversCtx, endServers := context.WithCancel(base)
+	defer endServers()
 	front.Go(func() error {
+		defer endServers()
 		defer close(drained)
 		return g.pipeline.Run(pipelineCtx, late)
 	})
+	front.Go(func() error { return g.upstreams.Run(serversCtx) })
 	front.Go(func() error { return g.drain(frontCtx, late, drained) })
 	front.Go(func() error { return g.policies.Watch(frontCtx, o.Reload) })
 	front.Go(func() error { return keepIdentity(frontCtx, g) })
 	front.Go(func() error { return g.pairings.Run(frontCtx) })
 	front.Go(func() error { return g.authzen.Run(frontCtx) })
+	front.Go(func() error { return g.mcp.Run(frontCtx) })
 	front.Go(func() error { return g.identity.RunKeys(frontCtx) })
 	front.Go(func() error { return g.serve(frontCtx, drained, o.Ready) })
 
@@ -135,6 +141,7 @@ const mostNamed = 20
 func (g *gateway) drain(ctx context.Context, late chan<- struct{}, drained <-chan struct{}) error {
 	<-ctx.Done()
 	g.stopping.Store(true)
+	close(g.holding)
 	running := g.pipeline.Running()
 	g.log.InfoContext(ctx, "stopping: no new calls; those that run may end within stop_timeout",
 		slog.Int("calls", len(running)), slog.Int("runs", g.runs.Active()), slog.Duration("stop_timeout", g.cfg.StopTimeout))

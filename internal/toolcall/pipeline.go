@@ -184,6 +184,8 @@ type Submission struct {
 	// Precedence says how far the writes of the call may go when the disk is
 	// nearly full.
 	Precedence access.Precedence
+	// Vouch is what people said of this very call before, nil for nothing.
+	Vouch *Vouch
 	// Lead are drafts that are written before the first event of the call and in
 	// its transaction. A pipeline that is closing writes neither.
 	Lead []event.Draft
@@ -194,6 +196,8 @@ type Submission struct {
 	// to whom the result matters; what it waited for is judged anew. An error refuses
 	// the call, and gives back the answer that it had.
 	Hold func(context.Context) error
+	// Peer is the client, for executors that pass something on to it.
+	Peer tool.Peer
 }
 
 // Call takes one submission through all stages and tells observe what
