@@ -46,7 +46,7 @@ type Calls struct {
 }
 
 // New returns what makes its calls by the pipeline. Once stopping is closed, no yes is
-// held any more: a gateway that starts again finds it with its approval.
+// held any more.
 func New(p Pipeline, stopping <-chan struct{}) *Calls {
 	return &Calls{pipeline: p, stopping: stopping, left: make(map[key][]*visit)}
 }
