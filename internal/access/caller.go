@@ -166,4 +166,6 @@ type TokenBounds struct {
 	Scopes    []Permission
 	Creator   Principal
 	ExpiresAt time.Time
+	// Issuer is who made the token, "" for the gateway itself.
+	Issuer string
 }

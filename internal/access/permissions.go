@@ -28,6 +28,7 @@ const (
 	PermAccessWrite        Permission = "access.write"
 	PermAccessWriteOwner   Permission = "access.write_owner"
 	PermAccessConsent      Permission = "access.consent"
+	PermAccessEvaluateFor  Permission = "access.evaluate_for"
 	PermTokenCreate        Permission = "token.create"
 	PermTokenRead          Permission = "token.read"
 	PermTokenRevoke        Permission = "token.revoke"
@@ -49,12 +50,21 @@ const (
 	PermSecretLease        Permission = "secret.lease"
 )
 
+// NeverByToken are the permissions that no token can have, be it the gateway's own or
+// that of another issuer: to answer approvals, to say who may do what and who acts for
+// whom, and to loosen what holds. They take a device.
+var NeverByToken = []Permission{
+	PermApprovalDecide, PermApprovalGrantBroad, PermAccessWrite, PermAccessWriteOwner, PermAccessConsent,
+	PermTokenCreate, PermPolicyActivate, PermGatewayThaw, PermDevicePair,
+	PermVaultPut, PermVaultGet, PermVaultDelete, PermVaultRekey,
+}
+
 // Permissions are all of them.
 var Permissions = []Permission{
 	PermToolList, PermToolCall, PermToolEvaluate, PermDaemonStatus, PermApprovalRead, PermApprovalDecide, PermApprovalExport,
 	PermApprovalGrantBroad, PermGrantRead, PermGrantRevoke, PermPolicyRead, PermPolicyCheck, PermPolicyExplain, PermPolicySnapshot,
 	PermPolicyActivate, PermJournalRead, PermJournalTail, PermJournalProve, PermJournalExport, PermAttestationRead,
-	PermAttestationVerify, PermAccessRead, PermAccessWrite, PermAccessWriteOwner, PermAccessConsent,
+	PermAttestationVerify, PermAccessRead, PermAccessWrite, PermAccessWriteOwner, PermAccessConsent, PermAccessEvaluateFor,
 	PermTokenCreate, PermTokenRead, PermTokenRevoke, PermPolicySimulate, PermPolicyTest, PermRunStart,
 	PermRunRead, PermRunCancel, PermGatewayFreeze, PermGatewayThaw, PermWorkspaceRead, PermWorkspaceUndo,
 	PermDevicePair, PermVaultList, PermVaultPut, PermVaultGet, PermVaultDelete, PermVaultRekey, PermSecretLease,

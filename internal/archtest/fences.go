@@ -153,6 +153,11 @@ var Homes = []Home{
 		Why:     "it links CEL and a parser generator; internal/rpc/fieldrules checks the same rules, and its tests compare the two",
 	},
 	{
+		Modules: []string{"mvdan.cc/sh"},
+		Rooms:   []string{"internal/shellwords"},
+		Why:     "it reads shells and could run them; what it read leaves its room as words, and nothing else of it is used",
+	},
+	{
 		Modules: []string{"database/sql", "zombiezen.com/go/sqlite", "modernc.org/sqlite"},
 		Rooms:   []string{"internal/sqlite"},
 		Why:     "one writer, one set of migrations; the rooms see interfaces",

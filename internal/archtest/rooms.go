@@ -163,6 +163,7 @@ var Rooms = []Room{
 	{Dir: "internal/encoded", Layer: layerLeaf, Only: none, Why: "a leaf: whoever looks for secrets reads encodings the same way"},
 	{Dir: "internal/clip", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
 	{Dir: "internal/commandline", Layer: layerLeaf, Only: []string{"internal/lazyregexp"}, Why: "a leaf: what policies compare, questions show and lists have is one line"},
+	{Dir: "internal/shellwords", Layer: layerLeaf, Only: none, Why: "a leaf: what a text says in a shell's language is the same whoever runs it; what that means for policy is said above"},
 	{Dir: "internal/dnsname", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
 	{Dir: "internal/filelock", Layer: layerLeaf, Only: none, Why: "a leaf: a file is locked in one way, whoever needs it"},
 	{Dir: "internal/lazyregexp", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},

@@ -41,6 +41,8 @@ func check(c *Config, origins Origins) Findings {
 	k.models(c)
 	k.secrets(c)
 	k.oidc(c)
+	k.oauthIssuers(c)
+	k.evaluators(c)
 	k.rates(c.RateLimits)
 	k.clients(c.MCPClients)
 	k.quotas(c.Quotas)

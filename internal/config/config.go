@@ -69,6 +69,10 @@ type Config struct {
 	Models []Model `toml:"models"`
 	// Secrets are values that tools use without seeing them.
 	Secrets []Secret `toml:"secrets"`
+	// OAuthIssuers are whose access tokens count at the MCP server.
+	OAuthIssuers []OAuthIssuer `toml:"oauth_issuers"`
+	// Evaluators are the members that may ask what others may do.
+	Evaluators []Evaluator `toml:"evaluators"`
 	// MCPClients are those whose time for a call is another than what is known of them.
 	MCPClients []MCPClient `toml:"mcp_clients"`
 	OIDC       OIDC        `toml:"oidc"`

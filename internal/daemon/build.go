@@ -19,6 +19,7 @@ import (
 	"palyra/internal/changesets"
 	"palyra/internal/config"
 	"palyra/internal/dispatch"
+	"palyra/internal/egress"
 	"palyra/internal/event"
 	"palyra/internal/fairqueue"
 	"palyra/internal/gatewaychange"
@@ -29,6 +30,7 @@ import (
 	"palyra/internal/journalkey"
 	"palyra/internal/lending"
 	"palyra/internal/login"
+	"palyra/internal/login/resource"
 	mcpserver "palyra/internal/mcp/server"
 	"palyra/internal/metrics"
 	"palyra/internal/model/providers"
@@ -40,6 +42,7 @@ import (
 	"palyra/internal/reason"
 	"palyra/internal/rejoin"
 	"palyra/internal/rpc"
+	"palyra/internal/rpc/authzen"
 	"palyra/internal/rpc/devicepairing"
 	"palyra/internal/run"
 	"palyra/internal/statedir"
@@ -93,10 +96,14 @@ type gateway struct {
 	tls       *tls.Config
 	auditor   *audit.Auditor
 	logins    *login.Service
+	issuers   *resource.Service
+	authzen   *authzen.Service
 	quotas    *usage.Quotas
 	commits   *metrics.Commits
 	metrics   *metrics.Metrics
 	listeners listeners
+	// own is where the gateway listens, which nothing that it runs may reach.
+	own *egress.Gateway
 	// stopping is true from the order to stop.
 	stopping atomic.Bool
 }
@@ -120,7 +127,7 @@ func build(ctx context.Context, o Options) (_ *gateway, err error) {
 	if o.wall == nil {
 		o.wall = time.Now
 	}
-	g := &gateway{cfg: o.Config, log: o.Log, startedAt: time.Now().UTC(), parts: &parts{}}
+	g := &gateway{cfg: o.Config, log: o.Log, startedAt: time.Now().UTC(), parts: &parts{}, own: &egress.Gateway{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, g.parts.close(context.WithoutCancel(ctx)))
@@ -149,6 +156,8 @@ func build(ctx context.Context, o Options) (_ *gateway, err error) {
 		{"MCP", openMCP},
 		{"runs", openRuns},
 		{"logins", openLogins},
+		{"oauth issuers", openIssuers},
+		{"authzen", openAuthZEN},
 		{"metrics", openMetrics},
 	} {
 		w.next(step.name)
@@ -292,7 +301,18 @@ func startRestored(ctx context.Context, g *gateway, o Options) error {
 		g.log.WarnContext(ctx, "the gateway goes on from a backup and is frozen: compare what is valid, then `palyra thaw`",
 			slog.String("note", backup.Why(r.MadeAt)))
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	last, err := g.journal.List(ctx, journal.Filter{Code: string(event.Restored), Newest: true, Limit: 1})
+	if err != nil || len(last) == 0 {
+		return err
+	}
+	if r, err = journal.ParseRestored(&last[0]); err != nil {
+		return err
+	}
+	g.identity.GoesOnFrom(r.RestoredAt)
+	return nil
 }
 
 // openIdentity is shared with what works on a state directory whose daemon
@@ -380,6 +400,7 @@ func allTools(g *gateway, others []dispatch.Tool) ([]dispatch.Tool, error) {
 	if err != nil {
 		return nil, err
 	}
+	cfg.HTTP.Gateway, cfg.Process.Reach.Rules.Gateway = g.own, g.own
 	g.turns = cfg.Process.Turns
 	g.lending = lending.New(cfg.MaxTimeout, g.log)
 	cfg.Lender = g.lending
@@ -391,7 +412,7 @@ func allTools(g *gateway, others []dispatch.Tool) ([]dispatch.Tool, error) {
 }
 
 func openApprovals(ctx context.Context, g *gateway, o Options) error {
-	people := gatewaychange.People{Members: g.registry, History: g.identity.History, LiveDevice: liveDevice(g.identity), Engine: g.engine}
+	people := gatewaychange.People{Members: g.registry, History: g.identity.History, LiveDevice: liveDevice(g.identity), Session: sessionDevice(g.identity), Engine: g.engine}
 	var err error
 	g.desk, err = approval.NewDesk(approval.Config{
 		Store: g.stores.approvals, Log: g.log,

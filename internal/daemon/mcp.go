@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"palyra/internal/login/resource"
 	mcpserver "palyra/internal/mcp/server"
 	"palyra/internal/rejoin"
 	"palyra/internal/rpc"
@@ -39,10 +40,13 @@ func openMCP(_ context.Context, g *gateway, _ Options) error {
 
 // surfaces are the handlers of the guarded routes.
 func surfaces(g *gateway) map[string]http.Handler {
-	return map[string]http.Handler{
-		rpc.MCPRoute:          g.mcp,
-		rpc.ApprovalPageRoute: http.HandlerFunc(mcpserver.Page),
+	handlers := g.authzen.Handlers()
+	for _, pattern := range resource.MetadataRoutes {
+		handlers[pattern] = g.issuers.Metadata(rpc.Origin)
 	}
+	handlers[rpc.MCPRoute] = g.mcp
+	handlers[rpc.ApprovalPageRoute] = http.HandlerFunc(mcpserver.Page)
+	return handlers
 }
 
 // swapped tells those who look at policies that others are in force.

@@ -45,20 +45,20 @@ func (g *gateway) open(ctx context.Context) error {
 	if g.listeners.api, err = listen(ctx, g.cfg.Listen.API, "listen.api"); err != nil {
 		return err
 	}
-	g.parts.addListener(g.listeners.api)
+	addListener(g, g.listeners.api)
 	g.listeners.at = Addresses{API: g.listeners.api.Addr().String(), Credentials: statedir.Operator(g.cfg.StateDir)}
 	if g.cfg.Listen.Metrics != "" {
 		if g.listeners.metrics, err = listen(ctx, g.cfg.Listen.Metrics, "listen.metrics"); err != nil {
 			return err
 		}
-		g.parts.addListener(g.listeners.metrics)
+		addListener(g, g.listeners.metrics)
 		g.listeners.at.Metrics = g.listeners.metrics.Addr().String()
 	}
 	if g.cfg.Listen.Agents != "" {
 		if g.listeners.agents, err = listen(ctx, g.cfg.Listen.Agents, "listen.agents"); err != nil {
 			return err
 		}
-		g.parts.addListener(g.listeners.agents)
+		addListener(g, g.listeners.agents)
 		g.listeners.at.Agents = g.listeners.agents.Addr().String()
 	}
 	if err := openSocket(ctx, g); err != nil {
@@ -89,13 +89,15 @@ func openSocket(ctx context.Context, g *gateway) error {
 		return err
 	}
 	g.listeners.socket = l
-	g.parts.addListener(l)
+	addListener(g, l)
 	return nil
 }
 
-// addListener closes a listener at the end, if its server has not done so.
-func (p *parts) addListener(l net.Listener) {
-	p.add(func(context.Context) error {
+// addListener keeps what the gateway runs away from a listener, and closes it at the
+// end, if its server has not done so.
+func addListener(g *gateway, l net.Listener) {
+	g.own.Listen(l.Addr())
+	g.parts.add(func(context.Context) error {
 		if err := l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 			return fmt.Errorf("closing the listener on %s: %w", l.Addr(), err)
 		}
@@ -185,7 +187,7 @@ func apiServers(ctx context.Context, g *gateway) (api, agents *http.Server, err 
 		},
 		Pairings: g.pairings, Workspaces: g.changes, Vault: g.vault, Log: g.log,
 		Logins: g.logins, Self: logins.Gateway{Root: string(g.authority.RootPEM()), ServerName: serverName},
-		Surfaces: surfaces(g), Hosts: func(name string) bool { return slices.Contains(g.cfg.Listen.ServerNames, name) },
+		Surfaces: surfaces(g), Issuers: g.issuers, Hosts: func(name string) bool { return slices.Contains(g.cfg.Listen.ServerNames, name) },
 	})
 	if err != nil {
 		return nil, nil, err
@@ -225,6 +227,7 @@ func apiServers(ctx context.Context, g *gateway) (api, agents *http.Server, err 
 		for _, t := range g.tokens.HangingOn(p) {
 			endToken(t, why)
 		}
+		handler.EndVouched(p, why)
 	})
 	if g.tls, err = g.authority.RenewalTLS(slices.Concat(ca.Loopback(), g.cfg.Listen.ServerNames), g.identity.Allow, g.identity.AllowExpired); err != nil {
 		return nil, nil, err

@@ -12,6 +12,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -55,7 +56,11 @@ type Config struct {
 
 // Router finds tools and runs decided calls.
 type Router struct {
-	tools    map[string]entry
+	// tools are those of all sources; the map is never changed. setting guards
+	// sources, of which it is made: those of New have the name "".
+	tools    atomic.Pointer[map[string]entry]
+	setting  sync.Mutex
+	sources  map[string][]entry
 	snapshot func() string
 	timeout  time.Duration
 	log      *slog.Logger
@@ -79,36 +84,64 @@ func New(cfg Config) (*Router, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	r := &Router{tools: make(map[string]entry), snapshot: cfg.Snapshot, timeout: cfg.Timeout, log: cfg.Log}
-	for _, t := range cfg.Tools {
-		if err := r.add(t); err != nil {
-			return nil, err
-		}
+	r := &Router{sources: make(map[string][]entry), snapshot: cfg.Snapshot, timeout: cfg.Timeout, log: cfg.Log}
+	if err := r.SetTools("", cfg.Tools); err != nil {
+		return nil, err
 	}
 	return r, nil
 }
 
-func (r *Router) add(t Tool) error {
-	d := t.Descriptor()
-	if _, taken := r.tools[d.Name]; taken {
-		return fmt.Errorf("two tools are named %q; rename one", d.Name)
+// SetTools replaces all tools of one source, such as an upstream server, at once;
+// none takes them away. After an error everything is as it was. Calls that are under
+// way go on with the tool that they found. Whoever sets tools has the policies made
+// anew (policyadmin.Rebuild): a tool that they do not know is denied.
+func (r *Router) SetTools(source string, tools []Tool) error {
+	list := make([]entry, 0, len(tools))
+	for _, t := range tools {
+		e, err := entryOf(t)
+		if err != nil {
+			return err
+		}
+		list = append(list, e)
 	}
+	r.setting.Lock()
+	defer r.setting.Unlock()
+	all := make(map[string]entry)
+	sources := maps.Clone(r.sources)
+	if sources[source] = list; len(list) == 0 {
+		delete(sources, source)
+	}
+	for _, entries := range sources {
+		for _, e := range entries {
+			if _, taken := all[e.descriptor.Name]; taken {
+				return fmt.Errorf("two tools are named %q; rename one", e.descriptor.Name)
+			}
+			all[e.descriptor.Name] = e
+		}
+	}
+	r.sources = sources
+	r.tools.Store(&all)
+	return nil
+}
+
+func entryOf(t Tool) (entry, error) {
+	d := t.Descriptor()
 	digest, err := d.Digest()
 	if err != nil {
-		return fmt.Errorf("tool %q: %w", d.Name, err)
+		return entry{}, fmt.Errorf("tool %q: %w", d.Name, err)
 	}
 	schema, err := tool.CompileSchema(d.InputSchema)
 	if err != nil {
-		return fmt.Errorf("tool %q: input schema: %w", d.Name, err)
+		return entry{}, fmt.Errorf("tool %q: input schema: %w", d.Name, err)
 	}
-	r.tools[d.Name] = entry{tool: t, descriptor: d, digest: digest, schema: schema}
-	return nil
+	return entry{tool: t, descriptor: d, digest: digest, schema: schema}, nil
 }
 
 // Descriptors lists all tools by name.
 func (r *Router) Descriptors() []tool.Descriptor {
-	list := make([]tool.Descriptor, 0, len(r.tools))
-	for _, e := range r.tools {
+	tools := *r.tools.Load()
+	list := make([]tool.Descriptor, 0, len(tools))
+	for _, e := range tools {
 		list = append(list, e.descriptor)
 	}
 	slices.SortFunc(list, func(a, b tool.Descriptor) int { return strings.Compare(a.Name, b.Name) })
@@ -125,7 +158,7 @@ func (r *Router) Suspend(tools map[string]*reason.Error) {
 
 // find finds a tool that may be called.
 func (r *Router) find(name string) (entry, error) {
-	e, ok := r.tools[name]
+	e, ok := (*r.tools.Load())[name]
 	if !ok {
 		return entry{}, r.unknown(name)
 	}
@@ -150,7 +183,7 @@ func (r *Router) Unusable(name string) error {
 
 // Effectless reports whether the named tool is Pure.
 func (r *Router) Effectless(name string) bool {
-	_, ok := r.tools[name].tool.(Pure)
+	_, ok := (*r.tools.Load())[name].tool.(Pure)
 	return ok
 }
 
@@ -174,11 +207,11 @@ func (r *Router) Check(name string, input []byte) (tool.Descriptor, []byte, erro
 
 // Digest is the digest of a tool's definition, which policies can pin; "" when
 // there is no such tool.
-func (r *Router) Digest(name string) string { return r.tools[name].digest }
+func (r *Router) Digest(name string) string { return (*r.tools.Load())[name].digest }
 
 func (r *Router) unknown(name string) error {
 	e := reason.Errorf(reason.UnknownTool, "there is no tool %q", name)
-	if near := nearest.Of(name, slices.Sorted(maps.Keys(r.tools))); near != "" {
+	if near := nearest.Of(name, slices.Sorted(maps.Keys(*r.tools.Load()))); near != "" {
 		return e.WithRemedy("Did you mean %q? `palyra tools` lists all.", near)
 	}
 	return e

@@ -98,6 +98,9 @@ const (
 	PresenceKeyReset      Code = "PAL-I161" // the gateway's host took the presence key from a device
 	PresenceKeyConfirmed  Code = "PAL-I162" // a presence key that waited counts from now on
 
+	EvaluatedFor Code = "PAL-I170" // a caller asked whether a member may make a call that runs elsewhere, and was answered
+	AskedFor     Code = "PAL-I171" // a caller had people asked about a call of a member that runs elsewhere
+
 	PolicyLoaded   Code = "PAL-P100" // a policy set came into force, or was activated or not any more
 	PolicyRejected Code = "PAL-P101" // a policy set did not load, or its tests failed; the running one stays
 	Frozen         Code = "PAL-P102" // an operator stopped all dispatch
@@ -135,7 +138,7 @@ var Codes = []Code{
 	PairingOpened, PairingTried, PairingProved, PairingEnded, DevicePaired,
 	LoggedIn, LoggedOut,
 	DeviceKeyReplaced, OldKeyUsed, GatewayKeyReplaced, VaultKeyPinned,
-	PresenceKeyRegistered, PresenceKeyReset, PresenceKeyConfirmed,
+	PresenceKeyRegistered, PresenceKeyReset, PresenceKeyConfirmed, EvaluatedFor, AskedFor,
 	PolicyLoaded, PolicyRejected, Frozen, Thawed, ToolPinned, ToolSuspended, ToolResumed, PolicyReset,
 	GatewayChange, DualControlOff, PolicyProposed, CeilingSet,
 	Opened, Closed, Checkpoint, ClockStepped, KeyRotated, Restored,

@@ -108,6 +108,8 @@ var (
 	sandboxLimits  = []string{"cgroup_v2", "cgroup_v1", "rlimit", "job_object", ""}
 	workspaceModes = []string{"copy_on_write", "direct", "read_only", ""}
 	execOrigins    = []string{tool.OriginSystem, tool.OriginToolchain, tool.OriginWorkspace, tool.OriginOther}
+	shellDialects  = []string{"posix", "bash"}
+	shellOrigins   = append([]string{tool.OriginShell, tool.OriginLocal, tool.OriginUnknown}, execOrigins...)
 	changeClasses  = []string{"git", "agent", "runner", "declared", "symlink", "hard_link", "special", "mode", "name", "executable"}
 )
 
@@ -169,6 +171,19 @@ var facts = [...]Fact{
 	{"exec.line", "String?", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Exec.Line }, "the whole command line, quoted as a shell has it: `git commit -m 'two words'`; not there for one of more than 16 KiB ([below](#command-lines-in-rules))"},
 	{"exec.arg1", "String?", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Exec.Arg1 }, "the first argument: `push` of `git push origin`; not there where it is an option, or may be the value of one ([below](#command-lines-in-rules))"},
 	{"exec.arg2", "String?", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Exec.Arg2 }, "the argument right after `arg1`, if it is no option"},
+	{"shell", "ShellFacts?", nil, bound, inAll, ofPlan, ByNobody, shellKey, "what the gateway reads in a line for a shell ([below](#lines-for-a-shell))"},
+	{"shell.dialect", "String", shellDialects, bound, inAll, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.Shell.Dialect }, "the language that the line is in"},
+	{"shell.claimed", "Bool", nil, bound, inAll, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.Shell.Claimed }, "somebody else runs the line, and only says which one it is"},
+	{"shell.parsed", "Bool", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Shell.Parsed }, "the line could be read"},
+	{"shell.known", "Bool", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Shell.Known }, "nothing is left to find out when the line runs: it is `parsed`, not `dynamic`, has nothing `special`, and is not `claimed`"},
+	{"shell.dynamic", "Bool", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Shell.Dynamic }, "a word is expanded: a parameter, a substitution, a pattern, a brace, a tilde"},
+	{"shell.special", "Set<String>", tool.ShellSpecials, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Shell.Special }, "by what the line does more than its commands show"},
+	{"shell.commands", "Set<String>", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Shell.Commands }, "every command of the line without its directory, `rm`, and as it is written where that is something else, `./rm`; `?` unless the line is `known`, `>` where a redirect writes"},
+	{"shell.subcommands", "Set<String>", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Shell.Subcommands }, "every command with its first argument, `git push`; `git ?` where that is an option or not certain; `?` and `>` as above"},
+	{"shell.lines", "Set<String>", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Shell.Lines }, "every command whole, quoted like `exec.line`; `?` and `>` as above, and `?` alone for more than 16 KiB"},
+	{"shell.origins", "Set<String>", shellOrigins, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Shell.Origins }, "where the commands come from, `shell` for what the shell does itself, and `local` for what was added to the system below `/usr/local`; `unknown` for what is not found, and unless the line is `known`"},
+	{"shell.reads", "Set<String>", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Shell.Reads }, "files that redirects read, `?` for one that is not known"},
+	{"shell.writes", "Set<String>", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Shell.Writes }, "files that redirects write, as they are written; `/dev/null` is none"},
 	{"session", "SessionFacts", nil, fresh, inAll, ofPast, ByNobody, unremembered, "what the caller did lately, in the session that the gateway names ([sessions.md](sessions.md)) and no client can reset, as of the moment in which the call is decided"},
 	{"session.calls_in_run", "Long", nil, fresh, inAll, ofPast, ByNobody, func(r *Request) any { return &r.SessionFacts.CallsInRun }, "of a run that palyrad drives, else of the session"},
 	{"session.in_flight", "Long", nil, fresh, inAll, ofPast, ByNobody, func(r *Request) any { return &r.SessionFacts.InFlight }, "calls that have not ended"},
@@ -223,8 +238,11 @@ func (f *Fact) At(r *Request) any {
 	if f.at == nil || f.HasParts() {
 		return nil
 	}
-	if f.record() == "exec" {
+	switch f.record() {
+	case "exec":
 		r.Facts.Exec = copyOf(r.Facts.Exec)
+	case "shell":
+		r.Facts.Shell = copyOf(r.Facts.Shell)
 	}
 	if f.OfCommit() {
 		r.Commit = copyOf(r.Commit)
@@ -373,6 +391,14 @@ func execKey(r *Request) any {
 		return nil
 	}
 	return execRecord(*r.Facts.Exec)
+}
+
+// shellKey is of no two calls the same: lines hardly repeat.
+func shellKey(r *Request) any {
+	if r.Facts.Shell == nil {
+		return nil
+	}
+	return always{}
 }
 
 func surfaceNames() []string {

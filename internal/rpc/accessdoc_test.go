@@ -15,7 +15,6 @@ import (
 	"palyra/internal/policy"
 	"palyra/internal/policy/policytest"
 	"palyra/internal/rpc"
-	"palyra/internal/token"
 )
 
 var update = flag.Bool("update", false, "write the tables of docs/access.md anew")
@@ -74,7 +73,7 @@ func credentials(m rpc.Method) string {
 		return "certificate, also one that expired in the last 30 days"
 	case m.Needs == rpc.NeedsCertificate:
 		return "certificate, no socket"
-	case slices.Contains(token.Never, m.Permission):
+	case slices.Contains(access.NeverByToken, m.Permission):
 		return "certificate"
 	default:
 		return "certificate, token"
@@ -87,7 +86,7 @@ func guardOf(r rpc.Route, who func(access.Permission) []string) string {
 		return "none | anybody | none | none"
 	}
 	if r.Guard.Permission == "" {
-		return fmt.Sprintf("none | anybody | `%s` | %s", r.Guard.Limit, credentials(*r.Guard))
+		return fmt.Sprintf("none | anybody | `%s` | none", r.Guard.Limit)
 	}
 	return fmt.Sprintf("`%s` | %s | `%s` | %s", r.Guard.Permission, strings.Join(who(r.Guard.Permission), ", "), r.Guard.Limit, credentials(*r.Guard))
 }
@@ -113,7 +112,7 @@ func accessTables(t *testing.T, methods map[string]rpc.Method) string {
 	b.WriteString("\n## Permissions\n\n| permission | roles that have it | a token can have it |\n| --- | --- | --- |\n")
 	for _, p := range slices.Sorted(slices.Values(access.Permissions)) {
 		can := "yes"
-		if slices.Contains(token.Never, p) {
+		if slices.Contains(access.NeverByToken, p) {
 			can = "no"
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", p, strings.Join(who(p), ", "), can)

@@ -172,6 +172,11 @@ func (g *guard) admit(ctx context.Context, procedure string) error {
 		g.log.ErrorContext(ctx, "method without a row in the access table", slog.String("procedure", procedure))
 		return g.refuse(ctx, who, procedure, reason.Errorf(reason.PermissionDenied, "the method is not in the access table"))
 	}
+	if who.known && who.caller.Token != nil && who.caller.Token.Issuer != "" && method.Needs != NeedsNothing {
+		// Its audience is the MCP server and what stands beside it.
+		return g.refuse(ctx, who, procedure, reason.Errorf(reason.PermissionDenied, "the API takes no token of another issuer").
+			WithRemedy("Use a token of the gateway's own (`palyra tokens create`) or a client certificate."))
+	}
 	return g.admitPeer(ctx, who, procedure, method)
 }
 

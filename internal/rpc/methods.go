@@ -10,6 +10,7 @@ import (
 	"palyra/gen/grpc/health/v1/healthv1connect"
 	"palyra/gen/palyra/v1/palyrav1connect"
 	"palyra/internal/access"
+	"palyra/internal/login/resource"
 	"palyra/internal/ratelimit"
 	"palyra/internal/rpc/accessreview"
 )
@@ -254,6 +255,9 @@ type Route struct {
 	Guard *Method
 }
 
+// everywhere are the listeners of guarded routes.
+const everywhere = "listen.api, listen.agents"
+
 // routes has one row per pattern of a mux (net/http). A pattern without a row is
 // denied.
 var routes = map[string]Route{
@@ -261,8 +265,19 @@ var routes = map[string]Route{
 	"GET /healthz": {"listen.metrics", "that palyrad runs", nil},
 	"GET /readyz":  {"listen.metrics", "that it is ready, or why not", nil},
 
-	MCPRoute:          {"listen.api, listen.agents", "MCP over Streamable HTTP ([mcp.md](mcp.md))", &Method{access.PermToolCall, AuditRoom, LimitToolCall, NeedsDevice}},
-	ApprovalPageRoute: {"listen.api, listen.agents", "how an approval is answered, and nothing of it", &Method{"", AuditNone, LimitRead, NeedsNothing}},
+	"GET " + resource.MetadataPath:                    {everywhere, "who gives access tokens for this gateway, and for what", &Method{"", AuditNone, LimitRead, NeedsNothing}},
+	"GET " + resource.MetadataPath + resource.MCPPath: {everywhere, "the same, where clients of MCP look for it", &Method{"", AuditNone, LimitRead, NeedsNothing}},
+
+	// About whom a caller may ask is the handler's to say, by the configuration.
+	"POST /access/v1/evaluation":             {everywhere, "whether a member may make a call that runs elsewhere (AuthZEN)", &Method{access.PermAccessEvaluateFor, AuditRoom, LimitToolCall, NeedsDevice}},
+	"POST /access/v1/evaluations":            {everywhere, "the same for several calls; each counts", &Method{access.PermAccessEvaluateFor, AuditRoom, LimitToolCall, NeedsDevice}},
+	"POST /access/v1/requests":               {everywhere, "have people asked about a call that was denied", &Method{access.PermAccessEvaluateFor, AuditRoom, LimitToolCall, NeedsDevice}},
+	"GET /access/v1/requests/{task}":         {everywhere, "what people answered, to whoever had them asked", &Method{access.PermAccessEvaluateFor, AuditNone, LimitRead, NeedsDevice}},
+	"POST /access/v1/requests/{task}/cancel": {everywhere, "take the question back", &Method{access.PermAccessEvaluateFor, AuditRoom, LimitMutate, NeedsDevice}},
+	"GET /access/v1/jwks":                    {everywhere, "the key of what AuthZEN's answers are bound with", &Method{"", AuditNone, LimitRead, NeedsNothing}},
+	"GET /.well-known/authzen-configuration": {everywhere, "where AuthZEN's routes are", &Method{"", AuditNone, LimitRead, NeedsNothing}},
+	MCPRoute:                                 {everywhere, "MCP over Streamable HTTP ([mcp.md](mcp.md))", &Method{access.PermToolCall, AuditRoom, LimitToolCall, NeedsDevice}},
+	ApprovalPageRoute:                        {everywhere, "how an approval is answered, and nothing of it", &Method{"", AuditNone, LimitRead, NeedsNothing}},
 }
 
 // The guarded routes.

@@ -7,14 +7,16 @@ import (
 	"slices"
 	"testing"
 
+	"palyra/internal/login/resource"
 	"palyra/internal/metrics"
 	"palyra/internal/rpc"
+	"palyra/internal/rpc/authzen"
 )
 
 // TestEveryRouteHasARow: what is served by plain HTTP stands in the table, and nothing
 // else does.
 func TestEveryRouteHasARow(t *testing.T) {
-	served := append(slices.Collect(maps.Keys((&metrics.Metrics{}).Handlers())), rpc.MCPRoute, rpc.ApprovalPageRoute)
+	served := slices.Concat(slices.Collect(maps.Keys((&metrics.Metrics{}).Handlers())), slices.Collect(maps.Keys((&authzen.Service{}).Handlers())), resource.MetadataRoutes, []string{rpc.MCPRoute, rpc.ApprovalPageRoute})
 	slices.Sort(served)
 	rows := slices.Sorted(maps.Keys(maps.Collect(rpc.Routes())))
 	if !slices.Equal(served, rows) {

@@ -16,6 +16,7 @@ import (
 	"palyra/gen/grpc/health/v1/healthv1connect"
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/gen/palyra/v1/palyrav1connect"
+	"palyra/internal/access"
 	"palyra/internal/approval"
 	"palyra/internal/dispatch"
 	"palyra/internal/journal"
@@ -79,7 +80,9 @@ type Config struct {
 	// those of loopback.
 	Surfaces map[string]http.Handler
 	Hosts    func(name string) bool
-	Log      *slog.Logger
+	// Issuers reads tokens of other issuers for guarded routes; nil takes none.
+	Issuers AccessTokens
+	Log     *slog.Logger
 }
 
 // Server is the handler of the whole API.
@@ -108,6 +111,10 @@ func (s *Server) End(id string, why error) int { return s.live.end(id, why) }
 func (s *Server) EndKey(device, keySHA256 string, why error) int {
 	return s.live.endKey(device, keySHA256, why)
 }
+
+// EndVouched ends the requests that a member made with tokens of other issuers, when it
+// may do less than before, and returns how many there were.
+func (s *Server) EndVouched(p access.Principal, why error) int { return s.live.endVouched(p, why) }
 
 // New builds the API. When stopping ends, streams that only watch end too, so
 // that they do not hold up a shutdown.
@@ -159,8 +166,9 @@ func New(stopping context.Context, cfg Config) (*Server, error) {
 	s := &Server{}
 	routes := newSurfaces(g, cfg.Surfaces, cfg.Hosts, cfg.Log)
 	api := g.refuseStrangers(limitMessages(stoppable(bundle(endWatches(stopping, offered(mux))))))
-	s.handler = identify(cfg.Auth, cfg.Tokens, &s.live, cfg.Log, routes.beside(api))
-	s.agents = identify(cfg.Auth, cfg.Tokens, &s.live, cfg.Log, routes.beside(http.NotFoundHandler()))
+	by := credentials{cfg.Auth, cfg.Tokens, cfg.Issuers}
+	s.handler = identify(by, &s.live, cfg.Log, routes.beside(api))
+	s.agents = identify(by, &s.live, cfg.Log, routes.beside(http.NotFoundHandler()))
 	return s, nil
 }
 

@@ -1,17 +1,31 @@
 package rpc
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"connectrpc.com/connect"
 
 	"palyra/internal/dnsname"
+	"palyra/internal/login/resource"
 	"palyra/internal/reason"
 )
+
+type countKey struct{}
+
+// CountAgain counts a guarded request once more against its limits: one of several that
+// it holds. Its error is reason.RateLimited.
+func CountAgain(ctx context.Context) error {
+	if count, ok := ctx.Value(countKey{}).(func() error); ok {
+		return count()
+	}
+	return reason.Errorf(reason.Internal, "the request is of no guarded route")
+}
 
 // surfaces serves the guarded routes: what other protocols than the API's own bring
 // (MCP, hooks of agents), by the same rows, limits and permissions as its methods.
@@ -50,6 +64,10 @@ func (s *surfaces) guarded(pattern string, next http.Handler) http.Handler {
 			s.refuse(w, r, pattern, err)
 			return
 		}
+		// What let the caller in ends here: no handler can pass it on.
+		r.Header.Del("Authorization")
+		who, _ := r.Context().Value(callerKey{}).(peer)
+		r = r.WithContext(context.WithValue(r.Context(), countKey{}, func() error { return s.guard.spend(who, *routes[pattern].Guard) }))
 		r.Body = http.MaxBytesReader(w, r.Body, MaxMessage)
 		next.ServeHTTP(w, r)
 	})
@@ -59,7 +77,7 @@ func (s *surfaces) admit(pattern string, r *http.Request) error {
 	who, _ := r.Context().Value(callerKey{}).(peer)
 	row, ok := routes[pattern]
 	if !ok || row.Guard == nil {
-		s.log.ErrorContext(r.Context(), "route without a guarded row in the access table", slog.String("route", pattern))
+		s.log.ErrorContext(r.Context(), "route without a guarded row in the access table", slog.String("procedure", pattern))
 		return s.guard.refuse(r.Context(), who, pattern, reason.Errorf(reason.PermissionDenied, "the route is not in the access table"))
 	}
 	if err := s.sameSite(&who, r); err != nil {
@@ -100,13 +118,35 @@ func (s *surfaces) refuse(w http.ResponseWriter, r *http.Request, pattern string
 	WriteError(w, r, s.log, pattern, err)
 }
 
+// Origin is where the client of a guarded route reaches the gateway, as the beginning of
+// URLs. The Host of the request was checked to be a name of the gateway.
+func Origin(r *http.Request) string {
+	if r.TLS != nil {
+		return "https://" + r.Host
+	}
+	return "http://" + r.Host
+}
+
+// challenge says what a request without a credential that counts has to show (RFC 6750,
+// section 3), and where it is described who gives it (RFC 9728, section 5.1).
+func challenge(r *http.Request) string {
+	parts := []string{`Bearer realm="palyra"`}
+	if who, _ := r.Context().Value(callerKey{}).(peer); who.offered {
+		parts = append(parts, `resource_metadata="`+Origin(r)+resource.MetadataPath+resource.MCPPath+`"`)
+	}
+	if r.Header.Get("Authorization") != "" {
+		parts = append(parts, `error="invalid_token"`)
+	}
+	return strings.Join(parts, ", ")
+}
+
 // WriteError answers a request of plain HTTP with an error, in the shape of the API's
 // methods (Connect's unary errors).
 func WriteError(w http.ResponseWriter, r *http.Request, log *slog.Logger, route string, err error) {
 	shown := toConnect(r.Context(), log, route, err)
 	var answer *connect.Error
 	if errors.As(shown, &answer) && answer.Code() == connect.CodeUnauthenticated {
-		w.Header().Set("WWW-Authenticate", `Bearer realm="palyra"`)
+		w.Header().Set("WWW-Authenticate", challenge(r))
 	}
 	if werr := connect.NewErrorWriter().Write(w, plainly(r), shown); werr != nil {
 		log.DebugContext(r.Context(), "the peer left before its answer", slog.String("error", werr.Error()))

@@ -13,7 +13,6 @@ import (
 	"palyra/internal/access"
 	"palyra/internal/must"
 	"palyra/internal/reason"
-	"palyra/internal/token"
 )
 
 func (c *client) tokens() palyrav1connect.TokenServiceClient {
@@ -115,7 +114,7 @@ func TestTokensDecideNothing(t *testing.T) {
 		}
 		all = append(all, string(p))
 	}
-	if len(all) != len(access.Permissions)-len(token.Never) {
+	if len(all) != len(access.Permissions)-len(access.NeverByToken) {
 		t.Errorf("scopes that there are: %v", all)
 	}
 	c := w.showing("Bearer " + w.alice.create(&palyrav1.CreateTokenRequest{Scopes: all}).GetText())

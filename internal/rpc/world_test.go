@@ -99,6 +99,8 @@ type world struct {
 	// checking is called while policies are checked.
 	checking func()
 	limits   map[ratelimit.Class]ratelimit.Limits
+	// issuers are those whose tokens the guarded routes take.
+	issuers rpc.AccessTokens
 }
 
 func (w *world) now() time.Time { return time.Now().Add(-time.Duration(w.ago.Load())) }
@@ -183,7 +185,7 @@ func (w *world) serve() {
 		Journal: w.journal, Evidence: w.evidence, Policies: policiesFake{w}, Members: membersFake{w.identity, w}, Pairings: w.openPairings(), Gateway: w.gateway, Devices: devicesFake{w.registry, w.identity}, DeviceActs: w.db, Presence: w.identity,
 		Keys: &keyadmin.Keys{Authority: w.authority, Journal: w.journal, Notary: w.notary}, Workspaces: w.workspaces, Vault: w.vault, Log: logger,
 		Logins: w.logins, Self: logins.Gateway{Root: string(w.authority.RootPEM()), ServerName: "localhost"},
-		Surfaces: w.surfaces, Hosts: func(name string) bool { return name == "gateway.test" },
+		Surfaces: w.surfaces, Hosts: func(name string) bool { return name == "gateway.test" }, Issuers: w.issuers,
 	}))(t)
 	w.identity.OnChange(func(context.Context, access.Principal) error {
 		w.engine.Swap(w.policySet(w.registry.List()))

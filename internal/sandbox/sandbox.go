@@ -122,9 +122,11 @@ type Spec struct {
 	// Env holds name=value pairs in addition to PATH, HOME, LANG and TERM.
 	Env []string
 	// Stdin is what the program reads; nil is /dev/null.
-	Stdin  []byte
-	Limits Limits
-	Egress egress.Mode
+	Stdin []byte
+	// Session makes the run a conversation; Stdin is nil then.
+	Session *Session `json:"-"`
+	Limits  Limits
+	Egress  egress.Mode
 	// Network is what a run in mode egress.Strict may reach; nil is nothing. In
 	// other modes it must be nil.
 	Network *egress.Reach

@@ -38,14 +38,6 @@ const (
 	usedEvery = time.Minute
 )
 
-// Never are the permissions that no token can have: to answer approvals, to say
-// who may do what and who acts for whom, and to loosen what holds. They take a device.
-var Never = []access.Permission{
-	access.PermApprovalDecide, access.PermApprovalGrantBroad, access.PermAccessWrite, access.PermAccessWriteOwner, access.PermAccessConsent,
-	access.PermTokenCreate, access.PermPolicyActivate, access.PermGatewayThaw, access.PermDevicePair,
-	access.PermVaultPut, access.PermVaultGet, access.PermVaultDelete, access.PermVaultRekey,
-}
-
 var nameForm = lazyregexp.New(`^[a-zA-Z0-9][a-zA-Z0-9 ._-]{0,62}$`)
 
 // Members are those that the gateway knows (access.Registry).
@@ -208,7 +200,7 @@ func checkScopes(scopes []access.Permission) error {
 		case !slices.Contains(access.Permissions, p):
 			return reason.Errorf(reason.InvalidInput, "there is no permission %q", p).
 				WithRemedy("`palyra access show WHO` lists the permissions, and those that a member has.")
-		case slices.Contains(Never, p):
+		case slices.Contains(access.NeverByToken, p):
 			return reason.Errorf(reason.InvalidInput, "no token has the permission %s: it takes a device", p).
 				WithRemedy("Have a credential made for whoever does that: `palyrad operator add NAME --role ROLE`.")
 		}

@@ -109,7 +109,7 @@ func (a *App) Connect(ctx context.Context) (*Gateway, error) {
 			WithRemedy("Log in again: `palyra login`.")
 	} else if time.Now().After(end) {
 		return a.withoutCertificate(c, reason.Errorf(reason.NotConnected, "the certificate in %s ended %s", c.credentials, end.UTC().Format(time.RFC3339)).
-			WithRemedy("A running `palyrad` keeps the local operator's fresh: start it again. Others get a new bundle with `palyrad operator add`."))
+			WithRemedy("A running `palyrad` keeps the local operator's fresh: start it again. Others get a new bundle with `palyrad operator bundle NAME` on the gateway's host."))
 	}
 	g := a.dial(b, address, &c)
 	g.Local, g.Notify = c.local, c.notify
@@ -185,7 +185,7 @@ func (a *App) services(client *http.Client, base, address string) *Gateway {
 }
 
 func (a *App) httpClient(b identity.Bundle, address string, from *client) *http.Client {
-	var t http.RoundTripper = transport(b.ClientTLS())
+	var t http.RoundTripper = telling{transport(b.ClientTLS())}
 	switch {
 	case b.Token != "":
 		t = bearer{t, b.Token}

@@ -182,6 +182,9 @@ func (r *Runner) run(ctx context.Context, s sandbox.Spec, probe []string) (sandb
 	if err != nil {
 		return sandbox.Report{}, errors.Join(err, workspace.Close())
 	}
+	if s.Session != nil {
+		return r.converse(ctx, s, workspace, guard, w)
+	}
 	kind := key(s, workspace.Identity)
 	r.pool.begin()
 	defer r.pool.end(kind, s)
@@ -192,6 +195,18 @@ func (r *Runner) run(ctx context.Context, s sandbox.Spec, probe []string) (sandb
 	report, err := cell.Run(ctx, w)
 	err = errors.Join(err, cell.Close(), guard.Settle(&report))
 	return report, err
+}
+
+// converse runs a session in a sandbox of its own. None is prepared for it, and it
+// does not keep others from being prepared: it may go on for days. It takes over the
+// workspace.
+func (r *Runner) converse(ctx context.Context, s sandbox.Spec, workspace *jail.Directory, guard *jail.Guard, w jail.Work) (sandbox.Report, error) {
+	cell, err := r.build(s, workspace, guard)
+	if err != nil {
+		return sandbox.Report{}, errors.Join(err, guard.Close())
+	}
+	report, err := cell.Run(ctx, w)
+	return report, errors.Join(err, cell.Close(), guard.Settle(&report))
 }
 
 // cell returns a sandbox for a call: one that stands ready, or a new one. It

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"palyra/internal/reason"
+	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/inside"
 )
 
@@ -60,6 +61,9 @@ func (c *Cell) attend(ctx context.Context, w Work, o *order) error {
 		return err
 	}
 	c.seen.started = true
+	if s := w.Spec.Session; s != nil && s.Started != nil {
+		s.Started(sandbox.Underway{Report: c.known(w), Wrote: wrote(c.plan.Layer)})
+	}
 	return nil
 }
 

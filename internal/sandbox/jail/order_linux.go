@@ -68,7 +68,13 @@ func (c *Cell) fill(o *order, w Work) error {
 			return err
 		}
 	}
-	if w.Spec.Stdin != nil {
+	if w.Spec.Session != nil {
+		f, err := duplicate(w.Spec.Session.Stdin)
+		if err != nil {
+			return err
+		}
+		o.order.Stdin = o.attach(f)
+	} else if w.Spec.Stdin != nil {
 		f, err := DataFile("stdin", w.Spec.Stdin)
 		if err != nil {
 			return err

@@ -3,6 +3,7 @@ package jail
 import (
 	"context"
 	"errors"
+	"math"
 	"os"
 	"path"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"palyra/internal/sandbox/output"
 	"palyra/internal/sandbox/supervise"
 	"palyra/internal/tool"
+	"palyra/internal/workspace/overlay"
 )
 
 // Run runs the Cell's one program to its end; see sandbox.Runner. Afterwards
@@ -26,11 +28,15 @@ func (c *Cell) Run(ctx context.Context, w Work) (sandbox.Report, error) {
 	if err != nil {
 		return sandbox.Report{}, err
 	}
+	read := output.Start
+	if w.Spec.Session != nil {
+		read, w.Spec.Limits.Wall = output.Follow, math.MaxInt64
+	}
 	started := time.Now()
 	if !w.Prepared {
 		started = c.started
 	}
-	streams := output.Start(c.scrubbed(w, c.stdout), c.scrubbed(w, c.stderr), w.Spec.Limits.Output, w.Spec.Output)
+	streams := read(c.scrubbed(w, c.stdout), c.scrubbed(w, c.stderr), w.Spec.Limits.Output, w.Spec.Output)
 	end, state := c.supervise(ctx, w, o, streams)
 	gone := errors.Join(c.End(), c.part(causeOf(end)))
 	log, unwatched := c.violations()
@@ -53,17 +59,31 @@ func (c *Cell) Run(ctx context.Context, w Work) (sandbox.Report, error) {
 	return report, nil
 }
 
-// report puts together what is known of the run but its output.
-func (c *Cell) report(w Work, end supervise.Ending, state *os.ProcessState) sandbox.Report {
+// known is what is known of a run as soon as its program has started.
+func (c *Cell) known(w Work) sandbox.Report {
 	r := sandbox.Report{
-		TimedOut: end.TimedOut, Quota: end.Quota,
 		Backend: c.plan.Backend, Tier: c.plan.Tier, Rung: c.plan.Rung, Requested: c.plan.Requested,
-		Applied: c.seen.applied, Downgrades: c.seen.downgrades, Unpinned: c.seen.unpinned,
-		Usage: tool.Usage{CPU: c.group.CPU(), PeakMemory: c.group.PeakMemory(), Processes: c.group.PeakProcesses()},
+		Applied: c.seen.applied, Downgrades: c.seen.downgrades, Unpinned: c.seen.unpinned, Started: c.started,
 	}
 	if c.seen.report.Namespaces != nil {
 		r.Isolation = c.isolation(w.Prepared)
 	}
+	return r
+}
+
+// wrote reports whether the program has written to its copy of the workspace.
+func wrote(layer *overlay.Layer) func() (bool, error) {
+	if layer == nil {
+		return func() (bool, error) { return false, nil }
+	}
+	return layer.Touched
+}
+
+// report puts together what is known of the run but its output.
+func (c *Cell) report(w Work, end supervise.Ending, state *os.ProcessState) sandbox.Report {
+	r := c.known(w)
+	r.TimedOut, r.Quota = end.TimedOut, end.Quota
+	r.Usage = tool.Usage{CPU: c.group.CPU(), PeakMemory: c.group.PeakMemory(), Processes: c.group.PeakProcesses()}
 	if c.seen.started {
 		r.Layer, c.plan.Layer = c.plan.Layer, nil
 	}

@@ -56,7 +56,7 @@ func (r *Runner) Run(ctx context.Context, s sandbox.Spec) (sandbox.Report, error
 	if !r.cfg.Enabled {
 		return sandbox.Report{}, reason.Errorf(reason.SandboxDisabled, "running programs is switched off")
 	}
-	if err := check(s); err != nil {
+	if err := errors.Join(s.NoSessions("a job object"), check(s)); err != nil {
 		return sandbox.Report{}, err
 	}
 	if err := ctx.Err(); err != nil {

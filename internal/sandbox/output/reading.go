@@ -2,6 +2,7 @@ package output
 
 import (
 	"io"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -38,10 +39,19 @@ type Reading struct {
 // to keep bytes of each. Each, which may be nil, gets provisional chunks from
 // "stdout" and "stderr", one at a time, and must not keep them.
 func Start(stdout, stderr io.ReadCloser, keep int64, each func(stream string, chunk []byte)) *Reading {
+	return begin(stdout, stderr, keep, keep*sandbox.OutputFactor, each)
+}
+
+// Follow is Start for a sandbox.Session: no output is a flood, and each gets all of it.
+func Follow(stdout, stderr io.ReadCloser, keep int64, each func(stream string, chunk []byte)) *Reading {
+	return begin(stdout, stderr, keep, math.MaxInt64, each)
+}
+
+func begin(stdout, stderr io.ReadCloser, keep, limit int64, each func(stream string, chunk []byte)) *Reading {
 	r := &Reading{
 		stdout: stdout, stderr: stderr,
 		out: NewCapture(keep), err: NewCapture(keep),
-		limit: keep * sandbox.OutputFactor, flooded: make(chan struct{}), each: each,
+		limit: limit, flooded: make(chan struct{}), each: each,
 	}
 	r.readers.Go(func() { r.drain("stdout", stdout, r.out) })
 	r.readers.Go(func() { r.drain("stderr", stderr, r.err) })

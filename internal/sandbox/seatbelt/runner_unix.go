@@ -88,7 +88,7 @@ func (r *Runner) Run(ctx context.Context, s sandbox.Spec) (sandbox.Report, error
 	if !r.cfg.Enabled {
 		return sandbox.Report{}, reason.Errorf(reason.SandboxDisabled, "running programs is switched off")
 	}
-	if err := check(s); err != nil {
+	if err := errors.Join(s.NoSessions("sandbox-exec"), check(s)); err != nil {
 		return sandbox.Report{}, err
 	}
 	if r.problem != nil {

@@ -3,6 +3,7 @@ package overlay
 import (
 	"crypto/rand"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -75,6 +76,25 @@ func (l *Layer) make() error {
 // that may be a tick (4 ms) late, so that a change within the first 4 ms can look
 // like one from before.
 func (l *Layer) Begin() error { return unix.ClockGettime(unix.CLOCK_REALTIME, &l.since) }
+
+// Touched reports whether anything was written, while the program runs, too.
+func (l *Layer) Touched() (touched bool, err error) {
+	err = control(l.upper, func(fd int) error {
+		dir, err := open(fd, ".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
+		if err != nil {
+			return err
+		}
+		f := os.NewFile(uintptr(dir), "upper")
+		defer f.Close()
+		names, err := f.Readdirnames(1)
+		touched = len(names) > 0
+		if errors.Is(err, io.EOF) {
+			err = nil
+		}
+		return err
+	})
+	return touched, err
+}
 
 // openRoot opens a directory by its canonical path for look-ups only.
 func openRoot(name string) (*os.File, error) {

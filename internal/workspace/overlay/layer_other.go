@@ -28,6 +28,9 @@ func (l *Layer) Upper() *os.File { return nil }
 // Work has nothing to return.
 func (l *Layer) Work() *os.File { return nil }
 
+// Touched is refused.
+func (l *Layer) Touched() (bool, error) { return false, unsupported() }
+
 // Begin refuses: there is no layer.
 func (l *Layer) Begin() error { return unsupported() }
 
