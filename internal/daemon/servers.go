@@ -21,6 +21,8 @@ import (
 	"palyra/internal/journalkey"
 	"palyra/internal/keyadmin"
 	"palyra/internal/localsocket"
+	"palyra/internal/login/resource"
+	mcpserver "palyra/internal/mcp/server"
 	"palyra/internal/pairing"
 	"palyra/internal/reason"
 	"palyra/internal/rpc"
@@ -241,6 +243,17 @@ func apiServers(ctx context.Context, g *gateway) (api, agents *http.Server, err 
 	api, agents = server(handler), server(handler.Agents())
 	api.TLSConfig = g.tls
 	return api, agents, nil
+}
+
+// surfaces are the handlers of the guarded routes.
+func surfaces(g *gateway) map[string]http.Handler {
+	handlers := g.authzen.Handlers()
+	for _, pattern := range resource.MetadataRoutes {
+		handlers[pattern] = g.issuers.Metadata(rpc.Origin)
+	}
+	handlers[rpc.MCPRoute] = g.mcp
+	handlers[rpc.ApprovalPageRoute] = http.HandlerFunc(mcpserver.Page)
+	return handlers
 }
 
 // socketServer serves the API on the socket of the local operator: the same handler,
