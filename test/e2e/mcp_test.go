@@ -451,3 +451,26 @@ func TestMCPTypeScriptIsAsked(t *testing.T) {
 		})
 	}
 }
+
+// Clients that listen do not hold up a stop, and what waits for people stays pending.
+func TestMCPStop(t *testing.T) {
+	t.Parallel()
+	g := startMCP(t)
+	a := g.goAgent(t, "2025-11-25", g.overHTTP()) // it has a stream open on which it listens
+	a.list(t)
+	done, _ := a.begin("fs_write", map[string]any{"path": "b.txt", "content": "new\n"})
+	a.heard(t)
+	ask := g.waiting()[0]
+	began := time.Now()
+	g.Stop()
+	if took := time.Since(began); took > 8*time.Second {
+		t.Errorf("the stop took %s", took)
+	}
+	if o := <-done; o.err == "" && o.meta["reason"] != "SHUTTING_DOWN" {
+		t.Errorf("the call that waited: %+v", o)
+	}
+	g.Start()
+	if got := g.operator.approval(ask.ID).State; !strings.Contains(strings.ToLower(got), "pending") {
+		t.Errorf("the approval is %s", got)
+	}
+}

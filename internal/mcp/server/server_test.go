@@ -294,3 +294,31 @@ func TestSessionsAreBounded(t *testing.T) {
 		t.Errorf("one too many: %d", got)
 	}
 }
+
+// Two tools of upstream servers that would have one name get none, and one of the
+// gateway's own keeps its name.
+func TestNamesThatCollide(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(w *world) {
+		for _, name := range []string{"fs/read", "a/b_c", "a_b/c", "a/d"} {
+			w.more = append(w.more, gatewaytest.NewProbe(tool.Descriptor{
+				Name: name, Executor: tool.MCPUpstream, Capabilities: []tool.Capability{tool.Network}, InputSchema: json.RawMessage(`{"type":"object","properties":{"x":{"type":"string","x-mcp-header":"X"}}}`),
+			}))
+		}
+	})
+	c := w.connect(clientConfig{revision: "2026-07-28"})
+	if got := strings.Join(c.names(), " "); got != "a_d fs_read http_fetch process_run" {
+		t.Errorf("listed %s", got)
+	}
+	if m := c.call("fs_read", map[string]any{"path": "a"}); m.err != nil || m.IsError {
+		t.Errorf("%s %v", m.text(), m.err)
+	}
+	w.read.Ran(t, 1)
+	if m := c.call("a_b_c", map[string]any{}); m.err == nil {
+		t.Error("a name of two tools was called")
+	}
+	r := must.Get(c.ListTools(t.Context(), nil))(t)
+	if schema, _ := json.Marshal(r.Tools[0].InputSchema); strings.Contains(string(schema), "x-mcp-header") {
+		t.Errorf("a schema has arguments repeated in headers: %s", schema)
+	}
+}
