@@ -9,6 +9,7 @@ package main
 
 import (
 	"bufio"
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,7 +25,13 @@ import (
 	"time"
 )
 
+// schema is the JSON Schema of what an agent of the kind generic sends and reads.
+//
+//go:embed generic.schema.json
+var schema string
+
 const usage = `usage: palyra-hook AGENT [-socket PATH] [-token-file PATH] [-limit SECONDS]
+       palyra-hook schema
 
 AGENT is claude-code, codex or generic. The socket is hooks.sock in palyrad's state
 directory where that is the usual one, or PALYRA_HOOK_SOCKET. The token is read from the
@@ -57,6 +64,9 @@ type verdict struct {
 // end of the agent's patience are denials.
 func run(args []string, env func(string) string, stdin io.Reader, stdout, stderr io.Writer) (code int) {
 	h := &hook{}
+	if len(args) == 1 && args[0] == "schema" {
+		return say(verdict{stdout: schema}, stdout, stderr)
+	}
 	if err := h.read(args, env); err != nil {
 		return say(h.denied(err), stdout, stderr)
 	}

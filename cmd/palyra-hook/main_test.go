@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
 	"net"
@@ -189,6 +190,13 @@ func TestGeneric(t *testing.T) {
 	w := world{agent: "generic", socket: "/nowhere/s", token: "t", input: `{"event":"before"}`}
 	if code, out, _ := w.run(); code != 2 || !strings.Contains(out, `"decision":"deny"`) {
 		t.Errorf("%d %q", code, out)
+	}
+}
+
+func TestSchema(t *testing.T) {
+	var out bytes.Buffer
+	if code := run([]string{"schema"}, func(string) string { return "" }, strings.NewReader(""), &out, io.Discard); code != 0 || !json.Valid(out.Bytes()) {
+		t.Errorf("%d %q", code, out.String())
 	}
 }
 
