@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -32,6 +34,8 @@ import (
 	"palyra/internal/lending"
 	"palyra/internal/login"
 	"palyra/internal/login/resource"
+	mcpserver "palyra/internal/mcp/server"
+	"palyra/internal/mcp/upstream"
 	"palyra/internal/metrics"
 	"palyra/internal/model/providers"
 	"palyra/internal/pairing"
@@ -45,6 +49,7 @@ import (
 	"palyra/internal/rpc/authzen"
 	"palyra/internal/rpc/devicepairing"
 	"palyra/internal/run"
+	"palyra/internal/sandbox"
 	"palyra/internal/statedir"
 	"palyra/internal/token"
 	"palyra/internal/tool"
@@ -78,20 +83,22 @@ type gateway struct {
 	changes    *changesets.ChangeSets
 	isolation  isolation
 	policies   *policyadmin.Admin
-	engine     *policy.Engine
-	desk       *approval.Desk
-	changing   *gatewaychange.Gate
-	pairings   *pairing.Host
-	router     *dispatch.Router
-	turns      *fairqueue.Queue
-	limiter    *ratelimit.Limiter
-	pipeline   *toolcall.Pipeline
-	models     providers.Set
 	// calls are those that clients may leave; once holding is closed, no answer waits
-	// for somebody to come back.
+	// for one of them any more.
 	calls     *rejoin.Calls
 	holding   chan struct{}
 	hooks     *hook.Service
+	mcp       *mcpserver.Face
+	engine    *policy.Engine
+	desk      *approval.Desk
+	changing  *gatewaychange.Gate
+	pairings  *pairing.Host
+	router    *dispatch.Router
+	upstreams *upstream.Manager
+	turns     *fairqueue.Queue
+	limiter   *ratelimit.Limiter
+	pipeline  *toolcall.Pipeline
+	models    providers.Set
 	runs      *run.Manager
 	tls       *tls.Config
 	auditor   *audit.Auditor
@@ -154,6 +161,7 @@ func build(ctx context.Context, o Options) (_ *gateway, err error) {
 		{"pipeline", openPipeline},
 		{"calls", openCalls},
 		{"hooks", openHooks},
+		{"MCP", openMCP},
 		{"runs", openRuns},
 		{"logins", openLogins},
 		{"oauth issuers", openIssuers},
@@ -337,7 +345,7 @@ func openPolicy(ctx context.Context, g *gateway, o Options) error {
 	if err := g.changes.Recover(ctx); err != nil {
 		return err
 	}
-	tools, err := allTools(g, o.tools)
+	tools, process, err := allTools(g, o.tools)
 	if err != nil {
 		return err
 	}
@@ -351,9 +359,40 @@ func openPolicy(ctx context.Context, g *gateway, o Options) error {
 	}
 	g.policies = policyadmin.New(policyadmin.Config{
 		Settings: g.cfg, Store: g.stores.policies, Grants: g.stores.grants, Journal: g.journal, Engine: g.engine,
-		Members: g.registry, Provenance: g.identity.History, TakesTwo: func() bool { return g.changing.DualControl().On }, Tools: g.router, Cut: g.identity.Cut, Swapped: func() { g.isolation.Invalidate() }, Log: g.log,
+		Members: g.registry, Provenance: g.identity.History, TakesTwo: func() bool { return g.changing.DualControl().On }, Tools: g.router, Cut: g.identity.Cut, Swapped: g.swapped, Log: g.log,
 	})
-	return nil
+	return openUpstreams(ctx, g, process)
+}
+
+// openUpstreams makes what runs upstream servers, and sets their tools as they were
+// approved last: the policies that are loaded next may name them. No server is reached.
+func openUpstreams(ctx context.Context, g *gateway, process builtin.ProcessPolicy) error {
+	denied, err := egress.ParseRules(g.cfg.HTTP.DeniedHosts)
+	if err != nil {
+		return fmt.Errorf("http.denied_hosts: %w", err)
+	}
+	empty := filepath.Join(g.cfg.StateDir, "empty")
+	if err := os.MkdirAll(empty, 0o755); err != nil { //nolint:gosec // it stays empty, and sandboxes of other users see it
+		return fmt.Errorf("making an empty directory: %w", err)
+	}
+	if empty, err = filepath.EvalSymlinks(empty); err != nil {
+		return fmt.Errorf("looking at the empty directory: %w", err)
+	}
+	protected := make(map[string][]string)
+	for name, w := range process.Workspaces {
+		protected[name] = w.Protected
+	}
+	cfg := upstream.Config{
+		Store: g.stores.upstreams, Router: g.router, Policies: g.policies, Lender: g.lending, Enabled: process.Enabled,
+		SearchPath: process.SearchPath, Toolchains: func() []sandbox.Toolchain { return g.isolation.toolchains.Now().Toolchains },
+		Limits: process.Limits, Required: process.Required, Workspaces: g.workspaces, Protected: protected, History: g.isolation.history,
+		Empty: empty, Denied: denied, Gateway: g.own, Version: version.Get().Version, Log: g.log,
+	}
+	if g.isolation.watch != nil {
+		cfg.Runner = g.isolation.watch
+	}
+	g.upstreams = upstream.New(cfg)
+	return g.upstreams.Load(ctx)
 }
 
 func openWorkspaces(cfg *config.Config) (*workspace.Set, error) {
@@ -394,11 +433,11 @@ func private(c *config.Config) []workspace.Private {
 	return list
 }
 
-// allTools are the daemon's own tools after others.
-func allTools(g *gateway, others []dispatch.Tool) ([]dispatch.Tool, error) {
+// allTools are the daemon's own tools after others, and what programs may do.
+func allTools(g *gateway, others []dispatch.Tool) ([]dispatch.Tool, builtin.ProcessPolicy, error) {
 	cfg, err := builtinConfig(g.cfg, g.workspaces, g.isolation)
 	if err != nil {
-		return nil, err
+		return nil, cfg.Process, err
 	}
 	cfg.HTTP.Gateway, cfg.Process.Reach.Rules.Gateway = g.own, g.own
 	g.turns = cfg.Process.Turns
@@ -408,7 +447,7 @@ func allTools(g *gateway, others []dispatch.Tool) ([]dispatch.Tool, error) {
 	for _, t := range builtin.New(cfg) {
 		tools = append(tools, t)
 	}
-	return tools, nil
+	return tools, cfg.Process, nil
 }
 
 func openApprovals(ctx context.Context, g *gateway, o Options) error {
@@ -474,14 +513,6 @@ func openPipeline(ctx context.Context, g *gateway, o Options) error {
 	}
 	g.pipeline, err = toolcall.New(stages)
 	return err
-}
-
-// openCalls makes what lets calls outlive their clients, for every surface whose
-// clients have less time than people take.
-func openCalls(_ context.Context, g *gateway, _ Options) error {
-	g.holding = make(chan struct{})
-	g.calls = rejoin.New(g.pipeline, g.holding)
-	return nil
 }
 
 // openHooks makes what answers the hooks of agents.

@@ -16,13 +16,11 @@ import (
 	"palyra/internal/access"
 	"palyra/internal/attest"
 	"palyra/internal/canonical"
-	"palyra/internal/hook"
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
 	"palyra/internal/journalkey"
 	"palyra/internal/keyadmin"
 	"palyra/internal/localsocket"
-	"palyra/internal/login/resource"
 	"palyra/internal/pairing"
 	"palyra/internal/reason"
 	"palyra/internal/rpc"
@@ -197,7 +195,8 @@ func apiServers(ctx context.Context, g *gateway) (api, agents *http.Server, err 
 		Gateway: dualcontrol.Gateway{
 			Gateway: control{g}, Gate: g.changing, Frozen: func(ctx context.Context) rpc.FreezeState { return freezeState(ctx, g) },
 		},
-		Pairings: g.pairings, Workspaces: g.changes, Vault: g.vault, Log: g.log,
+		Upstreams: dualcontrol.Upstreams{Manager: g.upstreams, Gate: g.changing},
+		Pairings:  g.pairings, Workspaces: g.changes, Vault: g.vault, Log: g.log,
 		Logins: g.logins, Self: logins.Gateway{Root: string(g.authority.RootPEM()), ServerName: serverName},
 		Surfaces: surfaces(g), Issuers: g.issuers, Hosts: func(name string) bool { return slices.Contains(g.cfg.Listen.ServerNames, name) },
 	})
@@ -253,16 +252,6 @@ func apiServers(ctx context.Context, g *gateway) (api, agents *http.Server, err 
 	api, agents = server(handler), agentServer(server(handler.Agents()))
 	api.TLSConfig = g.tls
 	return api, agents, nil
-}
-
-// surfaces are the handlers of the guarded routes.
-func surfaces(g *gateway) map[string]http.Handler {
-	handlers := g.authzen.Handlers()
-	for _, pattern := range resource.MetadataRoutes {
-		handlers[pattern] = g.issuers.Metadata(rpc.Origin)
-	}
-	handlers[hook.Pattern] = hook.Route{Service: g.hooks, Caller: rpc.CallerOf, Near: rpc.Near, Fail: errorsOf(g, hook.Pattern)}
-	return handlers
 }
 
 // errorsOf answers the errors of a guarded route.

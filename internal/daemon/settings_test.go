@@ -45,6 +45,7 @@ var elsewhere = map[string]string{
 	"rate_limits.":                                   "how often the API answers",
 	"client.":                                        "the command's own",
 	"oidc.":                                          "who the members are",
+	"mcp_clients":                                    "when a client is answered",
 	"process_runner.max_waiting":                     "how many calls wait for their turn",
 	"process_runner.prepared":                        "how soon a sandbox is ready",
 	"process_runner.reserve_processes":               "what palyrad keeps for itself",

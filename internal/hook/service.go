@@ -6,19 +6,21 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"palyra/internal/access"
 	"palyra/internal/decision"
 	"palyra/internal/event"
 	"palyra/internal/reason"
+	"palyra/internal/rejoin"
 	"palyra/internal/toolcall"
 )
 
 // Calls makes calls that a client may leave as long as they do not run, and come back
 // to (rejoin.Calls).
 type Calls interface {
-	CallUntilRun(ctx context.Context, s toolcall.Submission, limit time.Duration, observe func(toolcall.Event)) (toolcall.Outcome, error)
+	CallFor(ctx context.Context, s toolcall.Submission, stay rejoin.Stay, observe func(toolcall.Event)) (toolcall.Outcome, error)
 }
 
 // Past knows the calls of before, and writes down what agents say that they ran
@@ -190,24 +192,32 @@ func (s *Service) propose(ctx context.Context, caller access.Caller, v *visit, r
 	own, cancel := context.WithCancelCause(context.WithoutCancel(withVisit(ctx, v)))
 	joined := make(chan *visit, 1)
 	done := make(chan outcome, 1)
+	late := make(chan struct{})
+	var of atomic.Pointer[visit]
+	of.Store(v)
 	go func() {
 		defer cancel(nil)
-		of := v
-		o, err := s.Calls.CallUntilRun(own, sub, limitOf(limit), func(e toolcall.Event) {
+		// Once the call was let run, the agent's patience is of no matter: it is told.
+		defer time.AfterFunc(limitOf(limit)-margin, func() {
+			if !of.Load().hasBegun() {
+				close(late)
+			}
+		}).Stop()
+		o, err := s.Calls.CallFor(own, sub, rejoin.Stay{Leave: late}, func(e toolcall.Event) {
 			if e.Proposed != nil {
 				// The same call as before, which waits for an answer, has a visit.
-				of = s.visitOf(e.Proposed.ProposalID, v)
-				joined <- of
+				of.Store(s.visitOf(e.Proposed.ProposalID, v))
+				joined <- of.Load()
 			}
 			if e.Resolved != nil {
-				of.answered(*e.Resolved)
+				of.Load().answered(*e.Resolved)
 			}
 			if e.Decision != nil {
-				of.knows()
+				of.Load().knows()
 			}
 		})
 		if reason.Of(err) != reason.StillWaiting {
-			s.ended(of)
+			s.ended(of.Load())
 		}
 		done <- outcome{o, err}
 	}()

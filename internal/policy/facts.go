@@ -427,9 +427,9 @@ func externalActs() []string {
 }
 
 func surfaceNames() []string {
-	names := make([]string, len(surfaces))
-	for i, surface := range surfaces {
-		names[i] = string(surface)
+	names := make([]string, 0, len(surfaces)+len(callSurfaces))
+	for _, surface := range slices.Concat(surfaces, callSurfaces) {
+		names = append(names, string(surface))
 	}
 	return names
 }

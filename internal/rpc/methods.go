@@ -184,6 +184,13 @@ var methods = map[string]Method{
 	palyrav1connect.WorkspaceServiceGetChangeSetProcedure:   {access.PermWorkspaceRead, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.WorkspaceServiceUndoChangeSetProcedure:  {access.PermWorkspaceUndo, AuditRoom, LimitMutate, NeedsDevice},
 
+	palyrav1connect.McpServiceListUpstreamsProcedure:   {access.PermUpstreamRead, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.McpServiceGetUpstreamProcedure:     {access.PermUpstreamRead, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.McpServiceAddUpstreamProcedure:     {access.PermUpstreamWrite, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.McpServiceRemoveUpstreamProcedure:  {access.PermUpstreamWrite, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.McpServiceRefreshUpstreamProcedure: {access.PermUpstreamWrite, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.McpServiceApproveUpstreamProcedure: {access.PermUpstreamWrite, AuditRoom, LimitMutate, NeedsDevice},
+
 	// Sessions are for users alone; whose a caller may read and end beside its own
 	// is the handler's to say.
 	palyrav1connect.SessionServiceListSessionsProcedure: {access.PermRunRead, AuditNone, LimitRead, NeedsDevice},
@@ -278,7 +285,15 @@ var routes = map[string]Route{
 	"POST /access/v1/requests/{task}/cancel": {everywhere, "take the question back", &Method{access.PermAccessEvaluateFor, AuditRoom, LimitMutate, NeedsDevice}},
 	"GET /access/v1/jwks":                    {everywhere, "the key of what AuthZEN's answers are bound with", &Method{"", AuditNone, LimitRead, NeedsNothing}},
 	"GET /.well-known/authzen-configuration": {everywhere, "where AuthZEN's routes are", &Method{"", AuditNone, LimitRead, NeedsNothing}},
+	MCPRoute:                                 {everywhere, "MCP over Streamable HTTP ([mcp.md](mcp.md))", &Method{access.PermToolCall, AuditRoom, LimitToolCall, NeedsDevice}},
+	ApprovalPageRoute:                        {everywhere, "how an approval is answered, and nothing of it", &Method{"", AuditNone, LimitRead, NeedsNothing}},
 }
+
+// The guarded routes.
+const (
+	MCPRoute          = "/mcp"
+	ApprovalPageRoute = "GET /approvals/{id}"
+)
 
 // Routes are the rows by pattern, in no order.
 func Routes() iter.Seq2[string, Route] { return maps.All(routes) }

@@ -48,7 +48,11 @@ type Gateway struct {
 	// Root is the CA that the credential bundle trusts.
 	Root *x509.Certificate
 	// ServerName is the name in the gateway's certificate.
-	ServerName   string
+	ServerName string
+	// HTTP and Base are for what the gateway serves beside its API: the client with the
+	// credential, and the address before the path.
+	HTTP         *http.Client
+	Base         string
 	Calls        palyrav1connect.GatewayServiceClient
 	Approvals    palyrav1connect.ApprovalsServiceClient
 	Policy       palyrav1connect.PolicyServiceClient
@@ -68,6 +72,8 @@ type Gateway struct {
 	// Presence has presence keys, and numbers for proofs by them.
 	Presence palyrav1connect.PresenceServiceClient
 	Vault    palyrav1connect.VaultServiceClient
+	// Mcp has upstream MCP servers.
+	Mcp palyrav1connect.McpServiceClient
 }
 
 // Connect reads the credential bundle and returns the clients. Nothing is sent
@@ -157,6 +163,8 @@ func (a *App) services(client *http.Client, base, address string) *Gateway {
 	}
 	*g = Gateway{
 		Address:      address,
+		HTTP:         client,
+		Base:         base,
 		Calls:        palyrav1connect.NewGatewayServiceClient(client, base, opts...),
 		Approvals:    palyrav1connect.NewApprovalsServiceClient(client, base, opts...),
 		Policy:       palyrav1connect.NewPolicyServiceClient(client, base, opts...),
@@ -174,6 +182,7 @@ func (a *App) services(client *http.Client, base, address string) *Gateway {
 		Life:         palyrav1connect.NewDeviceServiceClient(client, base, opts...),
 		Presence:     palyrav1connect.NewPresenceServiceClient(client, base, opts...),
 		Vault:        palyrav1connect.NewVaultServiceClient(client, base, opts...),
+		Mcp:          palyrav1connect.NewMcpServiceClient(client, base, opts...),
 	}
 	return g
 }
