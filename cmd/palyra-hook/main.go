@@ -36,8 +36,7 @@ const usage = `usage: palyra-hook AGENT [-socket PATH] [-token-file PATH] [-limi
 AGENT is claude-code, codex or generic. The socket is hooks.sock in palyrad's state
 directory where that is the usual one, or PALYRA_HOOK_SOCKET. The token is read from the
 file, or is PALYRA_HOOK_TOKEN; without one, the system says whose process this is. The
-limit is how long the agent waits for this program, 60 unless it is said.
-`
+limit is how long the agent waits for this program, 60 unless it is said`
 
 const (
 	// defaultLimit is what agents give a hook that does not say; margin is how long

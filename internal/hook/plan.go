@@ -141,7 +141,7 @@ func (p *planned) findPaths() {
 	if p.row.act == tool.ActShell || p.row.act == tool.ActInput || p.row.act == tool.ActUnknown {
 		text := p.line()
 		if p.row.wrap {
-			raw, _ := json.Marshal(p.args["input"]) //nolint:errcheck // it was read from JSON
+			raw, _ := json.Marshal(p.args["input"])
 			text = string(raw)
 		}
 		external.Guarded = append(external.Guarded, p.guardedIn(text, p.msg.Cwd)...)
@@ -185,7 +185,7 @@ func (p *planned) pathFacts() {
 	}
 	defer root.Close()
 	if info, err := root.Stat(f.Path); err == nil && info.Kind == workspace.File {
-		f.HardLinks = int(min(info.Links, 1<<30)) //nolint:gosec // bounded
+		f.HardLinks = int(min(info.Links, 1<<30))
 	}
 }
 
