@@ -23,7 +23,7 @@ var readBy = map[string][2]string{
 	"listen.socket_operator": {"daemon/servers.go", "g.cfg.Listen.SocketOperator {"},
 	"listen.metrics":         {"daemon/servers.go", `listen(ctx, g.cfg.Listen.Metrics, "listen.metrics")`},
 	"listen.agent_uids":      {"daemon/servers.go", "g.cfg.StateDir, g.cfg.Listen.AgentUIDs..."},
-	"listen.agents":          {"daemon/servers.go", `listen(ctx, g.cfg.Listen.Agents, "listen.agents")`},
+	"listen.agents":          {"daemon/servers.go", `listenAgents(ctx, g.cfg.Listen.Agents)`},
 
 	"listen.max_connections":             {"daemon/servers.go", "most: g.cfg.Listen.MaxConnections,"},
 	"listen.max_connections_per_address": {"daemon/servers.go", "mostOfOne: g.cfg.Listen.MaxConnectionsPerAddress"},
@@ -141,8 +141,8 @@ var readBy = map[string][2]string{
 	"secrets.header": {"daemon/secrets.go", "Header: s.Header"},
 	"secrets.env":    {"daemon/secrets.go", "Env: s.Env"},
 
-	"mcp_clients.name":       {"daemon/mcp.go", "limits[c.Name]"},
-	"mcp_clients.call_limit": {"daemon/mcp.go", "= c.CallLimit"},
+	"mcp_clients.name":       {"daemon/settings.go", "limits[c.Name]"},
+	"mcp_clients.call_limit": {"daemon/settings.go", "= c.CallLimit"},
 
 	"rate_limits.read.per_second":      {"daemon/settings.go", "rpc.LimitRead: cfg.RateLimits.Read"},
 	"rate_limits.read.burst":           {"daemon/settings.go", "Burst: l.Burst"},

@@ -29,6 +29,7 @@ import (
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
 	"palyra/internal/identity/tpm"
+	"palyra/internal/installed"
 	"palyra/internal/journal"
 	"palyra/internal/journalkey"
 	"palyra/internal/lending"
@@ -78,6 +79,7 @@ type gateway struct {
 	registry   *access.Registry
 	identity   *identity.Service
 	tokens     *token.Service
+	installed  *installed.Watcher
 	notary     *attest.Notary
 	workspaces *workspace.Set
 	changes    *changesets.ChangeSets
@@ -289,6 +291,9 @@ func openMembers(ctx context.Context, g *gateway, _ Options) error {
 	if g.tokens, err = token.New(ctx, token.Config{Store: g.stores.tokens, Members: g.registry, Revoked: revokedDevice(g.identity)}); err != nil {
 		return err
 	}
+	if g.installed, err = installed.New(ctx, g.stores.installed, g.log, time.Now); err != nil {
+		return err
+	}
 	notary := g.authority.Notary()
 	cfg := attest.NotaryConfig{Signer: notary.Signer, Chain: notary.Chain, Gateway: g.authority.TrustDomain()}
 	for _, p := range g.authority.PastNotaries() {
@@ -359,7 +364,7 @@ func openPolicy(ctx context.Context, g *gateway, o Options) error {
 	}
 	g.policies = policyadmin.New(policyadmin.Config{
 		Settings: g.cfg, Store: g.stores.policies, Grants: g.stores.grants, Journal: g.journal, Engine: g.engine,
-		Members: g.registry, Provenance: g.identity.History, TakesTwo: func() bool { return g.changing.DualControl().On }, Tools: g.router, Cut: g.identity.Cut, Swapped: g.swapped, Log: g.log,
+		Members: g.registry, Provenance: g.identity.History, TakesTwo: func() bool { return g.changing.DualControl().On }, Tools: g.router, Cut: g.identity.Cut, Swapped: func() { swapped(g) }, Log: g.log,
 	})
 	return openUpstreams(ctx, g, process)
 }

@@ -16,11 +16,14 @@ import (
 	"palyra/internal/access"
 	"palyra/internal/attest"
 	"palyra/internal/canonical"
+	"palyra/internal/hook"
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
 	"palyra/internal/journalkey"
 	"palyra/internal/keyadmin"
 	"palyra/internal/localsocket"
+	"palyra/internal/login/resource"
+	mcpserver "palyra/internal/mcp/server"
 	"palyra/internal/pairing"
 	"palyra/internal/reason"
 	"palyra/internal/rpc"
@@ -55,7 +58,7 @@ func (g *gateway) open(ctx context.Context) error {
 		g.listeners.at.Metrics = g.listeners.metrics.Addr().String()
 	}
 	if g.cfg.Listen.Agents != "" {
-		l, err := listen(ctx, g.cfg.Listen.Agents, "listen.agents")
+		l, err := listenAgents(ctx, g.cfg.Listen.Agents)
 		if err != nil {
 			return err
 		}
@@ -196,7 +199,7 @@ func apiServers(ctx context.Context, g *gateway) (api, agents *http.Server, err 
 			Gateway: control{g}, Gate: g.changing, Frozen: func(ctx context.Context) rpc.FreezeState { return freezeState(ctx, g) },
 		},
 		Upstreams: dualcontrol.Upstreams{Manager: g.upstreams, Gate: g.changing},
-		Pairings:  g.pairings, Workspaces: g.changes, Vault: g.vault, Log: g.log,
+		Pairings:  g.pairings, Workspaces: g.changes, Vault: g.vault, Installed: g.installed, Log: g.log,
 		Logins: g.logins, Self: logins.Gateway{Root: string(g.authority.RootPEM()), ServerName: serverName},
 		Surfaces: surfaces(g), Issuers: g.issuers, Hosts: func(name string) bool { return slices.Contains(g.cfg.Listen.ServerNames, name) },
 	})
@@ -273,6 +276,18 @@ func inner(c net.Conn) net.Conn {
 		return counted.Conn
 	}
 	return c
+}
+
+// surfaces are the handlers of the guarded routes.
+func surfaces(g *gateway) map[string]http.Handler {
+	handlers := g.authzen.Handlers()
+	for _, pattern := range resource.MetadataRoutes {
+		handlers[pattern] = g.issuers.Metadata(rpc.Origin)
+	}
+	handlers[hook.Pattern] = hook.Route{Service: g.hooks, Caller: rpc.CallerOf, Near: rpc.Near, Fail: errorsOf(g, hook.Pattern)}
+	handlers[rpc.MCPRoute] = g.mcp
+	handlers[rpc.ApprovalPageRoute] = http.HandlerFunc(mcpserver.Page)
+	return handlers
 }
 
 // socketServer serves the API on the socket of the local operator: the same handler,

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"palyra/internal/access"
@@ -192,32 +191,24 @@ func (s *Service) propose(ctx context.Context, caller access.Caller, v *visit, r
 	own, cancel := context.WithCancelCause(context.WithoutCancel(withVisit(ctx, v)))
 	joined := make(chan *visit, 1)
 	done := make(chan outcome, 1)
-	late := make(chan struct{})
-	var of atomic.Pointer[visit]
-	of.Store(v)
 	go func() {
 		defer cancel(nil)
-		// Once the call was let run, the agent's patience is of no matter: it is told.
-		defer time.AfterFunc(limitOf(limit)-margin, func() {
-			if !of.Load().hasBegun() {
-				close(late)
-			}
-		}).Stop()
-		o, err := s.Calls.CallFor(own, sub, rejoin.Stay{Leave: late}, func(e toolcall.Event) {
+		of := v
+		o, err := s.Calls.CallFor(own, sub, rejoin.Stay{Limit: limitOf(limit), UntilRun: true}, func(e toolcall.Event) {
 			if e.Proposed != nil {
 				// The same call as before, which waits for an answer, has a visit.
-				of.Store(s.visitOf(e.Proposed.ProposalID, v))
-				joined <- of.Load()
+				of = s.visitOf(e.Proposed.ProposalID, v)
+				joined <- of
 			}
 			if e.Resolved != nil {
-				of.Load().answered(*e.Resolved)
+				of.answered(*e.Resolved)
 			}
 			if e.Decision != nil {
-				of.Load().knows()
+				of.knows()
 			}
 		})
 		if reason.Of(err) != reason.StillWaiting {
-			s.ended(of.Load())
+			s.ended(of)
 		}
 		done <- outcome{o, err}
 	}()

@@ -287,7 +287,9 @@ func (f *Face) Changed() {
 func (f *Face) Run(ctx context.Context) error {
 	defer f.tasks.end()
 	defer close(f.over)
+	var nameless map[string]string
 	for {
+		nameless = f.tellNameless(ctx, nameless)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -295,6 +297,17 @@ func (f *Face) Run(ctx context.Context) error {
 			f.tellChanges()
 		}
 	}
+}
+
+// tellNameless logs the tools that have no name on the wire, unless it did before.
+func (f *Face) tellNameless(ctx context.Context, told map[string]string) map[string]string {
+	now := f.names().Refused()
+	for tool, other := range now {
+		if _, known := told[tool]; !known {
+			f.Log.WarnContext(ctx, "MCP clients are not shown a tool, because another would have the same name", slog.String("tool", tool), slog.String("note", other))
+		}
+	}
+	return now
 }
 
 // tellChanges tells the sessions of those whose tools are others than before.
