@@ -170,7 +170,7 @@ func apiServer(ctx context.Context, g *gateway) (*http.Server, error) {
 			Gateway: control{g}, Gate: g.changing, Frozen: func(ctx context.Context) rpc.FreezeState { return freezeState(ctx, g) },
 		},
 		Upstreams: dualcontrol.Upstreams{Manager: g.upstreams, Gate: g.changing},
-		Pairings: g.pairings, Workspaces: g.changes, Vault: g.vault, Log: g.log,
+		Pairings:  g.pairings, Workspaces: g.changes, Vault: g.vault, Log: g.log,
 		Logins: g.logins, Self: logins.Gateway{Root: string(g.authority.RootPEM()), ServerName: serverName},
 	})
 	if err != nil {
