@@ -15,6 +15,7 @@ import (
 	"palyra/internal/lazyregexp"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
+	"palyra/internal/tool"
 	"palyra/internal/vault"
 )
 
@@ -66,7 +67,7 @@ var (
 )
 
 // taken are names that other tools and actions begin with.
-var taken = []string{"claude-code", "codex", "cursor", "vscode", "mcp", "palyra"}
+var taken = append([]string{"cursor", "vscode", "mcp", "palyra"}, tool.HookedAgents...)
 
 // The most that one server may name.
 const (
