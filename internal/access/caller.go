@@ -63,6 +63,8 @@ const (
 	SurfaceStream   Surface = "stream"
 	SurfaceInClient Surface = "in_client"
 	SurfaceWebhook  Surface = "webhook"
+	// SurfaceMCP is where calls of MCP clients come from; nobody votes there.
+	SurfaceMCP Surface = "mcp"
 )
 
 // Transport is how a caller reached the gateway.
@@ -164,4 +166,6 @@ type TokenBounds struct {
 	Scopes    []Permission
 	Creator   Principal
 	ExpiresAt time.Time
+	// Issuer is who made the token, "" for the gateway itself.
+	Issuer string
 }

@@ -6,6 +6,7 @@ const (
 	PermToolList           Permission = "tool.list"
 	PermToolCall           Permission = "tool.call"
 	PermToolEvaluate       Permission = "tool.evaluate"
+	PermHookReport         Permission = "hook.report"
 	PermDaemonStatus       Permission = "daemon.status"
 	PermApprovalRead       Permission = "approval.read"
 	PermApprovalDecide     Permission = "approval.decide"
@@ -28,6 +29,7 @@ const (
 	PermAccessWrite        Permission = "access.write"
 	PermAccessWriteOwner   Permission = "access.write_owner"
 	PermAccessConsent      Permission = "access.consent"
+	PermAccessEvaluateFor  Permission = "access.evaluate_for"
 	PermTokenCreate        Permission = "token.create"
 	PermTokenRead          Permission = "token.read"
 	PermTokenRevoke        Permission = "token.revoke"
@@ -51,12 +53,21 @@ const (
 	PermSecretLease        Permission = "secret.lease"
 )
 
+// NeverByToken are the permissions that no token can have, be it the gateway's own or
+// that of another issuer: to answer approvals, to say who may do what and who acts for
+// whom, and to loosen what holds. They take a device.
+var NeverByToken = []Permission{
+	PermApprovalDecide, PermApprovalGrantBroad, PermAccessWrite, PermAccessWriteOwner, PermAccessConsent,
+	PermTokenCreate, PermPolicyActivate, PermGatewayThaw, PermDevicePair, PermUpstreamWrite,
+	PermVaultPut, PermVaultGet, PermVaultDelete, PermVaultRekey,
+}
+
 // Permissions are all of them.
 var Permissions = []Permission{
-	PermToolList, PermToolCall, PermToolEvaluate, PermDaemonStatus, PermApprovalRead, PermApprovalDecide, PermApprovalExport,
+	PermToolList, PermToolCall, PermToolEvaluate, PermHookReport, PermDaemonStatus, PermApprovalRead, PermApprovalDecide, PermApprovalExport,
 	PermApprovalGrantBroad, PermGrantRead, PermGrantRevoke, PermPolicyRead, PermPolicyCheck, PermPolicyExplain, PermPolicySnapshot,
 	PermPolicyActivate, PermJournalRead, PermJournalTail, PermJournalProve, PermJournalExport, PermAttestationRead,
-	PermAttestationVerify, PermAccessRead, PermAccessWrite, PermAccessWriteOwner, PermAccessConsent,
+	PermAttestationVerify, PermAccessRead, PermAccessWrite, PermAccessWriteOwner, PermAccessConsent, PermAccessEvaluateFor,
 	PermTokenCreate, PermTokenRead, PermTokenRevoke, PermPolicySimulate, PermPolicyTest, PermRunStart,
 	PermRunRead, PermRunCancel, PermGatewayFreeze, PermGatewayThaw, PermWorkspaceRead, PermWorkspaceUndo, PermUpstreamRead, PermUpstreamWrite,
 	PermDevicePair, PermVaultList, PermVaultPut, PermVaultGet, PermVaultDelete, PermVaultRekey, PermSecretLease,

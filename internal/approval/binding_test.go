@@ -32,6 +32,7 @@ var flips = map[string]func(*approval.Ask){
 	"operands":               func(a *approval.Ask) { a.Plan.Binding.Operands[0].SHA256 = "sha256:rewritten" },
 	"sandbox_profile":        func(a *approval.Ask) { a.Plan.Binding.SandboxProfile = "none" },
 	"egress":                 func(a *approval.Ask) { a.Plan.Binding.Egress = []string{"allow", "example.org:443"} },
+	"parsed":                 func(a *approval.Ask) { a.Plan.Binding.Parsed = "sha256:another" },
 }
 
 // covered reports whether an approval of the usual call, unused, serves a call

@@ -255,6 +255,37 @@ func TestNewestHead(t *testing.T) {
 	}
 }
 
+// What `jq -r` or an editor makes of a checkpoint is the checkpoint; what is none says
+// where to get one.
+func TestLastHeadAsItIsCopied(t *testing.T) {
+	w := newWorld(t, 4)
+	to := w.backUp()
+	w.append(9)
+	head := w.headOf(w.state)
+	w.write("empty", "\n")
+	for name, text := range map[string]string{
+		"as it is": head, "with a line end more": head + "\n", "without its line end": strings.TrimSpace(head), "of Windows": strings.ReplaceAll(head, "\n", "\r\n") + "\r\n",
+	} {
+		w.write("head", text)
+		for _, given := range []string{text, filepath.Join(w.dir, "head")} {
+			g := w.target()
+			g.NewestHead = must.Get(noteOf(given))(t)
+			r, err := Restore(t.Context(), to, g)
+			if must.Check(t, err); r.Mark.Newest == nil || !r.Mark.Newest.Proven || r.Mark.Newest.Checkpoint != head {
+				t.Errorf("%s: %+v", name, r.Mark.Newest)
+			}
+			must.Do(t, os.RemoveAll(g.Dir))
+		}
+	}
+	for _, given := range []string{"", filepath.Join(w.dir, "empty"), filepath.Join(w.dir, "none")} {
+		_, err := noteOf(given)
+		var known *reason.Error
+		if !errors.As(err, &known) || known.Code != reason.InvalidInput || !strings.Contains(known.NextStep(), "palyra status") {
+			t.Errorf("%q: %v", given, err)
+		}
+	}
+}
+
 func TestPassphrase(t *testing.T) {
 	w := newWorld(t, 1)
 	w.write("pass", "correct horse battery\n")

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -80,8 +81,10 @@ func RestoreCommand(w Ways) *cobra.Command {
 			if t.Identities, err = Identities(identityFile, passphraseFile); err != nil {
 				return err
 			}
-			if t.NewestHead, err = noteOf(t.NewestHead); err != nil {
-				return err
+			if cmd.Flags().Changed("last-head") {
+				if t.NewestHead, err = noteOf(t.NewestHead); err != nil {
+					return err
+				}
 			}
 			r, err := w.Restore(cmd.Context(), args[0], t)
 			if err != nil {
@@ -97,14 +100,25 @@ func RestoreCommand(w Ways) *cobra.Command {
 	return c
 }
 
-// noteOf is the text of a signed note, or what is in the file of that name.
+// noteOf is a signed note that was given as it is, or by the name of its file. It ends
+// with one line end, whatever copied it: `jq -r` adds one, and a shell takes it away.
 func noteOf(given string) (string, error) {
-	if _, err := os.Stat(given); given == "" || err != nil {
-		return given, nil //nolint:nilerr // what is no file is the note itself
+	text := given
+	if !strings.Contains(strings.TrimSpace(given), "\n") { // a note has lines
+		kept, err := os.ReadFile(given)
+		if err != nil {
+			return "", reason.Errorf(reason.InvalidInput, "--last-head is neither a checkpoint nor a file with one: %w", err).WithRemedy(lastHeadRemedy)
+		}
+		text = string(kept)
 	}
-	text, err := os.ReadFile(given)
-	return string(text), err
+	text = strings.TrimSpace(strings.ReplaceAll(text, "\r\n", "\n"))
+	if text == "" {
+		return "", reason.Errorf(reason.InvalidInput, "--last-head is a file with nothing in it").WithRemedy(lastHeadRemedy)
+	}
+	return text + "\n", nil
 }
+
+const lastHeadRemedy = "Give what `palyra status -o json | jq -r .checkpoint` printed of the gateway that is lost, or leave --last-head out: then nothing says how much was lost."
 
 func (r Result) print(cmd *cobra.Command, dir string) error {
 	dir, err := filepath.Abs(dir) // as the configuration has to name it

@@ -78,7 +78,7 @@ func restore(ctx context.Context, from string, t Target, reached func(string)) (
 	}
 	file, err := os.Open(from)
 	if err != nil {
-		return r, reason.Errorf(reason.InvalidInput, "opening the backup: %w", err)
+		return r, reason.Errorf(reason.InvalidInput, "opening the backup: %w", err).WithRemedy("Name the file that `palyrad backup` wrote.")
 	}
 	defer file.Close()
 	aside, lock, err := makeAside(t.Dir)
@@ -251,10 +251,10 @@ func (t Target) newest(m Manifest, known *journal.Signers) (*newestHead, error) 
 	}
 	var unknown *note.UnverifiedNoteError
 	if !errors.As(err, &unknown) {
-		return nil, reason.Errorf(reason.InvalidInput, "--last-head is no checkpoint of gateway %s: %w", m.Gateway, err)
+		return nil, reason.Errorf(reason.InvalidInput, "--last-head is no checkpoint of gateway %s: %w", m.Gateway, err).WithRemedy(lastHeadRemedy)
 	}
 	if cp, err = journal.ParseUnverified(t.NewestHead); err != nil || cp.Origin != m.Gateway {
-		return nil, reason.Errorf(reason.InvalidInput, "--last-head is no checkpoint of gateway %s", m.Gateway)
+		return nil, reason.Errorf(reason.InvalidInput, "--last-head is no checkpoint of gateway %s", m.Gateway).WithRemedy(lastHeadRemedy)
 	}
 	return &newestHead{cp, false}, nil
 }

@@ -1,5 +1,5 @@
 // Package builtin holds the daemon's own tools: files of a workspace, HTTP,
-// programs in the sandbox, and two that do nothing (echo and sleep). They are part
+// programs and lines for a shell in the sandbox, and two that do nothing (echo and sleep). They are part
 // of palyrad, and run only by a permit like any other tool. Each is a small type
 // that plans a call without effect and then runs exactly what it planned.
 package builtin
@@ -33,10 +33,10 @@ type Tool interface {
 type Config struct {
 	Workspaces *workspace.Set
 	// Runner starts programs; nil means that there is no sandbox, and
-	// process.run is refused.
+	// process.run and shell.run are refused.
 	Runner sandbox.Runner
-	// Sandbox is what a probe of Runner measured. process.run is refused, before
-	// anybody is asked, when it is not available.
+	// Sandbox is what a probe of Runner measured. Both are refused, before anybody is
+	// asked, when it is not available.
 	Sandbox sandbox.Status
 	Process ProcessPolicy
 	HTTP    HTTPPolicy
@@ -48,7 +48,7 @@ type Config struct {
 	Version string
 }
 
-// ProcessPolicy is what the operator allows process.run. Its zero value
+// ProcessPolicy is what the operator allows process.run and shell.run. Its zero value
 // allows nothing.
 type ProcessPolicy struct {
 	Enabled bool
@@ -112,6 +112,8 @@ type HTTPPolicy struct {
 	Allowed []egress.Rule
 	// Denied wins over Allowed.
 	Denied []egress.Rule
+	// Gateway is never reached.
+	Gateway *egress.Gateway
 	// MaxBytes bounds the response body; 0 is 4 MiB.
 	MaxBytes int64
 	// Timeout bounds one call, redirects included; 0 is 30 s.
@@ -132,12 +134,14 @@ func New(cfg Config) []Tool {
 		cfg.MaxTimeout = 2 * time.Minute
 	}
 	files := files{set: cfg.Workspaces, version: cfg.Version}
+	programs := newProcess(cfg)
 	return []Tool{
 		pure.Echo{Version: cfg.Version},
 		fsList{files}, fsPatch{files}, fsRead{files}, fsSearch{files}, fsWrite{files},
 		newFetch(cfg),
-		newProcess(cfg),
+		programs,
 		listSecrets{lender: cfg.Lender, known: cfg.HTTP.Secrets, version: cfg.Version},
+		newShell(programs),
 		sleep{version: cfg.Version, most: cfg.MaxTimeout},
 	}
 }

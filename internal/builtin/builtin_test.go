@@ -154,7 +154,7 @@ func (b *bench) refused(name string, input any, want reason.Code) {
 
 func TestDescriptors(t *testing.T) {
 	b := newBench(t, nil)
-	want := []string{"echo", "fs.list", "fs.patch", "fs.read", "fs.search", "fs.write", "http.fetch", "process.run", "secrets.list", "sleep"}
+	want := []string{"echo", "fs.list", "fs.patch", "fs.read", "fs.search", "fs.write", "http.fetch", "process.run", "secrets.list", "shell.run", "sleep"}
 	var names []string
 	for name := range b.tools {
 		names = append(names, name)
@@ -163,7 +163,7 @@ func TestDescriptors(t *testing.T) {
 	if !slices.Equal(names, want) {
 		t.Fatalf("tools %v", names)
 	}
-	sensitive := []string{"fs.patch", "fs.write", "http.fetch", "process.run"}
+	sensitive := []string{"fs.patch", "fs.write", "http.fetch", "process.run", "shell.run"}
 	for name, tl := range b.tools {
 		d := tl.Descriptor()
 		if d.Sensitive() != slices.Contains(sensitive, name) {

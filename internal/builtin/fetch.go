@@ -247,7 +247,7 @@ func judgeURL(u *url.URL) (egress.Host, uint16, error) {
 }
 
 func (t fetch) rules() egress.Rules {
-	return egress.Rules{Allow: t.policy.Allowed, Deny: t.policy.Denied}
+	return egress.Rules{Allow: t.policy.Allowed, Deny: t.policy.Denied, Gateway: t.policy.Gateway}
 }
 
 // judgeTarget refuses before anything is resolved what the rules, or the

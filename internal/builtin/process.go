@@ -3,6 +3,7 @@ package builtin
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"runtime"
 	"slices"
@@ -30,8 +31,12 @@ const (
 	riskHosts         = 10
 )
 
-// process runs one program in the sandbox.
+// process runs one program in the sandbox: the one that a call of process.run names, or
+// the shell of a call of shell.run.
 type process struct {
+	// toolName is whose calls these are, and read decodes the input of one.
+	toolName string
+	read     func(p tool.Proposal) (processInput, *line, error)
 	set      *workspace.Set
 	runner   sandbox.Runner
 	measured sandbox.Status
@@ -61,6 +66,7 @@ func newProcess(cfg Config) process {
 		policy.Turns = fairqueue.New(DefaultConcurrent, waiting)
 	}
 	return process{
+		toolName: processName, read: readProcess,
 		set: cfg.Workspaces, runner: cfg.Runner, measured: cfg.Sandbox, policy: policy, lender: cfg.Lender, version: cfg.Version,
 		most: min(policy.Limits.Wall, cfg.MaxTimeout), resolver: new(sandbox.Resolver),
 		turns: policy.Turns,
@@ -76,7 +82,13 @@ func (t process) asMeasured() process {
 }
 
 type processInput struct {
-	Argv        []string          `json:"argv"`
+	Argv []string `json:"argv"`
+	runInput
+}
+
+// runInput is what a call says beside the program: where it runs, with what, and for
+// how long.
+type runInput struct {
 	Workspace   string            `json:"workspace"`
 	Cwd         string            `json:"cwd"`
 	Env         map[string]string `json:"env"`
@@ -97,21 +109,33 @@ func (process) Descriptor() tool.Descriptor {
 			"such as env and sudo, are refused, and inline code (such as python -c) may be: write the code to a workspace file and run the file. What the program writes " +
 			"goes to a copy and is committed to the workspace when it ends, if policy allows it; changes of git hooks, agent configuration and the like ask a person. " +
 			"The field changes of the result says what became of them, and notes name hosts that it tried to reach in vain. A non-zero exit code is a result.",
-		InputSchema: schema(`"argv"`,
+		InputSchema: programSchema(`"argv"`,
 			`"argv": {"type": "array", "minItems": 1, "maxItems": 128, "items": {"type": "string", "maxLength": 131072}, "description": "Program and arguments. The program is a name such as git, an absolute path, or a path in the workspace that has a slash."}`,
-			workspaceProperty,
-			`"cwd": {"type": "string", "maxLength": 4096, "description": "Working directory, relative to the workspace. Default: the workspace."}`,
-			`"env": {"type": "object", "maxProperties": 64, "propertyNames": {"pattern": "^[A-Za-z_][A-Za-z0-9_]{0,127}$"}, "additionalProperties": {"type": "string", "maxLength": 32768}, "description": "Environment variables in addition to PATH, HOME, LANG and TERM. Names that steer loaders or interpreters are refused."}`,
-			`"stdin": {"type": "string", "description": "What the program reads from standard input, as text. Default: nothing."}`,
-			`"stdin_base64": {"type": "string", "description": "The same as base64."}`,
-			`"timeout_ms": {"type": "integer", "minimum": 1, "maximum": 86400000, "description": "Deadline in milliseconds, at which the whole process tree is killed. Default and most: the operator's limit."}`,
-			`"read_only": {"type": "boolean", "description": "Mount the workspace read-only. Default false."}`,
-			`"dry_run": {"type": "boolean", "description": "Run on a copy and commit nothing: the result shows what would change. Default false."}`,
-			`"hosts": {"type": "array", "maxItems": 64, "items": {"type": "string", "maxLength": 300}, "description": "host:port of everything that the program will connect to; it then reaches these and nothing else. Each has to be allowed by the operator. [] for none: the program runs offline. Default: all that the operator allows, which may be none."}`,
-			`"secrets": {"type": "array", "maxItems": 8, "items": {"type": "string", "minLength": 1, "maxLength": 300}, "description": "Secrets that the program needs as they are, by the references that secrets.list has under injectable, such as global/aws. A person is asked about each. The program finds them in the variable or file that is listed there; what it writes shows their names instead. Ask for them only when no placeholder will do. Default: none."}`,
 		),
 		Capabilities: []tool.Capability{tool.ProcessExec}, Executor: processExecutor(), Destructive: true,
 	}
+}
+
+// programSchema is the schema of a tool that runs programs: what is its own, and where
+// they run, with what and for how long.
+func programSchema(required string, own ...string) json.RawMessage {
+	return schema(required, append(own,
+		workspaceProperty,
+		`"cwd": {"type": "string", "maxLength": 4096, "description": "Working directory, relative to the workspace. Default: the workspace."}`,
+		`"env": {"type": "object", "maxProperties": 64, "propertyNames": {"pattern": "^[A-Za-z_][A-Za-z0-9_]{0,127}$"}, "additionalProperties": {"type": "string", "maxLength": 32768}, "description": "Environment variables in addition to PATH, HOME, LANG and TERM. Names that steer loaders or interpreters are refused."}`,
+		`"stdin": {"type": "string", "description": "What the program reads from standard input, as text. Default: nothing."}`,
+		`"stdin_base64": {"type": "string", "description": "The same as base64."}`,
+		`"timeout_ms": {"type": "integer", "minimum": 1, "maximum": 86400000, "description": "Deadline in milliseconds, at which the whole process tree is killed. Default and most: the operator's limit."}`,
+		`"read_only": {"type": "boolean", "description": "Mount the workspace read-only. Default false."}`,
+		`"dry_run": {"type": "boolean", "description": "Run on a copy and commit nothing: the result shows what would change. Default false."}`,
+		`"hosts": {"type": "array", "maxItems": 64, "items": {"type": "string", "maxLength": 300}, "description": "host:port of everything that the program will connect to; it then reaches these and nothing else. Each has to be allowed by the operator. [] for none: the program runs offline. Default: all that the operator allows, which may be none."}`,
+		`"secrets": {"type": "array", "maxItems": 8, "items": {"type": "string", "minLength": 1, "maxLength": 300}, "description": "Secrets that the program needs as they are, by the references that secrets.list has under injectable, such as global/aws. A person is asked about each. The program finds them in the variable or file that is listed there; what it writes shows their names instead. Ask for them only when no placeholder will do. Default: none."}`,
+	)...)
+}
+
+func readProcess(p tool.Proposal) (processInput, *line, error) {
+	in, err := decode[processInput](p.Input)
+	return in, nil, err
 }
 
 func processExecutor() tool.Executor {
@@ -160,21 +184,21 @@ func (t process) plan(c command) (tool.Plan, error) {
 	return tool.Plan{
 		Binding: tool.Binding{
 			Cwd: c.location(), Argv: c.in.Argv, Environment: slices.Concat(c.env, c.placeholders(), c.injected()), Executable: c.program.Executable,
-			Operands: named.Operands, SandboxProfile: t.profile(c), Egress: t.reach(c),
+			Operands: named.Operands, SandboxProfile: t.profile(c), Egress: t.reach(c), Parsed: c.parsed(),
 		},
 		Facts: t.facts(c),
 		Preview: tool.Preview{
 			Summary: t.summary(c),
 			Notes:   append(named.Notes, t.notes(c)...),
 		},
-		Subject: fmt.Sprintf("%s:%s@%s", processName, c.program.Path, c.name), SubjectCovers: t.anyCall(c), ExactOnly: c.exactOnly(),
+		Subject: fmt.Sprintf("%s:%s@%s", t.toolName, c.program.Path, c.name), SubjectCovers: t.anyCall(c), ExactOnly: c.exactOnly(),
 		MaySend: t.maySend(c), UnboundArguments: named.Unbound, Injections: c.injections,
 	}, nil
 }
 
 func (t process) facts(c command) tool.Facts {
 	return tool.Facts{
-		Workspace: c.name, Path: c.cwd, Exec: c.facts(), Risk: t.risk(c),
+		Workspace: c.name, Path: c.cwd, Exec: c.facts(), Shell: c.shellFacts(), Risk: t.risk(c),
 		SandboxTier: t.tier(), SandboxLevel: sandbox.Level(t.policy.Egress, t.measured.Requested, t.measured.Layers),
 		SandboxRung: string(t.measured.Rung), SandboxLayers: slices.Sorted(slices.Values(t.measured.Layers)), SandboxLimits: t.measured.Limits, LandlockABI: t.measured.LandlockABI,
 		WorkspaceMode: string(c.mode), EgressMode: t.policy.Egress.String(), EgressHosts: c.hosts, Secrets: c.secrets(),
@@ -188,7 +212,7 @@ func (t process) tier() string { return cmp.Or(string(t.measured.Tier), string(s
 //
 //	git push --force in here, writing to the workspace itself, which may reach github.com:443 and nothing else
 func (t process) summary(c command) string {
-	text := commandLine(c.in.Argv, shownCommand) + " in " + c.name
+	text := commandLine(c.typed(), shownCommand) + " in " + c.name
 	if c.cwd != "." {
 		text += ":" + c.cwd
 	}
@@ -241,6 +265,7 @@ func (t process) notes(c command) []string {
 		notes = append(notes, "The caches of "+strings.Join(c.caches, ", ")+" are shared with other runs in this workspace, and what is written there is not looked at.")
 	}
 	notes = append(notes, c.namesakes()...)
+	notes = append(notes, c.line.notes()...)
 	notes = append(notes, t.networkNotes(c)...)
 	notes = append(notes, c.injectionNotes()...)
 	if t.lowerRung() {

@@ -82,11 +82,12 @@ func processBench(t *testing.T, change func(*Config)) (*bench, *runner, string) 
 	t.Helper()
 	r := &runner{report: sandbox.Report{ExitCode: exit(0), Applied: []string{"network_namespace"}, Requested: []string{"network_namespace"}, Tier: sandbox.TierC, Rung: sandbox.Full}}
 	bin := must.Get(filepath.EvalSymlinks(t.TempDir()))(t)
-	for _, name := range []string{"git", "python3.12", "bash", "tool"} {
+	for _, name := range []string{"git", "python3.12", "bash", "dash", "tool"} {
 		must.Do(t, os.WriteFile(filepath.Join(bin, name), []byte("\x7fELF"+name), 0o755))
 	}
 	link(t, "python3.12", filepath.Join(bin, "python"))
 	link(t, "bash", filepath.Join(bin, "innocent"))
+	link(t, "dash", filepath.Join(bin, "sh"))
 	b := newBench(t, func(c *Config) {
 		c.Runner = r
 		c.Sandbox = sandbox.Status{

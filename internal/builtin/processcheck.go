@@ -24,7 +24,9 @@ const layerCopyOnWrite = string(sandbox.CopyOnWrite)
 
 // command is a checked input.
 type command struct {
-	in      processInput
+	in processInput
+	// line is what the shell is to run; nil for another program.
+	line    *line
 	root    string
 	name    string
 	cwd     string
@@ -70,6 +72,7 @@ func (t process) check(ctx context.Context, p tool.Proposal) (command, error) {
 	for _, step := range []func(*command) error{
 		t.known,
 		t.resolveCwd,
+		t.readLine,
 		t.checkHosts,
 		func(c *command) error { return t.offerSecrets(ctx, p, c) },
 		t.available,
@@ -107,7 +110,7 @@ func (t process) parse(p tool.Proposal) (command, error) {
 	if err != nil {
 		return c, err
 	}
-	if c.in, err = decode[processInput](p.Input); err != nil {
+	if c.in, c.line, err = t.read(p); err != nil {
 		return c, err
 	}
 	if err := sandbox.CheckArgv(c.in.Argv); err != nil {
@@ -333,6 +336,9 @@ func (c command) location() string { return c.name + ":" + c.cwd }
 
 // operands are the workspace files that the call is bound to.
 func (c command) operands() (sandbox.Named, error) {
+	if c.line != nil {
+		return c.line.operands(c.root, c.cwd)
+	}
 	return sandbox.Operands(c.root, c.cwd, c.in.Argv, cmp.Or(c.program.Copy, c.program.Basename))
 }
 

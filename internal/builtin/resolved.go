@@ -120,11 +120,13 @@ func (t process) Resolve(ctx context.Context, p tool.Proposal, _ tool.Plan) (too
 	if err != nil {
 		return tool.Resolved{}, err
 	}
-	words, err := t.words(c)
-	if err != nil {
-		return tool.Resolved{}, err
+	words := []string{c.line.form()}
+	if c.line == nil {
+		if words, err = t.words(c); err != nil {
+			return tool.Resolved{}, err
+		}
 	}
-	return tool.Resolved{Act: processName, Places: []string{location}, What: map[string]any{
+	return tool.Resolved{Act: t.toolName, Places: []string{location}, What: map[string]any{
 		"program": c.program.Path, "called": c.program.Called, "sha256": c.program.SHA256, "argv": words,
 		"environment": slices.Concat([]string{}, c.env, c.placeholders(), c.injected()), "stdin": canonical.Digest(c.stdin),
 		"workspace_mode": string(c.mode), "dry_run": c.in.DryRun, "egress": t.reach(c),

@@ -196,6 +196,7 @@ func TestFindings(t *testing.T) {
 		{"remote API without a name", "[listen]\napi = \"[::]:7443\"\nallow_remote = true", []string{"name the host as others reach it in listen.server_names"}},
 		{"remote metrics", "[listen]\nallow_remote = true\nmetrics = \"0.0.0.0:7144\"", []string{":3:1: listen.metrics is"}},
 		{"server name", "[listen]\nserver_names = [\"https://x\"]", []string{"listen.server_names has \"https://x\""}},
+		{"remote agents", "[listen]\nallow_remote = true\nagents = \"0.0.0.0:7143\"", []string{":3:1: listen.agents is"}},
 		{"not host:port", "[listen]\napi = \"7443\"", []string{`listen.api is "7443"; set it to "host:port"`}},
 		{"words", "[process_runner]\ntier = \"C\"\negress_enforcement_mode = \"off\"", []string{
 			"process_runner.tier is \"C\"; set it to one of c, b",

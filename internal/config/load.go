@@ -94,6 +94,7 @@ func load(opts LoadOptions) (*Config, Origins, Findings) {
 	m.fill(c, path, origins)
 	fillModels(c, origins)
 	fillSecrets(c, origins)
+	fillIssuers(c, origins)
 	m.expand(c, keys)
 	c.oldWords()
 	if path != "" {

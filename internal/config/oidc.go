@@ -88,7 +88,7 @@ func (k *checker) oidc(c *Config) {
 		k.withoutIssuer(o)
 		return
 	}
-	k.issuer(o.Issuer)
+	k.issuer("oidc.issuer", o.Issuer)
 	if o.ClientID == "" || len(o.ClientID) > 256 {
 		k.find("oidc.client_id", "is missing or longer than 256 bytes", "set it to the id of the client that the provider keeps for this gateway")
 	}
@@ -106,14 +106,7 @@ func (k *checker) oidc(c *Config) {
 	if o.UsernameDomain != "" && !dnsname.Valid(o.UsernameDomain) {
 		k.find("oidc.username_domain", "is "+quote(o.UsernameDomain), `use what stands behind the '@', such as "example.com"`)
 	}
-	if len(o.Algorithms) == 0 {
-		k.find("oidc.algorithms", "is empty", `name those of the provider, such as "RS256"`)
-	}
-	for _, a := range o.Algorithms {
-		if !slices.Contains(signatures, a) {
-			k.find("oidc.algorithms", "has "+quote(a)+", with which others than the provider could sign", "use some of "+strings.Join(signatures, ", "))
-		}
-	}
+	k.signatures("oidc.algorithms", o.Algorithms)
 	if o.MaxAge != 0 {
 		between(k, "oidc.max_age", o.MaxAge, time.Minute, 365*24*time.Hour)
 	}
@@ -129,14 +122,14 @@ func (k *checker) withoutIssuer(o OIDC) {
 }
 
 // issuer wants TLS, or a provider on this very machine.
-func (k *checker) issuer(issuer string) {
+func (k *checker) issuer(key, issuer string) {
 	u, err := url.Parse(issuer)
 	switch {
 	case err != nil || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.ForceQuery:
-		k.find("oidc.issuer", "is "+quote(issuer), `set it to what the provider calls itself: "https://host" with an optional port and path`)
+		k.find(key, "is "+quote(issuer), `set it to what the provider calls itself: "https://host" with an optional port and path`)
 	case u.Scheme == "https" || u.Scheme == "http" && dnsname.Loopback(u.Hostname()):
 	default:
-		k.find("oidc.issuer", "is "+quote(issuer)+", which is not https", "use https: whoever is between could vouch for anybody")
+		k.find(key, "is "+quote(issuer)+", which is not https", "use https: whoever is between could vouch for anybody")
 	}
 }
 

@@ -26,13 +26,17 @@ import (
 	"palyra/internal/event"
 	"palyra/internal/fairqueue"
 	"palyra/internal/gatewaychange"
+	"palyra/internal/hook"
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
 	"palyra/internal/identity/tpm"
+	"palyra/internal/installed"
 	"palyra/internal/journal"
 	"palyra/internal/journalkey"
 	"palyra/internal/lending"
 	"palyra/internal/login"
+	"palyra/internal/login/resource"
+	mcpserver "palyra/internal/mcp/server"
 	"palyra/internal/mcp/upstream"
 	"palyra/internal/metrics"
 	"palyra/internal/model/providers"
@@ -42,7 +46,9 @@ import (
 	"palyra/internal/progress"
 	"palyra/internal/ratelimit"
 	"palyra/internal/reason"
+	"palyra/internal/rejoin"
 	"palyra/internal/rpc"
+	"palyra/internal/rpc/authzen"
 	"palyra/internal/rpc/devicepairing"
 	"palyra/internal/run"
 	"palyra/internal/sandbox"
@@ -74,29 +80,40 @@ type gateway struct {
 	registry   *access.Registry
 	identity   *identity.Service
 	tokens     *token.Service
+	installed  *installed.Watcher
 	notary     *attest.Notary
 	workspaces *workspace.Set
 	changes    *changesets.ChangeSets
 	isolation  isolation
 	policies   *policyadmin.Admin
-	engine     *policy.Engine
-	desk       *approval.Desk
-	changing   *gatewaychange.Gate
-	pairings   *pairing.Host
-	router     *dispatch.Router
-	upstreams  *upstream.Manager
-	turns      *fairqueue.Queue
-	limiter    *ratelimit.Limiter
-	pipeline   *toolcall.Pipeline
-	models     providers.Set
-	runs       *run.Manager
-	tls        *tls.Config
-	auditor    *audit.Auditor
-	logins     *login.Service
-	quotas     *usage.Quotas
-	commits    *metrics.Commits
-	metrics    *metrics.Metrics
-	listeners  listeners
+	// calls are those that clients may leave; once holding is closed, no answer waits
+	// for one of them any more.
+	calls     *rejoin.Calls
+	holding   chan struct{}
+	mcp       *mcpserver.Face
+	hooks     *hook.Service
+	engine    *policy.Engine
+	desk      *approval.Desk
+	changing  *gatewaychange.Gate
+	pairings  *pairing.Host
+	router    *dispatch.Router
+	upstreams *upstream.Manager
+	turns     *fairqueue.Queue
+	limiter   *ratelimit.Limiter
+	pipeline  *toolcall.Pipeline
+	models    providers.Set
+	runs      *run.Manager
+	tls       *tls.Config
+	auditor   *audit.Auditor
+	logins    *login.Service
+	issuers   *resource.Service
+	authzen   *authzen.Service
+	quotas    *usage.Quotas
+	commits   *metrics.Commits
+	metrics   *metrics.Metrics
+	listeners listeners
+	// own is where the gateway listens, which nothing that it runs may reach.
+	own *egress.Gateway
 	// stopping is true from the order to stop.
 	stopping atomic.Bool
 }
@@ -120,7 +137,7 @@ func build(ctx context.Context, o Options) (_ *gateway, err error) {
 	if o.wall == nil {
 		o.wall = time.Now
 	}
-	g := &gateway{cfg: o.Config, log: o.Log, startedAt: time.Now().UTC(), parts: &parts{}}
+	g := &gateway{cfg: o.Config, log: o.Log, startedAt: time.Now().UTC(), parts: &parts{}, own: &egress.Gateway{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, g.parts.close(context.WithoutCancel(ctx)))
@@ -145,8 +162,13 @@ func build(ctx context.Context, o Options) (_ *gateway, err error) {
 		{"approvals", openApprovals},
 		{"pairing", openPairing},
 		{"pipeline", openPipeline},
+		{"calls", openCalls},
+		{"MCP", openMCP},
+		{"hooks", openHooks},
 		{"runs", openRuns},
 		{"logins", openLogins},
+		{"oauth issuers", openIssuers},
+		{"authzen", openAuthZEN},
 		{"metrics", openMetrics},
 	} {
 		w.next(step.name)
@@ -270,6 +292,9 @@ func openMembers(ctx context.Context, g *gateway, _ Options) error {
 	if g.tokens, err = token.New(ctx, token.Config{Store: g.stores.tokens, Members: g.registry, Revoked: revokedDevice(g.identity)}); err != nil {
 		return err
 	}
+	if g.installed, err = installed.New(ctx, g.stores.installed, g.log, time.Now); err != nil {
+		return err
+	}
 	notary := g.authority.Notary()
 	cfg := attest.NotaryConfig{Signer: notary.Signer, Chain: notary.Chain, Gateway: g.authority.TrustDomain()}
 	for _, p := range g.authority.PastNotaries() {
@@ -290,7 +315,18 @@ func startRestored(ctx context.Context, g *gateway, o Options) error {
 		g.log.WarnContext(ctx, "the gateway goes on from a backup and is frozen: compare what is valid, then `palyra thaw`",
 			slog.String("note", backup.Why(r.MadeAt)))
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	last, err := g.journal.List(ctx, journal.Filter{Code: string(event.Restored), Newest: true, Limit: 1})
+	if err != nil || len(last) == 0 {
+		return err
+	}
+	if r, err = journal.ParseRestored(&last[0]); err != nil {
+		return err
+	}
+	g.identity.GoesOnFrom(r.RestoredAt)
+	return nil
 }
 
 // openIdentity is shared with what works on a state directory whose daemon
@@ -329,7 +365,7 @@ func openPolicy(ctx context.Context, g *gateway, o Options) error {
 	}
 	g.policies = policyadmin.New(policyadmin.Config{
 		Settings: g.cfg, Store: g.stores.policies, Grants: g.stores.grants, Journal: g.journal, Engine: g.engine,
-		Members: g.registry, Provenance: g.identity.History, TakesTwo: func() bool { return g.changing.DualControl().On }, Tools: g.router, Cut: g.identity.Cut, Swapped: func() { g.isolation.Invalidate() }, Log: g.log,
+		Members: g.registry, Provenance: g.identity.History, TakesTwo: func() bool { return g.changing.DualControl().On }, Tools: g.router, Cut: g.identity.Cut, Swapped: func() { swapped(g) }, Log: g.log,
 	})
 	return openUpstreams(ctx, g, process)
 }
@@ -356,7 +392,7 @@ func openUpstreams(ctx context.Context, g *gateway, process builtin.ProcessPolic
 		Store: g.stores.upstreams, Router: g.router, Policies: g.policies, Lender: g.lending, Enabled: process.Enabled,
 		SearchPath: process.SearchPath, Toolchains: func() []sandbox.Toolchain { return g.isolation.toolchains.Now().Toolchains },
 		Limits: process.Limits, Required: process.Required, Workspaces: g.workspaces, Protected: protected, History: g.isolation.history,
-		Empty: empty, Denied: denied, OwnHosts: ownHosts(g.cfg), Version: version.Get().Version, Log: g.log,
+		Empty: empty, Denied: denied, OwnHosts: ownHosts(g.cfg), Gateway: g.own, Version: version.Get().Version, Log: g.log,
 	}
 	if g.isolation.watch != nil {
 		cfg.Runner = g.isolation.watch
@@ -430,10 +466,11 @@ func allTools(g *gateway, others []dispatch.Tool) ([]dispatch.Tool, builtin.Proc
 	if err != nil {
 		return nil, cfg.Process, err
 	}
+	cfg.HTTP.Gateway, cfg.Process.Reach.Rules.Gateway = g.own, g.own
 	g.turns = cfg.Process.Turns
 	g.lending = lending.New(cfg.MaxTimeout, g.log)
 	cfg.Lender = g.lending
-	tools := slices.Clone(others)
+	tools := slices.Concat(others, hook.NewTools(g.workspaces, guard(g.cfg)).All())
 	for _, t := range builtin.New(cfg) {
 		tools = append(tools, t)
 	}
@@ -441,7 +478,7 @@ func allTools(g *gateway, others []dispatch.Tool) ([]dispatch.Tool, builtin.Proc
 }
 
 func openApprovals(ctx context.Context, g *gateway, o Options) error {
-	people := gatewaychange.People{Members: g.registry, History: g.identity.History, LiveDevice: liveDevice(g.identity), Engine: g.engine}
+	people := gatewaychange.People{Members: g.registry, History: g.identity.History, LiveDevice: liveDevice(g.identity), Session: sessionDevice(g.identity), Engine: g.engine}
 	var err error
 	g.desk, err = approval.NewDesk(approval.Config{
 		Store: g.stores.approvals, Log: g.log,
@@ -506,6 +543,18 @@ func openPipeline(ctx context.Context, g *gateway, o Options) error {
 	}
 	g.upstreams.Serve(g.pipeline)
 	return nil
+}
+
+// openHooks makes what answers the hooks of agents.
+func openHooks(_ context.Context, g *gateway, _ Options) (err error) {
+	g.hooks, err = hook.New(hook.Config{Calls: g.calls, Past: g.pipeline, Stopping: g.holding, Log: g.log})
+	return err
+}
+
+// guard says which files no agent may change by its own tools, beside the agents' own
+// configuration: those that decide what the gateway does.
+func guard(cfg *config.Config) hook.Guard {
+	return hook.Guard{Dirs: []string{cfg.StateDir, cfg.Policy.Dir}, Files: []string{cfg.Source}}
 }
 
 // cooldown turns the setting "0s", which is off, into what the desk takes for
@@ -578,6 +627,8 @@ func catalog(engine *policy.Engine, router *dispatch.Router) func(access.Caller)
 		for _, entry := range engine.Current().Catalog(caller) {
 			listed[entry.Tool] = true
 		}
-		return slices.DeleteFunc(slices.Clone(router.Descriptors()), func(d tool.Descriptor) bool { return !listed[d.Name] })
+		return slices.DeleteFunc(slices.Clone(router.Descriptors()), func(d tool.Descriptor) bool {
+			return !listed[d.Name] || d.Executor == tool.External // nobody but its agent can run it
+		})
 	}
 }

@@ -46,6 +46,7 @@ type Options struct {
 type Addresses struct {
 	API     string
 	Metrics string
+	Agents  string
 	// Credentials is the directory of the local operator's bundle.
 	Credentials string
 }
@@ -84,6 +85,7 @@ func (g *gateway) run(ctx context.Context, o Options) error {
 	upkeep.Go(func() error { return g.stores.tendResults(upkeepCtx) })
 	upkeep.Go(func() error { return g.quotas.Run(upkeepCtx, g.stores.usage) })
 	upkeep.Go(func() error { return keepTokens(upkeepCtx, g) })
+	upkeep.Go(func() error { return g.installed.Run(upkeepCtx) })
 	upkeep.Go(func() error { return keepLeases(upkeepCtx, g) })
 	upkeep.Go(func() error { return resumeRekey(upkeepCtx, g) })
 	upkeep.Go(func() error { return g.isolation.caches.Run(upkeepCtx) })
@@ -122,6 +124,8 @@ func (g *gateway) run(ctx context.Context, o Options) error {
 	front.Go(func() error { return g.policies.Watch(frontCtx, o.Reload) })
 	front.Go(func() error { return keepIdentity(frontCtx, g) })
 	front.Go(func() error { return g.pairings.Run(frontCtx) })
+	front.Go(func() error { return g.authzen.Run(frontCtx) })
+	front.Go(func() error { return g.mcp.Run(frontCtx) })
 	front.Go(func() error { return g.identity.RunKeys(frontCtx) })
 	front.Go(func() error { return g.serve(frontCtx, drained, o.Ready) })
 
@@ -138,6 +142,7 @@ const mostNamed = 20
 func (g *gateway) drain(ctx context.Context, late chan<- struct{}, drained <-chan struct{}) error {
 	<-ctx.Done()
 	g.stopping.Store(true)
+	close(g.holding)
 	running := g.pipeline.Running()
 	g.log.InfoContext(ctx, "stopping: no new calls; those that run may end within stop_timeout",
 		slog.Int("calls", len(running)), slog.Int("runs", g.runs.Active()), slog.Duration("stop_timeout", g.cfg.StopTimeout))

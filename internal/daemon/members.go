@@ -44,6 +44,14 @@ func liveDevice(service *identity.Service) func(id string) bool {
 	}
 }
 
+// sessionDevice reports whether a device is the session of a login.
+func sessionDevice(service *identity.Service) func(id string) bool {
+	return func(id string) bool {
+		d, known := service.Device(id)
+		return known && d.Session()
+	}
+}
+
 // revokedDevice reports whether a device was taken from whoever had it.
 func revokedDevice(service *identity.Service) func(id string) bool {
 	return func(id string) bool {

@@ -24,6 +24,7 @@ import (
 	"palyra/internal/rpc"
 	"palyra/internal/rpc/presencehost"
 	"palyra/internal/statedir"
+	"palyra/internal/vault"
 	"palyra/internal/vault/kek"
 	"palyra/internal/vaultkey"
 	"palyra/internal/version"
@@ -430,7 +431,7 @@ func MoveVault(ctx context.Context, cfg *config.Config, to kek.Target) (s kek.St
 // RecoverVault puts the vault's key back, in a state directory that no daemon holds.
 func RecoverVault(ctx context.Context, cfg *config.Config, export, identity io.Reader) (s kek.Status, err error) {
 	err = withVault(ctx, cfg, "Stop palyrad, recover the key, and start it again.", func(origin string, st stores) error {
-		s, err = vaultkey.Recover(ctx, cfg, origin, st.journal, export, identity)
+		s, err = vaultkey.Recover(ctx, cfg, origin, st.journal, []vault.Boxes{st.secrets, st.resultsKeys}, export, identity)
 		return err
 	})
 	return s, err

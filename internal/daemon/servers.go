@@ -16,11 +16,14 @@ import (
 	"palyra/internal/access"
 	"palyra/internal/attest"
 	"palyra/internal/canonical"
+	"palyra/internal/hook"
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
 	"palyra/internal/journalkey"
 	"palyra/internal/keyadmin"
 	"palyra/internal/localsocket"
+	"palyra/internal/login/resource"
+	mcpserver "palyra/internal/mcp/server"
 	"palyra/internal/pairing"
 	"palyra/internal/reason"
 	"palyra/internal/rpc"
@@ -30,10 +33,11 @@ import (
 	"palyra/internal/token"
 )
 
-// listeners are the open ones; metrics and socket are nil when they are switched off.
+// listeners are the open ones; metrics, agents and the sockets are nil when they are
+// switched off, or not offered.
 type listeners struct {
-	api, metrics, socket net.Listener
-	at                   Addresses
+	api, metrics, agents, socket, hooks net.Listener
+	at                                  Addresses
 }
 
 // open opens the listeners, writes the local operator's credential for the
@@ -44,16 +48,32 @@ func (g *gateway) open(ctx context.Context) error {
 	if g.listeners.api, err = listen(ctx, g.cfg.Listen.API, "listen.api"); err != nil {
 		return err
 	}
-	g.parts.addListener(g.listeners.api)
+	addListener(g, g.listeners.api)
 	g.listeners.at = Addresses{API: g.listeners.api.Addr().String(), Credentials: statedir.Operator(g.cfg.StateDir)}
 	if g.cfg.Listen.Metrics != "" {
 		if g.listeners.metrics, err = listen(ctx, g.cfg.Listen.Metrics, "listen.metrics"); err != nil {
 			return err
 		}
-		g.parts.addListener(g.listeners.metrics)
+		addListener(g, g.listeners.metrics)
 		g.listeners.at.Metrics = g.listeners.metrics.Addr().String()
 	}
-	if err := openSocket(ctx, g); err != nil {
+	if g.cfg.Listen.Agents != "" {
+		l, err := listenAgents(ctx, g.cfg.Listen.Agents)
+		if err != nil {
+			return err
+		}
+		addListener(g, l)
+		if g.listeners.agents, err = localsocket.Loopback(l, g.cfg.StateDir, g.cfg.Listen.AgentUIDs...); err != nil {
+			return err
+		}
+		g.listeners.at.Agents = g.listeners.agents.Addr().String()
+	}
+	if g.cfg.Listen.SocketOperator {
+		if g.listeners.socket, err = openSocket(ctx, g, statedir.Socket(g.cfg.StateDir), "the local operator has no socket; its certificate works"); err != nil {
+			return err
+		}
+	}
+	if g.listeners.hooks, err = openSocket(ctx, g, statedir.Hooks(g.cfg.StateDir), "agents have no socket for their hooks"); err != nil {
 		return err
 	}
 	_, ok, err := g.identity.Start(ctx, local(g))
@@ -66,28 +86,26 @@ func (g *gateway) open(ctx context.Context) error {
 	return g.policies.Load(ctx)
 }
 
-// openSocket opens the socket of the local operator. Where none can be offered,
-// palyrad works without it.
-func openSocket(ctx context.Context, g *gateway) error {
-	if !g.cfg.Listen.SocketOperator {
-		return nil
-	}
-	l, err := localsocket.Listen(statedir.Socket(g.cfg.StateDir))
+// openSocket opens a socket in the state directory. Where none can be offered, the log
+// is told what that means, and palyrad works without it.
+func openSocket(ctx context.Context, g *gateway, path, without string) (net.Listener, error) {
+	l, err := localsocket.Listen(path)
 	if errors.Is(err, localsocket.ErrNotOffered) {
-		g.log.InfoContext(ctx, "the local operator has no socket; its certificate works", slog.String("error", err.Error()))
-		return nil
+		g.log.InfoContext(ctx, without, slog.String("error", err.Error()))
+		return nil, nil //nolint:nilnil // none is offered here
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
-	g.listeners.socket = l
-	g.parts.addListener(l)
-	return nil
+	addListener(g, l)
+	return l, nil
 }
 
-// addListener closes a listener at the end, if its server has not done so.
-func (p *parts) addListener(l net.Listener) {
-	p.add(func(context.Context) error {
+// addListener keeps what the gateway runs away from a listener, and closes it at the
+// end, if its server has not done so.
+func addListener(g *gateway, l net.Listener) {
+	g.own.Listen(l.Addr())
+	g.parts.add(func(context.Context) error {
 		if err := l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 			return fmt.Errorf("closing the listener on %s: %w", l.Addr(), err)
 		}
@@ -97,7 +115,7 @@ func (p *parts) addListener(l net.Listener) {
 
 // serve serves until ctx ends and the gateway is drained.
 func (g *gateway) serve(ctx context.Context, drained <-chan struct{}, ready func(Addresses)) error {
-	api, err := apiServer(ctx, g)
+	api, agents, err := apiServers(ctx, g)
 	if err != nil {
 		return err
 	}
@@ -113,13 +131,23 @@ func (g *gateway) serve(ctx context.Context, drained <-chan struct{}, ready func
 			Listener: g.listeners.api, log: g.log, most: g.cfg.Listen.MaxConnections, mostOfOne: g.cfg.Listen.MaxConnectionsPerAddress,
 		})
 	})
+	if l := g.listeners.agents; l != nil {
+		group.Go(func() error {
+			return serveUntil(groupCtx, drained, agents, &acceptor{Listener: l, log: g.log, most: g.cfg.Listen.MaxConnections, mostOfOne: g.cfg.Listen.MaxConnectionsPerAddress})
+		})
+	}
+	if l := g.listeners.hooks; l != nil {
+		group.Go(func() error {
+			return serveUntil(groupCtx, drained, agentServer(agents), &acceptor{Listener: l, log: g.log, most: mostLocal, mostOfOne: mostLocal})
+		})
+	}
 	if l := g.listeners.socket; l != nil {
 		group.Go(func() error {
 			return serveUntil(groupCtx, drained, socketServer(api), &acceptor{Listener: l, log: g.log, most: mostLocal, mostOfOne: mostLocal})
 		})
 	}
 	at := g.listeners.at
-	g.log.InfoContext(ctx, "palyrad is ready", slog.String("api", at.API), slog.String("metrics", at.Metrics), slog.String("state_dir", g.cfg.StateDir),
+	g.log.InfoContext(ctx, "palyrad is ready", slog.String("api", at.API), slog.String("metrics", at.Metrics), slog.String("agents", at.Agents), slog.String("state_dir", g.cfg.StateDir),
 		slog.String("ca_fingerprint", canonical.Digest(g.authority.Root().Raw)))
 	if ready != nil {
 		ready(at)
@@ -156,7 +184,8 @@ type evidence struct {
 	snapshots
 }
 
-func apiServer(ctx context.Context, g *gateway) (*http.Server, error) {
+// apiServers are that of the API and that of agents on this host.
+func apiServers(ctx context.Context, g *gateway) (api, agents *http.Server, err error) {
 	archive := attest.NewArchive(g.stores.attestations, g.notary, func() []attest.CheckpointKey { return journalkey.Certified(g.authority) })
 	admin := &members{g.registry, g.identity, g.authority, g.policies}
 	handler, err := rpc.New(ctx, rpc.Config{
@@ -170,11 +199,12 @@ func apiServer(ctx context.Context, g *gateway) (*http.Server, error) {
 			Gateway: control{g}, Gate: g.changing, Frozen: func(ctx context.Context) rpc.FreezeState { return freezeState(ctx, g) },
 		},
 		Upstreams: dualcontrol.Upstreams{Manager: g.upstreams, Gate: g.changing},
-		Pairings:  g.pairings, Workspaces: g.changes, Vault: g.vault, Log: g.log,
+		Pairings:  g.pairings, Workspaces: g.changes, Vault: g.vault, Installed: g.installed, Log: g.log,
 		Logins: g.logins, Self: logins.Gateway{Root: string(g.authority.RootPEM()), ServerName: serverName},
+		Surfaces: surfaces(g), Issuers: g.issuers, Hosts: func(name string) bool { return slices.Contains(g.cfg.Listen.ServerNames, name) },
 	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	g.identity.OnChange(func(ctx context.Context, by access.Principal) error { return g.policies.Rebuild(ctx, by.String()) })
 	// A revoked device, or one whose member may do less, loses its streams and runs,
@@ -211,30 +241,65 @@ func apiServer(ctx context.Context, g *gateway) (*http.Server, error) {
 		for _, t := range g.tokens.HangingOn(p) {
 			endToken(t, why)
 		}
+		handler.EndVouched(p, why)
 	})
 	if g.tls, err = g.authority.RenewalTLS(slices.Concat(ca.Loopback(), g.cfg.Listen.ServerNames), g.identity.Allow, g.identity.AllowExpired); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	server := func(h http.Handler) *http.Server {
+		return &http.Server{
+			Handler: cutOff(h, stalledAfter), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
+			MaxHeaderBytes: maxHeader, ErrorLog: slog.NewLogLogger(g.log.Handler(), slog.LevelDebug),
+		}
+	}
+	api, agents = server(handler), agentServer(server(handler.Agents()))
+	api.TLSConfig = g.tls
+	return api, agents, nil
+}
+
+// errorsOf answers the errors of a guarded route.
+func errorsOf(g *gateway, route string) func(http.ResponseWriter, *http.Request, error) {
+	return func(w http.ResponseWriter, r *http.Request, err error) { rpc.WriteError(w, r, g.log, route, err) }
+}
+
+// agentServer serves agents on this host, whose processes the listener names.
+func agentServer(of *http.Server) *http.Server {
 	return &http.Server{
-		Handler: cutOff(handler, stalledAfter), TLSConfig: g.tls, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
-		MaxHeaderBytes: maxHeader, ErrorLog: slog.NewLogLogger(g.log.Handler(), slog.LevelDebug),
-	}, nil
+		Handler: of.Handler, ReadHeaderTimeout: of.ReadHeaderTimeout, IdleTimeout: of.IdleTimeout, MaxHeaderBytes: of.MaxHeaderBytes, ErrorLog: of.ErrorLog,
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return localsocket.AgentContext(ctx, inner(c)) },
+	}
+}
+
+// inner is the connection of a listener that an acceptor counts.
+func inner(c net.Conn) net.Conn {
+	if counted, ok := c.(*countedConn); ok {
+		return counted.Conn
+	}
+	return c
+}
+
+// surfaces are the handlers of the guarded routes.
+func surfaces(g *gateway) map[string]http.Handler {
+	handlers := g.authzen.Handlers()
+	for _, pattern := range resource.MetadataRoutes {
+		handlers[pattern] = g.issuers.Metadata(rpc.Origin)
+	}
+	handlers[hook.Pattern] = hook.Route{Service: g.hooks, Caller: rpc.CallerOf, Near: rpc.Near, Fail: errorsOf(g, hook.Pattern)}
+	handlers[rpc.MCPRoute] = g.mcp
+	handlers[rpc.ApprovalPageRoute] = http.HandlerFunc(mcpserver.Page)
+	return handlers
 }
 
 // socketServer serves the API on the socket of the local operator: the same handler,
-// by HTTP/2 without TLS.
+// without TLS.
 func socketServer(api *http.Server) *http.Server {
 	var protocols http.Protocols
 	protocols.SetUnencryptedHTTP2(true)
+	protocols.SetHTTP1(true)
 	return &http.Server{
 		Handler: api.Handler, Protocols: &protocols, ReadHeaderTimeout: api.ReadHeaderTimeout, IdleTimeout: api.IdleTimeout,
 		MaxHeaderBytes: api.MaxHeaderBytes, ErrorLog: api.ErrorLog,
-		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			if counted, ok := c.(*countedConn); ok {
-				c = counted.Conn
-			}
-			return localsocket.ConnContext(ctx, c)
-		},
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return localsocket.ConnContext(ctx, inner(c)) },
 	}
 }
 

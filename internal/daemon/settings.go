@@ -2,7 +2,11 @@ package daemon
 
 import (
 	"cmp"
+	"context"
 	"fmt"
+	"net/http"
+	"slices"
+	"time"
 
 	"palyra/internal/access"
 	"palyra/internal/builtin"
@@ -10,8 +14,10 @@ import (
 	"palyra/internal/egress"
 	"palyra/internal/fairqueue"
 	"palyra/internal/login"
+	"palyra/internal/login/resource"
 	"palyra/internal/ratelimit"
 	"palyra/internal/rpc"
+	"palyra/internal/rpc/authzen"
 	"palyra/internal/sandbox"
 	"palyra/internal/version"
 	"palyra/internal/workspace"
@@ -113,4 +119,96 @@ func processPolicy(cfg *config.Config) (builtin.ProcessPolicy, error) {
 			Tmp: p.TmpLimitBytes, Disk: p.DiskLimitBytes, Files: p.MaxFiles,
 		},
 	}, nil
+}
+
+// openIssuers makes what reads access tokens of other issuers. None is asked yet.
+func openIssuers(_ context.Context, g *gateway, _ Options) error {
+	c := resource.Config{Members: g.registry, Log: g.log}
+	for n, o := range g.cfg.OAuthIssuers {
+		i, err := issuer(o)
+		if err != nil {
+			return fmt.Errorf("oauth_issuers[%d]: %w", n, err)
+		}
+		if i.Rules.Deny, err = egress.ParseRules(g.cfg.HTTP.DeniedHosts); err != nil {
+			return fmt.Errorf("http.denied_hosts: %w", err)
+		}
+		i.Rules.Gateway = g.own
+		c.Issuers = append(c.Issuers, i)
+	}
+	var err error
+	g.issuers, err = resource.New(c)
+	return err
+}
+
+// issuer is one that the file names. Its own host and that of its keys may be asked.
+func issuer(o config.OAuthIssuer) (resource.Issuer, error) {
+	i := resource.Issuer{
+		Name: o.Issuer, Audience: o.Audience, Algorithms: o.Algorithms, JWKS: o.JWKSURI, SubjectClaim: o.SubjectClaim, GroupsClaim: o.GroupsClaim,
+		TypedTokens: !o.AnyType, ScopesInToken: !o.ScopesOfMembers,
+	}
+	own, err := resource.Hosts(o.Issuer, o.JWKSURI)
+	if err != nil {
+		return i, err
+	}
+	more, err := egress.ParseRules(o.AllowedHosts)
+	if err != nil {
+		return i, err
+	}
+	i.Rules.Allow = slices.Concat(own, more)
+	for _, m := range o.Members {
+		as, err := access.ParsePrincipal(m.ActsAs)
+		if err != nil {
+			return i, err
+		}
+		mapping := resource.Mapping{Subject: m.Subject, Group: m.Group, ActsAs: as}
+		for _, s := range m.Scopes {
+			mapping.Scopes = append(mapping.Scopes, access.Permission(s))
+		}
+		i.Members = append(i.Members, mapping)
+	}
+	return i, nil
+}
+
+// openAuthZEN makes what answers other gateways.
+func openAuthZEN(_ context.Context, g *gateway, _ Options) error {
+	subjects, err := evaluators(g.cfg.Evaluators)
+	if err != nil {
+		return err
+	}
+	g.authzen, err = authzen.New(authzen.Config{
+		Pipeline: g.pipeline, Engine: g.engine, Members: g.registry, Journal: g.journal, Gateway: g.authority.TrustDomain(), Subjects: subjects,
+		Caller: rpc.CallerOf, Origin: rpc.Origin, Count: rpc.CountAgain,
+		Refuse: func(w http.ResponseWriter, r *http.Request, route string, err error) {
+			rpc.WriteError(w, r, g.log, route, err)
+		},
+	})
+	return err
+}
+
+// evaluators are the members about whom each may ask.
+func evaluators(list []config.Evaluator) (map[access.Principal][]access.Principal, error) {
+	subjects := make(map[access.Principal][]access.Principal)
+	for n, e := range list {
+		caller, err := access.ParsePrincipal(e.Caller)
+		if err != nil {
+			return nil, fmt.Errorf("evaluators[%d].caller: %w", n, err)
+		}
+		for _, s := range e.Subjects {
+			p, err := access.ParsePrincipal(s)
+			if err != nil {
+				return nil, fmt.Errorf("evaluators[%d].subjects: %w", n, err)
+			}
+			subjects[caller] = append(subjects[caller], p)
+		}
+	}
+	return subjects, nil
+}
+
+// callLimits are how long clients of MCP wait for a call, by their names.
+func callLimits(cfg *config.Config) map[string]time.Duration {
+	limits := make(map[string]time.Duration, len(cfg.MCPClients))
+	for _, c := range cfg.MCPClients {
+		limits[c.Name] = c.CallLimit
+	}
+	return limits
 }

@@ -82,6 +82,7 @@ var flips = map[string]func(*world, *dispatch.Decided){
 	"operands":        binding(func(b *tool.Binding) { b.Operands = []tool.Operand{{Path: "a", SHA256: "sha256:edited"}} }),
 	"sandbox_profile": binding(func(b *tool.Binding) { b.SandboxProfile = "none" }),
 	"egress":          binding(func(b *tool.Binding) { b.Egress = []string{"allowlist", "example.org:443"} }),
+	"parsed":          binding(func(b *tool.Binding) { b.Parsed = "sha256:another" }),
 }
 
 func binding(fn func(*tool.Binding)) func(*world, *dispatch.Decided) {

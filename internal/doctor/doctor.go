@@ -142,6 +142,7 @@ func Examine(ctx context.Context, c Config) []Exam {
 		{"clock", p.clock},
 		{"listen.api", p.apiPort},
 		{"listen.metrics", p.metricsPort},
+		{"listen.agents", p.agentsPort},
 		{"workspaces", p.workspaces},
 		{"policy", p.policy},
 		{"models", p.models},

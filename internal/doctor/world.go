@@ -31,6 +31,13 @@ func (p *patient) metricsPort(ctx context.Context) finding {
 	return p.port(ctx, p.Settings.Listen.Metrics, "listen.metrics")
 }
 
+func (p *patient) agentsPort(ctx context.Context) finding {
+	if p.Settings.Listen.Agents == "" {
+		return skipped("switched off")
+	}
+	return p.port(ctx, p.Settings.Listen.Agents, "listen.agents")
+}
+
 // port tries to listen. Beside a running daemon the port is taken, by it.
 func (p *patient) port(ctx context.Context, address, key string) finding {
 	if p.running {

@@ -147,6 +147,10 @@ func (r Rules) CheckAddress(host Host, port uint16) error {
 	if !ok {
 		return nil
 	}
+	if r.Gateway.Listens(addr, port, nil) {
+		return reason.Errorf(reason.EgressDenied, "%s is where the gateway itself listens", host.Join(port)).
+			WithRemedy("Nothing that the gateway runs may call the gateway; no rule changes that.")
+	}
 	class, block := Classify(addr)
 	if class == Public || class.unlockable() && r.unlocks(addr, block, port) {
 		return nil

@@ -91,17 +91,17 @@ func (d *Dialer) order(addrs []netip.Addr) []netip.Addr {
 // object says why an address may not be dialled, and false when it may. An
 // address that holds another is judged as both.
 func (r Rules) object(addr netip.Addr, port uint16, own []netip.Addr) (objection, bool) {
-	meant := []netip.Addr{addr}
-	if inner, ok := embedded(addr); ok {
-		meant = append(meant, inner)
+	all := meant(addr)
+	if r.Gateway.Listens(addr, port, own) {
+		return objection{addr, ReasonGateway, Rule{}, "is where the gateway itself listens"}, true
 	}
-	for _, a := range meant {
+	for _, a := range all {
 		if i := find(r.Deny, HostOf(a), port); i >= 0 {
 			return objection{addr, ReasonDeniedRule, r.Deny[i], "is denied"}, true
 		}
 	}
 	class, block := Classify(addr)
-	if class == Public && slices.ContainsFunc(meant, func(a netip.Addr) bool { return slices.Contains(own, a) }) {
+	if class == Public && slices.ContainsFunc(all, func(a netip.Addr) bool { return slices.Contains(own, a) }) {
 		class, block = OwnAddress, single(addr)
 	}
 	if class == Public || class.unlockable() && r.unlocks(addr, block, port) {
@@ -146,16 +146,14 @@ func interfaceAddresses() ([]netip.Addr, error) {
 	return addrs, nil
 }
 
-// checkNotOwn refuses a connection to a public address that came out at this
-// machine, although the address is on no interface, or was not when they were
-// listed: then both ends have the same address.
-func (r Rules) checkNotOwn(conn net.Conn, t Target, addr netip.Addr) error {
+// checkNotOwn objects to a connection that came out at this machine, although the
+// address is on no interface, or was not when they were listed: then both ends have
+// the same address. That is refused for a public address, and for every address where
+// the gateway listens.
+func (r Rules) checkNotOwn(conn net.Conn, t Target, addr netip.Addr) (objection, bool) {
 	local, ok := conn.LocalAddr().(*net.TCPAddr)
-	if class, _ := Classify(addr); !ok || class != Public || local.AddrPort().Addr().Unmap() != addr {
-		return nil
+	if !ok || local.AddrPort().Addr().Unmap() != addr {
+		return objection{}, false
 	}
-	if o, ok := r.object(addr, t.Port, []netip.Addr{addr}); ok {
-		return o.err(t)
-	}
-	return nil
+	return r.object(addr, t.Port, []netip.Addr{addr})
 }

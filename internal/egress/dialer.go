@@ -133,10 +133,10 @@ func (d *Dialer) connect(ctx context.Context, network string, t Target, e *Entry
 		e.Decide(VerdictFailed, ReasonUnreachable, rule, addr)
 		return nil, reason.Errorf(reason.FetchFailed, "connecting to %s: %w", t, err)
 	}
-	if err := d.Rules.checkNotOwn(conn, t, addr); err != nil {
+	if o, found := d.Rules.checkNotOwn(conn, t, addr); found {
 		conn.Close()
-		e.Decide(VerdictDenied, ReasonAddressNotPublic, Rule{}, addr)
-		return nil, err
+		e.Decide(VerdictDenied, o.why, Rule{}, addr)
+		return nil, o.err(t)
 	}
 	e.Decide(VerdictAllowed, "", rule, addr)
 	return conn, nil

@@ -18,6 +18,7 @@ const mostNamed = 8
 var causes = map[string]string{
 	ReasonDeniedRule:        "is denied by the operator",
 	ReasonAddressNotPublic:  "has an address that is not public: it takes a rule for that very address, and link-local, multicast and metadata addresses are never reached",
+	ReasonGateway:           "is where the gateway itself listens, which nothing that it runs may reach",
 	ReasonUnresolved:        "has no address",
 	ReasonUnreachable:       "could not be connected to",
 	ReasonNoName:            "was asked for by TLS without a server name, so that the host cannot be checked",

@@ -52,7 +52,7 @@ func (r Rule) overlaps(o Rule) bool {
 // by accident. A call that is narrowed to db.internal:5432 loses the rule
 // 10.0.0.0/8, and still reaches db.internal at 10.1.2.3, as r meant it.
 func (r Rules) Narrow(targets []Target) Rules {
-	narrow := Rules{Deny: r.Deny, unlocking: r.unlocked()}
+	narrow := Rules{Deny: r.Deny, Gateway: r.Gateway, unlocking: r.unlocked()}
 	for _, t := range targets {
 		if answer, rule := r.Match(t.Host, t.Port); answer == Allowed {
 			narrow.Allow = append(narrow.Allow, rule.only(t))

@@ -138,6 +138,8 @@ func (r *Rule) matches(host Host, port uint16) bool {
 type Rules struct {
 	Allow []Rule
 	Deny  []Rule
+	// Gateway is never reached, whatever Allow says.
+	Gateway *Gateway
 	// unlocking take the place of Allow for what unlocks special addresses, in
 	// rules that a caller narrowed.
 	unlocking []Rule

@@ -25,6 +25,7 @@ const (
 	ReasonUnlisted         = "unlisted"           // no rule names the host and port
 	ReasonDeniedRule       = "denied_rule"        // a deny rule names the host, or its address
 	ReasonAddressNotPublic = "address_not_public" // and no allow rule names the address itself
+	ReasonGateway          = "gateway"            // the gateway itself listens there
 	ReasonUnresolved       = "unresolved"         // the name has no address, or nobody answered
 	ReasonUnreachable      = "unreachable"        // no address of the host could be connected to
 

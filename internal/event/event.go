@@ -40,6 +40,11 @@ const (
 	Violated  Code = "PAL-X103" // a sandboxed program made system calls that were denied
 	Undone    Code = "PAL-X104" // a committed change set was taken back
 
+	RanOther     Code = "PAL-H100" // an agent said that it ran something else than what was decided
+	Ungoverned   Code = "PAL-H101" // an agent said that it ran a call that was not allowed, or not asked about
+	ReportedLate Code = "PAL-H102" // an agent said how a call ended that had been closed without a report
+	Unjoined     Code = "PAL-H103" // an agent said that it called the gateway's own MCP server, and no such call arrived
+
 	RunStarted  Code = "PAL-R100" // a run was started
 	UserMessage Code = "PAL-R101" // the user said something to the run
 	ModelTurn   Code = "PAL-R102" // the model gave a whole answer
@@ -98,6 +103,9 @@ const (
 	PresenceKeyReset      Code = "PAL-I161" // the gateway's host took the presence key from a device
 	PresenceKeyConfirmed  Code = "PAL-I162" // a presence key that waited counts from now on
 
+	EvaluatedFor Code = "PAL-I170" // a caller asked whether a member may make a call that runs elsewhere, and was answered
+	AskedFor     Code = "PAL-I171" // a caller had people asked about a call of a member that runs elsewhere
+
 	PolicyLoaded   Code = "PAL-P100" // a policy set came into force, or was activated or not any more
 	PolicyRejected Code = "PAL-P101" // a policy set did not load, or its tests failed; the running one stays
 	Frozen         Code = "PAL-P102" // an operator stopped all dispatch
@@ -115,6 +123,9 @@ const (
 	UpstreamRemoved  Code = "PAL-U101" // an upstream server was removed
 	UpstreamSeen     Code = "PAL-U102" // an upstream server says something of itself that it did not say before
 	UpstreamApproved Code = "PAL-U103" // what an upstream server says of itself now was approved
+	HookInstalled    Code = "PAL-H110" // what was written into an agent's settings is watched
+	HookChanged      Code = "PAL-H111" // an entry that was installed is not any more what was installed, or is so again
+	HookUninstalled  Code = "PAL-H112" // what was installed is watched no longer
 
 	Opened       Code = "PAL-J100" // the daemon opened the journal
 	Closed       Code = "PAL-J101" // the daemon closed the journal in order
@@ -130,6 +141,7 @@ var Codes = []Code{
 	Asked, Joined, Voted, Answered, Expired, Cancelled, Consumed, Revoked,
 	GrantMinted, GrantUsed, GrantRevoked, GrantEnded,
 	Attested, Ambiguous, Gated, Violated, Undone,
+	RanOther, Ungoverned, ReportedLate, Unjoined,
 	RunStarted, UserMessage, ModelTurn, RunFinished,
 	SessionExtended, SessionEnded,
 	SecretPut, SecretRead, SecretLeased, SecretUsed, SecretRemoved, VaultRekeyed, RecoveryExported, SecretLeaseEnded,
@@ -140,10 +152,11 @@ var Codes = []Code{
 	PairingOpened, PairingTried, PairingProved, PairingEnded, DevicePaired,
 	LoggedIn, LoggedOut,
 	DeviceKeyReplaced, OldKeyUsed, GatewayKeyReplaced, VaultKeyPinned,
-	PresenceKeyRegistered, PresenceKeyReset, PresenceKeyConfirmed,
+	PresenceKeyRegistered, PresenceKeyReset, PresenceKeyConfirmed, EvaluatedFor, AskedFor,
 	PolicyLoaded, PolicyRejected, Frozen, Thawed, ToolPinned, ToolSuspended, ToolResumed, PolicyReset,
 	GatewayChange, DualControlOff, PolicyProposed, CeilingSet,
 	UpstreamAdded, UpstreamRemoved, UpstreamSeen, UpstreamApproved,
+	HookInstalled, HookChanged, HookUninstalled,
 	Opened, Closed, Checkpoint, ClockStepped, KeyRotated, Restored,
 }
 

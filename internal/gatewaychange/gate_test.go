@@ -49,6 +49,7 @@ type world struct {
 	engine   *policy.Engine
 	history  provenance.History
 	dead     map[string]bool
+	sessions map[string]bool
 	team     members
 }
 
@@ -59,7 +60,7 @@ func newWorld(t *testing.T, policies string) *world {
 		user("dan", access.RoleOperator), user("eve", access.RoleAuditor),
 		{Principal: access.Agent("helper"), Owner: access.User("cyd"), Roles: []access.Role{access.RoleAgent}},
 	}
-	w := &world{t: t, store: approvaltest.NewMemory(), dead: map[string]bool{}, team: people}
+	w := &world{t: t, store: approvaltest.NewMemory(), dead: map[string]bool{}, sessions: map[string]bool{}, team: people}
 	w.registry = must.Get(access.NewRegistry(t.Context(), people, nil))(t)
 	w.engine = policytest.Engine(t, policytest.Options{Policies: policies, Members: people})
 	w.desk = approvaltest.Open(t, w.store, gatewaychange.Judge{Calls: &approvaltest.Judge{Need: 1}, People: w.people()}, approval.Limits{})
@@ -71,7 +72,7 @@ func newWorld(t *testing.T, policies string) *world {
 func (w *world) people() gatewaychange.People {
 	return gatewaychange.People{
 		Members: w.registry, Engine: w.engine, History: func() provenance.History { return w.history },
-		LiveDevice: func(id string) bool { return !w.dead[id] },
+		LiveDevice: func(id string) bool { return !w.dead[id] }, Session: func(id string) bool { return w.sessions[id] },
 	}
 }
 
@@ -352,6 +353,38 @@ func TestWhoAdmitsADevice(t *testing.T) {
 	a = w.ask(pairing())
 	_, err = a.vote("bob", yes)
 	want(t, err, reason.PermissionDenied)
+}
+
+// A login session does not allow a device of its own person, which would outlast it,
+// whatever the person's role; nor does its vote count when it became one. Another device
+// of the same person does, and another person.
+func TestSessionGivesItselfNoDevice(t *testing.T) {
+	for _, name := range []string{"dan", "ann"} {
+		w := newWorld(t, "")
+		ask := func() *asked {
+			q := pairing()
+			q.Requester = access.Caller{Principal: access.User(name), OnBehalfOf: access.User(name)}
+			q.Rule = must.Get(w.gate.PairingRule(true, false, q.Requester))(t)
+			return w.ask(q)
+		}
+		session, lasting := approvaltest.Caller(name), approvaltest.Caller(name)
+		session.DeviceID, lasting.DeviceID = "device-session", "device-lasting"
+		w.sessions[session.DeviceID] = true
+		a := ask()
+		_, err := w.desk.Decide(t.Context(), session, a.record.ID, yes)
+		want(t, err, reason.PermissionDenied)
+		a.pending()
+		must.Get(w.desk.Decide(t.Context(), lasting, a.record.ID, yes))(t)
+		must.Do(t, (<-a.done).err)
+		a = ask()
+		must.Get(a.vote("bob", yes))(t)
+		must.Do(t, (<-a.done).err)
+		// The control: were it no session, its word would do.
+		delete(w.sessions, session.DeviceID)
+		a = ask()
+		must.Get(w.desk.Decide(t.Context(), session, a.record.ID, yes))(t)
+		must.Do(t, (<-a.done).err)
+	}
 }
 
 // One's own device takes no other person, and one's word is enough for no other

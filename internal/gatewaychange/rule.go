@@ -24,7 +24,7 @@ type Rule struct {
 	// owner, and a device somebody who may change those.
 	Owner bool `json:"owner,omitempty"`
 	// Own is true for another device of whoever asks: they may allow it themselves, with
-	// a device that they have.
+	// a device that they have, not with the session of a login, which a device outlasts.
 	Own bool `json:"own,omitempty"`
 	// Second is true for a device that pairs for somebody else, or with a new member,
 	// while changes of the gateway take a second person: so does this one.
@@ -79,6 +79,8 @@ type People struct {
 	History func() provenance.History
 	// LiveDevice reports whether a device is known and not revoked.
 	LiveDevice func(id string) bool
+	// Session reports whether a device is the session of a login.
+	Session func(id string) bool
 	// Engine says whom the gateway lets in at all, and who may change members, for
 	// devices that pair.
 	Engine *policy.Engine
@@ -103,12 +105,22 @@ func (p People) mayAdmit(rule Rule, r approval.Record, user access.Principal, de
 		return reason.Errorf(reason.PermissionDenied, "a device does not answer for itself")
 	}
 	if rule.Own && user == r.RequestedBy {
-		return nil
+		return p.lasting(device)
 	}
 	return p.Engine.Current().Permit(policy.AccessRequest{
 		Caller:     access.Caller{Principal: user, OnBehalfOf: user, DeviceID: device, Paired: true},
 		Permission: rule.permission(),
 	})
+}
+
+// lasting refuses the word of a login session for a device of its own person: who stole a
+// session, or lost the account, would have a credential without an end.
+func (p People) lasting(device string) error {
+	if !p.Session(device) {
+		return nil
+	}
+	return reason.Errorf(reason.PermissionDenied, "a login session ends, and gives its own person no device that lasts").
+		WithRemedy("Allow it with a device of yours that you did not log in with, or ask somebody else who may change members.")
 }
 
 // mayAnswer returns nil when somebody may answer whether the gateway changes.

@@ -119,7 +119,7 @@ func (s *Service) callerOf(id string, chain []*x509.Certificate) (access.Caller,
 	if err != nil {
 		return access.Caller{}, err
 	}
-	if _, good := dev.key(keyDigest(chain), s.now()); !good {
+	if !s.holdsKey(dev, chain[0]) {
 		return access.Caller{}, replaced(id)
 	}
 	return s.caller(dev)
@@ -170,6 +170,6 @@ func (s *Service) verify(chain []*x509.Certificate) (string, error) {
 }
 
 // keyDigest is "sha256:" and the digest of the key that a chain is of.
-func keyDigest(chain []*x509.Certificate) string {
-	return canonical.Digest(chain[0].RawSubjectPublicKeyInfo)
-}
+func keyDigest(chain []*x509.Certificate) string { return digestOf(chain[0]) }
+
+func digestOf(leaf *x509.Certificate) string { return canonical.Digest(leaf.RawSubjectPublicKeyInfo) }

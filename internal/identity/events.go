@@ -81,6 +81,9 @@ type (
 		// Replaced are the keys before it, which work until Until.
 		Replaced []string  `json:"replaced"`
 		Until    time.Time `json:"until"`
+		// Lost is true for a key that was certified after the backup that the gateway goes
+		// on from.
+		Lost bool `json:"lost,omitempty"`
 	}
 	oldKeyUsed struct {
 		DeviceID  string           `json:"device_id"`

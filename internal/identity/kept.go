@@ -96,6 +96,10 @@ func Keep(ctx context.Context, dir string, k *keptkey.Kept) (err error) {
 	if err := keyfile.Write(filepath.Join(dir, certFile), certificates(b.Chain...)); err != nil {
 		return err
 	}
+	// A write that was killed may have left the key in a file of another name.
+	if err := keyfile.Sweep(dir, keyName, certFile); err != nil {
+		return err
+	}
 	return withoutFile(dir, keyName)
 }
 

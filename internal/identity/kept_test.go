@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"palyra/internal/access"
@@ -36,7 +37,14 @@ func TestKeyKeptElsewhere(t *testing.T) {
 	if _, err := w.AuthenticateHost(); err != nil {
 		t.Fatalf("control: the uid is not enough: %v", err)
 	}
+	// A write that was killed left the key in a file of another name.
+	must.Do(t, os.WriteFile(filepath.Join(w.local().Dir, ".cert.pem.77"), must.Get(os.ReadFile(filepath.Join(w.local().Dir, "cert.pem")))(t), 0o600))
 	key := w.elsewhere()
+	for _, e := range must.Get(os.ReadDir(w.local().Dir))(t) {
+		if text := must.Get(os.ReadFile(filepath.Join(w.local().Dir, e.Name())))(t); strings.Contains(string(text), "PRIVATE KEY") {
+			t.Errorf("%s has the key", e.Name())
+		}
+	}
 	file := filepath.Join(w.local().Dir, "key.pem")
 	for range 2 {
 		w.pass(ca.LeafLife)

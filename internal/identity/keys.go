@@ -90,6 +90,35 @@ func replaced(id string) *reason.Error {
 		WithRemedy("Use the bundle that holds the newer key. Where nobody of yours has one, somebody else does: run `palyra devices revoke %s` with another device, or `palyrad operator bundle NAME --revoke-old` on the gateway's host.", id)
 }
 
+// GoesOnFrom says that the gateway goes on from a backup, since a time: keys that were
+// certified between the backup and then are in no store. Call it before serving.
+func (s *Service) GoesOnFrom(restoredAt time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.restoredAt = restoredAt
+}
+
+// lost reports whether a key was certified for a device by the part of the journal that
+// a restore lost: the gateway does not know it, and it is newer than each that it
+// knows, so that it replaced them. One of after the restore is of another copy of the
+// gateway, and one of before was replaced.
+func (s *Service) lost(dev Device, leaf *x509.Certificate) bool {
+	s.mu.RLock()
+	restoredAt := s.restoredAt
+	s.mu.RUnlock()
+	certifiedAt := leaf.NotAfter.Add(-ca.LeafLife)
+	if dev.Session() || certifiedAt.After(restoredAt) { // never restored is the zero time
+		return false
+	}
+	return !slices.ContainsFunc(dev.Keys, func(k Key) bool { return !leaf.NotAfter.After(k.NotAfter) })
+}
+
+// holdsKey reports whether a device may act with the key of a certificate.
+func (s *Service) holdsKey(dev Device, leaf *x509.Certificate) bool {
+	_, good := dev.key(digestOf(leaf), s.now())
+	return good || s.lost(dev, leaf)
+}
+
 // renewable refuses a renewal by a key that a newer one is taking the place of, and
 // one of such a key: else a copy of the old credential would go on for ever.
 func (s *Service) renewable(dev Device, by string, c ca.Issued) error {
@@ -111,11 +140,11 @@ func (s *Service) NoteUse(ctx context.Context, chain []*x509.Certificate, from s
 	}
 	id := dev.ID
 	digest := keyDigest(chain)
-	switch key, good := dev.key(digest, s.now()); {
-	case !good:
+	if !s.holdsKey(dev, chain[0]) {
 		return s.alarm(ctx, id, digest, from)
-	case key.UsedAt.IsZero():
-		return s.firstUse(ctx, id, digest)
+	}
+	if key, known := dev.key(digest, s.now()); !known || key.UsedAt.IsZero() {
+		return s.firstUse(ctx, id, chain[0])
 	}
 	s.noteDevice(id)
 	return nil
@@ -134,8 +163,8 @@ func (s *Service) shownBy(chain []*x509.Certificate) (Device, bool) {
 	return dev, err == nil
 }
 
-// firstUse makes a key the one of its device.
-func (s *Service) firstUse(ctx context.Context, id, digest string) error {
+// firstUse makes the key of a certificate the one of its device.
+func (s *Service) firstUse(ctx context.Context, id string, leaf *x509.Certificate) error {
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	err := s.again(ctx, func() error {
@@ -143,17 +172,23 @@ func (s *Service) firstUse(ctx context.Context, id, digest string) error {
 		if err != nil {
 			return err
 		}
-		if key, good := dev.key(digest, s.now()); !good || !key.UsedAt.IsZero() {
+		digest := digestOf(leaf)
+		key, good := dev.key(digest, s.now())
+		lost := !good && s.lost(dev, leaf)
+		if !good && !lost || !key.UsedAt.IsZero() {
 			return nil // somebody was faster
 		}
 		now := s.instant()
+		if lost {
+			dev.holds(ca.Issued{Serial: leaf.SerialNumber.Text(16), KeySHA256: digest, NotAfter: leaf.NotAfter}, now)
+		}
 		var ending []string
 		dev.Keys, ending = used(dev.Keys, digest, now)
 		dev.Version++
 		var d drafts
-		if len(ending) > 0 {
+		if len(ending) > 0 || lost {
 			d.add(event.DeviceKeyReplaced, dev.Principal, dev.ID, deviceKeyReplaced{
-				DeviceID: dev.ID, Principal: dev.Principal, KeySHA256: digest, Replaced: ending, Until: now.Add(KeyGrace),
+				DeviceID: dev.ID, Principal: dev.Principal, KeySHA256: digest, Replaced: ending, Until: now.Add(KeyGrace), Lost: lost,
 			})
 		}
 		if d.err != nil {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"palyra/internal/access"
+	"palyra/internal/canonical"
 	"palyra/internal/event"
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
@@ -90,6 +91,86 @@ func TestReplacedKeyDoesNotRenew(t *testing.T) {
 	_, err = w.Renew(t.Context(), bob.Device.ID, second.KeySHA256, request)
 	reasontest.Want(t, "a renewal of the old key", err, reason.KeyReplaced)
 	must.Get(w.Renew(t.Context(), bob.Device.ID, second.KeySHA256, csr(t)))(t)
+}
+
+// After a restore, what the lost part of the journal certified acts, as its devices have
+// nothing else: a key that is newer than each that the gateway knows of the device, and
+// was certified before the restore. The controls are a gateway that was not restored,
+// keys that another copy certified since, and those that were replaced.
+func TestKeysOfTheLostJournal(t *testing.T) {
+	w := newWorld(t)
+	w.start()
+	bob := w.add(access.User("bob"), access.Principal{}, access.RoleOperator)
+	first := chainOf(bob)
+	w.use(first)
+	unknown := func() []*x509.Certificate { // the store knows nothing of it
+		w.pass(time.Hour)
+		return must.Get(w.authority.IssueDevice(csr(t), bob.Device.ID))(t).Chain
+	}
+	early, middle, late := unknown(), unknown(), unknown()
+	if !w.good(first) || w.good(early) || w.good(late) {
+		t.Fatal("the control: a key that is not known acts")
+	}
+	w.pass(time.Minute)
+	restoredAt := w.Now()
+	w.GoesOnFrom(restoredAt)
+	since := unknown()
+	if !w.good(first) || !w.good(early) || !w.good(middle) || !w.good(late) || w.good(since) {
+		t.Error("not just what was certified before the restore acts")
+	}
+	n := len(w.store.Events())
+	w.use(middle)
+	w.use(middle)
+	w.journaled(n, event.DeviceKeyReplaced)
+	if said := string(w.store.Events()[n].Payload); !strings.Contains(said, `"lost":true`) {
+		t.Errorf("the journal says %s", said)
+	}
+	if w.good(early) {
+		t.Error("a key acts that is older than the one that was used")
+	}
+	w.pass(identity.KeyGrace)
+	if w.good(first) || !w.good(middle) || !w.good(late) {
+		t.Error("not just the key of the backup ended")
+	}
+	w.use(late)
+	w.restart()
+	w.GoesOnFrom(restoredAt)
+	w.pass(identity.KeyGrace)
+	if w.good(middle) || !w.good(late) || w.good(since) {
+		t.Error("not just the newest key acts")
+	}
+	n = len(w.store.Events())
+	w.use(early)
+	w.journaled(n, event.OldKeyUsed)
+	// It renews as any other, and by that the lost ones are over.
+	w.use(must.Get(w.Renew(t.Context(), bob.Device.ID, digestIn(late), csr(t)))(t).Chain)
+	w.pass(identity.KeyGrace)
+	if w.good(late) {
+		t.Error("the lost key acts beside one that was certified since")
+	}
+	w.revoke(bob.Device.ID)
+	if _, err := w.Authenticate(late); err == nil {
+		t.Error("a revoked device acts")
+	}
+}
+
+// A device that was away renews by an expired certificate of the lost journal.
+func TestExpiredKeyOfTheLostJournal(t *testing.T) {
+	w := newWorld(t)
+	w.start()
+	bob := w.add(access.User("bob"), access.Principal{}, access.RoleOperator)
+	w.pass(time.Hour)
+	lost := must.Get(w.authority.IssueDevice(csr(t), bob.Device.ID))(t).Chain
+	w.pass(ca.LeafLife + time.Hour)
+	if _, err := w.AuthenticateExpired(lost); reason.Of(err) != reason.KeyReplaced {
+		t.Errorf("the control: %v", err)
+	}
+	w.GoesOnFrom(w.Now())
+	must.Get(w.AuthenticateExpired(lost))(t)
+	w.use(must.Get(w.Renew(t.Context(), bob.Device.ID, digestIn(lost), csr(t)))(t).Chain)
+	if _, err := w.AuthenticateExpired(lost); reason.Of(err) != reason.KeyReplaced {
+		t.Errorf("after another key was used: %v", err)
+	}
 }
 
 // The use of a replaced key is an alarm, once per device and hour, also over a
@@ -235,4 +316,9 @@ func TestRunKeysTellsOfEnds(t *testing.T) {
 		cancel()
 		must.Do(t, <-done)
 	})
+}
+
+// digestIn is the key of a certificate, as the journal names it.
+func digestIn(chain []*x509.Certificate) string {
+	return canonical.Digest(chain[0].RawSubjectPublicKeyInfo)
 }

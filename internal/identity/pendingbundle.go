@@ -35,8 +35,12 @@ func WritePending(dir string, b Bundle) error {
 }
 
 // ReadPending reads a bundle that waits for its certificate; false when dir holds
-// none. A complete one is an error, and so is what is no part of a bundle.
+// none. A complete one is an error, and so is what is no part of a bundle. What a run
+// that was killed left beside the files of a bundle is removed.
 func ReadPending(dir string) (b Bundle, pending bool, err error) {
+	if err := keyfile.Sweep(dir, keyName, rootFile, endpointFile, certFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return b, false, fmt.Errorf("looking for a credential: %w", err)
+	}
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return b, false, nil

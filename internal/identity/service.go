@@ -59,6 +59,8 @@ type Service struct {
 	verified map[[32]byte]verifiedLeaf
 	history  provenance.History
 	bindings map[person]access.Principal
+	// restoredAt is when the gateway was restored from a backup; zero for never.
+	restoredAt time.Time
 	// lastUse is when devices were last used, since the start.
 	lastUse map[string]time.Time
 	// onKeyEnd is told of keys that ended; see OnKeyEnd.

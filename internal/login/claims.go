@@ -22,10 +22,10 @@ const skew = time.Minute
 // maxSubject is the longest subject (OpenID Connect Core 1.0, section 2), in bytes.
 const maxSubject = 255
 
-// asymmetric reports whether an algorithm is one that ID tokens may have. With a
+// Asymmetric reports whether an algorithm is one that tokens of others may have. With a
 // symmetric one, whoever knows the gateway's secret could sign, and with "none"
 // everybody.
-func asymmetric(algorithm string) bool {
+func Asymmetric(algorithm string) bool {
 	return slices.Contains([]string{
 		oidc.RS256, oidc.RS384, oidc.RS512, oidc.PS256, oidc.PS384, oidc.PS512, oidc.ES256, oidc.ES384, oidc.ES512, oidc.EdDSA,
 	}, algorithm)
@@ -72,8 +72,8 @@ func (s *Service) verify(ctx context.Context, p *provider, nonce, raw string) (v
 		}
 		return vouched{}, refused("the identity provider's ID token does not count: %s", clip.Ellipsis(err.Error(), maxText))
 	}
-	var c claims
-	if err := token.Claims(&c.all); err != nil {
+	var c Claims
+	if err := token.Claims(&c); err != nil {
 		return vouched{}, refused("the identity provider's ID token is no JSON object")
 	}
 	switch {
@@ -101,20 +101,20 @@ func refused(format string, args ...any) *reason.Error {
 // checkParty refuses a token that was made for another client, though this one may
 // read it: the party that it names is this one, and it names one where there are several
 // that may read it. One that is no text is another.
-func (s *Service) checkParty(audience []string, c claims) error {
-	if _, named := c.all["azp"]; (named || len(audience) > 1) && c.text("azp") != s.ClientID {
+func (s *Service) checkParty(audience []string, c Claims) error {
+	if _, named := c["azp"]; (named || len(audience) > 1) && c.Text("azp") != s.ClientID {
 		return refused("the identity provider's ID token is for another client")
 	}
 	return nil
 }
 
 // checkAge wants a person who showed the provider who they are lately.
-func (s *Service) checkAge(c claims) error {
+func (s *Service) checkAge(c Claims) error {
 	if s.MaxAge == 0 {
 		return nil
 	}
 	var at float64
-	if json.Unmarshal(c.all["auth_time"], &at) != nil || at <= 0 {
+	if json.Unmarshal(c["auth_time"], &at) != nil || at <= 0 {
 		return refused("the identity provider does not say when the person last showed who they are, and oidc.max_age wants to know")
 	}
 	if s.Now().Sub(time.Unix(int64(at), 0)) > s.MaxAge+skew {
@@ -124,34 +124,34 @@ func (s *Service) checkAge(c claims) error {
 	return nil
 }
 
-// claims are those of an ID token.
-type claims struct{ all map[string]json.RawMessage }
+// Claims are those of a token, by name.
+type Claims map[string]json.RawMessage
 
-// text is a claim that is a text, "" for one that is none.
-func (c claims) text(name string) (text string) {
-	if json.Unmarshal(c.all[name], &text) != nil {
+// Text is a claim that is a text, "" for one that is none.
+func (c Claims) Text(name string) (text string) {
+	if json.Unmarshal(c[name], &text) != nil {
 		return ""
 	}
 	return text
 }
 
-// list is a claim that is a list of texts, or one.
-func (c claims) list(name string) (list []string) {
-	if json.Unmarshal(c.all[name], &list) == nil {
+// List is a claim that is a list of texts, or one.
+func (c Claims) List(name string) (list []string) {
+	if json.Unmarshal(c[name], &list) == nil {
 		return list
 	}
-	if one := c.text(name); one != "" {
+	if one := c.Text(name); one != "" {
 		return []string{one}
 	}
 	return nil
 }
 
 // person reads the name and the groups.
-func (s *Service) person(subject string, c claims) (vouched, error) {
-	v := vouched{issuer: s.Issuer, subject: subject, name: c.text(s.UsernameClaim), groups: c.list(s.GroupsClaim)}
+func (s *Service) person(subject string, c Claims) (vouched, error) {
+	v := vouched{issuer: s.Issuer, subject: subject, name: c.Text(s.UsernameClaim), groups: c.List(s.GroupsClaim)}
 	if s.UsernameClaim == "email" {
 		var verified bool
-		if json.Unmarshal(c.all["email_verified"], &verified) != nil || !verified {
+		if json.Unmarshal(c["email_verified"], &verified) != nil || !verified {
 			return v, refused("the identity provider did not verify the person's email address").
 				WithRemedy("Verify it there, or have an administrator choose another claim for oidc.username_claim.")
 		}
@@ -170,7 +170,7 @@ func (s *Service) person(subject string, c claims) (vouched, error) {
 	}
 	// Distributed claims, OpenID Connect Core 1.0, section 5.6.2.
 	var elsewhere map[string]string
-	if json.Unmarshal(c.all["_claim_names"], &elsewhere) == nil && elsewhere[s.GroupsClaim] != "" {
+	if json.Unmarshal(c["_claim_names"], &elsewhere) == nil && elsewhere[s.GroupsClaim] != "" {
 		return v, refused("the identity provider does not put the groups of %s into the ID token: there are too many", v.name).
 			WithRemedy("An administrator has the provider name the groups alone that matter here.")
 	}

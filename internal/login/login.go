@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"time"
 
@@ -92,7 +93,7 @@ func New(c Config) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Service{Config: c, client: providerClient(), open: newTable(c.Now), lockout: lockout, found: discovery{turn: make(chan struct{}, 1)}}
+	s := &Service{Config: c, client: NewClient((&net.Dialer{Timeout: answerTimeout}).DialContext), open: newTable(c.Now), lockout: lockout, found: discovery{turn: make(chan struct{}, 1)}}
 	if c.Issuer == "" {
 		return s, nil
 	}
@@ -103,7 +104,7 @@ func New(c Config) (*Service, error) {
 		return nil, fmt.Errorf("making the login service: sessions of %s", c.Session)
 	}
 	for _, a := range c.Algorithms {
-		if !asymmetric(a) {
+		if !Asymmetric(a) {
 			return nil, fmt.Errorf("making the login service: %s is no asymmetric signature", a)
 		}
 	}

@@ -141,15 +141,15 @@ func away(err error) bool {
 		errors.As(err, &answer) && answer.Response != nil && answer.Response.StatusCode >= http.StatusInternalServerError
 }
 
-// providerClient asks the provider and nobody else: no proxy, no redirect, and
+// NewClient asks a provider and nobody else: no proxy, no redirect, and
 // bounded answers. A GET that is not answered with what was asked for is an error.
-func providerClient() *http.Client {
+func NewClient(dial func(ctx context.Context, network, address string) (net.Conn, error)) *http.Client {
 	return &http.Client{
 		Timeout:       answerTimeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport: bounded{&http.Transport{
 			Proxy:                  nil, // whatever the daemon's environment says
-			DialContext:            (&net.Dialer{Timeout: answerTimeout}).DialContext,
+			DialContext:            dial,
 			TLSHandshakeTimeout:    answerTimeout,
 			ForceAttemptHTTP2:      true,
 			MaxIdleConnsPerHost:    2,

@@ -19,9 +19,11 @@ func aPlan() tool.Plan {
 	return tool.Plan{
 		Facts: tool.Facts{
 			Workspace: "w", Path: "a/b", Paths: []string{"a/b", "a/c"}, Host: "h", Domain: "d", Port: 1, Method: "GET",
-			Exec: &tool.ExecFacts{Basename: "git", Path: "/usr/bin/git", SHA256: "sha256:x", Shebang: "sh", Line: "git push", Arg1: "push", Arg2: "origin"}, Risk: 5,
+			Exec:  &tool.ExecFacts{Basename: "git", Path: "/usr/bin/git", SHA256: "sha256:x", Shebang: "sh", Line: "git push", Arg1: "push", Arg2: "origin"},
+			Shell: &tool.ShellFacts{Dialect: "bash", Parsed: true, Special: []string{"eval"}, Commands: []string{"?", "eval"}, Lines: []string{"?"}}, Risk: 5,
 			SandboxTier: "c", SandboxLevel: "strict", SandboxRung: "full", SandboxLayers: []string{"seccomp"}, SandboxLimits: "rlimit", LandlockABI: 3,
 			WorkspaceMode: "direct", EgressMode: "strict", EgressHosts: []string{"h:1"}, Secrets: []string{"s"},
+			External: &tool.ExternalFacts{Agent: "codex", Act: tool.ActShell, PermissionMode: "default", Server: "s", Outside: []string{"/x"}, Guarded: []string{"/y"}},
 		},
 		Files: []tool.FileIdentity{{Device: 1, Inode: 2, ChangedAt: 3}},
 	}

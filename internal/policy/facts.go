@@ -102,12 +102,14 @@ type Fact struct {
 // Values that text facts can have.
 var (
 	egressModes    = []string{"strict", "preflight", "none", ""}
-	sandboxTiers   = []string{"builtin", "a", "b", "c"}
+	sandboxTiers   = []string{"builtin", "a", "b", "c", "external"}
 	sandboxLevels  = []string{"strict", "preflight", "none"}
 	sandboxRungs   = []string{"full", "user_namespaces", "landlock", "seatbelt", "job_object", ""}
 	sandboxLimits  = []string{"cgroup_v2", "cgroup_v1", "rlimit", "job_object", ""}
 	workspaceModes = []string{"copy_on_write", "direct", "read_only", ""}
 	execOrigins    = []string{tool.OriginSystem, tool.OriginToolchain, tool.OriginWorkspace, tool.OriginOther}
+	shellDialects  = []string{"posix", "bash"}
+	shellOrigins   = append([]string{tool.OriginShell, tool.OriginLocal, tool.OriginUnknown}, execOrigins...)
 	changeClasses  = []string{"git", "agent", "runner", "declared", "symlink", "hard_link", "special", "mode", "name", "executable"}
 )
 
@@ -169,6 +171,19 @@ var facts = [...]Fact{
 	{"exec.line", "String?", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Exec.Line }, "the whole command line, quoted as a shell has it: `git commit -m 'two words'`; not there for one of more than 16 KiB ([below](#command-lines-in-rules))"},
 	{"exec.arg1", "String?", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Exec.Arg1 }, "the first argument: `push` of `git push origin`; not there where it is an option, or may be the value of one ([below](#command-lines-in-rules))"},
 	{"exec.arg2", "String?", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Exec.Arg2 }, "the argument right after `arg1`, if it is no option"},
+	{"shell", "ShellFacts?", nil, bound, inAll, ofPlan, ByNobody, shellKey, "what the gateway reads in a line for a shell ([below](#lines-for-a-shell))"},
+	{"shell.dialect", "String", shellDialects, bound, inAll, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.Shell.Dialect }, "the language that the line is in"},
+	{"shell.claimed", "Bool", nil, bound, inAll, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.Shell.Claimed }, "somebody else runs the line, and only says which one it is"},
+	{"shell.parsed", "Bool", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Shell.Parsed }, "the line could be read"},
+	{"shell.known", "Bool", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Shell.Known }, "nothing is left to find out when the line runs: it is `parsed`, not `dynamic`, has nothing `special`, and is not `claimed`"},
+	{"shell.dynamic", "Bool", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Shell.Dynamic }, "a word is expanded: a parameter, a substitution, a pattern, a brace, a tilde"},
+	{"shell.special", "Set<String>", tool.ShellSpecials, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Shell.Special }, "by what the line does more than its commands show"},
+	{"shell.commands", "Set<String>", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Shell.Commands }, "every command of the line without its directory, `rm`, and as it is written where that is something else, `./rm`; `?` unless the line is `known`, `>` where a redirect writes"},
+	{"shell.subcommands", "Set<String>", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Shell.Subcommands }, "every command with its first argument, `git push`; `git ?` where that is an option or not certain; `?` and `>` as above"},
+	{"shell.lines", "Set<String>", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Shell.Lines }, "every command whole, quoted like `exec.line`; `?` and `>` as above, and `?` alone for more than 16 KiB"},
+	{"shell.origins", "Set<String>", shellOrigins, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Shell.Origins }, "where the commands come from, `shell` for what the shell does itself, and `local` for what was added to the system below `/usr/local`; `unknown` for what is not found, and unless the line is `known`"},
+	{"shell.reads", "Set<String>", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Shell.Reads }, "files that redirects read, `?` for one that is not known"},
+	{"shell.writes", "Set<String>", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Shell.Writes }, "files that redirects write, as they are written; `/dev/null` is none"},
 	{"session", "SessionFacts", nil, fresh, inAll, ofPast, ByNobody, unremembered, "what the caller did lately, in the session that the gateway names ([sessions.md](sessions.md)) and no client can reset, as of the moment in which the call is decided"},
 	{"session.calls_in_run", "Long", nil, fresh, inAll, ofPast, ByNobody, func(r *Request) any { return &r.SessionFacts.CallsInRun }, "of a run that palyrad drives, else of the session"},
 	{"session.in_flight", "Long", nil, fresh, inAll, ofPast, ByNobody, func(r *Request) any { return &r.SessionFacts.InFlight }, "calls that have not ended"},
@@ -189,6 +204,13 @@ var facts = [...]Fact{
 	{"exit_code", "Long", nil, bound, inCommit, ofCommit, ByNobody, func(r *Request) any { return &r.Commit.ExitCode }, "of the program; -1 when it was stopped"},
 	{"path_folded", "String?", nil, bound, inCall, ofPlan, ByArgument, func(r *Request) any { return foldedPath(&r.Facts) }, "`path` in the one spelling of all those under which a file system that folds case, or normalizes names, finds the same file: Unicode's full case folding, in NFC, without invisible characters; there whenever `path` is. `SECRETS/.ENV` is `secrets/.env` ([below](#paths-in-rules))"},
 	{"hard_links", "Long", nil, bound, inCall, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.HardLinks }, "how many names the file has: 1 for an ordinary one; 0 for a directory, for a file that is not there yet, for a call about several files, and where the platform does not say (Windows)"},
+	{"external", "ExternalFacts?", nil, bound, inCall, ofPlan, ByNobody, externalKey, "of a call that an agent runs itself ([hooks.md](hooks.md)); not there for any other. It rests on what the agent says"},
+	{"external.agent", "String", nil, bound, inCall, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.External.Agent }, "which program asks: `claude-code`, `codex`, `generic`"},
+	{"external.act", "String", externalActs(), bound, inCall, ofPlan, ByNobody, func(r *Request) any { return (*string)(&r.Facts.External.Act) }, "what the tool does, in one word for all agents"},
+	{"external.permission_mode", "String", nil, bound, inCall, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.External.PermissionMode }, "the agent's own mode, such as `bypassPermissions`; `\"\"` where it says none"},
+	{"external.server", "String", nil, bound, inCall, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.External.Server }, "the MCP server whose tool is called, by the name that the agent's configuration gives it, which any project can choose; `\"\"` for the agent's own tools"},
+	{"external.outside", "Set<String>", nil, bound, inCall, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.External.Outside }, "absolute paths that the call names and that are in no declared workspace"},
+	{"external.guarded", "Set<String>", nil, bound, inCall, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.External.Guarded }, "paths that the call may write to and that say what agents or the gateway run"},
 	{"injection", "InjectionFacts", nil, bound, inInjection, ofCall, ByNobody, unremembered, "where the value of the secret goes"},
 	{"injection.env", "String", nil, bound, inInjection, ofCall, ByNobody, func(r *Request) any { return &r.injection().Env }, "the variable with the value, or with the path of the file; `\"\"` for none"},
 	{"injection.file", "String", nil, bound, inInjection, ofCall, ByNobody, func(r *Request) any { return &r.injection().File }, "the path of the file inside, `\"\"` for none"},
@@ -223,8 +245,13 @@ func (f *Fact) At(r *Request) any {
 	if f.at == nil || f.HasParts() {
 		return nil
 	}
-	if f.record() == "exec" {
+	switch f.record() {
+	case "exec":
 		r.Facts.Exec = copyOf(r.Facts.Exec)
+	case "external":
+		r.Facts.External = copyOf(r.Facts.External)
+	case "shell":
+		r.Facts.Shell = copyOf(r.Facts.Shell)
 	}
 	if f.OfCommit() {
 		r.Commit = copyOf(r.Commit)
@@ -375,10 +402,34 @@ func execKey(r *Request) any {
 	return execRecord(*r.Facts.Exec)
 }
 
+// externalKey is of no record that repeats: its paths are the call's own.
+func externalKey(r *Request) any {
+	if r.Facts.External == nil {
+		return nil
+	}
+	return always{}
+}
+
+// shellKey is of no two calls the same: lines hardly repeat.
+func shellKey(r *Request) any {
+	if r.Facts.Shell == nil {
+		return nil
+	}
+	return always{}
+}
+
+func externalActs() []string {
+	names := make([]string, len(tool.Acts))
+	for i, act := range tool.Acts {
+		names[i] = string(act)
+	}
+	return names
+}
+
 func surfaceNames() []string {
-	names := make([]string, len(surfaces))
-	for i, surface := range surfaces {
-		names[i] = string(surface)
+	names := make([]string, 0, len(surfaces)+len(callSurfaces))
+	for _, surface := range slices.Concat(surfaces, callSurfaces) {
+		names = append(names, string(surface))
 	}
 	return names
 }

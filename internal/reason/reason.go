@@ -65,6 +65,10 @@ const (
 	JournalUnavailable Code = "JOURNAL_UNAVAILABLE"
 	AttestationFailed  Code = "ATTESTATION_FAILED"
 	OutcomeUnknown     Code = "OUTCOME_UNKNOWN"
+	ExecutedElsewhere  Code = "EXECUTED_ELSEWHERE"
+	Unreported         Code = "UNREPORTED"
+	RanOther           Code = "RAN_OTHER"
+	Ungoverned         Code = "UNGOVERNED"
 
 	ApprovalRequired     Code = "APPROVAL_REQUIRED"
 	ApprovalDenied       Code = "APPROVAL_DENIED"
@@ -74,6 +78,7 @@ const (
 	ApprovalConflict     Code = "APPROVAL_CONFLICT"
 	ApprovalLimit        Code = "APPROVAL_LIMIT"
 	ApprovalUnattainable Code = "APPROVAL_UNATTAINABLE"
+	StillWaiting         Code = "STILL_WAITING"
 	BindingMismatch      Code = "APPROVAL_BINDING_MISMATCH"
 	DigestMismatch       Code = "DIGEST_MISMATCH"
 	PresenceNotProven    Code = "PRESENCE_NOT_PROVEN"
@@ -183,6 +188,10 @@ var Table = []Row{
 	{JournalUnavailable, ExitFailure, "The journal cannot be written, so nothing runs.", "Ask an operator to look at disk space and `palyra status`."},
 	{AttestationFailed, ExitFailure, "The call ran but its attestation could not be made.", "Ask an operator to look at the daemon's log."},
 	{OutcomeUnknown, ExitFailure, "The gateway stopped while the call ran; its outcome is unknown.", "Look at what the call may have changed before you repeat it."},
+	{ExecutedElsewhere, ExitUsage, "The tool is an agent's own: the agent runs it, and asks about it by its hook.", "Use one of the gateway's tools: `palyra tools`."},
+	{Unreported, ExitFailure, "The call was let run, and the agent never said how it ended.", "Look at what it may have changed; `palyra hook status` says whether the agent's hooks report."},
+	{RanOther, ExitFailure, "The agent says that it ran something else than what was decided.", "Look at what the agent did, and at what changes its calls after the hook: `palyra hook status`."},
+	{Ungoverned, ExitFailure, "The agent says that it ran a call that was not allowed.", "Look at what the agent did, and at what bypasses its hook: `palyra hook status`."},
 	{ApprovalRequired, ExitDenied, "A human has to approve this call.", "Answer it with `palyra approvals decide`."},
 	{ApprovalDenied, ExitDenied, "A human denied the call.", "Do not repeat it; choose another way or ask the person why."},
 	{ApprovalExpired, ExitExpired, "Nobody approved the call in time.", "Ask an operator to be ready, then propose it again."},
@@ -191,6 +200,7 @@ var Table = []Row{
 	{ApprovalConflict, ExitConflict, "The approval was already decided.", "Look at it with `palyra approvals show`."},
 	{ApprovalLimit, ExitPolicyDenied, "Too many approvals are waiting or were asked for.", "Wait until some are answered."},
 	{ApprovalUnattainable, ExitPolicyDenied, "No one who could approve this call exists.", "Ask an operator to add a member with the role that policy wants: `palyrad operator add`."},
+	{StillWaiting, ExitExpired, "The client's time for a call is over, and the call goes on without it.", "Make the same call again: it goes on where it was left."},
 	{BindingMismatch, ExitConflict, "The call is no longer the one that was approved.", "Propose it again; the changed fields are named."},
 	{DigestMismatch, ExitConflict, "The digest does not match the call that waits.", "Look at it again with `palyra approvals show` and use the digest it prints."},
 	{PresenceNotProven, ExitPolicyDenied, "The vote does not prove that its voter is there; nothing was voted.", "Vote with --present. The key that it takes is made by `palyra key presence --passphrase`."},

@@ -15,7 +15,6 @@ import (
 	"palyra/internal/policy"
 	"palyra/internal/policy/policytest"
 	"palyra/internal/rpc"
-	"palyra/internal/token"
 )
 
 var update = flag.Bool("update", false, "write the tables of docs/access.md anew")
@@ -74,11 +73,22 @@ func credentials(m rpc.Method) string {
 		return "certificate, also one that expired in the last 30 days"
 	case m.Needs == rpc.NeedsCertificate:
 		return "certificate, no socket"
-	case slices.Contains(token.Never, m.Permission):
+	case slices.Contains(access.NeverByToken, m.Permission):
 		return "certificate"
 	default:
 		return "certificate, token"
 	}
+}
+
+// guardOf are the columns of what a route takes.
+func guardOf(r rpc.Route, who func(access.Permission) []string) string {
+	if r.Guard == nil {
+		return "none | anybody | none | none"
+	}
+	if r.Guard.Permission == "" {
+		return fmt.Sprintf("none | anybody | `%s` | none", r.Guard.Limit)
+	}
+	return fmt.Sprintf("`%s` | %s | `%s` | %s", r.Guard.Permission, strings.Join(who(r.Guard.Permission), ", "), r.Guard.Limit, credentials(*r.Guard))
 }
 
 // accessTables are the generated part of docs/access.md.
@@ -95,14 +105,14 @@ func accessTables(t *testing.T, methods map[string]rpc.Method) string {
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | `%s` | %s | %s |\n", strings.TrimPrefix(procedure, "/"), permission, strings.Join(roles, ", "), m.Limit, m.Audit, credentials(m))
 	}
-	b.WriteString("\n## Other routes\n\nPlain HTTP, without a credential, for anybody who reaches the listener, which is on this machine unless the configuration says otherwise.\n\n| route | listener | says |\n| --- | --- | --- |\n")
+	b.WriteString("\n## Other routes\n\nPlain HTTP. A route without a permission takes no credential: it is for anybody who reaches the listener, which is on this machine unless the configuration says otherwise.\n\n| route | listener | says | permission | roles that have it | limit class | credential |\n| --- | --- | --- | --- | --- | --- | --- |\n")
 	for pattern, r := range sorted(maps.Collect(rpc.Routes())) {
-		fmt.Fprintf(&b, "| `%s` | `%s` | %s |\n", pattern, r.Listener, r.Says)
+		fmt.Fprintf(&b, "| `%s` | `%s` | %s | %s |\n", pattern, r.Listener, r.Says, guardOf(r, who))
 	}
 	b.WriteString("\n## Permissions\n\n| permission | roles that have it | a token can have it |\n| --- | --- | --- |\n")
 	for _, p := range slices.Sorted(slices.Values(access.Permissions)) {
 		can := "yes"
-		if slices.Contains(token.Never, p) {
+		if slices.Contains(access.NeverByToken, p) {
 			can = "no"
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", p, strings.Join(who(p), ", "), can)

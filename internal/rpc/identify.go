@@ -19,6 +19,7 @@ import (
 	"palyra/internal/pairing"
 	"palyra/internal/ratelimit"
 	"palyra/internal/reason"
+	"palyra/internal/token"
 )
 
 type callerKey struct{}
@@ -34,17 +35,19 @@ type callerKey struct{}
 //
 // It ends at the latest with the credential. What came over the socket is looked at
 // again while it lasts.
-func identify(auth Authenticator, tokens Tokens, live *liveRequests, log *slog.Logger, next http.Handler) http.Handler {
+func identify(by credentials, live *liveRequests, log *slog.Logger, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		socket, local := localsocket.PeerOf(r.Context())
-		identified := peer{address: from(r, socket, local), local: local, claims: access.Surface(r.Header.Get(access.SurfaceHeader)), tls: r.TLS}
+		neighbor, near := localsocket.AgentOf(r.Context())
+		identified := peer{address: from(r, socket, local, neighbor, near), local: local, near: near, claims: access.Surface(r.Header.Get(access.SurfaceHeader)), tls: r.TLS}
+		identified.offered = by.issuers != nil && by.issuers.Offered()
 		ctx := r.Context()
-		if look := credential(r, auth, tokens); look != nil {
-			identified.note(r, auth, log)
+		if look := by.of(r); look != nil {
+			identified.note(r, by.auth, log)
 			identified.look(look)
 			if identified.known {
 				var leave, stop func()
-				ctx, leave = live.enter(ctx, identified.caller.DeviceID, identified.key)
+				ctx, leave = live.enter(ctx, identified.caller.DeviceID, identified.key, identified.vouched())
 				defer leave()
 				identified.look(look)
 				ctx, stop = until(access.WithDevice(ctx, identified.caller.DeviceID), identified.notAfter, identified.over())
@@ -63,15 +66,39 @@ func identify(auth Authenticator, tokens Tokens, live *liveRequests, log *slog.L
 	})
 }
 
-// credential returns how a request shows who it is of; nil when it does not.
-func credential(r *http.Request, auth Authenticator, tokens Tokens) func() (access.Caller, time.Time, error) {
+// AccessTokens reads access tokens of other issuers (package login/resource).
+type AccessTokens interface {
+	// Offered reports whether any are taken.
+	Offered() bool
+	// Authenticate maps a token to the caller that it stands for.
+	Authenticate(ctx context.Context, token string) (access.Caller, error)
+}
+
+// credentials are what knows who shows what.
+type credentials struct {
+	auth    Authenticator
+	tokens  Tokens
+	issuers AccessTokens
+}
+
+// of returns how a request shows who it is of; nil when it does not.
+func (by credentials) of(r *http.Request) func() (access.Caller, time.Time, error) {
 	var chain []*x509.Certificate
 	if r.TLS != nil {
 		chain = r.TLS.PeerCertificates
 	}
 	shown := r.Header.Values("Authorization")
 	socket, local := localsocket.PeerOf(r.Context())
+	neighbor, near := localsocket.AgentOf(r.Context())
+	auth := by.auth
 	switch {
+	case near && neighbor.Refused != nil && len(shown) > 0:
+		return func() (access.Caller, time.Time, error) { return access.Caller{}, time.Time{}, neighbor.Refused }
+	case r.URL.Query().Has("access_token"):
+		return func() (access.Caller, time.Time, error) {
+			return access.Caller{}, time.Time{}, reason.Errorf(reason.Unauthenticated, "a token in a URL counts for nothing: URLs stand in logs and histories").
+				WithRemedy("Send it as \"Authorization: Bearer ...\", and have another made: this one was seen.")
+		}
 	case local && len(shown) == 0:
 		return func() (access.Caller, time.Time, error) { return onHost(auth, socket) }
 	case local:
@@ -87,24 +114,38 @@ func credential(r *http.Request, auth Authenticator, tokens Tokens) func() (acce
 	case len(chain) > 0:
 		return func() (access.Caller, time.Time, error) { return certificate(auth, chain) }
 	case len(shown) == 1:
-		return func() (access.Caller, time.Time, error) { return bearer(r, shown[0], tokens) }
+		return func() (access.Caller, time.Time, error) { return by.bearer(r, shown[0]) }
 	default:
 		return nil
 	}
 }
 
-// bearer finds the caller of a token (RFC 6750, section 2.1).
-func bearer(r *http.Request, shown string, tokens Tokens) (access.Caller, time.Time, error) {
+// bearer finds the caller of a token (RFC 6750, section 2.1): of the gateway's own, or
+// of an issuer that is configured.
+func (by credentials) bearer(r *http.Request, shown string) (c access.Caller, ends time.Time, err error) {
 	scheme, text, _ := strings.Cut(shown, " ")
 	if !strings.EqualFold(scheme, "Bearer") {
 		return access.Caller{}, time.Time{}, reason.Errorf(reason.Unauthenticated, "the API takes \"Authorization: Bearer pal_...\" or a client certificate")
 	}
-	from, _ := netip.ParseAddrPort(r.RemoteAddr)
-	c, err := tokens.Authenticate(text, from.Addr().WithZone(""))
+	if by.issuers != nil && by.issuers.Offered() && !strings.HasPrefix(text, token.Prefix) {
+		c, err = by.issuers.Authenticate(r.Context(), text)
+	} else {
+		c, err = by.tokens.Authenticate(text, addressFor(r))
+	}
 	if err != nil {
 		return access.Caller{}, time.Time{}, err
 	}
 	return c, c.Token.ExpiresAt, nil
+}
+
+// addressFor is where a token is shown from. A socket of agents is on this host.
+func addressFor(r *http.Request) netip.Addr {
+	from, _ := netip.ParseAddrPort(r.RemoteAddr)
+	at := from.Addr().WithZone("")
+	if _, near := localsocket.AgentOf(r.Context()); near && !at.IsValid() {
+		at = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	}
+	return at
 }
 
 // onHost finds the caller of the socket of the local operator.
@@ -130,10 +171,15 @@ type peer struct {
 	address string
 	// local says that the request came over the socket of the local operator.
 	local bool
+	// near says that it came by a listener of agents on this host, whose process the
+	// system named.
+	near bool
 	// claims is the surface that the client says it is.
 	claims access.Surface
 	// tls is the connection.
 	tls *tls.ConnectionState
+	// offered says that tokens of other issuers are taken.
+	offered bool
 }
 
 // connectionOf is the connection of a request, as pairing binds it.
@@ -154,6 +200,14 @@ func (p *peer) note(r *http.Request, auth Authenticator, log *slog.Logger) {
 	if err := auth.NoteUse(r.Context(), chain, p.address); err != nil {
 		log.WarnContext(r.Context(), "noting the use of a credential", slog.String("error", err.Error()))
 	}
+}
+
+// vouched is whom another issuer vouched for, zero for a credential of the gateway's own.
+func (p *peer) vouched() access.Principal {
+	if p.caller.Token == nil || p.caller.Token.Issuer == "" {
+		return access.Principal{}
+	}
+	return p.caller.Principal
 }
 
 // over is why a request ends with its credential.
@@ -208,9 +262,12 @@ func (p *peer) shows(needed Proof) bool {
 }
 
 // from is where a request came from: an address, or the socket and whose process.
-func from(r *http.Request, socket localsocket.Peer, local bool) string {
-	if local {
+func from(r *http.Request, socket localsocket.Peer, local bool, neighbor localsocket.Peer, near bool) string {
+	switch {
+	case local:
 		return socket.String()
+	case near:
+		return neighbor.Agent()
 	}
 	return host(r.RemoteAddr)
 }
@@ -233,7 +290,7 @@ func (p peer) keys() []string {
 		return []string{ratelimit.Address(p.address)}
 	}
 	keys := []string{p.caller.Principal.String()}
-	if ip := net.ParseIP(p.address); !p.local && (ip == nil || !ip.IsLoopback()) {
+	if ip := net.ParseIP(p.address); !p.local && !p.near && (ip == nil || !ip.IsLoopback()) {
 		keys = append(keys, ratelimit.Address(p.address))
 	}
 	return keys

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"palyra/internal/access"
 	"palyra/internal/reason"
 )
 
@@ -20,11 +21,14 @@ type liveRequest struct {
 	cancel context.CancelCauseFunc
 	// key is the digest of the key that the device showed.
 	key string
+	// vouched is whom another issuer vouched for, zero for a credential of the
+	// gateway's own.
+	vouched access.Principal
 }
 
 // enter registers a request of a device with a key; leave must be called when it
 // ended.
-func (l *liveRequests) enter(ctx context.Context, device, key string) (context.Context, func()) {
+func (l *liveRequests) enter(ctx context.Context, device, key string, vouched access.Principal) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -36,7 +40,7 @@ func (l *liveRequests) enter(ctx context.Context, device, key string) (context.C
 	}
 	id := l.next
 	l.next++
-	l.byDevice[device][id] = liveRequest{cancel, key}
+	l.byDevice[device][id] = liveRequest{cancel, key, vouched}
 	return ctx, func() {
 		cancel(nil)
 		l.mu.Lock()
@@ -66,6 +70,22 @@ func (l *liveRequests) endKey(device, key string, why error) (n int) {
 		if r.key == key {
 			r.cancel(why)
 			n++
+		}
+	}
+	return n
+}
+
+// endVouched ends the requests of a member for whom another issuer vouched, and returns
+// how many there were.
+func (l *liveRequests) endVouched(p access.Principal, why error) (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, of := range l.byDevice {
+		for _, r := range of {
+			if r.vouched == p {
+				r.cancel(why)
+				n++
+			}
 		}
 	}
 	return n

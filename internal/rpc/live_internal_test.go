@@ -39,7 +39,7 @@ func TestRevokeBetweenTheLooks(t *testing.T) {
 	for times, known := range map[int]bool{0: false, 1: false, 2: true} {
 		var live liveRequests
 		var who peer
-		h := identify(&flaky{times}, nil, &live, slog.New(slog.DiscardHandler), http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		h := identify(credentials{auth: &flaky{times}}, &live, slog.New(slog.DiscardHandler), http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			who, _ = r.Context().Value(callerKey{}).(peer)
 		}))
 		r := httptest.NewRequest(http.MethodPost, "/", nil)
@@ -57,9 +57,9 @@ func TestRevokeBetweenTheLooks(t *testing.T) {
 func TestLiveRequestsEndByDevice(t *testing.T) {
 	var live liveRequests
 	gone := reason.Errorf(reason.Unauthenticated, "device a was revoked")
-	mine, leaveMine := live.enter(t.Context(), "a", "k")
-	also, leaveAlso := live.enter(t.Context(), "a", "k")
-	other, leaveOther := live.enter(t.Context(), "b", "k")
+	mine, leaveMine := live.enter(t.Context(), "a", "k", access.Principal{})
+	also, leaveAlso := live.enter(t.Context(), "a", "k", access.Principal{})
+	other, leaveOther := live.enter(t.Context(), "b", "k", access.Principal{})
 	leaveAlso()
 	if n := live.end("a", gone); n != 1 {
 		t.Errorf("%d requests ended", n)
@@ -111,7 +111,7 @@ func TestRequestsEndWithTheirCertificate(t *testing.T) {
 		} {
 			var took time.Duration
 			var code reason.Code
-			h := identify(lasting{}, nil, &live, slog.New(slog.DiscardHandler), http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			h := identify(credentials{auth: lasting{}}, &live, slog.New(slog.DiscardHandler), http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 				start := time.Now()
 				select {
 				case <-r.Context().Done():
@@ -148,7 +148,7 @@ func TestSocketRequestsAreLookedAtAgain(t *testing.T) {
 			var live liveRequests
 			var took time.Duration
 			var code reason.Code
-			h := identify(&flaky{c.times}, nil, &live, slog.New(slog.DiscardHandler), http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			h := identify(credentials{auth: &flaky{c.times}}, &live, slog.New(slog.DiscardHandler), http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 				start := time.Now()
 				select {
 				case <-r.Context().Done():

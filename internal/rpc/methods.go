@@ -10,6 +10,7 @@ import (
 	"palyra/gen/grpc/health/v1/healthv1connect"
 	"palyra/gen/palyra/v1/palyrav1connect"
 	"palyra/internal/access"
+	"palyra/internal/login/resource"
 	"palyra/internal/ratelimit"
 	"palyra/internal/rpc/accessreview"
 )
@@ -202,6 +203,11 @@ var methods = map[string]Method{
 	palyrav1connect.TokenServiceListTokensProcedure:  {access.PermTokenRead, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.TokenServiceRevokeTokenProcedure: {access.PermTokenRevoke, AuditRoom, LimitMutate, NeedsDevice},
 
+	// Who has palyrad read files of agents may change who may do what anyway.
+	palyrav1connect.InstallServiceRegisterInstalledProcedure: {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.InstallServiceListInstalledProcedure:     {access.PermAccessRead, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.InstallServiceRemoveInstalledProcedure:   {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsDevice},
+
 	// Which secrets a caller may put, see, read and remove is the vault's to ask, of
 	// each one.
 	palyrav1connect.VaultServicePutSecretProcedure:      {access.PermVaultPut, AuditRoom, LimitSecret, NeedsDevice},
@@ -249,31 +255,60 @@ func reflectionProcedure(version string) string {
 	return "/grpc.reflection." + version + ".ServerReflection/ServerReflectionInfo"
 }
 
-// Route is the row of what is served by plain HTTP beside the API, whose methods have
-// the rows above. It is for anybody who reaches the listener: give one to nothing that
-// says what only some may know.
+// Route is the row of what is served by plain HTTP beside the methods of the API, which
+// have the rows above.
 type Route struct {
 	// Listener is the setting whose listener serves it.
 	Listener string
 	Says     string
+	// Guard is what it takes, as for a method. A route without one is for anybody who
+	// reaches the listener: give such a row to nothing that says what only some may
+	// know.
+	Guard *Method
 }
+
+// everywhere are the listeners of guarded routes.
+const everywhere = "listen.api, listen.agents"
 
 // routes has one row per pattern of a mux (net/http). A pattern without a row is
 // denied.
 var routes = map[string]Route{
-	"GET /metrics": {"listen.metrics", "counters and durations for Prometheus, of no caller and no call"},
-	"GET /healthz": {"listen.metrics", "that palyrad runs"},
-	"GET /readyz":  {"listen.metrics", "that it is ready, or why not"},
+	"GET /metrics":           {"listen.metrics", "counters and durations for Prometheus, of no caller and no call", nil},
+	"POST /hooks/v1/{agent}": {"listen.agents", "what agents ask and report by their hooks; also on the socket `hooks.sock` of the state directory, and nowhere else", &Method{access.PermHookReport, AuditRoom, LimitToolCall, NeedsDevice}},
+
+	"GET /healthz": {"listen.metrics", "that palyrad runs", nil},
+	"GET /readyz":  {"listen.metrics", "that it is ready, or why not", nil},
+
+	"GET " + resource.MetadataPath:                    {everywhere, "who gives access tokens for this gateway, and for what", &Method{"", AuditNone, LimitRead, NeedsNothing}},
+	"GET " + resource.MetadataPath + resource.MCPPath: {everywhere, "the same, where clients of MCP look for it", &Method{"", AuditNone, LimitRead, NeedsNothing}},
+
+	// About whom a caller may ask is the handler's to say, by the configuration.
+	"POST /access/v1/evaluation":             {everywhere, "whether a member may make a call that runs elsewhere (AuthZEN)", &Method{access.PermAccessEvaluateFor, AuditRoom, LimitToolCall, NeedsDevice}},
+	"POST /access/v1/evaluations":            {everywhere, "the same for several calls; each counts", &Method{access.PermAccessEvaluateFor, AuditRoom, LimitToolCall, NeedsDevice}},
+	"POST /access/v1/requests":               {everywhere, "have people asked about a call that was denied", &Method{access.PermAccessEvaluateFor, AuditRoom, LimitToolCall, NeedsDevice}},
+	"GET /access/v1/requests/{task}":         {everywhere, "what people answered, to whoever had them asked", &Method{access.PermAccessEvaluateFor, AuditNone, LimitRead, NeedsDevice}},
+	"POST /access/v1/requests/{task}/cancel": {everywhere, "take the question back", &Method{access.PermAccessEvaluateFor, AuditRoom, LimitMutate, NeedsDevice}},
+	"GET /access/v1/jwks":                    {everywhere, "the key of what AuthZEN's answers are bound with", &Method{"", AuditNone, LimitRead, NeedsNothing}},
+	"GET /.well-known/authzen-configuration": {everywhere, "where AuthZEN's routes are", &Method{"", AuditNone, LimitRead, NeedsNothing}},
+	MCPRoute:                                 {everywhere, "MCP over Streamable HTTP ([mcp.md](mcp.md))", &Method{access.PermToolCall, AuditRoom, LimitToolCall, NeedsDevice}},
+	ApprovalPageRoute:                        {everywhere, "how an approval is answered, and nothing of it", &Method{"", AuditNone, LimitRead, NeedsNothing}},
 }
+
+// The guarded routes.
+const (
+	MCPRoute          = "/mcp"
+	ApprovalPageRoute = "GET /approvals/{id}"
+)
 
 // Routes are the rows by pattern, in no order.
 func Routes() iter.Seq2[string, Route] { return maps.All(routes) }
 
-// Listed serves handlers by their patterns, and denies those that have no row.
+// Listed serves handlers by their patterns, and denies those that have no row, or one
+// that takes a credential, which nothing looks at here (surfaces).
 func Listed(handlers map[string]http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	for pattern, handler := range handlers {
-		if _, ok := routes[pattern]; !ok {
+		if row, ok := routes[pattern]; !ok || row.Guard != nil {
 			handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				http.Error(w, "the route is not in the access table", http.StatusForbidden)
 			})

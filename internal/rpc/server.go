@@ -16,8 +16,10 @@ import (
 	"palyra/gen/grpc/health/v1/healthv1connect"
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/gen/palyra/v1/palyrav1connect"
+	"palyra/internal/access"
 	"palyra/internal/approval"
 	"palyra/internal/dispatch"
+	"palyra/internal/installed"
 	"palyra/internal/journal"
 	"palyra/internal/login"
 	"palyra/internal/pairing"
@@ -29,6 +31,7 @@ import (
 	"palyra/internal/rpc/fieldrules"
 	"palyra/internal/rpc/freetext"
 	"palyra/internal/rpc/gatewaykeys"
+	"palyra/internal/rpc/installs"
 	"palyra/internal/rpc/logins"
 	"palyra/internal/rpc/presenceproof"
 	"palyra/internal/rpc/secrets"
@@ -75,19 +78,34 @@ type Config struct {
 	Vault  *vault.Service
 	// Upstreams are the upstream MCP servers.
 	Upstreams upstreams.Manager
+	// Installed watches what was installed into agents.
+	Installed *installed.Watcher
 	// Workspaces are the declared ones and their change sets.
 	Workspaces Workspaces
-	Log        *slog.Logger
+	// Surfaces are the handlers of guarded routes by their patterns (Routes), and
+	// Hosts reports whether a name is one by which clients reach the gateway, beside
+	// those of loopback.
+	Surfaces map[string]http.Handler
+	Hosts    func(name string) bool
+	// Issuers reads tokens of other issuers for guarded routes; nil takes none.
+	Issuers AccessTokens
+	Log     *slog.Logger
 }
 
 // Server is the handler of the whole API.
 type Server struct {
 	handler http.Handler
-	live    liveRequests
+	// agents serves the guarded routes alone.
+	agents http.Handler
+	live   liveRequests
 }
 
 // ServeHTTP serves one request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
+
+// Agents serves the guarded routes and nothing of the API beside them, for the listener
+// of agents on this host.
+func (s *Server) Agents() http.Handler { return s.agents }
 
 // End ends the requests and streams of a device or a token that was revoked, or
 // whose member may do less than before, and returns how many there were. They end with why, whose
@@ -100,6 +118,10 @@ func (s *Server) End(id string, why error) int { return s.live.end(id, why) }
 func (s *Server) EndKey(device, keySHA256 string, why error) int {
 	return s.live.endKey(device, keySHA256, why)
 }
+
+// EndVouched ends the requests that a member made with tokens of other issuers, when it
+// may do less than before, and returns how many there were.
+func (s *Server) EndVouched(p access.Principal, why error) int { return s.live.endVouched(p, why) }
 
 // New builds the API. When stopping ends, streams that only watch end too, so
 // that they do not hold up a shutdown.
@@ -146,11 +168,16 @@ func New(stopping context.Context, cfg Config) (*Server, error) {
 	mux.Handle(palyrav1connect.NewPresenceServiceHandler(proofs, opts...))
 	mux.Handle(palyrav1connect.NewMcpServiceHandler(&upstreams.Service{Manager: cfg.Upstreams, Caller: callerOf}, opts...))
 	mux.Handle(palyrav1connect.NewVaultServiceHandler(&secrets.Service{Vault: cfg.Vault, Caller: callerOf}, opts...))
+	mux.Handle(palyrav1connect.NewInstallServiceHandler(&installs.Service{Installed: cfg.Installed, Caller: callerOf}, opts...))
 	mux.Handle(healthv1connect.HealthCheckProcedure, newHealthHandler(cfg.Gateway, opts...))
 	mux.Handle(newReflectionHandler("v1", opts...))
 	mux.Handle(newReflectionHandler("v1alpha", opts...))
 	s := &Server{}
-	s.handler = identify(cfg.Auth, cfg.Tokens, &s.live, cfg.Log, g.refuseStrangers(limitMessages(stoppable(bundle(endWatches(stopping, offered(mux)))))))
+	routes := newSurfaces(g, cfg.Surfaces, cfg.Hosts, cfg.Log)
+	api := g.refuseStrangers(limitMessages(stoppable(bundle(endWatches(stopping, offered(mux))))))
+	by := credentials{cfg.Auth, cfg.Tokens, cfg.Issuers}
+	s.handler = identify(by, &s.live, cfg.Log, routes.beside(api))
+	s.agents = identify(by, &s.live, cfg.Log, routes.beside(http.NotFoundHandler()))
 	return s, nil
 }
 
@@ -168,6 +195,7 @@ var services = []string{
 	palyrav1connect.SessionServiceName,
 	palyrav1connect.TokenServiceName,
 	palyrav1connect.AccessReviewServiceName,
+	palyrav1connect.InstallServiceName,
 	palyrav1connect.DeviceServiceName,
 	palyrav1connect.KeyServiceName,
 	palyrav1connect.PresenceServiceName,

@@ -28,7 +28,7 @@ func TestWhoIsOnTheSocket(t *testing.T) {
 	} {
 		var live liveRequests
 		var who peer
-		h := identify(&flaky{2}, nil, &live, slog.New(slog.DiscardHandler), http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		h := identify(credentials{auth: &flaky{2}}, &live, slog.New(slog.DiscardHandler), http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			who, _ = r.Context().Value(callerKey{}).(peer)
 		}))
 		r := httptest.NewRequest(http.MethodPost, "/", nil)

@@ -5,8 +5,11 @@ import (
 	"slices"
 	"time"
 
+	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	healthv1 "palyra/gen/grpc/health/v1"
+	"palyra/gen/grpc/health/v1/healthv1connect"
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/access"
 	"palyra/internal/config"
@@ -170,4 +173,18 @@ func modelMessages(models []model.Status) []*palyrav1.ModelStatus {
 		all = append(all, status)
 	}
 	return all
+}
+
+// newHealthHandler serves the standard health check (grpc.health.v1): SERVING
+// when the gateway is ready. It says no more than that, and needs no
+// credential.
+func newHealthHandler(gw Gateway, opts ...connect.HandlerOption) *connect.Handler {
+	return connect.NewUnaryHandlerSimple(healthv1connect.HealthCheckProcedure,
+		func(ctx context.Context, _ *healthv1.HealthCheckRequest) (*healthv1.HealthCheckResponse, error) {
+			state := healthv1.HealthCheckResponse_SERVING
+			if len(gw.Problems(ctx)) > 0 {
+				state = healthv1.HealthCheckResponse_NOT_SERVING
+			}
+			return &healthv1.HealthCheckResponse{Status: state}, nil
+		}, opts...)
 }

@@ -67,7 +67,7 @@ func (s *tokens) mayGive(caller access.Caller, r token.Request) error {
 		callers = append(callers, access.Caller{Principal: r.For, OnBehalfOf: caller.Principal, Surface: caller.Surface})
 	}
 	for _, scope := range r.Scopes {
-		if !slices.Contains(access.Permissions, scope) || slices.Contains(token.Never, scope) {
+		if !slices.Contains(access.Permissions, scope) || slices.Contains(access.NeverByToken, scope) {
 			continue // the room says what is wrong with it
 		}
 		for _, who := range callers {

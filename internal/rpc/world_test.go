@@ -29,6 +29,7 @@ import (
 	"palyra/internal/gatewaytest"
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
+	"palyra/internal/installed"
 	"palyra/internal/journal"
 	"palyra/internal/keyadmin"
 	"palyra/internal/login"
@@ -90,10 +91,17 @@ type world struct {
 	// ago is how far the clock of certificates is behind.
 	ago atomic.Int64
 
+	// surfaces are the handlers of guarded routes; agents is where they alone are
+	// served, in plain HTTP.
+	surfaces map[string]http.Handler
+	agents   string
+
 	policies string
 	// checking is called while policies are checked.
 	checking func()
 	limits   map[ratelimit.Class]ratelimit.Limits
+	// issuers are those whose tokens the guarded routes take.
+	issuers rpc.AccessTokens
 }
 
 func (w *world) now() time.Time { return time.Now().Add(-time.Duration(w.ago.Load())) }
@@ -177,7 +185,9 @@ func (w *world) serve() {
 		Auth: w.identity, Tokens: w.tokens, Limiter: limiter, Audit: w.audit, Engine: w.engine, Pipeline: g.Pipeline, Router: g.Router, Desk: w.desk, Runs: runs,
 		Journal: w.journal, Evidence: w.evidence, Policies: policiesFake{w}, Members: membersFake{w.identity, w}, Pairings: w.openPairings(), Gateway: w.gateway, Devices: devicesFake{w.registry, w.identity}, DeviceActs: w.db, Presence: w.identity,
 		Keys: &keyadmin.Keys{Authority: w.authority, Journal: w.journal, Notary: w.notary}, Workspaces: w.workspaces, Vault: w.vault, Upstreams: noUpstreams{}, Log: logger,
-		Logins: w.logins, Self: logins.Gateway{Root: string(w.authority.RootPEM()), ServerName: "localhost"},
+		Installed: must.Get(installed.New(t.Context(), w.db.Installed(), logger, w.now))(t),
+		Logins:    w.logins, Self: logins.Gateway{Root: string(w.authority.RootPEM()), ServerName: "localhost"},
+		Surfaces: w.surfaces, Hosts: func(name string) bool { return name == "gateway.test" }, Issuers: w.issuers,
 	}))(t)
 	w.identity.OnChange(func(context.Context, access.Principal) error {
 		w.engine.Swap(w.policySet(w.registry.List()))
@@ -230,6 +240,9 @@ func (w *world) listen() {
 	})
 	// By address: "localhost" may lead to somebody who has the port on ::1.
 	w.url = "https://" + server.Listener.Addr().String()
+	agents := httptest.NewServer(w.server.Agents())
+	w.t.Cleanup(agents.Close)
+	w.agents = agents.URL
 }
 
 // client is somebody with a device.

@@ -34,7 +34,14 @@ func (p Program) command(argv []string) (first, second string) {
 	if p.Shebang == "" && Family(p.Called) != Family(p.Basename) {
 		return "", ""
 	}
-	rest := before[p.Basename].skip(argv[1:])
+	return Subcommand(p.Basename, argv)
+}
+
+// Subcommand returns the first two arguments of a program of that name which are no
+// options, "" for one that is not there or not certain: push and origin of git -C a
+// push origin.
+func Subcommand(basename string, argv []string) (first, second string) {
+	rest := before[basename].skip(argv[1:])
 	if len(rest) == 0 || !operand(rest[0]) {
 		return "", ""
 	}

@@ -38,6 +38,18 @@ type Named struct {
 // told, from cwd or a directory above it. Files are opened beneath the workspace
 // and hashed through the descriptor.
 func Operands(root, cwd string, argv []string, basename string) (Named, error) {
+	return OperandsOf(root, cwd, Started{Argv: argv, Basename: basename})
+}
+
+// Started is a program with its arguments, and the name under which it is known as a
+// runner.
+type Started struct {
+	Argv     []string
+	Basename string
+}
+
+// OperandsOf is Operands for several programs that are started in one directory.
+func OperandsOf(root, cwd string, started ...Started) (Named, error) {
 	cwd, err := CheckCwd(cwd)
 	if err != nil {
 		return Named{}, err
@@ -51,13 +63,8 @@ func Operands(root, cwd string, argv []string, basename string) (Named, error) {
 		return Named{}, reason.Errorf(reason.WorkspaceScope, "the working directory %q is not a directory of the workspace", shorten(cwd))
 	}
 	b := binder{workspace: workspace, seen: map[string]bool{}}
-	for i, word := range argv {
-		if err := b.word(cwd, i, word); err != nil {
-			return Named{}, err
-		}
-	}
-	for _, name := range runnerNames(cwd, basename) {
-		if _, err := b.bind(name); err != nil {
+	for _, program := range started {
+		if err := b.program(cwd, program); err != nil {
 			return Named{}, err
 		}
 	}
@@ -125,6 +132,21 @@ type binder struct {
 	each    bool
 	notes   []string
 	unbound int
+}
+
+// program binds what its arguments name, and what it reads by itself.
+func (b *binder) program(cwd string, s Started) error {
+	for i, word := range s.Argv {
+		if err := b.word(cwd, i, word); err != nil {
+			return err
+		}
+	}
+	for _, name := range runnerNames(cwd, s.Basename) {
+		if _, err := b.bind(name); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // word binds what one argument names. An argument with a slash that names

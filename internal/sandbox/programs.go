@@ -76,6 +76,10 @@ func IsInterpreter(basename string) bool {
 // IsShell reports whether a program is a shell.
 func IsShell(basename string) bool { return slices.Contains(shells, Family(basename)) }
 
+// StartsOthers reports whether a program starts another one that stands in its
+// arguments, whatever these are.
+func StartsOthers(basename string) bool { return slices.Contains(launchers, Family(basename)) }
+
 // Interpreters says which programs that run code the guards let through. The
 // zero value is none.
 type Interpreters uint8
@@ -97,7 +101,7 @@ const (
 func Denied(basename string, let Interpreters) error {
 	family := Family(basename)
 	switch {
-	case slices.Contains(launchers, family), slices.Contains(shells, family) && let != InterpretersByPolicy:
+	case StartsOthers(basename), slices.Contains(shells, family) && let != InterpretersByPolicy:
 		return reason.Errorf(reason.ExecutableDenied, "%s starts other programs and is not run; name the program itself", shorten(basename)).
 			WithRemedy("Call the program directly, with its arguments as a list.")
 	case slices.Contains(interpreters, family) && let == NoInterpreters:

@@ -132,5 +132,11 @@ func DeviceActsPlan(db *DB) ([]string, error) {
 	return db.plan(deviceActs, []any{"d", "d.", "d/", 1, 1})
 }
 
+// How secrets are read, with what the journal says of them last.
+const (
+	OneSecret   = oneSecret
+	ManySecrets = manySecrets
+)
+
 // OnTended has fn told of the steps of the background.
 func OnTended(db *DB, fn func(step string)) { db.onTended = fn }

@@ -117,6 +117,10 @@ func TestFiltersUseIndexes(t *testing.T) {
 			t.Errorf("%s: %q", code, plan)
 		}
 	}
+	// And whether the gateway goes on from a backup.
+	if plan := must.Get(sqlite.QueryPlan(db, journal.Filter{Code: string(event.Restored), Newest: true, Limit: 1}))(t); len(plan) != 1 || plan[0] != "SCAN events USING INDEX events_restored" {
+		t.Errorf("restores: %q", plan)
+	}
 	// Negative control: a filter that has no index does read it all.
 	if plan, err := sqlite.QueryPlan(db, journal.Filter{Actor: "user:alice"}); err != nil || len(plan) != 1 || plan[0] != "SCAN events" {
 		t.Errorf("the control's plan is %q, %v", plan, err)

@@ -16,11 +16,24 @@ var _ vault.Store = SecretStore{}
 // Secrets returns the store of secrets.
 func (db *DB) Secrets() SecretStore { return SecretStore{db} }
 
-const vaultColumns = `s.scope, s.key, s.newest, s.metadata, s.seal, s.placed, s.last_used_at`
+const vaultColumns = `s.scope, s.key, s.newest, s.metadata, s.seal, s.placed, s.last_used_at, e.code, e.payload`
+
+// lastEvents joins the newest event that put or removed each secret. It goes by
+// events_secrets alone, as the uses of a secret are about it, too.
+const lastEvents = ` LEFT JOIN events e ON e.seq =
+ (SELECT max(seq) FROM events WHERE subject = 'vault://' || s.scope || '/' || s.key AND (code = 'PAL-S200' OR code = 'PAL-S204')) `
+
+const (
+	oneSecret   = "SELECT " + vaultColumns + " FROM secrets s" + lastEvents + "WHERE s.scope = ?1 AND s.key = ?2"
+	manySecrets = "SELECT " + vaultColumns + ", v.kek, v.wrapped_key FROM secrets s" + lastEvents + `
+ LEFT JOIN secret_versions v ON v.scope = s.scope AND v.key = s.key AND v.version = s.newest
+ WHERE (s.scope, s.key) > (?1, ?2)`
+)
 
 func scanSecret(r *Row) vault.Record {
 	return vault.Record{
 		Ref: vault.Ref{Scope: r.Text(0), Key: r.Text(1)}, Newest: r.Int(2), Metadata: r.Bytes(3), Seal: r.Bytes(4), Placed: r.Bool(5), LastUsed: r.Time(6),
+		Last: vault.Told{Code: event.Code(r.Text(7)), Payload: r.Bytes(8)},
 	}
 }
 
@@ -28,7 +41,7 @@ func scanSecret(r *Row) vault.Record {
 func (s SecretStore) Record(ctx context.Context, ref vault.Ref) (record vault.Record, err error) {
 	found := false
 	err = s.db.Read(ctx, func(c *Conn) error {
-		found, err = c.QueryRow("SELECT "+vaultColumns+" FROM secrets s WHERE scope = ?1 AND key = ?2", func(r *Row) error {
+		found, err = c.QueryRow(oneSecret, func(r *Row) error {
 			record = scanSecret(r)
 			return nil
 		}, ref.Scope, ref.Key)
@@ -51,9 +64,7 @@ func (s SecretStore) Record(ctx context.Context, ref vault.Ref) (record vault.Re
 
 // Records lists secrets by scope and key.
 func (s SecretStore) Records(ctx context.Context, q vault.Query) ([]vault.Record, error) {
-	query := "SELECT " + vaultColumns + `, v.kek, v.wrapped_key FROM secrets s
- LEFT JOIN secret_versions v ON v.scope = s.scope AND v.key = s.key AND v.version = s.newest
- WHERE (s.scope, s.key) > (?1, ?2)`
+	query := manySecrets
 	args := []any{q.After.Scope, q.After.Key, q.Limit}
 	if q.Scope != "" {
 		query += " AND s.scope = ?4"
@@ -64,8 +75,8 @@ func (s SecretStore) Records(ctx context.Context, q vault.Query) ([]vault.Record
 	}
 	return list(ctx, s.db, "listing secrets", func(r *Row) (vault.Record, error) {
 		one := scanSecret(r)
-		if !r.IsNull(7) {
-			one.Versions = []vault.Version{{Number: one.Newest, KEK: r.Text(7), Key: r.Bytes(8)}}
+		if !r.IsNull(9) {
+			one.Versions = []vault.Version{{Number: one.Newest, KEK: r.Text(9), Key: r.Bytes(10)}}
 		}
 		return one, nil
 	}, query+" ORDER BY s.scope, s.key LIMIT ?3", args...)

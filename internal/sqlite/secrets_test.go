@@ -2,6 +2,8 @@ package sqlite_test
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -75,5 +77,18 @@ func TestManySecrets(t *testing.T) {
 	value, _, err := s.Reveal(t.Context(), ann, vault.Ref{Scope: "global", Key: "k07777"}, 0)
 	if err != nil || string(value) != "k07777" {
 		t.Errorf("%q, %v", value, err)
+	}
+}
+
+// What the journal says of a secret last is found by its index, and not among its uses.
+func TestLastEventsUseTheirIndex(t *testing.T) {
+	db := sqlitetest.Open(t)
+	for _, query := range []string{sqlite.OneSecret, sqlite.ManySecrets} {
+		steps := must.Get(sqlite.Plan(db, query))(t)
+		if !slices.ContainsFunc(steps, func(s string) bool {
+			return strings.Contains(s, "SEARCH events USING INDEX events_secrets (subject=?)")
+		}) {
+			t.Errorf("%q", steps)
+		}
 	}
 }

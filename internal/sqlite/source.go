@@ -82,7 +82,7 @@ const inSession = `seq IN (
 
 // indexed are the codes that have a partial index: checkpoints, and what is looked up at
 // each start among all the events of the last days.
-var indexed = []event.Code{event.Checkpoint, event.Thawed, event.PolicyReset, event.GatewayChange}
+var indexed = []event.Code{event.Checkpoint, event.Thawed, event.PolicyReset, event.GatewayChange, event.Restored}
 
 // eventFilter builds the WHERE clause. The indexes leave out empty values, so
 // every term on such a column says that it is not empty.

@@ -216,7 +216,7 @@ func TestWhatIsNotMade(t *testing.T) {
 			}
 		})
 	}
-	for _, p := range token.Never {
+	for _, p := range access.NeverByToken {
 		if _, _, err := w.Create(t.Context(), ann, token.Request{Name: "ci", Scopes: []access.Permission{access.PermToolCall, p}}); reason.Of(err) != reason.InvalidInput {
 			t.Errorf("scope %s: %v", p, err)
 		}

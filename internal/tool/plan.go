@@ -28,6 +28,8 @@ type Facts struct {
 	Method string `json:"method,omitempty"`
 	// Exec is set for calls that start a program.
 	Exec *ExecFacts `json:"exec,omitempty"`
+	// Shell is set for calls that give a shell a line to run.
+	Shell *ShellFacts `json:"shell,omitempty"`
 	// Risk is 0 (none) to 100.
 	Risk         int    `json:"risk"`
 	SandboxTier  string `json:"sandbox_tier"`
@@ -49,6 +51,8 @@ type Facts struct {
 	// those that its program would get,
 	// sorted.
 	Secrets []string `json:"secrets,omitempty"`
+	// External is set for calls that an agent runs itself.
+	External *ExternalFacts `json:"external,omitempty"`
 }
 
 // Where a program comes from, in ExecFacts.

@@ -143,6 +143,9 @@ type Binding struct {
 	SandboxProfile string `json:"sandbox_profile"`
 	// Egress is the mode and the sorted host:port set, "strict" for offline.
 	Egress []string `json:"egress"`
+	// Parsed is the digest of what the gateway read in a line for a shell,
+	// "sha256:<hex>"; "" for calls without one.
+	Parsed string `json:"parsed,omitempty"`
 }
 
 // Digest returns the call digest, "sha256:<hex>" over RFC 8785 JSON.
@@ -197,7 +200,7 @@ func (b Binding) Diff(now Binding) ([]Difference, error) {
 // BindingFields lists the JSON names of the bound fields.
 var BindingFields = []string{
 	"principal", "on_behalf_of", "tool", "tool_definition_digest", "arguments", "cwd", "argv",
-	"environment", "executable", "operands", "sandbox_profile", "egress",
+	"environment", "executable", "operands", "sandbox_profile", "egress", "parsed",
 }
 
 func fields(b Binding) (map[string]string, error) {

@@ -46,6 +46,7 @@ var flips = map[string]flip{
 	"operands":        {world: func(b *tool.Binding) { b.Operands[0].SHA256 = gatewaytest.Digest("f") }},
 	"sandbox_profile": {world: func(b *tool.Binding) { b.SandboxProfile = "c/rw/none" }},
 	"egress":          {world: func(b *tool.Binding) { b.Egress = []string{"allowlist", "example.org:443"} }},
+	"parsed":          {world: func(b *tool.Binding) { b.Parsed = "sha256:another" }},
 }
 
 func twoAgents(w *world) {

@@ -26,21 +26,27 @@ type SecretEvaluation struct {
 // Evaluate is a dry run: the call is checked, planned and evaluated. Nothing
 // is counted or journaled, nobody is asked, nothing runs.
 func (p *Pipeline) Evaluate(ctx context.Context, s Submission) (Evaluation, error) {
+	_, e, err := p.weigh(ctx, s)
+	return e, err
+}
+
+// weigh is Evaluate with the call, for who goes on with it.
+func (p *Pipeline) weigh(ctx context.Context, s Submission) (*call, Evaluation, error) {
 	s.Run = ""
 	c := newCall(p, &s, nil, func(Event) {})
 	descriptor, input, err := p.Dispatcher.Check(s.Tool, s.Input)
 	if err != nil {
-		return Evaluation{}, err
+		return nil, Evaluation{}, err
 	}
 	c.proposal.Tool, c.proposal.Input = descriptor, input
 	if err := c.planCall(ctx, tool.SessionFacts{CallsInRun: 1}); err != nil {
-		return Evaluation{}, err
+		return nil, Evaluation{}, err
 	}
 	if err := c.evaluate(ctx); err != nil {
-		return Evaluation{}, err
+		return nil, Evaluation{}, err
 	}
 	secrets, err := c.evaluateInjections(ctx)
-	return Evaluation{Verdict: c.verdict, CallDigest: c.digest, Plan: c.plan, Secrets: secrets}, err
+	return c, Evaluation{Verdict: c.verdict, CallDigest: c.digest, Plan: c.plan, Secrets: secrets}, err
 }
 
 func (a *authorization) evaluateInjections(ctx context.Context) ([]SecretEvaluation, error) {

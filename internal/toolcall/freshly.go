@@ -46,6 +46,9 @@ func (a *authorization) settleFreshly(ctx context.Context) error {
 		if err := a.settleInjections(ctx); err != nil {
 			return err
 		}
+		if err := a.hold(ctx); err != nil {
+			return err
+		}
 		if err := a.planAgain(ctx); err != nil {
 			return err
 		}
@@ -59,6 +62,21 @@ func (a *authorization) settleFreshly(ctx context.Context) error {
 		a.answer = approval.Answer{}
 	}
 	return reason.Errorf(reason.FactsChanged, "what policy reads of session %s changed each of the %d times that the call was judged", a.sessionID(), mostSettled)
+}
+
+// hold waits as long as the submission wants, with the answer at hand. A secret is held
+// with its call.
+func (a *authorization) hold(ctx context.Context) error {
+	if a.sub.Hold == nil || a.counted == nil || a.request.Injection != nil || !a.letThrough() {
+		return nil
+	}
+	err := a.sub.Hold(ctx)
+	if err != nil {
+		a.releaseInjections()
+		a.Approver.Release(a.answer)
+		a.answer = approval.Answer{}
+	}
+	return err
 }
 
 // settleNow judges the call by the facts of now, if they differ, and counts it

@@ -1,7 +1,6 @@
 package toolcall
 
 import (
-	"bytes"
 	"context"
 	"slices"
 	"sync"
@@ -26,20 +25,10 @@ type claimKey struct {
 	key       string
 }
 
-// liveCall is one call that several clients may follow.
+// liveCall is the call of a key, which several clients may follow.
 type liveCall struct {
 	digest string
-
-	mu     sync.Mutex
-	events []Event
-	// output counts the bytes of output so far.
-	output int
-	// changed is closed, and replaced, whenever an event is added or the call
-	// ends.
-	changed chan struct{}
-	ended   bool
-	outcome Outcome
-	err     error
+	*Live
 }
 
 func newKeyedCalls() *keyedCalls {
@@ -49,7 +38,7 @@ func newKeyedCalls() *keyedCalls {
 // callOnce makes a call with a key run at most once: the first submission
 // starts it, a retry follows it or gets what the journal has of it.
 func (p *Pipeline) callOnce(ctx context.Context, s *Submission, observe func(Event)) (Outcome, error) {
-	digest, err := submissionDigest(s)
+	digest, err := s.Digest()
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -63,18 +52,22 @@ func (p *Pipeline) callOnce(ctx context.Context, s *Submission, observe func(Eve
 		switch {
 		case err != nil:
 			p.keyed.leave(key, live)
-			live.end(Outcome{}, err)
+			live.End(Outcome{}, err)
 		case found && unstarted(past.Story):
 			p.start(key, live, s, past.proposalID)
 		case found:
-			outcome, err := replay(past, live.add)
+			outcome, err := replay(past, live.Add)
 			p.keyed.leave(key, live)
-			live.end(outcome, err)
+			live.End(outcome, err)
 		default:
 			p.start(key, live, s, "")
 		}
 	}
-	return live.follow(ctx, observe)
+	outcome, ended, err := live.Follow(ctx, observe)
+	if !ended {
+		err = reason.Errorf(reason.Cancelled, "the client left; the call goes on under its idempotency key: %w", ctx.Err())
+	}
+	return outcome, err
 }
 
 // start runs the call on a goroutine of its own, which goes on without its clients,
@@ -89,9 +82,9 @@ func (p *Pipeline) start(key claimKey, live *liveCall, s *Submission, replaces s
 	p.calls.Add(1)
 	go func() {
 		defer p.calls.Done()
-		outcome, err := p.handle(context.Background(), s, claim, live.add)
+		outcome, err := p.handle(context.Background(), s, claim, live.Add)
 		p.keyed.leave(key, live)
-		live.end(*outcome, err)
+		live.End(*outcome, err)
 	}()
 }
 
@@ -135,8 +128,8 @@ func keyTaken(key string) error {
 	return reason.Errorf(reason.IdempotencyMismatch, "idempotency key %q belongs to a call with another tool or input", key)
 }
 
-// submissionDigest covers what makes two submissions the same call.
-func submissionDigest(s *Submission) (string, error) {
+// Digest covers what makes two submissions of a caller the same call.
+func (s *Submission) Digest() (string, error) {
 	input := s.Input
 	if text, err := canonical.JSON(input); err == nil {
 		input = text
@@ -152,7 +145,7 @@ func (k *keyedCalls) join(key claimKey, digest string) (*liveCall, bool) {
 	if live, ok := k.live[key]; ok {
 		return live, false
 	}
-	live := &liveCall{digest: digest, changed: make(chan struct{})}
+	live := &liveCall{digest, NewLive()}
 	k.live[key] = live
 	return live, true
 }
@@ -162,58 +155,6 @@ func (k *keyedCalls) leave(key claimKey, live *liveCall) {
 	defer k.mu.Unlock()
 	if k.live[key] == live {
 		delete(k.live, key)
-	}
-}
-
-// mostOutput bounds the output that a live call remembers, in bytes. Output is
-// provisional: what is passed over is in the result.
-const mostOutput = 1 << 20
-
-// add remembers an event for followers.
-func (l *liveCall) add(e Event) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if e.Output != nil {
-		if l.output += len(e.Output.Data); l.output > mostOutput {
-			return
-		}
-		// The tool may use its buffer again.
-		e.Output = &Chunk{Stream: e.Output.Stream, Data: bytes.Clone(e.Output.Data)}
-	}
-	l.events = append(l.events, e)
-	l.wake()
-}
-
-func (l *liveCall) end(o Outcome, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.ended, l.outcome, l.err = true, o, err
-	l.wake()
-}
-
-func (l *liveCall) wake() {
-	close(l.changed)
-	l.changed = make(chan struct{})
-}
-
-// follow passes the events on until the call ends or ctx does.
-func (l *liveCall) follow(ctx context.Context, observe func(Event)) (Outcome, error) {
-	for seen := 0; ; {
-		l.mu.Lock()
-		events, ended, changed := l.events[seen:], l.ended, l.changed
-		l.mu.Unlock()
-		for _, e := range events {
-			observe(e)
-		}
-		seen += len(events)
-		if ended {
-			return l.outcome, l.err
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return Outcome{}, reason.Errorf(reason.Cancelled, "the client left; the call goes on under its idempotency key: %w", ctx.Err())
-		}
 	}
 }
 

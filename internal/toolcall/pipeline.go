@@ -184,11 +184,18 @@ type Submission struct {
 	// Precedence says how far the writes of the call may go when the disk is
 	// nearly full.
 	Precedence access.Precedence
+	// Vouch is what people said of this very call before, nil for nothing.
+	Vouch *Vouch
 	// Lead are drafts that are written before the first event of the call and in
 	// its transaction. A pipeline that is closing writes neither.
 	Lead []event.Draft
 	// LeadBlobs are what Lead names by digest.
 	LeadBlobs [][]byte
+	// Hold, unless nil, is asked before a call that policy and people let through is
+	// decided, and again before its changes are. It may wait, until there is somebody
+	// to whom the result matters; what it waited for is judged anew. An error refuses
+	// the call, and gives back the answer that it had.
+	Hold func(context.Context) error
 	// Peer is the client, for executors that pass something on to it.
 	Peer tool.Peer
 }

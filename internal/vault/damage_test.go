@@ -2,11 +2,13 @@ package vault_test
 
 import (
 	"bytes"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"palyra/internal/event"
 	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/vault"
@@ -67,6 +69,9 @@ func TestDamage(t *testing.T) {
 			w.store.Edit(token, func(r *vault.Record) { r.Versions[1].Key[30] ^= 1 })
 		}, false},
 		"a bit of the seal": {func(_ *testing.T, w *world) { w.store.Edit(token, func(r *vault.Record) { r.Seal[0] ^= 1 }) }, false},
+		"the whole state of before": {func(_ *testing.T, w *world) {
+			w.store.Edit(token, func(r *vault.Record) { *r = w.before })
+		}, false},
 		"no newest version": {func(_ *testing.T, w *world) {
 			w.store.Edit(token, func(r *vault.Record) { r.Versions = r.Versions[:1] })
 		}, false},
@@ -111,3 +116,63 @@ func TestDamage(t *testing.T) {
 		})
 	}
 }
+
+// Whoever can write the store puts a whole state of before back, which is authentic by
+// itself: a value that was replaced, hosts that were taken away, a secret that was
+// removed. Nothing of it is read. The control is a journal that does not say what was
+// put, as those of older releases, and a state that is the newest.
+func TestOlderStates(t *testing.T) {
+	hosts := func(list ...string) vault.Metadata { return vault.Metadata{Hosts: &list} }
+	put := func(t *testing.T, w *world, value []byte, set vault.Metadata) {
+		t.Helper()
+		w.at = w.at.Add(time.Minute)
+		must.Get(w.Put(t.Context(), ann, token, value, set))(t)
+	}
+	for name, c := range map[string]struct {
+		since func(t *testing.T, w *world)
+		// unsaid is what is read where the events do not have a seal.
+		unsaid string
+	}{
+		"another value since": {func(t *testing.T, w *world) { put(t, w, []byte("second-value"), vault.Metadata{}) }, ""},
+		"other hosts since":   {func(t *testing.T, w *world) { put(t, w, nil, hosts("api.example.org:443")) }, "first-value"},
+		"an end since":        {func(t *testing.T, w *world) { put(t, w, nil, vault.Metadata{Expires: p(w.at.Add(time.Hour))}) }, "first-value"},
+		"removed since":       {func(t *testing.T, w *world) { must.Do(t, w.Remove(t.Context(), ann, token)) }, ""},
+		"removed, and made new": {func(t *testing.T, w *world) {
+			must.Do(t, w.Remove(t.Context(), ann, token))
+			put(t, w, []byte("new-value"), vault.Metadata{})
+		}, "first-value"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			put(t, w, []byte("first-value"), hosts("api.example.org:443", "evil.example.org:443"))
+			w.before = must.Get(w.store.Record(t.Context(), token))(t)
+			c.since(t, w)
+			w.store.Edit(token, func(r *vault.Record) { *r = w.before })
+			value, _, err := w.Reveal(t.Context(), ann, token, 0)
+			if refused(t, "reveal", err, reason.SecretUnreadable); value != nil || !strings.Contains(err.Error(), token.String()) {
+				t.Errorf("%q came out, %v", value, err)
+			}
+			_, err = w.Lease(t.Context(), bot, vault.LeaseRequest{Ref: token, Call: "c", Until: w.at.Add(time.Hour)})
+			refused(t, "lease", err, reason.SecretUnreadable)
+			_, err = w.Put(t.Context(), ann, token, []byte("over-it"), vault.Metadata{})
+			refused(t, "put", err, reason.SecretUnreadable)
+			if list := must.Get(w.List(t.Context(), ann, vault.Page{Limit: 9}))(t); len(list) != 1 || list[0].Unreadable == nil {
+				t.Errorf("the list is %+v", list)
+			}
+			if list := w.placeholders(t, ann); len(list) != 0 {
+				t.Errorf("calls may use %+v", list)
+			}
+			w.store.Tell(func(e *event.Draft) { e.Payload = unsealed.ReplaceAll(e.Payload, nil) })
+			if value, _, _ := w.Reveal(t.Context(), ann, token, 0); string(value) != c.unsaid {
+				t.Errorf("the control reads %q", value)
+			}
+			must.Do(t, w.Remove(t.Context(), ann, token))
+			w.put(t, token, "third-value")
+			if got := w.reveal(t, token); got != "third-value" {
+				t.Errorf("made anew it is %q", got)
+			}
+		})
+	}
+}
+
+var unsealed = regexp.MustCompile(`"seal":"[^"]*",`)

@@ -17,6 +17,7 @@ import (
 
 	"palyra/internal/aead"
 	"palyra/internal/canonical"
+	"palyra/internal/event"
 )
 
 // keySize is the length of data keys, and of those that are derived of them, in bytes.
@@ -53,6 +54,16 @@ type Record struct {
 	LastUsed time.Time
 	// Versions are ordered by number; lists hold the newest alone.
 	Versions []Version
+	// Last is what the journal says of the secret last.
+	Last Told
+}
+
+// Told is the newest event that put or removed a secret.
+type Told struct {
+	// Code is "" where there is none.
+	Code event.Code
+	// Payload is nil once it was erased.
+	Payload []byte
 }
 
 // version returns a version that the record has.
@@ -206,7 +217,39 @@ func (s *Service) openRecord(ctx context.Context, r Record) (opened, error) {
 	if err != nil {
 		return opened{}, unreadable(r.Ref, err)
 	}
+	if err := r.asTold(); err != nil {
+		return opened{}, unreadable(r.Ref, err).
+			WithRemedy("Somebody put an older state into the store: find out who can write it. Then `palyra vault rm %s`, and put it anew.", r.Ref)
+	}
 	return opened{m, r}, nil
+}
+
+// asTold refuses a record that is not what the journal says was put last: a whole state
+// of before is authentic by itself.
+func (r Record) asTold() error {
+	var put struct {
+		Version int    `json:"version"`
+		Seal    []byte `json:"seal"`
+	}
+	switch {
+	case r.Last.Code == "":
+		return errors.New("the journal does not know it")
+	case r.Last.Code != event.SecretPut:
+		return errors.New("the journal says that it was removed, and it is there again")
+	case r.Last.Payload == nil:
+		return nil
+	}
+	if err := json.Unmarshal(r.Last.Payload, &put); err != nil {
+		return fmt.Errorf("reading what the journal says of it: %w", err)
+	}
+	if put.Version != r.Newest {
+		return fmt.Errorf("its newest version is %d, and the journal says that it is %d", r.Newest, put.Version)
+	}
+	// Events of older releases have no seal.
+	if put.Seal != nil && !bytes.Equal(put.Seal, r.Seal) {
+		return errors.New("it is not as the journal says that it was put last")
+	}
+	return nil
 }
 
 // dataKey unwraps the data key of a version.

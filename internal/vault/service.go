@@ -216,7 +216,7 @@ func (s *Service) keep(ctx context.Context, caller access.Caller, old opened, m 
 	}
 	r.Versions = append(r.Versions, added...)
 	e, err := draft(ctx, event.SecretPut, caller.Principal, m.Ref, putEvent{
-		Scope: m.Ref.Scope, Key: m.Ref.Key, Version: m.Version, NewValue: len(added) > 0, Hosts: m.Hosts, Header: m.Header, Env: m.Env, File: m.File, ExpiresAt: m.ExpiresAt,
+		Scope: m.Ref.Scope, Key: m.Ref.Key, Version: m.Version, NewValue: len(added) > 0, Hosts: m.Hosts, Header: m.Header, Env: m.Env, File: m.File, ExpiresAt: m.ExpiresAt, Seal: seal,
 	})
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -16,8 +17,9 @@ import (
 	"palyra/internal/vault/kek"
 )
 
-// Recover puts the keys of an export back, in a gateway that does not run.
-func Recover(ctx context.Context, cfg *config.Config, gateway string, store journal.Store, export, identity io.Reader) (kek.Status, error) {
+// Recover puts the keys of an export back, in a gateway that does not run. kinds are
+// what it keeps under them.
+func Recover(ctx context.Context, cfg *config.Config, gateway string, store journal.Store, kinds []vault.Boxes, export, identity io.Reader) (kek.Status, error) {
 	if err := keyfile.CheckDir(cfg.StateDir); err != nil {
 		return kek.Status{}, err
 	}
@@ -30,6 +32,9 @@ func Recover(ctx context.Context, cfg *config.Config, gateway string, store jour
 			clear(k.Key)
 		}
 	}()
+	if err := opens(ctx, recovery.Keys, kinds); err != nil {
+		return kek.Status{}, err
+	}
 	ring, err := Open(cfg, gateway, store, nil)
 	if err != nil {
 		return kek.Status{}, err
@@ -38,6 +43,35 @@ func Recover(ctx context.Context, cfg *config.Config, gateway string, store jour
 		return kek.Status{}, err
 	}
 	return ring.Status(ctx), nil
+}
+
+// page is how many boxes are looked at in one query.
+const page = 256
+
+// opens refuses keys that open nothing of what is kept. Whoever knows the recipient can
+// write an export, and what is stored under keys of theirs would be theirs to read.
+func opens(ctx context.Context, keys []kek.Exported, kinds []vault.Boxes) error {
+	some := false
+	for _, kind := range kinds {
+		for after, more := (vault.Box{}), true; more; {
+			list, err := kind.StaleBoxes(ctx, "", after, page)
+			if err != nil {
+				return err
+			}
+			for _, b := range list {
+				if slices.ContainsFunc(keys, func(k kek.Exported) bool { return k.ID == b.KEK && k.Opens(b.About, b.Key) }) {
+					return nil
+				}
+				after, some = b, true
+			}
+			more = len(list) == page
+		}
+	}
+	if !some {
+		return nil
+	}
+	return reason.Errorf(reason.VaultKeyMissing, "the keys of the export open nothing of what this gateway keeps: it was made before a rekey, or is not the one that palyra wrote").
+		WithRemedy("Recover from the newest export that you made yourself.")
 }
 
 // recoverCommand is `palyrad vault recover`.

@@ -31,6 +31,9 @@ func gatewayRows() []row {
 	for _, r := range factRows() {
 		rows = append(rows, row{id: r.id, variant: r.variant, source: "judge one file, read another"})
 	}
+	for _, r := range shellRows() {
+		rows = append(rows, row{id: r.id, variant: r.variant, source: "a command within a command"})
+	}
 	for _, r := range gateRows() {
 		rows = append(rows, row{id: r.id, variant: r.variant, source: "trust handed on"})
 	}

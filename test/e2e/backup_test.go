@@ -9,9 +9,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"filippo.io/age"
 
+	"palyra/internal/identity"
+	"palyra/internal/identity/ca"
 	"palyra/internal/must"
 	"palyra/test/process"
 )
@@ -166,6 +169,53 @@ func TestBackupAndRestore(t *testing.T) {
 	again.wait()
 	h.doctorSays("and thawed since")
 	h.palyrad("backup", filepath.Join(h.Dir, "again.age"), "--recipient", "age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p").Want(t, 0)
+}
+
+// TestKeysRenewedSinceTheBackup: a device that got a new key after the backup was made
+// has no other, and the restored gateway knows nothing of it: it is let in, and nobody
+// is told that somebody holds a copy. The control is the key that it replaced.
+func TestKeysRenewedSinceTheBackup(t *testing.T) {
+	t.Parallel()
+	g := startGateway(t)
+	bob := g.add("bob", "--role", "operator")
+	bob.ok("status")
+	file, key := g.backUp("gateway.age")
+	old := filepath.Join(g.Dir, "old")
+	must.Do(t, os.CopyFS(old, os.DirFS(bob.credentials)))
+	must.Do(t, exec.Command("chmod", "-R", "go=", old).Run())
+	// Certificates know seconds.
+	made := must.Get(identity.ReadBundle(old))(t).Chain[0].NotAfter.Add(-ca.LeafLife)
+	process.Eventually(t, "another second begins", process.Patience, func() (bool, string) { return time.Since(made) > time.Second, "" })
+	bob.ok("devices", "rotate", "--self")
+	bob.ok("status")
+	g.Stop()
+
+	h, _ := restoreTo(t, file, key)
+	h.Start()
+	renewed := &client{g: h, credentials: bob.credentials}
+	renewed.ok("status")
+	older := &client{g: h, credentials: old}
+	older.ok("status") // for five minutes more
+	if notices := strings.Join(h.local().status().Notices, "\n"); strings.Contains(notices, "replaced key") {
+		t.Errorf("notices: %s", notices)
+	}
+	lost := 0
+	for _, e := range h.local().events("PAL-I150") {
+		if strings.Contains(string(e.Payload), `"lost":true`) && e.Actor == "user:bob" {
+			lost++
+		}
+	}
+	if lost != 1 {
+		t.Errorf("the journal says of %d keys that their certificates were lost", lost)
+	}
+	renewed.ok("devices", "rotate", "--self")
+	renewed.ok("status")
+	h.Stop()
+	h.Start()
+	renewed.ok("status")
+	if keys := h.local().ok("devices", "show", deviceOf(renewed)); strings.Count(keys, "replaced: ends in") != 2 {
+		t.Errorf("the keys of before do not end:\n%s", keys)
+	}
 }
 
 // TestClientsNoticeARestore: who saw a newer journal is told, everywhere, until they

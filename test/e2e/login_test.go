@@ -5,6 +5,7 @@ package e2e
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"net/http"
@@ -164,6 +165,39 @@ func TestLogin(t *testing.T) {
 		if len(secret) > 8 && strings.Contains(all, secret) {
 			t.Errorf("the secret %q stands in the log or the journal", secret)
 		}
+	}
+}
+
+// TestSessionPairsNothingAlone: the session of a login makes a pairing code for its own
+// person and does not allow the machine that comes with it; somebody else does.
+func TestSessionPairsNothingAlone(t *testing.T) {
+	t.Parallel()
+	provider := logintest.Start(t, "")
+	g := startGateway(t, letsPeopleIn(t, provider, t.TempDir()))
+	ann, laptop := machine{g, t.TempDir()}, machine{g, t.TempDir()}
+	provider.SignIn(logintest.Person{Subject: "s-ann", Name: "ann", Groups: []string{"approvers"}})
+	ann.logIn(g.address(), "--ca-fingerprint", g.fingerprint()).Want(t, 0)
+	var made struct {
+		Secret string `json:"secret"`
+	}
+	r := ann.run("pairing", "code", "--yes", "-o", "json")
+	r.Want(t, 0)
+	must.Do(t, json.Unmarshal([]byte(r.Out), &made))
+	g.Secret("a PIN", made.Secret)
+	cmd := laptop.command("pair", g.address())
+	cmd.Stdin = strings.NewReader(made.Secret + "\n")
+	waiting := process.Begin(t, cmd)
+	if waiting.Err.Await(regexp.MustCompile("waiting for somebody"), waiting.Ended) == nil {
+		t.Fatalf("palyra pair does not wait: %s", waiting.Err)
+	}
+	id := regexp.MustCompile(`(?m)^[0-9A-Z]{26}`).FindString(ann.run("approvals", "list").Out)
+	digest := regexp.MustCompile(`sha256:[0-9a-f]{64}`).FindString(ann.run("approvals", "show", id).Out)
+	vote := []string{"approvals", "decide", id, "--allow", "once", "--digest", digest}
+	ann.run(vote...).Want(t, 3, "a login session ends", "did not log in with")
+	g.local().ok(vote...)
+	waiting.Wait(t).Want(t, 0)
+	if out := laptop.run("status").Out; !strings.Contains(out, "user:ann") {
+		t.Errorf("the laptop is\n%s", out)
 	}
 }
 

@@ -61,7 +61,9 @@ func echo(t *testing.T, secrets ...string) (*gateway, *httptest.Server) {
 		settings = append(settings, "[[secrets]]", fmt.Sprintf("name = %q", name), `file = "~/token"`, fmt.Sprintf("hosts = [%q]", host))
 	}
 	g := newGateway(t, settings...)
-	g.write(filepath.Join(g.Dir, "token"), planted+"\n")
+	if len(secrets) > 0 {
+		g.write(filepath.Join(g.Dir, "token"), planted+"\n")
+	}
 	roots := filepath.Join(g.Dir, "roots.pem")
 	g.write(roots, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
 	g.Env = []string{"SSL_CERT_FILE=" + roots}

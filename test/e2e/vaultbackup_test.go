@@ -23,8 +23,8 @@ func (g *gateway) vaultIn(backend, bus string) {
 // reads fails unless the secret and the result of before are read.
 func (c *client) reads(when, value string) {
 	c.g.T.Helper()
-	if out := c.ok("vault", "get", "global/api", "--reveal"); strings.TrimSpace(out) != value {
-		c.g.T.Errorf("%s: the secret is %q", when, out)
+	if r := c.reveal("global/api"); strings.TrimSpace(r.Out) != value {
+		c.g.T.Errorf("%s: the secret is %q, %s", when, r.Out, r.Err)
 	}
 	if out := c.ok("call", "echo", "--idempotency-key", "once", "text=kept at rest"); !strings.Contains(out, "kept at rest") {
 		c.g.T.Errorf("%s: the result is %q", when, out)

@@ -106,6 +106,8 @@ func TestVaultImport(t *testing.T) {
 		}
 	}
 	c.ok("vault", "import", "--finish", "--yes")
+	g.Keeps("the secret api", planted)
+	g.Keeps("the key of the model", modeltest.Key)
 	g.Stop()
 	for _, value := range []string{planted, modeltest.Key} {
 		if list := holding(g, g.Dir, value); len(list) != 0 {

@@ -104,7 +104,7 @@ func (w *worker) next() *call {
 		return c
 	}
 	c := &call{worker: w, tool: w.tools[w.calls%len(w.tools)], ws: w.name, flips: t.rng.IntN(8) == 0, aimed: t.rng.IntN(2) == 0}
-	if c.tool == "process.run" { // so that enough of them get to their commit
+	if runsPrograms(c.tool) { // so that enough of them get to their commit
 		c.aimed, c.flips = t.rng.IntN(5) == 0, t.rng.IntN(3) == 0
 	}
 	if !t.dirs["open"] && t.rng.IntN(4) != 0 {
@@ -151,6 +151,7 @@ var makers = map[string]func(*worker, *call) map[string]any{
 	"fs.write":     write,
 	"fs.patch":     patch,
 	"process.run":  run,
+	"shell.run":    shellLine,
 }
 
 func (t *tree) oneOf(list ...string) string { return t.pick(list) }
@@ -242,18 +243,34 @@ func patch(w *worker, c *call) map[string]any {
 }
 
 func run(w *worker, c *call) map[string]any {
+	input, argv := teller(w, c, "bin/link", "bin/link", "bin/link", "bin/link")
+	input["argv"] = argv
+	return input
+}
+
+// shellLine has the words of process.run in quotes. The programs that it names are
+// operands of the shell.
+func shellLine(w *worker, c *call) map[string]any {
+	input, argv := teller(w, c)
+	input["command"], input["shell"] = "'"+strings.Join(argv, "' '")+"'", "sh"
+	return input
+}
+
+// teller makes the words of a call of that program, by one of its copies or of links to
+// them.
+func teller(w *worker, c *call, links ...string) (input map[string]any, argv []string) {
 	t := w.tree
-	input := map[string]any{"workspace": c.ws}
+	input = map[string]any{"workspace": c.ws}
 	operand := t.pick(t.of(public, written))
 	if operand == "" || t.rng.IntN(2) == 0 {
 		operand = t.file()
 	}
 	c.aim = operand
-	exe := t.oneOf("bin/run", "bin/run", "bin/run", "bin/other", "bin/other", "bin/link", "bin/link", "bin/link", "bin/link", "bin/denied/run")
+	exe := t.oneOf(append(links, "bin/run", "bin/run", "bin/run", "bin/other", "bin/other", "bin/denied/run")...)
 	if t.rng.IntN(2) == 0 {
 		c.aim = exe
 	}
-	argv := []string{"./" + exe, operand}
+	argv = []string{"./" + exe, operand}
 	if t.rng.IntN(8) == 0 {
 		cwd := t.oneOf("doors/d0", "open", "sealed", "out")
 		input["cwd"], argv, c.aim = cwd, []string{"/workspace/" + exe}, cwd
@@ -265,8 +282,20 @@ func run(w *worker, c *call) map[string]any {
 	if t.rng.IntN(2) == 0 {
 		input["timeout_ms"] = 30_000
 	}
-	input["argv"] = argv
-	return input
+	return input, argv
+}
+
+// wordsOf are the words of a program that a call starts.
+func wordsOf(c *call) []string {
+	var input struct {
+		Argv    []string
+		Command string
+	}
+	must(json.Unmarshal(c.input, &input))
+	if input.Command != "" {
+		return strings.Split(strings.Trim(input.Command, "'"), "' '")
+	}
+	return input.Argv
 }
 
 // session is a gateway with its workers.

@@ -31,8 +31,8 @@ const (
 )
 
 const (
-	// workers make calls of the cheap tools, programs of process.run alone, which
-	// takes a thousand times as long.
+	// workers make calls of the cheap tools, program workers of those that start
+	// programs, which takes a thousand times as long.
 	workers, programWorkers = 48, 8
 	// round is how long one store and one set of workspaces serve: a journal of
 	// an hour would fill the disk.
@@ -152,12 +152,12 @@ func (f *fuzz) workspaces(s *session, dir string, n int, programs []*body) ([]*w
 func (f *fuzz) share(g *gateway, list []*worker) {
 	f.tools, f.left = g.tools, ""
 	if !g.box.Available {
-		f.left = ", process.run left out: " + g.box.Problem
+		f.left = ", programs left out: " + g.box.Problem
 	}
 	var cheap, programs []string
 	for _, name := range g.tools {
 		switch {
-		case name == "process.run":
+		case runsPrograms(name):
 			programs = append(programs, name)
 		case strings.HasPrefix(name, "fs."): // of these, fewer get to the end
 			cheap = append(cheap, name, name)

@@ -136,7 +136,8 @@ func (g *gateway) close() error {
 	return errors.Join(errs...)
 }
 
-// builtins are the daemon's own tools. process.run is there where a sandbox is.
+// builtins are the daemon's own tools. Those that run programs are there where a
+// sandbox is.
 func (g *gateway) builtins(set *workspace.Set) ([]builtin.Tool, error) {
 	layers, kept, undo := filepath.Join(g.dir, "layers"), filepath.Join(g.dir, "quarantine"), filepath.Join(g.dir, "undo")
 	for _, dir := range []string{layers, kept, undo} {
@@ -164,7 +165,7 @@ func (g *gateway) builtins(set *workspace.Set) ([]builtin.Tool, error) {
 		HTTP:    builtin.HTTPPolicy{Allowed: rules},
 	})
 	for _, t := range all {
-		if name := t.Descriptor().Name; name != "process.run" || g.box.Available {
+		if name := t.Descriptor().Name; !runsPrograms(name) || g.box.Available {
 			g.tools = append(g.tools, name)
 		}
 	}

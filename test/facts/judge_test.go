@@ -107,7 +107,7 @@ func (v *verdict) look() {
 		v.list()
 	case "fs.search":
 		v.search()
-	case "process.run":
+	case "process.run", "shell.run":
 		v.program()
 	case "echo":
 		v.same(string(result), string(v.call.input))
@@ -236,7 +236,7 @@ func (v *verdict) effects() {
 	for _, ch := range v.call.changes {
 		found = append(found, ch.path)
 		switch {
-		case v.call.tool == "process.run": // what it may write is not a matter of paths
+		case runsPrograms(v.call.tool): // what it may write is not a matter of paths
 		case forbiddenPath(ch.path):
 			v.report("forbidden effect", "%q was written", ch.path)
 		case !slices.Contains(v.call.judged.Paths, ch.path):
@@ -277,8 +277,9 @@ func (v *verdict) program() {
 		return
 	}
 	inputs := s.Predicate.Inputs
-	if want := v.worker.programs[plain(inputs.Executable.SHA256)]; told.Label != want {
-		v.report("program", "%q ran and %q is attested", told.Label, want)
+	honest := slices.ContainsFunc(s.Predicate.Enforcement.Downgrades, func(d string) bool { return strings.HasPrefix(d, "operand changed") })
+	if ran := v.attestedProgram(inputs); told.Label != ran && (v.call.tool == "process.run" || !honest) {
+		v.report("program", "%q ran and %q is attested", told.Label, ran)
 	}
 	if strings.HasPrefix(told.Label, forbidden) {
 		v.report("forbidden program", "%q ran", told.Label)
@@ -286,11 +287,9 @@ func (v *verdict) program() {
 	if want := path.Join("/workspace", v.call.judged.Path); told.Cwd != want {
 		v.report("program", "it ran in %q", told.Cwd)
 	}
-	honest := slices.ContainsFunc(s.Predicate.Enforcement.Downgrades, func(d string) bool { return strings.HasPrefix(d, "operand changed") })
-	var input struct{ Argv []string }
-	must(json.Unmarshal(v.call.input, &input))
+	argv := wordsOf(v.call)
 	for i, line := range told.Lines {
-		name := input.Argv[i+1]
+		name := argv[i+1]
 		digest := plain(v.worker.tree.digests[line])
 		if honest || line == v.call.writes { // the program itself wrote it
 			continue
@@ -303,6 +302,22 @@ func (v *verdict) program() {
 			v.report("operand", "%q was read at %q, and %v are attested", line, name, inputs.Files)
 		}
 	}
+}
+
+// attestedProgram is the label of the program that is attested: of a line, that of the
+// operand which the line starts.
+func (v *verdict) attestedProgram(inputs attest.Inputs) string {
+	digest := inputs.Executable.SHA256
+	if v.call.tool == "shell.run" {
+		digest = ""
+		name := path.Clean(strings.TrimPrefix(wordsOf(v.call)[0], "/workspace/"))
+		for _, f := range inputs.Files {
+			if f.Path == name {
+				digest = f.SHA256
+			}
+		}
+	}
+	return v.worker.programs[plain(digest)]
 }
 
 func plain(digest string) string { return strings.TrimPrefix(digest, "sha256:") }

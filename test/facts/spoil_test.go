@@ -70,6 +70,9 @@ var lies = []lie{
 	{"a forbidden program", "process.run", "forbidden program", says("teller-one", "teller-denied")},
 	{"another place", "process.run", "program", says(`\"cwd\":\"/workspace`, `\"cwd\":\"/workspace/sealed`)},
 	{"another operand", "process.run", "operand", says(public+"-", public+"-9")},
+	{"another program of a line", "shell.run", "program", says("teller-one", "teller-other")},
+	{"a forbidden program of a line", "shell.run", "forbidden program", says("teller-one", "teller-denied")},
+	{"another operand of a line", "shell.run", "operand", says(public+"-", public+"-9")},
 }
 
 // TestJudge: each kind of violation is seen. Every lie is told about calls that

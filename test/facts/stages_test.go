@@ -46,8 +46,11 @@ func (s stage) String() string {
 
 // reaches reports whether calls of a tool get to a stage.
 func (s stage) reaches(tool string) bool {
-	return s != committing && s != ruled || tool == "process.run"
+	return s != committing && s != ruled || runsPrograms(tool)
 }
+
+// runsPrograms reports whether a tool starts programs in the sandbox.
+func runsPrograms(tool string) bool { return tool == "process.run" || tool == "shell.run" }
 
 // call is one call on its way. What it notes is read when it has ended, by the
 // worker that made it.

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -162,10 +163,17 @@ func (d *daemon) cli(args ...string) (code int, out, msg string) {
 // program is cli for either program.
 func (d *daemon) program(name string, args ...string) (code int, out, msg string) {
 	d.T.Helper()
+	r := d.wrapped(nil, name, args...)
+	return r.Code, r.Out, r.Err
+}
+
+// wrapped is program behind the words of wrap.
+func (d *daemon) wrapped(wrap []string, name string, args ...string) process.Result {
+	d.T.Helper()
 	ctx, cancel := context.WithTimeout(d.T.Context(), callPatience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, filepath.Join(programs, name), args...)
+	line := slices.Concat(wrap, []string{filepath.Join(programs, name)}, args)
+	cmd := exec.CommandContext(ctx, line[0], line[1:]...)
 	cmd.Env = append(process.Environment(d.Dir), "PALYRA_CONFIG="+d.Config, "PALYRA_STATE_DIR="+filepath.Join(d.view, d.State))
-	r := process.Finish(d.T, cmd)
-	return r.Code, r.Out, r.Err
+	return process.Finish(d.T, cmd)
 }

@@ -327,6 +327,43 @@ func TestVaultRows(t *testing.T) {
 	d.Stop()
 }
 
+// TestVaultOlderRows: rows of an older copy of the store, put into it while palyrad does
+// not run, are authentic by themselves. The journal says what was put last, and nothing
+// else is read: no value that was replaced, and no secret that was removed. The control
+// is a secret whose rows are the newest.
+func TestVaultOlderRows(t *testing.T) {
+	t.Parallel()
+	d := start(t)
+	d.Keeps("the vault's values", marked)
+	v := d.secretsOf()
+	for _, key := range []string{"replaced", "removed", "newest"} {
+		must.Do(t, put(t.Context(), v, key, marked+" "+key))
+	}
+	d.Stop()
+	aside := filepath.Join(d.Dir, "aside.db")
+	write(t, aside, string(must.Get(os.ReadFile(d.store()))(t)))
+	d.Start()
+	v = d.secretsOf()
+	must.Do(t, put(t.Context(), v, "replaced", marked+" since"))
+	must.Get(v.RemoveSecret(t.Context(), &palyrav1.RemoveSecretRequest{Ref: "global/removed"}))(t)
+	d.Stop()
+	execute(t, d.store(), "ATTACH '"+aside+`' AS o;
+DELETE FROM secret_versions; INSERT INTO secret_versions SELECT * FROM o.secret_versions;
+DELETE FROM secrets; INSERT INTO secrets SELECT * FROM o.secrets;`)
+	d.Start()
+	v = d.secretsOf()
+	for key, says := range map[string]string{"replaced": "the journal says that it is 2", "removed": "the journal says that it was removed"} {
+		value, err := reveal(t.Context(), v, key)
+		if code, next := codeOf(err); code != "SECRET_UNREADABLE" || !strings.Contains(err.Error(), says) || !strings.Contains(next, "palyra vault rm") || value != "" {
+			t.Errorf("%s: %q, %v, next %q", key, value, err, next)
+		}
+	}
+	if value, err := reveal(t.Context(), v, "newest"); err != nil || value != marked+" newest" {
+		t.Errorf("the control: %q, %v", value, err)
+	}
+	d.Stop()
+}
+
 // TestVaultKeyringGoes: a keyring that is locked, or killed, while palyrad runs and
 // when it starts again: calls that need a key say so, and work again without another
 // start.

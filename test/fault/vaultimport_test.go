@@ -5,7 +5,6 @@ package fault
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -22,10 +21,7 @@ var imported = map[string]string{"one": marked + " import 1", "two": marked + " 
 // palyra runs the command of the local operator to its end, behind the words of wrap.
 func (d *daemon) palyra(wrap []string, args ...string) process.Result {
 	d.T.Helper()
-	line := append(append(append([]string(nil), wrap...), filepath.Join(programs, "palyra")), args...)
-	cmd := exec.CommandContext(d.T.Context(), line[0], line[1:]...)
-	cmd.Env = append(process.Environment(d.Dir), "PALYRA_CONFIG="+d.Config)
-	r := process.Finish(d.T, cmd)
+	r := d.wrapped(wrap, "palyra", args...)
 	d.Note(r)
 	return r
 }

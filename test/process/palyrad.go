@@ -96,11 +96,21 @@ func NewPalyrad(t *testing.T, program, dir string) *Palyrad {
 
 func (p *Palyrad) cleanUp() {
 	if p.Child != nil {
+		p.noteProcess()
 		p.End(p.T)
 	}
 	p.keepsItsKeys()
 	if p.Child != nil && p.T.Failed() {
 		p.T.Logf("palyrad's log:\n%s", p.Log())
+	}
+}
+
+// noteProcess notes what the kernel shows of a palyrad that runs, to whoever may ask.
+func (p *Palyrad) noteProcess() {
+	for _, name := range []string{"environ", "cmdline"} {
+		if text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", p.Cmd.Process.Pid, name)); err == nil {
+			p.told.note("the kernel says of its "+name, &Output{text: text})
+		}
 	}
 }
 
@@ -150,6 +160,7 @@ func (p *Palyrad) Start() {
 // Signal sends palyrad a signal.
 func (p *Palyrad) Signal(s syscall.Signal) {
 	p.T.Helper()
+	p.noteProcess()
 	err := p.Cmd.Process.Signal(s)
 	if !p.MayEnd || !errors.Is(err, os.ErrProcessDone) {
 		must.Do(p.T, err)

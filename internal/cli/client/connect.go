@@ -48,7 +48,11 @@ type Gateway struct {
 	// Root is the CA that the credential bundle trusts.
 	Root *x509.Certificate
 	// ServerName is the name in the gateway's certificate.
-	ServerName   string
+	ServerName string
+	// HTTP and Base are for what the gateway serves beside its API: the client with the
+	// credential, and the address before the path.
+	HTTP         *http.Client
+	Base         string
 	Calls        palyrav1connect.GatewayServiceClient
 	Approvals    palyrav1connect.ApprovalsServiceClient
 	Policy       palyrav1connect.PolicyServiceClient
@@ -70,6 +74,8 @@ type Gateway struct {
 	Vault    palyrav1connect.VaultServiceClient
 	// Mcp has upstream MCP servers.
 	Mcp palyrav1connect.McpServiceClient
+	// Installed watches what is written into the settings of agents.
+	Installed palyrav1connect.InstallServiceClient
 }
 
 // Connect reads the credential bundle and returns the clients. Nothing is sent
@@ -107,7 +113,7 @@ func (a *App) Connect(ctx context.Context) (*Gateway, error) {
 			WithRemedy("Log in again: `palyra login`.")
 	} else if time.Now().After(end) {
 		return a.withoutCertificate(c, reason.Errorf(reason.NotConnected, "the certificate in %s ended %s", c.credentials, end.UTC().Format(time.RFC3339)).
-			WithRemedy("A running `palyrad` keeps the local operator's fresh: start it again. Others get a new bundle with `palyrad operator add`."))
+			WithRemedy("A running `palyrad` keeps the local operator's fresh: start it again. Others get a new bundle with `palyrad operator bundle NAME` on the gateway's host."))
 	}
 	g := a.dial(b, address, &c)
 	g.Local, g.Notify = c.local, c.notify
@@ -159,6 +165,8 @@ func (a *App) services(client *http.Client, base, address string) *Gateway {
 	}
 	*g = Gateway{
 		Address:      address,
+		HTTP:         client,
+		Base:         base,
 		Calls:        palyrav1connect.NewGatewayServiceClient(client, base, opts...),
 		Approvals:    palyrav1connect.NewApprovalsServiceClient(client, base, opts...),
 		Policy:       palyrav1connect.NewPolicyServiceClient(client, base, opts...),
@@ -177,12 +185,13 @@ func (a *App) services(client *http.Client, base, address string) *Gateway {
 		Presence:     palyrav1connect.NewPresenceServiceClient(client, base, opts...),
 		Vault:        palyrav1connect.NewVaultServiceClient(client, base, opts...),
 		Mcp:          palyrav1connect.NewMcpServiceClient(client, base, opts...),
+		Installed:    palyrav1connect.NewInstallServiceClient(client, base, opts...),
 	}
 	return g
 }
 
 func (a *App) httpClient(b identity.Bundle, address string, from *client) *http.Client {
-	var t http.RoundTripper = transport(b.ClientTLS())
+	var t http.RoundTripper = telling{transport(b.ClientTLS())}
 	switch {
 	case b.Token != "":
 		t = bearer{t, b.Token}

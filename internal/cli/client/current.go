@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -36,7 +38,7 @@ const renewEvery = time.Minute
 
 // RoundTrip implements http.RoundTripper.
 func (c *current) RoundTrip(r *http.Request) (*http.Response, error) {
-	return c.latest(r.Context()).RoundTrip(r)
+	return telling{c.latest(r.Context())}.RoundTrip(r)
 }
 
 // latest is the transport of the bundle as it is. What cannot be read now is no reason
@@ -96,4 +98,47 @@ func transport(c *tls.Config) *http.Transport {
 		TLSClientConfig:     c,
 		TLSHandshakeTimeout: dialTimeout,
 	}
+}
+
+// telling is a transport whose errors say when the gateway refused the certificate. With
+// TLS 1.3 a client sends before it learns of that, and then as likely meets a connection
+// that broke off as the alert.
+type telling struct{ *http.Transport }
+
+// refusalWithin is how long the gateway has to refuse a certificate once more.
+const refusalWithin = time.Second
+
+// RoundTrip implements http.RoundTripper.
+func (t telling) RoundTrip(r *http.Request) (*http.Response, error) {
+	res, err := t.Transport.RoundTrip(r)
+	var broken *net.OpError
+	if err == nil || r.Context().Err() != nil || errors.As(err, &broken) && broken.Op == "dial" || strings.Contains(err.Error(), "tls: ") {
+		return res, err
+	}
+	if refusal := t.refusal(r.Context(), r.URL.Host); refusal != nil {
+		return nil, refusal
+	}
+	return nil, err
+}
+
+// refusal connects once more and sends nothing: what comes is the alert, nil where it is
+// none. A gateway that takes the certificate begins to speak HTTP/2.
+func (t telling) refusal(ctx context.Context, address string) error {
+	ctx, cancel := context.WithTimeout(ctx, refusalWithin)
+	defer cancel()
+	cfg := t.TLSClientConfig.Clone()
+	cfg.NextProtos = []string{"h2"}
+	conn, err := (&tls.Dialer{NetDialer: &net.Dialer{}, Config: cfg}).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil // there is no gateway, which the first error says
+	}
+	defer conn.Close()
+	end, _ := ctx.Deadline()
+	if err := conn.SetReadDeadline(end); err != nil {
+		return nil
+	}
+	if _, err = conn.Read(make([]byte, 1)); err != nil && strings.Contains(err.Error(), "remote error: tls: ") {
+		return err
+	}
+	return nil
 }

@@ -2,11 +2,15 @@ package client_test
 
 import (
 	"context"
+	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -176,5 +180,50 @@ func TestShellsAtOnce(t *testing.T) {
 	group.Wait()
 	if w.Gateway.Renewals != 1 {
 		t.Errorf("%d renewals", w.Gateway.Renewals)
+	}
+}
+
+// TestRefusedCertificate: a command whose connection broke off before it read that its
+// certificate is refused says so all the same. The control is a gateway that takes it.
+func TestRefusedCertificate(t *testing.T) {
+	for what, c := range map[string]struct {
+		refuses bool
+		want    string
+	}{
+		"refused": {true, "its device was revoked, or its member disabled or removed"}, "taken": {false, "Start the gateway"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			w := clitest.NewWorld(t)
+			cfg := w.Server.TLS.Clone()
+			cfg.NextProtos = []string{"h2"}
+			l := must.Get(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
+			t.Cleanup(func() { must.Do(t, l.Close()) })
+			go func() {
+				for n := 0; ; n++ {
+					raw, err := l.Accept()
+					if err != nil {
+						return
+					}
+					if n > 0 && c.refuses {
+						cfg.VerifyConnection = func(tls.ConnectionState) error { return errors.New("revoked") }
+					}
+					conn := tls.Server(raw, cfg)
+					err = conn.HandshakeContext(t.Context())
+					if n == 0 {
+						_ = raw.(*net.TCPConn).SetLinger(0) // what was not read is lost
+						_ = raw.Close()
+						continue
+					}
+					if err == nil {
+						_, _ = conn.Write([]byte{0, 0, 0, 4, 0, 0, 0, 0, 0}) // SETTINGS
+					}
+					_ = conn.Close()
+				}
+			}()
+			r := w.Run("--address", l.Addr().String(), "status")
+			if w.Want(r, 6); !strings.Contains(r.Err, c.want) {
+				t.Error(r.Err)
+			}
+		})
 	}
 }

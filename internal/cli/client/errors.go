@@ -130,8 +130,8 @@ func notReachable(cause string) *reason.Error {
 	case strings.Contains(cause, "certificate required"), strings.Contains(cause, "bad certificate"),
 		strings.Contains(cause, "expired certificate"), strings.Contains(cause, "revoked certificate"),
 		strings.Contains(cause, "unknown certificate"):
-		return e.WithRemedy("The gateway refuses the certificate in the credential bundle; " +
-			"get a new bundle with `palyrad operator add NAME --role ROLE`, or on the gateway's host use the local one.")
+		return e.WithRemedy("The gateway refuses the certificate in the credential bundle: its device was revoked, or its member disabled or removed. " +
+			"Who may see it finds out with `palyra members list` and `palyra devices list`; `palyrad operator bundle NAME` on the gateway's host makes another bundle.")
 	case strings.Contains(cause, "dial unix") && strings.Contains(cause, "permission denied"):
 		return e.WithRemedy("The socket is for the user to whom palyrad's state directory belongs; others use a credential bundle (`palyrad operator add NAME --role ROLE`, and --credentials DIR).")
 	case strings.Contains(cause, "x509:"), strings.Contains(cause, "tls:"):

@@ -3,9 +3,12 @@ package pairings
 import (
 	"context"
 	"crypto/ecdsa"
+	"errors"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -14,6 +17,7 @@ import (
 	"palyra/internal/cli/client"
 	"palyra/internal/cli/command"
 	"palyra/internal/cli/printer"
+	"palyra/internal/commandline"
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
 	"palyra/internal/pairing"
@@ -102,7 +106,7 @@ func (a *app) target(ctx context.Context, j *joining, given string) error {
 func (a *app) pair(ctx context.Context, j *joining) error {
 	b, pending, err := identity.ReadPending(j.dir)
 	if err != nil {
-		return err
+		return a.occupied(j, err)
 	}
 	if pending {
 		a.Say("going on with the pairing that was under way in %s", j.dir)
@@ -121,6 +125,21 @@ func (a *app) pair(ctx context.Context, j *joining) error {
 		return err
 	}
 	return a.collect(ctx, j, c, b)
+}
+
+// occupied is the error of a directory that holds something. A whole credential that no
+// context names is what a kill right before the end leaves: it is used by its name.
+func (a *app) occupied(j *joining, err error) error {
+	var full *reason.Error
+	if !errors.As(err, &full) || full.Code != reason.AlreadyExists {
+		return err
+	}
+	contexts, failed := a.Contexts()
+	if _, unread := identity.ReadBundle(j.dir); failed != nil || unread != nil || slices.Contains(slices.Collect(maps.Values(contexts.Bundles)), j.dir) {
+		return err
+	}
+	return full.WithRemedy("It is a whole credential that no context names. To use it: `%s`, then `palyra context use %s`. To pair anew, choose another name with --name.",
+		commandline.Quote([]string{"palyra", "context", "add", j.name, j.dir}), j.name)
 }
 
 // approach connects, and checks who answers.

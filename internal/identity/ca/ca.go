@@ -115,6 +115,9 @@ func Open(dir string, o Options) (a *Authority, created bool, err error) {
 			return nil, false, fmt.Errorf("making certificate authority: %w", err)
 		}
 	}
+	if err := a.sweep(); err != nil {
+		return nil, false, fmt.Errorf("opening certificate authority: %w", err)
+	}
 	if err := a.load(); err != nil {
 		return nil, false, fmt.Errorf("opening certificate authority: %w", err)
 	}

@@ -180,6 +180,26 @@ func TestInterruptedFirstStart(t *testing.T) {
 	}
 }
 
+// leaveCopies leaves what writes leave that were killed before their renames.
+func leaveCopies(t *testing.T, dir string) {
+	t.Helper()
+	for _, name := range []string{issuingFile, notaryFile, journalFile} {
+		must.Do(t, os.WriteFile(filepath.Join(dir, "."+name+".1234"), must.Get(os.ReadFile(filepath.Join(dir, name)))(t), 0o600))
+	}
+}
+
+// What a killed write left, which may hold a live key, is gone after a start.
+func TestLeftoversAreSwept(t *testing.T) {
+	a, _ := newAuthorityAt(t)
+	leaveCopies(t, a.dir)
+	if _, created, err := Open(a.dir, Options{}); err != nil || created {
+		t.Fatalf("created %v, %v", created, err)
+	}
+	if left := must.Get(filepath.Glob(filepath.Join(a.dir, ".*")))(t); len(left) > 0 {
+		t.Errorf("there is %q", left)
+	}
+}
+
 func TestMaintainRenews(t *testing.T) {
 	a, c := newAuthorityAt(t)
 	old, notary := a.issuing.cert, a.Notary()

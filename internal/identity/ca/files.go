@@ -27,6 +27,12 @@ const (
 	journalNextFile = "journal-next.json"
 )
 
+// sweep removes what a write of a file left that was killed before its rename. It may
+// hold a key that is in use, also one that lies in a module since.
+func (a *Authority) sweep() error {
+	return keyfile.Sweep(a.dir, rootFile, issuingFile, notaryFile, notaryPastFile, journalFile, journalPastFile, journalKeysFile, journalNextFile)
+}
+
 // certBlock is the type of the PEM block of a certificate.
 const certBlock = "CERTIFICATE"
 

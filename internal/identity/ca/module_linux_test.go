@@ -343,6 +343,7 @@ func isSame(t *testing.T, what string, was, is *Authority, cert *tls.Certificate
 func TestSeal(t *testing.T) {
 	m := tpm.New(tpmtest.Start(t).Device)
 	was, c, cert := sealable(t)
+	leaveCopies(t, was.dir)
 	o := Options{Now: c.Now, Module: m}
 	for _, want := range []bool{true, false} {
 		if moved, err := Seal(was.dir, o); err != nil || moved != want {

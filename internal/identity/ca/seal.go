@@ -39,6 +39,9 @@ func Seal(dir string, o Options) (moved bool, err error) {
 		return false, reason.Errorf(reason.ConfigInvalid, "there are no keys in %s", a.dir).
 			WithRemedy("Start palyrad: it makes the keys of a new gateway where keys.store says.")
 	}
+	if err := a.sweep(); err != nil {
+		return false, fmt.Errorf("moving keys: %w", err)
+	}
 	a.sealing = true
 	if err := a.load(); err != nil {
 		return false, fmt.Errorf("opening certificate authority: %w", err)

@@ -9,6 +9,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"palyra/internal/reason"
 )
@@ -116,6 +118,27 @@ func Write(path string, data []byte) error {
 	return nil
 }
 
+// Sweep removes what a Write or Alias of the named files left beside them that was
+// killed before its rename: nobody ever used it. Call it while nobody writes them.
+func Sweep(dir string, names ...string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		left := func(name string) bool {
+			end, ok := strings.CutPrefix(e.Name(), "."+name+".")
+			return ok && (end == aliasEnd || end != "" && strings.Trim(end, "0123456789") == "")
+		}
+		if !e.IsDir() && slices.ContainsFunc(names, left) {
+			if err := os.Remove(filepath.Join(dir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // write tells reached of each step.
 func write(path string, data []byte, reached func(step string)) error {
 	dir := filepath.Dir(path)
@@ -140,6 +163,9 @@ func write(path string, data []byte, reached func(step string)) error {
 	return SyncDir(dir)
 }
 
+// aliasEnd ends the name of an alias that is being made, where Write has digits.
+const aliasEnd = "link"
+
 // Alias makes path another name of the file called target beside it, in place of
 // what is there. Where the system lets nobody make links, it removes path.
 func Alias(path, target string) error {
@@ -147,7 +173,7 @@ func Alias(path, target string) error {
 		return nil
 	}
 	dir := filepath.Dir(path)
-	made := filepath.Join(dir, "."+filepath.Base(path)+".link")
+	made := filepath.Join(dir, "."+filepath.Base(path)+"."+aliasEnd)
 	if err := os.Remove(made); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

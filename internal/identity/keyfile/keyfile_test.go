@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 
 	"palyra/internal/identity/keyfile"
@@ -80,5 +81,23 @@ func TestRefuses(t *testing.T) {
 	must.Do(t, os.Mkdir(wide, 0o755))
 	if err := keyfile.MakeDir(wide); reason.Of(err) != reason.ConfigInvalid {
 		t.Errorf("a wide directory: %v", err)
+	}
+}
+
+func TestSweep(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"key.pem", ".key.pem.123", ".key.pem.link", ".key.pem.swp", ".key.pem.", ".other.1"} {
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), nil, keyfile.FileMode))
+	}
+	must.Do(t, keyfile.Sweep(dir, "key.pem", "ca.pem"))
+	var left []string
+	for _, e := range must.Get(os.ReadDir(dir))(t) {
+		left = append(left, e.Name())
+	}
+	if got := strings.Join(left, " "); got != ".key.pem. .key.pem.swp .other.1 key.pem" {
+		t.Errorf("what is left is %s", got)
+	}
+	if err := keyfile.Sweep(filepath.Join(dir, "none"), "key.pem"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("without a directory: %v", err)
 	}
 }

@@ -55,6 +55,8 @@ type Provider struct {
 	said    []string
 	asked   map[string]int
 	slow    int
+	// forgetful says that a code does as often as it is shown, against RFC 6749.
+	forgetful bool
 }
 
 // grant is what an authorization code stands for.
@@ -149,6 +151,9 @@ func (p *Provider) Discovery(change func(map[string]any)) { p.with(func() { p.ch
 
 // Slow lets the token endpoint answer slow_down to the next n questions of a device.
 func (p *Provider) Slow(n int) { p.with(func() { p.slow = n }) }
+
+// Forgetful makes the provider take each code as often as it is shown.
+func (p *Provider) Forgetful() { p.with(func() { p.forgetful = true }) }
 
 // Asked is how many requests an endpoint got.
 func (p *Provider) Asked(at string) (n int) {
@@ -269,7 +274,9 @@ func (p *Provider) token(w http.ResponseWriter, r *http.Request) {
 // redeem uses a code up (RFC 7636, section 4.6).
 func (p *Provider) redeem(form url.Values) (grant, string) {
 	g, ok := p.codes[form.Get("code")]
-	delete(p.codes, form.Get("code"))
+	if !p.forgetful {
+		delete(p.codes, form.Get("code"))
+	}
 	digest := sha256.Sum256([]byte(form.Get("code_verifier")))
 	if !ok || g.redirect != form.Get("redirect_uri") || g.challenge != base64.RawURLEncoding.EncodeToString(digest[:]) {
 		return g, "invalid_grant"
@@ -294,7 +301,9 @@ func (p *Provider) confirmed(code string) (grant, string) {
 		case "denied":
 			return grant{}, "access_denied"
 		}
-		delete(p.devices, user)
+		if !p.forgetful {
+			delete(p.devices, user)
+		}
 		return grant{person: d.person}, ""
 	}
 	return grant{}, "expired_token"

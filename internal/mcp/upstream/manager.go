@@ -79,6 +79,8 @@ type Config struct {
 	Denied []egress.Rule
 	// OwnHosts are names and addresses of the gateway: no server sends anybody there.
 	OwnHosts []string
+	// Gateway is where the gateway itself listens, which no server is and reaches.
+	Gateway *egress.Gateway
 	// Roots, Resolver and Interfaces are the system's when nil.
 	Roots      *x509.CertPool
 	Resolver   egress.Resolver

@@ -41,6 +41,7 @@ const (
 	CodePathSpelling   = "path_spelling"
 	CodeCommandLine    = "command_line"
 	CodeNotPerformed   = "not_performed"
+	CodeShellLeftOut   = "shell_left_out"
 	CodeNotMonotone    = "not_monotone"
 	CodeOpaque         = "opaque_argument"
 	CodeSensitiveTools = "allow_sensitive_tools"

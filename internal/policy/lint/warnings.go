@@ -45,8 +45,10 @@ func warningsOf(view policy.View, found []finding.Finding) []finding.Finding {
 		out = append(out, checkRisks(p)...)
 		out = append(out, checkSpelling(p)...)
 		out = append(out, checkCommandLine(p)...)
+		out = append(out, checkAmong(p)...)
 		out = append(out, checkActions(p)...)
 	}
+	out = append(out, checkLines(view)...)
 	if len(wrong) == 0 {
 		out = append(out, checkShadows(view)...)
 	}

@@ -36,7 +36,7 @@ func TestDocs(t *testing.T) {
 	for _, code := range []string{
 		finding.CodeSyntax, finding.CodeTooLarge, finding.CodeAnnotation, finding.CodeDuplicateID, finding.CodeUnknownName,
 		finding.CodeUnknownEntity, finding.CodeUnknownValue, finding.CodeType, finding.CodeUnguarded, finding.CodeNeverApplies, finding.CodeShadowed,
-		finding.CodePermitsAll, finding.CodeWaives, finding.CodeHostNetwork, finding.CodeMayError, finding.CodePathSpelling, finding.CodeCommandLine, finding.CodeNotMonotone, finding.CodeOpaque,
+		finding.CodePermitsAll, finding.CodeWaives, finding.CodeHostNetwork, finding.CodeMayError, finding.CodePathSpelling, finding.CodeCommandLine, finding.CodeShellLeftOut, finding.CodeNotMonotone, finding.CodeOpaque,
 		finding.CodeSensitiveTools, finding.CodeConfig, finding.CodeSample, finding.CodeTestFile, finding.CodeTest,
 	} {
 		if !strings.Contains(string(text), "`"+code+"`") {
@@ -70,14 +70,14 @@ func TestDocsRecipesWithTests(t *testing.T) {
 	_, section, _ := strings.Cut(string(text), "\n### Recipes with their tests\n")
 	section, _, found := strings.Cut(section, "\n### ")
 	recipes := regexp.MustCompile("(?s)```cedar\n(.*?)```\n+```yaml\n(.*?)```").FindAllStringSubmatch(section, -1)
-	if !found || len(recipes) != 5 {
+	if !found || len(recipes) != 7 {
 		t.Fatalf("found %d recipes", len(recipes))
 	}
 	for _, m := range recipes {
 		o := policytest.ManyMembers(m[1])
 		cfg := withBuiltinTools(t, o)
 		for _, f := range lint.Check(cfg) {
-			if f.File == "test.cedar" && (f.Severity == finding.SeverityError || f.Code == finding.CodeCommandLine) {
+			if f.File == "test.cedar" && (f.Severity == finding.SeverityError || f.Code == finding.CodeCommandLine || f.Code == finding.CodeShellLeftOut) {
 				t.Errorf("%s", f)
 			}
 		}

@@ -91,8 +91,13 @@ func replaceIn(r *policy.Request, record string, text []byte) error {
 	if err := json.Unmarshal(text, &given); err != nil {
 		return err
 	}
-	if record == "exec." && r.Facts.Exec == nil {
+	switch {
+	case record == "exec." && r.Facts.Exec == nil:
 		r.Facts.Exec = &tool.ExecFacts{}
+	case record == "external." && r.Facts.External == nil:
+		r.Facts.External = &tool.ExternalFacts{}
+	case record == "shell." && r.Facts.Shell == nil:
+		r.Facts.Shell = &tool.ShellFacts{}
 	}
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		if err := replaceFact(r, record+name, given[name]); err != nil {
@@ -115,6 +120,12 @@ func replaceFact(r *policy.Request, name string, text json.RawMessage) error {
 	switch {
 	case name == "exec" && absent:
 		r.Facts.Exec = nil
+		return nil
+	case name == "external" && absent:
+		r.Facts.External = nil
+		return nil
+	case name == "shell" && absent:
+		r.Facts.Shell = nil
 		return nil
 	case fact.OfCommit() && absent && (name == "changes" || r.Commit == nil):
 		r.Commit = nil

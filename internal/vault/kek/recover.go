@@ -15,6 +15,13 @@ type Exported struct {
 	Key []byte `json:"key"`
 }
 
+// Opens reports whether the key is the one that wrapped a box.
+func (e Exported) Opens(about string, box []byte) bool {
+	key, err := unwrap(e.Key, about, e.ID, box)
+	clear(key)
+	return err == nil
+}
+
 // IDs are the keys that something may be wrapped by, the current one last.
 func (r *Ring) IDs(ctx context.Context) (ids []string, err error) {
 	err = r.inTurn(ctx, func() error {

@@ -35,7 +35,7 @@ func version(n int) vault.Version {
 func same(t *testing.T, s vault.Store, want vault.Record) {
 	t.Helper()
 	got := must.Get(s.Record(t.Context(), want.Ref))(t)
-	if d := cmp.Diff(want, got, cmpopts.IgnoreFields(vault.Record{}, "LastUsed")); d != "" {
+	if d := cmp.Diff(want, got, cmpopts.IgnoreFields(vault.Record{}, "LastUsed", "Last")); d != "" {
 		t.Errorf("record (-want +got):\n%s", d)
 	}
 }
@@ -63,6 +63,12 @@ func testRecords(t *testing.T, s vault.Store, journaled func() int) {
 		same(t, s, r)
 	}
 	must.Do(t, s.UseRecord(ctx, ref, r.Seal, draft(event.SecretRead, ref)))
+	put := draft(event.SecretPut, ref)
+	want := vault.Told{Code: put.Code, Payload: put.Payload}
+	one, listed := must.Get(s.Record(ctx, ref))(t).Last, must.Get(s.Records(ctx, vault.Query{Limit: 1}))(t)[0].Last
+	if d := cmp.Diff([]vault.Told{want, want}, []vault.Told{one, listed}); d != "" {
+		t.Errorf("what the journal says of it (-want +got):\n%s", d)
+	}
 	for name, err := range map[string]error{
 		"as it was": s.UseRecord(ctx, ref, []byte("seal-1"), draft(event.SecretRead, ref)),
 		"of nobody": s.UseRecord(ctx, vault.Ref{Scope: "global", Key: "x"}, r.Seal, draft(event.SecretRead, ref)),

@@ -1,0 +1,63 @@
+package egress
+
+import (
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+)
+
+// Gateway is where the gateway itself listens. No rule reaches a place of it: a call
+// that could speak to the gateway's API, its metrics or its agents' listener would
+// stand where people and other agents stand. A nil Gateway listens nowhere. It is
+// safe for concurrent use.
+type Gateway struct {
+	mu sync.RWMutex
+	at []netip.AddrPort
+}
+
+// Listen notes an open listener. Listeners of another kind than TCP, such as the
+// socket of the local operator, have no address that egress could reach.
+func (g *Gateway) Listen(at net.Addr) {
+	tcp, ok := at.(*net.TCPAddr)
+	if !ok {
+		return
+	}
+	place := tcp.AddrPort()
+	place = netip.AddrPortFrom(place.Addr().Unmap().WithZone(""), place.Port())
+	if !place.Addr().IsValid() { // the wildcard of both families
+		place = netip.AddrPortFrom(netip.IPv6Unspecified(), place.Port())
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.at = append(g.at, place)
+}
+
+// Listens reports whether a connection to addr would come out at the gateway. A
+// listener on the wildcard address has all addresses of the machine: those of
+// loopback, and own. An address that holds another (embedded) counts as both.
+func (g *Gateway) Listens(addr netip.Addr, port uint16, own []netip.Addr) bool {
+	if g == nil {
+		return false
+	}
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	for _, a := range meant(addr.Unmap().WithZone("")) {
+		here := a.IsLoopback() || a.IsUnspecified() || slices.Contains(own, a)
+		for _, l := range g.at {
+			// The unspecified address of a target is loopback to most systems.
+			if l.Port() == port && (l.Addr() == a || here && l.Addr().IsUnspecified() || a.IsUnspecified()) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// meant are the addresses that an address stands for.
+func meant(addr netip.Addr) []netip.Addr {
+	if inner, ok := embedded(addr); ok {
+		return []netip.Addr{addr, inner}
+	}
+	return []netip.Addr{addr}
+}

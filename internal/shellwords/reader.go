@@ -1,0 +1,209 @@
+package shellwords
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// reader collects what a parsed text says.
+type reader struct {
+	script Script
+	text   string
+	// documents are the bodies of here-documents: words to the parser, of which
+	// only expansions count.
+	documents map[*syntax.Word]bool
+	nodes     int
+	words     int
+	err       error
+}
+
+// visit looks at one node; Walk goes on to what is in it. What is not named here is
+// not known, and is Other.
+func (r *reader) visit(node syntax.Node) bool {
+	if node == nil || r.err != nil {
+		return false
+	}
+	r.nodes++
+	switch n := node.(type) {
+	case *syntax.CallExpr:
+		r.command(n.Args)
+	case *syntax.Stmt:
+		if n.Coprocess || n.Disown {
+			r.has(Other)
+		}
+	case *syntax.Redirect:
+		r.redirect(n)
+	case *syntax.Word:
+		_, literal := literalOf(n.Parts)
+		r.script.Dynamic = r.script.Dynamic || !literal && !r.documents[n]
+	case *syntax.TestClause:
+		r.add(Literal("[["))
+	case *syntax.UnaryTest:
+		if n.Op == syntax.TsVarSet || n.Op == syntax.TsRefVar {
+			r.has(Arithmetic)
+		}
+	case *syntax.BinaryTest:
+		if arithmeticTest(n.Op) {
+			r.has(Arithmetic)
+		}
+	case *syntax.DeclClause:
+		r.declare(n)
+	case *syntax.LetClause:
+		r.add(Literal("let"))
+		r.has(Arithmetic)
+	default:
+		r.structure(node)
+	}
+	if r.nodes > maxNodes || r.words > MaxWords || len(r.script.Commands) > MaxCommands {
+		r.err = ErrTooLarge
+	}
+	return r.err == nil
+}
+
+// structure is what runs, repeats or joins commands, and what words are made of.
+func (r *reader) structure(node syntax.Node) {
+	switch n := node.(type) {
+	case *syntax.File, *syntax.Comment, *syntax.Subshell, *syntax.Block, *syntax.IfClause, *syntax.WhileClause, *syntax.WordIter,
+		*syntax.BinaryCmd, *syntax.CaseClause, *syntax.CaseItem, *syntax.TimeClause, *syntax.ParenTest,
+		*syntax.Lit, *syntax.SglQuoted, *syntax.DblQuoted:
+	case *syntax.CmdSubst, *syntax.ParamExp, *syntax.ProcSubst, *syntax.ExtGlob, *syntax.BraceExp:
+		r.script.Dynamic = true
+	case *syntax.ArithmExp:
+		r.script.Dynamic = true
+		r.has(Arithmetic)
+	case *syntax.Assign, *syntax.ArrayExpr, *syntax.ArrayElem:
+		r.has(Assignment)
+	case *syntax.ForClause:
+		r.has(Assignment)
+		if n.Select {
+			r.has(Other)
+		}
+	case *syntax.FuncDecl:
+		r.has(Function)
+	case *syntax.CoprocClause:
+		r.has(Coprocess)
+	case *syntax.ArithmCmd, *syntax.CStyleLoop, *syntax.BinaryArithm, *syntax.UnaryArithm, *syntax.ParenArithm:
+		r.has(Arithmetic)
+	default:
+		r.has(Other)
+	}
+}
+
+func (r *reader) has(f Feature) {
+	if !slices.Contains(r.script.Features, f) {
+		r.script.Features = append(r.script.Features, f)
+	}
+}
+
+func (r *reader) add(words ...Word) {
+	r.words += len(words)
+	r.script.Commands = append(r.script.Commands, Command{Words: words})
+}
+
+// command adds a simple command. One of assignments and redirects alone has no
+// words.
+func (r *reader) command(args []*syntax.Word) {
+	if len(args) == 0 {
+		return
+	}
+	words := make([]Word, len(args))
+	for i, arg := range args {
+		words[i] = r.word(arg)
+	}
+	r.add(words...)
+}
+
+func (r *reader) word(w *syntax.Word) Word {
+	if text, literal := literalOf(w.Parts); literal {
+		return Literal(text)
+	}
+	return Word{text: r.source(w)}
+}
+
+// source is the text of a node as it stands there.
+func (r *reader) source(n syntax.Node) string {
+	from, to := n.Pos().Offset(), n.End().Offset()
+	if from > to || to > uint(len(r.text)) {
+		return ""
+	}
+	return r.text[from:to]
+}
+
+// declare is export, declare and the like of bash: what they are given is no word
+// that is passed on.
+func (r *reader) declare(n *syntax.DeclClause) {
+	words := []Word{Literal(n.Variant.Value)}
+	for _, arg := range n.Args {
+		words = append(words, Word{text: r.source(arg)})
+	}
+	r.add(words...)
+	r.has(Assignment)
+}
+
+func (r *reader) redirect(n *syntax.Redirect) {
+	if n.N != nil {
+		r.descriptor(n.N.Value)
+	}
+	if n.Hdoc != nil {
+		r.documents[n.Hdoc] = true
+	}
+	target := r.word(n.Word)
+	switch n.Op {
+	case syntax.Hdoc, syntax.DashHdoc:
+		// The word is the end of the document, which is never expanded.
+		r.documents[n.Word] = true
+	case syntax.WordHdoc:
+	case syntax.DplIn:
+		r.copied(target)
+	case syntax.RdrIn:
+		r.script.Redirects = append(r.script.Redirects, Redirect{Target: target})
+	case syntax.DplOut:
+		// bash takes >&file for >file 2>&1.
+		if !r.copied(target) {
+			r.script.Redirects = append(r.script.Redirects, Redirect{Target: target, Writes: true})
+		}
+	case syntax.RdrOut, syntax.AppOut, syntax.RdrInOut, syntax.RdrClob, syntax.RdrAll, syntax.AppAll:
+		r.script.Redirects = append(r.script.Redirects, Redirect{Target: target, Writes: true})
+	default:
+		r.has(Other)
+	}
+}
+
+// descriptor is what stands before a redirect: {A}> gives A a value, and 10> is an
+// argument and a redirect to shells that know descriptors of one digit alone.
+func (r *reader) descriptor(n string) {
+	switch {
+	case strings.HasPrefix(n, "{"):
+		r.has(Assignment)
+	case len(n) > 1 && r.script.Dialect != Bash:
+		r.has(Other)
+	}
+}
+
+// copied reports whether what a redirect copies or closes is a descriptor. Of what only
+// begins like one, >&-a, bash makes a redirect and a command.
+func (r *reader) copied(target Word) bool {
+	text, literal := target.Literal()
+	if !literal || text == "" {
+		return false
+	}
+	if strings.Trim(strings.TrimSuffix(text, "-"), "0123456789") == "" {
+		return true
+	}
+	if strings.IndexByte("-0123456789", text[0]) >= 0 {
+		r.err = fmt.Errorf("shells do not agree on what the redirect to &%s is", text)
+	}
+	return false
+}
+
+// arithmeticTest reports whether [[ evaluates both sides as arithmetic.
+func arithmeticTest(op syntax.BinTestOperator) bool {
+	switch op {
+	case syntax.TsEql, syntax.TsNeq, syntax.TsLeq, syntax.TsGeq, syntax.TsLss, syntax.TsGtr:
+		return true
+	}
+	return false
+}

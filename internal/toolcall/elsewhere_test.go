@@ -1,0 +1,91 @@
+package toolcall_test
+
+import (
+	"errors"
+	"testing"
+
+	"palyra/internal/approval"
+	"palyra/internal/event"
+	"palyra/internal/must"
+	"palyra/internal/policy"
+	"palyra/internal/policy/policytest"
+	"palyra/internal/reason"
+	"palyra/internal/toolcall"
+)
+
+// noted makes the event of an answer.
+func noted(out toolcall.Elsewhere) (event.Draft, error) {
+	return event.DraftOf(event.EvaluatedFor, "agent:edge", "agent:coder", map[string]any{"allowed": out.Allowed, "approval_id": out.ApprovalID})
+}
+
+// TestElsewhereKeepsSecrets: a call that takes a secret of the vault runs here or
+// nowhere. The control is the same call without one.
+func TestElsewhereKeepsSecrets(t *testing.T) {
+	w := newWorld(t, unattended, injecting(awsSecret))
+	if out, err := w.MayElsewhere(t.Context(), runCall(), approval.Answer{}, noted); err != nil || out.Allowed {
+		t.Errorf("%+v, %v", out, err)
+	}
+	if _, err := w.AskElsewhere(t.Context(), runCall(), "told", nil); reason.Of(err) != reason.PolicyDenied {
+		t.Errorf("people are asked: %v", err)
+	}
+	w = newWorld(t, unattended)
+	if out, err := w.MayElsewhere(t.Context(), runCall(), approval.Answer{}, noted); err != nil || !out.Allowed {
+		t.Errorf("control: %+v, %v", out, err)
+	}
+}
+
+// asked has people asked about a call elsewhere, who say yes.
+func (w *world) askedElsewhere() approval.Answer {
+	w.t.Helper()
+	answer := must.Get(w.AskElsewhere(w.t.Context(), runCall(), "told", func(r *approval.Record) {
+		if r.State == approval.Pending && len(r.Votes) == 0 {
+			go func() { _, _ = w.Desk.Decide(w.t.Context(), alice, r.ID, yes) }()
+		}
+	}))(w.t)
+	if !answer.Allowed() {
+		w.t.Fatalf("%+v", answer)
+	}
+	return answer
+}
+
+// TestElsewhereUsesTheAnswerUp: an approval lets one call through, the very one that was
+// asked about, under the policies that are in force then; and the event stands in the
+// same unit.
+func TestElsewhereUsesTheAnswerUp(t *testing.T) {
+	w := newWorld(t)
+	answer := w.askedElsewhere()
+	other := runCall()
+	other.Input = []byte(`{"argv":["rm"]}`)
+	if out, err := w.MayElsewhere(t.Context(), other, answer, noted); err != nil || out.Allowed {
+		t.Errorf("another call: %+v, %v", out, err)
+	}
+	broken := errors.New("no event")
+	if _, err := w.MayElsewhere(t.Context(), runCall(), answer, func(toolcall.Elsewhere) (event.Draft, error) { return event.Draft{}, broken }); !errors.Is(err, broken) {
+		t.Errorf("without an event: %v", err)
+	}
+	if out, err := w.MayElsewhere(t.Context(), runCall(), approval.Answer{}, noted); err != nil || out.Allowed {
+		t.Errorf("without the answer: %+v, %v", out, err)
+	}
+	w.engine.Swap(loaded(t, w.with(`@id("no") forbid(principal, action, resource == Tool::"process.run");`)))
+	if out, err := w.MayElsewhere(t.Context(), runCall(), answer, noted); err != nil || out.Allowed || out.Verdict.Effect() != policy.Deny {
+		t.Errorf("under other policies: %+v, %v", out, err)
+	}
+	w.engine.Swap(loaded(t, w.options))
+	if out, err := w.MayElsewhere(t.Context(), runCall(), answer, noted); err != nil || !out.Allowed || out.ApprovalID != answer.ApprovalID() {
+		t.Fatalf("%+v, %v", out, err)
+	}
+	out, err := w.MayElsewhere(t.Context(), runCall(), answer, noted)
+	if err != nil || out.Allowed || out.Lost == nil {
+		t.Errorf("a second time: %+v, %v", out, err)
+	}
+	if w.run.Runs.Load() != 0 {
+		t.Error("it ran here")
+	}
+}
+
+// with are the options of a set with more policies.
+func (w *world) with(policies string) (o policytest.Options) {
+	o = w.options
+	o.Policies = policies
+	return o
+}
