@@ -189,7 +189,9 @@ func TestRefusedAndUnreachable(t *testing.T) {
 	in, client := io.Pipe()
 	answers, out := io.Pipe()
 	ended := make(chan error, 1)
-	go func() { ended <- newShim(http.DefaultClient, "http://127.0.0.1:1/mcp", out).serve(context.Background(), in) }()
+	go func() {
+		ended <- newShim(http.DefaultClient, "http://127.0.0.1:1/mcp", out).serve(context.Background(), in)
+	}()
 	must.Get(io.WriteString(client, initialize+"\n"))(t)
 	lines := bufio.NewScanner(answers)
 	if !lines.Scan() || !strings.Contains(lines.Text(), "start it with `palyrad`") {
