@@ -6,6 +6,7 @@ const (
 	PermToolList           Permission = "tool.list"
 	PermToolCall           Permission = "tool.call"
 	PermToolEvaluate       Permission = "tool.evaluate"
+	PermHookReport         Permission = "hook.report"
 	PermDaemonStatus       Permission = "daemon.status"
 	PermApprovalRead       Permission = "approval.read"
 	PermApprovalDecide     Permission = "approval.decide"
@@ -41,6 +42,8 @@ const (
 	PermGatewayThaw        Permission = "gateway.thaw"
 	PermWorkspaceRead      Permission = "workspace.read"
 	PermWorkspaceUndo      Permission = "workspace.undo"
+	PermUpstreamRead       Permission = "upstream.read"
+	PermUpstreamWrite      Permission = "upstream.write"
 	PermDevicePair         Permission = "device.pair"
 	PermVaultList          Permission = "vault.list"
 	PermVaultPut           Permission = "vault.put"
@@ -55,17 +58,17 @@ const (
 // whom, and to loosen what holds. They take a device.
 var NeverByToken = []Permission{
 	PermApprovalDecide, PermApprovalGrantBroad, PermAccessWrite, PermAccessWriteOwner, PermAccessConsent,
-	PermTokenCreate, PermPolicyActivate, PermGatewayThaw, PermDevicePair,
+	PermTokenCreate, PermPolicyActivate, PermGatewayThaw, PermDevicePair, PermUpstreamWrite,
 	PermVaultPut, PermVaultGet, PermVaultDelete, PermVaultRekey,
 }
 
 // Permissions are all of them.
 var Permissions = []Permission{
-	PermToolList, PermToolCall, PermToolEvaluate, PermDaemonStatus, PermApprovalRead, PermApprovalDecide, PermApprovalExport,
+	PermToolList, PermToolCall, PermToolEvaluate, PermHookReport, PermDaemonStatus, PermApprovalRead, PermApprovalDecide, PermApprovalExport,
 	PermApprovalGrantBroad, PermGrantRead, PermGrantRevoke, PermPolicyRead, PermPolicyCheck, PermPolicyExplain, PermPolicySnapshot,
 	PermPolicyActivate, PermJournalRead, PermJournalTail, PermJournalProve, PermJournalExport, PermAttestationRead,
 	PermAttestationVerify, PermAccessRead, PermAccessWrite, PermAccessWriteOwner, PermAccessConsent, PermAccessEvaluateFor,
 	PermTokenCreate, PermTokenRead, PermTokenRevoke, PermPolicySimulate, PermPolicyTest, PermRunStart,
-	PermRunRead, PermRunCancel, PermGatewayFreeze, PermGatewayThaw, PermWorkspaceRead, PermWorkspaceUndo,
+	PermRunRead, PermRunCancel, PermGatewayFreeze, PermGatewayThaw, PermWorkspaceRead, PermWorkspaceUndo, PermUpstreamRead, PermUpstreamWrite,
 	PermDevicePair, PermVaultList, PermVaultPut, PermVaultGet, PermVaultDelete, PermVaultRekey, PermSecretLease,
 }

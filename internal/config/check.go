@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"net"
 	"net/netip"
 	"path/filepath"
@@ -173,6 +174,11 @@ func (k *checker) listen(c *Config) {
 	if c.Listen.Metrics != "" {
 		if host, ok := k.address("listen.metrics", c.Listen.Metrics); ok && !dnsname.Loopback(host) {
 			k.find("listen.metrics", "is "+quote(c.Listen.Metrics)+", and metrics have neither TLS nor a login", "listen on 127.0.0.1, and put a proxy before it")
+		}
+	}
+	for _, uid := range c.Listen.AgentUIDs {
+		if uid < 0 || uid > math.MaxUint32 {
+			k.find("listen.agent_uids", "has "+strconv.FormatInt(uid, 10), "use the number of a user, as `id -u NAME` prints it")
 		}
 	}
 	if c.Listen.Agents != "" {

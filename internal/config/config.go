@@ -125,6 +125,9 @@ type Listen struct {
 	// Agents is host:port of the plain HTTP listener for agents on this host, always
 	// loopback; "" switches it off.
 	Agents string `toml:"agents"`
+	// AgentUIDs are the users beside the owner of the state directory whose processes
+	// Agents lets in.
+	AgentUIDs []int64 `toml:"agent_uids"`
 	// SocketOperator lets the owner of the state directory in as the local operator,
 	// over a Unix socket there.
 	SocketOperator bool `toml:"socket_operator"`

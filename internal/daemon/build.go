@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -23,15 +25,18 @@ import (
 	"palyra/internal/event"
 	"palyra/internal/fairqueue"
 	"palyra/internal/gatewaychange"
+	"palyra/internal/hook"
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
 	"palyra/internal/identity/tpm"
+	"palyra/internal/installed"
 	"palyra/internal/journal"
 	"palyra/internal/journalkey"
 	"palyra/internal/lending"
 	"palyra/internal/login"
 	"palyra/internal/login/resource"
 	mcpserver "palyra/internal/mcp/server"
+	"palyra/internal/mcp/upstream"
 	"palyra/internal/metrics"
 	"palyra/internal/model/providers"
 	"palyra/internal/pairing"
@@ -45,6 +50,7 @@ import (
 	"palyra/internal/rpc/authzen"
 	"palyra/internal/rpc/devicepairing"
 	"palyra/internal/run"
+	"palyra/internal/sandbox"
 	"palyra/internal/statedir"
 	"palyra/internal/token"
 	"palyra/internal/tool"
@@ -73,6 +79,7 @@ type gateway struct {
 	registry   *access.Registry
 	identity   *identity.Service
 	tokens     *token.Service
+	installed  *installed.Watcher
 	notary     *attest.Notary
 	workspaces *workspace.Set
 	changes    *changesets.ChangeSets
@@ -82,12 +89,14 @@ type gateway struct {
 	// for one of them any more.
 	calls     *rejoin.Calls
 	holding   chan struct{}
+	hooks     *hook.Service
 	mcp       *mcpserver.Face
 	engine    *policy.Engine
 	desk      *approval.Desk
 	changing  *gatewaychange.Gate
 	pairings  *pairing.Host
 	router    *dispatch.Router
+	upstreams *upstream.Manager
 	turns     *fairqueue.Queue
 	limiter   *ratelimit.Limiter
 	pipeline  *toolcall.Pipeline
@@ -153,6 +162,7 @@ func build(ctx context.Context, o Options) (_ *gateway, err error) {
 		{"pairing", openPairing},
 		{"pipeline", openPipeline},
 		{"calls", openCalls},
+		{"hooks", openHooks},
 		{"MCP", openMCP},
 		{"runs", openRuns},
 		{"logins", openLogins},
@@ -281,6 +291,9 @@ func openMembers(ctx context.Context, g *gateway, _ Options) error {
 	if g.tokens, err = token.New(ctx, token.Config{Store: g.stores.tokens, Members: g.registry, Revoked: revokedDevice(g.identity)}); err != nil {
 		return err
 	}
+	if g.installed, err = installed.New(ctx, g.stores.installed, g.log, time.Now); err != nil {
+		return err
+	}
 	notary := g.authority.Notary()
 	cfg := attest.NotaryConfig{Signer: notary.Signer, Chain: notary.Chain, Gateway: g.authority.TrustDomain()}
 	for _, p := range g.authority.PastNotaries() {
@@ -337,7 +350,7 @@ func openPolicy(ctx context.Context, g *gateway, o Options) error {
 	if err := g.changes.Recover(ctx); err != nil {
 		return err
 	}
-	tools, err := allTools(g, o.tools)
+	tools, process, err := allTools(g, o.tools)
 	if err != nil {
 		return err
 	}
@@ -353,7 +366,38 @@ func openPolicy(ctx context.Context, g *gateway, o Options) error {
 		Settings: g.cfg, Store: g.stores.policies, Grants: g.stores.grants, Journal: g.journal, Engine: g.engine,
 		Members: g.registry, Provenance: g.identity.History, TakesTwo: func() bool { return g.changing.DualControl().On }, Tools: g.router, Cut: g.identity.Cut, Swapped: func() { swapped(g) }, Log: g.log,
 	})
-	return nil
+	return openUpstreams(ctx, g, process)
+}
+
+// openUpstreams makes what runs upstream servers, and sets their tools as they were
+// approved last: the policies that are loaded next may name them. No server is reached.
+func openUpstreams(ctx context.Context, g *gateway, process builtin.ProcessPolicy) error {
+	denied, err := egress.ParseRules(g.cfg.HTTP.DeniedHosts)
+	if err != nil {
+		return fmt.Errorf("http.denied_hosts: %w", err)
+	}
+	empty := filepath.Join(g.cfg.StateDir, "empty")
+	if err := os.MkdirAll(empty, 0o755); err != nil { //nolint:gosec // it stays empty, and sandboxes of other users see it
+		return fmt.Errorf("making an empty directory: %w", err)
+	}
+	if empty, err = filepath.EvalSymlinks(empty); err != nil {
+		return fmt.Errorf("looking at the empty directory: %w", err)
+	}
+	protected := make(map[string][]string)
+	for name, w := range process.Workspaces {
+		protected[name] = w.Protected
+	}
+	cfg := upstream.Config{
+		Store: g.stores.upstreams, Router: g.router, Policies: g.policies, Lender: g.lending, Enabled: process.Enabled,
+		SearchPath: process.SearchPath, Toolchains: func() []sandbox.Toolchain { return g.isolation.toolchains.Now().Toolchains },
+		Limits: process.Limits, Required: process.Required, Workspaces: g.workspaces, Protected: protected, History: g.isolation.history,
+		Empty: empty, Denied: denied, Gateway: g.own, Version: version.Get().Version, Log: g.log,
+	}
+	if g.isolation.watch != nil {
+		cfg.Runner = g.isolation.watch
+	}
+	g.upstreams = upstream.New(cfg)
+	return g.upstreams.Load(ctx)
 }
 
 func openWorkspaces(cfg *config.Config) (*workspace.Set, error) {
@@ -394,21 +438,21 @@ func private(c *config.Config) []workspace.Private {
 	return list
 }
 
-// allTools are the daemon's own tools after others.
-func allTools(g *gateway, others []dispatch.Tool) ([]dispatch.Tool, error) {
+// allTools are the daemon's own tools after others, and what programs may do.
+func allTools(g *gateway, others []dispatch.Tool) ([]dispatch.Tool, builtin.ProcessPolicy, error) {
 	cfg, err := builtinConfig(g.cfg, g.workspaces, g.isolation)
 	if err != nil {
-		return nil, err
+		return nil, cfg.Process, err
 	}
 	cfg.HTTP.Gateway, cfg.Process.Reach.Rules.Gateway = g.own, g.own
 	g.turns = cfg.Process.Turns
 	g.lending = lending.New(cfg.MaxTimeout, g.log)
 	cfg.Lender = g.lending
-	tools := slices.Clone(others)
+	tools := slices.Concat(others, hook.NewTools(g.workspaces, guard(g.cfg)).All())
 	for _, t := range builtin.New(cfg) {
 		tools = append(tools, t)
 	}
-	return tools, nil
+	return tools, cfg.Process, nil
 }
 
 func openApprovals(ctx context.Context, g *gateway, o Options) error {
@@ -474,6 +518,18 @@ func openPipeline(ctx context.Context, g *gateway, o Options) error {
 	}
 	g.pipeline, err = toolcall.New(stages)
 	return err
+}
+
+// openHooks makes what answers the hooks of agents.
+func openHooks(_ context.Context, g *gateway, _ Options) (err error) {
+	g.hooks, err = hook.New(hook.Config{Calls: g.calls, Past: g.pipeline, Stopping: g.holding, Log: g.log})
+	return err
+}
+
+// guard says which files no agent may change by its own tools, beside the agents' own
+// configuration: those that decide what the gateway does.
+func guard(cfg *config.Config) hook.Guard {
+	return hook.Guard{Dirs: []string{cfg.StateDir, cfg.Policy.Dir}, Files: []string{cfg.Source}}
 }
 
 // cooldown turns the setting "0s", which is off, into what the desk takes for
@@ -546,6 +602,8 @@ func catalog(engine *policy.Engine, router *dispatch.Router) func(access.Caller)
 		for _, entry := range engine.Current().Catalog(caller) {
 			listed[entry.Tool] = true
 		}
-		return slices.DeleteFunc(slices.Clone(router.Descriptors()), func(d tool.Descriptor) bool { return !listed[d.Name] })
+		return slices.DeleteFunc(slices.Clone(router.Descriptors()), func(d tool.Descriptor) bool {
+			return !listed[d.Name] || d.Executor == tool.External // nobody but its agent can run it
+		})
 	}
 }

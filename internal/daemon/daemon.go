@@ -85,6 +85,7 @@ func (g *gateway) run(ctx context.Context, o Options) error {
 	upkeep.Go(func() error { return g.stores.tendResults(upkeepCtx) })
 	upkeep.Go(func() error { return g.quotas.Run(upkeepCtx, g.stores.usage) })
 	upkeep.Go(func() error { return keepTokens(upkeepCtx, g) })
+	upkeep.Go(func() error { return g.installed.Run(upkeepCtx) })
 	upkeep.Go(func() error { return keepLeases(upkeepCtx, g) })
 	upkeep.Go(func() error { return resumeRekey(upkeepCtx, g) })
 	upkeep.Go(func() error { return g.isolation.caches.Run(upkeepCtx) })
@@ -110,10 +111,15 @@ func (g *gateway) run(ctx context.Context, o Options) error {
 		return g.runs.Run(frontCtx, g.cfg.StopTimeout)
 	})
 	late, drained := make(chan struct{}), make(chan struct{})
+	// Upstream servers end when no call is under way any more.
+	serversCtx, endServers := context.WithCancel(base)
+	defer endServers()
 	front.Go(func() error {
+		defer endServers()
 		defer close(drained)
 		return g.pipeline.Run(pipelineCtx, late)
 	})
+	front.Go(func() error { return g.upstreams.Run(serversCtx) })
 	front.Go(func() error { return g.drain(frontCtx, late, drained) })
 	front.Go(func() error { return g.policies.Watch(frontCtx, o.Reload) })
 	front.Go(func() error { return keepIdentity(frontCtx, g) })

@@ -18,8 +18,10 @@ import (
 	"palyra/internal/doctor"
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
+	"palyra/internal/installed"
 	"palyra/internal/journal"
 	"palyra/internal/journalkey"
+	"palyra/internal/mcp/upstream"
 	"palyra/internal/policyadmin"
 	"palyra/internal/reason"
 	"palyra/internal/rpc/devicelife"
@@ -40,11 +42,13 @@ type stores struct {
 	identity     identity.Store
 	acts         devicelife.Acts
 	tokens       token.Store
+	installed    installed.Store
 	secrets      vault.Store
 	calls        toolcall.Ledger
 	approvals    approval.Store
 	runs         run.Store
 	policies     policyadmin.Store
+	upstreams    upstream.Store
 	grants       policyadmin.Grants
 	snapshots    snapshots
 	attestations attest.Store
@@ -108,8 +112,8 @@ func openStores(ctx context.Context, cfg *config.Config, authority *ca.Authority
 	}
 	approvals := sqlite.NewApprovals(db)
 	return stores{
-		journal: db, identity: db.Identity(), acts: db, tokens: db.Tokens(), secrets: db.Secrets(), calls: sqlite.NewCalls(db), approvals: approvals, runs: sqlite.NewRuns(db),
-		policies: db, grants: approvals, snapshots: db, attestations: db, usage: db, disk: db,
+		journal: db, identity: db.Identity(), acts: db, tokens: db.Tokens(), installed: db.Installed(), secrets: db.Secrets(), calls: sqlite.NewCalls(db), approvals: approvals, runs: sqlite.NewRuns(db),
+		policies: db, upstreams: db, grants: approvals, snapshots: db, attestations: db, usage: db, disk: db,
 		load:        func() (int, int) { l := db.Load(); return l.Queued, l.Reading },
 		reserve:     func() (int64, int64, int64) { r := db.Reserve(); return r.Free, r.Held, r.Size },
 		keepReserve: db.KeepReserve, useVault: db.UseVault, resultsKeys: db.ResultsKeys(), keepsResults: db.ResultsProblem, close: db.Close,

@@ -40,6 +40,11 @@ const (
 	Violated  Code = "PAL-X103" // a sandboxed program made system calls that were denied
 	Undone    Code = "PAL-X104" // a committed change set was taken back
 
+	RanOther     Code = "PAL-H100" // an agent said that it ran something else than what was decided
+	Ungoverned   Code = "PAL-H101" // an agent said that it ran a call that was not allowed, or not asked about
+	ReportedLate Code = "PAL-H102" // an agent said how a call ended that had been closed without a report
+	Unjoined     Code = "PAL-H103" // an agent said that it called the gateway's own MCP server, and no such call arrived
+
 	RunStarted  Code = "PAL-R100" // a run was started
 	UserMessage Code = "PAL-R101" // the user said something to the run
 	ModelTurn   Code = "PAL-R102" // the model gave a whole answer
@@ -114,6 +119,14 @@ const (
 	PolicyProposed Code = "PAL-P110" // the policy directory differs from what is in force, and takes a second person
 	CeilingSet     Code = "PAL-P111" // a principal or a channel was let in or kept out, whatever policies say
 
+	UpstreamAdded    Code = "PAL-U100" // an upstream server was added, or declared anew
+	UpstreamRemoved  Code = "PAL-U101" // an upstream server was removed
+	UpstreamSeen     Code = "PAL-U102" // an upstream server says something of itself that it did not say before
+	UpstreamApproved Code = "PAL-U103" // what an upstream server says of itself now was approved
+	HookInstalled    Code = "PAL-H110" // what was written into an agent's settings is watched
+	HookChanged      Code = "PAL-H111" // an entry that was installed is not any more what was installed, or is so again
+	HookUninstalled  Code = "PAL-H112" // what was installed is watched no longer
+
 	Opened       Code = "PAL-J100" // the daemon opened the journal
 	Closed       Code = "PAL-J101" // the daemon closed the journal in order
 	Checkpoint   Code = "PAL-J102" // a signed checkpoint over the Merkle tree
@@ -128,6 +141,7 @@ var Codes = []Code{
 	Asked, Joined, Voted, Answered, Expired, Cancelled, Consumed, Revoked,
 	GrantMinted, GrantUsed, GrantRevoked, GrantEnded,
 	Attested, Ambiguous, Gated, Violated, Undone,
+	RanOther, Ungoverned, ReportedLate, Unjoined,
 	RunStarted, UserMessage, ModelTurn, RunFinished,
 	SessionExtended, SessionEnded,
 	SecretPut, SecretRead, SecretLeased, SecretUsed, SecretRemoved, VaultRekeyed, RecoveryExported, SecretLeaseEnded,
@@ -141,6 +155,8 @@ var Codes = []Code{
 	PresenceKeyRegistered, PresenceKeyReset, PresenceKeyConfirmed, EvaluatedFor, AskedFor,
 	PolicyLoaded, PolicyRejected, Frozen, Thawed, ToolPinned, ToolSuspended, ToolResumed, PolicyReset,
 	GatewayChange, DualControlOff, PolicyProposed, CeilingSet,
+	UpstreamAdded, UpstreamRemoved, UpstreamSeen, UpstreamApproved,
+	HookInstalled, HookChanged, HookUninstalled,
 	Opened, Closed, Checkpoint, ClockStepped, KeyRotated, Restored,
 }
 

@@ -14,33 +14,34 @@ type Code string
 
 // The reasons.
 const (
-	InvalidInput       Code = "INVALID_INPUT"
-	DuplicateKey       Code = "DUPLICATE_KEY"
-	NumberNotExact     Code = "NUMBER_NOT_EXACT"
-	InvalidUTF8        Code = "INVALID_UTF8"
-	InputTooLarge      Code = "INPUT_TOO_LARGE"
-	InputTooDeep       Code = "INPUT_TOO_DEEP"
-	UnknownTool        Code = "UNKNOWN_TOOL"
-	UnknownWorkspace   Code = "UNKNOWN_WORKSPACE"
-	WorkspaceScope     Code = "WORKSPACE_SCOPE"
-	ProtectedPath      Code = "PROTECTED_PATH"
-	PatchConflict      Code = "PATCH_CONFLICT"
-	CommitRefused      Code = "COMMIT_REFUSED"
-	CommitConflict     Code = "COMMIT_CONFLICT"
-	FileNotFound       Code = "FILE_NOT_FOUND"
-	HostInvalid        Code = "HOST_INVALID"
-	EgressDenied       Code = "EGRESS_DENIED"
-	FetchFailed        Code = "FETCH_FAILED"
-	ExecutableDenied   Code = "EXECUTABLE_DENIED"
-	InlineCode         Code = "INTERPRETER_INLINE_CODE"
-	SandboxDisabled    Code = "SANDBOX_DISABLED"
-	SandboxUnavailable Code = "SANDBOX_UNAVAILABLE"
-	PlatformUnknown    Code = "UNSUPPORTED_PLATFORM"
-	SpawnFailed        Code = "SPAWN_FAILED"
-	TimedOut           Code = "TIMED_OUT"
-	QuotaExceeded      Code = "QUOTA_EXCEEDED"
-	ToolFailed         Code = "TOOL_FAILED"
-	Cancelled          Code = "CANCELLED"
+	InvalidInput        Code = "INVALID_INPUT"
+	DuplicateKey        Code = "DUPLICATE_KEY"
+	NumberNotExact      Code = "NUMBER_NOT_EXACT"
+	InvalidUTF8         Code = "INVALID_UTF8"
+	InputTooLarge       Code = "INPUT_TOO_LARGE"
+	InputTooDeep        Code = "INPUT_TOO_DEEP"
+	UnknownTool         Code = "UNKNOWN_TOOL"
+	UnknownWorkspace    Code = "UNKNOWN_WORKSPACE"
+	WorkspaceScope      Code = "WORKSPACE_SCOPE"
+	ProtectedPath       Code = "PROTECTED_PATH"
+	PatchConflict       Code = "PATCH_CONFLICT"
+	CommitRefused       Code = "COMMIT_REFUSED"
+	CommitConflict      Code = "COMMIT_CONFLICT"
+	FileNotFound        Code = "FILE_NOT_FOUND"
+	HostInvalid         Code = "HOST_INVALID"
+	EgressDenied        Code = "EGRESS_DENIED"
+	FetchFailed         Code = "FETCH_FAILED"
+	ExecutableDenied    Code = "EXECUTABLE_DENIED"
+	InlineCode          Code = "INTERPRETER_INLINE_CODE"
+	SandboxDisabled     Code = "SANDBOX_DISABLED"
+	SandboxUnavailable  Code = "SANDBOX_UNAVAILABLE"
+	PlatformUnknown     Code = "UNSUPPORTED_PLATFORM"
+	SpawnFailed         Code = "SPAWN_FAILED"
+	TimedOut            Code = "TIMED_OUT"
+	QuotaExceeded       Code = "QUOTA_EXCEEDED"
+	ToolFailed          Code = "TOOL_FAILED"
+	UpstreamUnavailable Code = "UPSTREAM_UNAVAILABLE"
+	Cancelled           Code = "CANCELLED"
 
 	PolicyDenied       Code = "POLICY_DENIED"
 	PolicyError        Code = "POLICY_EVALUATION_ERROR"
@@ -64,6 +65,10 @@ const (
 	JournalUnavailable Code = "JOURNAL_UNAVAILABLE"
 	AttestationFailed  Code = "ATTESTATION_FAILED"
 	OutcomeUnknown     Code = "OUTCOME_UNKNOWN"
+	ExecutedElsewhere  Code = "EXECUTED_ELSEWHERE"
+	Unreported         Code = "UNREPORTED"
+	RanOther           Code = "RAN_OTHER"
+	Ungoverned         Code = "UNGOVERNED"
 
 	ApprovalRequired     Code = "APPROVAL_REQUIRED"
 	ApprovalDenied       Code = "APPROVAL_DENIED"
@@ -158,6 +163,7 @@ var Table = []Row{
 	{SpawnFailed, ExitSandbox, "The program could not be started.", "Check that the program exists and is executable."},
 	{TimedOut, ExitTimedOut, "The call ran into its deadline and was stopped.", "Do less in one call, or raise timeout_ms within the operator's limit."},
 	{QuotaExceeded, ExitFailure, "The call used up a resource limit and was stopped.", "Do less in one call, or ask the operator to raise the limit."},
+	{UpstreamUnavailable, ExitFailure, "An upstream server cannot be reached, does not start, or broke the protocol.", "Read the message; `palyra mcp show` has more of the server. It is tried again by itself."},
 	{ToolFailed, ExitFailure, "The tool failed.", "Read the error, correct the call and try again."},
 	{Cancelled, ExitFailure, "The call was cancelled.", "Start it again if it is still wanted."},
 	{PolicyDenied, ExitPolicyDenied, "Policy does not allow this call.", "Ask an operator; `palyra policy check` and the journal show the rule."},
@@ -182,6 +188,10 @@ var Table = []Row{
 	{JournalUnavailable, ExitFailure, "The journal cannot be written, so nothing runs.", "Ask an operator to look at disk space and `palyra status`."},
 	{AttestationFailed, ExitFailure, "The call ran but its attestation could not be made.", "Ask an operator to look at the daemon's log."},
 	{OutcomeUnknown, ExitFailure, "The gateway stopped while the call ran; its outcome is unknown.", "Look at what the call may have changed before you repeat it."},
+	{ExecutedElsewhere, ExitUsage, "The tool is an agent's own: the agent runs it, and asks about it by its hook.", "Use one of the gateway's tools: `palyra tools`."},
+	{Unreported, ExitFailure, "The call was let run, and the agent never said how it ended.", "Look at what it may have changed; `palyra hook status` says whether the agent's hooks report."},
+	{RanOther, ExitFailure, "The agent says that it ran something else than what was decided.", "Look at what the agent did, and at what changes its calls after the hook: `palyra hook status`."},
+	{Ungoverned, ExitFailure, "The agent says that it ran a call that was not allowed.", "Look at what the agent did, and at what bypasses its hook: `palyra hook status`."},
 	{ApprovalRequired, ExitDenied, "A human has to approve this call.", "Answer it with `palyra approvals decide`."},
 	{ApprovalDenied, ExitDenied, "A human denied the call.", "Do not repeat it; choose another way or ask the person why."},
 	{ApprovalExpired, ExitExpired, "Nobody approved the call in time.", "Ask an operator to be ready, then propose it again."},

@@ -112,6 +112,9 @@ type Stay struct {
 	Gone <-chan struct{}
 	// Leave, when it is closed, has the client leave at once.
 	Leave <-chan struct{}
+	// UntilRun has the limit count no more once the call was let run: what it was for
+	// is the answer of policy and people.
+	UntilRun bool
 	// Asks, unless nil, reports whether the client leaves because of an approval that
 	// the call waits for, since it has a way of its own to ask.
 	Asks func(approvalID string) bool
@@ -141,7 +144,11 @@ func (c *Calls) CallFor(ctx context.Context, s toolcall.Submission, stay Stay, o
 	staying, leave := context.WithCancel(ctx)
 	defer leave()
 	if stay.Limit > 0 {
-		defer time.AfterFunc(stay.Limit-min(margin, stay.Limit/2), leave).Stop()
+		defer time.AfterFunc(stay.Limit-min(margin, stay.Limit/2), func() {
+			if !stay.UntilRun || !c.runs(v) {
+				leave()
+			}
+		}).Stop()
 	}
 	if stay.Gone != nil || stay.Leave != nil {
 		go func() {
@@ -311,6 +318,13 @@ func (c *Calls) note(v *visit, e toolcall.Event) {
 	}
 	c.mu.Unlock()
 	v.live.Add(e)
+}
+
+// runs reports whether a call was let run.
+func (c *Calls) runs(v *visit) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return v.decided
 }
 
 func (c *Calls) waitsFor(v *visit, approvalID string) bool {

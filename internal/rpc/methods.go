@@ -184,6 +184,13 @@ var methods = map[string]Method{
 	palyrav1connect.WorkspaceServiceGetChangeSetProcedure:   {access.PermWorkspaceRead, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.WorkspaceServiceUndoChangeSetProcedure:  {access.PermWorkspaceUndo, AuditRoom, LimitMutate, NeedsDevice},
 
+	palyrav1connect.McpServiceListUpstreamsProcedure:   {access.PermUpstreamRead, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.McpServiceGetUpstreamProcedure:     {access.PermUpstreamRead, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.McpServiceAddUpstreamProcedure:     {access.PermUpstreamWrite, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.McpServiceRemoveUpstreamProcedure:  {access.PermUpstreamWrite, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.McpServiceRefreshUpstreamProcedure: {access.PermUpstreamWrite, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.McpServiceApproveUpstreamProcedure: {access.PermUpstreamWrite, AuditRoom, LimitMutate, NeedsDevice},
+
 	// Sessions are for users alone; whose a caller may read and end beside its own
 	// is the handler's to say.
 	palyrav1connect.SessionServiceListSessionsProcedure: {access.PermRunRead, AuditNone, LimitRead, NeedsDevice},
@@ -195,6 +202,11 @@ var methods = map[string]Method{
 	palyrav1connect.TokenServiceCreateTokenProcedure: {access.PermTokenCreate, AuditRoom, LimitMutate, NeedsDevice},
 	palyrav1connect.TokenServiceListTokensProcedure:  {access.PermTokenRead, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.TokenServiceRevokeTokenProcedure: {access.PermTokenRevoke, AuditRoom, LimitMutate, NeedsDevice},
+
+	// Who has palyrad read files of agents may change who may do what anyway.
+	palyrav1connect.InstallServiceRegisterInstalledProcedure: {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.InstallServiceListInstalledProcedure:     {access.PermAccessRead, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.InstallServiceRemoveInstalledProcedure:   {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsDevice},
 
 	// Which secrets a caller may put, see, read and remove is the vault's to ask, of
 	// each one.
@@ -261,7 +273,9 @@ const everywhere = "listen.api, listen.agents"
 // routes has one row per pattern of a mux (net/http). A pattern without a row is
 // denied.
 var routes = map[string]Route{
-	"GET /metrics": {"listen.metrics", "counters and durations for Prometheus, of no caller and no call", nil},
+	"GET /metrics":           {"listen.metrics", "counters and durations for Prometheus, of no caller and no call", nil},
+	"POST /hooks/v1/{agent}": {"listen.agents", "what agents ask and report by their hooks; also on the socket `hooks.sock` of the state directory, and nowhere else", &Method{access.PermHookReport, AuditRoom, LimitToolCall, NeedsDevice}},
+
 	"GET /healthz": {"listen.metrics", "that palyrad runs", nil},
 	"GET /readyz":  {"listen.metrics", "that it is ready, or why not", nil},
 

@@ -72,6 +72,10 @@ type Gateway struct {
 	// Presence has presence keys, and numbers for proofs by them.
 	Presence palyrav1connect.PresenceServiceClient
 	Vault    palyrav1connect.VaultServiceClient
+	// Mcp has upstream MCP servers.
+	Mcp palyrav1connect.McpServiceClient
+	// Installed watches what is written into the settings of agents.
+	Installed palyrav1connect.InstallServiceClient
 }
 
 // Connect reads the credential bundle and returns the clients. Nothing is sent
@@ -180,6 +184,8 @@ func (a *App) services(client *http.Client, base, address string) *Gateway {
 		Life:         palyrav1connect.NewDeviceServiceClient(client, base, opts...),
 		Presence:     palyrav1connect.NewPresenceServiceClient(client, base, opts...),
 		Vault:        palyrav1connect.NewVaultServiceClient(client, base, opts...),
+		Mcp:          palyrav1connect.NewMcpServiceClient(client, base, opts...),
+		Installed:    palyrav1connect.NewInstallServiceClient(client, base, opts...),
 	}
 	return g
 }

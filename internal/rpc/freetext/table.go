@@ -50,12 +50,17 @@ var named = []string{
 	"GetChangeSetRequest.change_set_id", "GetChangeSetRequest.workspace", "GetDeviceRequest.device_id", "GetPolicyRequest.version",
 	"GetRunRequest.run_id", "GetSessionRequest.session_id", "GetSnapshotRequest.snapshot_digest",
 	"ListApprovalsRequest.principal", "ListCallsRequest.principal", "ListCallsRequest.run", "ListChangeSetsRequest.workspace",
+	"InstalledEntry.digest", "InstalledEntry.format", "InstalledEntry.keys", "InstalledEntry.path", "InstalledEntry.state",
 	"ListDeviceActsRequest.device_id", "ListGrantsRequest.principal", "ListRunsRequest.principal", "ListRunsRequest.session", "ListSessionsRequest.principal", "ListTokensRequest.made_with_device_id",
 	"PollLoginRequest.login_id", "ProvePairingRequest.device_name", "ProvePairingRequest.pairing_id",
+	"RegisterInstalledRequest.agent", "RegisterInstalledRequest.installation_id", "RegisterInstalledRequest.scope", "RegisterInstalledRequest.transport", "RemoveInstalledRequest.installation_id",
 	"RemoveMemberRequest.member", "RenameDeviceRequest.device_id", "RenameDeviceRequest.name", "ResumeRun.run_id", "RevokeDeviceRequest.device_id",
 	"RevokeGrantRequest.grant_id", "RevokeTokenRequest.token_id", "RotateKeyRequest.name",
 	"SessionServiceEndSessionRequest.session_id", "SetCeilingRequest.name", "ShowAccessRequest.principal",
 	"StartRunRequest.model", "StartRunRequest.session", "StartRunRequest.workspace", "UndoChangeSetRequest.change_set_id", "UndoChangeSetRequest.workspace",
+	"GetUpstreamRequest.name", "RemoveUpstreamRequest.name", "RefreshUpstreamRequest.name", "ApproveUpstreamRequest.name", "ApproveUpstreamRequest.pending_digest",
+	"UpstreamServer.name", "UpstreamServer.command", "UpstreamServer.env", "UpstreamServer.workspace", "UpstreamServer.hosts", "UpstreamServer.secrets", "UpstreamServer.url",
+	"UpstreamHeader.name", "UpstreamHeader.scheme", "UpstreamHeader.secret",
 	"UpdateMemberRequest.add_roles", "UpdateMemberRequest.member", "UpdateMemberRequest.owner", "UpdateMemberRequest.remove_roles", "WatchRunRequest.run_id",
 }
 
