@@ -9,11 +9,13 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"sync/atomic"
 	"time"
 
 	"palyra/internal/access"
+	"palyra/internal/agentfiles"
 	"palyra/internal/approval"
 	"palyra/internal/attest"
 	"palyra/internal/audit"
@@ -470,7 +472,7 @@ func allTools(g *gateway, others []dispatch.Tool) ([]dispatch.Tool, builtin.Proc
 	g.turns = cfg.Process.Turns
 	g.lending = lending.New(cfg.MaxTimeout, g.log)
 	cfg.Lender = g.lending
-	tools := slices.Concat(others, hook.NewTools(g.workspaces, guard(g.cfg)).All())
+	tools := slices.Concat(others, hook.NewTools(g.workspaces, guards(g.cfg)).All())
 	for _, t := range builtin.New(cfg) {
 		tools = append(tools, t)
 	}
@@ -551,10 +553,21 @@ func openHooks(_ context.Context, g *gateway, _ Options) (err error) {
 	return err
 }
 
-// guard says which files no agent may change by its own tools, beside the agents' own
-// configuration: those that decide what the gateway does.
-func guard(cfg *config.Config) hook.Guard {
-	return hook.Guard{Dirs: []string{cfg.StateDir, cfg.Policy.Dir}, Files: []string{cfg.Source}}
+// guards are the files that no agent may change by its own tools: those that decide what
+// agents and the gateway do.
+func guards(cfg *config.Config) []agentfiles.Guarded {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		home = "" // then nobody's agents are looked after but by what is guarded anywhere
+	}
+	m := agentfiles.Machine{Home: home, OS: runtime.GOOS, Getenv: os.Getenv}
+	gateway := agentfiles.Gateway{StateDir: cfg.StateDir, Config: cfg.Source, Policies: cfg.Policy.Dir}
+	if own, err := os.Executable(); err == nil {
+		for _, name := range []string{"palyrad", "palyra", "palyra-hook"} {
+			gateway.Programs = append(gateway.Programs, filepath.Join(filepath.Dir(own), name))
+		}
+	}
+	return m.Guards(gateway)
 }
 
 // cooldown turns the setting "0s", which is off, into what the desk takes for
