@@ -1,7 +1,8 @@
-package daemon
+// Package activated takes sockets that a service manager holds for this process
+// (sd_listen_fds(3)): nobody else can take such a port while the process does not run.
+package activated
 
 import (
-	"context"
 	"errors"
 	"net"
 	"os"
@@ -12,41 +13,33 @@ import (
 	"palyra/internal/reason"
 )
 
-// AgentsSocket is the name of the socket of listen.agents in the units of systemd
-// (FileDescriptorName=).
-const AgentsSocket = "agents"
-
-// listenAgents is the listener for agents: that which the service manager holds, or one of
-// palyrad's own. What the manager holds nobody else can take while palyrad does not run.
-func listenAgents(ctx context.Context, address string) (net.Listener, error) {
-	file, err := activated(AgentsSocket)
-	if err != nil {
+// Listener is the listener of a name (FileDescriptorName=) that the service manager handed
+// over, which has to listen on an address; nil where there is none.
+func Listener(name, address string) (net.Listener, error) {
+	file, err := handed(name)
+	if err != nil || file == nil {
 		return nil, err
-	}
-	if file == nil {
-		return listen(ctx, address, "listen.agents")
 	}
 	defer file.Close() // the listener has a descriptor of its own
 	l, err := net.FileListener(file)
 	if err != nil {
-		return nil, reason.Errorf(reason.ConfigInvalid, "the socket that the service manager gave for listen.agents cannot be used: %w", err).
+		return nil, reason.Errorf(reason.ConfigInvalid, "the socket %q of the service manager cannot be used: %w", name, err).
 			WithRemedy("Let the socket's unit have ListenStream=%s.", address)
 	}
 	if l.Addr().Network() != "tcp" || l.Addr().String() != address {
-		return nil, errors.Join(reason.Errorf(reason.ConfigInvalid, "the service manager holds %s for agents, and listen.agents is %s", l.Addr(), address).
+		return nil, errors.Join(reason.Errorf(reason.ConfigInvalid, "the service manager holds %s for %s, and the configuration says %s", l.Addr(), name, address).
 			WithRemedy("Make them the same: `palyra up` does."), l.Close())
 	}
 	return l, nil
 }
 
-// firstActivated is the first descriptor that a service manager hands over
-// (sd_listen_fds(3)).
-const firstActivated = 3
+// first is the first descriptor that a service manager hands over.
+const first = 3
 
-// activated is the socket of a name that a service manager handed over to this process;
+// handed is the socket of a name that a service manager handed over to this process;
 // nil where there is none. It can be taken once, and no program that palyrad starts hears
 // of it.
-func activated(name string) (*os.File, error) {
+func handed(name string) (*os.File, error) {
 	pid, fds, names := os.Getenv("LISTEN_PID"), os.Getenv("LISTEN_FDS"), os.Getenv("LISTEN_FDNAMES")
 	for _, variable := range []string{"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"} {
 		if err := os.Unsetenv(variable); err != nil {
@@ -64,5 +57,5 @@ func activated(name string) (*os.File, error) {
 	if i < 0 || i >= n {
 		return nil, nil
 	}
-	return os.NewFile(uintptr(firstActivated+i), name), nil
+	return os.NewFile(uintptr(first+i), name), nil
 }
