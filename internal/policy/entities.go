@@ -73,10 +73,6 @@ func (d *directory) addFixed(roles []access.Role) {
 	d.add(types.NewEntityUID(names.TypeToolSet, names.SetAllowed), nil)
 	d.add(types.NewEntityUID(names.TypeChannelSet, names.SetAllowed), nil)
 	d.add(types.NewEntityUID(names.TypeSkillSet, names.SetActive), nil)
-	// They are known whether or not a tool of theirs is.
-	for _, agent := range tool.HookedAgents {
-		d.add(types.NewEntityUID(names.TypeServer, types.String(agent)), nil)
-	}
 	d.add(types.NewEntityUID(names.TypeUser, names.Nobody), types.RecordMap{"name": types.String(names.Nobody), "sole": types.False})
 }
 

@@ -46,10 +46,6 @@ const (
 	External        Executor = "external"
 )
 
-// HookedAgents are the agents that ask by their hooks before they run something
-// themselves; the tools of each are named "<agent>/<tool>".
-var HookedAgents = []string{"claude-code", "codex", "generic"}
-
 // Descriptor defines a tool. Its digest pins it.
 type Descriptor struct {
 	// Name is unique: "fs.read", or "<server>/<tool>" for an MCP tool.

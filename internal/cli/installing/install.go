@@ -5,6 +5,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"os"
@@ -187,11 +188,15 @@ func (i *Installer) agent(ctx context.Context, a agentfiles.Agent) (string, erro
 	if err != nil {
 		return "", err
 	}
-	request, err := identity.Request(key)
+	text, err := identity.Request(key)
 	if err != nil {
 		return "", err
 	}
-	made, err := i.Gateway.Access.AddMember(ctx, &palyrav1.AddMemberRequest{Name: name, Kind: "agent", Roles: []string{"agent"}, Owner: owner, CertificateRequest: request})
+	request, _ := pem.Decode(text)
+	if request == nil {
+		return "", errors.New("the certificate request is no PEM")
+	}
+	made, err := i.Gateway.Access.AddMember(ctx, &palyrav1.AddMemberRequest{Name: name, Kind: "agent", Roles: []string{"agent"}, Owner: owner, CertificateRequest: request.Bytes})
 	if err != nil {
 		return "", err
 	}

@@ -15,7 +15,6 @@ import (
 	"palyra/internal/lazyregexp"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
-	"palyra/internal/tool"
 	"palyra/internal/vault"
 )
 
@@ -67,7 +66,7 @@ var (
 )
 
 // taken are names that other tools and actions begin with.
-var taken = append([]string{"cursor", "vscode", "mcp", "palyra"}, tool.HookedAgents...)
+var taken = []string{"claude-code", "codex", "generic", "cursor", "vscode", "mcp", "palyra"}
 
 // The most that one server may name.
 const (
