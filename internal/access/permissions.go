@@ -41,6 +41,8 @@ const (
 	PermGatewayThaw        Permission = "gateway.thaw"
 	PermWorkspaceRead      Permission = "workspace.read"
 	PermWorkspaceUndo      Permission = "workspace.undo"
+	PermUpstreamRead       Permission = "upstream.read"
+	PermUpstreamWrite      Permission = "upstream.write"
 	PermDevicePair         Permission = "device.pair"
 	PermVaultList          Permission = "vault.list"
 	PermVaultPut           Permission = "vault.put"
@@ -55,7 +57,7 @@ const (
 // whom, and to loosen what holds. They take a device.
 var NeverByToken = []Permission{
 	PermApprovalDecide, PermApprovalGrantBroad, PermAccessWrite, PermAccessWriteOwner, PermAccessConsent,
-	PermTokenCreate, PermPolicyActivate, PermGatewayThaw, PermDevicePair,
+	PermTokenCreate, PermPolicyActivate, PermGatewayThaw, PermDevicePair, PermUpstreamWrite,
 	PermVaultPut, PermVaultGet, PermVaultDelete, PermVaultRekey,
 }
 
@@ -66,6 +68,6 @@ var Permissions = []Permission{
 	PermPolicyActivate, PermJournalRead, PermJournalTail, PermJournalProve, PermJournalExport, PermAttestationRead,
 	PermAttestationVerify, PermAccessRead, PermAccessWrite, PermAccessWriteOwner, PermAccessConsent, PermAccessEvaluateFor,
 	PermTokenCreate, PermTokenRead, PermTokenRevoke, PermPolicySimulate, PermPolicyTest, PermRunStart,
-	PermRunRead, PermRunCancel, PermGatewayFreeze, PermGatewayThaw, PermWorkspaceRead, PermWorkspaceUndo,
+	PermRunRead, PermRunCancel, PermGatewayFreeze, PermGatewayThaw, PermWorkspaceRead, PermWorkspaceUndo, PermUpstreamRead, PermUpstreamWrite,
 	PermDevicePair, PermVaultList, PermVaultPut, PermVaultGet, PermVaultDelete, PermVaultRekey, PermSecretLease,
 }

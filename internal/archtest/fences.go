@@ -18,6 +18,7 @@ var Executors = []string{
 	"internal/sandbox/seatbelt",
 	"internal/sandbox/jobobject",
 	"internal/sandbox/ladder",
+	"internal/mcp/upstream",
 }
 
 // parts are executors that others are made of.
@@ -128,6 +129,11 @@ var Homes = []Home{
 		Modules: []string{"connectrpc.com"},
 		Rooms:   []string{"internal/rpc", "internal/cli", "gen", "test"},
 		Why:     "the wire stops at the surface",
+	},
+	{
+		Modules: []string{"github.com/modelcontextprotocol/go-sdk"},
+		Rooms:   []string{"internal/mcp", "test"},
+		Why:     "the protocol and its SDK stop there",
 	},
 	{
 		Modules: []string{"github.com/anthropics/anthropic-sdk-go"},

@@ -21,6 +21,7 @@ const (
 // could run a program that nobody decided on.
 var specMakers = map[string]string{
 	"internal/builtin":                "process.run, which dispatch calls with a permit",
+	"internal/mcp/upstream/start.go":  "an upstream server, which a decided call starts, or a person who may add servers when they add it or look at it again",
 	"internal/daemon/exec_command.go": "palyrad sandbox exec is the runner without the gateway: a person at a shell runs a program of their own as themselves, so that there is no call to decide",
 }
 

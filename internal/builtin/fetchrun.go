@@ -83,7 +83,7 @@ func (t fetch) do(ctx context.Context, r request, dialer *egress.Dialer, secrets
 	}
 	defer transport.CloseIdleConnections()
 	hops := &redirects{fetch: t, request: r}
-	client := &http.Client{Transport: exchanging{transport, secrets}, CheckRedirect: hops.check}
+	client := &http.Client{Transport: secret.Transport{Next: transport, Secrets: secrets}, CheckRedirect: hops.check}
 	request, err := r.http(ctx)
 	if err != nil {
 		return fetchResult{}, err

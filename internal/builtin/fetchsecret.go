@@ -3,10 +3,8 @@ package builtin
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -146,79 +144,4 @@ func secretNotes(uses []secret.Use, to string) (notes []string) {
 	}
 	slices.Sort(notes)
 	return notes
-}
-
-// exchanging puts secrets into requests on the way out, one hop at a time, so
-// that the client never holds them, and takes them out of answers.
-type exchanging struct {
-	http.RoundTripper
-	secrets *secret.Exchange
-}
-
-// RoundTrip implements http.RoundTripper.
-func (e exchanging) RoundTrip(r *http.Request) (*http.Response, error) {
-	if e.secrets.Idle() {
-		return e.RoundTripper.RoundTrip(r)
-	}
-	out := r.Clone(r.Context())
-	response, err := e.exchange(out)
-	if err != nil {
-		if out.Body != nil {
-			_ = out.Body.Close() // as http.RoundTripper has to; the error is known
-		}
-		return nil, e.scrubbed(err)
-	}
-	response.Request = r
-	response.Body = scrubbedBody{response.Body, e}
-	return response, nil
-}
-
-// exchange sends a request of its own. Transport verifies every certificate, so
-// that https is enough.
-func (e exchanging) exchange(out *http.Request) (*http.Response, error) {
-	host, port, err := judgeURL(out.URL)
-	if err != nil {
-		return nil, err
-	}
-	target := egress.Target{Host: host, Port: port}
-	if err := e.secrets.Apply(out.Context(), out, target, out.URL.Scheme == "https"); err != nil {
-		return nil, err
-	}
-	response, err := e.RoundTripper.RoundTrip(out)
-	if err != nil {
-		return nil, err
-	}
-	if err := e.secrets.ScrubResponse(response, target); err != nil {
-		_ = response.Body.Close() // the error is known
-		return nil, err
-	}
-	return response, nil
-}
-
-// scrubbedBody keeps values out of the errors of reading, which quote what the
-// server sent.
-type scrubbedBody struct {
-	io.ReadCloser
-	of exchanging
-}
-
-func (b scrubbedBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	return n, b.of.scrubbed(err)
-}
-
-// scrubbed returns err unless its text holds a value; then what it wraps is
-// left out, too.
-func (e exchanging) scrubbed(err error) error {
-	if err == nil {
-		return nil
-	}
-	text := e.secrets.ScrubText(err.Error())
-	if text == err.Error() {
-		return err
-	}
-	if code := reason.Of(err); code != reason.Internal {
-		return reason.Errorf(code, "%s", text)
-	}
-	return errors.New(text)
 }

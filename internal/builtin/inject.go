@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"palyra/internal/canonical"
+	"palyra/internal/committing"
 	"palyra/internal/egress"
 	"palyra/internal/egress/secret"
 	"palyra/internal/reason"
@@ -249,6 +250,6 @@ func unsecret(set overlay.Set, values *secret.Values) error {
 	if len(found) == 0 {
 		return nil
 	}
-	return reason.Errorf(reason.CommitRefused, "the program wrote a secret of the call to the workspace, so that nothing of what it changed is committed: %s", displayed(found)).
+	return reason.Errorf(reason.CommitRefused, "the program wrote a secret of the call to the workspace, so that nothing of what it changed is committed: %s", committing.Displayed(found)).
 		WithRemedy("Have the program leave the secret out of files of the workspace, or keep it in /tmp, which ends with the run.")
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"palyra/internal/committing"
 	"palyra/internal/sandbox"
 	"palyra/internal/tool"
 )
@@ -29,7 +30,7 @@ type processResult struct {
 	Stderr     stream  `json:"stderr"`
 	DurationMS float64 `json:"duration_ms"`
 	// Changes is set when the program worked on a copy of the workspace.
-	Changes *shownChanges `json:"changes,omitempty"`
+	Changes *committing.Shown `json:"changes,omitempty"`
 	// Notes are what the caller should know of the run.
 	Notes []string `json:"notes,omitempty"`
 	// Error says why the call failed although the program ran.

@@ -9,11 +9,13 @@ import (
 
 	"palyra/internal/access"
 	"palyra/internal/canonical"
+	"palyra/internal/committing"
 	"palyra/internal/egress"
 	"palyra/internal/fairqueue"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
 	"palyra/internal/tool"
+	"palyra/internal/workspace/overlay"
 )
 
 func (t process) run(ctx context.Context, c tool.Call, cmd command) tool.Report {
@@ -65,7 +67,10 @@ func (t process) runWith(ctx context.Context, c tool.Call, cmd command, got inje
 	if ran.TimedOut || ran.Quota != "" {
 		ctx = context.WithoutCancel(ctx)
 	}
-	o.changes, o.err = t.settle(ctx, c, cmd, got.values, ran, o.err)
+	o.changes, o.err = committing.Settle(ctx, committing.Work{
+		Call: c, Layer: ran.Layer, Workspace: cmd.name, By: cmd.program.Path, ExitCode: ran.ExitCode, DryRun: cmd.in.DryRun, History: t.policy.History,
+		Judge: func(set overlay.Set) error { return unsecret(set, got.values) },
+	}, o.err)
 	if err := closeLayer(ran); err != nil {
 		o.notes = append(o.notes, "The copy of the workspace could not be removed; palyrad removes it at its next start.")
 	}
@@ -141,7 +146,7 @@ type outcome struct {
 	err error
 	// changed are operands that changed under the program.
 	changed []string
-	changes changes
+	changes committing.Outcome
 	notes   []string
 }
 
@@ -156,9 +161,9 @@ func (t process) report(ctx context.Context, report tool.Report, o outcome) tool
 	}
 	observed(&report.Egress, ran)
 	notes := slices.Concat(unbound(&report.Enforcement, o.changed), violationNotes(ran),
-		egress.Explanations(report.Egress.Observed, report.Egress.Missed, report.Egress.Allowed), quarantineNotes(ran), o.changes.notes, o.notes)
+		egress.Explanations(report.Egress.Observed, report.Egress.Missed, report.Egress.Allowed), quarantineNotes(ran), o.changes.Notes, o.notes)
 	report.Violations, report.ViolationsMissed = ran.Violations, ran.ViolationsMissed
-	report.Changes, report.Files = o.changes.record, o.changes.files
+	report.Changes, report.Files = o.changes.Record, o.changes.Files
 	report.ExitCode, report.Signal, report.Usage = ran.ExitCode, ran.Signal, ran.Usage
 	report.StartedAt, report.FinishedAt = ran.Started.UTC(), ran.Finished.UTC()
 	report.Outputs = tool.Outputs{
@@ -170,7 +175,7 @@ func (t process) report(ctx context.Context, report tool.Report, o outcome) tool
 		ExitCode: ran.ExitCode, Signal: ran.Signal, TimedOut: ran.TimedOut, Quota: ran.Quota,
 		Stdout: streamOf(ran.Stdout), Stderr: streamOf(ran.Stderr),
 		DurationMS: float64(ran.Finished.Sub(ran.Started).Microseconds()) / 1000,
-		Notes:      notes, Changes: o.changes.shown,
+		Notes:      notes, Changes: o.changes.Shown,
 	}
 	if o.err != nil {
 		var text failureText

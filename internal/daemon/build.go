@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -31,6 +33,7 @@ import (
 	"palyra/internal/lending"
 	"palyra/internal/login"
 	"palyra/internal/login/resource"
+	"palyra/internal/mcp/upstream"
 	"palyra/internal/metrics"
 	"palyra/internal/model/providers"
 	"palyra/internal/pairing"
@@ -43,6 +46,7 @@ import (
 	"palyra/internal/rpc/authzen"
 	"palyra/internal/rpc/devicepairing"
 	"palyra/internal/run"
+	"palyra/internal/sandbox"
 	"palyra/internal/statedir"
 	"palyra/internal/token"
 	"palyra/internal/tool"
@@ -81,6 +85,7 @@ type gateway struct {
 	changing   *gatewaychange.Gate
 	pairings   *pairing.Host
 	router     *dispatch.Router
+	upstreams  *upstream.Manager
 	turns      *fairqueue.Queue
 	limiter    *ratelimit.Limiter
 	pipeline   *toolcall.Pipeline
@@ -328,7 +333,7 @@ func openPolicy(ctx context.Context, g *gateway, o Options) error {
 	if err := g.changes.Recover(ctx); err != nil {
 		return err
 	}
-	tools, err := allTools(g, o.tools)
+	tools, process, err := allTools(g, o.tools)
 	if err != nil {
 		return err
 	}
@@ -344,7 +349,38 @@ func openPolicy(ctx context.Context, g *gateway, o Options) error {
 		Settings: g.cfg, Store: g.stores.policies, Grants: g.stores.grants, Journal: g.journal, Engine: g.engine,
 		Members: g.registry, Provenance: g.identity.History, TakesTwo: func() bool { return g.changing.DualControl().On }, Tools: g.router, Cut: g.identity.Cut, Swapped: func() { g.isolation.Invalidate() }, Log: g.log,
 	})
-	return nil
+	return openUpstreams(ctx, g, process)
+}
+
+// openUpstreams makes what runs upstream servers, and sets their tools as they were
+// approved last: the policies that are loaded next may name them. No server is reached.
+func openUpstreams(ctx context.Context, g *gateway, process builtin.ProcessPolicy) error {
+	denied, err := egress.ParseRules(g.cfg.HTTP.DeniedHosts)
+	if err != nil {
+		return fmt.Errorf("http.denied_hosts: %w", err)
+	}
+	empty := filepath.Join(g.cfg.StateDir, "empty")
+	if err := os.MkdirAll(empty, 0o755); err != nil { //nolint:gosec // it stays empty, and sandboxes of other users see it
+		return fmt.Errorf("making an empty directory: %w", err)
+	}
+	if empty, err = filepath.EvalSymlinks(empty); err != nil {
+		return fmt.Errorf("looking at the empty directory: %w", err)
+	}
+	protected := make(map[string][]string)
+	for name, w := range process.Workspaces {
+		protected[name] = w.Protected
+	}
+	cfg := upstream.Config{
+		Store: g.stores.upstreams, Router: g.router, Policies: g.policies, Lender: g.lending, Enabled: process.Enabled,
+		SearchPath: process.SearchPath, Toolchains: func() []sandbox.Toolchain { return g.isolation.toolchains.Now().Toolchains },
+		Limits: process.Limits, Required: process.Required, Workspaces: g.workspaces, Protected: protected, History: g.isolation.history,
+		Empty: empty, Denied: denied, Version: version.Get().Version, Log: g.log,
+	}
+	if g.isolation.watch != nil {
+		cfg.Runner = g.isolation.watch
+	}
+	g.upstreams = upstream.New(cfg)
+	return g.upstreams.Load(ctx)
 }
 
 func openWorkspaces(cfg *config.Config) (*workspace.Set, error) {
@@ -385,11 +421,11 @@ func private(c *config.Config) []workspace.Private {
 	return list
 }
 
-// allTools are the daemon's own tools after others.
-func allTools(g *gateway, others []dispatch.Tool) ([]dispatch.Tool, error) {
+// allTools are the daemon's own tools after others, and what programs may do.
+func allTools(g *gateway, others []dispatch.Tool) ([]dispatch.Tool, builtin.ProcessPolicy, error) {
 	cfg, err := builtinConfig(g.cfg, g.workspaces, g.isolation)
 	if err != nil {
-		return nil, err
+		return nil, cfg.Process, err
 	}
 	cfg.HTTP.Gateway, cfg.Process.Reach.Rules.Gateway = g.own, g.own
 	g.turns = cfg.Process.Turns
@@ -399,7 +435,7 @@ func allTools(g *gateway, others []dispatch.Tool) ([]dispatch.Tool, error) {
 	for _, t := range builtin.New(cfg) {
 		tools = append(tools, t)
 	}
-	return tools, nil
+	return tools, cfg.Process, nil
 }
 
 func openApprovals(ctx context.Context, g *gateway, o Options) error {

@@ -110,10 +110,15 @@ func (g *gateway) run(ctx context.Context, o Options) error {
 		return g.runs.Run(frontCtx, g.cfg.StopTimeout)
 	})
 	late, drained := make(chan struct{}), make(chan struct{})
+	// Upstream servers end when no call is under way any more.
+	serversCtx, endServers := context.WithCancel(base)
+	defer endServers()
 	front.Go(func() error {
+		defer endServers()
 		defer close(drained)
 		return g.pipeline.Run(pipelineCtx, late)
 	})
+	front.Go(func() error { return g.upstreams.Run(serversCtx) })
 	front.Go(func() error { return g.drain(frontCtx, late, drained) })
 	front.Go(func() error { return g.policies.Watch(frontCtx, o.Reload) })
 	front.Go(func() error { return keepIdentity(frontCtx, g) })

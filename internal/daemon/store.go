@@ -20,6 +20,7 @@ import (
 	"palyra/internal/identity/ca"
 	"palyra/internal/journal"
 	"palyra/internal/journalkey"
+	"palyra/internal/mcp/upstream"
 	"palyra/internal/policyadmin"
 	"palyra/internal/reason"
 	"palyra/internal/rpc/devicelife"
@@ -45,6 +46,7 @@ type stores struct {
 	approvals    approval.Store
 	runs         run.Store
 	policies     policyadmin.Store
+	upstreams    upstream.Store
 	grants       policyadmin.Grants
 	snapshots    snapshots
 	attestations attest.Store
@@ -109,7 +111,7 @@ func openStores(ctx context.Context, cfg *config.Config, authority *ca.Authority
 	approvals := sqlite.NewApprovals(db)
 	return stores{
 		journal: db, identity: db.Identity(), acts: db, tokens: db.Tokens(), secrets: db.Secrets(), calls: sqlite.NewCalls(db), approvals: approvals, runs: sqlite.NewRuns(db),
-		policies: db, grants: approvals, snapshots: db, attestations: db, usage: db, disk: db,
+		policies: db, upstreams: db, grants: approvals, snapshots: db, attestations: db, usage: db, disk: db,
 		load:        func() (int, int) { l := db.Load(); return l.Queued, l.Reading },
 		reserve:     func() (int64, int64, int64) { r := db.Reserve(); return r.Free, r.Held, r.Size },
 		keepReserve: db.KeepReserve, useVault: db.UseVault, resultsKeys: db.ResultsKeys(), keepsResults: db.ResultsProblem, close: db.Close,

@@ -274,6 +274,8 @@ type Decided struct {
 	MayRead func(tool.FileAccess) bool
 	// Commit answers tool.Call.Commit. It may be nil: then nobody can be asked.
 	Commit func(context.Context, tool.CommitRequest) (tool.CommitRuling, error)
+	// Peer is tool.Call.Peer.
+	Peer tool.Peer
 }
 
 // Run redeems the permit and runs the call. The report always says how it
@@ -296,7 +298,7 @@ func (r *Router) Run(ctx context.Context, d Decided) tool.Report {
 	running, clock, end := withDeadline(ctx, r.timeout)
 	defer end()
 	call := tool.Call{
-		Proposal: d.Proposal, Plan: prepared.Plan, Output: d.Output, MayRead: d.mayRead, Commit: d.committer(running, clock),
+		Proposal: d.Proposal, Plan: prepared.Plan, Output: d.Output, MayRead: d.mayRead, Commit: d.committer(running, clock), Peer: d.Peer,
 	}
 	report := r.execute(running, prepared, call, started)
 	r.alarm(ctx, d.Proposal, report.Egress.Observed)

@@ -114,6 +114,11 @@ const (
 	PolicyProposed Code = "PAL-P110" // the policy directory differs from what is in force, and takes a second person
 	CeilingSet     Code = "PAL-P111" // a principal or a channel was let in or kept out, whatever policies say
 
+	UpstreamAdded    Code = "PAL-U100" // an upstream server was added, or declared anew
+	UpstreamRemoved  Code = "PAL-U101" // an upstream server was removed
+	UpstreamSeen     Code = "PAL-U102" // an upstream server says something of itself that it did not say before
+	UpstreamApproved Code = "PAL-U103" // what an upstream server says of itself now was approved
+
 	Opened       Code = "PAL-J100" // the daemon opened the journal
 	Closed       Code = "PAL-J101" // the daemon closed the journal in order
 	Checkpoint   Code = "PAL-J102" // a signed checkpoint over the Merkle tree
@@ -141,6 +146,7 @@ var Codes = []Code{
 	PresenceKeyRegistered, PresenceKeyReset, PresenceKeyConfirmed, EvaluatedFor, AskedFor,
 	PolicyLoaded, PolicyRejected, Frozen, Thawed, ToolPinned, ToolSuspended, ToolResumed, PolicyReset,
 	GatewayChange, DualControlOff, PolicyProposed, CeilingSet,
+	UpstreamAdded, UpstreamRemoved, UpstreamSeen, UpstreamApproved,
 	Opened, Closed, Checkpoint, ClockStepped, KeyRotated, Restored,
 }
 

@@ -14,22 +14,24 @@ type Kind string
 // whoever is attacked needs nobody: freezing, revoking a device, disabling a member,
 // and ending, cancelling or denying whatever it is.
 const (
-	AddMember      Kind = "member.add"
-	UpdateMember   Kind = "member.update"
-	EnableMember   Kind = "member.enable"
-	RemoveMember   Kind = "member.remove"
-	ConfirmMember  Kind = "member.confirm"
-	AddDevice      Kind = "device.add"
-	ActivatePolicy Kind = "policy.activate"
-	ReloadPolicy   Kind = "policy.reload"
-	LetIn          Kind = "ceiling.allow"
-	Thaw           Kind = "gateway.thaw"
+	AddMember       Kind = "member.add"
+	UpdateMember    Kind = "member.update"
+	EnableMember    Kind = "member.enable"
+	RemoveMember    Kind = "member.remove"
+	ConfirmMember   Kind = "member.confirm"
+	AddDevice       Kind = "device.add"
+	ActivatePolicy  Kind = "policy.activate"
+	ReloadPolicy    Kind = "policy.reload"
+	LetIn           Kind = "ceiling.allow"
+	Thaw            Kind = "gateway.thaw"
+	AddUpstream     Kind = "upstream.add"
+	ApproveUpstream Kind = "upstream.approve"
 	// Erase is of what the journal points to; nothing does that yet.
 	Erase Kind = "journal.erase"
 )
 
 // Kinds lists them.
-var Kinds = []Kind{AddMember, UpdateMember, EnableMember, RemoveMember, ConfirmMember, AddDevice, ActivatePolicy, ReloadPolicy, LetIn, Thaw, Erase}
+var Kinds = []Kind{AddMember, UpdateMember, EnableMember, RemoveMember, ConfirmMember, AddDevice, ActivatePolicy, ReloadPolicy, LetIn, Thaw, AddUpstream, ApproveUpstream, Erase}
 
 // byOwners are permissions that an owner has whatever policies say, so that no set of
 // them is in force for good.

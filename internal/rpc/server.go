@@ -33,6 +33,7 @@ import (
 	"palyra/internal/rpc/logins"
 	"palyra/internal/rpc/presenceproof"
 	"palyra/internal/rpc/secrets"
+	"palyra/internal/rpc/upstreams"
 	"palyra/internal/run"
 	"palyra/internal/toolcall"
 	"palyra/internal/vault"
@@ -73,6 +74,8 @@ type Config struct {
 	Logins *login.Service
 	Self   logins.Gateway
 	Vault  *vault.Service
+	// Upstreams are the upstream MCP servers.
+	Upstreams upstreams.Manager
 	// Workspaces are the declared ones and their change sets.
 	Workspaces Workspaces
 	// Surfaces are the handlers of guarded routes by their patterns (Routes), and
@@ -159,6 +162,7 @@ func New(stopping context.Context, cfg Config) (*Server, error) {
 	}, opts...))
 	mux.Handle(palyrav1connect.NewKeyServiceHandler(&gatewaykeys.Service{Keys: cfg.Keys, Devices: cfg.Devices, Caller: callerOf}, opts...))
 	mux.Handle(palyrav1connect.NewPresenceServiceHandler(proofs, opts...))
+	mux.Handle(palyrav1connect.NewMcpServiceHandler(&upstreams.Service{Manager: cfg.Upstreams, Caller: callerOf}, opts...))
 	mux.Handle(palyrav1connect.NewVaultServiceHandler(&secrets.Service{Vault: cfg.Vault, Caller: callerOf}, opts...))
 	mux.Handle(healthv1connect.HealthCheckProcedure, newHealthHandler(cfg.Gateway, opts...))
 	mux.Handle(newReflectionHandler("v1", opts...))

@@ -4,6 +4,7 @@ import (
 	"os"
 
 	"palyra/internal/reason"
+	"palyra/internal/tool"
 )
 
 // Session is a conversation with a program that runs until somebody ends it, such
@@ -27,6 +28,9 @@ type Underway struct {
 	// Wrote reports whether something was written to the copy of the workspace. It
 	// may be called until the run ends.
 	Wrote func() (bool, error)
+	// Connections are what the program tried to reach so far, as Report has them in
+	// the end.
+	Connections func() (list []tool.Connection, missed int)
 }
 
 // NoSessions refuses a Spec that has a Session where a backend has none.

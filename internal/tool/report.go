@@ -64,6 +64,10 @@ type ExecutorInfo struct {
 	Tier string `json:"tier"`
 	// Backend names the mechanism and its version, "bubblewrap 0.8.0".
 	Backend string `json:"backend,omitempty"`
+	// Instance names what ran the call and others before and after it, such as the
+	// process of an upstream server; "" for what ran this call alone. An isolation
+	// section is then of that process, read back when it started.
+	Instance string `json:"instance,omitempty"`
 }
 
 // Enforcement is the isolation level asked for and reached.
@@ -244,6 +248,8 @@ type Call struct {
 	// the call stands still meanwhile. It is nil where nobody can be asked;
 	// then nothing is committed.
 	Commit func(context.Context, CommitRequest) (CommitRuling, error) `json:"-"`
+	// Peer is the client, for executors that pass something on to it.
+	Peer Peer `json:"-"`
 }
 
 // FileAccess is one file that a call found and would read.

@@ -27,7 +27,7 @@ func (c *call) dispatch(ctx context.Context, permit *decision.Permit) tool.Repor
 		Permit: permit, Proposal: c.proposal, Plan: c.plan,
 		Ready:   func(ctx context.Context) error { return c.stands(ctx, answer) },
 		Rejudge: c.rejudge,
-		MayRead: c.mayRead,
+		MayRead: c.mayRead, Peer: c.sub.Peer,
 		Output: func(stream string, chunk []byte) {
 			if !c.atOnce { // nothing is told before the decision
 				tells.tell(Event{Output: &Chunk{Stream: stream, Data: chunk}})

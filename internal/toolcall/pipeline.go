@@ -194,6 +194,8 @@ type Submission struct {
 	// to whom the result matters; what it waited for is judged anew. An error refuses
 	// the call, and gives back the answer that it had.
 	Hold func(context.Context) error
+	// Peer is the client, for executors that pass something on to it.
+	Peer tool.Peer
 }
 
 // Call takes one submission through all stages and tells observe what

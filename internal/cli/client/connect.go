@@ -68,6 +68,8 @@ type Gateway struct {
 	// Presence has presence keys, and numbers for proofs by them.
 	Presence palyrav1connect.PresenceServiceClient
 	Vault    palyrav1connect.VaultServiceClient
+	// Mcp has upstream MCP servers.
+	Mcp palyrav1connect.McpServiceClient
 }
 
 // Connect reads the credential bundle and returns the clients. Nothing is sent
@@ -174,6 +176,7 @@ func (a *App) services(client *http.Client, base, address string) *Gateway {
 		Life:         palyrav1connect.NewDeviceServiceClient(client, base, opts...),
 		Presence:     palyrav1connect.NewPresenceServiceClient(client, base, opts...),
 		Vault:        palyrav1connect.NewVaultServiceClient(client, base, opts...),
+		Mcp:          palyrav1connect.NewMcpServiceClient(client, base, opts...),
 	}
 	return g
 }

@@ -96,8 +96,11 @@ type Gateway struct {
 	CreatedTokens []*palyrav1.CreateTokenRequest
 	RevokedTokens []string
 	// PutSecrets are the requests for secrets, RemovedSecrets the references.
-	PutSecrets     []*palyrav1.PutSecretRequest
-	RemovedSecrets []string
+	// AddedUpstreams and ApprovedUpstreams are what McpService was asked.
+	AddedUpstreams    []*palyrav1.UpstreamServer
+	ApprovedUpstreams []*palyrav1.ApproveUpstreamRequest
+	PutSecrets        []*palyrav1.PutSecretRequest
+	RemovedSecrets    []string
 	// VaultLocked says that the vault wants its passphrase.
 	VaultLocked bool
 	// PairingCodes are the requests for codes, and steps answers machines that pair.
@@ -133,6 +136,7 @@ func (f *Gateway) handler() http.Handler {
 	mux.Handle(palyrav1connect.NewWorkspaceServiceHandler(fakeWorkspaces{f}, refuse))
 	mux.Handle(palyrav1connect.NewSessionServiceHandler(fakeSessions{f}, refuse))
 	mux.Handle(palyrav1connect.NewTokenServiceHandler(fakeTokens{f}, refuse))
+	mux.Handle(palyrav1connect.NewMcpServiceHandler(fakeUpstreams{f}, refuse))
 	mux.Handle(palyrav1connect.NewVaultServiceHandler(fakeVault{f}, refuse))
 	mux.Handle(palyrav1connect.NewPairingServiceHandler(fakePairings{f}, refuse))
 	mux.Handle(palyrav1connect.NewLoginServiceHandler(f.logins, refuse))

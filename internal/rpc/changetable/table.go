@@ -22,7 +22,7 @@ type Row struct {
 // Guarded are the permissions whose methods all have a row: what they allow could end
 // dual control itself.
 var Guarded = []access.Permission{
-	access.PermAccessWrite, access.PermAccessWriteOwner, access.PermPolicyActivate, access.PermGatewayThaw,
+	access.PermAccessWrite, access.PermAccessWriteOwner, access.PermPolicyActivate, access.PermGatewayThaw, access.PermUpstreamWrite,
 }
 
 // table is the one that says which methods take a second person, by procedure.
@@ -43,7 +43,12 @@ var table = map[string]Row{
 	palyrav1connect.StatusServiceThawProcedure:               {Kind: gatewaychange.Thaw},
 	// To keep somebody out takes one person alone.
 	palyrav1connect.AccessReviewServiceSetCeilingProcedure: {Kind: gatewaychange.LetIn},
+	// What runs for calls, and what models are told of it.
+	palyrav1connect.McpServiceAddUpstreamProcedure:     {Kind: gatewaychange.AddUpstream},
+	palyrav1connect.McpServiceApproveUpstreamProcedure: {Kind: gatewaychange.ApproveUpstream},
 
+	palyrav1connect.McpServiceRemoveUpstreamProcedure:    {Alone: "it takes tools away and gives none"},
+	palyrav1connect.McpServiceRefreshUpstreamProcedure:   {Alone: "it looks at a server that was let in already; what that says differently is approved by itself"},
 	palyrav1connect.AccessServiceDisableMemberProcedure:  {Alone: "whoever sees that a member is somebody else's must not have to wait"},
 	palyrav1connect.IdentityServiceRevokeDeviceProcedure: {Alone: "a lost device is revoked by whoever knows of it, at once"},
 	palyrav1connect.IdentityServiceRenameDeviceProcedure: {Alone: "a name is for people alone, and gives nobody anything"},

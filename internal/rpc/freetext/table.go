@@ -56,6 +56,9 @@ var named = []string{
 	"RevokeGrantRequest.grant_id", "RevokeTokenRequest.token_id", "RotateKeyRequest.name",
 	"SessionServiceEndSessionRequest.session_id", "SetCeilingRequest.name", "ShowAccessRequest.principal",
 	"StartRunRequest.model", "StartRunRequest.session", "StartRunRequest.workspace", "UndoChangeSetRequest.change_set_id", "UndoChangeSetRequest.workspace",
+	"GetUpstreamRequest.name", "RemoveUpstreamRequest.name", "RefreshUpstreamRequest.name", "ApproveUpstreamRequest.name", "ApproveUpstreamRequest.pending_digest",
+	"UpstreamServer.name", "UpstreamServer.command", "UpstreamServer.env", "UpstreamServer.workspace", "UpstreamServer.hosts", "UpstreamServer.secrets", "UpstreamServer.url",
+	"UpstreamHeader.name", "UpstreamHeader.scheme", "UpstreamHeader.secret",
 	"UpdateMemberRequest.add_roles", "UpdateMemberRequest.member", "UpdateMemberRequest.owner", "UpdateMemberRequest.remove_roles", "WatchRunRequest.run_id",
 }
 

@@ -62,7 +62,7 @@ func (c *Cell) attend(ctx context.Context, w Work, o *order) error {
 	}
 	c.seen.started = true
 	if s := w.Spec.Session; s != nil && s.Started != nil {
-		s.Started(sandbox.Underway{Report: c.known(w), Wrote: wrote(c.plan.Layer)})
+		s.Started(sandbox.Underway{Report: c.known(w), Wrote: wrote(c.plan.Layer), Connections: c.connections})
 	}
 	return nil
 }

@@ -43,9 +43,7 @@ func (c *Cell) Run(ctx context.Context, w Work) (sandbox.Report, error) {
 	report := c.report(w, end, state)
 	report.Stdout, report.Stderr = streams.Finish()
 	report.Violations, report.ViolationsMissed = log.Violations, log.Missed
-	if c.plan.Proxy != nil {
-		report.Connections, report.ConnectionsMissed = c.plan.Proxy.Connections()
-	}
+	report.Connections, report.ConnectionsMissed = c.connections()
 	report.Started, report.Finished = started, time.Now()
 	report.Usage.Wall = report.Finished.Sub(started)
 	switch {
@@ -77,6 +75,14 @@ func wrote(layer *overlay.Layer) func() (bool, error) {
 		return func() (bool, error) { return false, nil }
 	}
 	return layer.Touched
+}
+
+// connections are what the program tried to reach so far.
+func (c *Cell) connections() (list []tool.Connection, missed int) {
+	if c.plan.Proxy == nil {
+		return nil, 0
+	}
+	return c.plan.Proxy.Connections()
 }
 
 // report puts together what is known of the run but its output.

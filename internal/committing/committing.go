@@ -1,15 +1,17 @@
-package builtin
+// Package committing takes what a program wrote to its copy of a workspace to the
+// commit gate: it looks at the changes, asks whether they may be committed, and commits
+// them or leaves them to be discarded. Tools that run programs share it.
+package committing
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
-	"palyra/internal/egress/secret"
 	"palyra/internal/reason"
-	"palyra/internal/sandbox"
 	"palyra/internal/tool"
 	"palyra/internal/workspace/overlay"
 )
@@ -21,21 +23,34 @@ const (
 	commitDiff    = 64 << 10
 )
 
-// commitFunc asks whether a change set may be committed; it is nil where nobody
-// can be asked.
-type commitFunc = func(context.Context, tool.CommitRequest) (tool.CommitRuling, error)
-
-// changes are what became of what a program wrote to its copy.
-type changes struct {
-	// record is nil when there was no copy.
-	record *tool.Changes
-	files  []tool.FileChange
-	shown  *shownChanges
-	notes  []string
+// Work is a program that has ended, and its copy.
+type Work struct {
+	Call tool.Call
+	// Layer is what it wrote; nil for a program without a copy. It stays the caller's.
+	Layer     *overlay.Layer
+	Workspace string
+	// By is the program, for people.
+	By string
+	// ExitCode is nil for a program that was stopped.
+	ExitCode *int
+	// DryRun commits nothing.
+	DryRun bool
+	// Judge refuses a change set for a reason of the tool's own; it may be nil.
+	Judge   func(overlay.Set) error
+	History overlay.History
 }
 
-// shownChanges are changes as a model reads them.
-type shownChanges struct {
+// Outcome is what became of what a program wrote to its copy.
+type Outcome struct {
+	// Record is nil when there was no copy.
+	Record *tool.Changes
+	Files  []tool.FileChange
+	Shown  *Shown
+	Notes  []string
+}
+
+// Shown are changes as a model reads them.
+type Shown struct {
 	State     tool.ChangeState `json:"state"`
 	Root      string           `json:"root,omitempty"`
 	Added     int              `json:"added"`
@@ -58,23 +73,23 @@ type shownFile struct {
 	Protected []overlay.Class `json:"protected,omitempty"`
 }
 
-// settle looks at what a program wrote to its copy, asks whether that may reach
+// Settle looks at what a program wrote to its copy, asks whether that may reach
 // the workspace, and commits it or leaves it to be discarded. stopped is nil for a
 // program that ended by itself, else why it was stopped: nothing is committed then.
-// The error that settle returns is that of the call.
-func (t process) settle(ctx context.Context, call tool.Call, c command, secrets *secret.Values, ran sandbox.Report, stopped error) (changes, error) {
-	if ran.Layer == nil {
-		return changes{}, stopped
+// The error that Settle returns is that of the call.
+func Settle(ctx context.Context, w Work, stopped error) (Outcome, error) {
+	if w.Layer == nil {
+		return Outcome{}, stopped
 	}
-	done := changes{record: &tool.Changes{Workspace: c.name}}
+	done := Outcome{Record: &tool.Changes{Workspace: w.Workspace}}
 	if stopped != nil {
 		return done.discarded(stopped), stopped
 	}
-	set, err := ran.Layer.Changes(ctx)
-	if err != nil {
-		return done.discarded(err), err
+	set, err := w.Layer.Changes(ctx)
+	if err == nil && w.Judge != nil {
+		err = w.Judge(set)
 	}
-	if err := unsecret(set, secrets); err != nil {
+	if err != nil {
 		return done.discarded(err), err
 	}
 	done.describe(set)
@@ -82,41 +97,42 @@ func (t process) settle(ctx context.Context, call tool.Call, c command, secrets 
 	case len(set.Changes) == 0:
 		done.is(tool.Unchanged, "")
 		return done, nil
-	case c.in.DryRun:
+	case w.DryRun:
 		done.is(tool.DryRun, "Nothing was committed, as asked: the workspace is as it was.")
-		done.shown.Diff = set.Diff(commitDiff)
+		done.Shown.Diff = set.Diff(commitDiff)
 		return done, nil
 	}
-	ruling, err := t.ask(ctx, call.Commit, c, ran, set)
-	done.record.ApprovalID, done.record.GrantID = ruling.ApprovalID, ruling.GrantID
+	ruling, err := w.ask(ctx, set)
+	done.Record.ApprovalID, done.Record.GrantID = ruling.ApprovalID, ruling.GrantID
 	if err != nil {
 		return done.discarded(err), err
 	}
 	// What was allowed is carried out, whoever goes away meanwhile.
-	applied, err := ran.Layer.Commit(context.WithoutCancel(ctx), set, overlay.Options{
-		History: t.policy.History, ID: call.Proposal.ID, CallID: call.Proposal.ID, Principal: call.Proposal.Caller.Principal.String(), At: time.Now(),
+	p := w.Call.Proposal
+	applied, err := w.Layer.Commit(context.WithoutCancel(ctx), set, overlay.Options{
+		History: w.History, ID: p.ID, CallID: p.ID, Principal: p.Caller.Principal.String(), At: time.Now(),
 	})
 	if err != nil {
 		return done.discarded(err), err
 	}
 	if applied.Left != nil {
-		done.notes = append(done.notes, "The changes are committed, but tidying up after it failed; palyrad tries again at its next start.")
+		done.Notes = append(done.Notes, "The changes are committed, but tidying up after it failed; palyrad tries again at its next start.")
 	}
 	done.is(tool.Committed, "")
-	done.files = recorded(c.name, set)
+	done.Files = recorded(w.Workspace, set)
 	return done, nil
 }
 
 // ask puts a change set before policy and people. An error is a no.
-func (t process) ask(ctx context.Context, commit commitFunc, c command, ran sandbox.Report, set overlay.Set) (tool.CommitRuling, error) {
+func (w Work) ask(ctx context.Context, set overlay.Set) (tool.CommitRuling, error) {
 	if refused := set.Refused(); len(refused) > 0 {
-		return tool.CommitRuling{}, reason.Errorf(reason.CommitRefused, "the program left devices, FIFOs or sockets, or changed some, which are never committed: %s", displayed(refused)).
+		return tool.CommitRuling{}, reason.Errorf(reason.CommitRefused, "the program left devices, FIFOs or sockets, or changed some, which are never committed: %s", Displayed(refused)).
 			WithRemedy("Make the program remove them before it ends, or keep them in /tmp.")
 	}
-	if commit == nil {
+	if w.Call.Commit == nil {
 		return tool.CommitRuling{}, reason.Errorf(reason.CommitRefused, "the program changed files, and nobody can be asked whether they may be committed")
 	}
-	ruling, err := commit(ctx, c.commitRequest(ran, set))
+	ruling, err := w.Call.Commit(ctx, w.request(set))
 	switch {
 	case err != nil:
 		return ruling, err
@@ -138,25 +154,25 @@ func (t process) ask(ctx context.Context, commit commitFunc, c command, ran sand
 	return ruling, refusal
 }
 
-func (c command) commitRequest(ran sandbox.Report, set overlay.Set) tool.CommitRequest {
+func (w Work) request(set overlay.Set) tool.CommitRequest {
 	f := set.Facts()
 	exit := -1
-	if ran.ExitCode != nil {
-		exit = *ran.ExitCode
+	if w.ExitCode != nil {
+		exit = *w.ExitCode
 	}
 	request := tool.CommitRequest{
 		Facts: tool.CommitFacts{
-			Workspace: c.name, Root: set.Root(), Added: f.Added, Modified: f.Modified, Deleted: f.Deleted, Bytes: f.Bytes,
-			Protected: list(f.Protected), Classes: list(f.Classes), Top: f.Top, ExitCode: exit,
+			Workspace: w.Workspace, Root: set.Root(), Added: f.Added, Modified: f.Modified, Deleted: f.Deleted, Bytes: f.Bytes,
+			Protected: notNil(f.Protected), Classes: notNil(f.Classes), Top: f.Top, ExitCode: exit,
 		},
 		Preview: tool.Preview{
 			Summary: fmt.Sprintf("Commit what %s changed in %s: %d added, %d modified, %d deleted, %d of them protected.",
-				c.program.Path, c.name, f.Added, f.Modified, f.Deleted, len(f.Protected)),
+				w.By, w.Workspace, f.Added, f.Modified, f.Deleted, len(f.Protected)),
 			Diff: set.Diff(commitDiff),
 		},
 	}
 	for i := range set.Changes {
-		request.Files = append(request.Files, fileChange(c.name, set.Changes[i]))
+		request.Files = append(request.Files, fileChange(w.Workspace, set.Changes[i]))
 	}
 	return request
 }
@@ -175,11 +191,11 @@ func recorded(workspace string, set overlay.Set) []tool.FileChange {
 }
 
 // describe fills in what a change set is, whatever becomes of it.
-func (d *changes) describe(set overlay.Set) {
+func (d *Outcome) describe(set overlay.Set) {
 	f := set.Facts()
-	d.record.Root, d.record.Added, d.record.Modified, d.record.Deleted, d.record.Bytes = set.Root(), f.Added, f.Modified, f.Deleted, f.Bytes
-	d.record.Protected = f.Protected[:min(len(f.Protected), recordedFiles)]
-	d.shown = &shownChanges{
+	d.Record.Root, d.Record.Added, d.Record.Modified, d.Record.Deleted, d.Record.Bytes = set.Root(), f.Added, f.Modified, f.Deleted, f.Bytes
+	d.Record.Protected = f.Protected[:min(len(f.Protected), recordedFiles)]
+	d.Shown = &Shown{
 		Root: set.Root(), Added: f.Added, Modified: f.Modified, Deleted: f.Deleted, Protected: f.Protected[:min(len(f.Protected), shownFiles)],
 	}
 	order := make([]overlay.Change, 0, len(set.Changes))
@@ -191,32 +207,36 @@ func (d *changes) describe(set overlay.Set) {
 		}
 	}
 	for _, c := range order[:min(len(order), shownFiles)] {
-		d.shown.Files = append(d.shown.Files, shownFile{Path: overlay.Display(c.Path), Change: c.Op(), Protected: slices.Clone(c.Classes)})
+		d.Shown.Files = append(d.Shown.Files, shownFile{Path: overlay.Display(c.Path), Change: c.Op(), Protected: slices.Clone(c.Classes)})
 	}
-	d.shown.FilesOmitted = max(0, len(order)-shownFiles)
+	d.Shown.FilesOmitted = max(0, len(order)-shownFiles)
 }
 
 // is says what became of the changes.
-func (d *changes) is(state tool.ChangeState, message string) {
-	if d.shown == nil {
-		d.shown = &shownChanges{}
+func (d *Outcome) is(state tool.ChangeState, message string) {
+	if d.Shown == nil {
+		d.Shown = &Shown{}
 	}
-	d.record.State, d.shown.State, d.shown.Message = state, state, message
+	d.Record.State, d.Shown.State, d.Shown.Message = state, state, message
 }
 
 // discarded says why nothing reached the workspace.
-func (d changes) discarded(why error) changes {
+func (d Outcome) discarded(why error) Outcome {
 	state := tool.Discarded
 	if reason.Of(why) == reason.CommitConflict {
 		state = tool.Conflicted
 	}
 	d.is(state, "Nothing of what the program changed was committed: the workspace is as it was. The error says why, and what to do.")
-	known := because(context.Background(), why)
-	d.record.Reason, d.record.Message = string(known.Code), known.Message
+	var known *reason.Error
+	if !errors.As(why, &known) {
+		known = reason.Fault(why)
+	}
+	d.Record.Reason, d.Record.Message = string(known.Code), known.Message
 	return d
 }
 
-func displayed(paths []string) string {
+// Displayed are paths as people may see them, the first of them.
+func Displayed(paths []string) string {
 	const most = 10
 	var words []string
 	for _, p := range paths[:min(len(paths), most)] {
@@ -226,4 +246,11 @@ func displayed(paths []string) string {
 		words = append(words, fmt.Sprintf("and %d more", len(paths)-most))
 	}
 	return strings.Join(words, ", ")
+}
+
+func notNil(list []string) []string {
+	if list == nil {
+		return []string{}
+	}
+	return list
 }

@@ -1,0 +1,257 @@
+package upstream
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"palyra/internal/access"
+	"palyra/internal/event"
+	"palyra/internal/mcp/declared"
+	"palyra/internal/reason"
+	"palyra/internal/tool"
+)
+
+// List returns all servers by name.
+func (m *Manager) List() []declared.State {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var states []declared.State
+	for name, k := range m.servers {
+		states = append(states, m.state(name, k))
+	}
+	slices.SortFunc(states, func(a, b declared.State) int { return strings.Compare(a.Server.Name, b.Server.Name) })
+	return states
+}
+
+// state puts together what is known. The caller holds m.mu.
+func (m *Manager) state(name string, k *kept) declared.State {
+	s := declared.State{Kept: k.Kept, Digest: k.digest, Changes: k.changes}
+	if k.problem != nil {
+		s.Problem, s.Remedy = k.problem.Message, k.problem.NextStep()
+	}
+	for key, slot := range m.slots {
+		if in := slot.current.Load(); key.server == name && in != nil {
+			in.mu.Lock()
+			if !in.over {
+				s.Instances++
+				s.Calls += in.active
+			}
+			in.mu.Unlock()
+		}
+	}
+	return s
+}
+
+// Show returns one server.
+func (m *Manager) Show(name string) (declared.State, error) {
+	if _, err := m.find(name); err != nil {
+		return declared.State{}, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.state(name, m.servers[name]), nil
+}
+
+// Check refuses a server that cannot be added.
+func (m *Manager) Check(s declared.Server) error {
+	if err := s.Check(); err != nil {
+		return err
+	}
+	if s.Workspace != "" {
+		root, err := m.use.Workspaces.Open(s.Workspace)
+		if err != nil {
+			return err
+		}
+		root.Close()
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, there := m.servers[s.Name]; there {
+		return reason.Errorf(reason.AlreadyExists, "there is an upstream server %s already", s.Name).
+			WithRemedy("Take another name, or remove it first with `palyra mcp remove %s`.", s.Name)
+	}
+	if len(m.servers) >= mostServers {
+		return reason.Errorf(reason.QuotaExceeded, "there are %d upstream servers, which is the most", mostServers).WithRemedy("Remove one that nobody uses.")
+	}
+	return nil
+}
+
+// Add declares a server and reaches it for the first time: what it says of itself then
+// is approved by that. One that cannot be reached is added all the same, and has no
+// tools until `palyra mcp refresh`.
+func (m *Manager) Add(ctx context.Context, by access.Caller, s declared.Server) (declared.State, error) {
+	m.changing.Lock()
+	defer m.changing.Unlock()
+	if err := m.Check(s); err != nil {
+		return declared.State{}, err
+	}
+	digest, err := s.Digest()
+	if err != nil {
+		return declared.State{}, err
+	}
+	one := &kept{Kept: declared.Kept{Server: s, AddedBy: by.Principal.String(), AddedAt: time.Now().UTC()}, digest: digest}
+	draft, err := drafted(ctx, event.UpstreamAdded, by, s.Name, added{s, digest})
+	if err != nil {
+		return declared.State{}, err
+	}
+	if err := m.use.Store.PutUpstream(context.WithoutCancel(ctx), one.Kept, draft); err != nil {
+		return declared.State{}, err
+	}
+	m.mu.Lock()
+	m.servers[s.Name] = one
+	m.mu.Unlock()
+	if err := m.reach(ctx, by, s); err != nil {
+		m.noted(s.Name, func(k *kept) { k.problem = reason.Known(err, reason.UpstreamUnavailable) })
+	}
+	return m.Show(s.Name)
+}
+
+func drafted(ctx context.Context, code event.Code, by access.Caller, subject string, payload any) (event.Draft, error) {
+	draft, err := event.DraftOf(code, by.Principal.String(), subject, payload)
+	if err != nil {
+		return draft, err
+	}
+	return draft.By(access.DeviceOf(ctx))
+}
+
+// Refresh reaches a server anew and compares what it says with what was approved.
+func (m *Manager) Refresh(ctx context.Context, by access.Caller, name string) (declared.State, error) {
+	m.changing.Lock()
+	defer m.changing.Unlock()
+	k, err := m.find(name)
+	if err != nil {
+		return declared.State{}, err
+	}
+	if err := m.reach(ctx, by, k.Server); err != nil {
+		known := reason.Known(err, reason.UpstreamUnavailable)
+		m.noted(name, func(k *kept) { k.problem = known })
+		return declared.State{}, known
+	}
+	return m.Show(name)
+}
+
+// reach looks at a server in an instance of its own, for the person who asks. The
+// caller holds m.changing.
+func (m *Manager) reach(ctx context.Context, by access.Caller, s declared.Server) error {
+	if !s.Remote() {
+		if err := m.runs(); err != nil {
+			return err
+		}
+	}
+	p := tool.Proposal{ID: ulid.Make().String(), Caller: by}
+	l, err := m.launchFor(ctx, s, p)
+	if err != nil {
+		return err
+	}
+	lent, end := m.lend(tool.Call{Proposal: p}, l)
+	defer end()
+	in, err := m.start(ctx, l, lent)
+	if err != nil {
+		return err
+	}
+	defer in.discard()
+	defer in.close(errIdle)
+	defer in.till.open(lent)()
+	if err := m.examine(ctx, in, by.Principal.String()); err != nil {
+		return in.unavailable(err)
+	}
+	m.noted(s.Name, func(k *kept) { k.problem = nil })
+	return m.rebuild(ctx, by, s.Name)
+}
+
+// rebuild gives the router the tools as they are approved now, and has the policies
+// made anew. If these do not load, the tools that there were are set again.
+func (m *Manager) rebuild(ctx context.Context, by access.Caller, name string) error {
+	k, err := m.find(name)
+	if err != nil {
+		return err
+	}
+	if err := m.setTools(k.Server, k.Approved); err != nil {
+		return reason.Errorf(reason.UpstreamUnavailable, "the tools of the upstream server %s cannot be offered: %w", name, err)
+	}
+	if err := m.use.Policies.Rebuild(context.WithoutCancel(ctx), by.Principal.String()); err != nil {
+		return fmt.Errorf("making the policies anew with the tools of the upstream server %s: %w", name, err)
+	}
+	return nil
+}
+
+// Approve accepts what a server says of itself now. digest is SightDigest of what the
+// person saw: if the server said something else meanwhile, nothing is approved.
+func (m *Manager) Approve(ctx context.Context, by access.Caller, name, digest string) (declared.State, error) {
+	m.changing.Lock()
+	defer m.changing.Unlock()
+	m.keeping.Lock()
+	defer m.keeping.Unlock()
+	k, err := m.find(name)
+	if err != nil {
+		return declared.State{}, err
+	}
+	if len(k.changes) == 0 {
+		return declared.State{}, reason.Errorf(reason.NotFound, "nothing of the upstream server %s waits to be approved", name).
+			WithRemedy("`palyra mcp refresh %s` looks whether it says something else by now.", name)
+	}
+	if now := k.Seen.Digest(); digest != now {
+		return declared.State{}, reason.Errorf(reason.DigestMismatch, "the upstream server %s says something else by now than what you saw", name).
+			WithRemedy("Look at the difference again with `palyra mcp show %s`.", name).WithField("digest", now)
+	}
+	was := k.Kept
+	now := k.Kept
+	now.Approved, now.ApprovedBy, now.ApprovedAt = k.Seen, by.Principal.String(), time.Now().UTC()
+	draft, err := drafted(ctx, event.UpstreamApproved, by, name, sighted{Server: name, Changes: notesOf(k.changes)})
+	if err != nil {
+		return declared.State{}, err
+	}
+	// The policies have to take the new definitions before they count.
+	m.noted(name, func(k *kept) { k.Kept = now })
+	if err := m.rebuild(ctx, by, name); err != nil {
+		m.noted(name, func(k *kept) { k.Kept = was })
+		return declared.State{}, m.undo(ctx, by, was, err)
+	}
+	if err := m.use.Store.PutUpstream(context.WithoutCancel(ctx), now, draft); err != nil {
+		m.noted(name, func(k *kept) { k.Kept = was })
+		return declared.State{}, m.undo(ctx, by, was, err)
+	}
+	m.noted(name, func(k *kept) { k.changes = now.Pending() })
+	return m.Show(name)
+}
+
+// undo sets the tools again as they were, and returns why.
+func (m *Manager) undo(ctx context.Context, by access.Caller, was declared.Kept, why error) error {
+	if err := m.setTools(was.Server, was.Approved); err == nil {
+		_ = m.use.Policies.Rebuild(context.WithoutCancel(ctx), by.Principal.String()) // what was in force loads
+	}
+	return why
+}
+
+// Remove takes a server and its tools away. Policies that name one keep it.
+func (m *Manager) Remove(ctx context.Context, by access.Caller, name string) error {
+	m.changing.Lock()
+	defer m.changing.Unlock()
+	k, err := m.find(name)
+	if err != nil {
+		return err
+	}
+	draft, err := drafted(ctx, event.UpstreamRemoved, by, name, added{k.Server, k.digest})
+	if err != nil {
+		return err
+	}
+	if err := m.use.Router.SetTools(source(name), nil); err != nil {
+		return err
+	}
+	err = m.use.Policies.Rebuild(context.WithoutCancel(ctx), by.Principal.String())
+	if err == nil {
+		err = m.use.Store.DeleteUpstream(context.WithoutCancel(ctx), name, draft)
+	}
+	if err != nil {
+		return m.undo(ctx, by, k.Kept, err)
+	}
+	m.mu.Lock()
+	delete(m.servers, name)
+	m.mu.Unlock()
+	return m.drop(ctx, name)
+}

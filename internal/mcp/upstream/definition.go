@@ -1,0 +1,108 @@
+package upstream
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"palyra/internal/canonical"
+	"palyra/internal/lazyregexp"
+	"palyra/internal/mcp/declared"
+)
+
+// The most that a server may say about itself.
+const (
+	mostDefinitions = 512
+	mostText        = 64 << 10
+	mostDescription = 8 << 10
+)
+
+// toolForm is the form of a tool's name that is taken. Reserved is the beginning of
+// names that the gateway itself makes.
+var toolForm = lazyregexp.New(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$`)
+
+// Reserved is what the names of the gateway's own tools for a server begin with.
+const Reserved = "mcp."
+
+// sighting collects what a server says.
+type sighting struct {
+	declared.Sight
+	taken map[string][]string
+}
+
+func newSighting() *sighting { return &sighting{taken: map[string][]string{}} }
+
+func (s *sighting) leave(what, format string, args ...any) {
+	const most = 64
+	if len(s.LeftOut) < most {
+		s.LeftOut = append(s.LeftOut, clean(what, 200)+": "+clean(fmt.Sprintf(format, args...), 500))
+	}
+}
+
+// full reports whether there is no room for more.
+func (s *sighting) full() bool { return len(s.Definitions) >= mostDefinitions }
+
+func (s *sighting) add(kind declared.Kind, name string, content any) {
+	text, err := canonical.Marshal(content)
+	switch {
+	case s.full():
+		s.leave(string(kind)+" "+name, "the server has more than %d definitions", mostDefinitions)
+	case err != nil:
+		s.leave(string(kind)+" "+name, "its definition has no exact form: %v", err)
+	case len(text) > mostSchemaBytes+mostText:
+		s.leave(string(kind)+" "+name, "its definition has %d bytes", len(text))
+	default:
+		s.Definitions = append(s.Definitions, declared.Definition{Kind: kind, Name: name, Digest: canonical.Digest(text), Text: text})
+		folded := string(kind) + " " + fold(name)
+		s.taken[folded] = append(s.taken[folded], name)
+	}
+}
+
+// fold makes names alike that a person, or the names on the wire, could take for one
+// another.
+func fold(name string) string {
+	return strings.NewReplacer("-", "_", ".", "_").Replace(strings.ToLower(name))
+}
+
+// tool takes a tool, unless its name or its schema are of no use.
+func (s *sighting) tool(t *mcp.Tool) {
+	what := "tool " + t.Name
+	if !toolForm.MatchString(t.Name) {
+		s.leave(what, "a name is 1 to 64 of A-Z, a-z, 0-9, '_', '.' and '-'")
+		return
+	}
+	if strings.HasPrefix(strings.ToLower(t.Name), Reserved) {
+		s.leave(what, "names that begin with %s are the gateway's", Reserved)
+		return
+	}
+	schema, err := canonical.Marshal(t.InputSchema)
+	if err == nil {
+		err = bounded(schema)
+	}
+	if err != nil {
+		s.leave(what, "its input schema is not taken: %v", err)
+		return
+	}
+	bare := *t
+	bare.Meta, bare.Icons = nil, nil
+	s.add(declared.KindTool, t.Name, bare)
+}
+
+// done leaves names out that collide: nobody knows which of them was meant.
+func (s *sighting) done() declared.Sight {
+	for folded, names := range s.taken {
+		if len(names) < 2 {
+			continue
+		}
+		slices.Sort(names)
+		s.leave(strings.SplitN(folded, " ", 2)[0]+" "+strings.Join(names, ", "), "the names collide, so that none of them is taken")
+		s.Definitions = slices.DeleteFunc(s.Definitions, func(d declared.Definition) bool {
+			return string(d.Kind)+" "+fold(d.Name) == folded
+		})
+	}
+	slices.SortFunc(s.Definitions, func(a, b declared.Definition) int { return strings.Compare(a.Key(), b.Key()) })
+	slices.Sort(s.LeftOut)
+	return s.Sight
+}

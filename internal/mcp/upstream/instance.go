@@ -1,0 +1,319 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"palyra/internal/access"
+	"palyra/internal/egress"
+	"palyra/internal/egress/secret"
+	"palyra/internal/mcp/declared"
+	"palyra/internal/reason"
+	"palyra/internal/sandbox"
+	"palyra/internal/tool"
+)
+
+// How long things may take that nobody sees.
+const (
+	connectTime = 30 * time.Second
+	lookTime    = 30 * time.Second
+	// graceTime is how long a program may go on when its input has ended.
+	graceTime = 2 * time.Second
+)
+
+// instance is one connection to an upstream server: a process in a sandbox, or a
+// session over HTTP.
+type instance struct {
+	// id is in attestations.
+	id     string
+	server declared.Server
+	// owner is whose it is, zero for one that is shared.
+	owner access.Principal
+	// made is what it was made of; another call for other things gets another.
+	made  string
+	began time.Time
+
+	session *mcp.ClientSession
+	till    till
+
+	// Of a process:
+	pipe     *pipe
+	underway sandbox.Underway
+	stderr   tail
+	stop     context.CancelCauseFunc
+	// ended is closed when the process is gone and final, failed are set.
+	ended  chan struct{}
+	final  sandbox.Report
+	failed error
+
+	// Of a session over HTTP:
+	exchange    *secret.Exchange
+	connections *egress.ConnectionLog
+
+	mu sync.Mutex
+	// calls are those under way, by progress token.
+	calls map[string]*running
+	// active counts them; used is when the last of them ended.
+	active int
+	used   time.Time
+	// seen says that what the server says of itself was compared with what was
+	// approved.
+	seen bool
+	// over says that no more calls may come; retired, that the last one ends it.
+	over, retired bool
+}
+
+// running is one call on an instance.
+type running struct {
+	call tool.Call
+}
+
+// till hands out the secrets of the calls that are under way, and none between them.
+type till struct {
+	mu    sync.Mutex
+	loans []*loan
+}
+
+// loan is what one call brings.
+type loan struct{ secrets []egress.Secret }
+
+// Secret implements egress.SecretSource. The call that came last counts.
+func (t *till) Secret(ctx context.Context, name string) ([]byte, error) {
+	t.mu.Lock()
+	loans := slices.Clone(t.loans)
+	t.mu.Unlock()
+	for _, l := range slices.Backward(loans) {
+		for _, s := range l.secrets {
+			if s.Name == name && s.Source != nil {
+				return s.Source.Secret(ctx, name)
+			}
+		}
+	}
+	return nil, reason.Errorf(reason.NotFound, "the secret %s is lent to nobody now: no call of the server is under way", name)
+}
+
+// open lends what a call brings until closed is called.
+func (t *till) open(lent []egress.Secret) (closed func()) {
+	l := &loan{lent}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.loans = append(t.loans, l)
+	return func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.loans = slices.DeleteFunc(t.loans, func(o *loan) bool { return o == l })
+	}
+}
+
+// from returns the secrets with the till as their source.
+func (t *till) from(secrets []egress.Secret) []egress.Secret {
+	list := slices.Clone(secrets)
+	for i := range list {
+		list[i].Source = t
+	}
+	return list
+}
+
+// tail keeps the end of what a program wrote to its standard error.
+type tail struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+const mostTail = 2048
+
+func (t *tail) add(chunk []byte) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.text = append(t.text, chunk...)
+	if n := len(t.text); n > mostTail {
+		t.text = append([]byte{}, t.text[n-mostTail:]...)
+	}
+}
+
+// last is its last lines in one, for a message.
+func (t *tail) last() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	lines := strings.Fields(strings.ToValidUTF8(string(t.text), "\ufffd"))
+	return clean(strings.Join(lines, " "), 500)
+}
+
+// unavailable says why an instance is of no use.
+func (in *instance) unavailable(err error) *reason.Error {
+	var known *reason.Error
+	if errors.As(err, &known) && known.Code != reason.Internal {
+		return known
+	}
+	text := clean(strings.TrimSpace(err.Error()), 300)
+	if why := in.cause(); why != "" {
+		text = why
+	}
+	return reason.Errorf(reason.UpstreamUnavailable, "the upstream server %s failed: %s", in.server.Name, text).WithField("server", in.server.Name)
+}
+
+// cause is what is known of the end of a process, "" while it runs.
+func (in *instance) cause() string {
+	if in.pipe == nil {
+		return ""
+	}
+	var parts []string
+	if why := in.pipe.why(); why != nil && !errors.Is(why, io.EOF) && !errors.Is(why, io.ErrClosedPipe) {
+		parts = append(parts, clean(why.Error(), 300))
+	}
+	select {
+	case <-in.ended:
+		switch f := in.final; {
+		case f.Quota != "":
+			parts = append(parts, "it used up its limit of "+f.Quota)
+		case f.ExitCode != nil:
+			parts = append(parts, fmt.Sprintf("it ended with exit code %d", *f.ExitCode))
+		case len(parts) == 0 && in.failed != nil:
+			parts = append(parts, clean(in.failed.Error(), 300))
+		}
+	default:
+		if len(parts) == 0 {
+			return ""
+		}
+	}
+	if said := in.stderr.last(); said != "" {
+		parts = append(parts, "it wrote: "+said)
+	}
+	return strings.Join(parts, "; ")
+}
+
+// alive reports whether calls can use it.
+func (in *instance) alive() bool {
+	in.mu.Lock()
+	over := in.over
+	in.mu.Unlock()
+	return !over && !in.gone()
+}
+
+// gone reports whether a process has ended, or what it said ended the conversation.
+func (in *instance) gone() bool {
+	if in.pipe == nil {
+		return false
+	}
+	select {
+	case <-in.ended:
+		return true
+	default:
+		return in.pipe.why() != nil
+	}
+}
+
+// died reports whether it ended by itself.
+func (in *instance) died() bool {
+	in.mu.Lock()
+	over := in.over
+	in.mu.Unlock()
+	return !over && in.gone()
+}
+
+// wroteSince reports whether a process has written to its copy of the workspace. Where
+// that cannot be told, it has.
+func (in *instance) wroteSince() bool {
+	if in.pipe == nil || in.underway.Wrote == nil {
+		return false
+	}
+	wrote, err := in.underway.Wrote()
+	return wrote || err != nil
+}
+
+func (in *instance) looked() bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.seen
+}
+
+// begin and done frame a call.
+func (in *instance) begin() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.active++
+}
+
+func (in *instance) done() {
+	in.mu.Lock()
+	in.active--
+	in.used = time.Now()
+	last := in.retired && in.active == 0
+	in.mu.Unlock()
+	if last {
+		in.close(errIdle)
+		in.discard()
+	}
+}
+
+// retire ends the instance when the calls on it have ended.
+func (in *instance) retire() {
+	in.mu.Lock()
+	in.over, in.retired = true, true
+	idle := in.active == 0
+	in.mu.Unlock()
+	if idle {
+		in.close(errIdle)
+		in.discard()
+	}
+}
+
+// idleFor reports whether no call was on it for a while.
+func (in *instance) idleFor(d time.Duration) bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.active == 0 && time.Since(in.used) >= d
+}
+
+// discard throws away what a process wrote that is gone, and was not committed.
+func (in *instance) discard() {
+	if in.pipe == nil {
+		return
+	}
+	<-in.ended
+	in.mu.Lock()
+	layer := in.final.Layer
+	in.final.Layer = nil
+	in.mu.Unlock()
+	if layer != nil {
+		_ = layer.Close() // what is left is removed at the next start
+	}
+}
+
+// close ends the instance and waits for it: a program gets graceTime to end by itself.
+// It may be called several times.
+func (in *instance) close(cause error) {
+	in.mu.Lock()
+	in.over = true
+	in.mu.Unlock()
+	if in.pipe == nil {
+		if in.session != nil {
+			_ = in.session.Close()
+		}
+		in.exchange.Close()
+		return
+	}
+	_ = in.pipe.Close()
+	if in.ended == nil {
+		return // it was never started
+	}
+	patience := time.NewTimer(graceTime)
+	defer patience.Stop()
+	select {
+	case <-in.ended:
+	case <-patience.C:
+		in.stop(cause)
+		<-in.ended
+	}
+	if in.session != nil {
+		_ = in.session.Close()
+	}
+}

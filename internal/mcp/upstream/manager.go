@@ -1,0 +1,468 @@
+// Package upstream puts the tools of other MCP servers behind the gateway: it starts
+// or dials them, pins what they say about themselves, and runs calls of them as an
+// executor like any other. What such a server says is a claim: it never loosens a
+// policy unless an operator marked the server as trusted.
+package upstream
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"palyra/internal/access"
+	"palyra/internal/canonical"
+	"palyra/internal/dispatch"
+	"palyra/internal/egress"
+	"palyra/internal/event"
+	"palyra/internal/mcp/declared"
+	"palyra/internal/reason"
+	"palyra/internal/sandbox"
+	"palyra/internal/tool"
+	"palyra/internal/workspace"
+	"palyra/internal/workspace/overlay"
+)
+
+// Router has the tools that may be called.
+type Router interface {
+	SetTools(source string, tools []dispatch.Tool) error
+}
+
+// Policies are made anew when the tools changed.
+type Policies interface {
+	Rebuild(ctx context.Context, actor string) error
+}
+
+// Runner runs programs in a sandbox, and says what it can do at present.
+type Runner interface {
+	sandbox.Runner
+	Status() sandbox.Status
+}
+
+// Lender lends secrets of the vault to calls (builtin.Lender).
+type Lender interface {
+	Offers(ctx context.Context, p tool.Proposal, limit int, wanted func(egress.Secret) bool) (list []egress.Secret, more bool, err error)
+	Lend(c tool.Call, offers []egress.Secret) (lent []egress.Secret, end func())
+}
+
+// Config is what a Manager works with.
+type Config struct {
+	Store    Store
+	Router   Router
+	Policies Policies
+	Lender   Lender
+	// Runner starts the programs of servers. They need Tier C; without it such
+	// servers are unavailable.
+	Runner Runner
+	// Enabled is the setting process_runner.enabled.
+	Enabled bool
+	// SearchPath, Toolchains, Limits and Required are those of process.run.
+	SearchPath []string
+	Toolchains func() []sandbox.Toolchain
+	Limits     sandbox.Limits
+	Required   []string
+	Workspaces *workspace.Set
+	// Protected are further patterns of protected paths, by workspace.
+	Protected map[string][]string
+	History   overlay.History
+	// Empty is an empty directory that programs without a workspace see.
+	Empty string
+	// Denied are the hosts that no URL may lead to, whoever added it.
+	Denied []egress.Rule
+	// Roots, Resolver and Interfaces are the system's when nil.
+	Roots      *x509.CertPool
+	Resolver   egress.Resolver
+	Interfaces func() ([]netip.Addr, error)
+	// Idle is how long an instance that nobody calls goes on, ConnectTime how long
+	// one may take to answer for the first time. 0 is 10 minutes and 30 seconds.
+	Idle, ConnectTime time.Duration
+	Version           string
+	Log               *slog.Logger
+}
+
+// mostServers is how many servers there may be, and mostInstances how many instances
+// of all of them together.
+const (
+	mostServers   = 64
+	mostInstances = 64
+)
+
+// Manager has the upstream servers of a gateway.
+type Manager struct {
+	use       Config
+	resolver  *sandbox.Resolver
+	processes sync.WaitGroup
+
+	// keeping lets what is kept of a server be read and written as one.
+	keeping sync.Mutex
+	// changing lets one change of servers happen at a time: it has the policies made
+	// anew, which takes a while.
+	changing sync.Mutex
+
+	mu      sync.Mutex
+	servers map[string]*kept
+	slots   map[slotKey]*slot
+	closed  bool
+}
+
+// kept is a server with what is known of it at present.
+type kept struct {
+	declared.Kept
+
+	digest string
+	// changes are what waits for somebody to approve it.
+	changes []declared.Change
+	// stale says that the server told of changes since it was looked at.
+	stale bool
+	// problem is why it was of no use when it was needed last, nil if it was.
+	problem *reason.Error
+}
+
+// slotKey is whose instance of which server.
+type slotKey struct {
+	server string
+	owner  access.Principal
+}
+
+// slot is the place of one instance. One goroutine at a time has it.
+type slot struct {
+	held     chan struct{}
+	instance *instance
+	// current is instance for those who only look.
+	current atomic.Pointer[instance]
+	// failures counts those since the last success; until then nobody tries again.
+	failures int
+	until    time.Time
+	last     *reason.Error
+}
+
+// set puts an instance into the slot. The caller holds it.
+func (s *slot) set(in *instance) {
+	s.instance = in
+	s.current.Store(in)
+}
+
+// New returns a Manager without servers; Load reads them.
+func New(c Config) *Manager {
+	if c.Idle <= 0 {
+		c.Idle = 10 * time.Minute
+	}
+	if c.ConnectTime <= 0 {
+		c.ConnectTime = connectTime
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Toolchains == nil {
+		c.Toolchains = func() []sandbox.Toolchain { return nil }
+	}
+	if len(c.SearchPath) == 0 {
+		c.SearchPath = sandbox.SearchPath()
+	}
+	return &Manager{use: c, resolver: new(sandbox.Resolver), servers: map[string]*kept{}, slots: map[slotKey]*slot{}}
+}
+
+// Load reads the servers and sets their tools as they were approved, before policies
+// are loaded: these may name them. No server is reached for that.
+func (m *Manager) Load(ctx context.Context) error {
+	list, err := m.use.Store.Upstreams(ctx)
+	if err != nil {
+		return err
+	}
+	for _, k := range list {
+		digest, err := k.Server.Digest()
+		if err != nil {
+			return err
+		}
+		one := &kept{Kept: k, digest: digest, changes: k.Pending()}
+		if err := m.setTools(one.Server, one.Approved); err != nil {
+			return fmt.Errorf("the tools of the upstream server %s: %w", k.Server.Name, err)
+		}
+		m.mu.Lock()
+		m.servers[k.Server.Name] = one
+		m.mu.Unlock()
+	}
+	return nil
+}
+
+// setTools gives the router the tools of a server as they were approved.
+func (m *Manager) setTools(s declared.Server, approved declared.Sight) error {
+	var tools []dispatch.Tool
+	for _, d := range approved.Definitions {
+		if d.Kind != declared.KindTool {
+			continue
+		}
+		t, err := m.describe(s, d)
+		if err != nil {
+			return err
+		}
+		tools = append(tools, t)
+	}
+	return m.use.Router.SetTools(source(s.Name), tools)
+}
+
+func source(name string) string { return "upstream server " + name }
+
+// find returns a server as it is now.
+func (m *Manager) find(name string) (kept, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	k, ok := m.servers[name]
+	if !ok {
+		return kept{}, reason.Errorf(reason.NotFound, "there is no upstream server %q", name).WithRemedy("`palyra mcp list` shows those that there are.")
+	}
+	return *k, nil
+}
+
+// offers reports whether a server has a tool of that name.
+func (m *Manager) offers(server, name string) bool {
+	k, err := m.find(server)
+	return err == nil && slices.ContainsFunc(slices.Concat(k.Approved.Definitions, k.Seen.Definitions), func(d declared.Definition) bool { return d.Kind == declared.KindTool && d.Name == name })
+}
+
+// usable is why a tool of a server cannot be called, nil when it can.
+func (m *Manager) usable(s declared.Server, name string) error {
+	k, err := m.find(s.Name)
+	if err != nil {
+		return err
+	}
+	if c, is := declared.Suspends(k.changes, name); is {
+		what := declared.Definition{Kind: c.Kind, Name: c.Name}.Called()
+		return reason.Errorf(reason.ToolSuspended, "the tool %s/%s is suspended: %s of the upstream server was %s since it was approved", s.Name, name, what, c.Word()).
+			WithRemedy("`palyra mcp show %s` shows the difference; `palyra mcp approve %s` accepts it.", s.Name, s.Name)
+	}
+	if !s.Remote() {
+		return m.runs()
+	}
+	return nil
+}
+
+// runs is why no program of a server can run here.
+func (m *Manager) runs() error {
+	if !m.use.Enabled || m.use.Runner == nil {
+		return reason.Errorf(reason.SandboxDisabled, "running programs is switched off, and this upstream server is one")
+	}
+	status := m.use.Runner.Status()
+	switch {
+	case !status.Available:
+		return reason.Errorf(reason.SandboxUnavailable, "no sandbox can be built for the upstream server: %s", status.Problem).WithRemedy("%s", status.Remedy)
+	case status.Tier != sandbox.TierC:
+		return reason.Errorf(reason.SandboxUnavailable, "programs of upstream servers run in Tier C, and this machine gives Tier %s", status.Tier).
+			WithRemedy("Install bubblewrap and allow user namespaces (`palyrad doctor`), or run the server elsewhere and add it by its URL.")
+	}
+	if missing := status.Lacking(m.use.Required); len(missing) > 0 {
+		return reason.Errorf(reason.SandboxUnavailable, "the machine lacks layers that the settings require: %s", strings.Join(missing, ", "))
+	}
+	return nil
+}
+
+// launchFor finds what an instance for a call is made of. Nothing is started.
+func (m *Manager) launchFor(ctx context.Context, s declared.Server, p tool.Proposal) (launch, error) {
+	l := launch{server: s, owner: p.Caller.Principal, mode: sandbox.ReadOnly, root: m.use.Empty}
+	if s.Shared {
+		l.owner = access.Principal{}
+	}
+	if !s.Remote() {
+		if err := m.local(&l); err != nil {
+			return l, err
+		}
+	}
+	var err error
+	l.secrets, err = m.secretsFor(ctx, s, p)
+	return l, err
+}
+
+// local finds the program and the workspace.
+func (m *Manager) local(l *launch) error {
+	s := l.server
+	l.chains = m.use.Toolchains()
+	search := slices.Clone(m.use.SearchPath)
+	for _, chain := range l.chains {
+		search = append(search, chain.Bins...)
+	}
+	program, err := m.resolver.ResolveExecutable(s.Command[0], search)
+	if err != nil {
+		return err
+	}
+	l.program = program.Executable
+	if s.Workspace == "" {
+		return nil
+	}
+	root, err := m.use.Workspaces.Open(s.Workspace)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	l.root, l.protected = root.Path(), m.use.Protected[s.Workspace]
+	if s.Write && !root.ReadOnly() {
+		l.mode = sandbox.CopyOnWrite
+	}
+	return nil
+}
+
+// secretsFor are the secrets of a server that the caller may use, all or none.
+func (m *Manager) secretsFor(ctx context.Context, s declared.Server, p tool.Proposal) ([]egress.Secret, error) {
+	wanted := s.SecretRefs()
+	if len(wanted) == 0 {
+		return nil, nil
+	}
+	if m.use.Lender == nil {
+		return nil, reason.Errorf(reason.NotFound, "this gateway has no vault, and the upstream server %s needs secrets of one", s.Name)
+	}
+	offers, _, err := m.use.Lender.Offers(ctx, p, len(wanted), func(o egress.Secret) bool { return slices.Contains(wanted, o.Name) })
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range wanted {
+		if !slices.ContainsFunc(offers, func(o egress.Secret) bool { return o.Name == name }) {
+			return nil, reason.Errorf(reason.PermissionDenied, "the upstream server %s needs the secret vault://%s, which %s may not use or which is not there", s.Name, name, p.Caller.Principal).
+				WithRemedy("Have it put with `palyra vault put %s`, with the hosts and the header that it is for, and let policy lease it to the caller.", name)
+		}
+	}
+	slices.SortFunc(offers, func(a, b egress.Secret) int { return strings.Compare(a.Name, b.Name) })
+	return offers, nil
+}
+
+// Run ends instances that nobody calls any more until ctx ends, and then all of them.
+// No call may be under way then.
+func (m *Manager) Run(ctx context.Context) error {
+	ticker := time.NewTicker(m.use.Idle / 4)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			m.sweep(func(in *instance) bool { return in.idleFor(m.use.Idle) })
+			continue
+		case <-ctx.Done():
+		}
+		m.mu.Lock()
+		m.closed = true
+		m.mu.Unlock()
+		m.sweep(func(*instance) bool { return true })
+		m.processes.Wait()
+		return nil
+	}
+}
+
+// sweep ends the instances that should, unless a call has their slot.
+func (m *Manager) sweep(should func(*instance) bool) {
+	m.mu.Lock()
+	slots := slices.Collect(maps.Values(m.slots))
+	m.mu.Unlock()
+	var ending sync.WaitGroup
+	for _, s := range slots {
+		select {
+		case s.held <- struct{}{}:
+		default:
+			continue
+		}
+		in := s.instance
+		if in == nil || !should(in) {
+			<-s.held
+			continue
+		}
+		s.set(nil)
+		ending.Go(func() {
+			in.close(errIdle)
+			in.discard()
+			<-s.held
+		})
+	}
+	ending.Wait()
+}
+
+var errIdle = errors.New("nobody calls the server")
+
+// drop ends all instances of a server, waiting for the calls that go on.
+func (m *Manager) drop(ctx context.Context, server string) error {
+	m.mu.Lock()
+	var slots []*slot
+	for k, s := range m.slots {
+		if k.server == server {
+			slots = append(slots, s)
+			delete(m.slots, k)
+		}
+	}
+	m.mu.Unlock()
+	for _, s := range slots {
+		select {
+		case s.held <- struct{}{}:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		if in := s.instance; in != nil {
+			s.set(nil)
+			in.close(errIdle)
+			in.discard()
+		}
+		<-s.held
+	}
+	return nil
+}
+
+// lookAgain notes that a server told of changes. The next call looks before it runs.
+func (m *Manager) lookAgain(name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if k := m.servers[name]; k != nil {
+		k.stale = true
+	}
+}
+
+// saw compares what a server says with what was approved, and keeps it. What is seen
+// of a server for the first time is approved by that.
+func (m *Manager) saw(ctx context.Context, name string, seen declared.Sight, actor string) error {
+	m.keeping.Lock()
+	defer m.keeping.Unlock()
+	k, err := m.find(name)
+	if err != nil {
+		return err
+	}
+	now, first := k.Kept, k.SeenAt.IsZero()
+	now.Seen, now.SeenAt = seen, time.Now().UTC()
+	if first {
+		now.Approved, now.ApprovedBy, now.ApprovedAt = seen, actor, now.SeenAt
+	}
+	if !first && slices.EqualFunc(k.Seen.Definitions, seen.Definitions, func(a, b declared.Definition) bool { return a.Key() == b.Key() && a.Digest == b.Digest }) {
+		m.noted(name, func(k *kept) { k.stale = false })
+		return nil
+	}
+	draft, err := event.DraftOf(event.UpstreamSeen, actor, name, sighted{
+		Server: name, First: first, Changes: notesOf(declared.Differences(k.Seen.Definitions, seen.Definitions)), LeftOut: seen.LeftOut,
+	})
+	if err != nil {
+		return err
+	}
+	if err := m.use.Store.PutUpstream(context.WithoutCancel(ctx), now, draft); err != nil {
+		return err
+	}
+	m.noted(name, func(k *kept) { k.Kept, k.changes, k.stale = now, now.Pending(), false })
+	if changes := now.Pending(); len(changes) > 0 {
+		m.use.Log.WarnContext(ctx, "an upstream server says something else of its tools than what was approved: they are suspended until `palyra mcp approve`",
+			slog.String("upstream", name))
+	}
+	return nil
+}
+
+func (m *Manager) noted(name string, note func(*kept)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if k := m.servers[name]; k != nil {
+		note(k)
+	}
+}
+
+func digestOf(text []byte) string {
+	if text == nil {
+		return ""
+	}
+	return canonical.Digest(text)
+}

@@ -1,0 +1,355 @@
+package upstream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/oklog/ulid/v2"
+
+	"palyra/internal/canonical"
+	"palyra/internal/committing"
+	"palyra/internal/egress"
+	"palyra/internal/reason"
+	"palyra/internal/sandbox"
+	"palyra/internal/tool"
+)
+
+// Backoff of a server that fails: the wait doubles from the shortest to the longest.
+const (
+	shortestWait = time.Second
+	longestWait  = time.Minute
+)
+
+// run makes a decided call.
+func (t proxied) run(ctx context.Context, c tool.Call, l launch) tool.Report {
+	m := t.manager
+	started := time.Now().UTC()
+	report := tool.Report{
+		Executor:    tool.ExecutorInfo{Name: tool.MCPUpstream, Version: m.use.Version, Tier: "builtin"},
+		Enforcement: tool.Enforcement{Level: sandbox.LevelNone, Requested: []string{}, Applied: []string{}, Downgrades: []string{}},
+		Egress:      tool.Egress{Mode: egress.Strict.String(), Allowed: hosts(c.Plan), Observed: []tool.Connection{}},
+		StartedAt:   started,
+	}
+	lent, end := m.lend(c, l)
+	defer end()
+	in, leave, err := m.enter(ctx, l, lent)
+	if err != nil {
+		return failed(ctx, report, err)
+	}
+	defer leave()
+	defer in.till.open(lent)()
+	if err := m.current(ctx, in, t); err != nil {
+		return failed(ctx, report, err)
+	}
+	result, err := t.call(ctx, c, in)
+	in.describe(&report, started)
+	if err != nil {
+		err = in.unavailable(err)
+	}
+	changed, err := m.settle(ctx, c, in, err)
+	report.Changes, report.Files = changed.Record, changed.Files
+	if err != nil {
+		return failed(ctx, report, err)
+	}
+	report.Outcome, report.Result = tool.Succeeded, result
+	return finished(report)
+}
+
+// settle takes what a call wrote to the workspace to the commit gate. A server that
+// wrote is ended for that: nothing of it may write on while people look, and the next
+// call starts it on the workspace as it is then.
+func (m *Manager) settle(ctx context.Context, c tool.Call, in *instance, err error) (committing.Outcome, error) {
+	if !in.wroteSince() {
+		return committing.Outcome{}, err
+	}
+	in.close(errWrote)
+	w := committing.Work{
+		Call: c, Layer: in.final.Layer, Workspace: in.server.Workspace, By: "the upstream server " + in.server.Name, ExitCode: in.final.ExitCode, History: m.use.History,
+	}
+	defer in.discard()
+	// What the sandbox says comes before the state of the context.
+	return committing.Settle(ctx, w, err)
+}
+
+var errWrote = errors.New("the server wrote to its workspace")
+
+func hosts(p tool.Plan) []string {
+	if p.Facts.EgressHosts == nil {
+		return []string{}
+	}
+	return p.Facts.EgressHosts
+}
+
+// lend borrows the secrets of a call.
+func (m *Manager) lend(c tool.Call, l launch) ([]egress.Secret, func()) {
+	if len(l.secrets) == 0 {
+		return nil, func() {}
+	}
+	return m.use.Lender.Lend(c, l.secrets)
+}
+
+// enter gets the call an instance: the one that there is, or a new one. leave has to
+// be called. A server that may write gets one call at a time.
+func (m *Manager) enter(ctx context.Context, l launch, lent []egress.Secret) (in *instance, leave func(), err error) {
+	s, err := m.slot(slotKey{l.server.Name, l.owner})
+	if err != nil {
+		return nil, nil, err
+	}
+	select {
+	case s.held <- struct{}{}:
+	case <-ctx.Done():
+		return nil, nil, context.Cause(ctx)
+	}
+	in, err = m.fill(ctx, s, l, lent)
+	if err != nil {
+		<-s.held
+		return nil, nil, err
+	}
+	in.begin()
+	if l.mode == sandbox.CopyOnWrite {
+		return in, func() { in.done(); <-s.held }, nil
+	}
+	<-s.held
+	return in, in.done, nil
+}
+
+func (m *Manager) slot(k slotKey) (*slot, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return nil, reason.Errorf(reason.ShuttingDown, "the gateway is stopping")
+	}
+	s, ok := m.slots[k]
+	if !ok {
+		if len(m.slots) >= mostInstances {
+			m.forget()
+		}
+		if len(m.slots) >= mostInstances {
+			return nil, reason.Errorf(reason.RateLimited, "%d instances of upstream servers are in use, which is the most", mostInstances).
+				WithRemedy("Try again when others end, or mark servers that may be as shared.")
+		}
+		s = &slot{held: make(chan struct{}, 1)}
+		m.slots[k] = s
+	}
+	return s, nil
+}
+
+// forget gives up slots without an instance. The caller holds m.mu.
+func (m *Manager) forget() {
+	for k, s := range m.slots {
+		select {
+		case s.held <- struct{}{}:
+			if s.instance == nil && time.Now().After(s.until) {
+				delete(m.slots, k)
+			}
+			<-s.held
+		default:
+		}
+	}
+}
+
+// fill puts an instance into a slot that the caller holds, unless a good one is there.
+func (m *Manager) fill(ctx context.Context, s *slot, l launch, lent []egress.Secret) (*instance, error) {
+	if in := s.instance; in != nil {
+		if in.alive() && in.made == l.key() && !in.wroteSince() {
+			return in, nil
+		}
+		s.set(nil)
+		if in.died() {
+			m.failed(s, l.server.Name, in.unavailable(errors.New("it ended")))
+		}
+		in.retire()
+	}
+	if wait := time.Until(s.until); wait > 0 {
+		return nil, reason.Errorf(reason.UpstreamUnavailable, "the upstream server %s failed %d times in a row and is tried again in %s: %s",
+			l.server.Name, s.failures, wait.Round(time.Second/10), s.last.Message).WithField("retry_after", wait.Round(time.Second/10).String())
+	}
+	in, err := m.start(ctx, l, lent)
+	if err != nil {
+		if ctx.Err() == nil {
+			m.failed(s, l.server.Name, reason.Known(err, reason.UpstreamUnavailable))
+		}
+		return nil, err
+	}
+	s.set(in)
+	s.failures, s.last = 0, nil
+	m.noted(l.server.Name, func(k *kept) { k.problem = nil })
+	return in, nil
+}
+
+// failed has everybody wait before the server is tried again.
+func (m *Manager) failed(s *slot, server string, why *reason.Error) {
+	wait := min(shortestWait<<min(s.failures, 10), longestWait)
+	s.failures++
+	s.until, s.last = time.Now().Add(wait), why
+	m.noted(server, func(k *kept) { k.problem = why })
+}
+
+// current looks at what the server says of itself, if it was not looked at yet or told
+// of changes, and refuses a call of a tool that is not what was approved.
+func (m *Manager) current(ctx context.Context, in *instance, t proxied) error {
+	k, err := m.find(t.server.Name)
+	if err != nil {
+		return err
+	}
+	if !in.looked() || k.stale {
+		if err := m.examine(ctx, in, in.owner.String()); err != nil {
+			return in.unavailable(err)
+		}
+	}
+	return t.Unusable()
+}
+
+// examine keeps what a server says of itself.
+func (m *Manager) examine(ctx context.Context, in *instance, actor string) error {
+	looking, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	if in.pipe != nil {
+		in.pipe.begin()
+	}
+	seen, err := look(looking, in.session)
+	if err != nil {
+		return err
+	}
+	if err := m.saw(ctx, in.server.Name, seen, actor); err != nil {
+		return err
+	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.seen = true
+	return nil
+}
+
+// call passes the call on and returns its result in canonical form.
+func (t proxied) call(ctx context.Context, c tool.Call, in *instance) (json.RawMessage, error) {
+	token := ulid.Make().String()
+	in.mu.Lock()
+	in.calls[token] = &running{call: c}
+	in.mu.Unlock()
+	defer func() {
+		in.mu.Lock()
+		delete(in.calls, token)
+		in.mu.Unlock()
+	}()
+	if in.pipe != nil {
+		in.pipe.begin()
+	}
+	params := &mcp.CallToolParams{Meta: passed(c.Peer.Meta), Name: t.name, Arguments: c.Proposal.Input}
+	params.SetProgressToken(token)
+	result, err := in.session.CallTool(ctx, params)
+	if err != nil {
+		return nil, refusedBy(err)
+	}
+	return resultOf(result)
+}
+
+// refusedBy is the error of a server that answered with one.
+func refusedBy(err error) error {
+	var fault *jsonrpc.Error
+	if errors.As(err, &fault) {
+		return reason.Errorf(reason.ToolFailed, "the upstream server refused the call: %s (%d)", clean(fault.Message, 1000), fault.Code)
+	}
+	return err
+}
+
+// resultOf is the result that the caller gets: content and structured content as the
+// server gave them, without what only the gateway may say.
+func resultOf(r *mcp.CallToolResult) (json.RawMessage, error) {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return nil, err
+	}
+	var result map[string]any
+	if err := json.Unmarshal(text, &result); err != nil {
+		return nil, err
+	}
+	strip(result)
+	exact, err := canonical.Marshal(result)
+	if err != nil {
+		return nil, reason.Errorf(reason.ToolFailed, "the result of the upstream server has no exact form: %w", err)
+	}
+	return exact, nil
+}
+
+// describe adds to a report what is known of the instance.
+func (in *instance) describe(r *tool.Report, since time.Time) {
+	r.Executor.Instance = in.id
+	var all []tool.Connection
+	var began time.Time
+	switch {
+	case in.pipe != nil && in.underway.Connections != nil:
+		all, r.Egress.Missed = in.underway.Connections()
+		began = in.underway.Report.Started
+	case in.connections != nil:
+		all, r.Egress.Missed = in.connections.List()
+		began = in.began
+	}
+	for _, one := range all {
+		if one.Count > 0 || began.Add(one.Started+one.Duration).After(since) {
+			r.Egress.Observed = append(r.Egress.Observed, one)
+		}
+	}
+	if in.pipe == nil {
+		return
+	}
+	known := in.underway.Report
+	isolation := known.Isolation
+	r.Isolation = &isolation
+	r.Executor.Backend, r.Executor.Tier = known.Backend, string(known.Tier)
+	r.Enforcement = tool.Enforcement{
+		Level: sandbox.Level(egress.Strict, known.Requested, known.Applied), Requested: list(known.Requested), Applied: list(known.Applied), Downgrades: list(known.Downgrades),
+	}
+}
+
+func list[T any](l []T) []T {
+	if l == nil {
+		return []T{}
+	}
+	return l
+}
+
+// failed ends a report with an error and a result that says it.
+func failed(ctx context.Context, r tool.Report, err error) tool.Report {
+	known := because(ctx, err)
+	r.Reason, r.Message, r.Remedy = string(known.Code), known.Message, known.NextStep()
+	if known.Code == reason.Internal {
+		r.Cause = err
+	}
+	switch known.Code {
+	case reason.TimedOut:
+		r.Outcome = tool.TimedOut
+	case reason.Cancelled, reason.GatewayFrozen, reason.ShuttingDown:
+		r.Outcome = tool.Stopped
+	default:
+		r.Outcome = tool.Failed
+	}
+	r.Result, _ = canonical.Marshal(map[string]any{"error": map[string]any{"reason": known.Code, "message": r.Message, "remedy": r.Remedy}})
+	return finished(r)
+}
+
+// because is the reason of an error. A context that ended explains every error that
+// came of it.
+func because(ctx context.Context, err error) *reason.Error {
+	var known *reason.Error
+	switch {
+	case ctx.Err() == nil && errors.As(err, &known):
+		return known
+	case ctx.Err() == nil:
+		return reason.Fault(err)
+	case errors.As(context.Cause(ctx), &known):
+		return known
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return reason.Errorf(reason.TimedOut, "the call ran into its deadline")
+	}
+	return reason.Errorf(reason.Cancelled, "the call was cancelled")
+}
+
+func finished(r tool.Report) tool.Report {
+	r.FinishedAt = time.Now().UTC()
+	r.Usage.Wall = r.FinishedAt.Sub(r.StartedAt)
+	return r
+}

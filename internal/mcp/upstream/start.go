@@ -1,0 +1,245 @@
+package upstream
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/oklog/ulid/v2"
+
+	"palyra/internal/access"
+	"palyra/internal/egress"
+	"palyra/internal/egress/secret"
+	"palyra/internal/mcp/declared"
+	"palyra/internal/reason"
+	"palyra/internal/sandbox"
+	"palyra/internal/tool"
+)
+
+// launch is what an instance is made of: everything that was decided on.
+type launch struct {
+	server  declared.Server
+	owner   access.Principal
+	program tool.Executable
+	chains  []sandbox.Toolchain
+	// root and protected are of the server's workspace; root is the empty directory
+	// of servers without one.
+	root      string
+	protected []string
+	mode      sandbox.WorkspaceMode
+	// secrets are those that the server may use, with the version of each.
+	secrets []egress.Secret
+}
+
+// key tells launches apart: another program, secret or setting is another instance.
+func (l launch) key() string {
+	bound := make([]string, len(l.secrets))
+	for i, s := range l.secrets {
+		bound[i] = s.Bound()
+	}
+	return fmt.Sprintf("%q", []any{l.server, l.owner, l.program, l.chains, l.root, l.protected, l.mode, bound})
+}
+
+// start starts or dials a server and shakes hands. Who waits for ctx bounds only that.
+func (m *Manager) start(ctx context.Context, l launch, lent []egress.Secret) (*instance, error) {
+	in := &instance{
+		id: l.server.Name + "/" + ulid.Make().String(), server: l.server, owner: l.owner, made: l.key(),
+		began: time.Now(), used: time.Now(), calls: map[string]*running{},
+	}
+	defer in.till.open(lent)()
+	ctx, cancel := context.WithTimeoutCause(ctx, m.use.ConnectTime, reason.Errorf(reason.UpstreamUnavailable, "the upstream server %s did not answer within %s", l.server.Name, m.use.ConnectTime))
+	defer cancel()
+	var transport mcp.Transport
+	var err error
+	if l.server.Remote() {
+		transport, err = m.dial(in, l)
+	} else {
+		err = m.spawn(ctx, in, l)
+		transport = in.pipe
+	}
+	if err == nil {
+		in.session, err = m.client(in).Connect(ctx, transport, nil)
+	}
+	if err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		in.close(err)
+		in.discard()
+		return nil, in.unavailable(err)
+	}
+	return in, nil
+}
+
+// spawn starts the program of a server in a sandbox, and returns when it runs.
+func (m *Manager) spawn(ctx context.Context, in *instance, l launch) error {
+	read, write, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("making a pipe: %w", err)
+	}
+	in.pipe, in.ended = newPipe(write), make(chan struct{})
+	started := make(chan struct{})
+	spec := m.spec(in, l)
+	spec.Session = &sandbox.Session{Stdin: read, Started: func(u sandbox.Underway) {
+		in.underway = u
+		close(started)
+	}}
+	running, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	in.stop = stop
+	m.processes.Go(func() {
+		defer close(in.ended)
+		in.final, in.failed = m.use.Runner.Run(running, spec)
+		_ = in.pipe.fill.CloseWithError(io.EOF)
+		stop(nil)
+	})
+	defer read.Close()
+	select {
+	case <-started:
+		return nil
+	case <-in.ended:
+		return cmpErr(in.failed, errors.New("it ended before it started"))
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func cmpErr(err, other error) error {
+	if err != nil {
+		return err
+	}
+	return other
+}
+
+// spec is what the sandbox is asked to run.
+func (m *Manager) spec(in *instance, l launch) sandbox.Spec {
+	limits := m.use.Limits
+	// A server lives until it is idle: what bounds it are memory, processes and what
+	// it writes.
+	limits.CPU = mostCPU
+	return sandbox.Spec{
+		Argv: l.server.Command, Executable: l.program, WorkspaceRoot: l.root, WorkspaceName: l.server.Workspace, Workspace: l.mode, Protected: l.protected,
+		Toolchains: l.chains, Env: l.server.Environment(), Limits: limits, Egress: egress.Strict, Network: l.network(&in.till), Required: m.use.Required,
+		Owner: "mcp/" + l.server.Name + "/" + l.owner.String(),
+		Output: func(stream string, chunk []byte) {
+			if stream == "stderr" {
+				in.stderr.add(chunk)
+				return
+			}
+			_, _ = in.pipe.fill.Write(chunk) // once nobody reads, it is thrown away
+		},
+	}
+}
+
+// mostCPU is the processor time of one instance. A server that was idle is ended long
+// before.
+const mostCPU = 24 * time.Hour
+
+// network is what the program reaches, nil for nothing.
+func (l launch) network(t *till) *egress.Reach {
+	reach, err := l.server.Reach()
+	if err != nil || len(reach.Rules.Allow) == 0 {
+		return nil // a rule that cannot be read lets nothing through
+	}
+	reach.Secrets = t.from(l.secrets)
+	return &reach
+}
+
+// dial makes the way to a server that is reached by a URL: to its host alone, without
+// redirects.
+func (m *Manager) dial(in *instance, l launch) (mcp.Transport, error) {
+	u, target, err := l.server.Target()
+	if err != nil {
+		return nil, err
+	}
+	allowed, err := egress.ParseRule(target.String())
+	if err != nil {
+		return nil, err
+	}
+	in.connections = egress.NewConnectionLog(in.began)
+	in.exchange = secret.New("", in.till.from(l.secrets))
+	dialer := &egress.Dialer{
+		Rules: egress.Rules{Allow: []egress.Rule{allowed}, Deny: m.use.Denied}, Log: in.connections, Resolver: m.use.Resolver, Interfaces: m.use.Interfaces,
+	}
+	plain := &http.Transport{
+		DialContext: dialer.DialContext, TLSClientConfig: &tls.Config{RootCAs: m.use.Roots, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true,
+		MaxResponseHeaderBytes: 64 << 10, TLSHandshakeTimeout: 10 * time.Second, IdleConnTimeout: time.Minute, MaxIdleConnsPerHost: 4,
+	}
+	return &mcp.StreamableClientTransport{
+		Endpoint: u.String(),
+		HTTPClient: &http.Client{
+			Transport: addressed{secret.Transport{Next: measured{plain}, Secrets: in.exchange}, l.server.Headers, in.exchange},
+			CheckRedirect: func(r *http.Request, _ []*http.Request) error {
+				return reason.Errorf(reason.EgressDenied, "the upstream server %s redirects to %s, and redirects are not followed", l.server.Name, clean(r.URL.Redacted(), 200)).
+					WithRemedy("If that is right, have an operator add the server anew with that URL.")
+			},
+		},
+		MaxRetries: -1, DisableStandaloneSSE: true,
+	}, nil
+}
+
+// addressed adds the headers of a server, with the placeholders of its secrets.
+type addressed struct {
+	next     http.RoundTripper
+	headers  []declared.Header
+	exchange *secret.Exchange
+}
+
+// RoundTrip implements http.RoundTripper.
+func (a addressed) RoundTrip(r *http.Request) (*http.Response, error) {
+	ctx, cancel := r.Context(), context.CancelFunc(nil)
+	if r.Method == http.MethodDelete { // the end of a session, which nobody waits for
+		ctx, cancel = context.WithTimeout(ctx, graceTime)
+		defer cancel()
+	}
+	r = r.Clone(ctx)
+	r.Header.Set("User-Agent", "palyra")
+	for _, h := range a.headers {
+		value := a.exchange.Placeholder(h.Secret)
+		if h.Scheme != "" {
+			value = h.Scheme + " " + value
+		}
+		r.Header.Set(h.Name, value)
+	}
+	return a.next.RoundTrip(r)
+}
+
+// measured bounds what one answer may be.
+type measured struct{ next http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (m measured) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := m.next.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	most := int64(mostMessage)
+	if response.Header.Get("Content-Type") != "application/json" {
+		most = mostStream
+	}
+	response.Body = &bounding{response.Body, most}
+	return response, nil
+}
+
+// mostStream is the most of a stream of messages over HTTP.
+const mostStream = 16 << 20
+
+// bounding is a body that fails when it is too long.
+type bounding struct {
+	io.ReadCloser
+	left int64
+}
+
+// Read implements io.Reader.
+func (b *bounding) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if b.left -= int64(n); b.left < 0 {
+		return 0, reason.Errorf(reason.UpstreamUnavailable, "an answer of the upstream server is too large: nothing of it is taken")
+	}
+	return n, err
+}

@@ -1,0 +1,85 @@
+package dualcontrol
+
+import (
+	"context"
+	"fmt"
+
+	"palyra/internal/access"
+	"palyra/internal/gatewaychange"
+	"palyra/internal/mcp/declared"
+	"palyra/internal/reason"
+	"palyra/internal/rpc/upstreams"
+)
+
+// Upstreams are upstream MCP servers: what may run for calls, and what models are told
+// of it, takes a second person.
+type Upstreams struct {
+	upstreams.Manager
+	Gate *gatewaychange.Gate
+}
+
+// Add adds a server.
+func (u Upstreams) Add(ctx context.Context, by access.Caller, s declared.Server) (state declared.State, err error) {
+	err = change(ctx, u.Gate, by, func(context.Context) (*gatewaychange.Plan, error) {
+		if err := u.Check(s); err != nil {
+			return nil, err
+		}
+		return &gatewaychange.Plan{
+			Kind: gatewaychange.AddUpstream, Needs: access.PermUpstreamWrite,
+			Question: gatewaychange.Question{
+				ID: "upstream:" + s.Name, Title: "Add the upstream server " + s.Name,
+				Summary: fmt.Sprintf("Add the upstream MCP server %s: %s.", s.Name, s.Where()), Details: s, Notes: notes(s),
+			},
+			Make: func(ctx context.Context) (err error) {
+				state, err = u.Manager.Add(ctx, by, s)
+				return err
+			},
+		}, nil
+	})
+	return state, err
+}
+
+// notes are what the second person should look at.
+func notes(s declared.Server) (list []string) {
+	if s.Trusted {
+		list = append(list, "It is marked as trusted: what it says of its tools, such as that one only reads, counts.")
+	}
+	if s.Shared {
+		list = append(list, "One instance serves all principals.")
+	}
+	if s.Write {
+		list = append(list, "It may write to the workspace "+s.Workspace+"; each commit is decided by itself.")
+	}
+	return list
+}
+
+// Approve accepts what a server says of itself.
+func (u Upstreams) Approve(ctx context.Context, by access.Caller, name, digest string) (state declared.State, err error) {
+	err = change(ctx, u.Gate, by, func(context.Context) (*gatewaychange.Plan, error) {
+		now, err := u.Show(name)
+		if err != nil {
+			return nil, err
+		}
+		if len(now.Changes) > 0 && digest != now.Seen.Digest() {
+			return nil, reason.Errorf(reason.DigestMismatch, "the upstream server %s says something else by now than what you saw", name).
+				WithRemedy("Look at the difference again with `palyra mcp show %s`.", name)
+		}
+		var changed []string
+		for _, c := range now.Changes {
+			changed = append(changed, declared.Definition{Kind: c.Kind, Name: c.Name}.Called()+": "+c.Word())
+		}
+		return &gatewaychange.Plan{
+			Kind: gatewaychange.ApproveUpstream, Needs: access.PermUpstreamWrite,
+			Question: gatewaychange.Question{
+				ID: "upstream:" + name + ":" + digest, Title: "Approve what the upstream server " + name + " says of itself now",
+				Summary: fmt.Sprintf("Approve %d changed definitions of the upstream MCP server %s.", len(now.Changes), name),
+				Details: map[string]any{"name": name, "pending_digest": digest, "changes": changed}, Diff: upstreams.Diff(now.Changes),
+			},
+			Make: func(ctx context.Context) (err error) {
+				state, err = u.Manager.Approve(ctx, by, name, digest)
+				return err
+			},
+		}, nil
+	})
+	return state, err
+}

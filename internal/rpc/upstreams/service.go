@@ -1,0 +1,187 @@
+// Package upstreams is the McpService: it turns messages into what the manager of
+// upstream MCP servers is asked.
+package upstreams
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/rogpeppe/go-internal/diff"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/access"
+	"palyra/internal/mcp/declared"
+	"palyra/internal/reason"
+)
+
+// Manager has the servers.
+type Manager interface {
+	List() []declared.State
+	Show(name string) (declared.State, error)
+	// Check refuses a declaration that cannot be added.
+	Check(s declared.Server) error
+	Add(ctx context.Context, by access.Caller, s declared.Server) (declared.State, error)
+	Remove(ctx context.Context, by access.Caller, name string) error
+	Refresh(ctx context.Context, by access.Caller, name string) (declared.State, error)
+	Approve(ctx context.Context, by access.Caller, name, digest string) (declared.State, error)
+}
+
+// Service is the McpService. All fields are required.
+type Service struct {
+	Manager Manager
+	// Caller is who asks.
+	Caller func(context.Context) access.Caller
+}
+
+// ListUpstreams lists the servers.
+func (s *Service) ListUpstreams(context.Context, *palyrav1.ListUpstreamsRequest) (*palyrav1.ListUpstreamsResponse, error) {
+	res := &palyrav1.ListUpstreamsResponse{}
+	for _, state := range s.Manager.List() {
+		res.Upstreams = append(res.Upstreams, message(state))
+	}
+	return res, nil
+}
+
+// GetUpstream shows one.
+func (s *Service) GetUpstream(_ context.Context, req *palyrav1.GetUpstreamRequest) (*palyrav1.GetUpstreamResponse, error) {
+	state, err := s.Manager.Show(req.GetName())
+	if err != nil {
+		return nil, err
+	}
+	res := &palyrav1.GetUpstreamResponse{Upstream: message(state)}
+	for _, d := range state.Approved.Definitions {
+		res.Definitions = append(res.Definitions, &palyrav1.UpstreamDefinition{Kind: string(d.Kind), Name: d.Name, Digest: d.Digest, DefinitionJson: d.Text})
+	}
+	for _, c := range state.Changes {
+		res.Changes = append(res.Changes, &palyrav1.UpstreamChange{Kind: string(c.Kind), Name: c.Name, Change: c.Word(), WasJson: c.Was, IsJson: c.Is})
+	}
+	res.Diff = Diff(state.Changes)
+	return res, nil
+}
+
+// AddUpstream adds one.
+func (s *Service) AddUpstream(ctx context.Context, req *palyrav1.AddUpstreamRequest) (*palyrav1.AddUpstreamResponse, error) {
+	server, err := serverOf(req.GetServer())
+	if err != nil {
+		return nil, err
+	}
+	state, err := s.Manager.Add(ctx, s.Caller(ctx), server)
+	if err != nil {
+		return nil, err
+	}
+	return &palyrav1.AddUpstreamResponse{Upstream: message(state)}, nil
+}
+
+// RemoveUpstream removes one.
+func (s *Service) RemoveUpstream(ctx context.Context, req *palyrav1.RemoveUpstreamRequest) (*palyrav1.RemoveUpstreamResponse, error) {
+	return &palyrav1.RemoveUpstreamResponse{}, s.Manager.Remove(ctx, s.Caller(ctx), req.GetName())
+}
+
+// RefreshUpstream looks at one anew.
+func (s *Service) RefreshUpstream(ctx context.Context, req *palyrav1.RefreshUpstreamRequest) (*palyrav1.RefreshUpstreamResponse, error) {
+	state, err := s.Manager.Refresh(ctx, s.Caller(ctx), req.GetName())
+	if err != nil {
+		return nil, err
+	}
+	return &palyrav1.RefreshUpstreamResponse{Upstream: message(state)}, nil
+}
+
+// ApproveUpstream accepts what one says of itself.
+func (s *Service) ApproveUpstream(ctx context.Context, req *palyrav1.ApproveUpstreamRequest) (*palyrav1.ApproveUpstreamResponse, error) {
+	state, err := s.Manager.Approve(ctx, s.Caller(ctx), req.GetName(), req.GetPendingDigest())
+	if err != nil {
+		return nil, err
+	}
+	return &palyrav1.ApproveUpstreamResponse{Upstream: message(state)}, nil
+}
+
+// Diff is a unified diff of definitions.
+func Diff(changes []declared.Change) string {
+	var b strings.Builder
+	for _, c := range changes {
+		name := string(c.Kind) + "/" + c.Name
+		_, hunks, _ := bytes.Cut(diff.Diff("a/"+name, indented(c.Was), "b/"+name, indented(c.Is)), []byte("\n"))
+		b.Write(hunks)
+	}
+	return b.String()
+}
+
+func indented(text json.RawMessage) []byte {
+	var b bytes.Buffer
+	if text == nil || json.Indent(&b, text, "", "  ") != nil {
+		return nil
+	}
+	return append(b.Bytes(), '\n')
+}
+
+func serverOf(m *palyrav1.UpstreamServer) (declared.Server, error) {
+	s := declared.Server{
+		Name: m.GetName(), Command: m.GetCommand(), Workspace: m.GetWorkspace(), Write: m.GetWrite(), Hosts: m.GetHosts(),
+		URL: m.GetUrl(), Shared: m.GetShared(), Trusted: m.GetTrusted(),
+	}
+	for _, ref := range m.GetSecrets() {
+		s.Secrets = append(s.Secrets, strings.TrimPrefix(ref, scheme))
+	}
+	for _, pair := range m.GetEnv() {
+		name, value, ok := strings.Cut(pair, "=")
+		if !ok {
+			return s, reason.Errorf(reason.InvalidInput, "the variable %q is not name=value", name)
+		}
+		if _, twice := s.Env[name]; twice {
+			return s, reason.Errorf(reason.InvalidInput, "the variable %s stands twice", name)
+		}
+		if s.Env == nil {
+			s.Env = map[string]string{}
+		}
+		s.Env[name] = value
+	}
+	for _, h := range m.GetHeaders() {
+		s.Headers = append(s.Headers, declared.Header{Name: h.GetName(), Scheme: h.GetScheme(), Secret: strings.TrimPrefix(h.GetSecret(), scheme)})
+	}
+	return s, nil
+}
+
+// scheme may stand before a reference of the vault.
+const scheme = "vault://"
+
+func message(s declared.State) *palyrav1.Upstream {
+	m := &palyrav1.Upstream{
+		Server: serverMessage(s.Server), Digest: s.Digest, AddedBy: s.AddedBy, AddedAt: moment(s.AddedAt), SeenAt: moment(s.SeenAt),
+		ApprovedBy: s.ApprovedBy, ApprovedAt: moment(s.ApprovedAt), Implementation: s.Seen.Implementation, Protocol: s.Seen.Protocol,
+		Pending: count(len(s.Changes)), Problem: s.Problem, Remedy: s.Remedy, Instances: count(s.Instances), Calls: count(s.Calls), LeftOut: s.Seen.LeftOut,
+		Suspended: count(len(s.Suspended())),
+	}
+	for _, d := range s.Approved.Definitions {
+		if d.Kind == declared.KindTool {
+			m.Tools++
+		}
+	}
+	if len(s.Changes) > 0 {
+		m.PendingDigest = s.Seen.Digest()
+	}
+	return m
+}
+
+func count(n int) int32 { return int32(n) } //#nosec G115 -- bounded far below
+
+func serverMessage(s declared.Server) *palyrav1.UpstreamServer {
+	m := &palyrav1.UpstreamServer{
+		Name: s.Name, Command: s.Command, Env: s.Environment(), Workspace: s.Workspace, Write: s.Write, Hosts: s.Hosts, Secrets: s.Secrets,
+		Url: s.URL, Shared: s.Shared, Trusted: s.Trusted,
+	}
+	for _, h := range s.Headers {
+		m.Headers = append(m.Headers, &palyrav1.UpstreamHeader{Name: h.Name, Scheme: h.Scheme, Secret: h.Secret})
+	}
+	return m
+}
+
+func moment(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return timestamppb.New(t)
+}
