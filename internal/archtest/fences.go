@@ -174,13 +174,13 @@ var Homes = []Home{
 	},
 	{
 		Modules: []string{"golang.org/x/sys", "syscall"},
-		Rooms:   []string{"internal/sandbox", "internal/builtin", "internal/egress", "internal/workspace", "internal/identity/keyfile", "internal/filelock", "internal/identity/tpm", "internal/vault/kek/dpapi", "internal/localsocket", "internal/config", "internal/daemon", "internal/doctor", "internal/statedir", "internal/reason", "internal/cli", "internal/sqlite", "cmd/palyra-init", "cmd/palyrad", "cmd/palyra", "test"},
+		Rooms:   []string{"internal/sandbox", "internal/builtin", "internal/egress", "internal/workspace", "internal/identity/keyfile", "internal/filelock", "internal/identity/tpm", "internal/vault/kek/dpapi", "internal/localsocket", "internal/fileedit", "internal/installed", "internal/config", "internal/daemon", "internal/doctor", "internal/statedir", "internal/reason", "internal/cli", "internal/sqlite", "cmd/palyra-init", "cmd/palyrad", "cmd/palyra", "test"},
 		Why:     "raw system calls belong where isolation and file access are built, where key files are guarded, where a socket says whose process connects, where signals are caught, and, for two numbers of errors, where the next step is found",
 	},
 	{
 		Modules: []string{"os/exec"},
-		Rooms:   []string{"internal/sandbox", "internal/cli/notify", "cmd/palyra-init", "test"},
-		Why:     "a program that is started anywhere else is a second way to run a tool; the CLI's notifications are one fixed program of macOS",
+		Rooms:   []string{"internal/sandbox", "internal/cli/notify", "internal/cli/installing", "internal/cli/service", "cmd/palyra-init", "test"},
+		Why:     "a program that is started anywhere else is a second way to run a tool; the CLI's notifications are one fixed program of macOS, and what it installs asks Codex, tries a hook, and speaks to the service manager of the person who typed the command",
 	},
 	{
 		Modules: []string{"github.com/google/go-tpm"},

@@ -22,7 +22,7 @@ var readBy = map[string][2]string{
 	"listen.server_names":    {"daemon/servers.go", "ca.Loopback(), g.cfg.Listen.ServerNames"},
 	"listen.socket_operator": {"daemon/servers.go", "!g.cfg.Listen.SocketOperator"},
 	"listen.metrics":         {"daemon/servers.go", `listen(ctx, g.cfg.Listen.Metrics, "listen.metrics")`},
-	"listen.agents":          {"daemon/servers.go", `listen(ctx, g.cfg.Listen.Agents, "listen.agents")`},
+	"listen.agents":          {"daemon/servers.go", `listenAgents(ctx, g.cfg.Listen.Agents)`},
 
 	"listen.max_connections":             {"daemon/servers.go", "most: g.cfg.Listen.MaxConnections,"},
 	"listen.max_connections_per_address": {"daemon/servers.go", "mostOfOne: g.cfg.Listen.MaxConnectionsPerAddress"},

@@ -9,7 +9,8 @@ import (
 
 // placesOf maps the dotted name of every key and table of a valid document to its
 // line and column. The library's decoder does not tell them, but its parser does;
-// this file and move.go are those that use that package, which is called unstable.
+// this file, move.go and package tomledit are those that use that package, which is
+// called unstable.
 func placesOf(text []byte) map[string]unstable.Position {
 	w := walker{places: make(map[string]unstable.Position), counts: make(map[string]int)}
 	w.parser.Reset(text)

@@ -28,6 +28,7 @@ import (
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
 	"palyra/internal/identity/tpm"
+	"palyra/internal/installed"
 	"palyra/internal/journal"
 	"palyra/internal/journalkey"
 	"palyra/internal/lending"
@@ -75,6 +76,7 @@ type gateway struct {
 	registry   *access.Registry
 	identity   *identity.Service
 	tokens     *token.Service
+	installed  *installed.Watcher
 	notary     *attest.Notary
 	workspaces *workspace.Set
 	changes    *changesets.ChangeSets
@@ -275,6 +277,9 @@ func openMembers(ctx context.Context, g *gateway, _ Options) error {
 		return err
 	}
 	if g.tokens, err = token.New(ctx, token.Config{Store: g.stores.tokens, Members: g.registry, Revoked: revokedDevice(g.identity)}); err != nil {
+		return err
+	}
+	if g.installed, err = installed.New(ctx, g.stores.installed, g.log, time.Now); err != nil {
 		return err
 	}
 	notary := g.authority.Notary()

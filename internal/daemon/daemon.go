@@ -85,6 +85,7 @@ func (g *gateway) run(ctx context.Context, o Options) error {
 	upkeep.Go(func() error { return g.stores.tendResults(upkeepCtx) })
 	upkeep.Go(func() error { return g.quotas.Run(upkeepCtx, g.stores.usage) })
 	upkeep.Go(func() error { return keepTokens(upkeepCtx, g) })
+	upkeep.Go(func() error { return g.installed.Run(upkeepCtx) })
 	upkeep.Go(func() error { return keepLeases(upkeepCtx, g) })
 	upkeep.Go(func() error { return resumeRekey(upkeepCtx, g) })
 	upkeep.Go(func() error { return g.isolation.caches.Run(upkeepCtx) })

@@ -130,6 +130,7 @@ func notices(g *gateway) []string {
 	}
 	list = append(list, g.changing.Notices()...)
 	list = append(list, g.policies.Notices()...)
+	list = append(list, g.installed.Notices()...)
 	if names := g.policies.Suspended(); len(names) > 0 {
 		list = append(list, "suspended, because their changed definition does not fit the policies: "+strings.Join(names, ", ")+
 			"; see `palyra policy check`, correct the policy, then `palyra policy reload`")

@@ -56,7 +56,7 @@ func (g *gateway) open(ctx context.Context) error {
 		g.listeners.at.Metrics = g.listeners.metrics.Addr().String()
 	}
 	if g.cfg.Listen.Agents != "" {
-		if g.listeners.agents, err = listen(ctx, g.cfg.Listen.Agents, "listen.agents"); err != nil {
+		if g.listeners.agents, err = listenAgents(ctx, g.cfg.Listen.Agents); err != nil {
 			return err
 		}
 		addListener(g, g.listeners.agents)
@@ -187,7 +187,7 @@ func apiServers(ctx context.Context, g *gateway) (api, agents *http.Server, err 
 			Gateway: control{g}, Gate: g.changing, Frozen: func(ctx context.Context) rpc.FreezeState { return freezeState(ctx, g) },
 		},
 		Upstreams: dualcontrol.Upstreams{Manager: g.upstreams, Gate: g.changing},
-		Pairings: g.pairings, Workspaces: g.changes, Vault: g.vault, Log: g.log,
+		Pairings: g.pairings, Workspaces: g.changes, Vault: g.vault, Installed: g.installed, Log: g.log,
 		Logins: g.logins, Self: logins.Gateway{Root: string(g.authority.RootPEM()), ServerName: serverName},
 		Surfaces: surfaces(g), Issuers: g.issuers, Hosts: func(name string) bool { return slices.Contains(g.cfg.Listen.ServerNames, name) },
 	})

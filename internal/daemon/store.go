@@ -18,6 +18,7 @@ import (
 	"palyra/internal/doctor"
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
+	"palyra/internal/installed"
 	"palyra/internal/journal"
 	"palyra/internal/journalkey"
 	"palyra/internal/mcp/upstream"
@@ -41,6 +42,7 @@ type stores struct {
 	identity     identity.Store
 	acts         devicelife.Acts
 	tokens       token.Store
+	installed    installed.Store
 	secrets      vault.Store
 	calls        toolcall.Ledger
 	approvals    approval.Store
@@ -110,7 +112,7 @@ func openStores(ctx context.Context, cfg *config.Config, authority *ca.Authority
 	}
 	approvals := sqlite.NewApprovals(db)
 	return stores{
-		journal: db, identity: db.Identity(), acts: db, tokens: db.Tokens(), secrets: db.Secrets(), calls: sqlite.NewCalls(db), approvals: approvals, runs: sqlite.NewRuns(db),
+		journal: db, identity: db.Identity(), acts: db, tokens: db.Tokens(), installed: db.Installed(), secrets: db.Secrets(), calls: sqlite.NewCalls(db), approvals: approvals, runs: sqlite.NewRuns(db),
 		policies: db, upstreams: db, grants: approvals, snapshots: db, attestations: db, usage: db, disk: db,
 		load:        func() (int, int) { l := db.Load(); return l.Queued, l.Reading },
 		reserve:     func() (int64, int64, int64) { r := db.Reserve(); return r.Free, r.Held, r.Size },

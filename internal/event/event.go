@@ -118,6 +118,9 @@ const (
 	UpstreamRemoved  Code = "PAL-U101" // an upstream server was removed
 	UpstreamSeen     Code = "PAL-U102" // an upstream server says something of itself that it did not say before
 	UpstreamApproved Code = "PAL-U103" // what an upstream server says of itself now was approved
+	HookInstalled   Code = "PAL-H110" // what was written into an agent's settings is watched
+	HookChanged     Code = "PAL-H111" // an entry that was installed is not any more what was installed, or is so again
+	HookUninstalled Code = "PAL-H112" // what was installed is watched no longer
 
 	Opened       Code = "PAL-J100" // the daemon opened the journal
 	Closed       Code = "PAL-J101" // the daemon closed the journal in order
@@ -147,6 +150,7 @@ var Codes = []Code{
 	PolicyLoaded, PolicyRejected, Frozen, Thawed, ToolPinned, ToolSuspended, ToolResumed, PolicyReset,
 	GatewayChange, DualControlOff, PolicyProposed, CeilingSet,
 	UpstreamAdded, UpstreamRemoved, UpstreamSeen, UpstreamApproved,
+	HookInstalled, HookChanged, HookUninstalled,
 	Opened, Closed, Checkpoint, ClockStepped, KeyRotated, Restored,
 }
 

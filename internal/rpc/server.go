@@ -19,6 +19,7 @@ import (
 	"palyra/internal/access"
 	"palyra/internal/approval"
 	"palyra/internal/dispatch"
+	"palyra/internal/installed"
 	"palyra/internal/journal"
 	"palyra/internal/login"
 	"palyra/internal/pairing"
@@ -30,6 +31,7 @@ import (
 	"palyra/internal/rpc/fieldrules"
 	"palyra/internal/rpc/freetext"
 	"palyra/internal/rpc/gatewaykeys"
+	"palyra/internal/rpc/installs"
 	"palyra/internal/rpc/logins"
 	"palyra/internal/rpc/presenceproof"
 	"palyra/internal/rpc/secrets"
@@ -76,6 +78,8 @@ type Config struct {
 	Vault  *vault.Service
 	// Upstreams are the upstream MCP servers.
 	Upstreams upstreams.Manager
+	// Installed watches what was installed into agents.
+	Installed *installed.Watcher
 	// Workspaces are the declared ones and their change sets.
 	Workspaces Workspaces
 	// Surfaces are the handlers of guarded routes by their patterns (Routes), and
@@ -164,6 +168,7 @@ func New(stopping context.Context, cfg Config) (*Server, error) {
 	mux.Handle(palyrav1connect.NewPresenceServiceHandler(proofs, opts...))
 	mux.Handle(palyrav1connect.NewMcpServiceHandler(&upstreams.Service{Manager: cfg.Upstreams, Caller: callerOf}, opts...))
 	mux.Handle(palyrav1connect.NewVaultServiceHandler(&secrets.Service{Vault: cfg.Vault, Caller: callerOf}, opts...))
+	mux.Handle(palyrav1connect.NewInstallServiceHandler(&installs.Service{Installed: cfg.Installed, Caller: callerOf}, opts...))
 	mux.Handle(healthv1connect.HealthCheckProcedure, newHealthHandler(cfg.Gateway, opts...))
 	mux.Handle(newReflectionHandler("v1", opts...))
 	mux.Handle(newReflectionHandler("v1alpha", opts...))
@@ -190,6 +195,7 @@ var services = []string{
 	palyrav1connect.SessionServiceName,
 	palyrav1connect.TokenServiceName,
 	palyrav1connect.AccessReviewServiceName,
+	palyrav1connect.InstallServiceName,
 	palyrav1connect.DeviceServiceName,
 	palyrav1connect.KeyServiceName,
 	palyrav1connect.PresenceServiceName,

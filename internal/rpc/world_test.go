@@ -29,6 +29,7 @@ import (
 	"palyra/internal/gatewaytest"
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
+	"palyra/internal/installed"
 	"palyra/internal/journal"
 	"palyra/internal/keyadmin"
 	"palyra/internal/login"
@@ -180,6 +181,7 @@ func (w *world) serve() {
 		Auth: w.identity, Tokens: w.tokens, Limiter: limiter, Audit: w.audit, Engine: w.engine, Pipeline: g.Pipeline, Router: g.Router, Desk: w.desk, Runs: runs,
 		Journal: w.journal, Evidence: w.evidence, Policies: policiesFake{w}, Members: membersFake{w.identity, w}, Pairings: w.openPairings(), Gateway: w.gateway, Devices: devicesFake{w.registry, w.identity}, DeviceActs: w.db, Presence: w.identity,
 		Keys: &keyadmin.Keys{Authority: w.authority, Journal: w.journal, Notary: w.notary}, Workspaces: w.workspaces, Vault: w.vault, Log: logger,
+		Installed: must.Get(installed.New(t.Context(), w.db.Installed(), logger, w.now))(t),
 		Logins: w.logins, Self: logins.Gateway{Root: string(w.authority.RootPEM()), ServerName: "localhost"},
 		Surfaces: w.surfaces, Hosts: func(string) bool { return false }, Issuers: w.issuers,
 	}))(t)

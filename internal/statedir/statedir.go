@@ -126,31 +126,55 @@ func inUse(dir string, file *os.File, cause error) error {
 // Holder names the palyrad that holds a state directory, "" for none. It changes
 // nothing in the directory.
 func Holder(dir string) (who string, err error) {
+	who, _, err = holder(dir)
+	return who, err
+}
+
+// HolderPID is the process id of the palyrad that holds a state directory, 0 for none. The
+// lock says that it runs, so that the id is no other program's.
+func HolderPID(dir string) (pid int, err error) {
+	who, pid, err := holder(dir)
+	if err == nil && who != "" && pid == 0 {
+		err = reason.Errorf(reason.ConfigInvalid, "a palyrad uses %s and does not say which process it is", dir).WithRemedy("Try again in a moment.")
+	}
+	return pid, err
+}
+
+func holder(dir string) (who string, pid int, err error) {
 	file, err := os.OpenFile(lockPath(dir), os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
+		return "", 0, nil
 	}
 	if err != nil {
-		return "", fmt.Errorf("opening the lock: %w", err)
+		return "", 0, fmt.Errorf("opening the lock: %w", err)
 	}
 	defer file.Close() // and with it the lock
 	switch err := filelock.Try(file); {
 	case errors.Is(err, filelock.ErrHeld):
-		return lockHolder(file), nil
+		return lockHolder(file), lockPID(file), nil
 	case err != nil:
-		return "", fmt.Errorf("trying the lock: %w", err)
+		return "", 0, fmt.Errorf("trying the lock: %w", err)
 	}
-	return "", nil
+	return "", 0, nil
 }
 
 // lockHolder says who wrote its process id into the lock.
 func lockHolder(file *os.File) string {
-	buf := make([]byte, 16)
-	n, err := file.ReadAt(buf, 0)
-	if pid := strings.TrimSpace(string(buf[:n])); pid != "" && (err == nil || n > 0) {
-		return "palyrad (process " + pid + ")"
+	if pid := lockPID(file); pid != 0 {
+		return fmt.Sprintf("palyrad (process %d)", pid)
 	}
 	return "palyrad"
+}
+
+// lockPID is the process id in the lock; 0 for none.
+func lockPID(file *os.File) int {
+	buf := make([]byte, 16)
+	n, _ := file.ReadAt(buf, 0)
+	pid, err := strconv.Atoi(strings.TrimSpace(string(buf[:n])))
+	if err != nil || pid < 0 {
+		return 0
+	}
+	return pid
 }
 
 // Release lets the next palyrad take the directory, at once: a child that was

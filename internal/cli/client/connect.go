@@ -70,6 +70,8 @@ type Gateway struct {
 	Vault    palyrav1connect.VaultServiceClient
 	// Mcp has upstream MCP servers.
 	Mcp palyrav1connect.McpServiceClient
+	// Installed watches what is written into the settings of agents.
+	Installed palyrav1connect.InstallServiceClient
 }
 
 // Connect reads the credential bundle and returns the clients. Nothing is sent
@@ -177,6 +179,7 @@ func (a *App) services(client *http.Client, base, address string) *Gateway {
 		Presence:     palyrav1connect.NewPresenceServiceClient(client, base, opts...),
 		Vault:        palyrav1connect.NewVaultServiceClient(client, base, opts...),
 		Mcp:          palyrav1connect.NewMcpServiceClient(client, base, opts...),
+		Installed:    palyrav1connect.NewInstallServiceClient(client, base, opts...),
 	}
 	return g
 }

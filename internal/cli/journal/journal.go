@@ -65,6 +65,7 @@ var eventWords = map[event.Code]string{
 	event.PolicyLoaded: "policy loaded", event.PolicyRejected: "policy rejected", event.PolicyReset: "policy reset", event.PolicyProposed: "policy proposed",
 	event.GatewayChange: "gateway change", event.DualControlOff: "dual control off", event.CeilingSet: "ceiling set", event.Frozen: "frozen", event.Thawed: "thawed",
 	event.ToolPinned: "tool pinned", event.ToolSuspended: "tool suspended", event.ToolResumed: "tool resumed",
+	event.HookInstalled: "hook installed", event.HookChanged: "HOOK CHANGED", event.HookUninstalled: "hook uninstalled",
 	event.Opened: "opened", event.Closed: "closed", event.Checkpoint: "checkpoint", event.ClockStepped: "clock stepped", event.KeyRotated: "key replaced", event.Restored: "restored",
 }
 
@@ -301,6 +302,12 @@ func (a *app) journalExport() *cobra.Command {
 		}}
 	c.Flags().Int64Var(&after, "after", 0, "begin after this sequence number; 0 exports all")
 	return c
+}
+
+// Export exports the whole journal to a file that does not exist yet.
+func Export(program *client.App) func(ctx context.Context, path string) error {
+	a := &app{program}
+	return func(ctx context.Context, path string) error { return a.exportJournal(ctx, 0, []string{path}) }
 }
 
 func (a *app) exportJournal(ctx context.Context, after int64, given []string) error {

@@ -1,0 +1,148 @@
+// Package mcpconfig has the command that prints how an agent is told of Palyra's MCP
+// server.
+package mcpconfig
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"palyra/internal/agentfiles"
+	"palyra/internal/cli/client"
+	"palyra/internal/cli/command"
+	"palyra/internal/cli/installing"
+	"palyra/internal/cli/printer"
+	"palyra/internal/config"
+	"palyra/internal/tomledit"
+)
+
+// app is one run of the program, with the command of this package.
+type app struct{ *client.App }
+
+// generic is any client of MCP.
+const generic agentfiles.Agent = "generic"
+
+// TokenVariable is the variable from which a client takes its token.
+const TokenVariable = "PALYRA_TOKEN"
+
+// margin is how much longer a client waits than a person may take to answer.
+const margin = 30 * time.Second
+
+// Command is `palyra mcp config`, for the group of that name.
+func Command(program *client.App) *cobra.Command {
+	a := &app{program}
+	names := []string{string(generic)}
+	for _, agent := range agentfiles.All {
+		names = append(names, string(agent))
+	}
+	slices.Sort(names)
+	var stdio bool
+	c := &cobra.Command{
+		Use: "config CLIENT", Short: "Print how a client is told of Palyra's MCP server", Args: command.Args(1, 1),
+		Long: "Print what tells an MCP client of Palyra's server: claude-code, codex, cursor, vscode, or\n" +
+			"generic. The client waits longer than a person may take to answer, and reads its token\n" +
+			"from the variable " + TokenVariable + ": no credential stands in the file. Over HTTP where\n" +
+			"palyrad listens for agents (listen.agents), otherwise, and with --stdio, by\n" +
+			"`palyra mcp serve`.",
+		Example:   "palyra mcp config claude-code\npalyra mcp config codex >> ~/.codex/config.toml",
+		ValidArgs: names,
+		RunE: func(_ *cobra.Command, given []string) error {
+			agent := agentfiles.Agent(given[0])
+			if !slices.Contains(names, given[0]) {
+				return command.Usage("there is no client %q", given[0]).WithRemedy("Name one of: %s.", strings.Join(names, ", "))
+			}
+			return a.print(agent, stdio)
+		},
+	}
+	c.Flags().BoolVar(&stdio, "stdio", false, "start `palyra mcp serve` in place of HTTP")
+	return c
+}
+
+// snippet is what a client is told.
+type snippet struct {
+	agent   agentfiles.Agent
+	url     string
+	program string
+	limit   time.Duration
+}
+
+func (a *app) print(agent agentfiles.Agent, stdio bool) error {
+	c, _, _, err := config.LoadClient(a.LoadOptions())
+	if err != nil {
+		return err
+	}
+	s := snippet{agent: agent, limit: c.Approvals.DefaultTimeout + margin}
+	if c.Listen.Agents != "" && !stdio {
+		s.url = "http://" + c.Listen.Agents + "/mcp"
+	} else if s.program = installing.Beside("palyra"); s.program == "" {
+		s.program = "palyra"
+	}
+	text, err := s.text()
+	if err != nil {
+		return err
+	}
+	m, err := installing.MachineOf(a.App)
+	if err != nil {
+		return err
+	}
+	file := "where the client keeps its servers"
+	for _, f := range m.Files(agent, "") {
+		if f.Scope == agentfiles.User && f.Has(agentfiles.Servers) {
+			file = f.Path
+		}
+	}
+	if a.Format() != printer.FormatTable {
+		return a.PrintOne("McpConfig", printer.Record{Name: string(agent), Body: printer.Object{{Name: "client", Value: string(agent)}, {Name: "file", Value: file}, {Name: "text", Value: text}}}, nil)
+	}
+	a.Say("put this into %s, and set %s where the client is started to what `palyra tokens create %s --for agent:NAME` shows", file, TokenVariable, agent)
+	return a.WriteRaw([]byte(text))
+}
+
+// text is the snippet as the client's file has it.
+func (s snippet) text() (string, error) {
+	switch s.agent {
+	case agentfiles.Codex:
+		return s.codex()
+	case agentfiles.VSCode:
+		server := s.server("${env:" + TokenVariable + "}")
+		return indented(map[string]any{"servers": map[string]any{"palyra": server}})
+	case agentfiles.Cursor:
+		server := s.server("${env:" + TokenVariable + "}")
+		delete(server, "type")
+		return indented(map[string]any{"mcpServers": map[string]any{"palyra": server}})
+	case agentfiles.ClaudeCode:
+		server := s.server("${" + TokenVariable + "}")
+		server["timeout"] = s.limit.Milliseconds()
+		return indented(map[string]any{"mcpServers": map[string]any{"palyra": server}})
+	}
+	return indented(map[string]any{"mcpServers": map[string]any{"palyra": s.server("${" + TokenVariable + "}")}})
+}
+
+// server is the server as clients of JSON have it; token stands for the token.
+func (s snippet) server(token string) map[string]any {
+	if s.url != "" {
+		return map[string]any{"type": "http", "url": s.url, "headers": map[string]any{"Authorization": "Bearer " + token}}
+	}
+	return map[string]any{"type": "stdio", "command": s.program, "args": []string{"mcp", "serve"}, "env": map[string]any{TokenVariable: token}}
+}
+
+func (s snippet) codex() (string, error) {
+	pairs := []tomledit.Pair{{Key: "url", Value: s.url}, {Key: "bearer_token_env_var", Value: TokenVariable}}
+	if s.url == "" {
+		pairs = []tomledit.Pair{{Key: "command", Value: s.program}, {Key: "args", Value: []string{"mcp", "serve"}}, {Key: "env_vars", Value: []string{TokenVariable}}}
+	}
+	text, err := tomledit.AddTable(nil, []string{"mcp_servers", "palyra"}, append(pairs, tomledit.Pair{Key: "tool_timeout_sec", Value: int(s.limit.Seconds())})...)
+	return string(text), err
+}
+
+func indented(v any) (string, error) {
+	text, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return "", fmt.Errorf("writing the snippet: %w", err)
+	}
+	return string(text) + "\n", nil
+}

@@ -1,0 +1,5 @@
+//go:build !unix
+
+package installed
+
+const nonBlocking = 0

@@ -1,0 +1,396 @@
+// Package tomledit edits TOML in place: one key or one table is set or removed, and every
+// other byte stays as it is. What was added and is removed again leaves the text of
+// before. Each edit is parsed and compared with what it should have made; where that
+// cannot be had without touching the rest, the text is refused.
+package tomledit
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+	"github.com/pelletier/go-toml/v2/unstable"
+)
+
+// Error is a text that is no TOML, and where.
+type Error struct {
+	// Line and Column count from 1; a column is a byte.
+	Line, Column int
+	Message      string
+}
+
+// Error implements error.
+func (e *Error) Error() string { return fmt.Sprintf("%d:%d: %s", e.Line, e.Column, e.Message) }
+
+// Errors of edits.
+var (
+	ErrNotFound = errors.New("there is nothing of that name")
+	ErrExists   = errors.New("there is something of that name already")
+	// ErrNotEdited is a text in which the change would touch the rest of it, such as a
+	// table that is written in one line.
+	ErrNotEdited = errors.New("this cannot be changed without touching the rest of the file")
+)
+
+// Pair is a key and its value, in the order in which they are written. Values are strings,
+// booleans, whole numbers, and lists and maps of them.
+type Pair struct {
+	Key   string
+	Value any
+}
+
+// Decode reads a text into v, as go-toml does.
+func Decode(text []byte, v any) error { return told(toml.Unmarshal(text, v)) }
+
+// told gives an error of the parser its place.
+func told(err error) error {
+	var d *toml.DecodeError
+	if errors.As(err, &d) {
+		line, column := d.Position()
+		return &Error{Line: line, Column: column, Message: strings.TrimPrefix(d.Error(), "toml: ")}
+	}
+	return err
+}
+
+func decode(text []byte) (map[string]any, error) {
+	doc := make(map[string]any)
+	return doc, Decode(text, &doc)
+}
+
+// line is an expression of a text: a header, or a key with its value.
+type line struct {
+	// path is where it stands in the document, the header's included.
+	path []string
+	kind unstable.Kind
+	// from is where its line begins, to where the next one does; key and end are the
+	// expression itself, and value the range of its value.
+	from, key, end, to int
+	value              [2]int
+}
+
+// source is a text with its expressions.
+type source struct {
+	text  []byte
+	lines []line
+}
+
+func read(text []byte) *source {
+	s := &source{text: text}
+	var p unstable.Parser
+	p.Reset(text)
+	var table []string
+	for p.NextExpression() {
+		expr := p.Expression()
+		if expr.Kind == unstable.Comment {
+			continue
+		}
+		l := line{kind: expr.Kind}
+		for it := expr.Key(); it.Next(); {
+			n := it.Node()
+			if len(l.path) == 0 {
+				l.key = int(n.Raw.Offset)
+			}
+			l.path = append(l.path, string(n.Data))
+			l.end = int(n.Raw.Offset + n.Raw.Length)
+		}
+		if expr.Kind == unstable.KeyValue {
+			l.path = slices.Concat(table, l.path)
+			l.end = int(expr.Raw.Offset + expr.Raw.Length)
+			l.value = s.valueOf(l.end, expr)
+		} else {
+			table = l.path
+		}
+		l.from = bytes.LastIndexByte(text[:l.key], '\n') + 1
+		l.to = s.lineEnd(l.end)
+		s.lines = append(s.lines, l)
+	}
+	return s
+}
+
+// valueOf is where the value of an expression stands: behind the first '=' that is not
+// part of its key.
+func (s *source) valueOf(end int, expr *unstable.Node) [2]int {
+	at := 0
+	for it := expr.Key(); it.Next(); {
+		at = int(it.Node().Raw.Offset + it.Node().Raw.Length)
+	}
+	at += bytes.IndexByte(s.text[at:], '=') + 1
+	for at < end && (s.text[at] == ' ' || s.text[at] == '\t') {
+		at++
+	}
+	return [2]int{at, end}
+}
+
+// lineEnd is where the line after a byte begins.
+func (s *source) lineEnd(at int) int {
+	if i := bytes.IndexByte(s.text[at:], '\n'); i >= 0 {
+		return at + i + 1
+	}
+	return len(s.text)
+}
+
+// eol is the line end of the text.
+func (s *source) eol() string {
+	if i := bytes.IndexByte(s.text, '\n'); i > 0 && s.text[i-1] == '\r' {
+		return "\r\n"
+	}
+	return "\n"
+}
+
+// Set gives a key its value, in place of the one that it has, or as the last key of its
+// table, which is made where there is none. made is the path of what was added, nil where
+// nothing was; Remove of it gives the text of before.
+func Set(text []byte, path []string, value any) (edited []byte, made []string, err error) {
+	before, err := decode(text)
+	if err != nil {
+		return nil, nil, err
+	}
+	written, err := write(value)
+	if err != nil {
+		return nil, nil, err
+	}
+	s := read(text)
+	want := with(before, path, value)
+	at := slices.IndexFunc(s.lines, func(l line) bool { return l.kind == unstable.KeyValue && slices.Equal(l.path, path) })
+	if at >= 0 {
+		v := s.lines[at].value
+		edited, err := verified(splice(text, v[0], v[1], written), want)
+		return edited, nil, err
+	}
+	if edited, made = s.insert(path, written); made == nil {
+		return nil, nil, fmt.Errorf("%s: %w", dotted(path), ErrNotEdited)
+	}
+	edited, err = verified(edited, want)
+	return edited, made, err
+}
+
+// insert adds a key, and says what it made.
+func (s *source) insert(path []string, value string) (edited []byte, made []string) {
+	table, key := path[:len(path)-1], path[len(path)-1:]
+	if at, indent, ok := s.behind(table); ok {
+		return s.addLine(at, indent+dotted(key)+" = "+value), path
+	}
+	// Beside keys that are written as table.key.
+	for i, l := range slices.Backward(s.lines) {
+		if l.kind == unstable.KeyValue && len(l.path) == len(path) && slices.Equal(l.path[:len(table)], table) {
+			header := s.header(i)
+			return s.addLine(l.to, string(s.text[l.from:l.key])+dotted(path[len(header):])+" = "+value), path
+		}
+	}
+	// A table that is there by those below it alone has no place for a key, and a header
+	// of its own could not be told from one of before.
+	if slices.ContainsFunc(s.lines, func(l line) bool { return isBelow(l.path, table) }) {
+		return nil, nil
+	}
+	return s.addBlock("[" + dotted(table) + "]" + s.eol() + dotted(key) + " = " + value), table
+}
+
+// header is the table in which a line stands.
+func (s *source) header(at int) []string {
+	for i := at - 1; i >= 0; i-- {
+		if s.lines[i].kind != unstable.KeyValue {
+			return s.lines[i].path
+		}
+	}
+	return nil
+}
+
+// behind is where a new key of a table belongs: behind its last one.
+func (s *source) behind(table []string) (at int, indent string, ok bool) {
+	ok = len(table) == 0
+	in := ok
+	for _, l := range s.lines {
+		switch {
+		case l.kind != unstable.KeyValue:
+			if in = l.kind == unstable.Table && slices.Equal(l.path, table); in {
+				at, indent, ok = l.to, string(s.text[l.from:s.blanks(l.from)]), true
+			}
+		case in:
+			at, indent = l.to, string(s.text[l.from:l.key])
+		}
+	}
+	return at, indent, ok
+}
+
+// blanks is where the blanks end with which a line begins.
+func (s *source) blanks(at int) int {
+	for at < len(s.text) && (s.text[at] == ' ' || s.text[at] == '\t') {
+		at++
+	}
+	return at
+}
+
+// addLine adds a line where one begins.
+func (s *source) addLine(at int, text string) []byte {
+	if at == len(s.text) && at > 0 && s.text[at-1] != '\n' {
+		return splice(s.text, at, at, s.eol()+text)
+	}
+	return splice(s.text, at, at, text+s.eol())
+}
+
+// addBlock adds a table at the end, behind an empty line. Where the text does not end
+// with its line, it does not afterwards.
+func (s *source) addBlock(block string) []byte {
+	eol, end := s.eol(), len(s.text)
+	switch {
+	case end == 0:
+		return []byte(block + eol)
+	case s.text[end-1] != '\n':
+		return splice(s.text, end, end, eol+eol+block)
+	}
+	return splice(s.text, end, end, eol+block+eol)
+}
+
+// AddTable adds a table that is not there.
+func AddTable(text []byte, path []string, pairs ...Pair) ([]byte, error) {
+	return addTable(text, path, "[", "]", pairs)
+}
+
+// AppendTable adds one more table to a list of tables.
+func AppendTable(text []byte, path []string, pairs ...Pair) ([]byte, error) {
+	return addTable(text, path, "[[", "]]", pairs)
+}
+
+func addTable(text []byte, path []string, open, end string, pairs []Pair) ([]byte, error) {
+	before, err := decode(text)
+	if err != nil {
+		return nil, err
+	}
+	there, _ := at(before, path)
+	if there != nil && open == "[" {
+		return nil, fmt.Errorf("%s: %w", dotted(path), ErrExists)
+	}
+	s := read(text)
+	block := open + dotted(path) + end
+	table := make(map[string]any)
+	for _, p := range pairs {
+		written, err := write(p.Value)
+		if err != nil {
+			return nil, err
+		}
+		block += s.eol() + dotted([]string{p.Key}) + " = " + written
+		table[p.Key] = p.Value
+	}
+	var value any = table
+	if open == "[[" {
+		list, _ := there.([]any)
+		value = append(slices.Clone(list), table)
+	}
+	return verified(s.addBlock(block), with(before, path, value))
+}
+
+// Remove takes a key out, or a table with all that is below it.
+func Remove(text []byte, path []string) ([]byte, error) {
+	before, err := decode(text)
+	if err != nil {
+		return nil, err
+	}
+	if _, ok := at(before, path); !ok {
+		return nil, fmt.Errorf("%s: %w", dotted(path), ErrNotFound)
+	}
+	s := read(text)
+	edited := s.cut(func(i int) bool { return isBelow(s.lines[i].path, path) })
+	after, err := decode(edited)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", dotted(path), ErrNotEdited)
+	}
+	// Tables that were there by what was in them alone are gone with it.
+	if !reflect.DeepEqual(pruned(after, path), pruned(without(before, path), path)) {
+		return nil, fmt.Errorf("%s: %w", dotted(path), ErrNotEdited)
+	}
+	return edited, nil
+}
+
+// RemoveTable takes one of a list of tables out, from 0.
+func RemoveTable(text []byte, path []string, index int) ([]byte, error) {
+	before, err := decode(text)
+	if err != nil {
+		return nil, err
+	}
+	there, _ := at(before, path)
+	list, _ := there.([]any)
+	if index < 0 || index >= len(list) {
+		return nil, fmt.Errorf("%s[%d]: %w", dotted(path), index, ErrNotFound)
+	}
+	s, count := read(text), -1
+	edited := s.cut(func(i int) bool {
+		if s.lines[i].kind == unstable.ArrayTable && slices.Equal(s.lines[i].path, path) {
+			count++
+		}
+		return count == index && isBelow(s.lines[i].path, path)
+	})
+	want := with(before, path, slices.Delete(slices.Clone(list), index, index+1))
+	if len(list) == 1 {
+		want = without(before, path)
+	}
+	after, err := decode(edited)
+	if err != nil || !reflect.DeepEqual(pruned(after, path), pruned(want, path)) {
+		return nil, fmt.Errorf("%s[%d]: %w", dotted(path), index, ErrNotEdited)
+	}
+	return edited, nil
+}
+
+// cut takes the lines that are meant out. With a header goes all to its table's last line,
+// and the empty line before it.
+func (s *source) cut(meant func(i int) bool) []byte {
+	var out []byte
+	kept := 0
+	for i := 0; i < len(s.lines); i++ {
+		if !meant(i) {
+			continue
+		}
+		first, last := s.lines[i], s.lines[i]
+		if first.kind != unstable.KeyValue {
+			for i+1 < len(s.lines) && s.lines[i+1].kind == unstable.KeyValue {
+				i++
+				last = s.lines[i]
+			}
+		}
+		from := first.from
+		if first.kind != unstable.KeyValue {
+			from = max(kept, s.withoutBreak(from, true))
+		}
+		if last.to == len(s.text) && s.text[last.to-1] != '\n' {
+			from = max(kept, s.withoutBreak(from, false))
+		}
+		out = append(out, s.text[kept:from]...)
+		kept = last.to
+	}
+	return append(out, s.text[kept:]...)
+}
+
+// withoutBreak is the place before the line break that stands before a byte. With empty it
+// is so only where an empty line ends there.
+func (s *source) withoutBreak(at int, empty bool) int {
+	before, ok := bytes.CutSuffix(s.text[:at], []byte("\n"))
+	if !ok {
+		return at
+	}
+	before = bytes.TrimSuffix(before, []byte("\r"))
+	if empty && len(before) > 0 && before[len(before)-1] != '\n' {
+		return at
+	}
+	return len(before)
+}
+
+func isBelow(path, table []string) bool {
+	return len(path) >= len(table) && slices.Equal(path[:len(table)], table)
+}
+
+// verified is an edited text that says what it should.
+func verified(edited []byte, want map[string]any) ([]byte, error) {
+	after, err := decode(edited)
+	if err != nil || !reflect.DeepEqual(after, plain(want)) {
+		return nil, ErrNotEdited
+	}
+	return edited, nil
+}
+
+// splice puts a text in place of a range.
+func splice(text []byte, from, to int, with string) []byte {
+	out := make([]byte, 0, len(text)-(to-from)+len(with))
+	return append(append(append(out, text[:from]...), with...), text[to:]...)
+}
