@@ -48,9 +48,10 @@ help: ## Print this help
 
 # What is built for another machine cannot be asked for its pages.
 .PHONY: build
-build: init ## Build bin/palyrad and bin/palyra (static, no cgo), with man pages and completions
+build: init ## Build bin/palyrad, bin/palyra and bin/palyra-hook (static, no cgo), with man pages and completions
 	$(GOBUILD) -tags $(TAGS) -ldflags "$(LDFLAGS)" -o bin/palyrad ./cmd/palyrad
 	$(GOBUILD) -ldflags "$(LDFLAGS)" -o bin/palyra ./cmd/palyra
+	$(GOBUILD) -ldflags "-s -w" -o bin/palyra-hook ./cmd/palyra-hook
 	@if [[ $$($(GO) env GOOS GOARCH) == "$$($(GO) env GOHOSTOS GOHOSTARCH)" ]]; then scripts/pages.sh bin; fi
 
 # The helper runs inside a Linux sandbox, whatever machine builds it. palyrad

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds both programs without cgo for every system they are meant for.
+# Builds all programs without cgo for every system they are meant for.
 set -euo pipefail
 
 go=${GO:-go}
@@ -8,5 +8,6 @@ for system in linux darwin windows; do
     echo "building for $system/$arch"
     CGO_ENABLED=0 GOOS=$system GOARCH=$arch "$go" build -o /dev/null ./cmd/palyrad
     CGO_ENABLED=0 GOOS=$system GOARCH=$arch "$go" build -o /dev/null ./cmd/palyra
+    CGO_ENABLED=0 GOOS=$system GOARCH=$arch "$go" build -o /dev/null ./cmd/palyra-hook
   done
 done

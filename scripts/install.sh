@@ -21,7 +21,7 @@ if [[ $prefix == *[[:cntrl:]\"\\\$\']* ]]; then
   echo "PREFIX has a quote, a backslash, a dollar sign or a control character in it, which no unit can name; choose another" >&2
   exit 2
 fi
-for program in palyra palyrad; do
+for program in palyra palyrad palyra-hook; do
   if [[ ! -x $built/$program ]]; then
     echo "$built/$program is not there; run \`make build\` first, as yourself" >&2
     exit 2
@@ -49,6 +49,7 @@ trap 'rm -f "$scratch"' EXIT
 
 umask 022
 put "$built/palyra" bin/palyra 755
+put "$built/palyra-hook" bin/palyra-hook 755
 put "$built/palyrad" bin/palyrad 755
 if [[ -d $built/share ]]; then
   while IFS= read -r page; do put "$built/share/$page" "share/$page" 644; done < <(cd "$built/share" && find . -type f | sed 's|^\./||' | sort)

@@ -6,13 +6,17 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -20,6 +24,8 @@ import (
 
 	"palyra/internal/access"
 	"palyra/internal/bus/bustest"
+	"palyra/internal/canonical"
+	"palyra/internal/cli/installing/installingtest"
 	"palyra/internal/cli/notify/notifytest"
 	"palyra/internal/config"
 	"palyra/internal/daemon"
@@ -31,9 +37,24 @@ import (
 
 var update = flag.Bool("update", false, "write what the scripts compare with")
 
-// TestMain lets the scripts run palyra as a program of its own.
+// TestMain lets the scripts run palyra as a program of its own, and with it the programs
+// that it starts: a palyrad, and those that stand in for palyra-hook, Codex and systemctl.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"palyra": main})
+	testscript.Main(m, map[string]func(){
+		"palyra": main, "palyrad": detached, "palyra-hook": installingtest.Hook, "codex": installingtest.Codex, "systemctl": systemctl,
+	})
+}
+
+// detached is palyrad as a process of its own.
+func detached() {
+	cmd := daemon.Command(os.Stdout, os.Stderr)
+	cmd.SetArgs(os.Args[1:])
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := cmd.ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 }
 
 // TestScripts runs testdata/*.txtar. Beside the usual commands a script has:
@@ -49,6 +70,11 @@ func TestMain(m *testing.M) {
 //	find NAME REGEXP         sets $NAME to the first group in the last stdout
 //	exits CODE ARGS...       runs palyra and wants this exit code
 //	asked                    waits for one pending approval; sets $ID and $DIGEST
+//	listing FILE             writes the digests, modes and names of all that is in the home
+//	                         directory to FILE, but for the gateway's state and what was
+//	                         seen of its journal
+//	killed AFTER ARGS...     runs palyra and kills it after that time, if it is not done by then
+//	holds UNIT               wants the address of a unit of systemd to be taken
 //	desktop                  starts a graphical session
 //	notified TITLE [BODY]    waits for the next notification in it; without a
 //	                         title, for the end of what is shown
@@ -69,7 +95,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"palyrad": palyrad, "operator": operator, "authority": authority, "expire": expire, "find": find, "asked": asked, "exits": exits, "recovervault": recoverVault,
-			"desktop": desktop, "notified": notified,
+			"desktop": desktop, "notified": notified, "listing": listing, "killed": killed, "holds": holds,
 		},
 	})
 }
@@ -274,6 +300,84 @@ func asked(ts *testscript.TestScript, neg bool, args []string) {
 		}
 	}
 	ts.Fatalf("nothing was asked within two minutes")
+}
+
+// listing writes down all that is in the home directory, but for the gateway's state.
+func listing(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: listing FILE")
+	}
+	home := ts.Getenv("HOME")
+	var out strings.Builder
+	ts.Check(filepath.WalkDir(home, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, _ := filepath.Rel(home, path)
+		state := filepath.Join(".local", "state")
+		if rel == filepath.Join(state, "palyra-cli") {
+			// What was seen of a journal that stays is remembered.
+			list, err := os.ReadDir(path)
+			if err == nil && len(list) == 1 && list[0].Name() == "gateways" {
+				return filepath.SkipDir
+			}
+		}
+		if rel == filepath.Join(state, "palyra") {
+			return filepath.SkipDir
+		}
+		info, err := e.Info()
+		if err != nil {
+			return err
+		}
+		what := ""
+		switch {
+		case e.Type()&fs.ModeSymlink != 0:
+			what, err = os.Readlink(path)
+		case e.Type().IsRegular():
+			text, rerr := os.ReadFile(path)
+			what, err = canonical.Digest(text), rerr
+		}
+		fmt.Fprintf(&out, "%v %s %s\n", info.Mode(), rel, what)
+		return err
+	}))
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(out.String()), 0o600))
+}
+
+// killed runs palyra and kills it.
+func killed(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: killed AFTER ARGS...")
+	}
+	after, err := time.ParseDuration(args[0])
+	ts.Check(err)
+	ctx, cancel := context.WithTimeout(context.Background(), after)
+	defer cancel()
+	program, err := exec.LookPath("palyra")
+	ts.Check(err)
+	cmd := exec.CommandContext(ctx, program, args[1:]...)
+	cmd.Dir, cmd.Env = ts.MkAbs("."), []string{"PATH=" + os.Getenv("PATH")}
+	for _, name := range []string{"HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "TMPDIR"} {
+		cmd.Env = append(cmd.Env, name+"="+ts.Getenv(name))
+	}
+	_ = cmd.Run() // how far it came is what the script is about
+}
+
+// holds wants that nobody can listen where a unit of systemd does.
+func holds(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) != 1 {
+		ts.Fatalf("usage: holds UNIT")
+	}
+	m := regexp.MustCompile(`ListenStream=(.+)`).FindStringSubmatch(ts.ReadFile(args[0]))
+	if m == nil {
+		ts.Fatalf("%s has no address", args[0])
+	}
+	l, err := net.Listen("tcp", m[1])
+	if err == nil {
+		ts.Check(l.Close())
+	}
+	if (err == nil) != neg {
+		ts.Fatalf("listening on %s: %v", m[1], err)
+	}
 }
 
 // desktopKey finds a script's desktop.

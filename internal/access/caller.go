@@ -63,6 +63,8 @@ const (
 	SurfaceStream   Surface = "stream"
 	SurfaceInClient Surface = "in_client"
 	SurfaceWebhook  Surface = "webhook"
+	// SurfaceMCP is where calls of MCP clients come from; nobody votes there.
+	SurfaceMCP Surface = "mcp"
 )
 
 // Transport is how a caller reached the gateway.

@@ -6,6 +6,7 @@ const (
 	PermToolList           Permission = "tool.list"
 	PermToolCall           Permission = "tool.call"
 	PermToolEvaluate       Permission = "tool.evaluate"
+	PermHookReport         Permission = "hook.report"
 	PermDaemonStatus       Permission = "daemon.status"
 	PermApprovalRead       Permission = "approval.read"
 	PermApprovalDecide     Permission = "approval.decide"
@@ -64,7 +65,7 @@ var NeverByToken = []Permission{
 
 // Permissions are all of them.
 var Permissions = []Permission{
-	PermToolList, PermToolCall, PermToolEvaluate, PermDaemonStatus, PermApprovalRead, PermApprovalDecide, PermApprovalExport,
+	PermToolList, PermToolCall, PermToolEvaluate, PermHookReport, PermDaemonStatus, PermApprovalRead, PermApprovalDecide, PermApprovalExport,
 	PermApprovalGrantBroad, PermGrantRead, PermGrantRevoke, PermPolicyRead, PermPolicyCheck, PermPolicyExplain, PermPolicySnapshot,
 	PermPolicyActivate, PermJournalRead, PermJournalTail, PermJournalProve, PermJournalExport, PermAttestationRead,
 	PermAttestationVerify, PermAccessRead, PermAccessWrite, PermAccessWriteOwner, PermAccessConsent, PermAccessEvaluateFor,

@@ -20,6 +20,8 @@ const (
 	ByDenial   Kind = "denied"
 	ByExpiry   Kind = "expired"
 	ByCancel   Kind = "cancelled"
+	// ByJoin is what people said of the same call when an agent's hook announced it.
+	ByJoin Kind = "joined"
 )
 
 // Answer is what the desk says of an ask. Only this package makes one that
@@ -34,9 +36,12 @@ type Answer struct {
 	votes          []Vote
 	callDigest     string
 	snapshotDigest string
-	code           reason.Code
-	message        string
-	remedy         string
+	// joins is the proposal whose answer this was first, of a call that its agent
+	// announced.
+	joins   string
+	code    reason.Code
+	message string
+	remedy  string
 }
 
 // NotNeeded is the answer for a verdict that allows without asking.
@@ -47,19 +52,48 @@ func (a Answer) Kind() Kind { return a.kind }
 
 // Allowed reports whether the call may go on to a decision.
 func (a Answer) Allowed() bool {
-	return a.kind == ByApproval || a.kind == ByGrant || a.kind == NotAsked
+	return a.kind == ByApproval || a.kind == ByGrant || a.kind == NotAsked || a.kind == ByJoin
 }
+
+// Join is the yes of people for the call that they were asked about when its agent
+// announced it as proposal: the approval was used up then, and this is the one call
+// that it was for. That it is, is the caller's to see to. What nobody said yes to
+// becomes nothing.
+func (a Answer) Join(proposal, callDigest string) (Answer, bool) {
+	if a.kind != ByApproval && a.kind != ByGrant {
+		return Answer{}, false
+	}
+	a.kind, a.joins, a.callDigest = ByJoin, proposal, callDigest
+	return a, true
+}
+
+// Joins returns the proposal that the answer was first for; "" unless the kind is
+// ByJoin.
+func (a Answer) Joins() string { return a.joins }
+
+// Standing reports whether the votes come from a grant.
+func (a Answer) Standing() bool { return a.grant.ID != "" }
 
 // ApprovalID returns the id of the record that answered, or whose votes minted the
 // grant that did.
-func (a Answer) ApprovalID() string { return a.approvalID }
+func (a Answer) ApprovalID() string {
+	if a.kind == ByJoin {
+		return "" // it was used by the call that was announced
+	}
+	return a.approvalID
+}
 
 // GrantID returns the grant that answered; "" unless the kind is ByGrant.
-func (a Answer) GrantID() string { return a.grant.ID }
+func (a Answer) GrantID() string { return a.Grant().ID }
 
 // Grant returns the grant that answered, as it was then; the zero value unless
 // the kind is ByGrant.
-func (a Answer) Grant() Grant { return a.grant }
+func (a Answer) Grant() Grant {
+	if a.kind == ByJoin {
+		return Grant{}
+	}
+	return a.grant
+}
 
 // Version returns the version that the record or grant had when it answered.
 func (a Answer) Version() int64 { return a.version }

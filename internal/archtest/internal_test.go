@@ -16,6 +16,8 @@ var internalSources = []string{
 	"internal/builtin/report.go",        // in the report, which dispatch logs
 	"internal/committing/committing.go", // in the error, which the tool reports
 	"internal/dispatch/router.go",       // logs
+	"internal/hook/service.go",          // logs
+	"internal/mcp/server/call.go",       // logs
 	"internal/mcp/upstream/run.go",      // in the report, which dispatch logs
 	"internal/rpc/errors.go",            // logs
 	"internal/run/calls.go",             // logs

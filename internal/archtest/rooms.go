@@ -58,6 +58,7 @@ const whyCommands = "a family of commands knows no other: what two share is a no
 var Rooms = []Room{
 	{Dir: "cmd/palyrad", Layer: layerMain, Only: []string{"internal/daemon", "internal/config", "internal/version", "internal/reason"}, Why: "the daemon's main reads flags and calls daemon.Run; what it did beyond that could not be tested"},
 	{Dir: "cmd/palyra", Layer: layerMain, Only: []string{"internal/cli", "internal/version"}, Why: "the CLI's main only calls cli, so that testscript can run the same code"},
+	{Dir: "cmd/palyra-hook", Layer: layerMain, Only: none, Why: "it starts before every call of an agent, and whatever it links it waits for"},
 	{Dir: "cmd/palyra-init", Layer: layerMain, Only: []string{"internal/sandbox"}, Why: "the helper runs inside the sandbox; all that it links is attack surface"},
 
 	{Dir: "internal/daemon", Layer: layerWiring, Why: "the one package that knows all rooms"},
@@ -69,6 +70,7 @@ var Rooms = []Room{
 	{Dir: "internal/cli/up", Layer: layerCommands, Why: whyCommands},
 	{Dir: "internal/cli/journal", Layer: layerCommands, Why: whyCommands},
 	{Dir: "internal/cli/keys", Layer: layerCommands, Why: whyCommands},
+	{Dir: "internal/cli/mcpserve", Layer: layerCommands, Why: whyCommands},
 	{Dir: "internal/cli/operate", Layer: layerCommands, Why: whyCommands},
 	{Dir: "internal/cli/pairings", Layer: layerCommands, Why: whyCommands},
 	{Dir: "internal/cli/policy", Layer: layerCommands, Why: whyCommands},
@@ -94,8 +96,10 @@ var Rooms = []Room{
 
 	{Dir: "internal/rpc", Layer: layerSurface, Why: "a surface proposes calls to the pipeline and does not reach around it"},
 	{Dir: "internal/rpc/dualcontrol", Layer: layerSurface, Also: []string{"internal/rpc"}, Why: "what stands between the handlers and the rooms knows both, and daemon alone puts it there"},
+	{Dir: "internal/mcp/server", Layer: layerSurface, Why: "MCP clients propose calls to the pipeline like those of every surface; the API guards what they send"},
 	{Dir: "internal/doctor", Layer: layerSurface, Why: "the doctor looks at the parts that it is handed, and opens no store and no sandbox of its own"},
 	{Dir: "internal/run", Layer: layerRun, Why: "the model loop sends every tool call through the pipeline; surfaces and stores serve it"},
+	{Dir: "internal/hook", Layer: layerRun, Why: "what agents run themselves is proposed to the pipeline like any other call; how it is served is the surface's business"},
 	{Dir: "internal/rejoin", Layer: layerRun, Why: "a call that its client leaves goes on behind the pipeline, whichever surface the client came by"},
 	{Dir: "internal/policyadmin", Layer: layerRun, Why: "loading policies and reading what they judged decides nothing; stores and surfaces serve it"},
 	{Dir: "internal/mcp", Layer: layerRun, Divided: true, Why: "what MCP is to the gateway is several things, and each has to say where it stands"},
@@ -184,6 +188,7 @@ var Rooms = []Room{
 	{Dir: "internal/passphrase", Layer: layerLeaf, Only: []string{"internal/reason"}, Why: "a leaf: what is under a passphrase has one form, whatever it is"},
 	{Dir: "internal/jsonc", Layer: layerLeaf, Only: none, Why: "a leaf: JSON with comments is edited the same way whatever it says"},
 	{Dir: "internal/tomledit", Layer: layerLeaf, Only: none, Why: "a leaf: TOML is edited the same way whatever it says"},
+	{Dir: "internal/wirename", Layer: layerLeaf, Only: none, Why: "what tools are called on the wire is the same for models and for MCP clients"},
 	{Dir: "internal/nearest", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
 	{Dir: "internal/progress", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
 	{Dir: "internal/version", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},

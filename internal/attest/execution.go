@@ -65,6 +65,7 @@ func (x Execution) statement(gateway string, at time.Time) (Statement, error) {
 		Inputs:        x.inputs(),
 		Outputs:       outputs(x.Report),
 		Changes:       changes(x.Report.Changes), Violations: violations(x.Report),
+		Claim:   claim(x.Report.Claim),
 		Secrets: list(x.Secrets),
 		Journal: x.Journal,
 		Result: Result{
@@ -191,6 +192,15 @@ func changes(c *tool.Changes) *Changes {
 		Deleted: c.Deleted, Bytes: c.Bytes, Protected: list(c.Protected), ApprovalID: c.ApprovalID, GrantID: c.GrantID,
 		Reason: c.Reason,
 	}
+}
+
+func claim(c *tool.Claim) *tool.Claim {
+	if c == nil {
+		return nil
+	}
+	out := *c
+	out.InputSHA256, out.ResponseSHA256 = bare(c.InputSHA256), bare(c.ResponseSHA256)
+	return &out
 }
 
 // mostViolations bounds those that an attestation lists.

@@ -60,6 +60,9 @@ type Predicate struct {
 	Changes *Changes `json:"changes,omitempty"`
 	// Violations is nil when the sandbox denied nothing.
 	Violations *Violations `json:"violations,omitempty"`
+	// Claim is set for a call that an agent ran itself: it was decided here and executed
+	// elsewhere, and this is the agent's word alone.
+	Claim *tool.Claim `json:"claim,omitempty"`
 	// Secrets are the names of those that the call could use, never their values.
 	Secrets []string `json:"secrets"`
 	// Journal is the journal as it was known to be durable when the call was

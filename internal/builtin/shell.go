@@ -102,7 +102,7 @@ var dialects = map[string]shellwords.Dialect{"bash": shellwords.Bash, "dash": sh
 
 // readLine reads the line in the language of the shell that was found.
 func (t process) readLine(c *command) error {
-	if c.line == nil || c.missing != nil {
+	if c.line == nil || c.program.Path == "" { // a shell that is missing is refused later
 		return nil
 	}
 	dialect, known := dialects[sandbox.Family(c.program.Basename)]

@@ -50,6 +50,8 @@ type callFacts struct {
 	effects        session.Effects
 	allowed, ended bool
 	traffic        session.Traffic
+	// astray is true for a call that its agent ran otherwise than it was let.
+	astray bool
 }
 
 // Add takes in one event. OfRun says that it is of a call of the gateway's runs.
@@ -105,6 +107,8 @@ func (c *callFacts) add(code event.Code, payload any) {
 		c.allowed = p.Allowed
 	case *Attested:
 		c.ended, c.traffic = true, TrafficOf(p.Report.Egress)
+	case *Sighted:
+		c.astray = c.astray || code != event.ReportedLate
 	case nil:
 		c.effects.Taints = c.effects.Taints || code == event.Proposed
 		c.allowed = c.allowed || code == event.Decided
@@ -140,5 +144,5 @@ func (c *callFacts) count(f *tool.SessionFacts) {
 		c.effects.Begin(f)
 		f.BytesOut += c.effects.MaySend
 	}
-	f.Tainted = f.Tainted || c.traffic.Read
+	f.Tainted = f.Tainted || c.traffic.Read || c.astray
 }

@@ -136,6 +136,26 @@ type Ambiguous struct {
 	Message    string      `json:"message"`
 }
 
+// Sighted is the payload of event.RanOther, Ungoverned, ReportedLate and Unjoined:
+// what an agent says that it ran, beside what was decided.
+type Sighted struct {
+	ProposalID string `json:"proposal_id"`
+	// CallID is the agent's id of the call.
+	CallID     string      `json:"call_id,omitempty"`
+	Principal  string      `json:"principal"`
+	OnBehalfOf string      `json:"on_behalf_of"`
+	Agent      string      `json:"agent"`
+	Tool       string      `json:"tool"`
+	Reason     reason.Code `json:"reason,omitempty"`
+	Message    string      `json:"message"`
+	// InputSHA256 is of what it says that it ran, DecidedSHA256 of what was decided,
+	// both in canonical JSON.
+	InputSHA256   string `json:"input_sha256,omitempty"`
+	DecidedSHA256 string `json:"decided_sha256,omitempty"`
+	// GatewaySession is that of Proposed.
+	GatewaySession string `json:"gateway_session,omitempty"`
+}
+
 // SessionExtended is the payload of event.SessionExtended.
 type SessionExtended struct {
 	Session   string `json:"session"`
@@ -216,6 +236,8 @@ func payloadOf(code event.Code) any {
 		return new(Attested)
 	case event.Ambiguous:
 		return new(Ambiguous)
+	case event.RanOther, event.Ungoverned, event.ReportedLate, event.Unjoined:
+		return new(Sighted)
 	case event.SessionExtended:
 		return new(SessionExtended)
 	case event.SessionEnded:

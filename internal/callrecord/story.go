@@ -32,6 +32,8 @@ type Story struct {
 	Attested    *Attested
 	AttestedSeq int64
 	Ambiguous   *Ambiguous
+	// Sighted is what an agent says that it ran and was not let run so.
+	Sighted *Sighted
 }
 
 // Step is one event of a call. Payload is what Decode makes of it.
@@ -74,6 +76,10 @@ func (s *Story) add(e *journal.Event) error {
 		s.Attested, s.AttestedSeq = p, e.Seq
 	case *Ambiguous:
 		s.Ambiguous = p
+	case *Sighted:
+		if e.Code == event.RanOther || e.Code == event.Ungoverned {
+			s.Sighted = p
+		}
 	}
 	return reading(e, err)
 }

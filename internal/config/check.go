@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"net"
 	"net/netip"
 	"path/filepath"
@@ -44,6 +45,7 @@ func check(c *Config, origins Origins) Findings {
 	k.oauthIssuers(c)
 	k.evaluators(c)
 	k.rates(c.RateLimits)
+	k.clients(c.MCPClients)
 	k.quotas(c.Quotas)
 	if c.Results.Retention != 0 { // 0 is for ever
 		// A retry under an idempotency key gets the result of the first for a day.
@@ -172,6 +174,11 @@ func (k *checker) listen(c *Config) {
 	if c.Listen.Metrics != "" {
 		if host, ok := k.address("listen.metrics", c.Listen.Metrics); ok && !dnsname.Loopback(host) {
 			k.find("listen.metrics", "is "+quote(c.Listen.Metrics)+", and metrics have neither TLS nor a login", "listen on 127.0.0.1, and put a proxy before it")
+		}
+	}
+	for _, uid := range c.Listen.AgentUIDs {
+		if uid < 0 || uid > math.MaxUint32 {
+			k.find("listen.agent_uids", "has "+strconv.FormatInt(uid, 10), "use the number of a user, as `id -u NAME` prints it")
 		}
 	}
 	if c.Listen.Agents != "" {
@@ -349,6 +356,24 @@ func (k *checker) approvals(a Approvals) {
 	between(k, "approvals.max_created_per_minute_per_run", a.MaxCreatedPerMinutePerRun, 1, 10_000)
 	between(k, "approvals.max_created_per_minute_per_principal", a.MaxCreatedPerMinutePerPrincipal, 1, 10_000)
 	between(k, "approvals.cooldown", a.Cooldown, 0, time.Hour)
+}
+
+// clients may be given times that nobody could answer within; they are told of in time.
+func (k *checker) clients(list []MCPClient) {
+	named := make(map[string]bool)
+	for i, c := range list {
+		key := fmt.Sprintf("mcp_clients[%d]", i)
+		switch {
+		case c.Name == "":
+			k.find(key+".name", "is missing", "name the client as it names itself, such as codex-mcp-client")
+		case named[c.Name]:
+			k.find(key+".name", "is "+quote(c.Name)+" for the second time", "give each client one table")
+		}
+		named[c.Name] = true
+		if c.CallLimit != 0 {
+			between(k, key+".call_limit", c.CallLimit, 10*time.Second, 48*time.Hour)
+		}
+	}
 }
 
 // quotas let one input of the largest size pass, or no call could be made.

@@ -69,11 +69,13 @@ type Config struct {
 	Models []Model `toml:"models"`
 	// Secrets are values that tools use without seeing them.
 	Secrets []Secret `toml:"secrets"`
-	OIDC    OIDC     `toml:"oidc"`
 	// OAuthIssuers are whose access tokens count at the MCP server.
 	OAuthIssuers []OAuthIssuer `toml:"oauth_issuers"`
 	// Evaluators are the members that may ask what others may do.
 	Evaluators []Evaluator `toml:"evaluators"`
+	// MCPClients are those whose time for a call is another than what is known of them.
+	MCPClients []MCPClient `toml:"mcp_clients"`
+	OIDC       OIDC        `toml:"oidc"`
 	RateLimits RateLimits  `toml:"rate_limits"`
 	Quotas     Quotas      `toml:"quotas"`
 	Storage    Storage     `toml:"storage"`
@@ -123,6 +125,9 @@ type Listen struct {
 	// Agents is host:port of the plain HTTP listener for agents on this host, always
 	// loopback; "" switches it off.
 	Agents string `toml:"agents"`
+	// AgentUIDs are the users beside the owner of the state directory whose processes
+	// Agents lets in.
+	AgentUIDs []int64 `toml:"agent_uids"`
 	// SocketOperator lets the owner of the state directory in as the local operator,
 	// over a Unix socket there.
 	SocketOperator bool `toml:"socket_operator"`
@@ -161,6 +166,14 @@ type HTTP struct {
 
 // Timeout is TimeoutMS as a duration.
 func (h HTTP) Timeout() time.Duration { return millis(h.TimeoutMS) }
+
+// MCPClient is what is known of an MCP client.
+type MCPClient struct {
+	// Name is what the client calls itself (clientInfo.name).
+	Name string `toml:"name"`
+	// CallLimit is how long it waits for a call, 0 for as long as it takes.
+	CallLimit time.Duration `toml:"call_limit"`
+}
 
 // Approvals bounds how humans are asked.
 type Approvals struct {

@@ -20,8 +20,9 @@ var readBy = map[string][2]string{
 	"listen.api":             {"daemon/servers.go", `listen(ctx, g.cfg.Listen.API, "listen.api")`},
 	"listen.allow_remote":    {"config/check.go", "!c.Listen.AllowRemote"},
 	"listen.server_names":    {"daemon/servers.go", "ca.Loopback(), g.cfg.Listen.ServerNames"},
-	"listen.socket_operator": {"daemon/servers.go", "!g.cfg.Listen.SocketOperator"},
+	"listen.socket_operator": {"daemon/servers.go", "g.cfg.Listen.SocketOperator {"},
 	"listen.metrics":         {"daemon/servers.go", `listen(ctx, g.cfg.Listen.Metrics, "listen.metrics")`},
+	"listen.agent_uids":      {"daemon/servers.go", "g.cfg.StateDir, g.cfg.Listen.AgentUIDs..."},
 	"listen.agents":          {"daemon/servers.go", `listenAgents(ctx, g.cfg.Listen.Agents)`},
 
 	"listen.max_connections":             {"daemon/servers.go", "most: g.cfg.Listen.MaxConnections,"},
@@ -139,6 +140,9 @@ var readBy = map[string][2]string{
 	"secrets.hosts":  {"daemon/secrets.go", "egress.ParseRules(s.Hosts)"},
 	"secrets.header": {"daemon/secrets.go", "Header: s.Header"},
 	"secrets.env":    {"daemon/secrets.go", "Env: s.Env"},
+
+	"mcp_clients.name":       {"daemon/mcp.go", "limits[c.Name]"},
+	"mcp_clients.call_limit": {"daemon/mcp.go", "= c.CallLimit"},
 
 	"rate_limits.read.per_second":      {"daemon/settings.go", "rpc.LimitRead: cfg.RateLimits.Read"},
 	"rate_limits.read.burst":           {"daemon/settings.go", "Burst: l.Burst"},

@@ -25,6 +25,7 @@ import (
 	"palyra/internal/event"
 	"palyra/internal/fairqueue"
 	"palyra/internal/gatewaychange"
+	"palyra/internal/hook"
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
 	"palyra/internal/identity/tpm"
@@ -35,6 +36,7 @@ import (
 	"palyra/internal/login"
 	"palyra/internal/login/resource"
 	"palyra/internal/mcp/oauth"
+	mcpserver "palyra/internal/mcp/server"
 	"palyra/internal/mcp/upstream"
 	"palyra/internal/metrics"
 	"palyra/internal/model/providers"
@@ -44,6 +46,7 @@ import (
 	"palyra/internal/progress"
 	"palyra/internal/ratelimit"
 	"palyra/internal/reason"
+	"palyra/internal/rejoin"
 	"palyra/internal/rpc"
 	"palyra/internal/rpc/authzen"
 	"palyra/internal/rpc/devicepairing"
@@ -83,27 +86,33 @@ type gateway struct {
 	changes    *changesets.ChangeSets
 	isolation  isolation
 	policies   *policyadmin.Admin
-	engine     *policy.Engine
-	desk       *approval.Desk
-	changing   *gatewaychange.Gate
-	pairings   *pairing.Host
-	router     *dispatch.Router
-	upstreams  *upstream.Manager
-	mcpLogins  *oauth.Service
-	turns      *fairqueue.Queue
-	limiter    *ratelimit.Limiter
-	pipeline   *toolcall.Pipeline
-	models     providers.Set
-	runs       *run.Manager
-	tls        *tls.Config
-	auditor    *audit.Auditor
-	logins     *login.Service
-	issuers    *resource.Service
-	authzen    *authzen.Service
-	quotas     *usage.Quotas
-	commits    *metrics.Commits
-	metrics    *metrics.Metrics
-	listeners  listeners
+	// calls are those that clients may leave; once holding is closed, no answer waits
+	// for one of them any more.
+	calls     *rejoin.Calls
+	holding   chan struct{}
+	mcp       *mcpserver.Face
+	hooks     *hook.Service
+	engine    *policy.Engine
+	desk      *approval.Desk
+	changing  *gatewaychange.Gate
+	pairings  *pairing.Host
+	router    *dispatch.Router
+	upstreams *upstream.Manager
+	mcpLogins *oauth.Service
+	turns     *fairqueue.Queue
+	limiter   *ratelimit.Limiter
+	pipeline  *toolcall.Pipeline
+	models    providers.Set
+	runs      *run.Manager
+	tls       *tls.Config
+	auditor   *audit.Auditor
+	logins    *login.Service
+	issuers   *resource.Service
+	authzen   *authzen.Service
+	quotas    *usage.Quotas
+	commits   *metrics.Commits
+	metrics   *metrics.Metrics
+	listeners listeners
 	// own is where the gateway listens, which nothing that it runs may reach.
 	own *egress.Gateway
 	// stopping is true from the order to stop.
@@ -154,6 +163,9 @@ func build(ctx context.Context, o Options) (_ *gateway, err error) {
 		{"approvals", openApprovals},
 		{"pairing", openPairing},
 		{"pipeline", openPipeline},
+		{"calls", openCalls},
+		{"MCP", openMCP},
+		{"hooks", openHooks},
 		{"runs", openRuns},
 		{"logins", openLogins},
 		{"oauth issuers", openIssuers},
@@ -354,7 +366,7 @@ func openPolicy(ctx context.Context, g *gateway, o Options) error {
 	}
 	g.policies = policyadmin.New(policyadmin.Config{
 		Settings: g.cfg, Store: g.stores.policies, Grants: g.stores.grants, Journal: g.journal, Engine: g.engine,
-		Members: g.registry, Provenance: g.identity.History, TakesTwo: func() bool { return g.changing.DualControl().On }, Tools: g.router, Cut: g.identity.Cut, Swapped: func() { g.isolation.Invalidate() }, Log: g.log,
+		Members: g.registry, Provenance: g.identity.History, TakesTwo: func() bool { return g.changing.DualControl().On }, Tools: g.router, Cut: g.identity.Cut, Swapped: g.swapped, Log: g.log,
 	})
 	return openUpstreams(ctx, g, process)
 }
@@ -448,7 +460,7 @@ func allTools(g *gateway, others []dispatch.Tool) ([]dispatch.Tool, builtin.Proc
 	g.turns = cfg.Process.Turns
 	g.lending = lending.New(cfg.MaxTimeout, g.log)
 	cfg.Lender = g.lending
-	tools := slices.Clone(others)
+	tools := slices.Concat(others, hook.NewTools(g.workspaces, guard(g.cfg)).All())
 	for _, t := range builtin.New(cfg) {
 		tools = append(tools, t)
 	}
@@ -518,6 +530,18 @@ func openPipeline(ctx context.Context, g *gateway, o Options) error {
 	}
 	g.pipeline, err = toolcall.New(stages)
 	return err
+}
+
+// openHooks makes what answers the hooks of agents.
+func openHooks(_ context.Context, g *gateway, _ Options) (err error) {
+	g.hooks, err = hook.New(hook.Config{Calls: g.calls, Past: g.pipeline, Stopping: g.holding, Log: g.log})
+	return err
+}
+
+// guard says which files no agent may change by its own tools, beside the agents' own
+// configuration: those that decide what the gateway does.
+func guard(cfg *config.Config) hook.Guard {
+	return hook.Guard{Dirs: []string{cfg.StateDir, cfg.Policy.Dir}, Files: []string{cfg.Source}}
 }
 
 // cooldown turns the setting "0s", which is off, into what the desk takes for
@@ -590,6 +614,8 @@ func catalog(engine *policy.Engine, router *dispatch.Router) func(access.Caller)
 		for _, entry := range engine.Current().Catalog(caller) {
 			listed[entry.Tool] = true
 		}
-		return slices.DeleteFunc(slices.Clone(router.Descriptors()), func(d tool.Descriptor) bool { return !listed[d.Name] })
+		return slices.DeleteFunc(slices.Clone(router.Descriptors()), func(d tool.Descriptor) bool {
+			return !listed[d.Name] || d.Executor == tool.External // nobody but its agent can run it
+		})
 	}
 }

@@ -125,6 +125,7 @@ func (g *gateway) run(ctx context.Context, o Options) error {
 	front.Go(func() error { return keepIdentity(frontCtx, g) })
 	front.Go(func() error { return g.pairings.Run(frontCtx) })
 	front.Go(func() error { return g.authzen.Run(frontCtx) })
+	front.Go(func() error { return g.mcp.Run(frontCtx) })
 	front.Go(func() error { return g.identity.RunKeys(frontCtx) })
 	front.Go(func() error { return g.serve(frontCtx, drained, o.Ready) })
 
@@ -141,6 +142,7 @@ const mostNamed = 20
 func (g *gateway) drain(ctx context.Context, late chan<- struct{}, drained <-chan struct{}) error {
 	<-ctx.Done()
 	g.stopping.Store(true)
+	close(g.holding)
 	running := g.pipeline.Running()
 	g.log.InfoContext(ctx, "stopping: no new calls; those that run may end within stop_timeout",
 		slog.Int("calls", len(running)), slog.Int("runs", g.runs.Active()), slog.Duration("stop_timeout", g.cfg.StopTimeout))

@@ -130,6 +130,7 @@ func notices(g *gateway) []string {
 	}
 	list = append(list, g.changing.Notices()...)
 	list = append(list, g.policies.Notices()...)
+	list = append(list, g.upstreams.Notices()...)
 	list = append(list, g.installed.Notices()...)
 	if names := g.policies.Suspended(); len(names) > 0 {
 		list = append(list, "suspended, because their changed definition does not fit the policies: "+strings.Join(names, ", ")+
@@ -175,6 +176,7 @@ func prepared(g *gateway) int {
 func (c control) Freeze(ctx context.Context, by access.Caller, why string) (rpc.FreezeState, int, error) {
 	stopped := c.g.router.Freeze()
 	c.g.isolation.Invalidate()
+	c.g.upstreams.EndIdle()
 	c.g.log.InfoContext(ctx, "the gateway is frozen: nothing runs until `palyra thaw`",
 		slog.String("principal", by.Principal.String()), slog.Int("calls", stopped), slog.String("note", why))
 	if err := c.g.desk.Freeze(ctx, by, why); err != nil {

@@ -21,7 +21,6 @@ import (
 	"palyra/internal/journalkey"
 	"palyra/internal/keyadmin"
 	"palyra/internal/localsocket"
-	"palyra/internal/login/resource"
 	"palyra/internal/pairing"
 	"palyra/internal/reason"
 	"palyra/internal/rpc"
@@ -31,11 +30,11 @@ import (
 	"palyra/internal/token"
 )
 
-// listeners are the open ones; metrics, agents and socket are nil when they are
-// switched off.
+// listeners are the open ones; metrics, agents and the sockets are nil when they are
+// switched off, or not offered.
 type listeners struct {
-	api, metrics, agents, socket net.Listener
-	at                           Addresses
+	api, metrics, agents, socket, hooks net.Listener
+	at                                  Addresses
 }
 
 // open opens the listeners, writes the local operator's credential for the
@@ -56,13 +55,22 @@ func (g *gateway) open(ctx context.Context) error {
 		g.listeners.at.Metrics = g.listeners.metrics.Addr().String()
 	}
 	if g.cfg.Listen.Agents != "" {
-		if g.listeners.agents, err = listenAgents(ctx, g.cfg.Listen.Agents); err != nil {
+		l, err := listenAgents(ctx, g.cfg.Listen.Agents)
+		if err != nil {
 			return err
 		}
-		addListener(g, g.listeners.agents)
+		addListener(g, l)
+		if g.listeners.agents, err = localsocket.Loopback(l, g.cfg.StateDir, g.cfg.Listen.AgentUIDs...); err != nil {
+			return err
+		}
 		g.listeners.at.Agents = g.listeners.agents.Addr().String()
 	}
-	if err := openSocket(ctx, g); err != nil {
+	if g.cfg.Listen.SocketOperator {
+		if g.listeners.socket, err = openSocket(ctx, g, statedir.Socket(g.cfg.StateDir), "the local operator has no socket; its certificate works"); err != nil {
+			return err
+		}
+	}
+	if g.listeners.hooks, err = openSocket(ctx, g, statedir.Hooks(g.cfg.StateDir), "agents have no socket for their hooks"); err != nil {
 		return err
 	}
 	_, ok, err := g.identity.Start(ctx, local(g))
@@ -75,23 +83,19 @@ func (g *gateway) open(ctx context.Context) error {
 	return g.policies.Load(ctx)
 }
 
-// openSocket opens the socket of the local operator. Where none can be offered,
-// palyrad works without it.
-func openSocket(ctx context.Context, g *gateway) error {
-	if !g.cfg.Listen.SocketOperator {
-		return nil
-	}
-	l, err := localsocket.Listen(statedir.Socket(g.cfg.StateDir))
+// openSocket opens a socket in the state directory. Where none can be offered, the log
+// is told what that means, and palyrad works without it.
+func openSocket(ctx context.Context, g *gateway, path, without string) (net.Listener, error) {
+	l, err := localsocket.Listen(path)
 	if errors.Is(err, localsocket.ErrNotOffered) {
-		g.log.InfoContext(ctx, "the local operator has no socket; its certificate works", slog.String("error", err.Error()))
-		return nil
+		g.log.InfoContext(ctx, without, slog.String("error", err.Error()))
+		return nil, nil //nolint:nilnil // none is offered here
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
-	g.listeners.socket = l
 	addListener(g, l)
-	return nil
+	return l, nil
 }
 
 // addListener keeps what the gateway runs away from a listener, and closes it at the
@@ -127,6 +131,11 @@ func (g *gateway) serve(ctx context.Context, drained <-chan struct{}, ready func
 	if l := g.listeners.agents; l != nil {
 		group.Go(func() error {
 			return serveUntil(groupCtx, drained, agents, &acceptor{Listener: l, log: g.log, most: g.cfg.Listen.MaxConnections, mostOfOne: g.cfg.Listen.MaxConnectionsPerAddress})
+		})
+	}
+	if l := g.listeners.hooks; l != nil {
+		group.Go(func() error {
+			return serveUntil(groupCtx, drained, agentServer(agents), &acceptor{Listener: l, log: g.log, most: mostLocal, mostOfOne: mostLocal})
 		})
 	}
 	if l := g.listeners.socket; l != nil {
@@ -240,18 +249,30 @@ func apiServers(ctx context.Context, g *gateway) (api, agents *http.Server, err 
 			MaxHeaderBytes: maxHeader, ErrorLog: slog.NewLogLogger(g.log.Handler(), slog.LevelDebug),
 		}
 	}
-	api, agents = server(handler), server(handler.Agents())
+	api, agents = server(handler), agentServer(server(handler.Agents()))
 	api.TLSConfig = g.tls
 	return api, agents, nil
 }
 
-// surfaces are the handlers of the guarded routes.
-func surfaces(g *gateway) map[string]http.Handler {
-	handlers := g.authzen.Handlers()
-	for _, pattern := range resource.MetadataRoutes {
-		handlers[pattern] = g.issuers.Metadata(rpc.Origin)
+// errorsOf answers the errors of a guarded route.
+func errorsOf(g *gateway, route string) func(http.ResponseWriter, *http.Request, error) {
+	return func(w http.ResponseWriter, r *http.Request, err error) { rpc.WriteError(w, r, g.log, route, err) }
+}
+
+// agentServer serves agents on this host, whose processes the listener names.
+func agentServer(of *http.Server) *http.Server {
+	return &http.Server{
+		Handler: of.Handler, ReadHeaderTimeout: of.ReadHeaderTimeout, IdleTimeout: of.IdleTimeout, MaxHeaderBytes: of.MaxHeaderBytes, ErrorLog: of.ErrorLog,
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return localsocket.AgentContext(ctx, inner(c)) },
 	}
-	return handlers
+}
+
+// inner is the connection of a listener that an acceptor counts.
+func inner(c net.Conn) net.Conn {
+	if counted, ok := c.(*countedConn); ok {
+		return counted.Conn
+	}
+	return c
 }
 
 // socketServer serves the API on the socket of the local operator: the same handler,
@@ -263,12 +284,7 @@ func socketServer(api *http.Server) *http.Server {
 	return &http.Server{
 		Handler: api.Handler, Protocols: &protocols, ReadHeaderTimeout: api.ReadHeaderTimeout, IdleTimeout: api.IdleTimeout,
 		MaxHeaderBytes: api.MaxHeaderBytes, ErrorLog: api.ErrorLog,
-		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			if counted, ok := c.(*countedConn); ok {
-				c = counted.Conn
-			}
-			return localsocket.ConnContext(ctx, c)
-		},
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return localsocket.ConnContext(ctx, inner(c)) },
 	}
 }
 

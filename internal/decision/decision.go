@@ -63,6 +63,9 @@ type Record struct {
 	Remedy     string      `json:"remedy,omitempty"`
 	ApprovalID string      `json:"approval_id,omitempty"`
 	GrantID    string      `json:"grant_id,omitempty"`
+	// Joins is the proposal by which an agent's hook announced the call, and of which
+	// people said yes.
+	Joins string `json:"joins,omitempty"`
 	// GrantCovers says in a person's words which calls that grant covers.
 	GrantCovers string `json:"grant_covers,omitempty"`
 	CallDigest  string `json:"call_digest"`
@@ -81,6 +84,7 @@ func Make(in Input) Record {
 		ProposalID:     in.ProposalID,
 		ApprovalID:     in.Answer.ApprovalID(),
 		GrantID:        in.Answer.GrantID(),
+		Joins:          in.Answer.Joins(),
 		GrantCovers:    in.Answer.Grant().Covered,
 		CallDigest:     in.CallDigest,
 		SnapshotDigest: in.Verdict.SnapshotDigest(),
@@ -132,7 +136,7 @@ func refuseAllow(in Input) *reason.Error {
 
 // refuseAnswer checks that a human said yes to exactly this call.
 func refuseAnswer(in Input) *reason.Error {
-	if kind := in.Answer.Kind(); kind != approval.ByApproval && kind != approval.ByGrant {
+	if kind := in.Answer.Kind(); kind != approval.ByApproval && kind != approval.ByGrant && kind != approval.ByJoin {
 		return answerDenial(in.Answer)
 	}
 	if in.Answer.CallDigest() != in.CallDigest {

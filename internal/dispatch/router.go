@@ -187,6 +187,17 @@ func (r *Router) Effectless(name string) bool {
 	return ok
 }
 
+// limit is how long a call of the named tool may run: that of the settings, or what the
+// tool says itself when its calls run elsewhere and are only waited for.
+func (r *Router) limit(name string) time.Duration {
+	if e := (*r.tools.Load())[name]; e.descriptor.Executor == tool.External {
+		if t, ok := e.tool.(interface{ Limit() time.Duration }); ok {
+			return t.Limit()
+		}
+	}
+	return r.timeout
+}
+
 // Check finds the tool and returns its descriptor with the canonical form of
 // the input, or a refusal: UNKNOWN_TOOL, TOOL_SUSPENDED, or what is wrong with
 // the input.
@@ -295,7 +306,7 @@ func (r *Router) Run(ctx context.Context, d Decided) tool.Report {
 	if err := ready(ctx, d); err != nil {
 		return r.refused(ctx, d, started, err)
 	}
-	running, clock, end := withDeadline(ctx, r.timeout)
+	running, clock, end := withDeadline(ctx, r.limit(d.Proposal.Tool.Name))
 	defer end()
 	call := tool.Call{
 		Proposal: d.Proposal, Plan: prepared.Plan, Output: d.Output, MayRead: d.mayRead, Commit: d.committer(running, clock), Peer: d.Peer,

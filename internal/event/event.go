@@ -40,6 +40,11 @@ const (
 	Violated  Code = "PAL-X103" // a sandboxed program made system calls that were denied
 	Undone    Code = "PAL-X104" // a committed change set was taken back
 
+	RanOther     Code = "PAL-H100" // an agent said that it ran something else than what was decided
+	Ungoverned   Code = "PAL-H101" // an agent said that it ran a call that was not allowed, or not asked about
+	ReportedLate Code = "PAL-H102" // an agent said how a call ended that had been closed without a report
+	Unjoined     Code = "PAL-H103" // an agent said that it called the gateway's own MCP server, and no such call arrived
+
 	RunStarted  Code = "PAL-R100" // a run was started
 	UserMessage Code = "PAL-R101" // the user said something to the run
 	ModelTurn   Code = "PAL-R102" // the model gave a whole answer
@@ -138,6 +143,7 @@ var Codes = []Code{
 	Asked, Joined, Voted, Answered, Expired, Cancelled, Consumed, Revoked,
 	GrantMinted, GrantUsed, GrantRevoked, GrantEnded,
 	Attested, Ambiguous, Gated, Violated, Undone,
+	RanOther, Ungoverned, ReportedLate, Unjoined,
 	RunStarted, UserMessage, ModelTurn, RunFinished,
 	SessionExtended, SessionEnded,
 	SecretPut, SecretRead, SecretLeased, SecretUsed, SecretRemoved, VaultRekeyed, RecoveryExported, SecretLeaseEnded,

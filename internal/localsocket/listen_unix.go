@@ -68,6 +68,22 @@ func ownerOf(dir string) (int64, error) {
 	return owner, nil
 }
 
+// dirOwner returns the uid of a directory.
+func dirOwner(dir string) (int64, error) {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return 0, fmt.Errorf("looking whose %s is: %w", dir, err)
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 0, fmt.Errorf("the system does not say whose %s is", dir)
+	}
+	if int64(st.Uid) == overflowUID() {
+		return 0, fmt.Errorf("%s belongs to uid %d, which stands for every user that this user namespace does not know", dir, st.Uid)
+	}
+	return int64(st.Uid), nil
+}
+
 // overflowUID is what the kernel shows in place of a uid that a user namespace does
 // not map (user_namespaces(7)).
 func overflowUID() int64 {

@@ -39,6 +39,9 @@ type conn struct {
 type Listener struct {
 	net.Listener
 	owner int64
+	// tcp is true for a listener on loopback, which also lets the users in also in.
+	tcp  bool
+	also []int64
 	// look asks the system for a connection's peer; tests set it.
 	look func(net.Conn) (credentials, error)
 }
@@ -60,6 +63,9 @@ func (l *Listener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err
+	}
+	if l.tcp {
+		return &conn{c, l.neighborOf(c)}, nil
 	}
 	return &conn{c, l.peerOf(c)}, nil
 }

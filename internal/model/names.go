@@ -1,13 +1,6 @@
 package model
 
-import (
-	"crypto/sha256"
-	"encoding/hex"
-)
-
-// maxName bounds a tool's name at the providers, which allow letters, digits,
-// '_' and '-'.
-const maxName = 64
+import "palyra/internal/wirename"
 
 // Names translates between the gateway's names of tools, which hold dots and
 // slashes, and those of a request. No two tools of a request share a name.
@@ -24,7 +17,7 @@ func NewNames(r Request) Names {
 	// A name that is allowed as it is keeps itself, whatever the others are.
 	for _, allowed := range []bool{true, false} {
 		for _, tool := range r.Tools {
-			if (plain(tool.Name) == tool.Name) == allowed {
+			if (wirename.Plain(tool.Name, wirename.Most) == tool.Name) == allowed {
 				n.ours[n.assign(tool.Name)] = tool.Name
 			}
 		}
@@ -55,26 +48,10 @@ func (n Names) assign(tool string) string {
 	if name, ok := n.wire[tool]; ok {
 		return name
 	}
-	name := plain(tool)
+	name := wirename.Plain(tool, wirename.Most)
 	for salt := tool; n.taken[name]; salt += "+" {
-		sum := sha256.Sum256([]byte(salt))
-		suffix := "_" + hex.EncodeToString(sum[:4])
-		name = name[:min(len(name), maxName-len(suffix))] + suffix
+		name = wirename.Ending(tool, salt, wirename.Most)
 	}
 	n.wire[tool], n.taken[name] = name, true
 	return name
-}
-
-// plain replaces what the providers do not allow by '_'.
-func plain(tool string) string {
-	name := []byte(tool[:min(len(tool), maxName)])
-	for i, c := range name {
-		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-') {
-			name[i] = '_'
-		}
-	}
-	if len(name) == 0 {
-		return "_"
-	}
-	return string(name)
 }

@@ -23,6 +23,7 @@ func aPlan() tool.Plan {
 			Shell: &tool.ShellFacts{Dialect: "bash", Parsed: true, Special: []string{"eval"}, Commands: []string{"?", "eval"}, Lines: []string{"?"}}, Risk: 5,
 			SandboxTier: "c", SandboxLevel: "strict", SandboxRung: "full", SandboxLayers: []string{"seccomp"}, SandboxLimits: "rlimit", LandlockABI: 3,
 			WorkspaceMode: "direct", EgressMode: "strict", EgressHosts: []string{"h:1"}, Secrets: []string{"s"},
+			External: &tool.ExternalFacts{Agent: "codex", Act: tool.ActShell, PermissionMode: "default", Server: "s", Outside: []string{"/x"}, Guarded: []string{"/y"}},
 		},
 		Files: []tool.FileIdentity{{Device: 1, Inode: 2, ChangedAt: 3}},
 	}

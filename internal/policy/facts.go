@@ -102,7 +102,7 @@ type Fact struct {
 // Values that text facts can have.
 var (
 	egressModes    = []string{"strict", "preflight", "none", ""}
-	sandboxTiers   = []string{"builtin", "a", "b", "c"}
+	sandboxTiers   = []string{"builtin", "a", "b", "c", "external"}
 	sandboxLevels  = []string{"strict", "preflight", "none"}
 	sandboxRungs   = []string{"full", "user_namespaces", "landlock", "seatbelt", "job_object", ""}
 	sandboxLimits  = []string{"cgroup_v2", "cgroup_v1", "rlimit", "job_object", ""}
@@ -204,6 +204,13 @@ var facts = [...]Fact{
 	{"exit_code", "Long", nil, bound, inCommit, ofCommit, ByNobody, func(r *Request) any { return &r.Commit.ExitCode }, "of the program; -1 when it was stopped"},
 	{"path_folded", "String?", nil, bound, inCall, ofPlan, ByArgument, func(r *Request) any { return foldedPath(&r.Facts) }, "`path` in the one spelling of all those under which a file system that folds case, or normalizes names, finds the same file: Unicode's full case folding, in NFC, without invisible characters; there whenever `path` is. `SECRETS/.ENV` is `secrets/.env` ([below](#paths-in-rules))"},
 	{"hard_links", "Long", nil, bound, inCall, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.HardLinks }, "how many names the file has: 1 for an ordinary one; 0 for a directory, for a file that is not there yet, for a call about several files, and where the platform does not say (Windows)"},
+	{"external", "ExternalFacts?", nil, bound, inCall, ofPlan, ByNobody, externalKey, "of a call that an agent runs itself ([hooks.md](hooks.md)); not there for any other. It rests on what the agent says"},
+	{"external.agent", "String", nil, bound, inCall, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.External.Agent }, "which program asks: `claude-code`, `codex`, `generic`"},
+	{"external.act", "String", externalActs(), bound, inCall, ofPlan, ByNobody, func(r *Request) any { return (*string)(&r.Facts.External.Act) }, "what the tool does, in one word for all agents"},
+	{"external.permission_mode", "String", nil, bound, inCall, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.External.PermissionMode }, "the agent's own mode, such as `bypassPermissions`; `\"\"` where it says none"},
+	{"external.server", "String", nil, bound, inCall, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.External.Server }, "the MCP server whose tool is called, by the name that the agent's configuration gives it, which any project can choose; `\"\"` for the agent's own tools"},
+	{"external.outside", "Set<String>", nil, bound, inCall, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.External.Outside }, "absolute paths that the call names and that are in no declared workspace"},
+	{"external.guarded", "Set<String>", nil, bound, inCall, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.External.Guarded }, "paths that the call may write to and that say what agents or the gateway run"},
 	{"injection", "InjectionFacts", nil, bound, inInjection, ofCall, ByNobody, unremembered, "where the value of the secret goes"},
 	{"injection.env", "String", nil, bound, inInjection, ofCall, ByNobody, func(r *Request) any { return &r.injection().Env }, "the variable with the value, or with the path of the file; `\"\"` for none"},
 	{"injection.file", "String", nil, bound, inInjection, ofCall, ByNobody, func(r *Request) any { return &r.injection().File }, "the path of the file inside, `\"\"` for none"},
@@ -241,6 +248,8 @@ func (f *Fact) At(r *Request) any {
 	switch f.record() {
 	case "exec":
 		r.Facts.Exec = copyOf(r.Facts.Exec)
+	case "external":
+		r.Facts.External = copyOf(r.Facts.External)
 	case "shell":
 		r.Facts.Shell = copyOf(r.Facts.Shell)
 	}
@@ -393,6 +402,14 @@ func execKey(r *Request) any {
 	return execRecord(*r.Facts.Exec)
 }
 
+// externalKey is of no record that repeats: its paths are the call's own.
+func externalKey(r *Request) any {
+	if r.Facts.External == nil {
+		return nil
+	}
+	return always{}
+}
+
 // shellKey is of no two calls the same: lines hardly repeat.
 func shellKey(r *Request) any {
 	if r.Facts.Shell == nil {
@@ -401,10 +418,18 @@ func shellKey(r *Request) any {
 	return always{}
 }
 
+func externalActs() []string {
+	names := make([]string, len(tool.Acts))
+	for i, act := range tool.Acts {
+		names[i] = string(act)
+	}
+	return names
+}
+
 func surfaceNames() []string {
-	names := make([]string, len(surfaces))
-	for i, surface := range surfaces {
-		names[i] = string(surface)
+	names := make([]string, 0, len(surfaces)+len(callSurfaces))
+	for _, surface := range slices.Concat(surfaces, callSurfaces) {
+		names = append(names, string(surface))
 	}
 	return names
 }

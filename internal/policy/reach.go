@@ -10,7 +10,10 @@ import (
 	"palyra/internal/access"
 )
 
-// surfaces are those that policies can name.
+// callSurfaces are those where calls come from and nobody votes.
+var callSurfaces = []access.Surface{access.SurfaceMCP}
+
+// surfaces are those where people vote.
 var surfaces = []access.Surface{
 	access.SurfaceConsole, access.SurfaceCLI, access.SurfaceTUI, access.SurfaceGRPC,
 	access.SurfaceStream, access.SurfaceInClient, access.SurfaceWebhook,

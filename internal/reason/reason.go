@@ -66,6 +66,10 @@ const (
 	JournalUnavailable Code = "JOURNAL_UNAVAILABLE"
 	AttestationFailed  Code = "ATTESTATION_FAILED"
 	OutcomeUnknown     Code = "OUTCOME_UNKNOWN"
+	ExecutedElsewhere  Code = "EXECUTED_ELSEWHERE"
+	Unreported         Code = "UNREPORTED"
+	RanOther           Code = "RAN_OTHER"
+	Ungoverned         Code = "UNGOVERNED"
 
 	ApprovalRequired     Code = "APPROVAL_REQUIRED"
 	ApprovalDenied       Code = "APPROVAL_DENIED"
@@ -186,6 +190,10 @@ var Table = []Row{
 	{JournalUnavailable, ExitFailure, "The journal cannot be written, so nothing runs.", "Ask an operator to look at disk space and `palyra status`."},
 	{AttestationFailed, ExitFailure, "The call ran but its attestation could not be made.", "Ask an operator to look at the daemon's log."},
 	{OutcomeUnknown, ExitFailure, "The gateway stopped while the call ran; its outcome is unknown.", "Look at what the call may have changed before you repeat it."},
+	{ExecutedElsewhere, ExitUsage, "The tool is an agent's own: the agent runs it, and asks about it by its hook.", "Use one of the gateway's tools: `palyra tools`."},
+	{Unreported, ExitFailure, "The call was let run, and the agent never said how it ended.", "Look at what it may have changed; `palyra hook status` says whether the agent's hooks report."},
+	{RanOther, ExitFailure, "The agent says that it ran something else than what was decided.", "Look at what the agent did, and at what changes its calls after the hook: `palyra hook status`."},
+	{Ungoverned, ExitFailure, "The agent says that it ran a call that was not allowed.", "Look at what the agent did, and at what bypasses its hook: `palyra hook status`."},
 	{ApprovalRequired, ExitDenied, "A human has to approve this call.", "Answer it with `palyra approvals decide`."},
 	{ApprovalDenied, ExitDenied, "A human denied the call.", "Do not repeat it; choose another way or ask the person why."},
 	{ApprovalExpired, ExitExpired, "Nobody approved the call in time.", "Ask an operator to be ready, then propose it again."},

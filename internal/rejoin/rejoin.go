@@ -17,6 +17,7 @@ import (
 	"palyra/internal/access"
 	"palyra/internal/approval"
 	"palyra/internal/reason"
+	"palyra/internal/tool"
 	"palyra/internal/toolcall"
 )
 
@@ -63,8 +64,10 @@ func keyOf(s *toolcall.Submission) (key, error) {
 
 // visit is one call and who is there for it. Calls.mu guards what changes.
 type visit struct {
-	key    key
-	live   *toolcall.Live
+	key  key
+	live *toolcall.Live
+	// peer is that of the client which is there, or was there last.
+	peer   tool.Peer
 	cancel context.CancelCauseFunc
 	// there is true while a client is there; came is closed when one comes, and
 	// replaced when it leaves.
@@ -80,6 +83,24 @@ type visit struct {
 	forget *time.Timer
 }
 
+// Stay says how long a client stays with a call.
+type Stay struct {
+	// Limit is the client's time for the call, 0 for as long as it takes. It has its
+	// answer 5 s earlier.
+	Limit time.Duration
+	// Gone, when it is closed, says that the client went away without a word. That it
+	// cancels the call may come after it, within a few seconds.
+	Gone <-chan struct{}
+	// Leave, when it is closed, has the client leave at once.
+	Leave <-chan struct{}
+	// UntilRun has the limit count no more once the call was let run: what it was for
+	// is the answer of policy and people.
+	UntilRun bool
+	// Asks, unless nil, reports whether the client leaves because of an approval that
+	// the call waits for, since it has a way of its own to ask.
+	Asks func(approvalID string) bool
+}
+
 // Call makes a call, or joins the same one if its client had left it, and tells
 // observe what happens, from the beginning.
 //
@@ -89,16 +110,11 @@ type visit struct {
 // ends, the call is cancelled. A submission may have neither an idempotency key nor a
 // Hold of its own.
 func (c *Calls) Call(ctx context.Context, s toolcall.Submission, limit time.Duration, observe func(toolcall.Event)) (toolcall.Outcome, error) {
-	return c.call(ctx, s, limit, observe, nil)
+	return c.CallFor(ctx, s, Stay{Limit: limit}, observe)
 }
 
-// CallUntilAsked is Call for a client that takes questions in its own hands: it also
-// leaves the call when it waits for an approval other than told.
-func (c *Calls) CallUntilAsked(ctx context.Context, s toolcall.Submission, limit time.Duration, told string, observe func(toolcall.Event)) (toolcall.Outcome, error) {
-	return c.call(ctx, s, limit, observe, &told)
-}
-
-func (c *Calls) call(ctx context.Context, s toolcall.Submission, limit time.Duration, observe func(toolcall.Event), told *string) (toolcall.Outcome, error) {
+// CallFor is Call for a client that leaves for other reasons as well.
+func (c *Calls) CallFor(ctx context.Context, s toolcall.Submission, stay Stay, observe func(toolcall.Event)) (toolcall.Outcome, error) {
 	if s.IdempotencyKey != "" || s.Hold != nil {
 		return toolcall.Outcome{}, errors.New("rejoin: a call with an idempotency key, or held otherwise, cannot be left")
 	}
@@ -108,12 +124,27 @@ func (c *Calls) call(ctx context.Context, s toolcall.Submission, limit time.Dura
 	}
 	staying, leave := context.WithCancel(ctx)
 	defer leave()
-	if limit > 0 {
-		defer time.AfterFunc(limit-min(margin, limit/2), leave).Stop()
+	if stay.Limit > 0 {
+		defer time.AfterFunc(stay.Limit-min(margin, stay.Limit/2), func() {
+			if !stay.UntilRun || !c.runs(v) {
+				leave()
+			}
+		}).Stop()
+	}
+	if stay.Gone != nil || stay.Leave != nil {
+		go func() {
+			select {
+			case <-stay.Gone:
+				leave()
+			case <-stay.Leave:
+				leave()
+			case <-staying.Done():
+			}
+		}()
 	}
 	outcome, ended, err := v.live.Follow(staying, func(e toolcall.Event) {
 		observe(e)
-		if told != nil && e.Asked != nil && e.Asked.ID != *told && c.waitsFor(v, e.Asked.ID) {
+		if stay.Asks != nil && e.Asked != nil && c.waitsFor(v, e.Asked.ID) && stay.Asks(e.Asked.ID) {
 			leave()
 		}
 	})
@@ -127,7 +158,39 @@ func (c *Calls) call(ctx context.Context, s toolcall.Submission, limit time.Dura
 		outcome, _, err = v.live.Follow(context.WithoutCancel(ctx), func(toolcall.Event) {})
 		return outcome, err
 	}
-	return toolcall.Outcome{}, c.depart(v)
+	still := c.depart(v)
+	select {
+	case <-stay.Gone:
+		c.lateCancel(ctx, v)
+	default:
+	}
+	return toolcall.Outcome{}, still
+}
+
+// lateWord is how long a client that went away may still cancel its call.
+const lateWord = 5 * time.Second
+
+// lateCancel cancels a call that was left when its client says so after all, unless
+// somebody came back for it.
+func (c *Calls) lateCancel(ctx context.Context, v *visit) {
+	timer := time.NewTimer(lateWord)
+	defer timer.Stop()
+	c.mu.Lock()
+	came := v.came
+	c.mu.Unlock()
+	select {
+	case <-ctx.Done():
+	case <-came:
+		return
+	case <-timer.C:
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !v.there {
+		v.cancel(gone(ctx))
+		c.removeLocked(v)
+	}
 }
 
 // gone is why a call ends whose client's context did.
@@ -148,7 +211,7 @@ func (c *Calls) arrive(ctx context.Context, s toolcall.Submission) (*visit, erro
 	defer c.mu.Unlock()
 	for _, v := range c.left[k] {
 		if !v.there {
-			v.there = true
+			v.there, v.peer = true, s.Peer
 			close(v.came)
 			if v.forget != nil {
 				v.forget.Stop()
@@ -156,12 +219,12 @@ func (c *Calls) arrive(ctx context.Context, s toolcall.Submission) (*visit, erro
 			return v, nil
 		}
 	}
-	v := &visit{key: k, live: toolcall.NewLive(), there: true, came: make(chan struct{})}
+	v := &visit{key: k, live: toolcall.NewLive(), peer: s.Peer, there: true, came: make(chan struct{})}
 	close(v.came)
 	// The call outlives ctx, and keeps what it says of the caller.
 	own, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	v.cancel = cancel
-	s.Hold = func(ctx context.Context) error { return c.hold(ctx, v) }
+	s.Hold, s.Peer = func(ctx context.Context) error { return c.hold(ctx, v) }, c.peerOf(v)
 	c.left[k] = append(c.left[k], v)
 	go func() {
 		defer cancel(nil)
@@ -170,6 +233,35 @@ func (c *Calls) arrive(ctx context.Context, s toolcall.Submission) (*visit, erro
 		c.end(v)
 	}()
 	return v, nil
+}
+
+// peerOf passes on what runs the call has to say, to whichever client is there.
+func (c *Calls) peerOf(v *visit) tool.Peer {
+	passed := tool.Peer{Meta: v.peer.Meta, Progress: func(p tool.Progress) {
+		if to := c.present(v); to.Progress != nil {
+			to.Progress(p)
+		}
+	}}
+	if v.peer.Elicit != nil {
+		passed.Elicit = func(ctx context.Context, e tool.Elicitation) (tool.Elicited, error) {
+			to := c.present(v)
+			if to.Elicit == nil {
+				return tool.Elicited{Action: "cancel"}, nil
+			}
+			return to.Elicit(ctx, e)
+		}
+	}
+	return passed
+}
+
+// present is the client that is there; the zero value when none is.
+func (c *Calls) present(v *visit) tool.Peer {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !v.there {
+		return tool.Peer{}
+	}
+	return v.peer
 }
 
 // note remembers how far a call is.
@@ -187,6 +279,13 @@ func (c *Calls) note(v *visit, e toolcall.Event) {
 	}
 	c.mu.Unlock()
 	v.live.Add(e)
+}
+
+// runs reports whether a call was let run.
+func (c *Calls) runs(v *visit) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return v.decided
 }
 
 func (c *Calls) waitsFor(v *visit, approvalID string) bool {

@@ -248,12 +248,12 @@ func TestUntilAsked(t *testing.T) {
 		c := rejoin.New(p, nil)
 		observe := func(toolcall.Event) {}
 		for range 2 {
-			_, err := c.CallUntilAsked(t.Context(), call(`{}`), 0, "", observe)
+			_, err := c.CallFor(t.Context(), call(`{}`), rejoin.Stay{Asks: func(string) bool { return true }}, observe)
 			reasontest.Want(t, "asked", err, reason.StillWaiting)
 		}
 		done := make(chan error, 1)
 		go func() {
-			_, err := c.CallUntilAsked(t.Context(), call(`{}`), 0, "ask-1", observe)
+			_, err := c.CallFor(t.Context(), call(`{}`), rejoin.Stay{Asks: func(id string) bool { return id != "ask-1" }}, observe)
 			done <- err
 		}()
 		synctest.Wait()
@@ -263,6 +263,63 @@ func TestUntilAsked(t *testing.T) {
 			t.Errorf("%v after %d calls", err, p.began.Load())
 		}
 	})
+}
+
+// A client that went away leaves its call like one whose time is over.
+func TestGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPipeline()
+		c := rejoin.New(p, nil)
+		gone, done := make(chan struct{}), make(chan error, 1)
+		go func() {
+			_, err := c.CallFor(t.Context(), call(`{}`), rejoin.Stay{Gone: gone}, func(toolcall.Event) {})
+			done <- err
+		}()
+		synctest.Wait()
+		close(gone)
+		reasontest.Want(t, "gone", <-done, reason.StillWaiting)
+		stillWaiting(t, <-begin(t.Context(), c, call(`{}`), time.Minute), 55*time.Second)
+		if p.began.Load() != 1 {
+			t.Error("the call was not joined")
+		}
+		close(p.yes)
+		close(p.finish)
+		<-begin(t.Context(), c, call(`{}`), time.Minute)
+	})
+}
+
+// What a client says after it went away ends the call, unless somebody came back.
+func TestGoneAndCancelled(t *testing.T) {
+	for _, back := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			p := newPipeline()
+			c := rejoin.New(p, nil)
+			ctx, cancel := context.WithCancel(t.Context())
+			gone, done := make(chan struct{}), make(chan error, 1)
+			go func() {
+				_, err := c.CallFor(ctx, call(`{}`), rejoin.Stay{Gone: gone}, func(toolcall.Event) {})
+				done <- err
+			}()
+			synctest.Wait()
+			close(gone)
+			synctest.Wait()
+			var second <-chan made
+			if back {
+				second = begin(t.Context(), c, call(`{}`), time.Minute)
+				synctest.Wait()
+			}
+			cancel()
+			reasontest.Want(t, "gone", <-done, reason.StillWaiting)
+			close(p.yes)
+			close(p.finish)
+			if !back {
+				second = begin(t.Context(), c, call(`{}`), time.Minute)
+			}
+			if m := <-second; m.err != nil || (p.began.Load() == 1) != back {
+				t.Errorf("back %v: %d calls, %v", back, p.began.Load(), m.err)
+			}
+		})
+	}
 }
 
 // A call that was let run runs on, and its end is kept for a while.

@@ -103,6 +103,8 @@ func (g *gateway) CancelCall(ctx context.Context, req *palyrav1.CancelCallReques
 const (
 	endDenied    = "denied"
 	endAmbiguous = "ambiguous"
+	// endUngoverned is of what an agent says that it ran without being let.
+	endUngoverned = "ungoverned"
 )
 
 func callMessage(c *toolcall.PastCall) *palyrav1.Call {
@@ -164,6 +166,8 @@ func endOfCall(m *palyrav1.Call, c *toolcall.PastCall) {
 		if c.Refused.Reason == reason.Cancelled {
 			m.Outcome = string(tool.Stopped)
 		}
+	case d == nil && c.Sighted != nil:
+		m.Outcome, m.Reason, m.Message = endUngoverned, string(c.Sighted.Reason), c.Sighted.Message
 	case d != nil:
 		m.Outcome, m.Reason, m.Message = endAmbiguous, string(reason.OutcomeUnknown), reason.Lookup(reason.OutcomeUnknown).Sentence
 		return
@@ -185,6 +189,8 @@ func stepMessage(s *callrecord.Step) *palyrav1.CallStep {
 		m.What, m.Kind, m.Id, m.Reason, m.Message = allowedOr(p.Allowed, endDenied), "decision", p.ID, string(p.Reason), p.Message
 	case *callrecord.Refused:
 		m.What, m.Reason, m.Message = string(tool.Refused), string(p.Reason), p.Message
+	case *callrecord.Sighted:
+		m.What, m.Reason, m.Message = "sighted", string(p.Reason), p.Message
 	case *callrecord.Gated:
 		m.What, m.Reason, m.Message = "changes "+allowedOr(p.Allowed, string(tool.Refused)), string(p.Reason), p.Message
 		if p.ApprovalID != "" {

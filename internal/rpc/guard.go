@@ -13,6 +13,7 @@ import (
 	"palyra/gen/palyra/v1/palyrav1connect"
 	"palyra/internal/access"
 	"palyra/internal/gatewaychange"
+	"palyra/internal/localsocket"
 	"palyra/internal/policy"
 	"palyra/internal/ratelimit"
 	"palyra/internal/reason"
@@ -51,6 +52,16 @@ func callerOf(ctx context.Context) access.Caller {
 
 // CallerOf is the caller for what stands between handlers and rooms.
 func CallerOf(ctx context.Context) access.Caller { return callerOf(ctx) }
+
+// Near says why a request did not come from a process of this host that the listeners
+// of agents let in, nil for one that did.
+func Near(ctx context.Context) error {
+	neighbor, near := localsocket.AgentOf(ctx)
+	if !near {
+		return reason.Errorf(reason.PermissionDenied, "hooks come by the listener of agents on this host, or by its socket")
+	}
+	return neighbor.Refused
+}
 
 // addressOf returns where a request comes from, also of a caller without a credential.
 func addressOf(ctx context.Context) string {

@@ -38,7 +38,8 @@ type callerKey struct{}
 func identify(by credentials, live *liveRequests, log *slog.Logger, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		socket, local := localsocket.PeerOf(r.Context())
-		identified := peer{address: from(r, socket, local), local: local, claims: access.Surface(r.Header.Get(access.SurfaceHeader)), tls: r.TLS}
+		neighbor, near := localsocket.AgentOf(r.Context())
+		identified := peer{address: from(r, socket, local, neighbor, near), local: local, near: near, claims: access.Surface(r.Header.Get(access.SurfaceHeader)), tls: r.TLS}
 		identified.offered = by.issuers != nil && by.issuers.Offered()
 		ctx := r.Context()
 		if look := by.of(r); look != nil {
@@ -88,8 +89,11 @@ func (by credentials) of(r *http.Request) func() (access.Caller, time.Time, erro
 	}
 	shown := r.Header.Values("Authorization")
 	socket, local := localsocket.PeerOf(r.Context())
+	neighbor, near := localsocket.AgentOf(r.Context())
 	auth := by.auth
 	switch {
+	case near && neighbor.Refused != nil && len(shown) > 0:
+		return func() (access.Caller, time.Time, error) { return access.Caller{}, time.Time{}, neighbor.Refused }
 	case r.URL.Query().Has("access_token"):
 		return func() (access.Caller, time.Time, error) {
 			return access.Caller{}, time.Time{}, reason.Errorf(reason.Unauthenticated, "a token in a URL counts for nothing: URLs stand in logs and histories").
@@ -126,13 +130,22 @@ func (by credentials) bearer(r *http.Request, shown string) (c access.Caller, en
 	if by.issuers != nil && by.issuers.Offered() && !strings.HasPrefix(text, token.Prefix) {
 		c, err = by.issuers.Authenticate(r.Context(), text)
 	} else {
-		from, _ := netip.ParseAddrPort(r.RemoteAddr)
-		c, err = by.tokens.Authenticate(text, from.Addr().WithZone(""))
+		c, err = by.tokens.Authenticate(text, addressFor(r))
 	}
 	if err != nil {
 		return access.Caller{}, time.Time{}, err
 	}
 	return c, c.Token.ExpiresAt, nil
+}
+
+// addressFor is where a token is shown from. A socket of agents is on this host.
+func addressFor(r *http.Request) netip.Addr {
+	from, _ := netip.ParseAddrPort(r.RemoteAddr)
+	at := from.Addr().WithZone("")
+	if _, near := localsocket.AgentOf(r.Context()); near && !at.IsValid() {
+		at = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	}
+	return at
 }
 
 // onHost finds the caller of the socket of the local operator.
@@ -158,6 +171,9 @@ type peer struct {
 	address string
 	// local says that the request came over the socket of the local operator.
 	local bool
+	// near says that it came by a listener of agents on this host, whose process the
+	// system named.
+	near bool
 	// claims is the surface that the client says it is.
 	claims access.Surface
 	// tls is the connection.
@@ -246,9 +262,12 @@ func (p *peer) shows(needed Proof) bool {
 }
 
 // from is where a request came from: an address, or the socket and whose process.
-func from(r *http.Request, socket localsocket.Peer, local bool) string {
-	if local {
+func from(r *http.Request, socket localsocket.Peer, local bool, neighbor localsocket.Peer, near bool) string {
+	switch {
+	case local:
 		return socket.String()
+	case near:
+		return neighbor.Agent()
 	}
 	return host(r.RemoteAddr)
 }
@@ -271,7 +290,7 @@ func (p peer) keys() []string {
 		return []string{ratelimit.Address(p.address)}
 	}
 	keys := []string{p.caller.Principal.String()}
-	if ip := net.ParseIP(p.address); !p.local && (ip == nil || !ip.IsLoopback()) {
+	if ip := net.ParseIP(p.address); !p.local && !p.near && (ip == nil || !ip.IsLoopback()) {
 		keys = append(keys, ratelimit.Address(p.address))
 	}
 	return keys

@@ -276,7 +276,9 @@ const everywhere = "listen.api, listen.agents"
 // routes has one row per pattern of a mux (net/http). A pattern without a row is
 // denied.
 var routes = map[string]Route{
-	"GET /metrics": {"listen.metrics", "counters and durations for Prometheus, of no caller and no call", nil},
+	"GET /metrics":           {"listen.metrics", "counters and durations for Prometheus, of no caller and no call", nil},
+	"POST /hooks/v1/{agent}": {"listen.agents", "what agents ask and report by their hooks; also on the socket `hooks.sock` of the state directory, and nowhere else", &Method{access.PermHookReport, AuditRoom, LimitToolCall, NeedsDevice}},
+
 	"GET /healthz": {"listen.metrics", "that palyrad runs", nil},
 	"GET /readyz":  {"listen.metrics", "that it is ready, or why not", nil},
 
@@ -291,7 +293,15 @@ var routes = map[string]Route{
 	"POST /access/v1/requests/{task}/cancel": {everywhere, "take the question back", &Method{access.PermAccessEvaluateFor, AuditRoom, LimitMutate, NeedsDevice}},
 	"GET /access/v1/jwks":                    {everywhere, "the key of what AuthZEN's answers are bound with", &Method{"", AuditNone, LimitRead, NeedsNothing}},
 	"GET /.well-known/authzen-configuration": {everywhere, "where AuthZEN's routes are", &Method{"", AuditNone, LimitRead, NeedsNothing}},
+	MCPRoute:                                 {everywhere, "MCP over Streamable HTTP ([mcp.md](mcp.md))", &Method{access.PermToolCall, AuditRoom, LimitToolCall, NeedsDevice}},
+	ApprovalPageRoute:                        {everywhere, "how an approval is answered, and nothing of it", &Method{"", AuditNone, LimitRead, NeedsNothing}},
 }
+
+// The guarded routes.
+const (
+	MCPRoute          = "/mcp"
+	ApprovalPageRoute = "GET /approvals/{id}"
+)
 
 // Routes are the rows by pattern, in no order.
 func Routes() iter.Seq2[string, Route] { return maps.All(routes) }

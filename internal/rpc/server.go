@@ -203,7 +203,7 @@ var services = []string{
 	palyrav1connect.PresenceServiceName,
 	palyrav1connect.PairingServiceName,
 	palyrav1connect.LoginServiceName,
-	palyrav1connect.VaultServiceName,
+	palyrav1connect.VaultServiceName, palyrav1connect.McpServiceName,
 	healthv1connect.HealthName,
 }
 

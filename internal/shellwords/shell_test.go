@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -115,10 +116,11 @@ func (s realShell) run(t testing.TB, text string) ran {
 		t.Fatalf("%s did not end: %q", s.path, text)
 	}
 	var r ran
-	if exit, ok := err.(*exec.ExitError); ok {
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
 		r.exit = exit.ExitCode()
-	} else if err != nil {
-		t.Fatal(err)
+	} else {
+		must.Do(t, err)
 	}
 	for _, line := range bytes.Split(bytes.TrimSpace(must.Get(os.ReadFile(log))(t)), []byte("\n")) {
 		if len(line) > 0 {

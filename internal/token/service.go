@@ -184,6 +184,9 @@ func (s *Service) checked(creator access.Principal, r Request) (Token, error) {
 	if err := checkScopes(t.Scopes); err != nil {
 		return t, err
 	}
+	if err := t.forHooks(); err != nil {
+		return t, err
+	}
 	if err := s.checkHolder(creator, t.Principal); err != nil {
 		return t, err
 	}
@@ -204,6 +207,34 @@ func checkScopes(scopes []access.Permission) error {
 			return reason.Errorf(reason.InvalidInput, "no token has the permission %s: it takes a device", p).
 				WithRemedy("Have a credential made for whoever does that: `palyrad operator add NAME --role ROLE`.")
 		}
+	}
+	return nil
+}
+
+// loopback are the addresses of this host that no other host has.
+var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
+
+// forHooks bounds a token of an agent's hook, which lies about where the agent works:
+// it is good for nothing else, and on this host alone.
+func (t *Token) forHooks() error {
+	if !slices.Contains(t.Scopes, access.PermHookReport) {
+		return nil
+	}
+	outside := func(p netip.Prefix) bool {
+		return !slices.ContainsFunc(loopback, func(l netip.Prefix) bool { return l.Bits() <= p.Bits() && l.Contains(p.Addr()) })
+	}
+	switch {
+	case len(t.Scopes) > 1:
+		return reason.Errorf(reason.InvalidInput, "a token with the scope %s has no other: it lies where the agent can read it", access.PermHookReport).
+			WithRemedy("Make one token for the agent's hook, and another for its calls.")
+	case t.Principal.Kind != access.KindAgent:
+		return reason.Errorf(reason.InvalidInput, "a token with the scope %s acts as an agent, and %s is none", access.PermHookReport, t.Principal).
+			WithRemedy("Make it for an agent of yours: `palyra tokens create --for agent:NAME`.")
+	case slices.ContainsFunc(t.Addresses, outside):
+		return reason.Errorf(reason.InvalidInput, "a token with the scope %s is good on this host alone", access.PermHookReport).
+			WithRemedy("Leave the addresses out.")
+	case len(t.Addresses) == 0:
+		t.Addresses = slices.Clone(loopback)
 	}
 	return nil
 }

@@ -51,6 +51,8 @@ type Facts struct {
 	// those that its program would get,
 	// sorted.
 	Secrets []string `json:"secrets,omitempty"`
+	// External is set for calls that an agent runs itself.
+	External *ExternalFacts `json:"external,omitempty"`
 }
 
 // Where a program comes from, in ExecFacts.

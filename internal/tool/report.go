@@ -48,6 +48,8 @@ type Report struct {
 	// ViolationsMissed counts the others.
 	Violations       []Violation `json:"violations,omitempty"`
 	ViolationsMissed int         `json:"violations_missed,omitempty"`
+	// Claim is set for calls that an agent ran itself.
+	Claim *Claim `json:"claim,omitempty"`
 
 	ExitCode   *int      `json:"exit_code,omitempty"`
 	Signal     string    `json:"signal,omitempty"`
@@ -60,7 +62,7 @@ type Report struct {
 type ExecutorInfo struct {
 	Name    Executor `json:"name"`
 	Version string   `json:"version"`
-	// Tier is "builtin", "a", "b" or "c".
+	// Tier is "builtin", "a", "b", "c", or "external" for what an agent ran itself.
 	Tier string `json:"tier"`
 	// Backend names the mechanism and its version, "bubblewrap 0.8.0".
 	Backend string `json:"backend,omitempty"`

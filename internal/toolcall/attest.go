@@ -42,6 +42,7 @@ func (c *call) dispatch(ctx context.Context, permit *decision.Permit) tool.Repor
 	report := c.Dispatcher.Run(ctx, decided)
 	tells.end()
 	c.exchanged = callrecord.TrafficOf(report.Egress)
+	c.exchanged.Read = c.exchanged.Read || report.Claim != nil && report.Claim.State == tool.RanOther
 	return report
 }
 
@@ -129,6 +130,9 @@ func (c *call) recordOutcome(ctx context.Context, record decision.Record, report
 		c.pending.Blobs = append(c.pending.Blobs, report.Result)
 	}
 	if err := c.draftViolated(report); err != nil {
+		return Outcome{Decision: record}, err
+	}
+	if err := c.draftAstray(report, c.argumentsDigest); err != nil {
 		return Outcome{Decision: record}, err
 	}
 	if err := c.draft(event.Attested, payload); err != nil {

@@ -111,6 +111,8 @@ func (p *Pipeline) PastCall(ctx context.Context, id string) (PastCall, error) {
 		past.Tool, past.Caller = past.Proposed.Tool, CallOf{past.Proposed.Principal, past.Proposed.OnBehalfOf}
 	case past.Refused != nil:
 		past.Tool, past.Caller = past.Refused.Tool, CallOf{Principal: past.Refused.Principal}
+	case past.Sighted != nil:
+		past.Tool, past.Caller = past.Sighted.Tool, CallOf{past.Sighted.Principal, past.Sighted.OnBehalfOf}
 	case live == nil:
 		return past, NoCall(id)
 	}

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"palyra/internal/approval"
 	"palyra/internal/policy"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
@@ -92,7 +91,7 @@ func subset(one, other []policy.Determining) bool {
 func (a *authorization) enough(r policy.Request) bool {
 	facts := policy.Approval{
 		Votes: policyVotes(a.answer.Votes(), a.LiveDevice), Now: time.Now().UTC(),
-		Standing: a.answer.Kind() == approval.ByGrant,
+		Standing: a.answer.Standing(),
 	}
 	return a.Evaluator.Current().Judge(r, facts).Allowed
 }

@@ -47,6 +47,8 @@ type authorization struct {
 	answer  approval.Answer
 	// waited is true when people were asked.
 	waited bool
+	// joined is true once it was tried to take the answer of an announced call.
+	joined bool
 	// subjectType and subjectID say what people are asked about, "" for the call itself.
 	subjectType approval.SubjectType
 	subjectID   string

@@ -184,6 +184,8 @@ type Submission struct {
 	// Precedence says how far the writes of the call may go when the disk is
 	// nearly full.
 	Precedence access.Precedence
+	// Vouch is what people said of this very call before, nil for nothing.
+	Vouch *Vouch
 	// Lead are drafts that are written before the first event of the call and in
 	// its transaction. A pipeline that is closing writes neither.
 	Lead []event.Draft

@@ -67,6 +67,9 @@ func (a *authorization) resolve(ctx context.Context) error {
 		a.answer = approval.NotNeeded()
 		return nil
 	}
+	if a.verdict.Effect() == policy.Ask && a.join() {
+		return nil
+	}
 	ask, err := a.ask()
 	if err != nil {
 		return err

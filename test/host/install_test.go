@@ -19,7 +19,7 @@ import (
 func built(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	for name, mode := range map[string]os.FileMode{"palyra": 0o700, "palyrad": 0o700, "share/man/man1/palyra.1": 0o600, "share/fish/vendor_completions.d/palyra.fish": 0o600} {
+	for name, mode := range map[string]os.FileMode{"palyra": 0o700, "palyrad": 0o700, "palyra-hook": 0o700, "share/man/man1/palyra.1": 0o600, "share/fish/vendor_completions.d/palyra.fish": 0o600} {
 		must.Do(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700))
 		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"), mode))
 	}
@@ -66,7 +66,7 @@ func TestInstall(t *testing.T) {
 		}
 	}
 	want := map[string]fs.FileMode{
-		"bin/palyra": 0o755, "bin/palyrad": 0o755, "share/man/man1/palyra.1": 0o644, "share/fish/vendor_completions.d/palyra.fish": 0o644,
+		"bin/palyra": 0o755, "bin/palyrad": 0o755, "bin/palyra-hook": 0o755, "share/man/man1/palyra.1": 0o644, "share/fish/vendor_completions.d/palyra.fish": 0o644,
 		"lib/systemd/system/palyrad.service": 0o644, "lib/systemd/user/palyrad.service": 0o644, "lib/sysusers.d/palyra.conf": 0o644,
 	}
 	got := files(t, dest)

@@ -109,7 +109,7 @@ func TestProgramsDoNotNameTheirDirectory(t *testing.T) {
 	t.Parallel()
 	here := must.Get(filepath.Abs(repository))(t)
 	looked := 0
-	for _, name := range []string{"palyra", "palyrad", "palyra-init"} {
+	for _, name := range []string{"palyra", "palyrad", "palyra-init", "palyra-hook"} {
 		data, err := os.ReadFile(filepath.Join(here, "bin", name))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue

@@ -48,7 +48,11 @@ type Gateway struct {
 	// Root is the CA that the credential bundle trusts.
 	Root *x509.Certificate
 	// ServerName is the name in the gateway's certificate.
-	ServerName   string
+	ServerName string
+	// HTTP and Base are for what the gateway serves beside its API: the client with the
+	// credential, and the address before the path.
+	HTTP         *http.Client
+	Base         string
 	Calls        palyrav1connect.GatewayServiceClient
 	Approvals    palyrav1connect.ApprovalsServiceClient
 	Policy       palyrav1connect.PolicyServiceClient
@@ -161,6 +165,8 @@ func (a *App) services(client *http.Client, base, address string) *Gateway {
 	}
 	*g = Gateway{
 		Address:      address,
+		HTTP:         client,
+		Base:         base,
 		Calls:        palyrav1connect.NewGatewayServiceClient(client, base, opts...),
 		Approvals:    palyrav1connect.NewApprovalsServiceClient(client, base, opts...),
 		Policy:       palyrav1connect.NewPolicyServiceClient(client, base, opts...),

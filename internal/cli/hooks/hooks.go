@@ -385,9 +385,9 @@ func (s hookStatus) write(p *printer.Page) {
 	} else {
 		p.Field("hook", fmt.Sprintf("%s, by %s", s.hook.Scope, s.hook.Transport))
 		if s.proof.Alive {
-			p.Wrapped("alive", "yes, a call that has to be denied was: "+s.proof.Detail)
+			p.Field("alive", "yes, a call that has to be denied was: "+s.proof.Detail)
 		} else {
-			p.Wrapped("alive", "NO: "+s.proof.Detail)
+			p.Field("alive", "NO: "+s.proof.Detail)
 		}
 		p.Wrapped("strength", s.strength)
 		p.List("entry", s.entries)

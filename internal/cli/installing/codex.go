@@ -21,17 +21,16 @@ var codexEvents = []struct {
 }{{"PreToolUse", true}, {"PostToolUse", false}, {"SessionEnd", false}}
 
 // planCodex plans the hook of Codex: the hook itself, and that Codex trusts it.
-func (s Site) planCodex(ctx context.Context, w Wanted) (*Plan, error) {
+func (s Site) planCodex(ctx context.Context, w Wanted, token string) (*Plan, error) {
 	if w.Transport == TransportHTTP {
 		return nil, reason.Errorf(reason.InvalidInput, "Codex has no http hook").WithRemedy("Leave --transport out.")
 	}
 	p := &Plan{Hook: Hook{Agent: w.Agent, Scope: w.Scope, Project: w.Project, Transport: TransportCommand}}
-	line, err := s.command(w)
-	if err != nil {
+	if err := p.holdToken(s, token); err != nil {
 		return nil, err
 	}
 	if w.Scope == agentfiles.Managed {
-		return p, s.planCodexManaged(p, line)
+		return p, s.planCodexManaged(p, w)
 	}
 	path, root := s.hookFile(w)
 	hooks, err := Begin(p.Hook.Owner(), path, root)
@@ -39,11 +38,11 @@ func (s Site) planCodex(ctx context.Context, w Wanted) (*Plan, error) {
 		return nil, err
 	}
 	for _, event := range codexEvents {
-		limit := reportLimit
-		if event.asks {
-			limit = s.limit()
+		handler, err := s.codexHandler(w, event.asks)
+		if err != nil {
+			return nil, err
 		}
-		group := map[string]any{"hooks": []any{map[string]any{"type": "command", "command": line, "timeout": limit}}}
+		group := map[string]any{"hooks": []any{handler}}
 		if err := hooks.AddToList(group, mark(w, TransportCommand), "hooks", event.name); err != nil {
 			return nil, err
 		}
@@ -52,7 +51,7 @@ func (s Site) planCodex(ctx context.Context, w Wanted) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.trust(ctx, hooks, config, line); err != nil {
+	if err := s.trust(ctx, hooks, config, w); err != nil {
 		return nil, err
 	}
 	if w.Scope == agentfiles.Project {
@@ -60,6 +59,16 @@ func (s Site) planCodex(ctx context.Context, w Wanted) (*Plan, error) {
 	}
 	p.Edits = append(p.Edits, hooks, config)
 	return p, nil
+}
+
+// codexHandler is the handler of an event, which may ask a person or only tells.
+func (s Site) codexHandler(w Wanted, asks bool) (map[string]any, error) {
+	limit := reportLimit
+	if asks {
+		limit = s.limit()
+	}
+	line, err := s.command(w, limit)
+	return map[string]any{"type": "command", "command": line, "timeout": limit}, err
 }
 
 // codexConfig is the person's configuration of Codex, in which trust stands.
@@ -80,7 +89,16 @@ func (s Site) codexConfig(owner string) (*Edit, error) {
 
 // trust adds to the configuration that Codex trusts the hooks which a file will hold, by
 // the hashes that Codex computes, and has Codex say that it does.
-func (s Site) trust(ctx context.Context, hooks, config *Edit, line string) error {
+func (s Site) trust(ctx context.Context, hooks, config *Edit, w Wanted) error {
+	lines := make(map[string]bool)
+	for _, event := range codexEvents {
+		handler, err := s.codexHandler(w, event.asks)
+		if err != nil {
+			return err
+		}
+		line, _ := handler["command"].(string)
+		lines[line] = true
+	}
 	program, err := s.codexProgram()
 	if err != nil {
 		return err
@@ -92,7 +110,7 @@ func (s Site) trust(ctx context.Context, hooks, config *Edit, line string) error
 	ours := 0
 	copyOf := bareCodex(config.After)
 	for _, h := range untrusted {
-		if h.Command != line {
+		if !lines[h.Command] {
 			continue
 		}
 		ours++
@@ -110,7 +128,7 @@ func (s Site) trust(ctx context.Context, hooks, config *Edit, line string) error
 		return err
 	}
 	for _, h := range list {
-		if h.Command == line && h.TrustStatus == "trusted" && h.Enabled {
+		if lines[h.Command] && h.TrustStatus == "trusted" && h.Enabled {
 			trusted++
 		}
 	}
@@ -180,7 +198,7 @@ func bareCodex(text []byte) []byte {
 
 // planCodexManaged plans the hook in the requirements of Codex, which every person's
 // Codex on this machine keeps to.
-func (s Site) planCodexManaged(p *Plan, line string) error {
+func (s Site) planCodexManaged(p *Plan, w Wanted) error {
 	path := s.codexRequirements()
 	e, err := Begin(p.Hook.Owner(), path, filepath.Dir(path))
 	if err != nil {
@@ -188,11 +206,10 @@ func (s Site) planCodexManaged(p *Plan, line string) error {
 	}
 	e.Mode = 0o644 // every person's Codex reads it
 	for _, event := range codexEvents {
-		limit := reportLimit
-		if event.asks {
-			limit = s.limit()
+		handler, err := s.codexHandler(w, event.asks)
+		if err != nil {
+			return err
 		}
-		handler := map[string]any{"type": "command", "command": line, "timeout": limit}
 		if err := e.AppendTOML("palyra-hook", []string{"hooks", event.name}, tomledit.Pair{Key: "hooks", Value: []any{handler}}); err != nil {
 			return err
 		}

@@ -1,9 +1,6 @@
 package installing
 
 import (
-	"bufio"
-	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,69 +8,19 @@ import (
 	"time"
 
 	"palyra/internal/agentfiles"
-	"palyra/internal/canonical"
+	"palyra/internal/cli/installing/installingtest"
 	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/tomledit"
 )
 
-// TestMain lets this program be a Codex that behaves: its app-server lists the hooks of
-// its directory, with hashes of its own, and trusts those whose hash stands in its
-// configuration.
+// TestMain lets this program be a Codex.
 func TestMain(m *testing.M) {
-	if mode := os.Getenv("LANG"); len(os.Args) == 2 && os.Args[1] == "app-server" {
-		fakeCodex(strings.TrimPrefix(mode, "fake-"))
-		os.Exit(0)
+	if len(os.Args) == 2 && os.Args[1] == "app-server" {
+		installingtest.Codex()
+		return
 	}
 	os.Exit(m.Run())
-}
-
-func fakeCodex(mode string) {
-	in := bufio.NewScanner(os.Stdin)
-	for in.Scan() {
-		var m struct {
-			ID     int
-			Method string
-		}
-		_ = json.Unmarshal(in.Bytes(), &m)
-		switch m.Method {
-		case "initialize":
-			fmt.Println(`{"method":"status/changed","params":{}}`)
-			fmt.Printf("{\"id\":%d,\"result\":{}}\n", m.ID)
-		case "hooks/list":
-			text, _ := json.Marshal(fakeHooks(mode))
-			fmt.Printf("{\"id\":%d,\"result\":{\"data\":[{\"hooks\":%s,\"errors\":[]}]}}\n", m.ID, text)
-		}
-		if mode == "ends" {
-			return
-		}
-	}
-}
-
-func fakeHooks(mode string) []listedHook {
-	home := os.Getenv("CODEX_HOME")
-	path := filepath.Join(home, "hooks.json")
-	var file struct {
-		Hooks map[string][]struct{ Hooks []struct{ Command string } }
-	}
-	text, _ := os.ReadFile(path)
-	_ = json.Unmarshal(text, &file)
-	config, _ := os.ReadFile(filepath.Join(home, "config.toml"))
-	var list []listedHook
-	for event, groups := range file.Hooks {
-		for i, g := range groups {
-			for j, h := range g.Hooks {
-				key := fmt.Sprintf("%s:%s:%d:%d", path, strings.ToLower(event), i, j)
-				hash := canonical.Digest([]byte(h.Command))
-				one := listedHook{Key: key, Command: h.Command, SourcePath: path, Enabled: true, CurrentHash: hash, TrustStatus: "untrusted"}
-				if has, _ := tomlValue(config, []string{"hooks", "state", key, "trusted_hash"}); has == fmt.Sprintf("%q", hash) && mode != "distrusts" {
-					one.TrustStatus = "trusted"
-				}
-				list = append(list, one)
-			}
-		}
-	}
-	return list
 }
 
 // site is a machine with a home of the test's own.
@@ -81,8 +28,8 @@ func site(t *testing.T, mode string) Site {
 	home := must.Get(filepath.EvalSymlinks(t.TempDir()))(t)
 	env := map[string]string{"LANG": "fake-" + mode, "PATH": os.Getenv("PATH")}
 	return Site{
-		Machine: agentfiles.Machine{Home: home, OS: "linux", System: filepath.Join(home, "system"), Getenv: func(name string) string { return env[name] }},
-		Agents:  "127.0.0.1:7143", Held: true, People: 1, HookProgram: "/opt/palyra/palyra-hook", Wait: 10 * time.Minute,
+		Machine:  agentfiles.Machine{Home: home, OS: "linux", System: filepath.Join(home, "system"), Getenv: func(name string) string { return env[name] }},
+		StateDir: filepath.Join(home, ".local", "state", "palyra"), Agents: "127.0.0.1:7143", Held: true, People: 1, HookProgram: "/opt/palyra/palyra-hook", Wait: 10 * time.Minute,
 		Codex: must.Get(os.Executable())(t),
 	}
 }
@@ -109,8 +56,8 @@ func TestPlanCodex(t *testing.T) {
 	put(t, filepath.Join(s.Home, ".codex", "hooks.json"), "{\n  \"hooks\": {\n    \"PreToolUse\": [\n      {\"hooks\": [{\"type\": \"command\", \"command\": \"mine\"}]}\n    ]\n  }\n}\n")
 	p, err := s.Plan(t.Context(), Wanted{Agent: agentfiles.Codex, Scope: agentfiles.User}, "")
 	must.Do(t, err)
-	hooks, config := p.Edits[0], p.Edits[1]
-	line := `sh -c '\"/opt/palyra/palyra-hook\" codex || exit 2'`
+	hooks, config := p.Edits[1], p.Edits[2]
+	line := strings.ReplaceAll(hookLine(s, "codex", 630), `"`, `\"`)
 	for _, want := range []string{`"command": "mine"`, line, `"timeout": 630`, `"PostToolUse"`, `"SessionEnd"`} {
 		if !strings.Contains(string(hooks.After), want) {
 			t.Errorf("%s is not in\n%s", want, hooks.After)

@@ -31,6 +31,8 @@ type Edit struct {
 	// Whole is that the file is Palyra's alone.
 	Whole   bool
 	Entries []Entry
+	// secret is that what it holds is shown to nobody.
+	secret bool
 }
 
 // Changes reports whether there is anything to do.

@@ -14,6 +14,7 @@ import (
 	"palyra/internal/cli/command"
 	"palyra/internal/jsonc"
 	"palyra/internal/reason"
+	"palyra/internal/statedir"
 )
 
 // Site is what decides how hooks are installed on this machine.
@@ -27,6 +28,8 @@ type Site struct {
 	People int
 	// HookProgram is palyra-hook, by its absolute path; "" where there is none.
 	HookProgram string
+	// StateDir is where palyrad has its state, with the socket for hooks.
+	StateDir string
 	// Wait is how long a person may take to answer.
 	Wait time.Duration
 	// Codex is the program of Codex; "" is that of the PATH.
@@ -62,8 +65,7 @@ type Plan struct {
 	Edits []*Edit
 	// Notes are what a person should know before it is done.
 	Notes []string
-	// Token says that the hook has a token of its own, which is in no file yet; InFile
-	// that it will stand in one.
+	// Token says that the hook has a token; InFile that it will stand in a file.
 	Token, InFile bool
 }
 
@@ -77,7 +79,7 @@ func (s Site) Plan(ctx context.Context, w Wanted, token string) (*Plan, error) {
 	case agentfiles.ClaudeCode:
 		return s.planClaude(w, token)
 	case agentfiles.Codex:
-		return s.planCodex(ctx, w)
+		return s.planCodex(ctx, w, token)
 	}
 	return nil, command.Usage("%s takes no hooks", w.Agent.Title()).WithRemedy("Give it Palyra's tools: `palyra mcp config %s`.", w.Agent)
 }
@@ -105,10 +107,20 @@ func (s Site) root(path string, w Wanted) string {
 	return s.Home
 }
 
-// command is the command of the hook: every end of palyra-hook but 0 blocks the call, that
-// it is not there included.
-func (s Site) command(w Wanted) (string, error) {
-	program := "palyra-hook"
+// TokenFile is where the token of an agent's command hooks is: a private file of the person,
+// in no repository.
+func (s Site) TokenFile(a agentfiles.Agent) string {
+	return filepath.Join(s.ClientState(), "hooks", string(a)+".token")
+}
+
+// homeState is the directory of the person's state for a shell: what is for several people
+// names no place of one of them.
+const homeState = `${XDG_STATE_HOME:-$HOME/.local/state}`
+
+// command is the command of the hook, which has so many seconds: every end of palyra-hook
+// but 0 blocks the call, that it is not there included.
+func (s Site) command(w Wanted, limit int) (string, error) {
+	program, socket, token := "palyra-hook", homeState+"/palyra/hooks.sock", homeState+"/palyra-cli/hooks/"+string(w.Agent)+".token"
 	if w.Scope != agentfiles.Project {
 		// A project's file is for everybody who has the project, wherever they have it.
 		if s.HookProgram == "" {
@@ -117,11 +129,16 @@ func (s Site) command(w Wanted) (string, error) {
 		}
 		program = s.HookProgram
 	}
-	if strings.ContainsAny(program, "'\"\\$`\n") {
-		return "", reason.Errorf(reason.ConfigInvalid, "the path %q has a character that a shell takes for its own", program).
-			WithRemedy("Install palyra-hook in another directory.")
+	if w.Scope == agentfiles.User {
+		socket, token = statedir.Hooks(s.StateDir), s.TokenFile(w.Agent)
 	}
-	return fmt.Sprintf("sh -c '\"%s\" %s || exit 2'", program, w.Agent), nil
+	for _, path := range []string{s.HookProgram, s.StateDir, s.ClientState()} {
+		if strings.ContainsAny(path, "'\"\\$`\n") {
+			return "", reason.Errorf(reason.ConfigInvalid, "the path %q has a character that a shell takes for its own", path).
+				WithRemedy("Use another directory.")
+		}
+	}
+	return fmt.Sprintf(`sh -c '"%s" %s -socket "%s" -token-file "%s" -limit %d || exit 2'`, program, w.Agent, socket, token, limit), nil
 }
 
 // mark is how a hook of palyra's is known in an agent's settings.
@@ -174,9 +191,9 @@ func (s Site) planClaude(w Wanted, token string) (*Plan, error) {
 		p.Notes = append(p.Notes, why)
 	}
 	handler := map[string]any{"type": "command"}
+	p.Token = true
 	if transport == TransportHTTP {
 		handler = map[string]any{"type": "http", "url": s.HookURL(w.Agent)}
-		p.Token = true
 		if public {
 			handler["headers"] = map[string]any{"Authorization": "Bearer $" + TokenVariable}
 			handler["allowedEnvVars"] = []string{TokenVariable}
@@ -188,7 +205,7 @@ func (s Site) planClaude(w Wanted, token string) (*Plan, error) {
 			}
 			handler["headers"] = map[string]any{"Authorization": "Bearer " + token}
 		}
-	} else if handler["command"], err = s.command(w); err != nil {
+	} else if err := p.holdToken(s, token); err != nil {
 		return nil, err
 	}
 	for _, event := range []struct {
@@ -199,6 +216,11 @@ func (s Site) planClaude(w Wanted, token string) (*Plan, error) {
 		h := map[string]any{"timeout": event.limit}
 		for key, value := range handler {
 			h[key] = value
+		}
+		if transport == TransportCommand {
+			if h["command"], err = s.command(w, event.limit); err != nil {
+				return nil, err
+			}
 		}
 		if event.name == "PreToolUse" {
 			h["onFailure"] = "block"
@@ -216,6 +238,27 @@ func (s Site) planClaude(w Wanted, token string) (*Plan, error) {
 	}
 	p.Edits = append(p.Edits, e)
 	return p, nil
+}
+
+// tokenOwner is whose the change is that makes the token file of an agent: all command
+// hooks of the agent use it.
+func tokenOwner(a agentfiles.Agent) string { return "token/" + string(a) }
+
+// holdToken plans the file with the token of an agent's command hooks.
+func (p *Plan) holdToken(s Site, token string) error {
+	path := s.TokenFile(p.Hook.Agent)
+	e, err := Begin(tokenOwner(p.Hook.Agent), path, s.ClientState())
+	if err != nil {
+		return err
+	}
+	e.Whole, e.Mode, e.secret = true, 0o600, true
+	if token == "" {
+		token = placeholder
+	}
+	e.After = []byte(token + "\n")
+	p.Token, p.InFile = true, true
+	p.Edits = append(p.Edits, e)
+	return nil
 }
 
 // transport chooses how Claude Code asks palyrad, and says why where it is not the best

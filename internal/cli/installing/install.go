@@ -7,6 +7,8 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"os"
+	"slices"
 	"time"
 
 	"github.com/oklog/ulid/v2"
@@ -49,8 +51,8 @@ func (i *Installer) Install(ctx context.Context, w Wanted) (*Installed, error) {
 	if err != nil {
 		return nil, err
 	}
-	if p.Hook.Transport == TransportHTTP && i.Gateway == nil {
-		return nil, reason.Errorf(reason.NotConnected, "the http hook needs a token of the gateway, which does not answer").WithRemedy("Start palyrad: `palyra up`.")
+	if i.Gateway == nil {
+		return nil, reason.Errorf(reason.NotConnected, "the hook needs a token of the gateway, which does not answer").WithRemedy("Start palyrad: `palyra up`.")
 	}
 	h := p.Hook
 	h.Installation = ulid.Make().String()
@@ -60,16 +62,19 @@ func (i *Installer) Install(ctx context.Context, w Wanted) (*Installed, error) {
 			h.OldTokens = append(h.OldTokens, old.Token)
 		}
 	}
-	if p.Token {
+	if h.Token = i.sharedToken(h); h.Token == "" {
 		h.Token = "hook " + string(h.Agent) + " " + ulid.Make().String()
+	} else {
+		p.keepToken()
 	}
+	h.OldTokens = slices.DeleteFunc(h.OldTokens, func(name string) bool { return name == h.Token })
 	if err := i.Book.AddHook(h); err != nil {
 		return nil, err
 	}
 	out := &Installed{Hook: h}
-	text := ""
 	if p.Token {
-		if text, err = i.makeToken(ctx, h); err != nil {
+		text, err := i.makeToken(ctx, h)
+		if err != nil {
 			return nil, err
 		}
 		if p.InFile {
@@ -89,11 +94,48 @@ func (i *Installer) Install(ctx context.Context, w Wanted) (*Installed, error) {
 	if err := i.register(ctx, h, p); err != nil {
 		return nil, err
 	}
-	if err := i.revoke(ctx, h.OldTokens...); err != nil {
+	// The tokens of before, unless other hooks have them.
+	old := slices.DeleteFunc(slices.Clone(h.OldTokens), func(name string) bool {
+		return i.Book.shares(Hook{Agent: h.Agent, Scope: h.Scope, Project: h.Project, Token: name})
+	})
+	if h.Transport == TransportHTTP && !slices.ContainsFunc(i.Book.Hooks, func(o Hook) bool { return o.Agent == h.Agent && o.Transport == TransportCommand }) {
+		if _, err := i.Book.Undo(tokenOwner(h.Agent)); err != nil {
+			return nil, err
+		}
+	}
+	if err := i.revoke(ctx, old...); err != nil {
 		return nil, err
 	}
 	h.OldTokens = nil
 	return out, i.Book.AddHook(h)
+}
+
+// sharedToken is the token that the command hooks of an agent have already; "" for none.
+// It counts while its file is there.
+func (i *Installer) sharedToken(h Hook) string {
+	if h.Transport != TransportCommand {
+		return ""
+	}
+	if _, err := os.Stat(i.TokenFile(h.Agent)); err != nil {
+		return ""
+	}
+	for _, other := range i.Book.Hooks {
+		if other.Agent == h.Agent && other.Transport == TransportCommand && other.Token != "" {
+			return other.Token
+		}
+	}
+	return ""
+}
+
+// keepToken leaves the token file as it is.
+func (p *Plan) keepToken() {
+	p.Token = false
+	p.Edits = slices.DeleteFunc(p.Edits, func(e *Edit) bool { return e.secret })
+}
+
+// shares reports whether another hook has the token of one.
+func (r *Record) shares(h Hook) bool {
+	return slices.ContainsFunc(r.Hooks, func(o Hook) bool { return o.Owner() != h.Owner() && o.Token == h.Token })
 }
 
 // makeToken makes the token of a hook, for the agent that it speaks for.
@@ -217,8 +259,13 @@ func (i *Installer) Uninstall(ctx context.Context, h Hook) (done []Undone, err e
 		return done, err
 	}
 	names := h.OldTokens
-	if h.Token != "" {
+	if h.Token != "" && !i.Book.shares(h) {
 		names = append(names, h.Token)
+		held, err := i.Book.Undo(tokenOwner(h.Agent))
+		done = append(done, held...)
+		if err != nil {
+			return done, err
+		}
 	}
 	if err := i.revoke(ctx, names...); err != nil {
 		return done, err

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"palyra/internal/agentfiles"
 	"palyra/internal/filelock"
@@ -138,7 +139,7 @@ func Open(dir string) (*Book, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the record's lock: %w", err)
 	}
-	if err := filelock.Try(lock); err != nil {
+	if err := hold(lock); err != nil {
 		return nil, errors.Join(reason.Errorf(reason.FactsChanged, "another palyra is installing or uninstalling").WithRemedy("Wait for it to end."), lock.Close())
 	}
 	b := &Book{dir: dir, lock: lock}
@@ -149,6 +150,18 @@ func Open(dir string) (*Book, error) {
 		b.addDir(d)
 	}
 	return b, nil
+}
+
+// holdTime is how long another may hold the record: a child of one that was killed has it
+// until it executes its program.
+const holdTime = 5 * time.Second
+
+func hold(lock *os.File) error {
+	for deadline := time.Now().Add(holdTime); ; time.Sleep(20 * time.Millisecond) {
+		if err := filelock.Try(lock); err == nil || time.Now().After(deadline) {
+			return err
+		}
+	}
 }
 
 // Read reads the record of a directory; an empty one where there is none.
@@ -207,12 +220,16 @@ func (b *Book) Close() error {
 }
 
 func (b *Book) forget() error {
-	for _, path := range []string{filepath.Join(b.dir, name), lockPath(b.dir)} {
+	// Also what a write of the record left that was cut off.
+	left, _ := filepath.Glob(filepath.Join(b.dir, "."+name+".*"))
+	for _, path := range append(left, filepath.Join(b.dir, name), lockPath(b.dir)) {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
-	// Those that somebody else put something into stay.
+	// Those that somebody else put something into stay. Its own may have been made by one
+	// that was killed before it could say so.
+	_ = os.Remove(b.dir)
 	for _, dir := range slices.Backward(b.Dirs) {
 		_ = os.Remove(dir)
 	}

@@ -15,6 +15,9 @@ func (e *Edit) Record() printer.Object {
 
 // Diff is what changes in the file.
 func (e *Edit) Diff() string {
+	if e.secret {
+		return "(a private file with the token of the hook)\n"
+	}
 	d := unified.File{OldPath: e.File.Path, NewPath: e.File.Path, Old: e.File.Text, New: e.After}
 	if !e.File.Exists() {
 		d.OldPath = ""

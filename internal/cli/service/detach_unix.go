@@ -3,13 +3,31 @@
 package service
 
 import (
+	"io"
 	"os"
 	"os/exec"
 	"syscall"
 )
+
+// gated is a program that begins when it is told to. When who started it ends before that,
+// it ends, too: none runs of which nobody knows.
+func gated(program string, args ...string) (cmd *exec.Cmd, begin func() error, err error) {
+	cmd = exec.Command("sh", append([]string{"-c", `read -r go && exec "$0" "$@" </dev/null`, program}, args...)...)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	return cmd, func() error {
+		_, err := io.WriteString(in, "go\n")
+		return err
+	}, nil
+}
 
 // detach gives a program a session of its own, which no terminal ends.
 func detach(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }
 
 // terminate asks a process to end in order.
 func terminate(p *os.Process) error { return p.Signal(syscall.SIGTERM) }
+
+// alive reports whether there is a process of an id.
+func alive(pid int) bool { return syscall.Kill(pid, 0) == nil }

@@ -256,7 +256,10 @@ func (p Palyrad) startDetached() error {
 		return fmt.Errorf("opening palyrad's log: %w", err)
 	}
 	defer log.Close()
-	cmd := exec.Command(p.Program, "--config", p.Config)
+	cmd, begin, err := gated(p.Program, "--config", p.Config)
+	if err != nil {
+		return err
+	}
 	cmd.Dir, cmd.Stdout, cmd.Stderr = p.Home, log, log
 	cmd.Env = append(p.environment(), p.session()...)
 	detach(cmd)
@@ -267,7 +270,7 @@ func (p Palyrad) startDetached() error {
 	if err := os.WriteFile(p.PIDFile(), []byte(strconv.Itoa(pid)+"\n"), 0o600); err != nil {
 		return errors.Join(fmt.Errorf("writing palyrad's pid file: %w", err), cmd.Process.Kill())
 	}
-	return cmd.Process.Release()
+	return errors.Join(begin(), cmd.Process.Release())
 }
 
 // stopTime bounds how long palyrad may take to end, beyond what it lets calls run.
@@ -278,7 +281,7 @@ const stopTime = time.Minute
 func (p Palyrad) stopDetached(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, stopTime)
 	defer cancel()
-	pid, err := statedir.HolderPID(p.StateDir)
+	pid, err := p.starting(ctx)
 	if err != nil || pid == 0 {
 		return err
 	}
@@ -296,6 +299,34 @@ func (p Palyrad) stopDetached(ctx context.Context) error {
 		}
 		if err := pause(ctx, 50*time.Millisecond); err != nil {
 			return reason.Errorf(reason.ConfigInvalid, "palyrad (pid %d) does not end", pid).WithRemedy("See %s; end it by hand, and run this again.", p.LogHint())
+		}
+	}
+}
+
+// startTime is how long a palyrad may take from its start to its hold of the state
+// directory.
+const startTime = 5 * time.Second
+
+// starting is the process of the palyrad that holds the state directory, 0 for none. One
+// that was just started, and has it not yet, is waited for.
+func (p Palyrad) starting(ctx context.Context) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, startTime)
+	defer cancel()
+	for {
+		pid, err := statedir.HolderPID(p.StateDir)
+		if pid != 0 {
+			return pid, nil
+		}
+		if err != nil { // it has the directory, and is about to say which process it is
+			if pause(ctx, 50*time.Millisecond) != nil {
+				return 0, err
+			}
+			continue
+		}
+		text, _ := os.ReadFile(p.PIDFile())
+		started, _ := strconv.Atoi(strings.TrimSpace(string(text)))
+		if started == 0 || !alive(started) || pause(ctx, 50*time.Millisecond) != nil {
+			return 0, nil
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"palyra/internal/cli/installing"
 	"palyra/internal/cli/printer"
 	"palyra/internal/cli/service"
+	"palyra/internal/cli/witness"
 	"palyra/internal/config"
 	"palyra/internal/reason"
 	"palyra/internal/statedir"
@@ -104,6 +105,9 @@ func (a *app) down(ctx context.Context, f *downFlags) (err error) {
 	}
 	if f.purge {
 		if err := purge(c.StateDir); err != nil {
+			return err
+		}
+		if err := witness.Forget(a.App, witness.Fingerprint(d.gateway.Root)); err != nil {
 			return err
 		}
 	}

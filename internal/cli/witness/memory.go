@@ -108,6 +108,20 @@ func Remember(a *client.App, m Memory) error {
 	return keyfile.Write(path, append(text, '\n'))
 }
 
+// Forget removes what is remembered of a gateway that is no more, and the directory for it
+// where nothing else is in it.
+func Forget(a *client.App, caRoot string) error {
+	path, err := Path(a, caRoot)
+	if err != nil {
+		return err
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	_ = os.Remove(filepath.Dir(path))
+	return nil
+}
+
 // Checkpoint is the remembered one, verified; ok is false when there is none.
 func (m Memory) Checkpoint() (cp journal.Checkpoint, ok bool, err error) {
 	if m.Note == "" {

@@ -164,6 +164,7 @@ func (m *Manager) reach(ctx context.Context, by access.Caller, s declared.Server
 		return in.unavailable(err)
 	}
 	m.noted(s.Name, func(k *kept) { k.problem = nil })
+	m.forgive(s.Name)
 	return m.rebuild(ctx, by, s.Name)
 }
 

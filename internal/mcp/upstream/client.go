@@ -8,7 +8,9 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
 	"palyra/internal/mcp/declared"
+	"palyra/internal/tool"
 )
 
 // client is the gateway as a server sees it. It offers neither roots nor sampling: a
@@ -33,8 +35,8 @@ func (in *instance) progressed(_ context.Context, r *mcp.ProgressNotificationCli
 	in.mu.Lock()
 	call := in.calls[token]
 	in.mu.Unlock()
-	if call != nil && call.call.Output != nil {
-		call.call.Output("progress", []byte(clean(r.Params.Message, 1000)))
+	if call != nil && call.call.Peer.Progress != nil {
+		call.call.Peer.Progress(tool.Progress{Done: r.Params.Progress, Total: r.Params.Total, Message: clean(r.Params.Message, 1000)})
 	}
 }
 

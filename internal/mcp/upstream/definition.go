@@ -10,6 +10,7 @@ import (
 	"palyra/internal/canonical"
 	"palyra/internal/lazyregexp"
 	"palyra/internal/mcp/declared"
+	"palyra/internal/tool"
 )
 
 // The most that a server may say about itself.
@@ -80,6 +81,9 @@ func (s *sighting) tool(t *mcp.Tool) {
 	schema, err := canonical.Marshal(t.InputSchema)
 	if err == nil {
 		err = bounded(schema)
+	}
+	if err == nil {
+		_, err = tool.CompileSchema(schema)
 	}
 	if err != nil {
 		s.leave(what, "its input schema is not taken: %v", err)

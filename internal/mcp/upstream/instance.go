@@ -157,8 +157,10 @@ func (in *instance) unavailable(err error) *reason.Error {
 	if why := in.cause(); why != "" {
 		text = why
 	}
-	return reason.Errorf(reason.UpstreamUnavailable, "the upstream server %s failed: %s", in.server.Name, text).WithField("server", in.server.Name)
+	return reason.Errorf(reason.UpstreamUnavailable, "%s%s", failedPrefix(in.server.Name), text).WithField("server", in.server.Name)
 }
+
+func failedPrefix(server string) string { return "the upstream server " + server + " failed: " }
 
 // cause is what is known of the end of a process, "" while it runs.
 func (in *instance) cause() string {
@@ -254,6 +256,17 @@ func (in *instance) done() {
 	}
 }
 
+// doubt has no more calls come to a session over HTTP in which something went wrong
+// beside the answer of a tool: it may be over.
+func (in *instance) doubt(err error) {
+	if in.pipe != nil || reason.Of(err) == reason.ToolFailed {
+		return
+	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.over, in.retired = true, true
+}
+
 // retire ends the instance when the calls on it have ended.
 func (in *instance) retire() {
 	in.mu.Lock()
@@ -301,11 +314,15 @@ func (in *instance) close(cause error) {
 		in.exchange.Close()
 		return
 	}
+	grace := graceTime
+	if why := in.pipe.why(); why != nil && !errors.Is(why, io.EOF) {
+		grace = 0 // it broke the rules
+	}
 	_ = in.pipe.Close()
 	if in.ended == nil {
 		return // it was never started
 	}
-	patience := time.NewTimer(graceTime)
+	patience := time.NewTimer(grace)
 	defer patience.Stop()
 	select {
 	case <-in.ended:

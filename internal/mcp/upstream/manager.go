@@ -88,7 +88,7 @@ type Config struct {
 	Empty string
 	// Denied are the hosts that no URL may lead to, whoever added it.
 	Denied []egress.Rule
-	// Gateway is where the gateway itself listens, which no URL may lead to either.
+	// Gateway is where the gateway itself listens, which no server is and reaches.
 	Gateway *egress.Gateway
 	// Roots, Resolver and Interfaces are the system's when nil.
 	Roots      *x509.CertPool
@@ -369,6 +369,25 @@ func (m *Manager) Run(ctx context.Context) error {
 		m.processes.Wait()
 		return nil
 	}
+}
+
+// EndIdle ends all instances on which no call is under way.
+func (m *Manager) EndIdle() {
+	m.sweep(func(in *instance) bool { return in.idleFor(0) })
+}
+
+// Notices are what an operator should know of the servers.
+func (m *Manager) Notices() (list []string) {
+	for _, s := range m.List() {
+		name := s.Server.Name
+		if s.Problem != "" {
+			list = append(list, "the upstream server "+name+" is of no use: "+s.Problem+"; see `palyra mcp show "+name+"`")
+		}
+		if n := len(s.Changes); n > 0 {
+			list = append(list, fmt.Sprintf("the upstream server %s says something else than what was approved (%d definitions); its tools concerned are suspended: see `palyra mcp show %s`, then `palyra mcp approve %s`", name, n, name, name))
+		}
+	}
+	return list
 }
 
 // sweep ends the instances that should, unless a call has their slot.

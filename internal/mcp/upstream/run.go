@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -89,6 +90,7 @@ func (t proxied) made(ctx context.Context, c tool.Call, l launch, lent []egress.
 	in.describe(&report, started)
 	if err != nil {
 		err = in.unavailable(err)
+		in.doubt(err)
 	}
 	changed, err := m.settle(ctx, c, in, err)
 	report.Changes, report.Files = changed.Record, changed.Files
@@ -221,7 +223,7 @@ func (m *Manager) fill(ctx context.Context, s *slot, l launch, lent []egress.Sec
 	}
 	if wait := time.Until(s.until); wait > 0 {
 		return nil, reason.Errorf(reason.UpstreamUnavailable, "the upstream server %s failed %d times in a row and is tried again in %s: %s",
-			l.server.Name, s.failures, wait.Round(time.Second/10), s.last.Message).WithField("retry_after", wait.Round(time.Second/10).String())
+			l.server.Name, s.failures, wait.Round(time.Second/10), strings.TrimPrefix(s.last.Message, failedPrefix(l.server.Name))).WithField("retry_after", wait.Round(time.Second/10).String())
 	}
 	in, err := m.start(ctx, l, lent)
 	if err != nil {
@@ -243,6 +245,23 @@ func (m *Manager) failed(s *slot, server string, why *reason.Error) {
 	s.failures++
 	s.until, s.last = time.Now().Add(wait), why
 	m.noted(server, func(k *kept) { k.problem = why })
+}
+
+// forgive lets a server be tried again at once. A slot that is in use forgives itself.
+func (m *Manager) forgive(server string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for k, s := range m.slots {
+		if k.server != server {
+			continue
+		}
+		select {
+		case s.held <- struct{}{}:
+			s.failures, s.until = 0, time.Time{}
+			<-s.held
+		default:
+		}
+	}
 }
 
 // current looks at what the server says of itself, if it was not looked at yet or told

@@ -131,7 +131,7 @@ func (m *Manager) spec(in *instance, l launch) sandbox.Spec {
 	limits.CPU = mostCPU
 	return sandbox.Spec{
 		Argv: l.server.Command, Executable: l.program, WorkspaceRoot: l.root, WorkspaceName: l.server.Workspace, Workspace: l.mode, Protected: l.protected,
-		Toolchains: l.chains, Env: l.server.Environment(), Limits: limits, Egress: egress.Strict, Network: l.network(&in.till), Required: m.use.Required,
+		Toolchains: l.chains, Env: l.server.Environment(), Limits: limits, Egress: egress.Strict, Network: m.network(l, &in.till), Required: m.use.Required,
 		Owner: "mcp/" + l.server.Name + "/" + l.owner.String(),
 		Output: func(stream string, chunk []byte) {
 			if stream == "stderr" {
@@ -148,11 +148,12 @@ func (m *Manager) spec(in *instance, l launch) sandbox.Spec {
 const mostCPU = 24 * time.Hour
 
 // network is what the program reaches, nil for nothing.
-func (l launch) network(t *till) *egress.Reach {
+func (m *Manager) network(l launch, t *till) *egress.Reach {
 	reach, err := l.server.Reach()
 	if err != nil || len(reach.Rules.Allow) == 0 {
 		return nil // a rule that cannot be read lets nothing through
 	}
+	reach.Rules.Gateway = m.use.Gateway
 	reach.Secrets = t.from(l.secrets)
 	return &reach
 }

@@ -21,7 +21,7 @@ import (
 const (
 	mostMessage  = 4 << 20
 	mostOfCall   = 64 << 20
-	mostMessages = 20_000
+	mostMessages = 5_000
 	mostDepth    = 100
 	// writeTime is how long a program may take to read what is sent to it.
 	writeTime = 30 * time.Second

@@ -49,6 +49,7 @@ type world struct {
 	runner *runner
 	config upstream.Config
 	source string
+	stop   func()
 }
 
 // Rebuild makes the policies anew with the tools that there are.
@@ -90,10 +91,26 @@ func (w *world) start() {
 	ended := make(chan error, 1)
 	m := w.Manager
 	go func() { ended <- m.Run(ctx) }()
-	w.t.Cleanup(func() {
+	w.stop = sync.OnceFunc(func() {
 		stop()
 		must.Check(w.t, <-ended)
 	})
+	w.t.Cleanup(w.stop)
+}
+
+// stale reports whether a server told of changes since it was looked at.
+func (w *world) stale(name string) bool { return w.Stale(name) }
+
+// until waits for something that happens by itself.
+func until(t *testing.T, is func() bool) {
+	t.Helper()
+	for ctx := t.Context(); !is(); {
+		select {
+		case <-ctx.Done():
+			t.Fatal("it did not happen")
+		case <-time.After(time.Millisecond):
+		}
+	}
 }
 
 // add adds a server that is a program of the test.
@@ -281,3 +298,26 @@ func said(t *testing.T, r tool.Report) string {
 var errNo = errors.New("no")
 
 func sprint(v any) string { return fmt.Sprintf("%+v", v) }
+
+// restart makes the manager anew on the same store.
+func (w *world) restart() {
+	w.t.Helper()
+	w.stop()
+	w.start()
+}
+
+func (w *world) descriptor(name string) tool.Descriptor {
+	w.t.Helper()
+	for _, d := range w.Router.Descriptors() {
+		if d.Name == name {
+			return d
+		}
+	}
+	w.t.Fatalf("there is no tool %s", name)
+	return tool.Descriptor{}
+}
+
+func (w *world) callIn(ctx context.Context, name, input string) (tool.Report, error) {
+	out, err := w.Call(ctx, toolcall.Submission{Caller: gatewaytest.Agent, Tool: name, Input: []byte(input)}, func(toolcall.Event) {})
+	return out.Report, err
+}

@@ -94,6 +94,8 @@ func replaceIn(r *policy.Request, record string, text []byte) error {
 	switch {
 	case record == "exec." && r.Facts.Exec == nil:
 		r.Facts.Exec = &tool.ExecFacts{}
+	case record == "external." && r.Facts.External == nil:
+		r.Facts.External = &tool.ExternalFacts{}
 	case record == "shell." && r.Facts.Shell == nil:
 		r.Facts.Shell = &tool.ShellFacts{}
 	}
@@ -118,6 +120,9 @@ func replaceFact(r *policy.Request, name string, text json.RawMessage) error {
 	switch {
 	case name == "exec" && absent:
 		r.Facts.Exec = nil
+		return nil
+	case name == "external" && absent:
+		r.Facts.External = nil
 		return nil
 	case name == "shell" && absent:
 		r.Facts.Shell = nil

@@ -1,0 +1,202 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+)
+
+// gateway answers everybody who connects with some bytes, and returns its socket.
+func gateway(t *testing.T, answer string) (socket string, asked <-chan string) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "hk")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	l, err := net.Listen("unix", filepath.Join(dir, "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	said := make(chan string, 1)
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			text := make([]byte, 64<<10)
+			n, _ := c.Read(text)
+			select {
+			case said <- string(text[:n]):
+			default:
+			}
+			if answer == "silence" {
+				continue
+			}
+			_, _ = io.WriteString(c, answer)
+			_ = c.Close()
+		}
+	}()
+	return l.Addr().String(), said
+}
+
+const (
+	before   = `{"hook_event_name":"PreToolUse","tool_name":"Bash"}`
+	after    = `{"hook_event_name":"PostToolUse","tool_name":"Bash"}`
+	allowing = "HTTP/1.0 200 OK\r\nPalyra-Decision: allow\r\nContent-Length: 2\r\n\r\n{}"
+)
+
+type world struct {
+	agent, socket, token, input string
+	more                        []string
+}
+
+func (w world) run() (code int, stdout, stderr string) {
+	return w.runFrom(strings.NewReader(w.input))
+}
+
+func (w world) runFrom(stdin io.Reader) (code int, stdout, stderr string) {
+	var out, err bytes.Buffer
+	env := map[string]string{"PALYRA_HOOK_SOCKET": w.socket, "PALYRA_HOOK_TOKEN": w.token}
+	code = run(append([]string{w.agent}, w.more...), func(name string) string { return env[name] }, stdin, &out, &err)
+	return code, out.String(), err.String()
+}
+
+func TestAllow(t *testing.T) {
+	socket, asked := gateway(t, allowing)
+	w := world{agent: "claude-code", socket: socket, token: "pal_x", input: before, more: []string{"-limit", "600"}}
+	if code, out, errs := w.run(); code != 0 || out != "{}" || errs != "" {
+		t.Errorf("%d %q %q", code, out, errs)
+	}
+	text := <-asked
+	for _, part := range []string{"POST /hooks/v1/claude-code HTTP/1.0\r\n", "Authorization: Bearer pal_x\r\n", "Palyra-Hook-Limit: 600\r\n", before} {
+		if !strings.Contains(text, part) {
+			t.Errorf("the request lacks %q: %q", part, text)
+		}
+	}
+	quiet, _ := gateway(t, "HTTP/1.0 200 OK\r\nPalyra-Decision: allow\r\nContent-Length: 0\r\n\r\n")
+	w = world{agent: "codex", socket: quiet, token: "pal_x", input: before}
+	if code, out, errs := w.run(); code != 0 || out != "" || errs != "" {
+		t.Errorf("Codex: %d %q %q", code, out, errs)
+	}
+}
+
+func TestDeny(t *testing.T) {
+	body := `{"hookSpecificOutput":{"hookEventName":"PreToolUse","permissionDecision":"deny","permissionDecisionReason":"no"}}`
+	socket, _ := gateway(t, "HTTP/1.0 200 OK\r\npalyra-decision: deny\r\n\r\n"+body)
+	w := world{agent: "codex", socket: socket, token: "t", input: before}
+	if code, out, errs := w.run(); code != 2 || out != body || errs != "no\n" {
+		t.Errorf("%d %q %q", code, out, errs)
+	}
+}
+
+// TestEverythingElseDenies: whatever is wrong, the agent gets a denial that it knows,
+// and exit code 2. The control is TestAllow.
+func TestEverythingElseDenies(t *testing.T) {
+	good, _ := gateway(t, allowing)
+	answers := map[string]string{
+		"nothing":            "",
+		"garbage":            "\x00\x01\x02",
+		"no palyrad":         "SSH-2.0-x\r\n\r\n",
+		"500":                "HTTP/1.0 500 x\r\nPalyra-Decision: allow\r\n\r\n{}",
+		"401":                "HTTP/1.0 401 x\r\n\r\n" + `{"code":"unauthenticated","message":"the token is not valid"}`,
+		"no decision":        "HTTP/1.0 200 OK\r\n\r\n{}",
+		"another decision":   "HTTP/1.0 200 OK\r\nPalyra-Decision: ask\r\n\r\n{}",
+		"none":               "HTTP/1.0 200 OK\r\nPalyra-Decision: none\r\n\r\n{}",
+		"two decisions":      "HTTP/1.0 200 OK\r\nPalyra-Decision: allow\r\nPalyra-Decision: deny\r\n\r\n{}",
+		"a cut head":         "HTTP/1.0 200 OK\r\nPalyra-Decision: allow\r\n",
+		"a cut body":         "HTTP/1.0 200 OK\r\nPalyra-Decision: allow\r\nContent-Length: 9\r\n\r\n{}",
+		"a body of no JSON":  "HTTP/1.0 200 OK\r\nPalyra-Decision: allow\r\n\r\nyes",
+		"silence":            "silence",
+		"a length of no one": "HTTP/1.0 200 OK\r\nPalyra-Decision: allow\r\nContent-Length: x\r\n\r\n{}",
+	}
+	worlds := map[string]world{
+		"no palyrad there":  {agent: "codex", socket: "/nowhere/s", token: "t", input: before},
+		"no socket":         {agent: "codex", token: "t", input: before},
+		"no token":          {agent: "codex", socket: good, input: before},
+		"a token of lines":  {agent: "codex", socket: good, token: "a\r\nb", input: before},
+		"no JSON":           {agent: "codex", socket: good, token: "t", input: "{"},
+		"no event":          {agent: "codex", socket: good + "x", token: "t", input: "{}"},
+		"nothing on stdin":  {agent: "codex", socket: good, token: "t"},
+		"too much on stdin": {agent: "codex", socket: good, token: "t", input: strings.Repeat(" ", mostInput+1)},
+		"no agent":          {agent: "", socket: good, token: "t", input: before},
+		"another agent":     {agent: "copilot", socket: good, token: "t", input: before},
+		"an odd option":     {agent: "codex", socket: good, token: "t", input: before, more: []string{"-limit"}},
+		"a wrong option":    {agent: "codex", socket: good, token: "t", input: before, more: []string{"-x", "y"}},
+		"a wrong limit":     {agent: "codex", socket: good, token: "t", input: before, more: []string{"-limit", "0"}},
+		"a missing file":    {agent: "codex", socket: good, token: "t", input: before, more: []string{"-token-file", "/nowhere/t"}},
+	}
+	for name, answer := range answers {
+		socket, _ := gateway(t, answer)
+		worlds["answer: "+name] = world{agent: "codex", socket: socket, token: "t", input: before, more: []string{"-limit", "1"}}
+	}
+	for name, w := range worlds {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			code, out, errs := w.run()
+			if code != 2 || !strings.Contains(out, `"permissionDecision":"deny"`) || errs == "" {
+				t.Errorf("%d %q %q", code, out, errs)
+			}
+		})
+	}
+}
+
+// TestReportsDenyNothing: where the agent tells of a call that ran, there is nothing to
+// deny, and its form is not that of a denial.
+func TestReportsDenyNothing(t *testing.T) {
+	w := world{agent: "claude-code", socket: "/nowhere/s", token: "t", input: after}
+	if code, out, errs := w.run(); code != 0 || out != "" || errs == "" {
+		t.Errorf("%d %q %q", code, out, errs)
+	}
+	socket, _ := gateway(t, strings.Replace(allowing, "allow", "none", 1))
+	w.socket = socket
+	if code, out, _ := w.run(); code != 0 || out != "{}" {
+		t.Errorf("%d %q", code, out)
+	}
+}
+
+func TestGeneric(t *testing.T) {
+	w := world{agent: "generic", socket: "/nowhere/s", token: "t", input: `{"event":"before"}`}
+	if code, out, _ := w.run(); code != 2 || !strings.Contains(out, `"decision":"deny"`) {
+		t.Errorf("%d %q", code, out)
+	}
+}
+
+// panics is a reader with a fault.
+type panics struct{}
+
+func (panics) Read([]byte) (int, error) { panic("a fault") }
+
+// blocks is a reader that never returns.
+type blocks struct{}
+
+func (blocks) Read([]byte) (int, error) { select {} }
+
+func TestFaultsDeny(t *testing.T) {
+	good, _ := gateway(t, allowing)
+	w := world{agent: "codex", socket: good, token: "t", more: []string{"-limit", "1"}}
+	for name, stdin := range map[string]io.Reader{"a panic": panics{}, "an error": iotest.ErrReader(errors.New("x")), "an agent that does not write": blocks{}} {
+		if code, out, _ := w.runFrom(stdin); code != 2 || !strings.Contains(out, `"deny"`) {
+			t.Errorf("%s: %d %q", name, code, out)
+		}
+	}
+}
+
+// TestPatience: the answer is there 5 s before the agent stops waiting, but for the
+// second that the gateway gets for its own.
+func TestPatience(t *testing.T) {
+	for limit, want := range map[time.Duration]time.Duration{time.Minute: 56 * time.Second, 10 * time.Minute: 596 * time.Second, 4 * time.Second: 3 * time.Second} {
+		if got := (&hook{limit: limit}).patience(); got != want {
+			t.Errorf("%s: %s, want %s", limit, got, want)
+		}
+	}
+}

@@ -1,0 +1,251 @@
+package hook_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"palyra/internal/access"
+	"palyra/internal/approval"
+	"palyra/internal/callrecord"
+	"palyra/internal/event"
+	"palyra/internal/gatewaytest"
+	"palyra/internal/hook"
+	"palyra/internal/journal"
+	"palyra/internal/must"
+	"palyra/internal/policy/policytest"
+	"palyra/internal/reason"
+	"palyra/internal/rejoin"
+	"palyra/internal/session"
+	"palyra/internal/sqlite"
+	"palyra/internal/sqlite/sqlitetest"
+	"palyra/internal/tool"
+	"palyra/internal/toolcall"
+	"palyra/internal/workspace"
+)
+
+// world is a gateway with the hooks of agents in front of it.
+type world struct {
+	*gatewaytest.Gateway
+	t       testing.TB
+	db      *sqlite.DB
+	hooks   *hook.Service
+	ws, out string
+	caller  access.Caller
+	near    error
+	session string
+	probe   *gatewaytest.Probe
+	limit   string
+}
+
+// newWorld has one workspace, and policies beside the default ones.
+func newWorld(t testing.TB, policies string) *world {
+	t.Helper()
+	w := &world{t: t, ws: must.Get(filepath.EvalSymlinks(t.TempDir()))(t), out: must.Get(filepath.EvalSymlinks(t.TempDir()))(t), caller: gatewaytest.Agent, session: "s1"}
+	set := must.Get(workspace.NewSet([]workspace.Declaration{{Name: "here", Path: w.ws}}))(t)
+	tools := hook.NewTools(set, hook.Guard{Dirs: []string{filepath.Join(w.out, "state")}}).All()
+	descriptors := make([]tool.Descriptor, len(tools))
+	for i, one := range tools {
+		descriptors[i] = one.Descriptor()
+	}
+	w.db = sqlitetest.Open(t)
+	w.probe = gatewaytest.NewProbe(policytest.Run)
+	w.Gateway = gatewaytest.New(t, gatewaytest.Config{
+		DB: w.db, Engine: policytest.Engine(t, policytest.Options{Policies: policies, Tools: descriptors, Workspaces: []string{"here"}}),
+		Notary: gatewaytest.Notary(t), Tools: append(tools, w.probe),
+	})
+	w.start()
+	return w
+}
+
+// start makes the service anew, as a start of the daemon does.
+func (w *world) start() {
+	w.hooks = must.Get(hook.New(hook.Config{Calls: rejoin.New(w.Pipeline, w.t.Context().Done()), Past: w.Pipeline, Stopping: w.t.Context().Done()}))(w.t)
+}
+
+// answer is what a hook is told.
+type answer struct {
+	status   int
+	decision string
+	body     string
+}
+
+func (a answer) says(code reason.Code) bool { return strings.Contains(a.body, string(code)) }
+
+// send sends a body to the route of an agent.
+func (w *world) send(ctx context.Context, agent, body string) answer {
+	w.t.Helper()
+	r := must.Get(http.NewRequestWithContext(ctx, http.MethodPost, "/hooks/v1/"+agent, strings.NewReader(body)))(w.t)
+	if w.limit != "" {
+		r.Header.Set(hook.LimitHeader, w.limit)
+	}
+	rec := httptest.NewRecorder()
+	mux := http.NewServeMux()
+	mux.Handle(hook.Pattern, hook.Route{
+		Service: w.hooks, Caller: func(context.Context) access.Caller { return w.caller }, Near: func(context.Context) error { return w.near },
+		Fail: func(rw http.ResponseWriter, _ *http.Request, err error) {
+			http.Error(rw, string(reason.Of(err)), http.StatusForbidden)
+		},
+	})
+	mux.ServeHTTP(rec, r)
+	return answer{rec.Code, rec.Header().Get(hook.DecisionHeader), rec.Body.String()}
+}
+
+// claude sends an event of Claude Code.
+func (w *world) claude(event, id, name string, input any, more ...any) answer {
+	w.t.Helper()
+	m := map[string]any{
+		"session_id": w.session, "cwd": w.ws, "permission_mode": "default", "hook_event_name": event, "transcript_path": "/x",
+		"effort": map[string]string{"level": "medium"},
+	}
+	if name != "" {
+		m["tool_name"], m["tool_input"], m["tool_use_id"] = name, input, id
+	}
+	for i := 0; i+1 < len(more); i += 2 {
+		m[more[i].(string)] = more[i+1]
+	}
+	return w.send(w.t.Context(), "claude-code", string(must.Get(json.Marshal(m))(w.t)))
+}
+
+func (w *world) before(id, name string, input any) answer {
+	w.t.Helper()
+	return w.claude("PreToolUse", id, name, input)
+}
+
+func (w *world) after(id, name string, input any) answer {
+	w.t.Helper()
+	return w.claude("PostToolUse", id, name, input, "tool_response", map[string]string{"stdout": "x"}, "duration_ms", 3)
+}
+
+// people answers every ask, as answers says, and counts them until stop is called.
+func (w *world) people(answers func(*approval.Record) approval.Ballot) (stop func() []approval.Record) {
+	w.t.Helper()
+	ctx, cancel := context.WithCancel(w.t.Context())
+	done := make(chan struct{})
+	var asked []approval.Record
+	go func() {
+		defer close(done)
+		seen := map[string]bool{}
+		_ = w.Desk.Watch(ctx, 0, func(r approval.Record) error { // ends with ctx
+			if r.State != approval.Pending || seen[r.ID] {
+				return nil
+			}
+			seen[r.ID] = true
+			asked = append(asked, r)
+			if _, err := w.Desk.Decide(ctx, gatewaytest.Person(policytest.Alice, access.RoleOwner), r.ID, answers(&r)); err != nil {
+				w.t.Errorf("answering %s: %v", r.Prompt.Summary, err)
+			}
+			return nil
+		})
+	}()
+	return func() []approval.Record { cancel(); <-done; return asked }
+}
+
+func yes(*approval.Record) approval.Ballot { return approval.Ballot{Allow: true} }
+func no(*approval.Record) approval.Ballot  { return approval.Ballot{} }
+
+// events are those of the journal with a code.
+func (w *world) events(code event.Code) []journal.Event {
+	w.t.Helper()
+	var out []journal.Event
+	for _, e := range must.Get(sqlite.NewCalls(w.db).Events(w.t.Context(), journal.Filter{}))(w.t) {
+		if e.Code == code {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// report is the report of the only call that was attested.
+func (w *world) report(n int) callrecord.Attested {
+	w.t.Helper()
+	list := w.eventually(event.Attested, n)
+	p, ok := must.Get(callrecord.Decode(&list[n-1]))(w.t).(*callrecord.Attested)
+	if !ok {
+		w.t.Fatal("no attestation")
+	}
+	return *p
+}
+
+// eventually waits until there are n events of a code.
+func (w *world) eventually(code event.Code, n int) []journal.Event {
+	w.t.Helper()
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if list := w.events(code); len(list) >= n {
+			return list
+		}
+	}
+	w.t.Fatalf("there are %d events %s, want %d", len(w.events(code)), code, n)
+	return nil
+}
+
+// deny has a person deny a call.
+func (w *world) deny(id string) {
+	w.t.Helper()
+	stop := w.people(no)
+	defer stop()
+	if a := w.before(id, "Bash", map[string]any{"command": "x"}); a.decision != "deny" {
+		w.t.Errorf("the call was let run: %+v", a)
+	}
+}
+
+// impatient asks by a hook whose time is up at once.
+func (w *world) impatient(id string, input map[string]any) answer {
+	w.t.Helper()
+	w.limit = "6"
+	defer func() { w.limit = "" }()
+	return w.before(id, "Bash", input)
+}
+
+// codex is an event of Codex.
+func (w *world) codex(id, name string, input any) string {
+	return string(must.Get(json.Marshal(map[string]any{
+		"session_id": w.session, "turn_id": "x", "cwd": w.ws, "hook_event_name": "PreToolUse", "model": "gpt-5", "permission_mode": "default",
+		"tool_name": name, "tool_input": input, "tool_use_id": id,
+	}))(w.t))
+}
+
+// idle waits until no call runs.
+func (w *world) idle() {
+	w.t.Helper()
+	for end := time.Now().Add(10 * time.Second); len(w.Running()) > 0 && time.Now().Before(end); time.Sleep(time.Millisecond) {
+		continue
+	}
+}
+
+// tainted says whether the newest session of the caller is.
+func (w *world) tainted() bool {
+	w.t.Helper()
+	list, _, err := w.Sessions(w.t.Context(), session.Filter{Principal: w.caller.Principal})
+	must.Do(w.t, err)
+	if len(list) == 0 {
+		return false
+	}
+	return must.Get(w.Session(w.t.Context(), list[0].ID))(w.t).Facts.Tainted
+}
+
+// taintedIs waits until the session is, or is not. A call that has ended is counted out
+// a moment after its end is on record.
+func (w *world) taintedIs(want bool) bool {
+	w.t.Helper()
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if w.tainted() == want {
+			return true
+		}
+	}
+	return false
+}
+
+// restart is a stop and a start of the daemon.
+func (w *world) restart() {
+	w.t.Helper()
+	w.StopDesk()
+	w.Gateway = gatewaytest.New(w.t, w.Gateway.Config)
+	must.Get(toolcall.CloseAmbiguous(w.t.Context(), sqlite.NewCalls(w.db)))(w.t)
+	w.start()
+}

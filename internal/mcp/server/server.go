@@ -1,0 +1,316 @@
+// Package server is the gateway as an MCP server: Streamable HTTP at /mcp, for the
+// revisions 2025-06-18 and 2025-11-25 with sessions, and 2026-07-28 without. A client
+// is shown the tools that policy could ever let it call, and its calls go through the
+// pipeline like those of every other surface.
+package server
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"io"
+	"iter"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/auth"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"palyra/internal/access"
+	"palyra/internal/aead"
+	"palyra/internal/reason"
+	"palyra/internal/rejoin"
+	"palyra/internal/tool"
+	"palyra/internal/toolcall"
+)
+
+// Revisions are those of the protocol that are spoken, newest first.
+var Revisions = []string{stateless, "2025-11-25", "2025-06-18"}
+
+// stateless is the first revision without sessions.
+const stateless = "2026-07-28"
+
+const (
+	// sessionIdle is when a session ends of which nothing is heard.
+	sessionIdle = 30 * time.Minute
+	// mostSessions bounds the sessions of one principal.
+	mostSessions = 64
+	// mostBody is the largest message in bytes.
+	mostBody = 4 << 20
+	// versionHeader and sessionHeader are those of the transport.
+	versionHeader, sessionHeader = "MCP-Protocol-Version", "Mcp-Session-Id"
+)
+
+// Tools are those that the gateway has. It is *dispatch.Router.
+type Tools interface {
+	Descriptors() []tool.Descriptor
+	// Unusable says why a tool cannot be called at present.
+	Unusable(name string) error
+}
+
+// Pipeline makes calls, and knows those that were made. It is *toolcall.Pipeline.
+type Pipeline interface {
+	rejoin.Pipeline
+	PastCall(ctx context.Context, id string) (toolcall.PastCall, error)
+}
+
+// Config is what a Face stands on. Every field but Log is required.
+type Config struct {
+	Tools    Tools
+	Pipeline Pipeline
+	Calls    *rejoin.Calls
+	// Catalog lists the tools that policy could ever let a caller call.
+	Catalog func(access.Caller) []tool.Descriptor
+	// Caller is who sends a request, by its context.
+	Caller func(context.Context) access.Caller
+	// EndSession ends what stands for a session of calls.
+	EndSession func(ctx context.Context, session string) error
+	// Refuse answers a request with an error in the shape of the API.
+	Refuse func(http.ResponseWriter, *http.Request, error)
+	// Address is HOST:PORT of the gateway's API, for links to it where a request came
+	// over no network.
+	Address func() string
+	// Limits are the times that clients give a call, by the name that they call
+	// themselves, beside and before those that are known (Known).
+	Limits  map[string]time.Duration
+	Version string
+	// Log gets what clients are not told; nil discards.
+	Log *slog.Logger
+}
+
+// Face serves MCP.
+type Face struct {
+	Config
+	stateful, stateless http.Handler
+	states              *states
+	tasks               *tasks
+	asked               *questions
+	changed             chan struct{}
+	// over is closed when the gateway stops.
+	over chan struct{}
+
+	mu sync.Mutex
+	// servers has one per principal, so that each is told when its own tools change.
+	servers map[access.Principal]*served
+}
+
+// served is what one principal is served by.
+type served struct {
+	*mcp.Server
+	caller access.Caller
+	// listed is the digest of the tools that its sessions were told of last.
+	listed string
+}
+
+// New returns a Face.
+func New(cfg Config) *Face {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	key := make([]byte, aead.KeySize)
+	_, _ = rand.Read(key) // never fails
+	f := &Face{
+		Config: cfg, states: newStates(key), tasks: newTasks(), asked: newQuestions(),
+		changed: make(chan struct{}, 1), over: make(chan struct{}), servers: make(map[access.Principal]*served),
+	}
+	quiet := slog.New(slog.DiscardHandler) // it says what clients send
+	shared := mcp.StreamableHTTPOptions{
+		MaxRequestBodyBytes: mostBody, SessionTimeout: sessionIdle, Logger: quiet, PropagateRequestCancellation: true,
+		// Host and Origin are looked at before, for each listener as it needs.
+		DisableLocalhostProtection: true,
+	}
+	sessionless := shared
+	sessionless.Stateless = true
+	identified := auth.RequireBearerToken(verified, &auth.RequireBearerTokenOptions{AllowMissingExpiration: true})
+	f.stateful = identified(mcp.NewStreamableHTTPHandler(f.serverOf, &shared))
+	f.stateless = identified(mcp.NewStreamableHTTPHandler(f.serverOf, &sessionless))
+	return f
+}
+
+// ServeHTTP serves one request of the transport.
+func (f *Face) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	v := f.visitOf(r)
+	body := bufio.NewReader(r.Body)
+	if batched(body) {
+		f.Refuse(w, r, reason.Errorf(reason.InvalidInput, "a request is one JSON-RPC message, and this is a batch").
+			WithRemedy("Send the messages one by one; batches are not part of the revisions from 2025-06-18 on."))
+		return
+	}
+	r, done := f.untilOver(v.into(r))
+	defer done()
+	r.Body = readCloser{body, r.Body}
+	if r.Header.Get(versionHeader) >= stateless {
+		f.stateless.ServeHTTP(w, r)
+		return
+	}
+	if r.Method == http.MethodPost && r.Header.Get(sessionHeader) == "" && f.sessions(v.caller.Principal) >= mostSessions {
+		f.Refuse(w, r, reason.Errorf(reason.RateLimited, "%s has %d MCP sessions open", v.caller.Principal, mostSessions).
+			WithRemedy("End some, or wait: one of which nothing is heard ends after %s.", sessionIdle))
+		return
+	}
+	f.stateful.ServeHTTP(w, r)
+	if r.Method == http.MethodDelete {
+		f.ended(r.Context(), v, r.Header.Get(sessionHeader))
+	}
+}
+
+// untilOver ends a request that only listens when the gateway stops, so that it does
+// not hold the stop up.
+func (f *Face) untilOver(r *http.Request) (_ *http.Request, done func()) {
+	if r.Method != http.MethodGet && r.Header.Get("Mcp-Method") != "subscriptions/listen" {
+		return r, func() {}
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	go func() {
+		select {
+		case <-f.over:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return r.WithContext(ctx), cancel
+}
+
+// ended ends what stands for the session that a client ended.
+func (f *Face) ended(ctx context.Context, v *visit, id string) {
+	session := toolcall.SessionID(v.caller, sessionName(id))
+	if err := f.EndSession(context.WithoutCancel(ctx), session); err != nil {
+		f.Log.WarnContext(ctx, "ending an MCP session", slog.String("principal", v.caller.Principal.String()), slog.String("error", err.Error()))
+	}
+}
+
+// batched reports whether a body is an array, without reading on.
+func batched(body *bufio.Reader) bool {
+	for n := 1; n <= body.Size(); n++ {
+		ahead, err := body.Peek(n)
+		if err != nil {
+			return false
+		}
+		switch ahead[n-1] {
+		case ' ', '\t', '\r', '\n':
+		default:
+			return ahead[n-1] == '['
+		}
+	}
+	return true // that much white space is no message
+}
+
+type readCloser struct {
+	io.Reader
+	io.Closer
+}
+
+// serverOf is what serves the sender of a request. The library calls it several times.
+func (f *Face) serverOf(r *http.Request) *mcp.Server {
+	v := visitIn(auth.TokenInfoFromContext(r.Context()))
+	if v == nil {
+		return nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s, ok := f.servers[v.caller.Principal]
+	if !ok {
+		s = &served{Server: f.newServer(), listed: digestOf(f.list(v))}
+		f.servers[v.caller.Principal] = s
+	}
+	s.caller = v.caller
+	return s.Server
+}
+
+func (f *Face) newServer() *mcp.Server {
+	capabilities := &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{ListChanged: true}}
+	capabilities.AddExtension(tasksExtension, nil)
+	s := mcp.NewServer(&mcp.Implementation{Name: "palyra", Title: "Palyra", Version: f.Version}, &mcp.ServerOptions{
+		Capabilities: capabilities, SupportedProtocolVersions: Revisions, Instructions: instructions,
+		GetSessionID: rand.Text,
+	})
+	f.addTaskMethods(s)
+	s.AddReceivingMiddleware(f.receive)
+	return s
+}
+
+// instructions are what a model reads of the gateway beside its tools.
+const instructions = `Palyra decides each call by policy, asks a person where policy says so, and runs it in a sandbox.
+A call that is denied says why and what to do next; do not try to reach the same by another way.
+A call that answers STILL_WAITING waits for a person: make the very same call again, and it goes on where it was.`
+
+// receive answers what is the gateway's own, and leaves the protocol to the library.
+func (f *Face) receive(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		var v *visit
+		if extra := req.GetExtra(); extra != nil {
+			v = visitIn(extra.TokenInfo)
+		}
+		if v == nil {
+			return nil, reason.Errorf(reason.Unauthenticated, "the message comes from nobody")
+		}
+		switch method {
+		case "tools/list":
+			return f.list(v), nil
+		case "tools/call":
+			return f.call(ctx, v, req)
+		}
+		return next(withVisit(ctx, v), method, req)
+	}
+}
+
+// sessions counts those of a principal.
+func (f *Face) sessions(p access.Principal) int {
+	f.mu.Lock()
+	s := f.servers[p]
+	f.mu.Unlock()
+	if s == nil {
+		return 0
+	}
+	n := 0
+	for range s.Sessions() {
+		n++
+	}
+	return n
+}
+
+// Changed says that policy or the tools changed.
+func (f *Face) Changed() {
+	select {
+	case f.changed <- struct{}{}:
+	default:
+	}
+}
+
+// Run tells clients when their tools change, until ctx ends. Tasks that go on then end.
+func (f *Face) Run(ctx context.Context) error {
+	defer f.tasks.end()
+	defer close(f.over)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-f.changed:
+			f.tellChanges()
+		}
+	}
+}
+
+// tellChanges tells the sessions of those whose tools are others than before.
+func (f *Face) tellChanges() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, s := range f.servers {
+		listed := digestOf(f.list(&visit{caller: s.caller}))
+		if listed == s.listed || !some(s.Sessions()) {
+			continue
+		}
+		s.listed = listed
+		// The library tells of a tool that is added, and its own list is not used.
+		s.AddTool(&mcp.Tool{Name: "changed", InputSchema: emptySchema}, nil)
+	}
+}
+
+func some[T any](seq iter.Seq[T]) bool {
+	for range seq {
+		return true
+	}
+	return false
+}

@@ -1,0 +1,288 @@
+package server_test
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"palyra/internal/access"
+	"palyra/internal/approval"
+	"palyra/internal/gatewaytest"
+	"palyra/internal/must"
+	"palyra/internal/tool"
+)
+
+func each(t *testing.T, test func(t *testing.T, revision string)) {
+	for _, revision := range revisions {
+		t.Run(revision, func(t *testing.T) { t.Parallel(); test(t, revision) })
+	}
+}
+
+func (c *client) names() []string {
+	c.w.t.Helper()
+	r := must.Get(c.ListTools(c.w.t.Context(), nil))(c.w.t)
+	var names []string
+	for _, one := range r.Tools {
+		names = append(names, one.Name)
+	}
+	return names
+}
+
+func TestListAndCall(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, revision string) {
+		w := newWorld(t)
+		w.read.Work = gatewaytest.Reports(`{"content":"hello"}`)
+		c := w.connect(clientConfig{revision: revision})
+		if got := strings.Join(c.names(), " "); got != "fs_read http_fetch process_run" {
+			t.Errorf("listed %s", got)
+		}
+		if got := c.InitializeResult().ProtocolVersion; got != revision {
+			t.Errorf("speaks %s", got)
+		}
+		m := c.call("fs_read", map[string]any{"path": "a"})
+		if m.err != nil || m.IsError || m.text() != `{"content":"hello"}`+"\n" {
+			t.Fatalf("%+v %v", m.CallToolResult, m.err)
+		}
+		if got, _ := json.Marshal(m.StructuredContent); string(got) != `{"content":"hello"}` {
+			t.Errorf("structured %s", got)
+		}
+		if a := m.call()["attestation_id"]; a == "" {
+			t.Errorf("no attestation: %v", m.Meta)
+		}
+		past := must.Get(w.PastCall(t.Context(), m.call()["proposal_id"]))(t)
+		if p := past.Proposed; p.Surface != access.SurfaceMCP || past.Session == "" || p.Tool != "fs.read" {
+			t.Errorf("journaled %+v in session %s", p, past.Session)
+		}
+		if revision < "2026" != strings.Contains(past.Session, ".mcp-") {
+			t.Errorf("session %s", past.Session)
+		}
+	})
+}
+
+func TestInvalidInputAndUnknownTools(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(w *world) {
+		w.options.Policies = `@id("no") forbid(principal, action == Action::"tool.execute/http.fetch", resource);`
+		w.more = append(w.more, gatewaytest.NewProbe(tool.Descriptor{
+			Name: "claude-code/Bash", Executor: tool.External, Capabilities: []tool.Capability{tool.ProcessExec}, InputSchema: json.RawMessage(`{"type":"object"}`),
+		}))
+	})
+	c := w.connect(clientConfig{revision: "2025-11-25"})
+	if m := c.call("fs_read", map[string]any{"pth": "a"}); m.err != nil || !m.IsError || m.call()["reason"] != "INVALID_INPUT" || !strings.Contains(m.text(), "Next: ") {
+		t.Errorf("bad input: %s %v", m.text(), m.err)
+	}
+	if got := strings.Join(c.names(), " "); got != "fs_read process_run" {
+		t.Errorf("listed %s", got)
+	}
+	// What is forbidden, run by the agent itself, or not there looks alike.
+	for _, name := range []string{"http_fetch", "claude-code_Bash", "claude-code/Bash", "nothing", "fs.read"} {
+		m := c.call(name, map[string]any{"url": "https://example.com"})
+		if m.err == nil || !strings.HasSuffix(m.err.Error(), "unknown tool: "+name) {
+			t.Errorf("%s: %s %v", name, m.text(), m.err)
+		}
+	}
+	w.fetch.Ran(t, 0)
+	if list, _, err := w.PastCalls(t.Context(), toolcallFilter); err != nil || len(list) != 6 {
+		t.Errorf("%d calls are journaled, %v", len(list), err)
+	}
+}
+
+func TestAsk(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, revision string) {
+		for name, allow := range map[string]bool{"allow": true, "deny": false} {
+			w := newWorld(t)
+			c := w.connect(clientConfig{revision: revision})
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			done := c.begin(ctx, "process_run", make1, mcp.Meta{"progressToken": "p1", "claudecode/toolUseId": "toolu_1"})
+			a := w.pending(1)[0]
+			if p := <-c.progress; p.ProgressToken != "p1" || !strings.Contains(p.Message, a.ID) {
+				t.Errorf("%s: progress %+v", name, p)
+			}
+			w.vote(a, allow)
+			m := <-done
+			if m.err != nil || m.IsError == allow || m.call()["approval_id"] != a.ID {
+				t.Fatalf("%s: %s %v", name, m.text(), m.err)
+			}
+			if !allow && (m.call()["reason"] != "APPROVAL_DENIED" || !strings.Contains(m.text(), "not today") || m.call()["outcome"] != "denied") {
+				t.Errorf("denied with %s %v", m.text(), m.call())
+			}
+			past := must.Get(w.PastCall(t.Context(), m.call()["proposal_id"]))(t)
+			if past.Proposed.CallID != "toolu_1" {
+				t.Errorf("the agent's id is %q", past.Proposed.CallID)
+			}
+			w.run.Ran(t, map[bool]int32{true: 1}[allow])
+		}
+	})
+}
+
+// A client whose time is short is told so in time, and the same call goes on.
+func TestShortLimit(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, revision string) {
+		w := newWorld(t)
+		c := w.connect(clientConfig{revision: revision, headers: http.Header{"Palyra-Call-Limit": {"300ms"}}})
+		first := c.call("process_run", make1)
+		a := w.pending(1)[0]
+		if got := first.call(); first.err != nil || !first.IsError || got["reason"] != "STILL_WAITING" || got["approval_id"] != a.ID || !strings.Contains(first.text(), "very same call again") {
+			t.Fatalf("%s %v %v", first.text(), got, first.err)
+		}
+		w.vote(a, true)
+		if again := c.call("process_run", make1); again.err != nil || again.IsError || again.call()["proposal_id"] != first.call()["proposal_id"] {
+			t.Errorf("again: %s %v", again.text(), again.err)
+		}
+		w.run.Ran(t, 1)
+	})
+}
+
+func TestLimitsOfClients(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(w *world) { w.limits["short-client"] = 300 * time.Millisecond })
+	c := w.connect(clientConfig{revision: "2025-06-18", name: "short-client"})
+	if m := c.call("process_run", make1); m.call()["reason"] != "STILL_WAITING" {
+		t.Errorf("%s %v", m.text(), m.err)
+	}
+}
+
+func TestCancel(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, revision string) {
+		w := newWorld(t)
+		began := make(chan struct{})
+		stopped := make(chan struct{})
+		w.read.Work = func(ctx context.Context, _ tool.Call) tool.Report {
+			close(began)
+			<-ctx.Done()
+			close(stopped)
+			return gatewaytest.Succeeded(`{}`)
+		}
+		c := w.connect(clientConfig{revision: revision})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := c.begin(ctx, "fs_read", map[string]any{"path": "a"}, nil)
+		<-began
+		cancel()
+		<-stopped
+		<-done
+		// One that waits for people takes its question with it.
+		ctx, cancel = context.WithCancel(t.Context())
+		done = c.begin(ctx, "process_run", make1, nil)
+		a := w.pending(1)[0]
+		cancel()
+		<-done
+		w.settled(a.ID, approval.Cancelled)
+	})
+}
+
+// settled waits until an approval is in a state.
+func (w *world) settled(id string, state approval.State) {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
+	defer cancel()
+	err := w.Desk.Watch(ctx, 1, func(approval.Record) error {
+		if now, err := w.Desk.Get(ctx, id); err != nil || now.State == state {
+			return errEnough
+		}
+		return nil
+	})
+	if now := must.Get(w.Desk.Get(w.t.Context(), id))(w.t); now.State != state {
+		w.t.Fatalf("approval %s is %s: %v", id, now.State, err)
+	}
+}
+
+func TestToolsChange(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.connect(clientConfig{revision: "2025-11-25"})
+	c.names()
+	w.reload(`@id("some") forbid(principal, action == Action::"tool.execute/process.run", resource) when { context.args has timeout_ms };`)
+	w.reload(`@id("no") forbid(principal, action == Action::"tool.execute/process.run", resource);`)
+	select {
+	case <-c.changed:
+	case <-time.After(time.Minute):
+		t.Fatal("the client was not told")
+	}
+	if got := strings.Join(c.names(), " "); got != "fs_read http_fetch" {
+		t.Errorf("listed %s", got)
+	}
+}
+
+func TestSessionsBelongToTheirCallers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	other := gatewaytest.Agent
+	other.DeviceID = "01JNA3Q0G0DEV1CE0000000009"
+	w.callers["other"] = other
+	c := w.connect(clientConfig{revision: "2025-11-25"})
+	post := func(as string) int {
+		body := `{"jsonrpc":"2.0","id":7,"method":"tools/list"}`
+		r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, w.http.URL+"/mcp", strings.NewReader(body)))(t)
+		r.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"},
+			"Mcp-Session-Id": {c.ID()}, "Mcp-Protocol-Version": {"2025-11-25"}, who: {as}}
+		res := must.Get(http.DefaultClient.Do(r))(t)
+		defer func() { _ = res.Body.Close() }()
+		return res.StatusCode
+	}
+	if got := post("other"); got != http.StatusForbidden {
+		t.Errorf("another credential in the session: %d", got)
+	}
+	if got := post(""); got != http.StatusOK { // control
+		t.Errorf("its own: %d", got)
+	}
+	must.Do(t, c.Close())
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.ended) != 1 || !strings.HasSuffix(w.ended[0], ".mcp-"+c.ID()) {
+		t.Errorf("ended %v", w.ended)
+	}
+}
+
+func TestRefusesBatchesAndTooMuch(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for body, want := range map[string]int{
+		` [{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","id":2,"method":"ping"}]`:                         http.StatusTooManyRequests,
+		`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"x":"` + strings.Repeat("a", 5<<20) + `"}}}`: http.StatusRequestEntityTooLarge,
+		`{"jsonrpc":"2.0","id":1,"method":`: http.StatusBadRequest,
+		``:                                  http.StatusBadRequest,
+		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`: http.StatusOK,
+	} {
+		r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, w.http.URL+"/mcp", strings.NewReader(body)))(t)
+		r.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
+		res := must.Get(http.DefaultClient.Do(r))(t)
+		text, _ := io.ReadAll(res.Body)
+		_ = res.Body.Close()
+		if res.StatusCode != want {
+			t.Errorf("%.40s: %d %s", body, res.StatusCode, text)
+		}
+	}
+}
+
+func TestSessionsAreBounded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	begin := func() int {
+		r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, w.http.URL+"/mcp", strings.NewReader(
+			`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)))(t)
+		r.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
+		res := must.Get(http.DefaultClient.Do(r))(t)
+		_, _ = io.Copy(io.Discard, res.Body)
+		_ = res.Body.Close()
+		return res.StatusCode
+	}
+	for range 64 {
+		if got := begin(); got != http.StatusOK {
+			t.Fatalf("refused with %d", got)
+		}
+	}
+	if got := begin(); got != http.StatusTooManyRequests {
+		t.Errorf("one too many: %d", got)
+	}
+}

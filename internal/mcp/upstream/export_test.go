@@ -1,0 +1,7 @@
+package upstream
+
+// Stale reports whether a server told of changes since it was looked at.
+func (m *Manager) Stale(name string) bool {
+	k, err := m.find(name)
+	return err == nil && k.stale
+}

@@ -1,0 +1,37 @@
+package rpc_test
+
+import (
+	"context"
+
+	"palyra/internal/access"
+	"palyra/internal/mcp/declared"
+	"palyra/internal/reason"
+)
+
+// noUpstreams are no upstream servers; what they do is tested in internal/mcp/upstream.
+type noUpstreams struct{}
+
+func (noUpstreams) List() []declared.State { return nil }
+
+func (noUpstreams) Check(s declared.Server) error { return s.Check() }
+
+func (noUpstreams) Show(name string) (declared.State, error) {
+	return declared.State{}, reason.Errorf(reason.NotFound, "there is no upstream server %q", name)
+}
+
+func (n noUpstreams) Add(_ context.Context, _ access.Caller, s declared.Server) (declared.State, error) {
+	return declared.State{Kept: declared.Kept{Server: s}}, s.Check()
+}
+
+func (n noUpstreams) Remove(_ context.Context, _ access.Caller, name string) error {
+	_, err := n.Show(name)
+	return err
+}
+
+func (n noUpstreams) Refresh(_ context.Context, _ access.Caller, name string) (declared.State, error) {
+	return n.Show(name)
+}
+
+func (n noUpstreams) Approve(_ context.Context, _ access.Caller, name, _ string) (declared.State, error) {
+	return n.Show(name)
+}
