@@ -85,6 +85,8 @@ var Rooms = []Room{
 	{Dir: "internal/cli/workspaces", Layer: layerCommands, Why: whyCommands},
 	{Dir: "internal/cli/invocation", Layer: layerNouns, Why: "how a call is typed and shown is the same in every command that has one"},
 	{Dir: "internal/cli/question", Layer: layerNouns, Why: "how a person answers an approval is the same in every command that waits for one"},
+	{Dir: "internal/cli/comeback", Layer: layerNouns, Why: "the browser of a login comes back to one kind of listener, whoever the login is at"},
+	{Dir: "internal/cli/taking", Layer: layerNouns, Why: "what leaves the configuration of an agent for the gateway is taken and put back apart from how that is typed and shown"},
 	{Dir: "internal/cli/witness", Layer: layerNouns, Why: "what was seen of a gateway is remembered in one place, whichever command saw it"},
 	{Dir: "internal/cli/installing", Layer: layerNouns, Why: "what is written into the settings of agents is planned, noted and taken back in one place, whichever command asks"},
 	{Dir: "internal/cli/service", Layer: layerNouns, Why: "how palyrad is started for a person is apart from what else is set up with it"},

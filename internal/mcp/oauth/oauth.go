@@ -9,8 +9,10 @@ package oauth
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/subtle"
 	"crypto/x509"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,7 +24,6 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/oauthex"
-	"golang.org/x/oauth2"
 
 	"palyra/internal/access"
 	"palyra/internal/clip"
@@ -132,7 +133,7 @@ func (s *Service) Begin(ctx context.Context, by access.Caller, server declared.S
 	if err != nil {
 		return Begun{}, err
 	}
-	w := &waiting{by: by.Principal, ref: ref, server: server, redirect: redirect, state: rand.Text(), verifier: oauth2.GenerateVerifier(), answers: f.meta.AuthorizationResponseIssParameterSupported}
+	w := &waiting{by: by.Principal, ref: ref, server: server, redirect: redirect, state: rand.Text(), verifier: rand.Text() + rand.Text(), answers: f.meta.AuthorizationResponseIssParameterSupported}
 	w.grant = grant{
 		Server: server.Name, URL: server.URL, Issuer: f.meta.Issuer, Resource: f.resource, TokenEndpoint: f.meta.TokenEndpoint, Revocation: f.meta.RevocationEndpoint,
 		Scope: strings.Join(scopes(server, f), " "), By: by.Principal.String(),
@@ -205,7 +206,7 @@ func (w *waiting) page(endpoint string) (string, error) {
 	q := u.Query()
 	for name, value := range map[string]string{
 		"response_type": "code", "client_id": w.grant.ClientID, "redirect_uri": w.redirect, "state": w.state, "resource": w.grant.Resource,
-		"code_challenge": oauth2.S256ChallengeFromVerifier(w.verifier), "code_challenge_method": "S256",
+		"code_challenge": challengeOf(w.verifier), "code_challenge_method": "S256",
 	} {
 		q.Set(name, value)
 	}
@@ -214,6 +215,12 @@ func (w *waiting) page(endpoint string) (string, error) {
 	}
 	u.RawQuery = q.Encode()
 	return u.String(), nil
+}
+
+// challengeOf is S256 of RFC 7636, section 4.2.
+func challengeOf(verifier string) string {
+	sum := sha256.Sum256([]byte(verifier))
+	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
 // add has a login wait.
