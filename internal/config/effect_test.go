@@ -141,8 +141,8 @@ var readBy = map[string][2]string{
 	"secrets.header": {"daemon/secrets.go", "Header: s.Header"},
 	"secrets.env":    {"daemon/secrets.go", "Env: s.Env"},
 
-	"mcp_clients.name":       {"daemon/mcp.go", "limits[c.Name]"},
-	"mcp_clients.call_limit": {"daemon/mcp.go", "= c.CallLimit"},
+	"mcp_clients.name":       {"daemon/settings.go", "limits[c.Name]"},
+	"mcp_clients.call_limit": {"daemon/settings.go", "= c.CallLimit"},
 
 	"rate_limits.read.per_second":      {"daemon/settings.go", "rpc.LimitRead: cfg.RateLimits.Read"},
 	"rate_limits.read.burst":           {"daemon/settings.go", "Burst: l.Burst"},

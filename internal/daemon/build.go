@@ -90,8 +90,8 @@ type gateway struct {
 	// for one of them any more.
 	calls     *rejoin.Calls
 	holding   chan struct{}
-	mcp       *mcpserver.Face
 	hooks     *hook.Service
+	mcp       *mcpserver.Face
 	engine    *policy.Engine
 	desk      *approval.Desk
 	changing  *gatewaychange.Gate
@@ -164,8 +164,8 @@ func build(ctx context.Context, o Options) (_ *gateway, err error) {
 		{"pairing", openPairing},
 		{"pipeline", openPipeline},
 		{"calls", openCalls},
-		{"MCP", openMCP},
 		{"hooks", openHooks},
+		{"MCP", openMCP},
 		{"runs", openRuns},
 		{"logins", openLogins},
 		{"oauth issuers", openIssuers},
@@ -366,7 +366,7 @@ func openPolicy(ctx context.Context, g *gateway, o Options) error {
 	}
 	g.policies = policyadmin.New(policyadmin.Config{
 		Settings: g.cfg, Store: g.stores.policies, Grants: g.stores.grants, Journal: g.journal, Engine: g.engine,
-		Members: g.registry, Provenance: g.identity.History, TakesTwo: func() bool { return g.changing.DualControl().On }, Tools: g.router, Cut: g.identity.Cut, Swapped: g.swapped, Log: g.log,
+		Members: g.registry, Provenance: g.identity.History, TakesTwo: func() bool { return g.changing.DualControl().On }, Tools: g.router, Cut: g.identity.Cut, Swapped: func() { swapped(g) }, Log: g.log,
 	})
 	return openUpstreams(ctx, g, process)
 }

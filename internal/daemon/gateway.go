@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -12,8 +13,10 @@ import (
 	"palyra/internal/access"
 	"palyra/internal/approval"
 	"palyra/internal/identity"
+	mcpserver "palyra/internal/mcp/server"
 	"palyra/internal/ratelimit"
 	"palyra/internal/reason"
+	"palyra/internal/rejoin"
 	"palyra/internal/rpc"
 	"palyra/internal/sandbox"
 	"palyra/internal/version"
@@ -114,6 +117,7 @@ func notices(g *gateway) []string {
 	if text := limitedNotice(g.limiter.Refused(), g.limiter.Locked(), g.turns.Waiting(), time.Now()); text != "" {
 		list = append(list, text)
 	}
+	list = append(list, g.hooks.Counts().Notices()...)
 	for _, m := range g.models.Status {
 		if m.Problem != nil {
 			list = append(list, "model "+m.Name+" is unavailable: "+m.Problem.Message+"; "+m.Problem.NextStep())
@@ -206,4 +210,34 @@ func freezeState(ctx context.Context, g *gateway) rpc.FreezeState {
 
 func freezeOf(s approval.FreezeState) rpc.FreezeState {
 	return rpc.FreezeState{Frozen: true, Reason: s.Reason, By: s.By.String(), At: s.At}
+}
+
+// openCalls makes what lets calls outlive their clients, for every surface whose
+// clients have less time than people take.
+func openCalls(_ context.Context, g *gateway, _ Options) error {
+	g.holding = make(chan struct{})
+	g.calls = rejoin.New(g.pipeline, g.holding)
+	return nil
+}
+
+// openMCP makes the face of the gateway to MCP clients.
+func openMCP(_ context.Context, g *gateway, _ Options) error {
+	g.mcp = mcpserver.New(mcpserver.Config{
+		Tools: g.router, Pipeline: g.pipeline, Calls: g.calls, Catalog: catalog(g.engine, g.router), Caller: rpc.CallerOf,
+		EndSession: func(ctx context.Context, session string) error { return g.desk.EndSession(ctx, session) },
+		Refuse: func(w http.ResponseWriter, r *http.Request, err error) {
+			rpc.WriteError(w, r, g.log, rpc.MCPRoute, err)
+		},
+		Address: func() string { return reachable(g.listeners.at.API) },
+		Limits:  callLimits(g.cfg), Version: version.Get().Version, Log: g.log,
+	})
+	return nil
+}
+
+// swapped tells those who look at policies that others are in force.
+func swapped(g *gateway) {
+	g.isolation.Invalidate()
+	if g.mcp != nil {
+		g.mcp.Changed()
+	}
 }

@@ -16,11 +16,14 @@ import (
 	"palyra/internal/access"
 	"palyra/internal/attest"
 	"palyra/internal/canonical"
+	"palyra/internal/hook"
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
 	"palyra/internal/journalkey"
 	"palyra/internal/keyadmin"
 	"palyra/internal/localsocket"
+	"palyra/internal/login/resource"
+	mcpserver "palyra/internal/mcp/server"
 	"palyra/internal/pairing"
 	"palyra/internal/reason"
 	"palyra/internal/rpc"
@@ -273,6 +276,18 @@ func inner(c net.Conn) net.Conn {
 		return counted.Conn
 	}
 	return c
+}
+
+// surfaces are the handlers of the guarded routes.
+func surfaces(g *gateway) map[string]http.Handler {
+	handlers := g.authzen.Handlers()
+	for _, pattern := range resource.MetadataRoutes {
+		handlers[pattern] = g.issuers.Metadata(rpc.Origin)
+	}
+	handlers[hook.Pattern] = hook.Route{Service: g.hooks, Caller: rpc.CallerOf, Near: rpc.Near, Fail: errorsOf(g, hook.Pattern)}
+	handlers[rpc.MCPRoute] = g.mcp
+	handlers[rpc.ApprovalPageRoute] = http.HandlerFunc(mcpserver.Page)
+	return handlers
 }
 
 // socketServer serves the API on the socket of the local operator: the same handler,

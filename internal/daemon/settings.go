@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"time"
 
 	"palyra/internal/access"
 	"palyra/internal/builtin"
@@ -201,4 +202,13 @@ func evaluators(list []config.Evaluator) (map[access.Principal][]access.Principa
 		}
 	}
 	return subjects, nil
+}
+
+// callLimits are how long clients of MCP wait for a call, by their names.
+func callLimits(cfg *config.Config) map[string]time.Duration {
+	limits := make(map[string]time.Duration, len(cfg.MCPClients))
+	for _, c := range cfg.MCPClients {
+		limits[c.Name] = c.CallLimit
+	}
+	return limits
 }

@@ -17,6 +17,9 @@ import (
 type client struct {
 	gateway   palyrav1connect.GatewayServiceClient
 	approvals palyrav1connect.ApprovalsServiceClient
+	// http and base are for what is beside the API.
+	http *http.Client
+	base string
 }
 
 func newClient(b identity.Bundle, address string) *client {
@@ -27,6 +30,7 @@ func newClient(b identity.Bundle, address string) *client {
 	return &client{
 		gateway:   palyrav1connect.NewGatewayServiceClient(h, base),
 		approvals: palyrav1connect.NewApprovalsServiceClient(h, base),
+		http:      h, base: base,
 	}
 }
 

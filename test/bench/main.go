@@ -172,6 +172,7 @@ var benchmarks = []benchmark{
 	{"22-pairing", pairingCost},
 	{"23-handshake", handshakes},
 	{"24-secrets", secretsCost},
+	{"25-mcp-call", mcpCall},
 }
 
 // bench is what the benchmarks share.

@@ -4,13 +4,16 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"slices"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"palyra/internal/reason"
 	"palyra/internal/rejoin"
+	"palyra/internal/tool"
 	"palyra/internal/toolcall"
+	"palyra/internal/wirename"
 )
 
 // request is one tools/call.
@@ -99,10 +102,13 @@ func (f *Face) call(ctx context.Context, v *visit, req mcp.Request) (mcp.Result,
 	}
 	names := f.names()
 	name, named := names.Ours(params.Name)
-	if !named || !f.shows(v, name) {
+	if !named || !f.shows(v, name, names) {
 		return nil, q.unknown(ctx, name)
 	}
 	q.sub.Tool = name
+	if f.Arrive != nil {
+		q.sub.Vouch = f.Arrive(v.caller, q.sub.CallID, params.Name, q.sub.Input)
+	}
 	digest, err := q.sub.Digest()
 	if err != nil {
 		return nil, err
@@ -119,20 +125,15 @@ func argumentsOf(raw json.RawMessage) []byte {
 }
 
 // shows reports whether the caller is shown a tool.
-func (f *Face) shows(v *visit, name string) bool {
-	for _, d := range f.offered(v, f.names()) {
-		if d.Name == name {
-			return true
-		}
-	}
-	return false
+func (f *Face) shows(v *visit, name string, names wirename.Table) bool {
+	return slices.ContainsFunc(f.offered(v, names), func(d tool.Descriptor) bool { return d.Name == name })
 }
 
 // unknown refuses a call of a tool that the caller is not shown, in the same words
 // whatever the cause, and has it journaled. The pipeline lets none of these through;
 // should policy change in between, the hold does not.
-func (q *request) unknown(ctx context.Context, tool string) error {
-	if q.sub.Tool = tool; tool == "" {
+func (q *request) unknown(ctx context.Context, name string) error {
+	if q.sub.Tool = name; name == "" {
 		q.sub.Tool = "mcp:" + q.params.Name // no tool has such a name
 	}
 	q.sub.Hold = func(context.Context) error {

@@ -65,6 +65,10 @@ type Config struct {
 	Catalog func(access.Caller) []tool.Descriptor
 	// Caller is who sends a request, by its context.
 	Caller func(context.Context) access.Caller
+	// Arrive is asked about each call, by the client's id of it and the tool's name on
+	// the wire: whether an agent's hook announced it, and what people said then. nil
+	// knows of none.
+	Arrive func(caller access.Caller, callID, name string, input []byte) *toolcall.Vouch
 	// EndSession ends what stands for a session of calls.
 	EndSession func(ctx context.Context, session string) error
 	// Refuse answers a request with an error in the shape of the API.
@@ -283,7 +287,9 @@ func (f *Face) Changed() {
 func (f *Face) Run(ctx context.Context) error {
 	defer f.tasks.end()
 	defer close(f.over)
+	var nameless map[string]string
 	for {
+		nameless = f.tellNameless(ctx, nameless)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -291,6 +297,17 @@ func (f *Face) Run(ctx context.Context) error {
 			f.tellChanges()
 		}
 	}
+}
+
+// tellNameless logs the tools that have no name on the wire, unless it did before.
+func (f *Face) tellNameless(ctx context.Context, told map[string]string) map[string]string {
+	now := f.names().Refused()
+	for tool, other := range now {
+		if _, known := told[tool]; !known {
+			f.Log.WarnContext(ctx, "MCP clients are not shown a tool, because another would have the same name", slog.String("tool", tool), slog.String("note", other))
+		}
+	}
+	return now
 }
 
 // tellChanges tells the sessions of those whose tools are others than before.

@@ -130,14 +130,22 @@ func TestShortLimit(t *testing.T) {
 	each(t, func(t *testing.T, revision string) {
 		w := newWorld(t)
 		c := w.connect(clientConfig{revision: revision, headers: http.Header{"Palyra-Call-Limit": {"300ms"}}})
-		first := c.call("process_run", make1)
+		// On a busy machine the time may be over before anything was asked.
+		again := func(while func(made) bool) made {
+			m := c.call("process_run", make1)
+			for m.err == nil && m.call()["reason"] == "STILL_WAITING" && while(m) {
+				m = c.call("process_run", make1)
+			}
+			return m
+		}
+		first := again(func(m made) bool { return m.call()["approval_id"] == "" })
 		a := w.pending(1)[0]
 		if got := first.call(); first.err != nil || !first.IsError || got["reason"] != "STILL_WAITING" || got["approval_id"] != a.ID || !strings.Contains(first.text(), "very same call again") {
 			t.Fatalf("%s %v %v", first.text(), got, first.err)
 		}
 		w.vote(a, true)
-		if again := c.call("process_run", make1); again.err != nil || again.IsError || again.call()["proposal_id"] != first.call()["proposal_id"] {
-			t.Errorf("again: %s %v", again.text(), again.err)
+		if m := again(func(made) bool { return true }); m.err != nil || m.IsError || m.call()["proposal_id"] != first.call()["proposal_id"] {
+			t.Errorf("again: %s %v", m.text(), m.err)
 		}
 		w.run.Ran(t, 1)
 	})
@@ -284,5 +292,33 @@ func TestSessionsAreBounded(t *testing.T) {
 	}
 	if got := begin(); got != http.StatusTooManyRequests {
 		t.Errorf("one too many: %d", got)
+	}
+}
+
+// Two tools of upstream servers that would have one name get none, and one of the
+// gateway's own keeps its name.
+func TestNamesThatCollide(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(w *world) {
+		for _, name := range []string{"fs/read", "a/b_c", "a_b/c", "a/d"} {
+			w.more = append(w.more, gatewaytest.NewProbe(tool.Descriptor{
+				Name: name, Executor: tool.MCPUpstream, Capabilities: []tool.Capability{tool.Network}, InputSchema: json.RawMessage(`{"type":"object","properties":{"x":{"type":"string","x-mcp-header":"X"}}}`),
+			}))
+		}
+	})
+	c := w.connect(clientConfig{revision: "2026-07-28"})
+	if got := strings.Join(c.names(), " "); got != "a_d fs_read http_fetch process_run" {
+		t.Errorf("listed %s", got)
+	}
+	if m := c.call("fs_read", map[string]any{"path": "a"}); m.err != nil || m.IsError {
+		t.Errorf("%s %v", m.text(), m.err)
+	}
+	w.read.Ran(t, 1)
+	if m := c.call("a_b_c", map[string]any{}); m.err == nil {
+		t.Error("a name of two tools was called")
+	}
+	r := must.Get(c.ListTools(t.Context(), nil))(t)
+	if schema, _ := json.Marshal(r.Tools[0].InputSchema); strings.Contains(string(schema), "x-mcp-header") {
+		t.Errorf("a schema has arguments repeated in headers: %s", schema)
 	}
 }

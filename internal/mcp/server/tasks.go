@@ -273,7 +273,7 @@ func (f *Face) pastTask(ctx context.Context, v *visit, id string) (*taskMessage,
 		m.CreatedAt = past.Steps[0].At.UTC().Format(time.RFC3339Nano)
 		m.LastUpdatedAt = past.Steps[len(past.Steps)-1].At.UTC().Format(time.RFC3339Nano)
 	}
-	why := "the gateway stopped while the call waited; make it again, and a yes that was given meanwhile is used"
+	why := "the gateway stopped while the call waited; make it again"
 	if past.Attested != nil {
 		why = "the result is in attestation " + past.Attested.AttestationID
 	}

@@ -35,7 +35,7 @@ const who = "Test-Who"
 
 // world is a Face before real stages, on a listener of its own.
 type world struct {
-	t       *testing.T
+	t       testing.TB
 	face    *server.Face
 	http    *httptest.Server
 	engine  *policy.Engine
@@ -52,7 +52,7 @@ type world struct {
 	ended   []string
 }
 
-func newWorld(t *testing.T, setup ...func(*world)) *world {
+func newWorld(t testing.TB, setup ...func(*world)) *world {
 	t.Helper()
 	w := &world{
 		t: t, read: gatewaytest.NewProbe(policytest.Read), run: gatewaytest.NewProbe(policytest.Run), fetch: gatewaytest.NewProbe(policytest.Fetch),

@@ -307,6 +307,11 @@ func TestBatch(t *testing.T) {
 			}
 		}
 	}
+	single := about("agent:coder", "fs.read", reading)
+	single["evaluations"] = []object{}
+	if status, got, text := w.ask("POST", "/access/v1/evaluations", single); status != http.StatusOK || got["decision"] != true {
+		t.Errorf("none in the list is one at the top: %d %s", status, text)
+	}
 	if w.counted != 8 {
 		t.Errorf("counted %d times beside the requests", w.counted)
 	}
@@ -322,7 +327,7 @@ func TestBatch(t *testing.T) {
 		t.Errorf("%d were evaluated", more)
 	}
 	for name, b := range map[string]object{
-		"another semantic": batch("first_wins"), "none": {"evaluations": []object{}}, "too many": {"evaluations": make([]object, 51)},
+		"another semantic": batch("first_wins"), "nothing": {"evaluations": []object{}}, "too many": {"evaluations": make([]object, 51)},
 	} {
 		if status, _, text := w.ask("POST", "/access/v1/evaluations", b); status == http.StatusOK {
 			t.Errorf("%s: %s", name, text)

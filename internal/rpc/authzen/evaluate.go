@@ -30,16 +30,22 @@ func no() decided {
 func (s *Service) evaluation(w http.ResponseWriter, r *http.Request) {
 	echo(w, r)
 	var e evaluation
-	_, err := read(r, &e)
-	if err == nil {
-		err = e.check()
+	if _, err := read(r, &e); err != nil {
+		s.Refuse(w, r, evaluationRoute, err)
+		return
 	}
+	s.one(w, r, evaluationRoute, e)
+}
+
+// one answers a request that has one evaluation.
+func (s *Service) one(w http.ResponseWriter, r *http.Request, route string, e evaluation) {
+	err := e.check()
 	var d decided
 	if err == nil {
 		d, err = s.evaluate(r, e)
 	}
 	if err != nil {
-		s.Refuse(w, r, evaluationRoute, err)
+		s.Refuse(w, r, route, err)
 		return
 	}
 	answer(w, http.StatusOK, d)
@@ -57,6 +63,10 @@ func (s *Service) evaluations(w http.ResponseWriter, r *http.Request) {
 	echo(w, r)
 	var b batch
 	_, err := read(r, &b)
+	if err == nil && len(b.Evaluations) == 0 { // section 7.1: as a request for one
+		s.one(w, r, evaluationsRoute, b.evaluation)
+		return
+	}
 	if err == nil {
 		err = s.admit(r.Context(), &b)
 	}
@@ -87,10 +97,7 @@ func (s *Service) admit(ctx context.Context, b *batch) error {
 	default:
 		return invalid("evaluations_semantic is none that is known")
 	}
-	switch {
-	case len(b.Evaluations) == 0:
-		return invalid("evaluations is empty; one is asked for at /access/v1/evaluation")
-	case len(b.Evaluations) > maxAtOnce:
+	if len(b.Evaluations) > maxAtOnce {
 		return reason.Errorf(reason.InputTooLarge, "%d evaluations at once are too many; the limit is %d", len(b.Evaluations), maxAtOnce)
 	}
 	for i := range b.Evaluations {
