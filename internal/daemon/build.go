@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -403,13 +404,34 @@ func openUpstreams(ctx context.Context, g *gateway, process builtin.ProcessPolic
 		Store: g.stores.upstreams, Router: g.router, Policies: g.policies, Lender: g.lending, Logins: g.mcpLogins, Enabled: process.Enabled,
 		SearchPath: process.SearchPath, Toolchains: func() []sandbox.Toolchain { return g.isolation.toolchains.Now().Toolchains },
 		Limits: process.Limits, Required: process.Required, Workspaces: g.workspaces, Protected: protected, History: g.isolation.history,
-		Empty: empty, Denied: denied, Gateway: g.own, Version: version.Get().Version, Log: g.log,
+		Empty: empty, Denied: denied, Gateway: g.own, OwnHosts: ownHosts(g.cfg), Version: version.Get().Version, Log: g.log,
 	}
 	if g.isolation.watch != nil {
 		cfg.Runner = g.isolation.watch
 	}
 	g.upstreams = upstream.New(cfg)
 	return g.upstreams.Load(ctx)
+}
+
+// ownHosts are the names and addresses under which the gateway is reached.
+func ownHosts(cfg *config.Config) []string {
+	list := slices.Clone(cfg.Listen.ServerNames)
+	for _, address := range []string{cfg.Listen.API, cfg.Listen.Metrics} {
+		if host, _, err := net.SplitHostPort(address); err == nil && host != "" {
+			list = append(list, host)
+		}
+	}
+	if name, err := os.Hostname(); err == nil {
+		list = append(list, name)
+	}
+	if addresses, err := net.InterfaceAddrs(); err == nil {
+		for _, a := range addresses {
+			if p, is := a.(*net.IPNet); is {
+				list = append(list, p.IP.String())
+			}
+		}
+	}
+	return list
 }
 
 func openWorkspaces(cfg *config.Config) (*workspace.Set, error) {
@@ -528,8 +550,11 @@ func openPipeline(ctx context.Context, g *gateway, o Options) error {
 	if o.wrap != nil {
 		stages = o.wrap(stages)
 	}
-	g.pipeline, err = toolcall.New(stages)
-	return err
+	if g.pipeline, err = toolcall.New(stages); err != nil {
+		return err
+	}
+	g.upstreams.Serve(g.pipeline)
+	return nil
 }
 
 // openHooks makes what answers the hooks of agents.
