@@ -4,12 +4,13 @@ import (
 	"fmt"
 	"net/url"
 	"path/filepath"
-	"regexp"
+
 	"slices"
 	"strings"
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/agentfiles"
+	"palyra/internal/lazyregexp"
 )
 
 // entry is a server as a client's configuration has it, in the words of all of them.
@@ -61,13 +62,13 @@ func fetching(e entry) string {
 
 var (
 	// secretName are names of variables whose values are secrets.
-	secretName = regexp.MustCompile(`(?i)(key|token|secret|passw|pwd|credential|auth|cookie|(^|_)pat($|_)|(^|_)pass($|_)|dsn|connection)`)
+	secretName = lazyregexp.New(`(?i)(key|token|secret|passw|pwd|credential|auth|cookie|(^|_)pat($|_)|(^|_)pass($|_)|dsn|connection)`)
 	// plainValue are values that nobody would keep secret: words, numbers, paths and URLs
 	// without a user.
-	plainValue = regexp.MustCompile(`^([A-Za-z][A-Za-z_-]{0,30}|[0-9.]{1,12}|/[^\s@]*|https?://[^\s@?#]*|)$`)
-	varies     = regexp.MustCompile(`\$\{|\$[A-Z_]|%[A-Z_]+%`)
-	notInName  = regexp.MustCompile(`[^a-z0-9_-]+`)
-	notInKey   = regexp.MustCompile(`[^a-z0-9._-]+`)
+	plainValue = lazyregexp.New(`^([A-Za-z][A-Za-z_-]{0,30}|[0-9.]{1,12}|/[^\s@]*|https?://[^\s@?#]*|)$`)
+	varies     = lazyregexp.New(`\$\{|\$[A-Z_]|%[A-Z_]+%`)
+	notInName  = lazyregexp.New(`[^a-z0-9_-]+`)
+	notInKey   = lazyregexp.New(`[^a-z0-9._-]+`)
 )
 
 // isSecret reports whether a variable holds a secret, as far as can be told: what looks
