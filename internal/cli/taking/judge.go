@@ -67,8 +67,6 @@ var (
 	// without a user.
 	plainValue = lazyregexp.New(`^([A-Za-z][A-Za-z_-]{0,30}|[0-9.]{1,12}|/[^\s@]*|https?://[^\s@?#]*|)$`)
 	varies     = lazyregexp.New(`\$\{|\$[A-Z_]|%[A-Z_]+%`)
-	notInName  = lazyregexp.New(`[^a-z0-9_-]+`)
-	notInKey   = lazyregexp.New(`[^a-z0-9._-]+`)
 )
 
 // isSecret reports whether a variable holds a secret, as far as can be told: what looks
@@ -77,9 +75,20 @@ func isSecret(name, value string) bool {
 	return secretName.MatchString(name) || !plainValue.MatchString(value)
 }
 
+// plain is a name in lower case, with '-' for all that is no letter, digit or one of more.
+func plain(name, more string) string {
+	name = strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || strings.ContainsRune(more, r) {
+			return r
+		}
+		return '-'
+	}, strings.ToLower(name))
+	return strings.Trim(name, "-_")
+}
+
 // nameFor is the name of a server at the gateway, "" if there is none.
 func nameFor(name string) string {
-	name = strings.Trim(notInName.ReplaceAllString(strings.ToLower(name), "-"), "-_")
+	name = plain(name, "_-")
 	if name == "" || name[0] < 'a' || name[0] > 'z' || len(name) > 32 {
 		return ""
 	}
@@ -188,5 +197,5 @@ func (s *Server) keep(one secret) {
 
 // ref is where the vault keeps what stood in a configuration.
 func ref(server, name string) string {
-	return "global/mcp." + server + "." + strings.Trim(notInKey.ReplaceAllString(strings.ToLower(name), "-"), "-")
+	return "global/mcp." + server + "." + plain(name, "._-")
 }
