@@ -127,7 +127,7 @@ func newWorld(t *testing.T) *world {
 	}
 	for path, text := range w.files {
 		must.Do(t, os.MkdirAll(filepath.Dir(path), 0o700))
-		must.Do(t, os.WriteFile(path, []byte(text), 0o640)) //nolint:gosec // a mode that has to be kept
+		must.Do(t, os.WriteFile(path, []byte(text), 0o640))
 	}
 	return w
 }

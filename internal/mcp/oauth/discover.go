@@ -97,10 +97,8 @@ func (s *Service) challenge(ctx context.Context, client *http.Client, server dec
 	if res.StatusCode != http.StatusUnauthorized {
 		return nil, nil
 	}
-	list, err := oauthex.ParseWWWAuthenticate(res.Header.Values("WWW-Authenticate"))
-	if err != nil {
-		return nil, nil // it is a hint; what matters is checked where it is read
-	}
+	// A header that cannot be read is none: it is a hint, and what it leads to is checked.
+	list, _ := oauthex.ParseWWWAuthenticate(res.Header.Values("WWW-Authenticate"))
 	for _, c := range list {
 		if strings.EqualFold(c.Scheme, "Bearer") {
 			return c.Params, nil

@@ -1,6 +1,7 @@
 package upstream_test
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/x509"
@@ -39,7 +40,6 @@ type place struct {
 	noRefresh          bool
 	challenge          string
 	expiresIn          int
-	tool               func(token string) string
 }
 
 type code struct{ challenge, redirect, resource, client string }
@@ -48,6 +48,9 @@ func newPlace(t *testing.T) *place {
 	p := &place{t: t, codes: map[string]code{}, tokens: map[string]string{}, refreshes: map[string]string{}, expiresIn: 3600}
 	s := mcp.NewServer(&mcp.Implementation{Name: "there", Version: "1"}, nil)
 	hello(s)
+	add(s, "echo", "Says what it was shown.", func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		return text("shown: " + r.Extra.Header.Get("Authorization")), nil
+	})
 	p.mcp = mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, nil)
 	p.as = httptest.NewTLSServer(http.HandlerFunc(p.authorize))
 	p.rs = httptest.NewTLSServer(http.HandlerFunc(p.serve))
@@ -88,9 +91,6 @@ func (p *place) serve(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("WWW-Authenticate", challenge)
 		w.WriteHeader(http.StatusUnauthorized)
 		return
-	}
-	if p.tool != nil && r.Method == http.MethodPost {
-		p.tool(strings.TrimPrefix(shown, "Bearer "))
 	}
 	p.mcp.ServeHTTP(w, r)
 }

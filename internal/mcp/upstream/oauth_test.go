@@ -149,6 +149,12 @@ func TestLogin(t *testing.T) {
 	if len(w.events) != 1 || w.events[0].Code != event.UpstreamLoggedIn || w.events[0].Actor != w.person.Principal.String() {
 		t.Errorf("journaled %+v", w.events)
 	}
+	// A server that shows its token in a result shows the caller a placeholder.
+	echo := w.works("there/echo", `{}`)
+	if got := said(t, echo); !strings.HasPrefix(got, "shown: Bearer palyra-sec-") {
+		t.Errorf("the echo said %q", got)
+	}
+	w.hidesAfter(echo)
 	w.hidesTokens()
 	must.Do(t, w.logins.Logout(t.Context(), w.person, must.Get(w.Server("there"))(t)))
 	if len(p.revoked) != 1 || p.refreshes[p.revoked[0]] == "" {
