@@ -88,10 +88,10 @@ type Config struct {
 	Empty string
 	// Denied are the hosts that no URL may lead to, whoever added it.
 	Denied []egress.Rule
-	// Gateway is where the gateway itself listens, which no server is and reaches.
-	Gateway *egress.Gateway
 	// OwnHosts are names and addresses of the gateway: no server sends anybody there.
 	OwnHosts []string
+	// Gateway is where the gateway itself listens, which no server is and reaches.
+	Gateway *egress.Gateway
 	// Roots, Resolver and Interfaces are the system's when nil.
 	Roots      *x509.CertPool
 	Resolver   egress.Resolver

@@ -18,7 +18,7 @@ import (
 	"palyra/internal/vault"
 )
 
-// Risk of a call of an upstream server; docs/mcp.md has the table.
+// Risk of a call of an upstream server; docs/upstreams.md has the table.
 const (
 	riskServer    = 30
 	riskUntrusted = 15
