@@ -184,12 +184,15 @@ var methods = map[string]Method{
 	palyrav1connect.WorkspaceServiceGetChangeSetProcedure:   {access.PermWorkspaceRead, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.WorkspaceServiceUndoChangeSetProcedure:  {access.PermWorkspaceUndo, AuditRoom, LimitMutate, NeedsDevice},
 
-	palyrav1connect.McpServiceListUpstreamsProcedure:   {access.PermUpstreamRead, AuditNone, LimitRead, NeedsDevice},
-	palyrav1connect.McpServiceGetUpstreamProcedure:     {access.PermUpstreamRead, AuditNone, LimitRead, NeedsDevice},
-	palyrav1connect.McpServiceAddUpstreamProcedure:     {access.PermUpstreamWrite, AuditRoom, LimitMutate, NeedsDevice},
-	palyrav1connect.McpServiceRemoveUpstreamProcedure:  {access.PermUpstreamWrite, AuditRoom, LimitMutate, NeedsDevice},
-	palyrav1connect.McpServiceRefreshUpstreamProcedure: {access.PermUpstreamWrite, AuditRoom, LimitMutate, NeedsDevice},
-	palyrav1connect.McpServiceApproveUpstreamProcedure: {access.PermUpstreamWrite, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.McpServiceListUpstreamsProcedure:         {access.PermUpstreamRead, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.McpServiceGetUpstreamProcedure:           {access.PermUpstreamRead, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.McpServiceAddUpstreamProcedure:           {access.PermUpstreamWrite, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.McpServiceRemoveUpstreamProcedure:        {access.PermUpstreamWrite, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.McpServiceRefreshUpstreamProcedure:       {access.PermUpstreamWrite, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.McpServiceApproveUpstreamProcedure:       {access.PermUpstreamWrite, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.McpServiceBeginUpstreamLoginProcedure:    {access.PermUpstreamLogin, AuditNone, LimitMutate, NeedsDevice},
+	palyrav1connect.McpServiceCompleteUpstreamLoginProcedure: {access.PermUpstreamLogin, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.McpServiceEndUpstreamLoginProcedure:      {access.PermUpstreamLogin, AuditRoom, LimitMutate, NeedsDevice},
 
 	// Sessions are for users alone; whose a caller may read and end beside its own
 	// is the handler's to say.
