@@ -56,7 +56,7 @@ type Wanted struct {
 }
 
 // TokenVariable is the variable from which a hook of a project takes its token.
-const TokenVariable = "PALYRA_HOOK_TOKEN"
+const TokenVariable = "PALYRA_HOOK_TOKEN" //nolint:gosec // the name of a variable
 
 // Plan is what an installation will do.
 type Plan struct {
@@ -120,7 +120,7 @@ const homeState = `${XDG_STATE_HOME:-$HOME/.local/state}`
 // command is the command of the hook, which has so many seconds: every end of palyra-hook
 // but 0 blocks the call, that it is not there included.
 func (s Site) command(w Wanted, limit int) (string, error) {
-	program, socket, token := "palyra-hook", homeState+"/palyra/hooks.sock", homeState+"/palyra-cli/hooks/"+string(w.Agent)+".token"
+	program, socket, token := "palyra-hook", homeState+"/palyra/hooks.sock", homeState+"/palyra-cli/hooks/"+string(w.Agent)+".token" //nolint:gosec // the names of files
 	if w.Scope != agentfiles.Project {
 		// A project's file is for everybody who has the project, wherever they have it.
 		if s.HookProgram == "" {
