@@ -5,6 +5,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"os"
@@ -191,7 +192,11 @@ func (i *Installer) agent(ctx context.Context, a agentfiles.Agent) (string, erro
 	if err != nil {
 		return "", err
 	}
-	made, err := i.Gateway.Access.AddMember(ctx, &palyrav1.AddMemberRequest{Name: name, Kind: "agent", Roles: []string{"agent"}, Owner: owner, CertificateRequest: request})
+	block, _ := pem.Decode(request)
+	if block == nil {
+		return "", errors.New("making the certificate request: it is no PEM")
+	}
+	made, err := i.Gateway.Access.AddMember(ctx, &palyrav1.AddMemberRequest{Name: name, Kind: "agent", Roles: []string{"agent"}, Owner: owner, CertificateRequest: block.Bytes})
 	if err != nil {
 		return "", err
 	}
