@@ -9,6 +9,7 @@ package main
 
 import (
 	"bufio"
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -23,13 +25,18 @@ import (
 	"time"
 )
 
+// schema is the JSON Schema of what an agent of the kind generic sends and reads.
+//
+//go:embed generic.schema.json
+var schema string
+
 const usage = `usage: palyra-hook AGENT [-socket PATH] [-token-file PATH] [-limit SECONDS]
+       palyra-hook schema
 
 AGENT is claude-code, codex or generic. The socket is hooks.sock in palyrad's state
-directory, or PALYRA_HOOK_SOCKET. The token is read from the file, or is
-PALYRA_HOOK_TOKEN. The limit is how long the agent waits for this program, 60 unless it
-is said. palyra hook install writes all of them.
-`
+directory where that is the usual one, or PALYRA_HOOK_SOCKET. The token is read from the
+file, or is PALYRA_HOOK_TOKEN; without one, the system says whose process this is. The
+limit is how long the agent waits for this program, 60 unless it is said`
 
 const (
 	// defaultLimit is what agents give a hook that does not say; margin is how long
@@ -56,6 +63,9 @@ type verdict struct {
 // end of the agent's patience are denials.
 func run(args []string, env func(string) string, stdin io.Reader, stdout, stderr io.Writer) (code int) {
 	h := &hook{}
+	if len(args) == 1 && args[0] == "schema" {
+		return say(verdict{stdout: schema}, stdout, stderr)
+	}
 	if err := h.read(args, env); err != nil {
 		return say(h.denied(err), stdout, stderr)
 	}
@@ -106,6 +116,9 @@ type hook struct {
 // read reads the command line and the environment.
 func (h *hook) read(args []string, env func(string) string) error {
 	h.socket, h.token, h.limit = env("PALYRA_HOOK_SOCKET"), env("PALYRA_HOOK_TOKEN"), defaultLimit
+	if h.socket == "" {
+		h.socket = usualSocket(env)
+	}
 	if len(args) == 0 || len(args)%2 == 0 {
 		return errors.New(usage)
 	}
@@ -133,12 +146,26 @@ func (h *hook) read(args []string, env func(string) string) error {
 	switch {
 	case h.agent != "claude-code" && h.agent != "codex" && h.agent != "generic":
 		return fmt.Errorf("there is no agent %q\n%s", h.agent, usage)
-	case h.socket == "" || h.token == "":
-		return errors.New("the socket or the token is missing; run palyra hook install again")
+	case h.socket == "":
+		return errors.New("it is not known where palyrad's socket is; say it by -socket")
 	case strings.ContainsFunc(h.token, func(r rune) bool { return r <= ' ' || r > '~' }):
 		return errors.New("the token has characters that no token has; run palyra hook install again")
 	}
 	return nil
+}
+
+// usualSocket is where palyrad has its socket unless its configuration says otherwise.
+func usualSocket(env func(string) string) string {
+	state, home := env("XDG_STATE_HOME"), env("HOME")
+	switch {
+	case filepath.IsAbs(state):
+		return filepath.Join(state, "palyra", "hooks.sock")
+	case home != "":
+		return filepath.Join(home, ".local", "state", "palyra", "hooks.sock")
+	case os.Geteuid() == 0:
+		return "/var/lib/palyra/hooks.sock"
+	}
+	return ""
 }
 
 // patience is how long the answer may take. The gateway answers a moment earlier.
@@ -229,8 +256,12 @@ func (h *hook) send(input []byte) (decision string, body []byte, err error) {
 		return "", nil, fmt.Errorf("palyrad cannot be reached: %w; start it with palyra up", err)
 	}
 	defer c.Close()
-	head := fmt.Sprintf("POST /hooks/v1/%s HTTP/1.0\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nPalyra-Hook-Limit: %d\r\nContent-Length: %d\r\n\r\n",
-		h.agent, h.token, int(h.limit/time.Second), len(input))
+	shown := ""
+	if h.token != "" {
+		shown = "Authorization: Bearer " + h.token + "\r\n"
+	}
+	head := fmt.Sprintf("POST /hooks/v1/%s HTTP/1.0\r\nHost: localhost\r\n%sContent-Type: application/json\r\nPalyra-Hook-Limit: %d\r\nContent-Length: %d\r\n\r\n",
+		h.agent, shown, int(h.limit/time.Second), len(input))
 	if _, err := c.Write(append([]byte(head), input...)); err != nil {
 		return "", nil, fmt.Errorf("palyrad did not take the message: %w", err)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
 	"net"
@@ -90,6 +91,28 @@ func TestAllow(t *testing.T) {
 	}
 }
 
+// TestWithoutToken: then the system says whose process it is; and the socket is where
+// palyrad has it unless told otherwise.
+func TestWithoutToken(t *testing.T) {
+	socket, asked := gateway(t, allowing)
+	w := world{agent: "claude-code", socket: socket, input: before}
+	if code, out, errs := w.run(); code != 0 || out != "{}" || errs != "" {
+		t.Errorf("%d %q %q", code, out, errs)
+	}
+	if text := <-asked; strings.Contains(text, "Authorization") {
+		t.Errorf("the request is %q", text)
+	}
+	for want, env := range map[string]map[string]string{
+		"/st/palyra/hooks.sock":                {"XDG_STATE_HOME": "/st", "HOME": "/h"},
+		"/h/.local/state/palyra/hooks.sock":    {"XDG_STATE_HOME": "relative", "HOME": "/h"},
+		"/home/.local/state/palyra/hooks.sock": {"HOME": "/home"},
+	} {
+		if got := usualSocket(func(name string) string { return env[name] }); got != filepath.FromSlash(want) {
+			t.Errorf("%v: %s", env, got)
+		}
+	}
+}
+
 func TestDeny(t *testing.T) {
 	body := `{"hookSpecificOutput":{"hookEventName":"PreToolUse","permissionDecision":"deny","permissionDecisionReason":"no"}}`
 	socket, _ := gateway(t, "HTTP/1.0 200 OK\r\npalyra-decision: deny\r\n\r\n"+body)
@@ -122,7 +145,6 @@ func TestEverythingElseDenies(t *testing.T) {
 	worlds := map[string]world{
 		"no palyrad there":  {agent: "codex", socket: "/nowhere/s", token: "t", input: before},
 		"no socket":         {agent: "codex", token: "t", input: before},
-		"no token":          {agent: "codex", socket: good, input: before},
 		"a token of lines":  {agent: "codex", socket: good, token: "a\r\nb", input: before},
 		"no JSON":           {agent: "codex", socket: good, token: "t", input: "{"},
 		"no event":          {agent: "codex", socket: good + "x", token: "t", input: "{}"},
@@ -168,6 +190,13 @@ func TestGeneric(t *testing.T) {
 	w := world{agent: "generic", socket: "/nowhere/s", token: "t", input: `{"event":"before"}`}
 	if code, out, _ := w.run(); code != 2 || !strings.Contains(out, `"decision":"deny"`) {
 		t.Errorf("%d %q", code, out)
+	}
+}
+
+func TestSchema(t *testing.T) {
+	var out bytes.Buffer
+	if code := run([]string{"schema"}, func(string) string { return "" }, strings.NewReader(""), &out, io.Discard); code != 0 || !json.Valid(out.Bytes()) {
+		t.Errorf("%d %q", code, out.String())
 	}
 }
 

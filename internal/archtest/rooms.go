@@ -99,7 +99,7 @@ var Rooms = []Room{
 	{Dir: "internal/mcp/server", Layer: layerSurface, Why: "MCP clients propose calls to the pipeline like those of every surface; the API guards what they send"},
 	{Dir: "internal/doctor", Layer: layerSurface, Why: "the doctor looks at the parts that it is handed, and opens no store and no sandbox of its own"},
 	{Dir: "internal/run", Layer: layerRun, Why: "the model loop sends every tool call through the pipeline; surfaces and stores serve it"},
-	{Dir: "internal/hook", Layer: layerRun, Why: "what agents run themselves is proposed to the pipeline like any other call; how it is served is the surface's business"},
+	{Dir: "internal/hook", Layer: layerRun, Also: []string{"internal/rejoin"}, Why: "what agents run themselves is proposed to the pipeline like any other call; how it is served is the surface's business"},
 	{Dir: "internal/rejoin", Layer: layerRun, Why: "a call that its client leaves goes on behind the pipeline, whichever surface the client came by"},
 	{Dir: "internal/policyadmin", Layer: layerRun, Why: "loading policies and reading what they judged decides nothing; stores and surfaces serve it"},
 	{Dir: "internal/mcp", Layer: layerRun, Divided: true, Why: "what MCP is to the gateway is several things, and each has to say where it stands"},

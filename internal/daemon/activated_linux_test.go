@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"palyra/internal/localsocket"
 	"palyra/internal/must"
 	"palyra/internal/reason"
 )
@@ -61,7 +62,7 @@ func takeActivated(t *testing.T, mode, address string) {
 		if served.RemoteAddr().String() != conn.LocalAddr().String() {
 			t.Error("somebody else was served")
 		}
-		if again, err := activated(AgentsSocket); again != nil || err != nil {
+		if again, err := localsocket.Activated(AgentsSocket); again != nil || err != nil {
 			t.Errorf("taken twice: %v, %v", again, err)
 		}
 	case "other port", "no number":

@@ -89,8 +89,8 @@ type gateway struct {
 	// for one of them any more.
 	calls     *rejoin.Calls
 	holding   chan struct{}
-	mcp       *mcpserver.Face
 	hooks     *hook.Service
+	mcp       *mcpserver.Face
 	engine    *policy.Engine
 	desk      *approval.Desk
 	changing  *gatewaychange.Gate
@@ -162,8 +162,8 @@ func build(ctx context.Context, o Options) (_ *gateway, err error) {
 		{"pairing", openPairing},
 		{"pipeline", openPipeline},
 		{"calls", openCalls},
-		{"MCP", openMCP},
 		{"hooks", openHooks},
+		{"MCP", openMCP},
 		{"runs", openRuns},
 		{"logins", openLogins},
 		{"oauth issuers", openIssuers},

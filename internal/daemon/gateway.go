@@ -117,6 +117,7 @@ func notices(g *gateway) []string {
 	if text := limitedNotice(g.limiter.Refused(), g.limiter.Locked(), g.turns.Waiting(), time.Now()); text != "" {
 		list = append(list, text)
 	}
+	list = append(list, g.hooks.Counts().Notices()...)
 	for _, m := range g.models.Status {
 		if m.Problem != nil {
 			list = append(list, "model "+m.Name+" is unavailable: "+m.Problem.Message+"; "+m.Problem.NextStep())

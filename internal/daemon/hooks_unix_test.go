@@ -97,6 +97,16 @@ func TestHooksOfADaemon(t *testing.T) {
 	if status, decision, body := post(t, h.over(t), socket, h.token, h.before("t1", "a")); status != 200 || decision != "allow" {
 		t.Errorf("by the socket: %d %s %s", status, decision, body)
 	}
+	if status, decision, body := post(t, h.over(t), socket, "", h.before("t9", "a")); status != 401 || decision != "" {
+		t.Errorf("without a token, and no agent of that name: %d %s %s", status, decision, body)
+	}
+	must.Get(AddOperator(t.Context(), h.cfg, NewOperator{
+		Name: "codex", Roles: []access.Role{access.RoleAgent}, Owner: access.User("local"), Dir: filepath.Join(t.TempDir(), "codex"),
+	}))(t)
+	must.Get(palyrav1connect.NewAccessServiceClient(h.client(), h.url()).ConsentToAgent(t.Context(), &palyrav1.ConsentToAgentRequest{Agent: "codex"}))(t)
+	if status, decision, body := post(t, h.over(t), socketURL+"/hooks/v1/codex", "", strings.Replace(h.before("t1", "a"), `"Read"`, `"update_plan"`, 1)); status != 200 || decision != "allow" || body != "" {
+		t.Errorf("without a token, as the operator's agent of that name: %d %s %s", status, decision, body)
+	}
 	status, decision, body := post(t, http.DefaultClient, port, h.token, h.before("t2", "a"))
 	if want := runtime.GOOS == "linux"; (status == 200 && decision == "allow") != want {
 		t.Errorf("by the port: %d %s %s", status, decision, body)
@@ -105,7 +115,8 @@ func TestHooksOfADaemon(t *testing.T) {
 		client          *http.Client
 		at, token, body string
 	}{
-		"no token":              {h.over(t), socket, "", h.before("t3", "a")},
+		"no token on the port":  {http.DefaultClient, port, "", h.before("t3", "a")},
+		"no token, no hook":     {h.over(t), socketURL + "/access/v1/evaluation", "", "{}"},
 		"a wrong token":         {h.over(t), socket, h.token[:len(h.token)-2] + flipped(h.token[len(h.token)-2:]), h.before("t3", "a")},
 		"TLS":                   {h.client(), h.url() + "/hooks/v1/claude-code", "", h.before("t3", "a")},
 		"the operator's socket": {overSocket(t, h.cfg), socket, "", h.before("t3", "a")},

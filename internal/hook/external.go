@@ -3,7 +3,9 @@ package hook
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"os"
+	"slices"
 	"time"
 
 	"palyra/internal/canonical"
@@ -91,7 +93,7 @@ func (x external) Resolve(_ context.Context, p tool.Proposal, plan tool.Plan) (t
 		delete(what, name)
 	}
 	if x.row.act == tool.ActShell {
-		delete(what, "description") // which says what it is for, and does nothing
+		maps.DeleteFunc(what, func(name string, _ any) bool { return slices.Contains(beside, name) })
 	}
 	places := append([]string{plan.Binding.Cwd}, plan.Facts.External.Outside...)
 	for _, path := range append([]string{plan.Facts.Path}, plan.Facts.Paths...) {

@@ -1,20 +1,14 @@
 package hook
 
 import (
-	_ "embed"
 	"encoding/json"
 
 	"palyra/internal/reason"
 	"palyra/internal/tool"
 )
 
-// Schema is the JSON Schema of what `palyra hook generic` reads and answers.
-//
-//go:embed generic.schema.json
-var Schema []byte
-
 // generic is any agent that can start a program before and after its tools. It says in
-// the gateway's own words what its tools do.
+// the gateway's own words what its tools do; `palyra-hook schema` prints them.
 var generic = Agent{
 	Name: "generic", read: readGeneric, answer: answerGeneric,
 	rows: []row{
@@ -48,7 +42,7 @@ func readGeneric(body []byte) (*Message, error) {
 	}
 	kind, ok := genericEvents[g.Event]
 	if !ok {
-		return nil, reason.Errorf(reason.InvalidInput, "there is no event %q", g.Event).WithRemedy("`palyra hook schema` prints what is read.")
+		return nil, reason.Errorf(reason.InvalidInput, "there is no event %q", g.Event).WithRemedy("`palyra-hook schema` prints what is read.")
 	}
 	m := &Message{
 		Kind: kind, Event: g.Event, Session: g.Session, CallID: g.Call, Tool: g.Tool, Input: g.Input, Response: g.Result, Message: g.Error,

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -53,6 +55,11 @@ func newWorld(t testing.TB, policies string) *world {
 	for i, one := range tools {
 		descriptors[i] = one.Descriptor()
 	}
+	for _, d := range builtinTools(t) {
+		if !slices.Contains([]string{policytest.Read.Name, policytest.Run.Name, policytest.Fetch.Name}, d.Name) {
+			descriptors = append(descriptors, d)
+		}
+	}
 	w.db = sqlitetest.Open(t)
 	w.probe = gatewaytest.NewProbe(policytest.Run)
 	w.Gateway = gatewaytest.New(t, gatewaytest.Config{
@@ -61,6 +68,13 @@ func newWorld(t testing.TB, policies string) *world {
 	})
 	w.start()
 	return w
+}
+
+// builtinTools are the definitions of the daemon's own tools, which profiles speak of.
+func builtinTools(t testing.TB) (list []tool.Descriptor) {
+	t.Helper()
+	must.Do(t, json.Unmarshal(must.Get(os.ReadFile(filepath.Join("..", "cli", "policy", "builtin_tools.json")))(t), &list))
+	return list
 }
 
 // start makes the service anew, as a start of the daemon does.

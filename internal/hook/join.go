@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"strings"
+	"time"
 
 	"palyra/internal/access"
 	"palyra/internal/event"
@@ -80,6 +81,7 @@ func (v *visit) missed() bool {
 func (s *Service) unjoined(ctx context.Context, a *Agent, sub toolcall.Submission, said statement, v *visit) {
 	s.mu.Lock()
 	s.counts.Unjoined++
+	s.counts.LastAlarm = time.Now().UTC()
 	s.mu.Unlock()
 	s.Log.WarnContext(ctx, "an agent called a server with the name of the gateway's own, and no call arrived", slog.String("alarm", "unjoined"),
 		slog.String("agent", a.Name), slog.String("tool", v.msg.Tool), slog.String("proposal", v.id()))

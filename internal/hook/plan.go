@@ -4,12 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/url"
 	"path"
 	"slices"
 	"strconv"
 	"strings"
 
+	"palyra/internal/canonical"
 	"palyra/internal/clip"
 	"palyra/internal/egress"
 	"palyra/internal/reason"
@@ -139,7 +141,7 @@ func (p *planned) findPaths() {
 	if p.row.act == tool.ActShell || p.row.act == tool.ActInput || p.row.act == tool.ActUnknown {
 		text := p.line()
 		if p.row.wrap {
-			raw, _ := json.Marshal(p.args["input"]) //nolint:errcheck // it was read from JSON
+			raw, _ := json.Marshal(p.args["input"])
 			text = string(raw)
 		}
 		external.Guarded = append(external.Guarded, p.guardedIn(text, p.msg.Cwd)...)
@@ -183,7 +185,7 @@ func (p *planned) pathFacts() {
 	}
 	defer root.Close()
 	if info, err := root.Stat(f.Path); err == nil && info.Kind == workspace.File {
-		f.HardLinks = int(min(info.Links, 1<<30)) //nolint:gosec // bounded
+		f.HardLinks = int(min(info.Links, 1<<30))
 	}
 }
 
@@ -275,12 +277,31 @@ func (p *planned) bind() {
 		p.plan.Subject = fmt.Sprintf("%s@%q/%q", name, f.External.Server, of)
 		p.plan.SubjectCovers = fmt.Sprintf("any call by %s of the tool %s of whatever MCP server is called %s", p.agent.Name, of, f.External.Server)
 		p.plan.ExactOnly = "any project can give a server that name"
+	case tool.ActShell:
+		// The very line, from the very directory: what it is said to be for, and how long
+		// it may take, is another each time.
+		p.plan.Subject = fmt.Sprintf("%s@%s:%s", name, p.msg.Cwd, p.act())
+		p.plan.SubjectCovers = fmt.Sprintf("this very line by %s, in %s", p.agent.Name, p.cwd())
 	case tool.ActAgent, tool.ActTalk:
 		p.plan.Subject, p.plan.SubjectCovers = name, fmt.Sprintf("any %s by %s", p.row.name, p.agent.Name)
 	default:
 		p.plan.Subject = name
 		p.plan.ExactOnly = "the agent runs it itself, and what its text comes to there is the agent's word"
 	}
+}
+
+// beside are arguments of shells that say nothing of what is run.
+var beside = []string{"description", "timeout"}
+
+// act is the digest of what the call does, without what is beside that.
+func (p *planned) act() string {
+	what := maps.Clone(p.args)
+	maps.DeleteFunc(what, func(name string, _ any) bool { return slices.Contains(beside, name) })
+	digest, err := canonical.DigestOf(what)
+	if err != nil {
+		p.plan.ExactOnly = "what it does cannot be told from other calls"
+	}
+	return digest
 }
 
 // longestShown bounds the text of a summary, in bytes; the arguments are shown whole.

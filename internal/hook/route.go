@@ -75,7 +75,7 @@ func (h Route) admit(ctx context.Context, caller access.Caller, r *http.Request)
 		if err != nil {
 			return nil, 0, reason.Errorf(reason.InvalidInput, "%s is no number of seconds", LimitHeader)
 		}
-		limit = time.Duration(seconds) * time.Second //nolint:gosec // 16 bits
+		limit = time.Duration(seconds) * time.Second
 	}
 	return a, limit, nil
 }

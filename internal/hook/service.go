@@ -3,6 +3,7 @@ package hook
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -69,6 +70,28 @@ type Counts struct {
 	Unjoined int
 	// LastAlarm is when the last alarm was, zero for never.
 	LastAlarm time.Time
+}
+
+// Notices are what an operator should know, in words.
+func (c Counts) Notices() []string {
+	var list []string
+	tell := func(n int, what string) {
+		if n > 0 {
+			list = append(list, fmt.Sprintf("agents say that they %s, %s since the start, the last time at %s; look at them with `palyra journal list --code PAL-H1`, and at what bypasses the hooks with `palyra hook status`",
+				what, times(n), c.LastAlarm.Format(time.RFC3339)))
+		}
+	}
+	tell(c.Ungoverned, "ran calls that were not allowed, or not asked about")
+	tell(c.RanOther, "ran something else than what was decided")
+	tell(c.Unjoined, "called the gateway's own MCP server, and no call arrived: another server has its name")
+	return list
+}
+
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
 }
 
 // mostVisits bounds those that are remembered.

@@ -366,3 +366,30 @@ func TestSessionEndResetsNothing(t *testing.T) {
 		t.Error("the end of the agent's session cleared the taint")
 	}
 }
+
+// TestGrantOfALine: a yes for the session is for the very line in the very directory,
+// whatever it is said to be for, and for nothing that the line could be taken for.
+func TestGrantOfALine(t *testing.T) {
+	w := newWorld(t, "")
+	stop := w.people(forTheSession)
+	w.before("t1", "Bash", args{"command": "go test ./...", "description": "a"})
+	stop()
+	stop = w.people(no)
+	defer stop()
+	for i, c := range []struct {
+		in      args
+		cwd     string
+		allowed bool
+	}{
+		{args{"command": "go test ./...", "description": "b", "timeout": 5}, w.ws, true},
+		{args{"command": "go test ./... && rm -rf ~"}, w.ws, false},
+		{args{"command": "go test  ./..."}, w.ws, false},
+		{args{"command": "go test ./..."}, w.out, false},
+		{args{"command": "go test ./...", "dangerouslyDisableSandbox": true}, w.ws, false},
+		{args{"command": "go test ./...", "run_in_background": true}, w.ws, false},
+	} {
+		if a := w.claude("PreToolUse", "g"+strconv.Itoa(i), "Bash", c.in, "cwd", c.cwd); (a.decision == "allow") != c.allowed {
+			t.Errorf("%v in %s: %+v", c.in, c.cwd, a)
+		}
+	}
+}

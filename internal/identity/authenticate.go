@@ -113,6 +113,33 @@ func (s *Service) AuthenticateHost() (access.Caller, error) {
 	return c, nil
 }
 
+// AuthenticateAgent returns an agent of the local operator as the caller that its hook
+// is: for a connection of which the system says that its process is the local
+// operator's. It may report what the agent does, and nothing else, so that it may do
+// less than whoever has that uid can do anyway.
+func (s *Service) AuthenticateAgent(name string) (access.Caller, error) {
+	dev, found := s.localDevice()
+	if !found {
+		return access.Caller{}, reason.Errorf(reason.Unauthenticated, "there is no local operator")
+	}
+	dev, err := s.live(dev.ID)
+	if err != nil {
+		return access.Caller{}, reason.Errorf(reason.Unauthenticated, "%w", err).WithRemedy(localBack)
+	}
+	m, ok := s.registry.Active(access.Agent(name))
+	switch {
+	case !ok && m.AwaitsConsent:
+		return access.Caller{}, m.Waiting()
+	case !ok || m.Owner != dev.Principal:
+		return access.Caller{}, reason.Errorf(reason.Unauthenticated, "%s has no agent %q for whom a hook without a token could speak", dev.Principal, name).
+			WithRemedy("Make it with `palyra hook install %s`, or give the hook a token.", name)
+	}
+	return access.Caller{
+		Principal: m.Principal, OnBehalfOf: m.Owner, Roles: m.Roles, DeviceID: dev.ID, Transport: access.TransportSocket,
+		Token: &access.TokenBounds{Scopes: []access.Permission{access.PermHookReport}, Creator: m.Owner},
+	}, nil
+}
+
 // callerOf is the caller that a device stands for, whose key a chain is of.
 func (s *Service) callerOf(id string, chain []*x509.Certificate) (access.Caller, error) {
 	dev, err := s.live(id)

@@ -16,6 +16,8 @@ type Peer struct {
 	// UID is the peer's, in the user namespace of this process; -1 when the system
 	// did not say.
 	UID int64
+	// Socket is true for a peer that came over a Unix socket.
+	Socket bool
 	// Refused says why the peer is not let in; nil for the owner of the socket's
 	// directory.
 	Refused error
@@ -74,15 +76,15 @@ func (l *Listener) peerOf(c net.Conn) Peer {
 	found, err := l.look(c)
 	switch {
 	case err != nil:
-		return Peer{-1, reason.Errorf(reason.Unauthenticated, "the system does not say whose process is at the other end of the socket")}
+		return Peer{UID: -1, Socket: true, Refused: reason.Errorf(reason.Unauthenticated, "the system does not say whose process is at the other end of the socket")}
 	case found.uid != l.owner:
-		return Peer{found.uid, reason.Errorf(reason.Unauthenticated, "the socket is for uid %d, to which palyrad's state directory belongs, and not for uid %d", l.owner, found.uid).
+		return Peer{UID: found.uid, Socket: true, Refused: reason.Errorf(reason.Unauthenticated, "the socket is for uid %d, to which palyrad's state directory belongs, and not for uid %d", l.owner, found.uid).
 			WithRemedy("Run the command as that user, or get a credential bundle of your own: `palyrad operator add NAME --role ROLE` on the gateway's host.")}
 	case found.pid == 0 || found.foreign:
-		return Peer{found.uid, reason.Errorf(reason.Unauthenticated, "palyrad does not see that the process at the other end of the socket is in its own pid and user namespace").
+		return Peer{UID: found.uid, Socket: true, Refused: reason.Errorf(reason.Unauthenticated, "palyrad does not see that the process at the other end of the socket is in its own pid and user namespace").
 			WithRemedy("Run the command outside the container, or get a credential bundle for it: `palyrad operator add NAME --role ROLE`.")}
 	}
-	return Peer{UID: found.uid}
+	return Peer{UID: found.uid, Socket: true}
 }
 
 type peerKey struct{}

@@ -27,10 +27,10 @@ func (l *Listener) neighborOf(c net.Conn) Peer {
 	found, err := l.look(c)
 	switch {
 	case err != nil:
-		return Peer{-1, reason.Errorf(reason.Unauthenticated, "the system does not say whose process is at the other end of the connection: %w", err).
+		return Peer{UID: -1, Refused: reason.Errorf(reason.Unauthenticated, "the system does not say whose process is at the other end of the connection: %w", err).
 			WithRemedy("Use the socket: `palyra-hook` does.")}
 	case found.uid != l.owner && !slices.Contains(l.also, found.uid):
-		return Peer{found.uid, reason.Errorf(reason.Unauthenticated, "the port of agents is for uid %d, to which palyrad's state directory belongs, and not for uid %d", l.owner, found.uid).
+		return Peer{UID: found.uid, Refused: reason.Errorf(reason.Unauthenticated, "the port of agents is for uid %d, to which palyrad's state directory belongs, and not for uid %d", l.owner, found.uid).
 			WithRemedy("Run the agent as that user, or list the uid in listen.agent_uids.")}
 	}
 	return Peer{UID: found.uid}

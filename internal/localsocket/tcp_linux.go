@@ -65,8 +65,8 @@ func diagRequest(client, server *net.TCPAddr) []byte {
 	req[0], req[1] = family, unix.IPPROTO_TCP
 	ne.PutUint32(req[4:], 1<<tcpEstablished)
 	id := req[8:]
-	binary.BigEndian.PutUint16(id[0:], uint16(client.Port)) //nolint:gosec // a port
-	binary.BigEndian.PutUint16(id[2:], uint16(server.Port)) //nolint:gosec // a port
+	binary.BigEndian.PutUint16(id[0:], uint16(client.Port))
+	binary.BigEndian.PutUint16(id[2:], uint16(server.Port))
 	copy(id[4:20], from)
 	copy(id[20:36], to)
 	ne.PutUint32(id[40:], ^uint32(0)) // INET_DIAG_NOCOOKIE
@@ -83,7 +83,7 @@ func diagAnswer(b []byte) (credentials, error) {
 	kind, body := ne.Uint16(b[4:]), b[unix.SizeofNlMsghdr:]
 	switch {
 	case kind == unix.NLMSG_ERROR && len(body) >= 4:
-		if errno := -int32(ne.Uint32(body)); errno > 0 { //nolint:gosec // a number of an error
+		if errno := -int32(ne.Uint32(body)); errno > 0 {
 			return credentials{}, fmt.Errorf("sock_diag: %w", unix.Errno(errno))
 		}
 		return credentials{}, errors.New("sock_diag knows no such socket")

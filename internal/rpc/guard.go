@@ -27,6 +27,9 @@ type Authenticator interface {
 	AuthenticateExpired(chain []*x509.Certificate) (access.Caller, error)
 	// AuthenticateHost is for whom the system says to be the operator of this host.
 	AuthenticateHost() (access.Caller, error)
+	// AuthenticateAgent is for the hook of an agent whose process the system says to be
+	// that operator's.
+	AuthenticateAgent(name string) (access.Caller, error)
 	// NoteUse notes that a request came with a certificate, from an address.
 	NoteUse(ctx context.Context, chain []*x509.Certificate, from string) error
 }

@@ -99,6 +99,11 @@ func (by credentials) of(r *http.Request) func() (access.Caller, time.Time, erro
 			return access.Caller{}, time.Time{}, reason.Errorf(reason.Unauthenticated, "a token in a URL counts for nothing: URLs stand in logs and histories").
 				WithRemedy("Send it as \"Authorization: Bearer ...\", and have another made: this one was seen.")
 		}
+	case near && neighbor.Socket && neighbor.Refused == nil && len(shown) == 0 && strings.HasPrefix(r.URL.Path, hooksPath):
+		return func() (access.Caller, time.Time, error) {
+			c, err := auth.AuthenticateAgent(strings.TrimPrefix(r.URL.Path, hooksPath))
+			return c, time.Time{}, err
+		}
 	case local && len(shown) == 0:
 		return func() (access.Caller, time.Time, error) { return onHost(auth, socket) }
 	case local:
@@ -137,6 +142,9 @@ func (by credentials) bearer(r *http.Request, shown string) (c access.Caller, en
 	}
 	return c, c.Token.ExpiresAt, nil
 }
+
+// hooksPath begins the path of the route of hooks, which ends with the agent.
+const hooksPath = "/hooks/v1/"
 
 // addressFor is where a token is shown from. A socket of agents is on this host.
 func addressFor(r *http.Request) netip.Addr {

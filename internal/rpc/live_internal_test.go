@@ -31,6 +31,7 @@ func (f *flaky) AuthenticateExpired([]*x509.Certificate) (access.Caller, error) 
 }
 
 func (f *flaky) AuthenticateHost() (access.Caller, error)                   { return f.Authenticate(nil) }
+func (f *flaky) AuthenticateAgent(string) (access.Caller, error)            { return f.Authenticate(nil) }
 func (f *flaky) NoteUse(context.Context, []*x509.Certificate, string) error { return nil }
 
 // A device that is revoked after it was let in and before its request is live
@@ -90,7 +91,8 @@ func (lasting) AuthenticateExpired([]*x509.Certificate) (access.Caller, error) {
 	return access.Caller{}, reason.Errorf(reason.Unauthenticated, "it has not expired")
 }
 
-func (l lasting) AuthenticateHost() (access.Caller, error) { return l.Authenticate(nil) }
+func (l lasting) AuthenticateHost() (access.Caller, error)        { return l.Authenticate(nil) }
+func (l lasting) AuthenticateAgent(string) (access.Caller, error) { return l.Authenticate(nil) }
 
 func (lasting) NoteUse(context.Context, []*x509.Certificate, string) error { return nil }
 

@@ -106,6 +106,9 @@ func (f *Face) call(ctx context.Context, v *visit, req mcp.Request) (mcp.Result,
 		return nil, q.unknown(ctx, name)
 	}
 	q.sub.Tool = name
+	if f.Arrive != nil {
+		q.sub.Vouch = f.Arrive(v.caller, q.sub.CallID, params.Name, q.sub.Input)
+	}
 	digest, err := q.sub.Digest()
 	if err != nil {
 		return nil, err

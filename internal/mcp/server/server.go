@@ -65,6 +65,10 @@ type Config struct {
 	Catalog func(access.Caller) []tool.Descriptor
 	// Caller is who sends a request, by its context.
 	Caller func(context.Context) access.Caller
+	// Arrive is asked about each call, by the client's id of it and the tool's name on
+	// the wire: whether an agent's hook announced it, and what people said then. nil
+	// knows of none.
+	Arrive func(caller access.Caller, callID, name string, input []byte) *toolcall.Vouch
 	// EndSession ends what stands for a session of calls.
 	EndSession func(ctx context.Context, session string) error
 	// Refuse answers a request with an error in the shape of the API.
