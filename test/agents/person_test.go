@@ -65,7 +65,9 @@ func newPerson(t *testing.T) *person {
 	dir := t.TempDir()
 	p := &person{t: t, model: newModel(t), home: filepath.Join(dir, "home"), bin: filepath.Join(dir, "bin")}
 	p.workspace = filepath.Join(p.home, "project")
-	for _, d := range []string{p.workspace, p.bin} {
+	// Codex makes no helpers of its own below the directory for temporary files, so that
+	// this is another one.
+	for _, d := range []string{p.workspace, p.bin, filepath.Join(p.home, "tmp")} {
 		must.Do(t, os.MkdirAll(d, 0o700))
 	}
 	for _, program := range []string{"palyrad", "palyra", "palyra-hook"} {
@@ -74,7 +76,7 @@ func newPerson(t *testing.T) *person {
 	p.write(".config/palyra/policies/test.cedar", policies)
 	p.write(".config/palyra/palyra.toml", configuration)
 	p.write(".codex/config.toml", fmt.Sprintf(codexModel, p.model.url))
-	p.write(".claude/settings.json", "{\n  // Kept by palyra up.\n  \"cleanupPeriodDays\": 30\n}\n")
+	p.write(".claude/settings.json", "{\n\n  \"cleanupPeriodDays\":   30\n}\n")
 	t.Cleanup(p.leave)
 	return p
 }
@@ -103,7 +105,7 @@ func (p *person) write(name, text string) {
 }
 
 func (p *person) env() []string {
-	return []string{"HOME=" + p.home, "PATH=" + p.bin + ":" + agents + ":/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "LANG=C.UTF-8", "TERM=dumb"}
+	return []string{"HOME=" + p.home, "PATH=" + p.bin + ":" + agents + ":/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "LANG=C.UTF-8", "TERM=dumb", "TMPDIR=" + filepath.Join(p.home, "tmp")}
 }
 
 // palyra runs a command of palyra to its end.
