@@ -36,7 +36,7 @@ func TestHookFaults(t *testing.T) {
 	p.up()
 	program := filepath.Join(p.bin, "palyra-hook")
 	for _, fault := range hookFaults {
-		must.Do(t, os.Remove(program))
+		must.Do(t, removeAll(p.bin, "palyra-hook"))
 		if fault.script != "" {
 			must.Do(t, os.WriteFile(program, []byte("#!/bin/sh\n"+fault.script+"\n"), 0o755))
 		}
