@@ -83,6 +83,7 @@ func TestScripts(t *testing.T) {
 		Dir: "testdata", RequireExplicitExec: true, RequireUniqueNames: true, UpdateScripts: *update,
 		Setup: func(env *testscript.Env) error {
 			env.Defer(func() { keysAreKept(env.T(), env.WorkDir) })
+			env.Defer(func() { endStarted(env.WorkDir) })
 			home := filepath.Join(env.WorkDir, "home")
 			env.Setenv("HOME", home)
 			env.Setenv("XDG_CONFIG_HOME", filepath.Join(home, ".config"))
@@ -98,6 +99,23 @@ func TestScripts(t *testing.T) {
 			"desktop": desktop, "notified": notified, "listing": listing, "killed": killed, "holds": holds,
 		},
 	})
+}
+
+// endStarted ends what a script that failed left running: a palyrad that was started
+// detached, or by the manager of services.
+func endStarted(dir string) {
+	pid, _ := statedir.HolderPID(filepath.Join(dir, "home", ".local", "state", "palyra"))
+	pids := []int{pid}
+	for _, name := range []string{"service.pid", "socket.pid"} {
+		text, _ := os.ReadFile(filepath.Join(dir, "systemd", name))
+		pid, _ := strconv.Atoi(string(text))
+		pids = append(pids, pid)
+	}
+	for _, pid := range pids {
+		if p, err := os.FindProcess(pid); err == nil && pid > 1 && pid != os.Getpid() {
+			_ = p.Kill()
+		}
+	}
 }
 
 // keysAreKept fails the script when a private key, or a token, stands in anything that

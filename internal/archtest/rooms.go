@@ -154,6 +154,7 @@ var Rooms = []Room{
 	{Dir: "internal/egress", Layer: layerWords, Also: []string{"internal/tool"}, Why: "host rules are the same whoever fetches"},
 
 	{Dir: "internal/workspace", Layer: layerGround, Only: []string{"internal/canonical", "internal/clip", "internal/lazyregexp", "internal/reason"}, Why: "files inside a declared root, whoever opens them"},
+	{Dir: "internal/activated", Layer: layerGround, Only: []string{"internal/reason"}, Why: "what a service manager hands over is taken in one place, once"},
 	{Dir: "internal/agentfiles", Layer: layerGround, Only: []string{"internal/workspace"}, Why: "where agents keep settings is one table, for those who write them and those who guard them"},
 	{Dir: "internal/fileedit", Layer: layerGround, Only: []string{"internal/identity/keyfile", "internal/reason"}, Why: "a file of somebody else is replaced in one way, whatever it holds"},
 	{Dir: "internal/config", Layer: layerGround, Only: []string{"internal/access", "internal/clip", "internal/dnsname", "internal/lazyregexp", "internal/nearest", "internal/reason"}, Why: "the file and its checks; the stages of a call get plain values from daemon"},

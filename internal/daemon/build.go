@@ -6,13 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"sync/atomic"
 	"time"
 
 	"palyra/internal/access"
+	"palyra/internal/agentfiles"
 	"palyra/internal/approval"
 	"palyra/internal/attest"
 	"palyra/internal/audit"
@@ -391,13 +394,34 @@ func openUpstreams(ctx context.Context, g *gateway, process builtin.ProcessPolic
 		Store: g.stores.upstreams, Router: g.router, Policies: g.policies, Lender: g.lending, Enabled: process.Enabled,
 		SearchPath: process.SearchPath, Toolchains: func() []sandbox.Toolchain { return g.isolation.toolchains.Now().Toolchains },
 		Limits: process.Limits, Required: process.Required, Workspaces: g.workspaces, Protected: protected, History: g.isolation.history,
-		Empty: empty, Denied: denied, Gateway: g.own, Version: version.Get().Version, Log: g.log,
+		Empty: empty, Denied: denied, OwnHosts: ownHosts(g.cfg), Gateway: g.own, Version: version.Get().Version, Log: g.log,
 	}
 	if g.isolation.watch != nil {
 		cfg.Runner = g.isolation.watch
 	}
 	g.upstreams = upstream.New(cfg)
 	return g.upstreams.Load(ctx)
+}
+
+// ownHosts are the names and addresses under which the gateway is reached.
+func ownHosts(cfg *config.Config) []string {
+	list := slices.Clone(cfg.Listen.ServerNames)
+	for _, address := range []string{cfg.Listen.API, cfg.Listen.Metrics} {
+		if host, _, err := net.SplitHostPort(address); err == nil && host != "" {
+			list = append(list, host)
+		}
+	}
+	if name, err := os.Hostname(); err == nil {
+		list = append(list, name)
+	}
+	if addresses, err := net.InterfaceAddrs(); err == nil {
+		for _, a := range addresses {
+			if p, is := a.(*net.IPNet); is {
+				list = append(list, p.IP.String())
+			}
+		}
+	}
+	return list
 }
 
 func openWorkspaces(cfg *config.Config) (*workspace.Set, error) {
@@ -448,7 +472,7 @@ func allTools(g *gateway, others []dispatch.Tool) ([]dispatch.Tool, builtin.Proc
 	g.turns = cfg.Process.Turns
 	g.lending = lending.New(cfg.MaxTimeout, g.log)
 	cfg.Lender = g.lending
-	tools := slices.Concat(others, hook.NewTools(g.workspaces, guard(g.cfg)).All())
+	tools := slices.Concat(others, hook.NewTools(g.workspaces, guards(g.cfg)).All())
 	for _, t := range builtin.New(cfg) {
 		tools = append(tools, t)
 	}
@@ -516,8 +540,11 @@ func openPipeline(ctx context.Context, g *gateway, o Options) error {
 	if o.wrap != nil {
 		stages = o.wrap(stages)
 	}
-	g.pipeline, err = toolcall.New(stages)
-	return err
+	if g.pipeline, err = toolcall.New(stages); err != nil {
+		return err
+	}
+	g.upstreams.Serve(g.pipeline)
+	return nil
 }
 
 // openHooks makes what answers the hooks of agents.
@@ -526,10 +553,21 @@ func openHooks(_ context.Context, g *gateway, _ Options) (err error) {
 	return err
 }
 
-// guard says which files no agent may change by its own tools, beside the agents' own
-// configuration: those that decide what the gateway does.
-func guard(cfg *config.Config) hook.Guard {
-	return hook.Guard{Dirs: []string{cfg.StateDir, cfg.Policy.Dir}, Files: []string{cfg.Source}}
+// guards are the files that no agent may change by its own tools: those that decide what
+// agents and the gateway do.
+func guards(cfg *config.Config) []agentfiles.Guarded {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		home = "" // then nobody's agents are looked after but by what is guarded anywhere
+	}
+	m := agentfiles.Machine{Home: home, OS: runtime.GOOS, Getenv: os.Getenv}
+	gateway := agentfiles.Gateway{StateDir: cfg.StateDir, Config: cfg.Source, Policies: cfg.Policy.Dir}
+	if own, err := os.Executable(); err == nil {
+		for _, name := range []string{"palyrad", "palyra", "palyra-hook"} {
+			gateway.Programs = append(gateway.Programs, filepath.Join(filepath.Dir(own), name))
+		}
+	}
+	return m.Guards(gateway)
 }
 
 // cooldown turns the setting "0s", which is off, into what the desk takes for

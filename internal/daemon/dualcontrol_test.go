@@ -6,12 +6,15 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"google.golang.org/protobuf/encoding/protojson"
@@ -66,6 +69,7 @@ type person struct {
 	approvals palyrav1connect.ApprovalsServiceClient
 	journal   palyrav1connect.JournalServiceClient
 	review    palyrav1connect.AccessReviewServiceClient
+	mcp       palyrav1connect.McpServiceClient
 }
 
 func (d *team) as(name string) person {
@@ -78,7 +82,7 @@ func (d *team) with(name string, c *http.Client) person {
 	return person{
 		d, name, palyrav1connect.NewAccessServiceClient(c, url), palyrav1connect.NewIdentityServiceClient(c, url), palyrav1connect.NewPolicyServiceClient(c, url),
 		palyrav1connect.NewStatusServiceClient(c, url), palyrav1connect.NewApprovalsServiceClient(c, url), palyrav1connect.NewJournalServiceClient(c, url),
-		palyrav1connect.NewAccessReviewServiceClient(c, url),
+		palyrav1connect.NewAccessReviewServiceClient(c, url), palyrav1connect.NewMcpServiceClient(c, url),
 	}
 }
 
@@ -159,6 +163,8 @@ func (d *team) state() string {
 	add(devices, err)
 	ceilings, err := p.review.ListCeilings(d.t.Context(), &palyrav1.ListCeilingsRequest{})
 	add(ceilings, err)
+	servers, err := p.mcp.ListUpstreams(d.t.Context(), &palyrav1.ListUpstreamsRequest{})
+	add(servers, err)
 	st := must.Get(p.status.GetStatus(d.t.Context(), &palyrav1.GetStatusRequest{}))(d.t)
 	in := must.Get(p.policy.GetPolicy(d.t.Context(), &palyrav1.GetPolicyRequest{}))(d.t)
 	return strings.Join(append(text, st.GetFreeze().String(), in.GetVersion(), protojson.Format(&palyrav1.GetPolicyResponse{Activated: in.GetActivated()})), "\n")
@@ -185,8 +191,8 @@ func (d *team) changes() []struct {
 } {
 	t := d.t
 	eve, device := csr(t), csr(t)
-	var version string
-	local := d.as("local")
+	var version, pending string
+	local, said := d.as("local"), newSaid(t)
 	return []struct {
 		procedure, by string
 		before        func()
@@ -231,6 +237,17 @@ func (d *team) changes() []struct {
 		}},
 		{palyrav1connect.AccessReviewServiceSetCeilingProcedure, "local", nil, func(ctx context.Context, p person) error {
 			_, err := p.review.SetCeiling(ctx, &palyrav1.SetCeilingRequest{Name: "channel:ops", Allowed: true})
+			return err
+		}},
+		{palyrav1connect.McpServiceAddUpstreamProcedure, "local", nil, func(ctx context.Context, p person) error {
+			_, err := p.mcp.AddUpstream(ctx, &palyrav1.AddUpstreamRequest{Server: &palyrav1.UpstreamServer{Name: "said", Url: said.URL}})
+			return err
+		}},
+		{palyrav1connect.McpServiceApproveUpstreamProcedure, "cyd", func() {
+			said.description.Store("Something else.")
+			pending = must.Get(local.mcp.RefreshUpstream(t.Context(), &palyrav1.RefreshUpstreamRequest{Name: "said"}))(t).GetUpstream().GetPendingDigest()
+		}, func(ctx context.Context, p person) error {
+			_, err := p.mcp.ApproveUpstream(ctx, &palyrav1.ApproveUpstreamRequest{Name: "said", PendingDigest: pending})
 			return err
 		}},
 		{palyrav1connect.StatusServiceThawProcedure, "local", func() {
@@ -589,4 +606,38 @@ func TestThawAlone(t *testing.T) {
 	if st := d.status(); st.GetFreeze().GetFrozen() || !strings.Contains(strings.Join(st.GetNotices(), "\n"), "a freeze was ended on the gateway's host") {
 		t.Errorf("%v", st.GetNotices())
 	}
+}
+
+// said is an MCP server over HTTP with one tool, whose description a test changes.
+type said struct {
+	*httptest.Server
+
+	description atomic.Value
+}
+
+func newSaid(t *testing.T) *said {
+	t.Helper()
+	s := &said{}
+	s.description.Store("Does something.")
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var m struct {
+			ID     json.RawMessage
+			Method string
+		}
+		if err := json.NewDecoder(r.Body).Decode(&m); err != nil || m.ID == nil {
+			w.WriteHeader(http.StatusAccepted)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		answer := `"error":{"code":-32601,"message":"no"}`
+		switch m.Method {
+		case "initialize":
+			answer = `"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"said","version":"1"}}`
+		case "tools/list":
+			answer = fmt.Sprintf(`"result":{"tools":[{"name":"t","description":%q,"inputSchema":{"type":"object"}}]}`, s.description.Load())
+		}
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,%s}`, m.ID, answer)
+	}))
+	t.Cleanup(s.Close)
+	return s
 }

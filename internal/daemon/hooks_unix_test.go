@@ -38,6 +38,8 @@ func startHooked(t *testing.T) *hooked {
 	cfg := shortState(t, testConfig(t))
 	ws := must.Get(filepath.EvalSymlinks(t.TempDir()))(t)
 	cfg.Listen.Agents = "127.0.0.1:0"
+	plenty := config.RateLimit{PerSecond: 10_000, Burst: 10_000} // what is refused here is no matter of how often
+	cfg.RateLimits.Read, cfg.RateLimits.Mutate, cfg.RateLimits.Decide, cfg.RateLimits.ToolCall, cfg.RateLimits.Run, cfg.RateLimits.Secret = plenty, plenty, plenty, plenty, plenty, plenty
 	cfg.Workspaces = []config.Workspace{{Name: "here", Path: ws}}
 	h := &hooked{running: start(t, cfg), cfg: cfg, ws: ws}
 	must.Get(AddOperator(t.Context(), cfg, NewOperator{

@@ -1,15 +1,12 @@
 package daemon
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"sync"
 	"time"
 
-	"palyra/internal/localsocket"
 	"palyra/internal/ratelimit"
 	"palyra/internal/reason"
 )
@@ -117,31 +114,4 @@ type countedConn struct {
 func (c *countedConn) Close() error {
 	c.once.Do(c.leave)
 	return c.Conn.Close()
-}
-
-// AgentsSocket is the name of the socket of listen.agents in the units of systemd
-// (FileDescriptorName=).
-const AgentsSocket = "agents"
-
-// listenAgents is the listener for agents: that which the service manager holds, or one of
-// palyrad's own. What the manager holds nobody else can take while palyrad does not run.
-func listenAgents(ctx context.Context, address string) (net.Listener, error) {
-	file, err := localsocket.Activated(AgentsSocket)
-	if err != nil {
-		return nil, err
-	}
-	if file == nil {
-		return listen(ctx, address, "listen.agents")
-	}
-	defer file.Close() // the listener has a descriptor of its own
-	l, err := net.FileListener(file)
-	if err != nil {
-		return nil, reason.Errorf(reason.ConfigInvalid, "the socket that the service manager gave for listen.agents cannot be used: %w", err).
-			WithRemedy("Let the socket's unit have ListenStream=%s.", address)
-	}
-	if l.Addr().Network() != "tcp" || l.Addr().String() != address {
-		return nil, errors.Join(reason.Errorf(reason.ConfigInvalid, "the service manager holds %s for agents, and listen.agents is %s", l.Addr(), address).
-			WithRemedy("Make them the same: `palyra up` does."), l.Close())
-	}
-	return l, nil
 }

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"palyra/internal/access"
+	"palyra/internal/activated"
 	"palyra/internal/attest"
 	"palyra/internal/canonical"
 	"palyra/internal/hook"
@@ -167,6 +168,19 @@ const mostReaders = 64
 
 // mostLocal bounds the connections to the socket of the local operator.
 const mostLocal = 64
+
+// agentsSocket is the name of the socket of listen.agents in the units of systemd.
+const agentsSocket = "agents"
+
+// listenAgents is the listener for agents: that which the service manager holds, or one of
+// palyrad's own.
+func listenAgents(ctx context.Context, address string) (net.Listener, error) {
+	l, err := activated.Listener(agentsSocket, address)
+	if l != nil || err != nil {
+		return l, err
+	}
+	return listen(ctx, address, "listen.agents")
+}
 
 func listen(ctx context.Context, address, key string) (net.Listener, error) {
 	var cfg net.ListenConfig

@@ -309,7 +309,7 @@ func (r *Router) Run(ctx context.Context, d Decided) tool.Report {
 	running, clock, end := withDeadline(ctx, r.limit(d.Proposal.Tool.Name))
 	defer end()
 	call := tool.Call{
-		Proposal: d.Proposal, Plan: prepared.Plan, Output: d.Output, MayRead: d.mayRead, Commit: d.committer(running, clock), Peer: d.Peer,
+		Proposal: d.Proposal, Plan: prepared.Plan, Output: d.Output, MayRead: d.mayRead, Commit: d.committer(running, clock), Peer: d.Peer, Pause: clock.wait,
 	}
 	report := r.execute(running, prepared, call, started)
 	r.alarm(ctx, d.Proposal, report.Egress.Observed)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"palyra/internal/agentfiles"
 	"palyra/internal/canonical"
 	"palyra/internal/dispatch"
 	"palyra/internal/reason"
@@ -18,19 +19,19 @@ import (
 // Tools are the tools of all agents, as dispatch knows them.
 type Tools struct {
 	workspaces *workspace.Set
-	guard      Guard
+	guards     []agentfiles.Guarded
 	home       string
 	now        func() time.Time
 }
 
 // NewTools returns the tools of all agents. Paths are looked for in the declared
-// workspaces.
-func NewTools(workspaces *workspace.Set, guard Guard) *Tools {
+// workspaces, and among those that none of the tools may write.
+func NewTools(workspaces *workspace.Set, guards []agentfiles.Guarded) *Tools {
 	home, err := os.UserHomeDir()
 	if err != nil {
 		home = "" // then no path that begins with ~ is resolved
 	}
-	return &Tools{workspaces: workspaces, guard: guard.resolved(), home: home, now: time.Now}
+	return &Tools{workspaces: workspaces, guards: resolved(guards), home: home, now: time.Now}
 }
 
 // All lists them for dispatch.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"palyra/internal/access"
+	"palyra/internal/agentfiles"
 	"palyra/internal/approval"
 	"palyra/internal/callrecord"
 	"palyra/internal/event"
@@ -50,7 +51,7 @@ func newWorld(t testing.TB, policies string) *world {
 	t.Helper()
 	w := &world{t: t, ws: must.Get(filepath.EvalSymlinks(t.TempDir()))(t), out: must.Get(filepath.EvalSymlinks(t.TempDir()))(t), caller: gatewaytest.Agent, session: "s1"}
 	set := must.Get(workspace.NewSet([]workspace.Declaration{{Name: "here", Path: w.ws}}))(t)
-	tools := hook.NewTools(set, hook.Guard{Dirs: []string{filepath.Join(w.out, "state")}}).All()
+	tools := hook.NewTools(set, agentfiles.Machine{Home: must.Get(os.UserHomeDir())(t), OS: "linux", Getenv: func(string) string { return "" }}.Guards(agentfiles.Gateway{StateDir: filepath.Join(w.out, "state")})).All()
 	descriptors := make([]tool.Descriptor, len(tools))
 	for i, one := range tools {
 		descriptors[i] = one.Descriptor()

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"palyra/internal/agentfiles"
 	"palyra/internal/tool"
-	"palyra/internal/workspace"
 )
 
 // place is where a path of a call leads.
@@ -40,56 +40,23 @@ func (t *Tools) locate(name, cwd string) place {
 	return place{workspace: held, rel: rel, abs: real}
 }
 
-// Guard says which files decide what agents and the gateway run. Paths are absolute.
-type Guard struct {
-	// Dirs are guarded with all that is in them, Files alone.
-	Dirs, Files []string
-}
-
-// resolved is the guard with the links of its paths resolved, beside them.
-func (g Guard) resolved() Guard {
-	return Guard{both(g.Dirs), both(g.Files)}
-}
-
-func both(paths []string) []string {
-	out := make([]string, 0, 2*len(paths))
-	for _, p := range paths {
-		if p == "" {
-			continue
-		}
-		out = append(out, fold(p))
-		if real, err := filepath.EvalSymlinks(p); err == nil {
-			out = append(out, fold(real))
+// resolved are guards with the links of their paths resolved, beside them.
+func resolved(guards []agentfiles.Guarded) []agentfiles.Guarded {
+	out := slices.Clone(guards)
+	for _, g := range guards {
+		if real, err := filepath.EvalSymlinks(g.Path); err == nil && !g.Anywhere && real != g.Path {
+			g.Path = real
+			out = append(out, g)
 		}
 	}
-	slices.Sort(out)
-	return slices.Compact(out)
+	return out
 }
-
-func fold(path string) string { return workspace.FoldCase(filepath.ToSlash(filepath.Clean(path))) }
-
-// configured are the files of agents that say what they run, by their ends, wherever
-// they are: a project has them as well as a home.
-var configured = []string{
-	"/.claude/settings.json", "/.claude/settings.local.json", "/.claude.json", "/.mcp.json", "/managed-settings.json", "/managed-mcp.json",
-	"/.codex/config.toml", "/.codex/hooks.json", "/.codex/requirements.toml", "/.codex/managed_config.toml",
-	"/.cursor/mcp.json", "/.cursor/hooks.json", "/.vscode/mcp.json",
-}
-
-// configuredDirs are directories of which every file does.
-var configuredDirs = []string{"/.claude/hooks/", "/.claude/plugins/", "/.codex/rules/", "/.cursor/hooks/"}
 
 // covers reports whether a path is guarded, in whatever spelling of it a file system
 // takes for the same.
-func (g Guard) covers(path string) bool {
-	folded := fold(path)
-	rooted := "/" + strings.TrimPrefix(folded, "/")
-	in := func(dir string) bool {
-		return folded == dir || strings.HasPrefix(folded, strings.TrimSuffix(dir, "/")+"/")
-	}
-	return slices.ContainsFunc(g.Dirs, in) || slices.Contains(g.Files, folded) ||
-		slices.ContainsFunc(configured, func(end string) bool { return strings.HasSuffix(rooted, end) }) ||
-		slices.ContainsFunc(configuredDirs, func(dir string) bool { return strings.Contains(rooted+"/", dir) })
+func (t *Tools) covers(path string) bool {
+	_, guarded := agentfiles.Match(t.guards, path)
+	return guarded
 }
 
 // guardedIn are the guarded paths that a line for a shell, or a patch, spells out. Who
@@ -100,7 +67,7 @@ func (t *Tools) guardedIn(line, cwd string) []string {
 		for from, to := range map[string]string{"$HOME": t.home, "${HOME}": t.home} {
 			word = strings.ReplaceAll(word, from, to)
 		}
-		if at := t.locate(word, cwd); strings.ContainsAny(word, `/.\`) && (t.guard.covers(at.abs) || t.guard.covers(word)) {
+		if at := t.locate(word, cwd); strings.ContainsAny(word, `/.\`) && (t.covers(at.abs) || t.covers(word)) {
 			found = append(found, at.abs)
 		}
 	}

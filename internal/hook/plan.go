@@ -128,7 +128,7 @@ func (p *planned) findPaths() {
 	for _, name := range p.named() {
 		at := p.locate(name, p.msg.Cwd)
 		p.at = append(p.at, at)
-		if writing(p.row.act) && (p.guard.covers(at.abs) || p.guard.covers(name)) {
+		if writing(p.row.act) && (p.covers(at.abs) || p.covers(name)) {
 			external.Guarded = append(external.Guarded, at.abs)
 		}
 		if f := &p.plan.Facts; at.workspace == "" || f.Workspace != "" && f.Workspace != at.workspace {

@@ -125,7 +125,7 @@ func TestGuardedFiles(t *testing.T) {
 		guarded bool
 	}{
 		{"Write", args{"file_path": filepath.Join(w.ws, ".claude", "settings.json"), "content": "{}"}, true},
-		{"Write", args{"file_path": filepath.Join(w.ws, ".claude", "notes.json"), "content": "{}"}, false},
+		{"Write", args{"file_path": filepath.Join(w.ws, ".claude", "plans", "notes.md"), "content": "{}"}, false},
 		{"Edit", args{"file_path": filepath.Join(w.ws, ".CLAUDE", "Settings.json"), "old_string": "a", "new_string": "b"}, true},
 		{"Write", args{"file_path": filepath.Join(w.ws, "sub", ".claude", "hooks", "x"), "content": "{}"}, true},
 		{"Write", args{"file_path": filepath.Join(w.ws, ".mcp.json"), "content": "{}"}, true},

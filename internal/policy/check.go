@@ -80,12 +80,21 @@ func (l *linter) validate(p *compiled) []finding.Finding {
 	var findings []finding.Finding
 	for _, m := range messages {
 		// An unknown name in the scope also leaves no action; once is enough.
-		if len(messages) > 1 && strings.HasPrefix(m.text, noAction) {
+		if strings.HasPrefix(m.text, noAction) && (len(messages) > 1 || awaitsUpstream(p.AST.Action)) {
 			continue
 		}
 		findings = append(findings, l.locate(p, m))
 	}
 	return findings
+}
+
+// awaitsUpstream reports whether a policy is about what upstream servers are asked
+// beside their tools. While there is no such server it fits no action, and is checked
+// when the first one is added.
+func awaitsUpstream(scope expr.ScopeNode) bool {
+	in, ok := scope.(expr.ScopeIn)
+	id := string(in.Entity.ID)
+	return ok && (id == names.UpstreamGroup || slices.Contains(names.UpstreamActions, id))
 }
 
 // noAction begins the message for a scope that fits no action.

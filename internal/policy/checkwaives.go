@@ -194,8 +194,11 @@ func (l *linter) constant() *expr.Partial {
 
 // checkApplies finds policies that no request can match.
 func (l *linter) checkApplies(p *compiled) []finding.Finding {
-	possible := false
-	for _, action := range l.actionsOf(p) {
+	possible, actions := false, l.actionsOf(p)
+	if len(actions) == 0 && awaitsUpstream(p.AST.Action) {
+		return nil
+	}
+	for _, action := range actions {
 		view := l.constant()
 		view.Env.Action = action
 		view.Known = expr.Prefixes([]string{"action"})

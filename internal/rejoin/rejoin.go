@@ -43,48 +43,29 @@ type Calls struct {
 
 	mu   sync.Mutex
 	left map[key][]*visit
-	// reserved are the calls that were begun for a client that will come with them.
-	reserved map[key]*visit
 }
 
 // New returns what makes its calls by the pipeline. Once stopping is closed, no yes is
 // held any more.
 func New(p Pipeline, stopping <-chan struct{}) *Calls {
-	return &Calls{pipeline: p, stopping: stopping, left: make(map[key][]*visit), reserved: make(map[key]*visit)}
+	return &Calls{pipeline: p, stopping: stopping, left: make(map[key][]*visit)}
 }
 
 // key says which calls are the same one.
 type key struct {
 	principal, onBehalfOf access.Principal
 	device, digest        string
-	// callID is the agent's own id of the call, of reserved calls alone.
-	callID string
 }
 
 func keyOf(s *toolcall.Submission) (key, error) {
 	digest, err := s.Digest()
-	return key{s.Caller.Principal, s.Caller.OnBehalfOf, s.Caller.DeviceID, digest, ""}, err
-}
-
-// reservedKeyOf says which reserved call is the one that a client comes with: of the
-// same credential, tool and input, and with the same id of the agent's. In what session
-// the client is, who reserved could not know.
-func reservedKeyOf(s *toolcall.Submission) (key, error) {
-	alike := *s
-	alike.Session, alike.Run, alike.Channel = "", "", ""
-	k, err := keyOf(&alike)
-	k.callID = s.CallID
-	return k, err
+	return key{s.Caller.Principal, s.Caller.OnBehalfOf, s.Caller.DeviceID, digest}, err
 }
 
 // visit is one call and who is there for it. Calls.mu guards what changes.
 type visit struct {
 	key  key
 	live *toolcall.Live
-	// as is the key under which it is reserved; held is closed once it could begin.
-	as       key
-	held     chan struct{}
-	heldOnce sync.Once
 	// peer is that of the client which is there, or was there last.
 	peer   tool.Peer
 	cancel context.CancelCauseFunc
@@ -226,19 +207,10 @@ func (c *Calls) arrive(ctx context.Context, s toolcall.Submission) (*visit, erro
 	if err != nil {
 		return nil, err
 	}
-	reserved, err := reservedKeyOf(&s)
-	if err != nil {
-		return nil, err
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if v := c.reserved[reserved]; v != nil && s.CallID != "" && !v.there {
-		delete(c.reserved, reserved)
-		v.comesLocked(s.Peer)
-		return v, nil
-	}
 	for _, v := range c.left[k] {
-		if !v.there && v.as == (key{}) {
+		if !v.there {
 			v.comesLocked(s.Peer)
 			return v, nil
 		}
@@ -259,7 +231,7 @@ func (v *visit) comesLocked(peer tool.Peer) {
 
 // beginLocked begins a call at which no client is yet.
 func (c *Calls) beginLocked(ctx context.Context, k key, s toolcall.Submission) *visit {
-	v := &visit{key: k, live: toolcall.NewLive(), peer: s.Peer, came: make(chan struct{}), held: make(chan struct{})}
+	v := &visit{key: k, live: toolcall.NewLive(), peer: s.Peer, came: make(chan struct{})}
 	// The call outlives ctx, and keeps what it says of the caller.
 	own, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	v.cancel = cancel
@@ -338,7 +310,6 @@ func (c *Calls) waitsFor(v *visit, approvalID string) bool {
 func (c *Calls) hold(ctx context.Context, v *visit) error {
 	late := time.NewTimer(HeldFor)
 	defer late.Stop()
-	v.heldOnce.Do(func() { close(v.held) })
 	for {
 		c.mu.Lock()
 		there, came := v.there, v.came
@@ -363,12 +334,7 @@ func (c *Calls) hold(ctx context.Context, v *visit) error {
 func (c *Calls) end(v *visit) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	v.ended = true
-	switch {
-	case v.there:
-	case v.as != (key{}): // who reserved it is told; it is no answer to a call that comes later
-		c.removeLocked(v)
-	default:
+	if v.ended = true; !v.there {
 		c.keepLocked(v)
 	}
 }
@@ -440,9 +406,6 @@ func (c *Calls) remove(v *visit) {
 }
 
 func (c *Calls) removeLocked(v *visit) {
-	if c.reserved[v.as] == v {
-		delete(c.reserved, v.as)
-	}
 	rest := slices.DeleteFunc(c.left[v.key], func(other *visit) bool { return other == v })
 	if len(rest) == 0 {
 		delete(c.left, v.key)

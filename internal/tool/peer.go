@@ -6,6 +6,8 @@ import "context"
 // it: an upstream server has progress to tell, or a question. Its zero value is a
 // client that listens to nothing. Nothing of it is a fact, and nothing of it is bound.
 type Peer struct {
+	// Session is what the client calls its session; the pipeline fills it in.
+	Session string
 	// Meta is what the client sent beside the call (the _meta of MCP).
 	Meta map[string]any
 	// Progress tells the client how far the call is. It must not block.

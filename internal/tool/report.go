@@ -252,6 +252,9 @@ type Call struct {
 	Commit func(context.Context, CommitRequest) (CommitRuling, error) `json:"-"`
 	// Peer is the client, for executors that pass something on to it.
 	Peer Peer `json:"-"`
+	// Pause has the deadline of the call stand still until resume is called, while
+	// somebody is asked. It may be nil.
+	Pause func() (resume func()) `json:"-"`
 }
 
 // FileAccess is one file that a call found and would read.

@@ -22,12 +22,14 @@ import (
 // dispatch runs the decided call.
 func (c *call) dispatch(ctx context.Context, permit *decision.Permit) tool.Report {
 	tells := &teller{observe: c.observe}
+	peer := c.sub.Peer
+	peer.Session = c.sub.Session
 	answer := c.answer
 	decided := dispatch.Decided{
 		Permit: permit, Proposal: c.proposal, Plan: c.plan,
 		Ready:   func(ctx context.Context) error { return c.stands(ctx, answer) },
 		Rejudge: c.rejudge,
-		MayRead: c.mayRead, Peer: c.sub.Peer,
+		MayRead: c.mayRead, Peer: peer,
 		Output: func(stream string, chunk []byte) {
 			if !c.atOnce { // nothing is told before the decision
 				tells.tell(Event{Output: &Chunk{Stream: stream, Data: chunk}})

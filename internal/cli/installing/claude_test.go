@@ -175,7 +175,10 @@ func TestRefusedSettings(t *testing.T) {
 	if _, err := s.Plan(t.Context(), user(), secret); reason.Of(err) != reason.ConfigInvalid || !strings.Contains(err.Error(), "out of") {
 		t.Errorf("a link that leads out: %v", err)
 	}
-	s = site(t, "")
+}
+
+func TestPathForShell(t *testing.T) {
+	s := site(t, "")
 	s.HookProgram = "/opt/it's/palyra-hook"
 	s.Held = false
 	if _, err := s.Plan(t.Context(), user(), ""); reason.Of(err) != reason.ConfigInvalid {

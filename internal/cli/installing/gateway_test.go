@@ -2,14 +2,11 @@ package installing
 
 import (
 	"context"
-	"crypto/x509"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"testing"
-
-	"connectrpc.com/connect"
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/gen/palyra/v1/palyrav1connect"
@@ -56,10 +53,6 @@ func (f *gatewayFake) ListMembers(context.Context, *palyrav1.ListMembersRequest)
 }
 
 func (f *gatewayFake) AddMember(_ context.Context, req *palyrav1.AddMemberRequest) (*palyrav1.AddMemberResponse, error) {
-	// The gateway takes a certificate request in DER, and no other form.
-	if _, err := x509.ParseCertificateRequest(req.GetCertificateRequest()); err != nil {
-		return nil, connect.NewError(connect.CodeInvalidArgument, err)
-	}
 	m := &palyrav1.Member{Principal: "agent:" + req.GetName(), Owner: req.GetOwner(), Roles: req.GetRoles()}
 	f.members, f.devices = append(f.members, m), f.devices+1
 	return &palyrav1.AddMemberResponse{Member: m, DeviceId: "01DEVICE000000000000000001"}, nil

@@ -188,15 +188,15 @@ func (i *Installer) agent(ctx context.Context, a agentfiles.Agent) (string, erro
 	if err != nil {
 		return "", err
 	}
-	request, err := identity.Request(key)
+	text, err := identity.Request(key)
 	if err != nil {
 		return "", err
 	}
-	block, _ := pem.Decode(request)
-	if block == nil {
-		return "", errors.New("making the certificate request: it is no PEM")
+	request, _ := pem.Decode(text)
+	if request == nil {
+		return "", errors.New("the certificate request is no PEM")
 	}
-	made, err := i.Gateway.Access.AddMember(ctx, &palyrav1.AddMemberRequest{Name: name, Kind: "agent", Roles: []string{"agent"}, Owner: owner, CertificateRequest: block.Bytes})
+	made, err := i.Gateway.Access.AddMember(ctx, &palyrav1.AddMemberRequest{Name: name, Kind: "agent", Roles: []string{"agent"}, Owner: owner, CertificateRequest: request.Bytes})
 	if err != nil {
 		return "", err
 	}

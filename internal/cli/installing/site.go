@@ -64,6 +64,12 @@ func Beside(name string) string {
 	return path
 }
 
+// InPath reports whether an agent's program is in the PATH.
+func InPath(a agentfiles.Agent) bool {
+	_, err := exec.LookPath(a.Program())
+	return err == nil
+}
+
 func executable(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Mode().IsRegular() && (runtime.GOOS == "windows" || info.Mode()&0o111 != 0)

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -271,7 +270,7 @@ func (s *setup) planHooks(ctx context.Context, f *flags) error {
 // found reports whether somebody here uses an agent: its program is in the PATH, or it has
 // files of its own.
 func (s *setup) found(agent agentfiles.Agent) bool {
-	if _, err := exec.LookPath(agent.Program()); err == nil {
+	if installing.InPath(agent) {
 		return true
 	}
 	dir := s.site.ClaudeDir()

@@ -20,6 +20,14 @@ const (
 	KindInstructions Kind = "instructions"
 )
 
+// Reserved is what the names of the tools begin with that the gateway makes for each
+// server: "<server>/mcp.read_resource". Elicit is one of them that clients cannot call
+// and need not be told of.
+const (
+	Reserved = "mcp."
+	Elicit   = Reserved + "elicit"
+)
+
 // Definition is something that a server says about itself, and that models act on.
 type Definition struct {
 	Kind Kind   `json:"kind"`

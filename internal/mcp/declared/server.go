@@ -66,7 +66,7 @@ var (
 )
 
 // taken are names that other tools and actions begin with.
-var taken = []string{"claude-code", "codex", "cursor", "vscode", "mcp", "palyra"}
+var taken = []string{"claude-code", "codex", "generic", "cursor", "vscode", "mcp", "palyra"}
 
 // The most that one server may name.
 const (

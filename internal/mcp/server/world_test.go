@@ -48,7 +48,6 @@ type world struct {
 
 	mu      sync.Mutex
 	callers map[string]access.Caller
-	asked   []approval.Record
 	ended   []string
 }
 

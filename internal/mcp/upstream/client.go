@@ -17,7 +17,10 @@ import (
 // server gets no model and no directories but those that an operator gave it.
 func (m *Manager) client(in *instance) *mcp.Client {
 	return mcp.NewClient(&mcp.Implementation{Name: "palyra", Version: m.use.Version}, &mcp.ClientOptions{
-		Capabilities:                &mcp.ClientCapabilities{},
+		Capabilities: &mcp.ClientCapabilities{Elicitation: &mcp.ElicitationCapabilities{Form: &mcp.FormElicitationCapabilities{}, URL: &mcp.URLElicitationCapabilities{}}},
+		ElicitationHandler: func(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+			return m.elicited(ctx, in, r.Params)
+		},
 		ToolListChangedHandler:      func(context.Context, *mcp.ToolListChangedRequest) { m.lookAgain(in.server.Name) },
 		PromptListChangedHandler:    func(context.Context, *mcp.PromptListChangedRequest) { m.lookAgain(in.server.Name) },
 		ProgressNotificationHandler: in.progressed,

@@ -20,12 +20,8 @@ const (
 	mostDescription = 8 << 10
 )
 
-// toolForm is the form of a tool's name that is taken. Reserved is the beginning of
-// names that the gateway itself makes.
+// toolForm is the form of a tool's name that is taken.
 var toolForm = lazyregexp.New(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$`)
-
-// Reserved is what the names of the gateway's own tools for a server begin with.
-const Reserved = "mcp."
 
 // sighting collects what a server says.
 type sighting struct {
@@ -74,8 +70,8 @@ func (s *sighting) tool(t *mcp.Tool) {
 		s.leave(what, "a name is 1 to 64 of A-Z, a-z, 0-9, '_', '.' and '-'")
 		return
 	}
-	if strings.HasPrefix(strings.ToLower(t.Name), Reserved) {
-		s.leave(what, "names that begin with %s are the gateway's", Reserved)
+	if strings.HasPrefix(strings.ToLower(t.Name), declared.Reserved) {
+		s.leave(what, "names that begin with %s are the gateway's", declared.Reserved)
 		return
 	}
 	schema, err := canonical.Marshal(t.InputSchema)

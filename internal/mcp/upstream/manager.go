@@ -77,6 +77,8 @@ type Config struct {
 	Empty string
 	// Denied are the hosts that no URL may lead to, whoever added it.
 	Denied []egress.Rule
+	// OwnHosts are names and addresses of the gateway: no server sends anybody there.
+	OwnHosts []string
 	// Gateway is where the gateway itself listens, which no server is and reaches.
 	Gateway *egress.Gateway
 	// Roots, Resolver and Interfaces are the system's when nil.
@@ -102,6 +104,7 @@ type Manager struct {
 	use       Config
 	resolver  *sandbox.Resolver
 	processes sync.WaitGroup
+	asking    asking
 
 	// keeping lets what is kept of a server be read and written as one.
 	keeping sync.Mutex
@@ -198,6 +201,12 @@ func (m *Manager) Load(ctx context.Context) error {
 // setTools gives the router the tools of a server as they were approved.
 func (m *Manager) setTools(s declared.Server, approved declared.Sight) error {
 	var tools []dispatch.Tool
+	if len(approved.Definitions) > 0 {
+		tools = append(tools, elicitation{m, s})
+	}
+	for _, t := range m.own(s, approved) {
+		tools = append(tools, t)
+	}
 	for _, d := range approved.Definitions {
 		if d.Kind != declared.KindTool {
 			continue
@@ -237,9 +246,7 @@ func (m *Manager) usable(s declared.Server, name string) error {
 		return err
 	}
 	if c, is := declared.Suspends(k.changes, name); is {
-		what := declared.Definition{Kind: c.Kind, Name: c.Name}.Called()
-		return reason.Errorf(reason.ToolSuspended, "the tool %s/%s is suspended: %s of the upstream server was %s since it was approved", s.Name, name, what, c.Word()).
-			WithRemedy("`palyra mcp show %s` shows the difference; `palyra mcp approve %s` accepts it.", s.Name, s.Name)
+		return suspended(s.Name+"/"+name, s.Name, c)
 	}
 	if !s.Remote() {
 		return m.runs()

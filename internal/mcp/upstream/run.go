@@ -28,13 +28,9 @@ const (
 // run makes a decided call.
 func (t proxied) run(ctx context.Context, c tool.Call, l launch) tool.Report {
 	m := t.manager
-	started := time.Now().UTC()
-	report := tool.Report{
-		Executor:    tool.ExecutorInfo{Name: tool.MCPUpstream, Version: m.use.Version, Tier: "builtin"},
-		Enforcement: tool.Enforcement{Level: sandbox.LevelNone, Requested: []string{}, Applied: []string{}, Downgrades: []string{}},
-		Egress:      tool.Egress{Mode: egress.Strict.String(), Allowed: hosts(c.Plan), Observed: []tool.Connection{}},
-		StartedAt:   started,
-	}
+	report := m.report()
+	report.Egress.Allowed = hosts(c.Plan)
+	started := report.StartedAt
 	lent, end := m.lend(c, l)
 	defer end()
 	in, leave, err := m.enter(ctx, l, lent)
@@ -59,6 +55,16 @@ func (t proxied) run(ctx context.Context, c tool.Call, l launch) tool.Report {
 	}
 	report.Outcome, report.Result = tool.Succeeded, result
 	return finished(report)
+}
+
+// report is what is known before a call runs.
+func (m *Manager) report() tool.Report {
+	return tool.Report{
+		Executor:    tool.ExecutorInfo{Name: tool.MCPUpstream, Version: m.use.Version, Tier: "builtin"},
+		Enforcement: tool.Enforcement{Level: sandbox.LevelNone, Requested: []string{}, Applied: []string{}, Downgrades: []string{}},
+		Egress:      tool.Egress{Mode: egress.Strict.String(), Allowed: []string{}, Observed: []tool.Connection{}},
+		StartedAt:   time.Now().UTC(),
+	}
 }
 
 // settle takes what a call wrote to the workspace to the commit gate. A server that
@@ -257,6 +263,13 @@ func (t proxied) call(ctx context.Context, c tool.Call, in *instance) (json.RawM
 	if in.pipe != nil {
 		in.pipe.begin()
 	}
+	if t.ask != nil {
+		result, err := t.ask(ctx, in.session, c.Proposal.Input)
+		if err != nil {
+			return nil, refusedBy(err)
+		}
+		return resultOf(result)
+	}
 	params := &mcp.CallToolParams{Meta: passed(c.Peer.Meta), Name: t.name, Arguments: c.Proposal.Input}
 	params.SetProgressToken(token)
 	result, err := in.session.CallTool(ctx, params)
@@ -277,7 +290,7 @@ func refusedBy(err error) error {
 
 // resultOf is the result that the caller gets: content and structured content as the
 // server gave them, without what only the gateway may say.
-func resultOf(r *mcp.CallToolResult) (json.RawMessage, error) {
+func resultOf(r any) (json.RawMessage, error) {
 	text, err := json.Marshal(r)
 	if err != nil {
 		return nil, err

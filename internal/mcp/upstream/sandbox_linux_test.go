@@ -21,6 +21,7 @@ import (
 	"palyra/internal/sandbox/bubblewrap"
 	"palyra/internal/tool"
 	"palyra/internal/workspace"
+	"palyra/internal/workspace/overlay"
 )
 
 // These tests run a server in bubblewrap: this test binary, as a file of the workspace.
@@ -83,7 +84,7 @@ func sandboxed(t *testing.T) (w *world, root string) {
 	must.Do(t, os.WriteFile(filepath.Join(root, "server"), program, 0o755))
 	must.Do(t, os.WriteFile(filepath.Join(root, "notes.txt"), []byte("old"), 0o644))
 	w = newWorld(t, func(c *upstream.Config) {
-		c.Runner = watched{r, status}
+		c.Runner, c.History = watched{r, status}, overlay.History{Dir: dirOf(t)}
 		c.Workspaces = must.Get(workspace.NewSet([]workspace.Declaration{{Name: "default", Path: root}}))(t)
 	})
 	return w, root

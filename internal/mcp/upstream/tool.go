@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,7 +17,7 @@ import (
 	"palyra/internal/tool"
 )
 
-// Risk of a call of an upstream server; docs/mcp.md has the table.
+// Risk of a call of an upstream server; docs/upstreams.md has the table.
 const (
 	riskServer    = 30
 	riskUntrusted = 15
@@ -35,6 +36,8 @@ type proxied struct {
 	descriptor tool.Descriptor
 	// naming are the arguments that name another tool; see metaArguments.
 	naming []string
+	// ask makes the call of a tool that the gateway made (own); nil for the server's.
+	ask func(context.Context, *mcp.ClientSession, json.RawMessage) (any, error)
 }
 
 // describe makes the tool of a definition. What the server says is a claim: unless an
@@ -114,7 +117,7 @@ func (t proxied) prepare(ctx context.Context, p tool.Proposal) (launch, tool.Pla
 	if err := t.Unusable(); err != nil {
 		return launch{}, tool.Plan{}, err
 	}
-	if err := t.checkMeta(p.Input); err != nil {
+	if err := errors.Join(t.checkMeta(p.Input), t.checkOwn(p.Input)); err != nil {
 		return launch{}, tool.Plan{}, err
 	}
 	l, err := t.manager.launchFor(ctx, t.server, p)

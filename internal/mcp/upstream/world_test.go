@@ -1,3 +1,5 @@
+//go:build unix
+
 package upstream_test
 
 import (
@@ -85,6 +87,7 @@ func newWorld(t *testing.T, change ...func(*upstream.Config)) *world {
 func (w *world) start() {
 	w.t.Helper()
 	w.Manager = upstream.New(w.config)
+	w.Serve(w.Pipeline)
 	must.Do(w.t, w.Load(w.t.Context()))
 	must.Do(w.t, w.Rebuild(w.t.Context(), ""))
 	ctx, stop := context.WithCancel(context.WithoutCancel(w.t.Context()))
@@ -104,7 +107,9 @@ func (w *world) stale(name string) bool { return w.Stale(name) }
 // until waits for something that happens by itself.
 func until(t *testing.T, is func() bool) {
 	t.Helper()
-	for ctx := t.Context(); !is(); {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for !is() {
 		select {
 		case <-ctx.Done():
 			t.Fatal("it did not happen")

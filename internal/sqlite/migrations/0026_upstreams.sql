@@ -1,5 +1,5 @@
 -- Upstream MCP servers: what an operator declared, and what each said of itself when it
--- was approved last and when it was looked at last (docs/mcp.md). Times are
+-- was approved last and when it was looked at last (docs/upstreams.md). Times are
 -- microseconds since 1970, UTC.
 CREATE TABLE upstreams (
     name        TEXT PRIMARY KEY,

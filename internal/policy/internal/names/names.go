@@ -32,6 +32,10 @@ const (
 	TypeGateway      types.EntityType = "Gateway"
 )
 
+// UpstreamActions are the groups in UpstreamGroup: names of tools that the gateway makes
+// for each upstream server.
+var UpstreamActions = []string{"mcp.elicit", "mcp.get_prompt", "mcp.list_resources", "mcp.read_resource"}
+
 // PrincipalTypes are the types of those who act.
 var PrincipalTypes = []types.EntityType{TypeUser, TypeAgent, typeDevice, typeNode, typeService}
 
@@ -50,6 +54,9 @@ const (
 	CommitAction = "workspace.commit"
 	// InjectAction is what it is decided under that a program gets a secret as it is.
 	InjectAction = "secret.inject"
+	// UpstreamGroup is the group of what an upstream server is asked beside its tools:
+	// "<server>/mcp.elicit" is in "mcp.elicit" and in this.
+	UpstreamGroup = "mcp.*"
 	// ToolPrefix begins the action of one tool.
 	ToolPrefix = ToolGroup + "/"
 	// UnknownTool stands for every tool without a pin. It cannot be a tool's

@@ -4,6 +4,9 @@
 package schema
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/cedar-policy/cedar-go/types"
 	"github.com/cedar-policy/cedar-go/x/exp/schema"
 	schemaast "github.com/cedar-policy/cedar-go/x/exp/schema/ast"
@@ -79,8 +82,13 @@ func AddToolAction(s *schemaast.Schema, name types.String, common Record, args R
 	for _, t := range names.PrincipalTypes {
 		principals = append(principals, schemaast.EntityType(t))
 	}
+	parents := []schemaast.ParentRef{schemaast.ParentRefFromID(names.ToolGroup)}
+	_, tool, _ := strings.Cut(strings.TrimPrefix(string(name), names.ToolPrefix), "/")
+	if slices.Contains(names.UpstreamActions, tool) {
+		parents = append(parents, schemaast.ParentRefFromID(types.String(tool)), schemaast.ParentRefFromID(names.UpstreamGroup))
+	}
 	s.Actions[name] = schemaast.Action{
-		Parents: []schemaast.ParentRef{schemaast.ParentRefFromID(names.ToolGroup)},
+		Parents: parents,
 		AppliesTo: &schemaast.AppliesTo{
 			Principals: principals,
 			Resources:  []schemaast.EntityTypeRef{names.TypeTool},

@@ -1,0 +1,197 @@
+//go:build unix
+
+package upstream_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"palyra/internal/approval"
+	"palyra/internal/gatewaytest"
+	"palyra/internal/mcp/declared"
+	"palyra/internal/mcp/upstream"
+	"palyra/internal/must"
+	"palyra/internal/reason"
+	"palyra/internal/tool"
+	"palyra/internal/toolcall"
+)
+
+// asker is a server that asks its client something in the middle of a call.
+func asker(ask *mcp.ElicitParams) func(*conversation) {
+	return serve(func(s *mcp.Server) {
+		add(s, "ask", "", func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			res, ok := r.Params.InputResponses["q"].(*mcp.ElicitResult)
+			if !ok {
+				return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"q": ask}}, nil
+			}
+			return text(res.Action + sprint(res.Content)), nil
+		})
+	})
+}
+
+// person answers every question that reaches it with yes.
+type person struct{ asked []tool.Elicitation }
+
+func (p *person) peer() tool.Peer {
+	return tool.Peer{Elicit: func(_ context.Context, e tool.Elicitation) (tool.Elicited, error) {
+		p.asked = append(p.asked, e)
+		return tool.Elicited{Action: "accept", Content: map[string]any{"name": "ann"}}, nil
+	}}
+}
+
+var form = &mcp.ElicitParams{Mode: "form", Message: "Who are you?\x1b[2J", RequestedSchema: map[string]any{"type": "object", "properties": map[string]any{"name": map[string]any{"type": "string"}}}}
+
+// TestElicit: a question of a server reaches the client labelled with the server's name,
+// under the action mcp.elicit: a policy that forbids it, a client that takes none and a
+// call of the tool by hand get nothing through.
+func TestElicit(t *testing.T) {
+	w := newWorld(t)
+	w.add("asker", asker(form))
+	var p person
+	r := must.Get(w.callAs(gatewaytest.Agent, "asker/ask", `{}`, p.peer()))(t)
+	if got := said(t, r); got != "acceptmap[name:ann]" || len(p.asked) != 1 {
+		t.Fatalf("%s, asked %+v", r.Result, p.asked)
+	}
+	if a := p.asked[0]; a.Server != "asker" || !strings.HasPrefix(a.Message, "The upstream server asker asks: Who are you?") || strings.Contains(a.Message, "\x1b") {
+		t.Errorf("asked %+v", a)
+	}
+	if got := said(t, w.works("asker/ask", `{}`)); got != "declinemap[]" {
+		t.Errorf("a client that takes no questions: %s", got)
+	}
+	w.fails("asker/mcp.elicit", `{"ticket":"x","mode":"form","message":"m"}`, reason.InvalidInput)
+	w.source += `@id("test.no") @reason("no") forbid(principal, action in Action::"mcp.elicit", resource);`
+	must.Do(t, w.Rebuild(t.Context(), ""))
+	r = must.Get(w.callAs(gatewaytest.Agent, "asker/ask", `{}`, p.peer()))(t)
+	if got := said(t, r); got != "declinemap[]" || len(p.asked) != 1 {
+		t.Errorf("forbidden: %s, asked %+v", got, p.asked)
+	}
+}
+
+// TestElicitAsks: without a policy of the operator's, a person is asked before the
+// question is passed on.
+func TestElicitAsks(t *testing.T) {
+	w := newWorld(t)
+	w.source = `@id("test.one") @reason("a test") @waives("approval: a test")
+permit(principal, action == Action::"tool.execute/asker/ask", resource) when { context.egress.mode != "none" };`
+	w.runner.set("asker", asker(form))
+	w.source, form.Message = letsAll, "Who are you?"
+	must.Get(w.Add(t.Context(), operator, declared.Server{Name: "asker", Command: []string{"true", "asker"}}))(t)
+	w.source = `@id("test.one") @reason("a test") @waives("approval: a test")
+permit(principal, action == Action::"tool.execute/asker/ask", resource) when { context.egress.mode != "none" };`
+	must.Do(t, w.Rebuild(t.Context(), ""))
+	var p person
+	done := make(chan tool.Report, 1)
+	go func() {
+		out, _ := w.Call(context.WithoutCancel(t.Context()), toolcall.Submission{Caller: gatewaytest.Agent, Tool: "asker/ask", Peer: p.peer()}, func(toolcall.Event) {})
+		done <- out.Report
+	}()
+	var found []approval.Record
+	until(t, func() bool {
+		found, _, _ = w.Desk.List(t.Context(), approval.Filter{})
+		return len(found) > 0
+	})
+	rec := found[0]
+	if rec.Binding.Tool != "asker/mcp.elicit" || len(p.asked) != 0 || !strings.Contains(rec.Prompt.Summary, "The upstream server asker asks") {
+		t.Errorf("asked about %s (%s), the client %d times", rec.Binding.Tool, rec.Prompt.Summary, len(p.asked))
+	}
+	must.Get(w.Desk.Decide(t.Context(), operator, rec.ID, approval.Ballot{Allow: true, ShownDigest: rec.CallDigest}))(t)
+	if r := <-done; said(t, r) != "acceptmap[name:ann]" || len(p.asked) != 1 {
+		t.Errorf("after a yes: %s", r.Result)
+	}
+}
+
+// TestElicitURL: no server sends anybody to the gateway, or to this machine. The
+// control is a page of somebody else.
+func TestElicitURL(t *testing.T) {
+	w := newWorld(t, func(c *upstream.Config) { c.OwnHosts = []string{"palyra.example.org", "192.0.2.7"} })
+	for url, passes := range map[string]bool{
+		"https://accounts.example.com/login": true, "https://palyra.example.org/approvals/1": false, "https://PALYRA.example.org:8443/": false, "https://127.0.0.1/": false,
+		"https://[::1]:9/": false, "https://localhost/x": false, "https://a.localhost/": false, "https://192.0.2.7/": false, "https://0.0.0.0/": false, "http://accounts.example.com/": false,
+		"https://user@accounts.example.com/": false, "javascript:alert(1)": false, "https://127.1/": false, "https://0x7f000001/": false,
+	} {
+		ask := &mcp.ElicitParams{Mode: "url", Message: "Log in.", URL: url, ElicitationID: "1"}
+		name := "u" + strings.ToLower(strings.Map(func(r rune) rune {
+			if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+				return r
+			}
+			return -1
+		}, url))
+		name = name[:min(len(name), 30)]
+		w.add(name, asker(ask))
+		var p person
+		r := must.Get(w.callAs(gatewaytest.Agent, name+"/ask", `{}`, p.peer()))(t)
+		if (len(p.asked) == 1) != passes {
+			t.Errorf("%s: passed on %d times: %s %s", url, len(p.asked), r.Result, r.Message)
+		}
+	}
+}
+
+// TestRootsAndSampling: a server gets neither a model nor directories of the client.
+func TestRootsAndSampling(t *testing.T) {
+	w := newWorld(t)
+	w.add("greedy", serve(func(s *mcp.Server) {
+		add(s, "sample", "", func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			_, err := r.Session.CreateMessage(ctx, &mcp.CreateMessageParams{MaxTokens: 1})
+			return text(sprint(err)), nil
+		})
+		add(s, "roots", "", func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			res, err := r.Session.ListRoots(ctx, nil)
+			if err == nil && len(res.Roots) > 0 {
+				return nil, errNo
+			}
+			return text("none"), nil
+		})
+	}))
+	if got := said(t, w.works("greedy/sample", `{}`)); got == "<nil>" {
+		t.Error("a server was given a model")
+	}
+	w.works("greedy/roots", `{}`)
+	w.works("greedy/hello", `{}`)
+}
+
+// TestResourcesAndPrompts: they are called like tools, under actions of their own, and
+// only prompts that were approved are.
+func TestResourcesAndPrompts(t *testing.T) {
+	w := newWorld(t)
+	second := false
+	w.add("docs", func(c *conversation) {
+		s := mcp.NewServer(&mcp.Implementation{Name: "docs", Version: "1"}, nil)
+		hello(s)
+		s.AddResource(&mcp.Resource{URI: "doc://a", Name: "a"}, func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+			return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: "doc://a", Text: "content of a"}}}, nil
+		})
+		prompt := func(name string) {
+			s.AddPrompt(&mcp.Prompt{Name: name}, func(context.Context, *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
+				return &mcp.GetPromptResult{Messages: []*mcp.PromptMessage{{Role: "user", Content: &mcp.TextContent{Text: "prompt " + name}}}}, nil
+			})
+		}
+		prompt("first")
+		if second {
+			prompt("second")
+		}
+		session, err := s.Connect(c.ctx, &mcp.IOTransport{Reader: c.in, Writer: c}, nil)
+		if err == nil {
+			_ = session.Wait()
+		}
+	})
+	for call, want := range map[[2]string]string{
+		{"docs/mcp.list_resources", `{}`}: "doc://a", {"docs/mcp.read_resource", `{"uri":"doc://a"}`}: "content of a", {"docs/mcp.get_prompt", `{"name":"first"}`}: "prompt first",
+	} {
+		if r := w.works(call[0], call[1]); !strings.Contains(string(r.Result), want) {
+			t.Errorf("%s: %s", call[0], r.Result)
+		}
+	}
+	second = true
+	must.Get(w.Refresh(t.Context(), operator, "docs"))(t)
+	w.fails("docs/mcp.get_prompt", `{"name":"second"}`, reason.NotFound)
+	w.source += `@id("test.no") @reason("no") forbid(principal, action in Action::"mcp.read_resource", resource);`
+	must.Do(t, w.Rebuild(t.Context(), ""))
+	out, err := w.Call(t.Context(), toolcall.Submission{Caller: gatewaytest.Agent, Tool: "docs/mcp.read_resource", Input: []byte(`{"uri":"doc://a"}`)}, func(toolcall.Event) {})
+	if err != nil || out.Decision.Allowed {
+		t.Errorf("%v, %+v", err, out.Decision)
+	}
+	w.works("docs/mcp.get_prompt", `{"name":"first"}`)
+}
