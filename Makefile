@@ -91,7 +91,13 @@ attack: deps-test init ## Try every attack of the catalogue and print the matrix
 .PHONY: agents
 agents: deps-agents build ## Run Claude Code and Codex under their hooks, fault by fault, and print the table (AGENTS=regexp for some)
 	scripts/npm.sh test/agents $(TOOLS)/agents
-	GO="$(GO)" scripts/agents.sh $(TOOLS)/agents '$(AGENTS)'
+	TEST_PALYRA_AGENTS=$(TOOLS)/agents GO="$(GO)" scripts/apart.sh test/agents '$(AGENTS)'
+
+.PHONY: conformance
+conformance: deps-agents build ## Run the official conformance suite of MCP directly and through the gateway, and print both tables
+	scripts/npm.sh test/conformance/stable $(TOOLS)/conformance/stable
+	scripts/npm.sh test/conformance/alpha $(TOOLS)/conformance/alpha
+	TEST_PALYRA_CONFORMANCE=$(TOOLS)/conformance GO="$(GO)" scripts/apart.sh test/conformance
 
 .PHONY: check
 check: check-format check-vet check-lint check-arch check-generated check-breaking check-cross ## Everything that is not a test: format, vet, lint, import rules, generated code, API breaks, cross builds
