@@ -3,7 +3,6 @@ package agents
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"io/fs"
 	"maps"
 	"os"
@@ -47,7 +46,7 @@ func TestDownLeavesTheHomeAsItWas(t *testing.T) {
 			t.Errorf("the socket %s is still there", socket)
 		}
 	}
-	if _, err := os.Stat(fmt.Sprintf("/proc/%d", pid)); pid == 0 || err == nil {
+	if pid == 0 || !ended(pid) {
 		t.Errorf("palyrad (process %d) still runs, or never did", pid)
 	}
 }

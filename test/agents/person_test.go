@@ -147,9 +147,15 @@ func (p *person) pid() int {
 	return pid
 }
 
+// ended reports whether a process has ended, be it that nobody has asked how.
+func ended(pid int) bool {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err != nil || strings.Contains(string(text), ") Z ")
+}
+
 func (p *person) gone(pid int) {
 	for range int(process.Patience / (10 * time.Millisecond)) {
-		if text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err != nil || strings.Contains(string(text), ") Z ") {
+		if ended(pid) {
 			return
 		}
 		time.Sleep(10 * time.Millisecond)

@@ -43,6 +43,9 @@ func shim(t *testing.T, gateway, token string) string {
 		if r.Host == r.Context().Value(http.LocalAddrContextKey).(interface{ String() string }).String() {
 			out.Host = target.Host
 		}
+		if origin := r.Header.Get("Origin"); origin == "http://"+r.Host {
+			out.Header.Set("Origin", "http://"+out.Host)
+		}
 		reply, err := client.Do(out)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadGateway)
