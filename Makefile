@@ -27,6 +27,7 @@ FUZZTIME ?= 10s
 TIME     ?= 30s
 SEED     ?=
 ATTACKS  ?=
+AGENTS   ?=
 # The attack tests leave their matrix here, for go test hides what a passing
 # test prints.
 MATRIX   := $(CURDIR)/bin/attack-matrix.txt
@@ -85,6 +86,18 @@ test: deps-test init ## Install what is missing and run every test, in tiers wit
 .PHONY: attack
 attack: deps-test init ## Try every attack of the catalogue and print the matrix (ATTACKS=regexp for some)
 	cd test/attack && CGO_ENABLED=1 ../../scripts/host-unchanged.sh $(GO) test -race -tags $(TAGS) -timeout 15m -count=1 -run '$(ATTACKS)'
+
+# No part of `make test`: the agents are hundreds of megabytes. They are kept in .tools.
+.PHONY: agents
+agents: deps-agents build ## Run Claude Code and Codex under their hooks, fault by fault, and print the table (AGENTS=regexp for some)
+	scripts/npm.sh test/agents $(TOOLS)/agents
+	TEST_PALYRA_AGENTS=$(TOOLS)/agents GO="$(GO)" scripts/apart.sh test/agents '$(AGENTS)'
+
+.PHONY: conformance
+conformance: deps-agents build ## Run the official conformance suite of MCP directly and through the gateway, and print both tables
+	scripts/npm.sh test/conformance/stable $(TOOLS)/conformance/stable
+	scripts/npm.sh test/conformance/alpha $(TOOLS)/conformance/alpha
+	TEST_PALYRA_CONFORMANCE=$(TOOLS)/conformance GO="$(GO)" scripts/apart.sh test/conformance
 
 .PHONY: check
 check: check-format check-vet check-lint check-arch check-generated check-breaking check-cross ## Everything that is not a test: format, vet, lint, import rules, generated code, API breaks, cross builds
@@ -179,6 +192,10 @@ upgrade: deps-test init ## Make 100,000 events with an older release and test th
 .PHONY: upgrade-state
 upgrade-state: deps-test init ## Make the state directory of an older release for the suite (FROM=commit)
 	GO="$(GO)" scripts/upgrade.sh make $(FROM) 1000 test/upgrade/testdata/$$(git rev-parse --short=12 $(FROM)).tar.gz
+
+.PHONY: deps-agents
+deps-agents:
+	scripts/deps.sh bwrap=bubblewrap unshare=util-linux ip=iproute2 npm=npm
 
 .PHONY: deps-demo
 deps-demo:

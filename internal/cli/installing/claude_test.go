@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,7 +15,23 @@ import (
 	"palyra/internal/reason"
 )
 
-const claudeText = "{\n  // mine\n  \"model\": \"opus\", // the big one\n}\n"
+const claudeText = "{\n\n  \"model\":   \"opus\"\n}\n"
+
+// TestPlanClaudeRefusesComments: Claude Code ignores a file of settings that has any, and
+// with it the hook.
+func TestPlanClaudeRefusesComments(t *testing.T) {
+	s := site(t, "")
+	for _, text := range []string{"{\n  // mine\n  \"model\": \"opus\"\n}\n", "{\"model\": \"opus\",}\n"} {
+		put(t, claudePath(s), text)
+		if _, err := s.Plan(t.Context(), user(), secret); reason.Of(err) != reason.ConfigInvalid {
+			t.Errorf("%q: %v", text, err)
+		}
+		found := must.Get(s.Findings(agentfiles.ClaudeCode, "", nil))(t)
+		if !slices.ContainsFunc(found, func(f Finding) bool { return f.Bad && strings.Contains(f.What, "ignores all of it") }) {
+			t.Errorf("%q: nothing is said: %v", text, found)
+		}
+	}
+}
 
 // secret is the text of a token.
 const secret = "pal_01t0ken0000000000000000000_5ec2e7"
@@ -27,7 +45,7 @@ func last(p *Plan) *Edit { return p.Edits[len(p.Edits)-1] }
 
 // hookLine is the command of a person's hook.
 func hookLine(s Site, agent string, limit int) string {
-	return fmt.Sprintf(`sh -c '"/opt/palyra/palyra-hook" %s -socket "%s/hooks.sock" -token-file "%s/hooks/%s.token" -limit %d || exit 2'`, agent, s.StateDir, s.ClientState(), agent, limit)
+	return fmt.Sprintf(`sh -c '"/opt/palyra/palyra-hook" %s -socket "%s/hooks.sock" -token-file "%s/hooks/%s.token" -limit %d || { echo "palyra: the call does not run" >&2; exit 2; }'`, agent, s.StateDir, s.ClientState(), agent, limit)
 }
 
 // handlers are the hooks that a text has for an event.
@@ -51,7 +69,7 @@ func TestPlanClaudeByHTTP(t *testing.T) {
 	if p.Hook.Transport != TransportHTTP || !p.Token || !p.InFile || e.Mode != 0o600 {
 		t.Errorf("planned %+v, mode %v", p.Hook, e.Mode)
 	}
-	if !strings.HasPrefix(string(e.After), "{\n  // mine\n  \"model\": \"opus\", // the big one\n") {
+	if !strings.HasPrefix(string(e.After), "{\n\n  \"model\":   \"opus\",") {
 		t.Errorf("the rest changed:\n%s", e.After)
 	}
 	h := handlers(t, e.After, "PreToolUse")[0]
@@ -178,6 +196,11 @@ func TestCommandBlocks(t *testing.T) {
 		line := must.Get(s.command(user(), 630))(t)
 		if got := exitOf(line); got != want {
 			t.Errorf("%s: %d, want %d", body, got, want)
+		}
+		// Codex runs the call after exit 2 without a word.
+		said, _ := exec.Command("sh", "-c", line+" 2>&1").Output()
+		if want == 2 && !strings.Contains(string(said), "palyra: the call does not run") {
+			t.Errorf("%s: nothing is said: %s", body, said)
 		}
 		must.Do(t, os.Remove(s.HookProgram))
 		if got := exitOf(line); got != 2 {

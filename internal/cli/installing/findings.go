@@ -62,6 +62,9 @@ func (s Site) look(a agentfiles.Agent, f agentfiles.File, text []byte, h *Hook) 
 	add := func(bad bool, format string, args ...any) {
 		list = append(list, Finding{bad, f.Path, fmt.Sprintf(format, args...)})
 	}
+	if a == agentfiles.ClaudeCode && f.Has(agentfiles.Settings) && !strictJSON(text) {
+		add(true, "is no plain JSON (a comment, or a comma before a closing bracket): Claude Code ignores all of it, hooks included")
+	}
 	at := func(keys ...string) (raw json.RawMessage, err error) { return installed.Lookup(f.Format, text, keys) }
 	if f.Has(agentfiles.Hooks) || f.Has(agentfiles.Settings) {
 		raw, err := at("hooks")

@@ -1,7 +1,9 @@
 package installing
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -118,7 +120,9 @@ func (s Site) TokenFile(a agentfiles.Agent) string {
 const homeState = `${XDG_STATE_HOME:-$HOME/.local/state}`
 
 // command is the command of the hook, which has so many seconds: every end of palyra-hook
-// but 0 blocks the call, that it is not there included.
+// but 0 blocks the call, that it is not there included. Something has to be said on
+// standard error: to Codex, exit 2 without a word is a failed hook, after which the call
+// runs.
 func (s Site) command(w Wanted, limit int) (string, error) {
 	program, socket, token := "palyra-hook", homeState+"/palyra/hooks.sock", homeState+"/palyra-cli/hooks/"+string(w.Agent)+".token" //nolint:gosec // the names of files
 	if w.Scope != agentfiles.Project {
@@ -138,7 +142,7 @@ func (s Site) command(w Wanted, limit int) (string, error) {
 				WithRemedy("Use another directory.")
 		}
 	}
-	return fmt.Sprintf(`sh -c '"%s" %s -socket "%s" -token-file "%s" -limit %d || exit 2'`, program, w.Agent, socket, token, limit), nil
+	return fmt.Sprintf(`sh -c '"%s" %s -socket "%s" -token-file "%s" -limit %d || { echo "palyra: the call does not run" >&2; exit 2; }'`, program, w.Agent, socket, token, limit), nil
 }
 
 // mark is how a hook of palyra's is known in an agent's settings.
@@ -233,12 +237,20 @@ func (s Site) planClaude(w Wanted, token string) (*Plan, error) {
 			return nil, err
 		}
 	}
+	if !e.Whole && !strictJSON(e.File.Text) {
+		return nil, reason.Errorf(reason.ConfigInvalid, "%s is no plain JSON: Claude Code ignores all of it, a hook in it included", path).
+			WithRemedy("Take the comments and the commas before closing brackets out, and run this again.")
+	}
 	if w.Scope == agentfiles.Managed {
 		e.Mode = 0o644 // every person's Claude Code reads it
 	}
 	p.Edits = append(p.Edits, e)
 	return p, nil
 }
+
+// strictJSON reports whether Claude Code reads a file of settings: unlike editors, it
+// passes over one that has comments, without a word.
+func strictJSON(text []byte) bool { return len(bytes.TrimSpace(text)) == 0 || json.Valid(text) }
 
 // tokenOwner is whose the change is that makes the token file of an agent: all command
 // hooks of the agent use it.

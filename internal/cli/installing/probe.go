@@ -85,6 +85,9 @@ func (s Site) installedHandler(h Hook) (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if h.Agent == agentfiles.ClaudeCode && !strictJSON(text) {
+		return nil, fmt.Errorf("%s is no plain JSON (a comment, or a comma before a closing bracket): Claude Code ignores all of it", path)
+	}
 	raw, err := installed.Lookup(format, text, []string{"hooks", "PreToolUse"})
 	if err != nil || raw == nil {
 		return nil, err

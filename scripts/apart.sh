@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# Runs the tests of a package where loopback is the only network: whatever the programs of
+# others in them would fetch, or tell their makers, does not leave the machine. With the
+# package's folder as working directory, go test prints what a passing test prints.
+set -euo pipefail
+
+package=${1:?usage: apart.sh FOLDER PATTERN}
+pattern=${2-}
+binary=$PWD/bin/$(basename "$package").test
+"${GO:-go}" test -c -o "$binary" "./$package"
+# Whoever is not root is somebody with capabilities in a user namespace of their own.
+apart=(unshare --net)
+if ((EUID != 0)); then
+  apart=(unshare --user --map-current-user --keep-caps --net)
+fi
+cd "$package"
+exec "${apart[@]}" sh -c 'ip link set lo up && exec "$@"' sh "$binary" -test.v -test.timeout 60m -test.run "$pattern"

@@ -1,0 +1,73 @@
+package agents
+
+import (
+	"os/exec"
+
+	"palyra/test/process"
+)
+
+// agent is one of the agents under test.
+type agent struct {
+	name string
+	// shell is the call of the model that runs a line, as the agent offers it.
+	shell func(line string) call
+	// line is its command line; bypass switches all of its own questions off.
+	line func(prompt string, bypass bool) []string
+	env  func(modelURL string) []string
+	// known are tools that it offers and that its hook never sees, each with the reason.
+	known map[string]string
+}
+
+var claude = &agent{
+	name:  "claude-code",
+	shell: func(line string) call { return call{"Bash", map[string]any{"command": line, "description": "a test"}} },
+	line: func(prompt string, bypass bool) []string {
+		line := []string{"claude", "-p", prompt, "--output-format", "json"}
+		if bypass {
+			line = append(line, "--dangerously-skip-permissions")
+		}
+		return line
+	},
+	env: func(url string) []string {
+		return []string{
+			"ANTHROPIC_BASE_URL=" + url, "ANTHROPIC_API_KEY=of-a-test", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1",
+			"DISABLE_AUTOUPDATER=1", "IS_SANDBOX=1",
+		}
+	},
+}
+
+var codex = &agent{
+	name:  "codex",
+	shell: func(line string) call { return call{"exec_command", map[string]any{"cmd": line}} },
+	line: func(prompt string, bypass bool) []string {
+		line := []string{"codex", "exec", "--skip-git-repo-check"}
+		if bypass {
+			line = append(line, "--dangerously-bypass-approvals-and-sandbox")
+		} else {
+			line = append(line, "--sandbox", "workspace-write")
+		}
+		return append(line, prompt)
+	},
+	env: func(string) []string { return []string{"PLAYED_KEY=of-a-test"} },
+	known: map[string]string{
+		"web_search": "OpenAI's servers run it: no hook of Codex is asked",
+	},
+}
+
+var all = []*agent{claude, codex}
+
+// start begins a run of the agent in a person's workspace.
+func (a *agent) start(p *person, bypass bool) *process.Child {
+	p.t.Helper()
+	line := a.line("go", bypass)
+	cmd := exec.Command(agents+"/"+line[0], line[1:]...)
+	cmd.Dir, cmd.Env = p.workspace, append(p.env(), a.env(p.model.url)...)
+	return process.Begin(p.t, cmd)
+}
+
+// run lets the model want the calls, and waits for the end of the agent.
+func (a *agent) run(p *person, bypass bool, plan ...call) process.Result {
+	p.t.Helper()
+	p.model.wants(plan...)
+	return a.start(p, bypass).Wait(p.t)
+}

@@ -1,0 +1,14 @@
+package agents
+
+import "testing"
+
+// TestControl runs the lines of all other tests without Palyra: what they call blocked
+// does run then.
+func TestControl(t *testing.T) {
+	p := newPerson(t)
+	for _, a := range all {
+		line, made := p.mark("forbidden" + a.name)
+		r := a.run(p, true, a.shell(line))
+		table.want(t, "control: without palyra up", a, happened(made()), ran, r.Out+r.Err+p.model.results())
+	}
+}

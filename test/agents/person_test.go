@@ -1,0 +1,224 @@
+package agents
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"palyra/internal/must"
+	"palyra/test/process"
+)
+
+// person is somebody with a home of their own, the agents, and a palyrad that
+// `palyra up` started.
+type person struct {
+	t     *testing.T
+	model *model
+	// home, workspace and bin are theirs; bin has copies of the programs, so that a test
+	// can spoil one.
+	home, workspace, bin string
+}
+
+// policies decide what the tests call: a line that begins with "echo free" runs, one with
+// "echo forbidden" does not, and everything else asks.
+const policies = `
+@id("test.free")
+@reason("a test")
+@waives("approval: a test")
+permit(principal, action in [Action::"tool.execute/claude-code/Bash", Action::"tool.execute/codex/exec"], resource)
+when { context.egress.mode != "none" && context.args.command like "echo free*" };
+
+@id("test.forbidden")
+@reason("a test forbids it")
+@severity("high")
+forbid(principal, action in [Action::"tool.execute/claude-code/Bash", Action::"tool.execute/codex/exec"], resource)
+when { context.args.command like "echo forbidden*" };
+`
+
+// configuration has calls wait as short as they can.
+const configuration = "[approvals]\ndefault_timeout = \"30s\"\n"
+
+// codexModel leads Codex to the model that the test plays.
+const codexModel = `# Kept by palyra up, as every line here.
+model = "gpt-5"
+model_provider = "played"
+
+[model_providers.played]
+name = "played"
+base_url = "%s/v1"
+wire_api = "responses"
+env_key = "PLAYED_KEY"
+request_max_retries = 0
+stream_max_retries = 0
+`
+
+func newPerson(t *testing.T) *person {
+	dir := t.TempDir()
+	p := &person{t: t, model: newModel(t), home: filepath.Join(dir, "home"), bin: filepath.Join(dir, "bin")}
+	p.workspace = filepath.Join(p.home, "project")
+	// Codex makes no helpers of its own below the directory for temporary files, so that
+	// this is another one.
+	for _, d := range []string{p.workspace, p.bin, filepath.Join(p.home, "tmp")} {
+		must.Do(t, os.MkdirAll(d, 0o700))
+	}
+	for _, program := range []string{"palyrad", "palyra", "palyra-hook"} {
+		must.Do(t, copyProgram(filepath.Join(programs, program), filepath.Join(p.bin, program)))
+	}
+	p.write(".config/palyra/policies/test.cedar", policies)
+	p.write(".config/palyra/palyra.toml", configuration)
+	p.write(".codex/config.toml", fmt.Sprintf(codexModel, p.model.url))
+	p.write(".claude/settings.json", "{\n\n  \"cleanupPeriodDays\":   30\n}\n")
+	t.Cleanup(p.leave)
+	return p
+}
+
+func copyProgram(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = in.Close() }()
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755)
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(out, in); err != nil {
+		return err
+	}
+	return out.Close()
+}
+
+func (p *person) write(name, text string) {
+	p.t.Helper()
+	path := filepath.Join(p.home, name)
+	must.Do(p.t, os.MkdirAll(filepath.Dir(path), 0o700))
+	must.Do(p.t, os.WriteFile(path, []byte(text), 0o600))
+}
+
+func (p *person) env() []string {
+	return []string{"HOME=" + p.home, "PATH=" + p.bin + ":" + agents + ":/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "LANG=C.UTF-8", "TERM=dumb", "TMPDIR=" + filepath.Join(p.home, "tmp")}
+}
+
+// palyra runs a command of palyra to its end.
+func (p *person) palyra(args ...string) process.Result {
+	p.t.Helper()
+	cmd := exec.Command(filepath.Join(p.bin, "palyra"), args...)
+	cmd.Dir, cmd.Env = p.workspace, p.env()
+	return process.Finish(p.t, cmd)
+}
+
+// up is `palyra up` for both agents.
+func (p *person) up() {
+	p.t.Helper()
+	p.palyra("up", "--yes", "--service", "detached").Want(p.t, 0)
+}
+
+// leave takes back what up did, for whatever became of the test.
+func (p *person) leave() {
+	if p.t.Failed() {
+		log, _ := os.ReadFile(filepath.Join(p.home, ".local/state/palyra-cli/run/palyrad.log"))
+		p.t.Logf("palyrad's log:\n%s", log)
+	}
+	if pid := p.pid(); pid != 0 {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+		p.gone(pid)
+	}
+}
+
+// pid is the process of palyrad, 0 when none runs.
+func (p *person) pid() int {
+	text, err := os.ReadFile(filepath.Join(p.home, ".local/state/palyra-cli/run/palyrad.pid"))
+	if err != nil {
+		return 0
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(bytes.SplitN(text, []byte("\n"), 2)[0])))
+	if err != nil || syscall.Kill(pid, 0) != nil {
+		return 0
+	}
+	return pid
+}
+
+// ended reports whether a process has ended, be it that nobody has asked how.
+func ended(pid int) bool {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err != nil || strings.Contains(string(text), ") Z ")
+}
+
+func (p *person) gone(pid int) {
+	for range int(process.Patience / (10 * time.Millisecond)) {
+		if ended(pid) {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// ask is an approval that waits.
+type ask struct {
+	ID     string `json:"approval_id"`
+	Digest string `json:"call_digest"`
+}
+
+// waiting waits for the approval of the run that goes on.
+func (p *person) waiting(c *process.Child) (a ask) {
+	p.t.Helper()
+	process.Eventually(p.t, "a call waits for a person", process.Patience, func() (bool, string) {
+		r := p.palyra("approvals", "list", "-o", "json")
+		var list struct {
+			Items []json.RawMessage `json:"items"`
+		}
+		if r.Code != 0 || json.Unmarshal([]byte(r.Out), &list) != nil || len(list.Items) == 0 {
+			select {
+			case <-c.Ended:
+				p.t.Fatalf("the agent ended and nothing waited:\n%s\n%s\nthe model was told:\n%s", c.Out, c.Err, p.model.results())
+			default:
+			}
+			return false, r.Out + r.Err
+		}
+		must.Do(p.t, json.Unmarshal(list.Items[0], &a))
+		return true, ""
+	})
+	return a
+}
+
+// mark is a file that a line of a tool makes: it is there when the tool ran.
+func (p *person) mark(name string) (line string, made func() bool) {
+	path := filepath.Join(p.workspace, name)
+	return "echo " + name + " > " + name, func() bool {
+		_, err := os.Stat(path)
+		return err == nil
+	}
+}
+
+// in is the person in a test of their own.
+func (p *person) in(t *testing.T) *person {
+	same := *p
+	same.t = t
+	return &same
+}
+
+// stop ends palyrad as somebody would who does not know of `palyra down`.
+func (p *person) stop(pid int) {
+	p.t.Helper()
+	must.Do(p.t, syscall.Kill(pid, syscall.SIGTERM))
+	p.gone(pid)
+}
+
+// removeAll removes marks of earlier runs.
+func removeAll(dir string, names ...string) error {
+	for _, name := range names {
+		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,33 @@
+package agents
+
+import (
+	"slices"
+	"testing"
+
+	"palyra/internal/hook"
+)
+
+// TestEveryToolHasARow looks at what the installed agents offer their model: a tool
+// without a row is judged as one that nobody knows.
+func TestEveryToolHasARow(t *testing.T) {
+	for _, a := range all {
+		t.Run(a.name, func(t *testing.T) {
+			p := newPerson(t)
+			a.run(p, false)
+			i := slices.IndexFunc(hook.Agents, func(h *hook.Agent) bool { return h.Name == a.name })
+			offered := p.model.offered()
+			if len(offered) == 0 {
+				t.Fatal("the agent offered no tool")
+			}
+			var sorted []string
+			for name := range offered {
+				sorted = append(sorted, name)
+				if !hook.Agents[i].Knows(name) && a.known[name] == "" {
+					t.Errorf("%s offers %q, which has no row in the table of internal/hook", a.name, name)
+				}
+			}
+			slices.Sort(sorted)
+			t.Logf("%s offers %v", a.name, sorted)
+		})
+	}
+}

@@ -1,0 +1,155 @@
+package conformance
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"palyra/internal/must"
+	"palyra/test/process"
+)
+
+// installedIn is the variable that `make conformance` sets: the directory with the suites.
+const installedIn = "TEST_PALYRA_CONFORMANCE"
+
+// runs are the suites with the revisions that each has.
+var runs = []struct{ suite, revision string }{
+	{"stable", "2025-06-18"}, {"stable", "2025-11-25"},
+	{"alpha", "2025-06-18"}, {"alpha", "2025-11-25"}, {"alpha", "2026-07-28"},
+}
+
+// TestConformance runs each suite twice, and prints what became of each scenario.
+func TestConformance(t *testing.T) {
+	dir := os.Getenv(installedIn)
+	if dir == "" {
+		t.Skip("`make conformance` runs it")
+	}
+	for _, r := range runs {
+		t.Run(r.suite+"/"+r.revision, func(t *testing.T) {
+			// Sessions are of the older revisions, and no part of the newest. Each run has a
+			// gateway of its own: the suite ends no session, and there is a limit to them.
+			server := everything(t, r.revision >= "2026")
+			through := gateway(t, server)
+			direct, got := suite(t, filepath.Join(dir, r.suite), r.revision, server), suite(t, filepath.Join(dir, r.suite), r.revision, through)
+			lost := show(r.suite+" "+r.revision, direct, got)
+			if len(direct) == 0 {
+				t.Fatal("the suite ran no scenario")
+			}
+			if len(lost) > 0 {
+				t.Errorf("lost through the gateway: %s", strings.Join(lost, ", "))
+			}
+		})
+	}
+}
+
+// everything starts the test server of the official Go SDK.
+func everything(t *testing.T, stateless bool) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "everything-server")
+	build := exec.Command("go", "build", "-o", program, "github.com/modelcontextprotocol/go-sdk/conformance/everything-server")
+	if r := process.Finish(t, build); r.Code != 0 {
+		t.Fatalf("the server of the SDK does not build: %s", r.Err)
+	}
+	const address = "127.0.0.1:18701"
+	c := process.Begin(t, exec.Command(program, "-http", address, fmt.Sprintf("-stateless=%v", stateless)))
+	if c.Err.Await(regexp.MustCompile("listening at"), c.Ended) == nil {
+		t.Fatalf("the server did not start: %s", c.Err)
+	}
+	return "http://" + address + "/"
+}
+
+// policies let every call run: what is tested is the way.
+const policies = `
+@id("test.free")
+@reason("a test")
+@waives("approval: a test")
+permit(principal, action in Action::"tool.execute", resource)
+when { context.egress.mode != "none" };
+`
+
+// gateway starts a palyrad with the server behind it, and returns where the suite finds
+// it.
+func gateway(t *testing.T, server string) string {
+	t.Helper()
+	dir, host := t.TempDir(), strings.Trim(strings.TrimPrefix(server, "http://"), "/")
+	p := process.NewPalyrad(t, must.Get(filepath.Abs("../../bin/palyrad"))(t), dir)
+	must.Do(t, os.WriteFile(filepath.Join(p.Policies, "test.cedar"), []byte(policies), 0o600))
+	// Loopback is this test's alone, so that every port is free.
+	const api, agents = "127.0.0.1:17443", "127.0.0.1:17145"
+	must.Do(t, os.WriteFile(p.Config, fmt.Appendf(nil, `state_dir = %q
+[listen]
+api = %q
+metrics = ""
+agents = %q
+[policy]
+dir = %q
+[process_runner]
+allowed_egress_hosts = [%q]
+`, p.State, api, agents, p.Policies, host), 0o600))
+	p.Start()
+	palyra := func(args ...string) process.Result {
+		cmd := exec.Command("../../bin/palyra", append([]string{"--config", p.Config}, args...)...)
+		cmd.Env = process.Environment(dir)
+		r := process.Finish(t, cmd)
+		r.Want(t, 0)
+		return r
+	}
+	palyra("mcp", "add", "everything", "--url", server)
+	add := exec.Command("../../bin/palyrad", "--config", p.Config, "operator", "add", "suite", "--owner", "local", "--role", "agent", "--out", filepath.Join(dir, "suite"))
+	add.Env = process.Environment(dir)
+	process.Finish(t, add).Want(t, 0)
+	made := palyra("tokens", "create", "suite", "--for", "agent:suite", "--scope", "tool.call")
+	token := regexp.MustCompile(`pal_\w+`).FindString(made.Out + made.Err)
+	return shim(t, "http://"+agents+"/mcp", token)
+}
+
+// summary is a scenario in what the suite prints at its end.
+var summary = regexp.MustCompile(`(?m)^\s*[✓✗] ([\w-]+): (\d+) passed, (\d+) failed`)
+
+// suite runs all scenarios of a revision against a server. A scenario is passed when none
+// of its checks failed.
+func suite(t *testing.T, dir, revision, server string) map[string]string {
+	t.Helper()
+	bin := must.Get(filepath.Abs(filepath.Join(dir, "node_modules", ".bin")))(t)
+	cmd := exec.Command(filepath.Join(bin, "conformance"), "server", "--url", server, "--spec-version", revision, "-o", t.TempDir())
+	cmd.Env = append(process.Environment(t.TempDir()), "PATH="+bin+":/usr/bin:/bin")
+	r, out := process.Begin(t, cmd), map[string]string{}
+	select {
+	case <-r.Ended:
+	case <-time.After(10 * time.Minute):
+		t.Fatalf("the suite does not end: %s", r.Out)
+	}
+	for _, m := range summary.FindAllStringSubmatch(r.Out.String(), -1) {
+		out[m[1]] = m[2] + " passed, " + m[3] + " failed"
+		if m[3] == "0" {
+			out[m[1]] = m[2] + " passed"
+		}
+	}
+	if len(out) == 0 {
+		t.Logf("%s\n%s", r.Out, r.Err)
+	}
+	return out
+}
+
+// show prints both tables side by side and returns the scenarios that are lost.
+func show(title string, direct, through map[string]string) (lost []string) {
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintf(w, "%s\tdirectly\tthrough the gateway\t\n", title)
+	for _, name := range slices.Sorted(maps.Keys(direct)) {
+		note := ""
+		if got := through[name]; !strings.Contains(direct[name], "failed") && (got == "" || strings.Contains(got, "failed")) {
+			note, lost = "LOST", append(lost, name)
+		}
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", name, direct[name], through[name], note)
+	}
+	_ = w.Flush()
+	return lost
+}
