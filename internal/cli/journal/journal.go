@@ -65,6 +65,10 @@ var eventWords = map[event.Code]string{
 	event.PolicyLoaded: "policy loaded", event.PolicyRejected: "policy rejected", event.PolicyReset: "policy reset", event.PolicyProposed: "policy proposed",
 	event.GatewayChange: "gateway change", event.DualControlOff: "dual control off", event.CeilingSet: "ceiling set", event.Frozen: "frozen", event.Thawed: "thawed",
 	event.ToolPinned: "tool pinned", event.ToolSuspended: "tool suspended", event.ToolResumed: "tool resumed",
+	event.RanOther: "RAN SOMETHING ELSE", event.Ungoverned: "UNGOVERNED CALL", event.ReportedLate: "reported late", event.Unjoined: "CALL NOT JOINED",
+	event.EvaluatedFor: "evaluated for", event.AskedFor: "asked for",
+	event.UpstreamAdded: "upstream added", event.UpstreamRemoved: "upstream removed", event.UpstreamSeen: "upstream says", event.UpstreamApproved: "upstream approved",
+	event.UpstreamLoggedIn: "upstream login", event.UpstreamLoggedOut: "upstream logout",
 	event.HookInstalled: "hook installed", event.HookChanged: "HOOK CHANGED", event.HookUninstalled: "hook uninstalled",
 	event.Opened: "opened", event.Closed: "closed", event.Checkpoint: "checkpoint", event.ClockStepped: "clock stepped", event.KeyRotated: "key replaced", event.Restored: "restored",
 }
