@@ -123,7 +123,7 @@ func TestGatewayFaults(t *testing.T) {
 	} {
 		_ = os.Remove(socket)
 		l := must.Get(net.Listen("unix", socket))(t)
-		s := &http.Server{Handler: squatter.answer} //nolint:gosec // of a test, for one client
+		s := &http.Server{Handler: squatter.answer}
 		served := make(chan struct{})
 		go func() { _ = s.Serve(l); close(served) }()
 		for _, a := range all {
@@ -162,7 +162,7 @@ func TestSquattedPort(t *testing.T) {
 		}, ran},
 	} {
 		l := must.Get(net.Listen("tcp", address))(t)
-		s := &http.Server{Handler: squatter.answer} //nolint:gosec // of a test, for one client
+		s := &http.Server{Handler: squatter.answer}
 		served := make(chan struct{})
 		go func() { _ = s.Serve(l); close(served) }()
 		p.tries(claude, squatter.name, squatter.want)
