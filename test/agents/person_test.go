@@ -105,7 +105,7 @@ func (p *person) write(name, text string) {
 }
 
 func (p *person) env() []string {
-	return []string{"HOME=" + p.home, "PATH=" + p.bin + ":" + agents + ":/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "LANG=C.UTF-8", "TERM=dumb", "TMPDIR=" + filepath.Join(p.home, "tmp")}
+	return []string{"HOME=" + p.home, "PATH=" + p.bin + ":" + strings.Join(agents, ":") + ":/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "LANG=C.UTF-8", "TERM=dumb", "TMPDIR=" + filepath.Join(p.home, "tmp")}
 }
 
 // palyra runs a command of palyra to its end.
