@@ -153,12 +153,17 @@ func ended(pid int) bool {
 	return err != nil || strings.Contains(string(text), ") Z ")
 }
 
+// gone waits until a process has ended, also after the test's context has.
 func (p *person) gone(pid int) {
-	for range int(process.Patience / (10 * time.Millisecond)) {
-		if ended(pid) {
+	tick, patience := time.NewTicker(10*time.Millisecond), time.After(process.Patience)
+	defer tick.Stop()
+	for !ended(pid) {
+		select {
+		case <-tick.C:
+		case <-patience:
+			p.t.Errorf("process %d does not end", pid)
 			return
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
 }
 
