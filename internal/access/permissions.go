@@ -44,6 +44,7 @@ const (
 	PermWorkspaceUndo      Permission = "workspace.undo"
 	PermUpstreamRead       Permission = "upstream.read"
 	PermUpstreamWrite      Permission = "upstream.write"
+	PermUpstreamLogin      Permission = "upstream.login"
 	PermDevicePair         Permission = "device.pair"
 	PermVaultList          Permission = "vault.list"
 	PermVaultPut           Permission = "vault.put"
@@ -58,7 +59,7 @@ const (
 // whom, and to loosen what holds. They take a device.
 var NeverByToken = []Permission{
 	PermApprovalDecide, PermApprovalGrantBroad, PermAccessWrite, PermAccessWriteOwner, PermAccessConsent,
-	PermTokenCreate, PermPolicyActivate, PermGatewayThaw, PermDevicePair, PermUpstreamWrite,
+	PermTokenCreate, PermPolicyActivate, PermGatewayThaw, PermDevicePair, PermUpstreamWrite, PermUpstreamLogin,
 	PermVaultPut, PermVaultGet, PermVaultDelete, PermVaultRekey,
 }
 
@@ -69,6 +70,6 @@ var Permissions = []Permission{
 	PermPolicyActivate, PermJournalRead, PermJournalTail, PermJournalProve, PermJournalExport, PermAttestationRead,
 	PermAttestationVerify, PermAccessRead, PermAccessWrite, PermAccessWriteOwner, PermAccessConsent, PermAccessEvaluateFor,
 	PermTokenCreate, PermTokenRead, PermTokenRevoke, PermPolicySimulate, PermPolicyTest, PermRunStart,
-	PermRunRead, PermRunCancel, PermGatewayFreeze, PermGatewayThaw, PermWorkspaceRead, PermWorkspaceUndo, PermUpstreamRead, PermUpstreamWrite,
+	PermRunRead, PermRunCancel, PermGatewayFreeze, PermGatewayThaw, PermWorkspaceRead, PermWorkspaceUndo, PermUpstreamRead, PermUpstreamWrite, PermUpstreamLogin,
 	PermDevicePair, PermVaultList, PermVaultPut, PermVaultGet, PermVaultDelete, PermVaultRekey, PermSecretLease,
 }

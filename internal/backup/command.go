@@ -118,7 +118,7 @@ func noteOf(given string) (string, error) {
 	return text + "\n", nil
 }
 
-const lastHeadRemedy = "Give what `palyra status -o json | jq -r .checkpoint` printed of the gateway that is lost, or leave --last-head out: then nothing says how much was lost."
+const lastHeadRemedy = "Give the checkpoint that `palyra status -o json` printed of the gateway that is lost, or leave --last-head out: then nothing says how much was lost."
 
 func (r Result) print(cmd *cobra.Command, dir string) error {
 	dir, err := filepath.Abs(dir) // as the configuration has to name it

@@ -38,6 +38,7 @@ import (
 	"palyra/internal/lending"
 	"palyra/internal/login"
 	"palyra/internal/login/resource"
+	"palyra/internal/mcp/oauth"
 	mcpserver "palyra/internal/mcp/server"
 	"palyra/internal/mcp/upstream"
 	"palyra/internal/metrics"
@@ -100,6 +101,7 @@ type gateway struct {
 	pairings  *pairing.Host
 	router    *dispatch.Router
 	upstreams *upstream.Manager
+	mcpLogins *oauth.Service
 	turns     *fairqueue.Queue
 	limiter   *ratelimit.Limiter
 	pipeline  *toolcall.Pipeline
@@ -390,8 +392,18 @@ func openUpstreams(ctx context.Context, g *gateway, process builtin.ProcessPolic
 	for name, w := range process.Workspaces {
 		protected[name] = w.Protected
 	}
+	g.mcpLogins = oauth.New(oauth.Config{
+		May: func(by access.Caller, p access.Permission) error {
+			return g.engine.Current().Permit(policy.AccessRequest{Caller: by, Permission: p})
+		},
+		Journal: func(ctx context.Context, e event.Draft) error {
+			_, err := g.journal.Append(ctx, e)
+			return err
+		},
+		Denied: denied, Gateway: g.own,
+	})
 	cfg := upstream.Config{
-		Store: g.stores.upstreams, Router: g.router, Policies: g.policies, Lender: g.lending, Enabled: process.Enabled,
+		Store: g.stores.upstreams, Router: g.router, Policies: g.policies, Lender: g.lending, Logins: g.mcpLogins, Enabled: process.Enabled,
 		SearchPath: process.SearchPath, Toolchains: func() []sandbox.Toolchain { return g.isolation.toolchains.Now().Toolchains },
 		Limits: process.Limits, Required: process.Required, Workspaces: g.workspaces, Protected: protected, History: g.isolation.history,
 		Empty: empty, Denied: denied, OwnHosts: ownHosts(g.cfg), Gateway: g.own, Version: version.Get().Version, Log: g.log,

@@ -44,6 +44,7 @@ func openSecrets(_ context.Context, g *gateway, _ Options) (err error) {
 		Store: g.stores.secrets, Keys: g.wrapper, Judge: rpcsecrets.Judge{Engine: g.engine}, Gateway: g.journal.Gateway(), Own: own,
 	})
 	g.lending.Serve(g.vault)
+	g.mcpLogins.Serve(g.vault)
 	return err
 }
 

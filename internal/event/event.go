@@ -119,13 +119,15 @@ const (
 	PolicyProposed Code = "PAL-P110" // the policy directory differs from what is in force, and takes a second person
 	CeilingSet     Code = "PAL-P111" // a principal or a channel was let in or kept out, whatever policies say
 
-	UpstreamAdded    Code = "PAL-U100" // an upstream server was added, or declared anew
-	UpstreamRemoved  Code = "PAL-U101" // an upstream server was removed
-	UpstreamSeen     Code = "PAL-U102" // an upstream server says something of itself that it did not say before
-	UpstreamApproved Code = "PAL-U103" // what an upstream server says of itself now was approved
-	HookInstalled    Code = "PAL-H110" // what was written into an agent's settings is watched
-	HookChanged      Code = "PAL-H111" // an entry that was installed is not any more what was installed, or is so again
-	HookUninstalled  Code = "PAL-H112" // what was installed is watched no longer
+	UpstreamAdded     Code = "PAL-U100" // an upstream server was added, or declared anew
+	UpstreamRemoved   Code = "PAL-U101" // an upstream server was removed
+	UpstreamSeen      Code = "PAL-U102" // an upstream server says something of itself that it did not say before
+	UpstreamApproved  Code = "PAL-U103" // what an upstream server says of itself now was approved
+	UpstreamLoggedIn  Code = "PAL-U104" // somebody logged the gateway in at an upstream server
+	UpstreamLoggedOut Code = "PAL-U105" // a login at an upstream server was forgotten
+	HookInstalled     Code = "PAL-H110" // what was written into an agent's settings is watched
+	HookChanged       Code = "PAL-H111" // an entry that was installed is not any more what was installed, or is so again
+	HookUninstalled   Code = "PAL-H112" // what was installed is watched no longer
 
 	Opened       Code = "PAL-J100" // the daemon opened the journal
 	Closed       Code = "PAL-J101" // the daemon closed the journal in order
@@ -155,7 +157,7 @@ var Codes = []Code{
 	PresenceKeyRegistered, PresenceKeyReset, PresenceKeyConfirmed, EvaluatedFor, AskedFor,
 	PolicyLoaded, PolicyRejected, Frozen, Thawed, ToolPinned, ToolSuspended, ToolResumed, PolicyReset,
 	GatewayChange, DualControlOff, PolicyProposed, CeilingSet,
-	UpstreamAdded, UpstreamRemoved, UpstreamSeen, UpstreamApproved,
+	UpstreamAdded, UpstreamRemoved, UpstreamSeen, UpstreamApproved, UpstreamLoggedIn, UpstreamLoggedOut,
 	HookInstalled, HookChanged, HookUninstalled,
 	Opened, Closed, Checkpoint, ClockStepped, KeyRotated, Restored,
 }

@@ -95,7 +95,7 @@ func resolve(path string, links int) (string, error) {
 	path = filepath.Join(dir, filepath.Base(path))
 	to, err := os.Readlink(path)
 	if err != nil {
-		return path, nil // no link, or nothing at all
+		return path, nil //nolint:nilerr // no link, or nothing at all
 	}
 	if !filepath.IsAbs(to) {
 		to = filepath.Join(dir, to)

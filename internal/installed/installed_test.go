@@ -3,7 +3,6 @@ package installed_test
 import (
 	"context"
 	"encoding/json"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -68,7 +67,7 @@ func start(t *testing.T) *fixture {
 	db := sqlitetest.Open(t)
 	f := &fixture{db: db, path: filepath.Join(t.TempDir(), "settings.json"), told: make(chan slog.Record, 100)}
 	write(t, f.path, settings)
-	log := slog.New(teller{slog.NewTextHandler(io.Discard, nil), f.told})
+	log := slog.New(teller{slog.DiscardHandler, f.told})
 	f.watch = must.Get(installed.New(t.Context(), db.Installed(), log, time.Now))(t)
 	f.one = installed.Installation{ID: "01JZ8Q4T2M0000000000000000", Agent: "claude-code", Scope: "user", Transport: "http", By: access.User("ada"), Entries: []installed.Entry{
 		{Path: f.path, Format: agentfiles.JSON, Keys: []string{"hooks", "PreToolUse"}, InList: true, Digest: digest(t, `{"hooks":[{"type":"http"}],"matcher":"*"}`)},
@@ -156,6 +155,9 @@ type teller struct {
 	slog.Handler
 	told chan<- slog.Record
 }
+
+// Enabled implements slog.Handler.
+func (teller) Enabled(context.Context, slog.Level) bool { return true }
 
 // Handle implements slog.Handler.
 func (t teller) Handle(_ context.Context, r slog.Record) error {

@@ -24,7 +24,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 		w.log.WarnContext(ctx, "files of agents are looked at now and then alone", slog.String("error", err.Error()))
 		return w.run(ctx, nil, nil, func() {})
 	}
-	defer files.Close()
+	defer func() { _ = files.Close() }()
 	return w.run(ctx, files.Events, files.Errors, func() {
 		for _, i := range w.all() {
 			for _, e := range i.Entries {
@@ -50,7 +50,8 @@ func (w *Watcher) run(ctx context.Context, events <-chan fsnotify.Event, errs <-
 			settled.Reset(quiet) // what changed before was told by nobody
 		case <-events:
 			settled.Reset(quiet)
-		case <-errs:
+		case err := <-errs:
+			w.log.WarnContext(ctx, "watching files of agents failed; they are looked at", slog.String("error", err.Error()))
 			settled.Reset(quiet)
 		case <-every.C:
 			watch()

@@ -24,10 +24,10 @@ const (
 // callbackPath is where the provider sends the browser on the person's machine.
 const callbackPath = "/callback"
 
-// checkRedirect wants the loopback address of the person's own machine, with the port
+// CheckRedirect wants the loopback address of the person's own machine, with the port
 // on which the command listens (RFC 8252, section 7.3). "localhost" could be another
 // host to a browser.
-func checkRedirect(redirect string) error {
+func CheckRedirect(redirect string) error {
 	u, err := url.Parse(redirect)
 	if err == nil {
 		port, bad := strconv.ParseUint(u.Port(), 10, 16)

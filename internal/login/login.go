@@ -93,7 +93,7 @@ func New(c Config) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Service{Config: c, client: NewClient((&net.Dialer{Timeout: answerTimeout}).DialContext), open: newTable(c.Now), lockout: lockout, found: discovery{turn: make(chan struct{}, 1)}}
+	s := &Service{Config: c, client: NewClient((&net.Dialer{Timeout: answerTimeout}).DialContext, nil), open: newTable(c.Now), lockout: lockout, found: discovery{turn: make(chan struct{}, 1)}}
 	if c.Issuer == "" {
 		return s, nil
 	}
@@ -154,7 +154,7 @@ func (s *Service) Begin(ctx context.Context, r Request) (Begun, error) {
 		return Begun{}, err
 	}
 	if r.Redirect != "" {
-		if err := checkRedirect(r.Redirect); err != nil {
+		if err := CheckRedirect(r.Redirect); err != nil {
 			return Begun{}, err
 		}
 	} else if !s.DeviceFlow {

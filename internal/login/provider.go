@@ -2,6 +2,8 @@ package login
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -143,13 +145,15 @@ func away(err error) bool {
 
 // NewClient asks a provider and nobody else: no proxy, no redirect, and
 // bounded answers. A GET that is not answered with what was asked for is an error.
-func NewClient(dial func(ctx context.Context, network, address string) (net.Conn, error)) *http.Client {
+// roots are the system's when nil.
+func NewClient(dial func(ctx context.Context, network, address string) (net.Conn, error), roots *x509.CertPool) *http.Client {
 	return &http.Client{
 		Timeout:       answerTimeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport: bounded{&http.Transport{
 			Proxy:                  nil, // whatever the daemon's environment says
 			DialContext:            dial,
+			TLSClientConfig:        &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
 			TLSHandshakeTimeout:    answerTimeout,
 			ForceAttemptHTTP2:      true,
 			MaxIdleConnsPerHost:    2,

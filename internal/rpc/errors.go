@@ -48,6 +48,7 @@ var codes = map[reason.Code]connect.Code{
 	reason.QuotaExceeded:       connect.CodeResourceExhausted,
 	reason.ToolFailed:          connect.CodeAborted,
 	reason.UpstreamUnavailable: connect.CodeUnavailable,
+	reason.UpstreamLogin:       connect.CodeFailedPrecondition,
 	reason.Cancelled:           connect.CodeCanceled,
 
 	reason.PolicyDenied:       connect.CodePermissionDenied,

@@ -37,7 +37,7 @@ func TestInstalled(t *testing.T) {
 	}
 	remove := &palyrav1.RemoveInstalledRequest{InstallationId: req.GetInstallationId()}
 	token := w.showing("Bearer " + w.alice.create(&palyrav1.CreateTokenRequest{Principal: "agent:coder", Scopes: []string{"tool.call"}}).GetText())
-	for name, c := range map[string]*client{"an agent": w.coder, "a developer": w.dan, "an agent's token": token} {
+	for name, c := range map[string]*client{"an agent": w.coder, "an auditor": w.eve, "an agent's token": token} {
 		_, register := c.installs().RegisterInstalled(t.Context(), req)
 		_, list := c.installs().ListInstalled(t.Context(), &palyrav1.ListInstalledRequest{})
 		_, removed := c.installs().RemoveInstalled(t.Context(), remove)

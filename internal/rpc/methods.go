@@ -184,12 +184,15 @@ var methods = map[string]Method{
 	palyrav1connect.WorkspaceServiceGetChangeSetProcedure:   {access.PermWorkspaceRead, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.WorkspaceServiceUndoChangeSetProcedure:  {access.PermWorkspaceUndo, AuditRoom, LimitMutate, NeedsDevice},
 
-	palyrav1connect.McpServiceListUpstreamsProcedure:   {access.PermUpstreamRead, AuditNone, LimitRead, NeedsDevice},
-	palyrav1connect.McpServiceGetUpstreamProcedure:     {access.PermUpstreamRead, AuditNone, LimitRead, NeedsDevice},
-	palyrav1connect.McpServiceAddUpstreamProcedure:     {access.PermUpstreamWrite, AuditRoom, LimitMutate, NeedsDevice},
-	palyrav1connect.McpServiceRemoveUpstreamProcedure:  {access.PermUpstreamWrite, AuditRoom, LimitMutate, NeedsDevice},
-	palyrav1connect.McpServiceRefreshUpstreamProcedure: {access.PermUpstreamWrite, AuditRoom, LimitMutate, NeedsDevice},
-	palyrav1connect.McpServiceApproveUpstreamProcedure: {access.PermUpstreamWrite, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.McpServiceListUpstreamsProcedure:         {access.PermUpstreamRead, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.McpServiceGetUpstreamProcedure:           {access.PermUpstreamRead, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.McpServiceAddUpstreamProcedure:           {access.PermUpstreamWrite, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.McpServiceRemoveUpstreamProcedure:        {access.PermUpstreamWrite, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.McpServiceRefreshUpstreamProcedure:       {access.PermUpstreamWrite, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.McpServiceApproveUpstreamProcedure:       {access.PermUpstreamWrite, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.McpServiceBeginUpstreamLoginProcedure:    {access.PermUpstreamLogin, AuditNone, LimitMutate, NeedsDevice},
+	palyrav1connect.McpServiceCompleteUpstreamLoginProcedure: {access.PermUpstreamLogin, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.McpServiceEndUpstreamLoginProcedure:      {access.PermUpstreamLogin, AuditRoom, LimitMutate, NeedsDevice},
 
 	// Sessions are for users alone; whose a caller may read and end beside its own
 	// is the handler's to say.
@@ -203,10 +206,10 @@ var methods = map[string]Method{
 	palyrav1connect.TokenServiceListTokensProcedure:  {access.PermTokenRead, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.TokenServiceRevokeTokenProcedure: {access.PermTokenRevoke, AuditRoom, LimitMutate, NeedsDevice},
 
-	// Who has palyrad read files of agents may change who may do what anyway.
-	palyrav1connect.InstallServiceRegisterInstalledProcedure: {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsDevice},
-	palyrav1connect.InstallServiceListInstalledProcedure:     {access.PermAccessRead, AuditNone, LimitRead, NeedsDevice},
-	palyrav1connect.InstallServiceRemoveInstalledProcedure:   {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsDevice},
+	// Who may make the token of a hook may have the hook watched.
+	palyrav1connect.InstallServiceRegisterInstalledProcedure: {access.PermTokenCreate, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.InstallServiceListInstalledProcedure:     {access.PermTokenRead, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.InstallServiceRemoveInstalledProcedure:   {access.PermTokenRevoke, AuditRoom, LimitMutate, NeedsDevice},
 
 	// Which secrets a caller may put, see, read and remove is the vault's to ask, of
 	// each one.

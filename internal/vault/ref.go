@@ -98,3 +98,18 @@ func (r Ref) Principal() access.Principal {
 	}
 	return access.Principal{}
 }
+
+// loginPrefix begins the keys of the gateway's logins at upstream MCP servers.
+const loginPrefix = "mcp-login."
+
+// LoginRef names the gateway's login at an upstream server: that of a member, or the
+// one that all share for the zero Principal.
+func LoginRef(server string, member access.Principal) (Ref, error) {
+	r := Ref{Scope: string(Global), Key: loginPrefix + server}
+	if !member.IsZero() {
+		r.Scope = member.String()
+	}
+	return r, r.check()
+}
+
+func (r Ref) login() bool { return strings.HasPrefix(r.Key, loginPrefix) }

@@ -71,6 +71,10 @@ func (s *Service) may(caller access.Caller, p access.Permission, ref Ref) error 
 	if caller.Principal == itself {
 		return s.mayItself(p, ref)
 	}
+	if ref.login() && (p == access.PermVaultPut || p == access.PermVaultGet) {
+		return reason.Errorf(reason.PermissionDenied, "the gateway alone writes and reads %s: it is its login at an upstream server", ref).
+			WithRemedy("Use `palyra mcp login` and `palyra mcp logout`.")
+	}
 	return s.judge.Permit(caller, p, ref)
 }
 
@@ -78,9 +82,14 @@ func (s *Service) may(caller access.Caller, p access.Permission, ref Ref) error 
 // credential can be it.
 func Gateway() access.Caller { return access.Caller{Principal: itself, OnBehalfOf: itself} }
 
-// mayItself lets the gateway lease what its configuration names for its own use, and
-// nothing else. No policy is asked: who writes the configuration decides here.
+// mayItself lets the gateway lease what its configuration names for its own use, keep
+// its logins at upstream servers, and nothing else. No policy is asked: who writes the
+// configuration decides here, and of logins whoever may log in. To use a login for a
+// call, whoever calls has to be let.
 func (s *Service) mayItself(p access.Permission, ref Ref) error {
+	if ref.login() && slices.Contains([]access.Permission{access.PermVaultPut, access.PermVaultList, access.PermVaultDelete}, p) {
+		return nil
+	}
 	if p == access.PermSecretLease && slices.Contains(s.own, ref) {
 		return nil
 	}

@@ -48,7 +48,9 @@ type UpstreamServer struct {
 	// One instance serves all principals; else each has its own.
 	Shared bool `protobuf:"varint,10,opt,name=shared,proto3" json:"shared,omitempty"`
 	// The annotations of its tools count.
-	Trusted       bool `protobuf:"varint,11,opt,name=trusted,proto3" json:"trusted,omitempty"`
+	Trusted bool `protobuf:"varint,11,opt,name=trusted,proto3" json:"trusted,omitempty"`
+	// The gateway logs in there and shows a token with each request to a URL.
+	Oauth         *UpstreamOAuth `protobuf:"bytes,12,opt,name=oauth,proto3" json:"oauth,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -160,6 +162,97 @@ func (x *UpstreamServer) GetTrusted() bool {
 	return false
 }
 
+func (x *UpstreamServer) GetOauth() *UpstreamOAuth {
+	if x != nil {
+		return x.Oauth
+	}
+	return nil
+}
+
+// UpstreamOAuth says how the gateway logs in at a server.
+type UpstreamOAuth struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The authorization server as it calls itself; "" for one that is on the host of the
+	// server, and which the server names.
+	Issuer string `protobuf:"bytes,1,opt,name=issuer,proto3" json:"issuer,omitempty"`
+	// The gateway there: the id of a registered client, or the https URL of a client
+	// metadata document; "" has the gateway register itself.
+	ClientId string `protobuf:"bytes,2,opt,name=client_id,json=clientId,proto3" json:"client_id,omitempty"`
+	// The reference of the client's secret, "" for none.
+	ClientSecret string `protobuf:"bytes,3,opt,name=client_secret,json=clientSecret,proto3" json:"client_secret,omitempty"`
+	// What is asked for; none for what the server names.
+	Scopes []string `protobuf:"bytes,4,rep,name=scopes,proto3" json:"scopes,omitempty"`
+	// One login serves everybody; else each member has their own.
+	Shared        bool `protobuf:"varint,5,opt,name=shared,proto3" json:"shared,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpstreamOAuth) Reset() {
+	*x = UpstreamOAuth{}
+	mi := &file_palyra_v1_mcp_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpstreamOAuth) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpstreamOAuth) ProtoMessage() {}
+
+func (x *UpstreamOAuth) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_mcp_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpstreamOAuth.ProtoReflect.Descriptor instead.
+func (*UpstreamOAuth) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *UpstreamOAuth) GetIssuer() string {
+	if x != nil {
+		return x.Issuer
+	}
+	return ""
+}
+
+func (x *UpstreamOAuth) GetClientId() string {
+	if x != nil {
+		return x.ClientId
+	}
+	return ""
+}
+
+func (x *UpstreamOAuth) GetClientSecret() string {
+	if x != nil {
+		return x.ClientSecret
+	}
+	return ""
+}
+
+func (x *UpstreamOAuth) GetScopes() []string {
+	if x != nil {
+		return x.Scopes
+	}
+	return nil
+}
+
+func (x *UpstreamOAuth) GetShared() bool {
+	if x != nil {
+		return x.Shared
+	}
+	return false
+}
+
 // UpstreamHeader is sent with each request to a URL, filled with a secret.
 type UpstreamHeader struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -174,7 +267,7 @@ type UpstreamHeader struct {
 
 func (x *UpstreamHeader) Reset() {
 	*x = UpstreamHeader{}
-	mi := &file_palyra_v1_mcp_proto_msgTypes[1]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -186,7 +279,7 @@ func (x *UpstreamHeader) String() string {
 func (*UpstreamHeader) ProtoMessage() {}
 
 func (x *UpstreamHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_mcp_proto_msgTypes[1]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -199,7 +292,7 @@ func (x *UpstreamHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpstreamHeader.ProtoReflect.Descriptor instead.
 func (*UpstreamHeader) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{1}
+	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *UpstreamHeader) GetName() string {
@@ -241,7 +334,7 @@ type UpstreamDefinition struct {
 
 func (x *UpstreamDefinition) Reset() {
 	*x = UpstreamDefinition{}
-	mi := &file_palyra_v1_mcp_proto_msgTypes[2]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -253,7 +346,7 @@ func (x *UpstreamDefinition) String() string {
 func (*UpstreamDefinition) ProtoMessage() {}
 
 func (x *UpstreamDefinition) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_mcp_proto_msgTypes[2]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -266,7 +359,7 @@ func (x *UpstreamDefinition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpstreamDefinition.ProtoReflect.Descriptor instead.
 func (*UpstreamDefinition) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{2}
+	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *UpstreamDefinition) GetKind() string {
@@ -314,7 +407,7 @@ type UpstreamChange struct {
 
 func (x *UpstreamChange) Reset() {
 	*x = UpstreamChange{}
-	mi := &file_palyra_v1_mcp_proto_msgTypes[3]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -326,7 +419,7 @@ func (x *UpstreamChange) String() string {
 func (*UpstreamChange) ProtoMessage() {}
 
 func (x *UpstreamChange) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_mcp_proto_msgTypes[3]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -339,7 +432,7 @@ func (x *UpstreamChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpstreamChange.ProtoReflect.Descriptor instead.
 func (*UpstreamChange) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{3}
+	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *UpstreamChange) GetKind() string {
@@ -412,7 +505,7 @@ type Upstream struct {
 
 func (x *Upstream) Reset() {
 	*x = Upstream{}
-	mi := &file_palyra_v1_mcp_proto_msgTypes[4]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -424,7 +517,7 @@ func (x *Upstream) String() string {
 func (*Upstream) ProtoMessage() {}
 
 func (x *Upstream) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_mcp_proto_msgTypes[4]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -437,7 +530,7 @@ func (x *Upstream) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Upstream.ProtoReflect.Descriptor instead.
 func (*Upstream) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{4}
+	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Upstream) GetServer() *UpstreamServer {
@@ -575,7 +668,7 @@ type ListUpstreamsRequest struct {
 
 func (x *ListUpstreamsRequest) Reset() {
 	*x = ListUpstreamsRequest{}
-	mi := &file_palyra_v1_mcp_proto_msgTypes[5]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -587,7 +680,7 @@ func (x *ListUpstreamsRequest) String() string {
 func (*ListUpstreamsRequest) ProtoMessage() {}
 
 func (x *ListUpstreamsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_mcp_proto_msgTypes[5]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -600,7 +693,7 @@ func (x *ListUpstreamsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListUpstreamsRequest.ProtoReflect.Descriptor instead.
 func (*ListUpstreamsRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{5}
+	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{6}
 }
 
 // ListUpstreamsResponse has them by name.
@@ -613,7 +706,7 @@ type ListUpstreamsResponse struct {
 
 func (x *ListUpstreamsResponse) Reset() {
 	*x = ListUpstreamsResponse{}
-	mi := &file_palyra_v1_mcp_proto_msgTypes[6]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -625,7 +718,7 @@ func (x *ListUpstreamsResponse) String() string {
 func (*ListUpstreamsResponse) ProtoMessage() {}
 
 func (x *ListUpstreamsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_mcp_proto_msgTypes[6]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -638,7 +731,7 @@ func (x *ListUpstreamsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListUpstreamsResponse.ProtoReflect.Descriptor instead.
 func (*ListUpstreamsResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{6}
+	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ListUpstreamsResponse) GetUpstreams() []*Upstream {
@@ -658,7 +751,7 @@ type GetUpstreamRequest struct {
 
 func (x *GetUpstreamRequest) Reset() {
 	*x = GetUpstreamRequest{}
-	mi := &file_palyra_v1_mcp_proto_msgTypes[7]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -670,7 +763,7 @@ func (x *GetUpstreamRequest) String() string {
 func (*GetUpstreamRequest) ProtoMessage() {}
 
 func (x *GetUpstreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_mcp_proto_msgTypes[7]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -683,7 +776,7 @@ func (x *GetUpstreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetUpstreamRequest.ProtoReflect.Descriptor instead.
 func (*GetUpstreamRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{7}
+	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *GetUpstreamRequest) GetName() string {
@@ -709,7 +802,7 @@ type GetUpstreamResponse struct {
 
 func (x *GetUpstreamResponse) Reset() {
 	*x = GetUpstreamResponse{}
-	mi := &file_palyra_v1_mcp_proto_msgTypes[8]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -721,7 +814,7 @@ func (x *GetUpstreamResponse) String() string {
 func (*GetUpstreamResponse) ProtoMessage() {}
 
 func (x *GetUpstreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_mcp_proto_msgTypes[8]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -734,7 +827,7 @@ func (x *GetUpstreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetUpstreamResponse.ProtoReflect.Descriptor instead.
 func (*GetUpstreamResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{8}
+	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *GetUpstreamResponse) GetUpstream() *Upstream {
@@ -775,7 +868,7 @@ type AddUpstreamRequest struct {
 
 func (x *AddUpstreamRequest) Reset() {
 	*x = AddUpstreamRequest{}
-	mi := &file_palyra_v1_mcp_proto_msgTypes[9]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -787,7 +880,7 @@ func (x *AddUpstreamRequest) String() string {
 func (*AddUpstreamRequest) ProtoMessage() {}
 
 func (x *AddUpstreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_mcp_proto_msgTypes[9]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -800,7 +893,7 @@ func (x *AddUpstreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddUpstreamRequest.ProtoReflect.Descriptor instead.
 func (*AddUpstreamRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{9}
+	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *AddUpstreamRequest) GetServer() *UpstreamServer {
@@ -820,7 +913,7 @@ type AddUpstreamResponse struct {
 
 func (x *AddUpstreamResponse) Reset() {
 	*x = AddUpstreamResponse{}
-	mi := &file_palyra_v1_mcp_proto_msgTypes[10]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -832,7 +925,7 @@ func (x *AddUpstreamResponse) String() string {
 func (*AddUpstreamResponse) ProtoMessage() {}
 
 func (x *AddUpstreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_mcp_proto_msgTypes[10]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -845,7 +938,7 @@ func (x *AddUpstreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddUpstreamResponse.ProtoReflect.Descriptor instead.
 func (*AddUpstreamResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{10}
+	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *AddUpstreamResponse) GetUpstream() *Upstream {
@@ -865,7 +958,7 @@ type RemoveUpstreamRequest struct {
 
 func (x *RemoveUpstreamRequest) Reset() {
 	*x = RemoveUpstreamRequest{}
-	mi := &file_palyra_v1_mcp_proto_msgTypes[11]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -877,7 +970,7 @@ func (x *RemoveUpstreamRequest) String() string {
 func (*RemoveUpstreamRequest) ProtoMessage() {}
 
 func (x *RemoveUpstreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_mcp_proto_msgTypes[11]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -890,7 +983,7 @@ func (x *RemoveUpstreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveUpstreamRequest.ProtoReflect.Descriptor instead.
 func (*RemoveUpstreamRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{11}
+	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RemoveUpstreamRequest) GetName() string {
@@ -909,7 +1002,7 @@ type RemoveUpstreamResponse struct {
 
 func (x *RemoveUpstreamResponse) Reset() {
 	*x = RemoveUpstreamResponse{}
-	mi := &file_palyra_v1_mcp_proto_msgTypes[12]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -921,7 +1014,7 @@ func (x *RemoveUpstreamResponse) String() string {
 func (*RemoveUpstreamResponse) ProtoMessage() {}
 
 func (x *RemoveUpstreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_mcp_proto_msgTypes[12]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -934,7 +1027,7 @@ func (x *RemoveUpstreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveUpstreamResponse.ProtoReflect.Descriptor instead.
 func (*RemoveUpstreamResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{12}
+	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{13}
 }
 
 // RefreshUpstreamRequest names a server.
@@ -947,7 +1040,7 @@ type RefreshUpstreamRequest struct {
 
 func (x *RefreshUpstreamRequest) Reset() {
 	*x = RefreshUpstreamRequest{}
-	mi := &file_palyra_v1_mcp_proto_msgTypes[13]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -959,7 +1052,7 @@ func (x *RefreshUpstreamRequest) String() string {
 func (*RefreshUpstreamRequest) ProtoMessage() {}
 
 func (x *RefreshUpstreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_mcp_proto_msgTypes[13]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -972,7 +1065,7 @@ func (x *RefreshUpstreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefreshUpstreamRequest.ProtoReflect.Descriptor instead.
 func (*RefreshUpstreamRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{13}
+	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *RefreshUpstreamRequest) GetName() string {
@@ -992,7 +1085,7 @@ type RefreshUpstreamResponse struct {
 
 func (x *RefreshUpstreamResponse) Reset() {
 	*x = RefreshUpstreamResponse{}
-	mi := &file_palyra_v1_mcp_proto_msgTypes[14]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1004,7 +1097,7 @@ func (x *RefreshUpstreamResponse) String() string {
 func (*RefreshUpstreamResponse) ProtoMessage() {}
 
 func (x *RefreshUpstreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_mcp_proto_msgTypes[14]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1017,7 +1110,7 @@ func (x *RefreshUpstreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefreshUpstreamResponse.ProtoReflect.Descriptor instead.
 func (*RefreshUpstreamResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{14}
+	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RefreshUpstreamResponse) GetUpstream() *Upstream {
@@ -1040,7 +1133,7 @@ type ApproveUpstreamRequest struct {
 
 func (x *ApproveUpstreamRequest) Reset() {
 	*x = ApproveUpstreamRequest{}
-	mi := &file_palyra_v1_mcp_proto_msgTypes[15]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1052,7 +1145,7 @@ func (x *ApproveUpstreamRequest) String() string {
 func (*ApproveUpstreamRequest) ProtoMessage() {}
 
 func (x *ApproveUpstreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_mcp_proto_msgTypes[15]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1065,7 +1158,7 @@ func (x *ApproveUpstreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApproveUpstreamRequest.ProtoReflect.Descriptor instead.
 func (*ApproveUpstreamRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{15}
+	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ApproveUpstreamRequest) GetName() string {
@@ -1092,7 +1185,7 @@ type ApproveUpstreamResponse struct {
 
 func (x *ApproveUpstreamResponse) Reset() {
 	*x = ApproveUpstreamResponse{}
-	mi := &file_palyra_v1_mcp_proto_msgTypes[16]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1104,7 +1197,7 @@ func (x *ApproveUpstreamResponse) String() string {
 func (*ApproveUpstreamResponse) ProtoMessage() {}
 
 func (x *ApproveUpstreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_mcp_proto_msgTypes[16]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1117,7 +1210,7 @@ func (x *ApproveUpstreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApproveUpstreamResponse.ProtoReflect.Descriptor instead.
 func (*ApproveUpstreamResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{16}
+	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ApproveUpstreamResponse) GetUpstream() *Upstream {
@@ -1127,11 +1220,367 @@ func (x *ApproveUpstreamResponse) GetUpstream() *Upstream {
 	return nil
 }
 
+// BeginUpstreamLoginRequest names a server.
+type BeginUpstreamLoginRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Where the authorization server sends the browser: "http://127.0.0.1:PORT/callback".
+	RedirectUri   string `protobuf:"bytes,2,opt,name=redirect_uri,json=redirectUri,proto3" json:"redirect_uri,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BeginUpstreamLoginRequest) Reset() {
+	*x = BeginUpstreamLoginRequest{}
+	mi := &file_palyra_v1_mcp_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BeginUpstreamLoginRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BeginUpstreamLoginRequest) ProtoMessage() {}
+
+func (x *BeginUpstreamLoginRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_mcp_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BeginUpstreamLoginRequest.ProtoReflect.Descriptor instead.
+func (*BeginUpstreamLoginRequest) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *BeginUpstreamLoginRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *BeginUpstreamLoginRequest) GetRedirectUri() string {
+	if x != nil {
+		return x.RedirectUri
+	}
+	return ""
+}
+
+// BeginUpstreamLoginResponse is a login that waits for its person.
+type BeginUpstreamLoginResponse struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	LoginId   string                 `protobuf:"bytes,1,opt,name=login_id,json=loginId,proto3" json:"login_id,omitempty"`
+	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	// The page for the person's browser, and the authorization server whose page it is.
+	AuthorizationUrl string `protobuf:"bytes,3,opt,name=authorization_url,json=authorizationUrl,proto3" json:"authorization_url,omitempty"`
+	Issuer           string `protobuf:"bytes,4,opt,name=issuer,proto3" json:"issuer,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *BeginUpstreamLoginResponse) Reset() {
+	*x = BeginUpstreamLoginResponse{}
+	mi := &file_palyra_v1_mcp_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BeginUpstreamLoginResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BeginUpstreamLoginResponse) ProtoMessage() {}
+
+func (x *BeginUpstreamLoginResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_mcp_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BeginUpstreamLoginResponse.ProtoReflect.Descriptor instead.
+func (*BeginUpstreamLoginResponse) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *BeginUpstreamLoginResponse) GetLoginId() string {
+	if x != nil {
+		return x.LoginId
+	}
+	return ""
+}
+
+func (x *BeginUpstreamLoginResponse) GetExpiresAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpiresAt
+	}
+	return nil
+}
+
+func (x *BeginUpstreamLoginResponse) GetAuthorizationUrl() string {
+	if x != nil {
+		return x.AuthorizationUrl
+	}
+	return ""
+}
+
+func (x *BeginUpstreamLoginResponse) GetIssuer() string {
+	if x != nil {
+		return x.Issuer
+	}
+	return ""
+}
+
+// CompleteUpstreamLoginRequest is what the browser came back with.
+type CompleteUpstreamLoginRequest struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	LoginId string                 `protobuf:"bytes,1,opt,name=login_id,json=loginId,proto3" json:"login_id,omitempty"`
+	State   string                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
+	Code    string                 `protobuf:"bytes,3,opt,name=code,proto3" json:"code,omitempty"`
+	// "iss" of the redirect (RFC 9207), if it had one.
+	Issuer        string `protobuf:"bytes,4,opt,name=issuer,proto3" json:"issuer,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CompleteUpstreamLoginRequest) Reset() {
+	*x = CompleteUpstreamLoginRequest{}
+	mi := &file_palyra_v1_mcp_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CompleteUpstreamLoginRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CompleteUpstreamLoginRequest) ProtoMessage() {}
+
+func (x *CompleteUpstreamLoginRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_mcp_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CompleteUpstreamLoginRequest.ProtoReflect.Descriptor instead.
+func (*CompleteUpstreamLoginRequest) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *CompleteUpstreamLoginRequest) GetLoginId() string {
+	if x != nil {
+		return x.LoginId
+	}
+	return ""
+}
+
+func (x *CompleteUpstreamLoginRequest) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *CompleteUpstreamLoginRequest) GetCode() string {
+	if x != nil {
+		return x.Code
+	}
+	return ""
+}
+
+func (x *CompleteUpstreamLoginRequest) GetIssuer() string {
+	if x != nil {
+		return x.Issuer
+	}
+	return ""
+}
+
+// CompleteUpstreamLoginResponse is a login that holds.
+type CompleteUpstreamLoginResponse struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Issuer string                 `protobuf:"bytes,1,opt,name=issuer,proto3" json:"issuer,omitempty"`
+	// What the authorization server lets the gateway do, in its words.
+	Scope string `protobuf:"bytes,2,opt,name=scope,proto3" json:"scope,omitempty"`
+	// Where the vault keeps it.
+	Secret string `protobuf:"bytes,3,opt,name=secret,proto3" json:"secret,omitempty"`
+	// When the token ends, absent if nobody said, and whether it is renewed then.
+	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	Renews        bool                   `protobuf:"varint,5,opt,name=renews,proto3" json:"renews,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CompleteUpstreamLoginResponse) Reset() {
+	*x = CompleteUpstreamLoginResponse{}
+	mi := &file_palyra_v1_mcp_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CompleteUpstreamLoginResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CompleteUpstreamLoginResponse) ProtoMessage() {}
+
+func (x *CompleteUpstreamLoginResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_mcp_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CompleteUpstreamLoginResponse.ProtoReflect.Descriptor instead.
+func (*CompleteUpstreamLoginResponse) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *CompleteUpstreamLoginResponse) GetIssuer() string {
+	if x != nil {
+		return x.Issuer
+	}
+	return ""
+}
+
+func (x *CompleteUpstreamLoginResponse) GetScope() string {
+	if x != nil {
+		return x.Scope
+	}
+	return ""
+}
+
+func (x *CompleteUpstreamLoginResponse) GetSecret() string {
+	if x != nil {
+		return x.Secret
+	}
+	return ""
+}
+
+func (x *CompleteUpstreamLoginResponse) GetExpiresAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpiresAt
+	}
+	return nil
+}
+
+func (x *CompleteUpstreamLoginResponse) GetRenews() bool {
+	if x != nil {
+		return x.Renews
+	}
+	return false
+}
+
+// EndUpstreamLoginRequest names a server.
+type EndUpstreamLoginRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndUpstreamLoginRequest) Reset() {
+	*x = EndUpstreamLoginRequest{}
+	mi := &file_palyra_v1_mcp_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndUpstreamLoginRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndUpstreamLoginRequest) ProtoMessage() {}
+
+func (x *EndUpstreamLoginRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_mcp_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndUpstreamLoginRequest.ProtoReflect.Descriptor instead.
+func (*EndUpstreamLoginRequest) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *EndUpstreamLoginRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+// EndUpstreamLoginResponse has no fields.
+type EndUpstreamLoginResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndUpstreamLoginResponse) Reset() {
+	*x = EndUpstreamLoginResponse{}
+	mi := &file_palyra_v1_mcp_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndUpstreamLoginResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndUpstreamLoginResponse) ProtoMessage() {}
+
+func (x *EndUpstreamLoginResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_mcp_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndUpstreamLoginResponse.ProtoReflect.Descriptor instead.
+func (*EndUpstreamLoginResponse) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{23}
+}
+
 var File_palyra_v1_mcp_proto protoreflect.FileDescriptor
 
 const file_palyra_v1_mcp_proto_rawDesc = "" +
 	"\n" +
-	"\x13palyra/v1/mcp.proto\x12\tpalyra.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9a\x03\n" +
+	"\x13palyra/v1/mcp.proto\x12\tpalyra.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xca\x03\n" +
 	"\x0eUpstreamServer\x12\x1d\n" +
 	"\x04name\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18 R\x04name\x12*\n" +
 	"\acommand\x18\x02 \x03(\tB\x10\xbaH\r\x92\x01\n" +
@@ -1145,7 +1594,14 @@ const file_palyra_v1_mcp_proto_rawDesc = "" +
 	"\aheaders\x18\t \x03(\v2\x19.palyra.v1.UpstreamHeaderB\b\xbaH\x05\x92\x01\x02\x10\bR\aheaders\x12\x16\n" +
 	"\x06shared\x18\n" +
 	" \x01(\bR\x06shared\x12\x18\n" +
-	"\atrusted\x18\v \x01(\bR\atrusted\"t\n" +
+	"\atrusted\x18\v \x01(\bR\atrusted\x12.\n" +
+	"\x05oauth\x18\f \x01(\v2\x18.palyra.v1.UpstreamOAuthR\x05oauth\"\xc8\x01\n" +
+	"\rUpstreamOAuth\x12 \n" +
+	"\x06issuer\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x10R\x06issuer\x12%\n" +
+	"\tclient_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x10R\bclientId\x12-\n" +
+	"\rclient_secret\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\xac\x02R\fclientSecret\x12'\n" +
+	"\x06scopes\x18\x04 \x03(\tB\x0f\xbaH\f\x92\x01\t\x10 \"\x05r\x03\x18\xc8\x01R\x06scopes\x12\x16\n" +
+	"\x06shared\x18\x05 \x01(\bR\x06shared\"t\n" +
 	"\x0eUpstreamHeader\x12\x1d\n" +
 	"\x04name\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x04name\x12\x1f\n" +
 	"\x06scheme\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18 R\x06scheme\x12\"\n" +
@@ -1210,7 +1666,32 @@ const file_palyra_v1_mcp_proto_rawDesc = "" +
 	"\x0epending_digest\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\rpendingDigest\"J\n" +
 	"\x17ApproveUpstreamResponse\x12/\n" +
-	"\bupstream\x18\x01 \x01(\v2\x13.palyra.v1.UpstreamR\bupstream2\x9b\x04\n" +
+	"\bupstream\x18\x01 \x01(\v2\x13.palyra.v1.UpstreamR\bupstream\"h\n" +
+	"\x19BeginUpstreamLoginRequest\x12\x1d\n" +
+	"\x04name\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18 R\x04name\x12,\n" +
+	"\fredirect_uri\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\vredirectUri\"\xb7\x01\n" +
+	"\x1aBeginUpstreamLoginResponse\x12\x19\n" +
+	"\blogin_id\x18\x01 \x01(\tR\aloginId\x129\n" +
+	"\n" +
+	"expires_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12+\n" +
+	"\x11authorization_url\x18\x03 \x01(\tR\x10authorizationUrl\x12\x16\n" +
+	"\x06issuer\x18\x04 \x01(\tR\x06issuer\"\xa6\x01\n" +
+	"\x1cCompleteUpstreamLoginRequest\x12$\n" +
+	"\blogin_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aloginId\x12\x1e\n" +
+	"\x05state\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x05state\x12\x1e\n" +
+	"\x04code\x18\x03 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80 R\x04code\x12 \n" +
+	"\x06issuer\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x10R\x06issuer\"\xb8\x01\n" +
+	"\x1dCompleteUpstreamLoginResponse\x12\x16\n" +
+	"\x06issuer\x18\x01 \x01(\tR\x06issuer\x12\x14\n" +
+	"\x05scope\x18\x02 \x01(\tR\x05scope\x12\x16\n" +
+	"\x06secret\x18\x03 \x01(\tR\x06secret\x129\n" +
+	"\n" +
+	"expires_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12\x16\n" +
+	"\x06renews\x18\x05 \x01(\bR\x06renews\"8\n" +
+	"\x17EndUpstreamLoginRequest\x12\x1d\n" +
+	"\x04name\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18 R\x04name\"\x1a\n" +
+	"\x18EndUpstreamLoginResponse2\xc7\x06\n" +
 	"\n" +
 	"McpService\x12W\n" +
 	"\rListUpstreams\x12\x1f.palyra.v1.ListUpstreamsRequest\x1a .palyra.v1.ListUpstreamsResponse\"\x03\x90\x02\x01\x12Q\n" +
@@ -1218,7 +1699,10 @@ const file_palyra_v1_mcp_proto_rawDesc = "" +
 	"\vAddUpstream\x12\x1d.palyra.v1.AddUpstreamRequest\x1a\x1e.palyra.v1.AddUpstreamResponse\x12Z\n" +
 	"\x0eRemoveUpstream\x12 .palyra.v1.RemoveUpstreamRequest\x1a!.palyra.v1.RemoveUpstreamResponse\"\x03\x90\x02\x02\x12]\n" +
 	"\x0fRefreshUpstream\x12!.palyra.v1.RefreshUpstreamRequest\x1a\".palyra.v1.RefreshUpstreamResponse\"\x03\x90\x02\x02\x12X\n" +
-	"\x0fApproveUpstream\x12!.palyra.v1.ApproveUpstreamRequest\x1a\".palyra.v1.ApproveUpstreamResponseB\x1fZ\x1dpalyra/gen/palyra/v1;palyrav1b\x06proto3"
+	"\x0fApproveUpstream\x12!.palyra.v1.ApproveUpstreamRequest\x1a\".palyra.v1.ApproveUpstreamResponse\x12a\n" +
+	"\x12BeginUpstreamLogin\x12$.palyra.v1.BeginUpstreamLoginRequest\x1a%.palyra.v1.BeginUpstreamLoginResponse\x12j\n" +
+	"\x15CompleteUpstreamLogin\x12'.palyra.v1.CompleteUpstreamLoginRequest\x1a(.palyra.v1.CompleteUpstreamLoginResponse\x12[\n" +
+	"\x10EndUpstreamLogin\x12\".palyra.v1.EndUpstreamLoginRequest\x1a#.palyra.v1.EndUpstreamLoginResponseB\x1fZ\x1dpalyra/gen/palyra/v1;palyrav1b\x06proto3"
 
 var (
 	file_palyra_v1_mcp_proto_rawDescOnce sync.Once
@@ -1232,58 +1716,74 @@ func file_palyra_v1_mcp_proto_rawDescGZIP() []byte {
 	return file_palyra_v1_mcp_proto_rawDescData
 }
 
-var file_palyra_v1_mcp_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_palyra_v1_mcp_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_palyra_v1_mcp_proto_goTypes = []any{
-	(*UpstreamServer)(nil),          // 0: palyra.v1.UpstreamServer
-	(*UpstreamHeader)(nil),          // 1: palyra.v1.UpstreamHeader
-	(*UpstreamDefinition)(nil),      // 2: palyra.v1.UpstreamDefinition
-	(*UpstreamChange)(nil),          // 3: palyra.v1.UpstreamChange
-	(*Upstream)(nil),                // 4: palyra.v1.Upstream
-	(*ListUpstreamsRequest)(nil),    // 5: palyra.v1.ListUpstreamsRequest
-	(*ListUpstreamsResponse)(nil),   // 6: palyra.v1.ListUpstreamsResponse
-	(*GetUpstreamRequest)(nil),      // 7: palyra.v1.GetUpstreamRequest
-	(*GetUpstreamResponse)(nil),     // 8: palyra.v1.GetUpstreamResponse
-	(*AddUpstreamRequest)(nil),      // 9: palyra.v1.AddUpstreamRequest
-	(*AddUpstreamResponse)(nil),     // 10: palyra.v1.AddUpstreamResponse
-	(*RemoveUpstreamRequest)(nil),   // 11: palyra.v1.RemoveUpstreamRequest
-	(*RemoveUpstreamResponse)(nil),  // 12: palyra.v1.RemoveUpstreamResponse
-	(*RefreshUpstreamRequest)(nil),  // 13: palyra.v1.RefreshUpstreamRequest
-	(*RefreshUpstreamResponse)(nil), // 14: palyra.v1.RefreshUpstreamResponse
-	(*ApproveUpstreamRequest)(nil),  // 15: palyra.v1.ApproveUpstreamRequest
-	(*ApproveUpstreamResponse)(nil), // 16: palyra.v1.ApproveUpstreamResponse
-	(*timestamppb.Timestamp)(nil),   // 17: google.protobuf.Timestamp
+	(*UpstreamServer)(nil),                // 0: palyra.v1.UpstreamServer
+	(*UpstreamOAuth)(nil),                 // 1: palyra.v1.UpstreamOAuth
+	(*UpstreamHeader)(nil),                // 2: palyra.v1.UpstreamHeader
+	(*UpstreamDefinition)(nil),            // 3: palyra.v1.UpstreamDefinition
+	(*UpstreamChange)(nil),                // 4: palyra.v1.UpstreamChange
+	(*Upstream)(nil),                      // 5: palyra.v1.Upstream
+	(*ListUpstreamsRequest)(nil),          // 6: palyra.v1.ListUpstreamsRequest
+	(*ListUpstreamsResponse)(nil),         // 7: palyra.v1.ListUpstreamsResponse
+	(*GetUpstreamRequest)(nil),            // 8: palyra.v1.GetUpstreamRequest
+	(*GetUpstreamResponse)(nil),           // 9: palyra.v1.GetUpstreamResponse
+	(*AddUpstreamRequest)(nil),            // 10: palyra.v1.AddUpstreamRequest
+	(*AddUpstreamResponse)(nil),           // 11: palyra.v1.AddUpstreamResponse
+	(*RemoveUpstreamRequest)(nil),         // 12: palyra.v1.RemoveUpstreamRequest
+	(*RemoveUpstreamResponse)(nil),        // 13: palyra.v1.RemoveUpstreamResponse
+	(*RefreshUpstreamRequest)(nil),        // 14: palyra.v1.RefreshUpstreamRequest
+	(*RefreshUpstreamResponse)(nil),       // 15: palyra.v1.RefreshUpstreamResponse
+	(*ApproveUpstreamRequest)(nil),        // 16: palyra.v1.ApproveUpstreamRequest
+	(*ApproveUpstreamResponse)(nil),       // 17: palyra.v1.ApproveUpstreamResponse
+	(*BeginUpstreamLoginRequest)(nil),     // 18: palyra.v1.BeginUpstreamLoginRequest
+	(*BeginUpstreamLoginResponse)(nil),    // 19: palyra.v1.BeginUpstreamLoginResponse
+	(*CompleteUpstreamLoginRequest)(nil),  // 20: palyra.v1.CompleteUpstreamLoginRequest
+	(*CompleteUpstreamLoginResponse)(nil), // 21: palyra.v1.CompleteUpstreamLoginResponse
+	(*EndUpstreamLoginRequest)(nil),       // 22: palyra.v1.EndUpstreamLoginRequest
+	(*EndUpstreamLoginResponse)(nil),      // 23: palyra.v1.EndUpstreamLoginResponse
+	(*timestamppb.Timestamp)(nil),         // 24: google.protobuf.Timestamp
 }
 var file_palyra_v1_mcp_proto_depIdxs = []int32{
-	1,  // 0: palyra.v1.UpstreamServer.headers:type_name -> palyra.v1.UpstreamHeader
-	0,  // 1: palyra.v1.Upstream.server:type_name -> palyra.v1.UpstreamServer
-	17, // 2: palyra.v1.Upstream.added_at:type_name -> google.protobuf.Timestamp
-	17, // 3: palyra.v1.Upstream.seen_at:type_name -> google.protobuf.Timestamp
-	17, // 4: palyra.v1.Upstream.approved_at:type_name -> google.protobuf.Timestamp
-	4,  // 5: palyra.v1.ListUpstreamsResponse.upstreams:type_name -> palyra.v1.Upstream
-	4,  // 6: palyra.v1.GetUpstreamResponse.upstream:type_name -> palyra.v1.Upstream
-	2,  // 7: palyra.v1.GetUpstreamResponse.definitions:type_name -> palyra.v1.UpstreamDefinition
-	3,  // 8: palyra.v1.GetUpstreamResponse.changes:type_name -> palyra.v1.UpstreamChange
-	0,  // 9: palyra.v1.AddUpstreamRequest.server:type_name -> palyra.v1.UpstreamServer
-	4,  // 10: palyra.v1.AddUpstreamResponse.upstream:type_name -> palyra.v1.Upstream
-	4,  // 11: palyra.v1.RefreshUpstreamResponse.upstream:type_name -> palyra.v1.Upstream
-	4,  // 12: palyra.v1.ApproveUpstreamResponse.upstream:type_name -> palyra.v1.Upstream
-	5,  // 13: palyra.v1.McpService.ListUpstreams:input_type -> palyra.v1.ListUpstreamsRequest
-	7,  // 14: palyra.v1.McpService.GetUpstream:input_type -> palyra.v1.GetUpstreamRequest
-	9,  // 15: palyra.v1.McpService.AddUpstream:input_type -> palyra.v1.AddUpstreamRequest
-	11, // 16: palyra.v1.McpService.RemoveUpstream:input_type -> palyra.v1.RemoveUpstreamRequest
-	13, // 17: palyra.v1.McpService.RefreshUpstream:input_type -> palyra.v1.RefreshUpstreamRequest
-	15, // 18: palyra.v1.McpService.ApproveUpstream:input_type -> palyra.v1.ApproveUpstreamRequest
-	6,  // 19: palyra.v1.McpService.ListUpstreams:output_type -> palyra.v1.ListUpstreamsResponse
-	8,  // 20: palyra.v1.McpService.GetUpstream:output_type -> palyra.v1.GetUpstreamResponse
-	10, // 21: palyra.v1.McpService.AddUpstream:output_type -> palyra.v1.AddUpstreamResponse
-	12, // 22: palyra.v1.McpService.RemoveUpstream:output_type -> palyra.v1.RemoveUpstreamResponse
-	14, // 23: palyra.v1.McpService.RefreshUpstream:output_type -> palyra.v1.RefreshUpstreamResponse
-	16, // 24: palyra.v1.McpService.ApproveUpstream:output_type -> palyra.v1.ApproveUpstreamResponse
-	19, // [19:25] is the sub-list for method output_type
-	13, // [13:19] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	2,  // 0: palyra.v1.UpstreamServer.headers:type_name -> palyra.v1.UpstreamHeader
+	1,  // 1: palyra.v1.UpstreamServer.oauth:type_name -> palyra.v1.UpstreamOAuth
+	0,  // 2: palyra.v1.Upstream.server:type_name -> palyra.v1.UpstreamServer
+	24, // 3: palyra.v1.Upstream.added_at:type_name -> google.protobuf.Timestamp
+	24, // 4: palyra.v1.Upstream.seen_at:type_name -> google.protobuf.Timestamp
+	24, // 5: palyra.v1.Upstream.approved_at:type_name -> google.protobuf.Timestamp
+	5,  // 6: palyra.v1.ListUpstreamsResponse.upstreams:type_name -> palyra.v1.Upstream
+	5,  // 7: palyra.v1.GetUpstreamResponse.upstream:type_name -> palyra.v1.Upstream
+	3,  // 8: palyra.v1.GetUpstreamResponse.definitions:type_name -> palyra.v1.UpstreamDefinition
+	4,  // 9: palyra.v1.GetUpstreamResponse.changes:type_name -> palyra.v1.UpstreamChange
+	0,  // 10: palyra.v1.AddUpstreamRequest.server:type_name -> palyra.v1.UpstreamServer
+	5,  // 11: palyra.v1.AddUpstreamResponse.upstream:type_name -> palyra.v1.Upstream
+	5,  // 12: palyra.v1.RefreshUpstreamResponse.upstream:type_name -> palyra.v1.Upstream
+	5,  // 13: palyra.v1.ApproveUpstreamResponse.upstream:type_name -> palyra.v1.Upstream
+	24, // 14: palyra.v1.BeginUpstreamLoginResponse.expires_at:type_name -> google.protobuf.Timestamp
+	24, // 15: palyra.v1.CompleteUpstreamLoginResponse.expires_at:type_name -> google.protobuf.Timestamp
+	6,  // 16: palyra.v1.McpService.ListUpstreams:input_type -> palyra.v1.ListUpstreamsRequest
+	8,  // 17: palyra.v1.McpService.GetUpstream:input_type -> palyra.v1.GetUpstreamRequest
+	10, // 18: palyra.v1.McpService.AddUpstream:input_type -> palyra.v1.AddUpstreamRequest
+	12, // 19: palyra.v1.McpService.RemoveUpstream:input_type -> palyra.v1.RemoveUpstreamRequest
+	14, // 20: palyra.v1.McpService.RefreshUpstream:input_type -> palyra.v1.RefreshUpstreamRequest
+	16, // 21: palyra.v1.McpService.ApproveUpstream:input_type -> palyra.v1.ApproveUpstreamRequest
+	18, // 22: palyra.v1.McpService.BeginUpstreamLogin:input_type -> palyra.v1.BeginUpstreamLoginRequest
+	20, // 23: palyra.v1.McpService.CompleteUpstreamLogin:input_type -> palyra.v1.CompleteUpstreamLoginRequest
+	22, // 24: palyra.v1.McpService.EndUpstreamLogin:input_type -> palyra.v1.EndUpstreamLoginRequest
+	7,  // 25: palyra.v1.McpService.ListUpstreams:output_type -> palyra.v1.ListUpstreamsResponse
+	9,  // 26: palyra.v1.McpService.GetUpstream:output_type -> palyra.v1.GetUpstreamResponse
+	11, // 27: palyra.v1.McpService.AddUpstream:output_type -> palyra.v1.AddUpstreamResponse
+	13, // 28: palyra.v1.McpService.RemoveUpstream:output_type -> palyra.v1.RemoveUpstreamResponse
+	15, // 29: palyra.v1.McpService.RefreshUpstream:output_type -> palyra.v1.RefreshUpstreamResponse
+	17, // 30: palyra.v1.McpService.ApproveUpstream:output_type -> palyra.v1.ApproveUpstreamResponse
+	19, // 31: palyra.v1.McpService.BeginUpstreamLogin:output_type -> palyra.v1.BeginUpstreamLoginResponse
+	21, // 32: palyra.v1.McpService.CompleteUpstreamLogin:output_type -> palyra.v1.CompleteUpstreamLoginResponse
+	23, // 33: palyra.v1.McpService.EndUpstreamLogin:output_type -> palyra.v1.EndUpstreamLoginResponse
+	25, // [25:34] is the sub-list for method output_type
+	16, // [16:25] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_palyra_v1_mcp_proto_init() }
@@ -1297,7 +1797,7 @@ func file_palyra_v1_mcp_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_palyra_v1_mcp_proto_rawDesc), len(file_palyra_v1_mcp_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   17,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -2,6 +2,7 @@ package clitest
 
 import (
 	"context"
+	"net/url"
 	"time"
 
 	"connectrpc.com/connect"
@@ -71,4 +72,22 @@ func (s fakeUpstreams) ApproveUpstream(_ context.Context, req *palyrav1.ApproveU
 	u := someUpstream()
 	u.Pending, u.PendingDigest, u.Suspended = 0, "", 0
 	return &palyrav1.ApproveUpstreamResponse{Upstream: u}, noUpstream(req.GetName())
+}
+
+func (s fakeUpstreams) BeginUpstreamLogin(_ context.Context, req *palyrav1.BeginUpstreamLoginRequest) (*palyrav1.BeginUpstreamLoginResponse, error) {
+	page := "https://id.test/authorize?" + url.Values{"redirect_uri": {req.GetRedirectUri()}, "state": {LoginState}}.Encode()
+	return &palyrav1.BeginUpstreamLoginResponse{
+		LoginId: "login-1", ExpiresAt: timestamppb.New(time.Now().Add(time.Minute)), AuthorizationUrl: page, Issuer: "https://id.test",
+	}, noUpstream(req.GetName())
+}
+
+func (s fakeUpstreams) CompleteUpstreamLogin(_ context.Context, req *palyrav1.CompleteUpstreamLoginRequest) (*palyrav1.CompleteUpstreamLoginResponse, error) {
+	if req.GetLoginId() != "login-1" || req.GetState() != LoginState || req.GetCode() != LoginCode {
+		return nil, GatewayError(connect.CodePermissionDenied, reason.LoginRefused, "the answer is not of this login", nil)
+	}
+	return &palyrav1.CompleteUpstreamLoginResponse{Issuer: "https://id.test", Scope: "tools", Secret: "user:alice/mcp-login.github", Renews: true}, nil
+}
+
+func (fakeUpstreams) EndUpstreamLogin(_ context.Context, req *palyrav1.EndUpstreamLoginRequest) (*palyrav1.EndUpstreamLoginResponse, error) {
+	return &palyrav1.EndUpstreamLoginResponse{}, noUpstream(req.GetName())
 }

@@ -167,12 +167,12 @@ func (a *app) installHook(ctx context.Context, w installing.Wanted) (err error) 
 	}
 	body := printer.Object{
 		{Name: "agent", Value: string(w.Agent)}, {Name: "scope", Value: string(w.Scope)}, {Name: "transport", Value: done.Hook.Transport},
-		{Name: "files", Value: done.Files}, {Name: "watched", Value: g != nil},
+		{Name: "files", Value: done.Files},
 	}
 	if done.Token != "" {
 		body = append(body, printer.Member{Name: "token", Value: done.Token})
 	}
-	err = a.PrintOne("Hook", printer.Record{Name: string(w.Agent), Body: body}, func(page *printer.Page) {
+	return a.PrintOne("Hook", printer.Record{Name: string(w.Agent), Body: body}, func(page *printer.Page) {
 		page.Field("agent", w.Agent.Title())
 		page.Field("asks by", done.Hook.Transport)
 		page.List("wrote", done.Files)
@@ -182,10 +182,6 @@ func (a *app) installHook(ctx context.Context, w installing.Wanted) (err error) 
 		}
 		page.Field("strength", site.Strength(done.Hook))
 	})
-	if g == nil {
-		a.Say("palyrad does not answer, so that the agent runs no tool until it does, and nobody watches the entry: start it, and run this again")
-	}
-	return err
 }
 
 func (a *app) uninstall() *cobra.Command {

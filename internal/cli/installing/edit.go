@@ -362,10 +362,11 @@ func takeOutTOML(text []byte, e Entry) ([]byte, error) {
 		if left != "{}" {
 			break
 		}
-		text, edited = edited, nil
-		if edited, err = tomledit.Remove(text, e.Keys[:n]); err != nil {
-			return text, nil // a table that stands in another's line
+		less, err := tomledit.Remove(edited, e.Keys[:n])
+		if err != nil {
+			break // an empty table that stands in another's line stays
 		}
+		edited = less
 	}
 	return edited, err
 }

@@ -58,7 +58,7 @@ type Wanted struct {
 }
 
 // TokenVariable is the variable from which a hook of a project takes its token.
-const TokenVariable = "PALYRA_HOOK_TOKEN"
+const TokenVariable = "PALYRA_HOOK_TOKEN" //nolint:gosec // the name of a variable
 
 // Plan is what an installation will do.
 type Plan struct {
@@ -124,7 +124,7 @@ const homeState = `${XDG_STATE_HOME:-$HOME/.local/state}`
 // standard error: to Codex, exit 2 without a word is a failed hook, after which the call
 // runs.
 func (s Site) command(w Wanted, limit int) (string, error) {
-	program, socket, token := "palyra-hook", homeState+"/palyra/hooks.sock", homeState+"/palyra-cli/hooks/"+string(w.Agent)+".token"
+	program, socket, token := "palyra-hook", homeState+"/palyra/hooks.sock", homeState+"/palyra-cli/hooks/"+string(w.Agent)+".token" //nolint:gosec // the names of files
 	if w.Scope != agentfiles.Project {
 		// A project's file is for everybody who has the project, wherever they have it.
 		if s.HookProgram == "" {

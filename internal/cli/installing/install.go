@@ -33,8 +33,8 @@ const tokenLife = 366 * 24 * time.Hour
 type Installer struct {
 	Site
 	Book *Book
-	// Gateway is reached when a hook is installed or taken out; nil is one that does not
-	// answer.
+	// Gateway hears of hooks that are installed and taken out; nil is one that does not
+	// answer, with which hooks can be taken out alone.
 	Gateway *client.Gateway
 }
 
@@ -48,12 +48,12 @@ type Installed struct {
 
 // Install installs a hook, in place of one that was installed before.
 func (i *Installer) Install(ctx context.Context, w Wanted) (*Installed, error) {
+	if i.Gateway == nil {
+		return nil, reason.Errorf(reason.NotConnected, "the hook needs a token of the gateway, which does not answer").WithRemedy("Start palyrad: `palyra up`.")
+	}
 	p, err := i.Plan(ctx, w, "")
 	if err != nil {
 		return nil, err
-	}
-	if i.Gateway == nil {
-		return nil, reason.Errorf(reason.NotConnected, "the hook needs a token of the gateway, which does not answer").WithRemedy("Start palyrad: `palyra up`.")
 	}
 	h := p.Hook
 	h.Installation = ulid.Make().String()
@@ -210,9 +210,6 @@ func (i *Installer) agent(ctx context.Context, a agentfiles.Agent) (string, erro
 
 // register has palyrad watch what a plan wrote.
 func (i *Installer) register(ctx context.Context, h Hook, p *Plan) error {
-	if i.Gateway == nil {
-		return nil
-	}
 	req := &palyrav1.RegisterInstalledRequest{InstallationId: h.Installation, Agent: string(h.Agent), Scope: string(h.Scope), Transport: h.Transport}
 	for _, w := range p.Watched() {
 		req.Entries = append(req.Entries, &palyrav1.InstalledEntry{Path: w.Path, Format: string(w.Format), Keys: w.Keys, InList: w.List, Digest: w.Digest})

@@ -27,7 +27,7 @@ type app struct{ *client.App }
 const generic agentfiles.Agent = "generic"
 
 // TokenVariable is the variable from which a client takes its token.
-const TokenVariable = "PALYRA_TOKEN"
+const TokenVariable = "PALYRA_TOKEN" //nolint:gosec // the name of a variable
 
 // margin is how much longer a client waits than a person may take to answer.
 const margin = 30 * time.Second
@@ -58,7 +58,7 @@ func Command(program *client.App) *cobra.Command {
 			return a.print(agent, stdio)
 		},
 	}
-	c.Flags().BoolVar(&stdio, "stdio", false, "start `palyra mcp serve` in place of HTTP")
+	c.Flags().BoolVar(&stdio, "stdio", false, "have the client start palyra mcp serve, in place of HTTP")
 	return c
 }
 

@@ -227,7 +227,7 @@ func (p Palyrad) Stop(ctx context.Context) error {
 	case Launchd:
 		domain := "gui/" + strconv.Itoa(p.UID)
 		if _, err := p.run(ctx, "launchctl", "print", domain+"/"+agentfiles.Label); err != nil {
-			return nil // not loaded
+			return nil //nolint:nilerr // not loaded
 		}
 		_, err := p.run(ctx, "launchctl", "bootout", domain+"/"+agentfiles.Label)
 		return err

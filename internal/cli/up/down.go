@@ -44,7 +44,7 @@ func DownCommand(program *client.App, export func(ctx context.Context, path stri
 	}
 	c.Flags().BoolVar(&f.sure, "yes", false, "with --purge: do not ask")
 	c.Flags().BoolVar(&f.purge, "purge", false, "remove the gateway's state as well, its journal and keys included, after an export")
-	c.Flags().StringVar(&f.exported, "export", "", "with --purge: the new `FILE` of the export (default: ~/palyra-journal-DATE.ndjson)")
+	c.Flags().StringVar(&f.exported, "export", "", "with --purge: the new file of the export (default: ~/palyra-journal-DATE.ndjson)")
 	_ = c.MarkFlagFilename("export", "ndjson")
 	c.RunE = func(cmd *cobra.Command, _ []string) error { return a.down(cmd.Context(), f) }
 	return c

@@ -14,6 +14,8 @@ import (
 func (a *app) add() *cobra.Command {
 	s := &palyrav1.UpstreamServer{}
 	var headers []string
+	var oauth bool
+	login := &palyrav1.UpstreamOAuth{}
 	c := &cobra.Command{
 		Use: "add NAME [--url URL] [-- COMMAND ARG...]", Short: "Add a server: a program that runs in a sandbox, or a URL", Args: command.Args(1, -1),
 		Long: "Add an upstream MCP server. Its tools are called as NAME/TOOL, under policy like any other.\n\n" +
@@ -21,15 +23,20 @@ func (a *app) add() *cobra.Command {
 			"without a workspace unless --workspace names one, which it sees read-only unless --write\n" +
 			"is given. What it writes then passes the commit gate at the end of each call.\n\n" +
 			"Secrets stay in the vault: --secret lends one to the program for its hosts while a call\n" +
-			"runs, by a placeholder; --header fills a header of the requests to a URL.\n\n" +
+			"runs, by a placeholder; --header fills a header of the requests to a URL. With --oauth\n" +
+			"members log in there with `palyra mcp login`.\n\n" +
 			"What the server says of itself is pinned at once. If it says something else later, the\n" +
 			"tools concerned are suspended until `palyra mcp approve`. Its annotations, such as that\n" +
 			"a tool only reads, count only with --trust.",
 		Example: "palyra mcp add files --workspace demo --write -- /usr/local/bin/mcp-files /workspace\n" +
 			"palyra mcp add github --host api.github.com:443 --secret vault://global/github -- github-mcp-server stdio\n" +
-			"palyra mcp add search --url https://mcp.example.org/mcp --header 'Authorization: Bearer vault://global/search'",
+			"palyra mcp add search --url https://mcp.example.org/mcp --header 'Authorization: Bearer vault://global/search'\n" +
+			"palyra mcp add linear --url https://mcp.linear.app/mcp --oauth",
 		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error {
 			s.Name, s.Command = given[0], given[1:]
+			if oauth || login.GetIssuer() != "" || login.GetClientId() != "" || login.GetClientSecret() != "" || len(login.GetScopes()) > 0 || login.GetShared() {
+				s.Oauth = login
+			}
 			for _, text := range headers {
 				h, err := header(text)
 				if err != nil {
@@ -54,6 +61,12 @@ func (a *app) add() *cobra.Command {
 	flags.StringSliceVar(&s.Secrets, "secret", nil, "secret of the vault that the program may use for its hosts")
 	flags.BoolVar(&s.Shared, "shared", false, "one instance for all principals, instead of one for each")
 	flags.BoolVar(&s.Trusted, "trust", false, "let what the server says of its tools count")
+	flags.BoolVar(&oauth, "oauth", false, "the gateway logs in at the URL (palyra mcp login)")
+	flags.StringVar(&login.Issuer, "oauth-issuer", "", "authorization server, if it is on another host than the URL")
+	flags.StringVar(&login.ClientId, "oauth-client", "", "id of a registered client, or URL of a client metadata document (default: register)")
+	flags.StringVar(&login.ClientSecret, "oauth-client-secret", "", "secret of the vault with the client's secret")
+	flags.StringSliceVar(&login.Scopes, "oauth-scope", nil, "scope that is asked for (default: what the server names)")
+	flags.BoolVar(&login.Shared, "oauth-shared", false, "one login for everybody, instead of one for each member")
 	return c
 }
 

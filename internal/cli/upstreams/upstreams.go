@@ -31,7 +31,7 @@ var listing = printer.Listing{
 func Command(program *client.App, others ...*cobra.Command) *cobra.Command {
 	a := &app{program}
 	return command.NewGroup("mcp", "Put the tools of MCP servers behind the gateway",
-		append([]*cobra.Command{a.add(), a.list(), a.show(), a.refresh(), a.approve(), a.remove()}, others...)...)
+		append([]*cobra.Command{a.add(), a.list(), a.show(), a.refresh(), a.approve(), a.login(), a.logout(), a.importCommand(), a.remove()}, others...)...)
 }
 
 func record(u *palyrav1.Upstream) printer.Record {
@@ -106,6 +106,9 @@ func (a *app) page(u *palyrav1.Upstream, full *palyrav1.GetUpstreamResponse) err
 		for _, h := range s.GetHeaders() {
 			p.Field("header", strings.TrimSpace(fmt.Sprintf("%s: %s vault://%s", h.GetName(), h.GetScheme(), h.GetSecret())))
 		}
+		if o := s.GetOauth(); o != nil {
+			p.Field("login", strings.TrimSpace(o.GetIssuer()+" "+o.GetClientId()))
+		}
 		p.Field("marks", marks(s))
 		p.Field("says it is", u.GetImplementation())
 		p.Field("protocol", u.GetProtocol())
@@ -139,6 +142,9 @@ func marks(s *palyrav1.UpstreamServer) string {
 	}
 	if s.GetShared() {
 		list = append(list, "shared")
+	}
+	if s.GetOauth().GetShared() {
+		list = append(list, "shared login")
 	}
 	return strings.Join(list, ", ")
 }

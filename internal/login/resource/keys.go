@@ -65,7 +65,7 @@ type keys struct {
 
 func newKeys(i Issuer, c Config) *keys {
 	dialer := &egress.Dialer{Rules: i.Rules, Resolver: c.Resolver, Dial: c.Dial, Interfaces: c.Interfaces}
-	return &keys{issuer: i, client: login.NewClient(dialer.DialContext), now: c.Now, log: c.Log, turn: make(chan struct{}, 1)}
+	return &keys{issuer: i, client: login.NewClient(dialer.DialContext, nil), now: c.Now, log: c.Log, turn: make(chan struct{}, 1)}
 }
 
 // away is why no keys can be had, nil where there are some.

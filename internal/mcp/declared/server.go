@@ -43,6 +43,8 @@ type Server struct {
 	URL string `json:"url,omitempty"`
 	// Headers are sent with each request to URL, filled with secrets of the vault.
 	Headers []Header `json:"headers,omitempty"`
+	// OAuth, unless nil, has the gateway show a token of its login with each request.
+	OAuth *OAuth `json:"oauth,omitempty"`
 
 	// Shared lets all principals use one instance; else each has its own.
 	Shared bool `json:"shared,omitempty"`
@@ -96,8 +98,8 @@ func invalid(field, format string, args ...any) *reason.Error {
 }
 
 func (s Server) checkCommand() error {
-	if len(s.Headers) > 0 {
-		return invalid("headers", "a program has no headers; name its secrets and hosts")
+	if len(s.Headers) > 0 || s.OAuth != nil {
+		return invalid("headers", "a program has no headers and no login; name its secrets and hosts")
 	}
 	if err := sandbox.CheckArgv(s.Command); err != nil {
 		return err
@@ -178,7 +180,10 @@ func (s Server) checkRemote() error {
 		}
 		names, refs = append(names, name), append(refs, h.Secret)
 	}
-	return checkRefs(refs)
+	if err := checkRefs(refs); err != nil || s.OAuth == nil {
+		return err
+	}
+	return s.OAuth.check(u, names, s.Shared)
 }
 
 // ofProtocol reports whether HTTP or MCP give a header its meaning.

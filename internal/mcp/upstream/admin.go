@@ -148,8 +148,11 @@ func (m *Manager) reach(ctx context.Context, by access.Caller, s declared.Server
 	if err != nil {
 		return err
 	}
-	lent, end := m.lend(tool.Call{Proposal: p}, l)
+	lent, end, err := m.lend(ctx, tool.Call{Proposal: p}, &l, 0)
 	defer end()
+	if err != nil {
+		return err
+	}
 	in, err := m.start(ctx, l, lent)
 	if err != nil {
 		return err

@@ -24,9 +24,11 @@ import (
 	"palyra/internal/egress"
 	"palyra/internal/event"
 	"palyra/internal/mcp/declared"
+	"palyra/internal/mcp/oauth"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
 	"palyra/internal/tool"
+	"palyra/internal/vault"
 	"palyra/internal/workspace"
 	"palyra/internal/workspace/overlay"
 )
@@ -53,12 +55,21 @@ type Lender interface {
 	Lend(c tool.Call, offers []egress.Secret) (lent []egress.Secret, end func())
 }
 
+// Logins are the gateway's logins at upstream servers (oauth.Service).
+type Logins interface {
+	// Ready says early that nobody logged in, and Use lends a login to a call.
+	Ready(ctx context.Context, c access.Caller, server declared.Server) (vault.Ref, error)
+	Use(ctx context.Context, c access.Caller, server declared.Server, call string, rejected int) (*oauth.Login, error)
+}
+
 // Config is what a Manager works with.
 type Config struct {
 	Store    Store
 	Router   Router
 	Policies Policies
 	Lender   Lender
+	// Logins are the gateway's logins at servers; nil for none.
+	Logins Logins
 	// Runner starts the programs of servers. They need Tier C; without it such
 	// servers are unavailable.
 	Runner Runner
@@ -285,7 +296,13 @@ func (m *Manager) launchFor(ctx context.Context, s declared.Server, p tool.Propo
 		}
 	}
 	var err error
-	l.secrets, err = m.secretsFor(ctx, s, p)
+	if l.secrets, err = m.secretsFor(ctx, s, p); err != nil || s.OAuth == nil {
+		return l, err
+	}
+	if m.use.Logins == nil {
+		return l, reason.Errorf(reason.UpstreamLogin, "this gateway cannot log in at upstream servers, and %s needs that", s.Name)
+	}
+	l.login, err = m.use.Logins.Ready(ctx, p.Caller, s)
 	return l, err
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -14,9 +15,11 @@ import (
 	"palyra/internal/canonical"
 	"palyra/internal/committing"
 	"palyra/internal/egress"
+	"palyra/internal/mcp/oauth"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
 	"palyra/internal/tool"
+	"palyra/internal/vault"
 )
 
 // Backoff of a server that fails: the wait doubles from the shortest to the longest.
@@ -30,17 +33,53 @@ func (t proxied) run(ctx context.Context, c tool.Call, l launch) tool.Report {
 	m := t.manager
 	report := m.report()
 	report.Egress.Allowed = hosts(c.Plan)
-	started := report.StartedAt
-	lent, end := m.lend(c, l)
+	// A token that the server does not take is renewed, once. A call that was refused
+	// for it did not run.
+	answer, err := t.attempt(ctx, c, l, report, 0)
+	var rejected *rejectedError
+	if errors.As(err, &rejected) {
+		answer, err = t.attempt(ctx, c, l, report, rejected.version)
+	}
+	if errors.As(err, &rejected) {
+		return failed(ctx, report, rejected.why)
+	}
+	return answer
+}
+
+// rejectedError says that the server did not take a version of the gateway's login.
+type rejectedError struct {
+	version int
+	why     error
+}
+
+func (e *rejectedError) Error() string { return e.why.Error() }
+
+// attempt makes a decided call with the login that there is, unless its version is
+// rejected. It fails with a rejectedError alone.
+func (t proxied) attempt(ctx context.Context, c tool.Call, l launch, report tool.Report, rejected int) (tool.Report, error) {
+	lent, end, err := t.manager.lend(ctx, c, &l, rejected)
 	defer end()
+	if err != nil {
+		return failed(ctx, report, err), nil
+	}
+	answer, err := t.made(ctx, c, l, lent, report)
+	if oauth.IsRejected(err) && len(l.token) > 0 {
+		return answer, &rejectedError{l.token[0].Version, err}
+	}
+	return answer, nil
+}
+
+// made makes a call with what was lent to it. The error is in the report, too.
+func (t proxied) made(ctx context.Context, c tool.Call, l launch, lent []egress.Secret, report tool.Report) (tool.Report, error) {
+	m, started := t.manager, report.StartedAt
 	in, leave, err := m.enter(ctx, l, lent)
 	if err != nil {
-		return failed(ctx, report, err)
+		return failed(ctx, report, err), err
 	}
 	defer leave()
 	defer in.till.open(lent)()
 	if err := m.current(ctx, in, t); err != nil {
-		return failed(ctx, report, err)
+		return failed(ctx, report, err), err
 	}
 	result, err := t.call(ctx, c, in)
 	in.describe(&report, started)
@@ -51,10 +90,10 @@ func (t proxied) run(ctx context.Context, c tool.Call, l launch) tool.Report {
 	changed, err := m.settle(ctx, c, in, err)
 	report.Changes, report.Files = changed.Record, changed.Files
 	if err != nil {
-		return failed(ctx, report, err)
+		return failed(ctx, report, err), err
 	}
 	report.Outcome, report.Result = tool.Succeeded, result
-	return finished(report)
+	return finished(report), nil
 }
 
 // report is what is known before a call runs.
@@ -92,12 +131,27 @@ func hosts(p tool.Plan) []string {
 	return p.Facts.EgressHosts
 }
 
-// lend borrows the secrets of a call.
-func (m *Manager) lend(c tool.Call, l launch) ([]egress.Secret, func()) {
-	if len(l.secrets) == 0 {
-		return nil, func() {}
+// lend borrows the secrets of a call, and the token of its login, which it notes in l.
+// end has to be called whatever comes of it.
+func (m *Manager) lend(ctx context.Context, c tool.Call, l *launch, rejected int) (lent []egress.Secret, end func(), err error) {
+	back := func() {}
+	if len(l.secrets) > 0 {
+		lent, back = m.use.Lender.Lend(c, l.secrets)
 	}
-	return m.use.Lender.Lend(c, l.secrets)
+	if l.login == (vault.Ref{}) {
+		return lent, back, nil
+	}
+	login, err := m.use.Logins.Use(ctx, c.Proposal.Caller, l.server, c.Proposal.ID, rejected)
+	if err != nil {
+		return lent, back, err
+	}
+	l.token = []egress.Secret{login.Token}
+	return append(lent, login.Token), func() {
+		back()
+		if err := login.End(ctx); err != nil {
+			m.use.Log.ErrorContext(ctx, "the end of a lease was not journaled", slog.String("upstream", l.server.Name), slog.Any("error", err))
+		}
+	}, nil
 }
 
 // enter gets the call an instance: the one that there is, or a new one. leave has to
@@ -178,7 +232,8 @@ func (m *Manager) fill(ctx context.Context, s *slot, l launch, lent []egress.Sec
 	}
 	in, err := m.start(ctx, l, lent)
 	if err != nil {
-		if ctx.Err() == nil {
+		// A server that wants a login is tried at once when there is one.
+		if ctx.Err() == nil && reason.Of(err) != reason.UpstreamLogin {
 			m.failed(s, l.server.Name, reason.Known(err, reason.UpstreamUnavailable))
 		}
 		return nil, err
@@ -281,7 +336,11 @@ func (t proxied) call(ctx context.Context, c tool.Call, in *instance) (json.RawM
 
 // refusedBy is the error of a server that answered with one.
 func refusedBy(err error) error {
+	var known *reason.Error
 	var fault *jsonrpc.Error
+	if errors.As(err, &known) {
+		return err // the way to the server says what was wrong
+	}
 	if errors.As(err, &fault) {
 		return reason.Errorf(reason.ToolFailed, "the upstream server refused the call: %s (%d)", clean(fault.Message, 1000), fault.Code)
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -17,9 +18,11 @@ import (
 	"palyra/internal/egress"
 	"palyra/internal/egress/secret"
 	"palyra/internal/mcp/declared"
+	"palyra/internal/mcp/oauth"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
 	"palyra/internal/tool"
+	"palyra/internal/vault"
 )
 
 // launch is what an instance is made of: everything that was decided on.
@@ -35,15 +38,19 @@ type launch struct {
 	mode      sandbox.WorkspaceMode
 	// secrets are those that the server may use, with the version of each.
 	secrets []egress.Secret
+	// login is the reference of the login that calls use, zero for none, and token the
+	// token of it that a call got.
+	login vault.Ref
+	token []egress.Secret
 }
+
+// shown are the secrets and the token.
+func (l launch) shown() []egress.Secret { return slices.Concat(l.secrets, l.token) }
 
 // key tells launches apart: another program, secret or setting is another instance.
 func (l launch) key() string {
-	bound := make([]string, len(l.secrets))
-	for i, s := range l.secrets {
-		bound[i] = s.Bound()
-	}
-	return fmt.Sprintf("%q", []any{l.server, l.owner, l.program, l.chains, l.root, l.protected, l.mode, bound})
+	digest, _ := l.server.Digest() // one that was added has one
+	return fmt.Sprintf("%q", []any{l.server.Name, digest, l.owner, l.program, l.chains, l.root, l.protected, l.mode, bound(l.shown())})
 }
 
 // start starts or dials a server and shakes hands. Who waits for ctx bounds only that.
@@ -163,7 +170,7 @@ func (m *Manager) dial(in *instance, l launch) (mcp.Transport, error) {
 		return nil, err
 	}
 	in.connections = egress.NewConnectionLog(in.began)
-	in.exchange = secret.New("", in.till.from(l.secrets))
+	in.exchange = secret.New("", in.till.from(l.shown()))
 	dialer := &egress.Dialer{
 		Rules: egress.Rules{Allow: []egress.Rule{allowed}, Deny: m.use.Denied, Gateway: m.use.Gateway}, Log: in.connections, Resolver: m.use.Resolver, Interfaces: m.use.Interfaces,
 	}
@@ -174,7 +181,7 @@ func (m *Manager) dial(in *instance, l launch) (mcp.Transport, error) {
 	return &mcp.StreamableClientTransport{
 		Endpoint: u.String(),
 		HTTPClient: &http.Client{
-			Transport: addressed{secret.Transport{Next: measured{plain}, Secrets: in.exchange}, l.server.Headers, in.exchange},
+			Transport: addressed{secret.Transport{Next: measured{plain}, Secrets: in.exchange}, l.server, l.token, in.exchange},
 			CheckRedirect: func(r *http.Request, _ []*http.Request) error {
 				return reason.Errorf(reason.EgressDenied, "the upstream server %s redirects to %s, and redirects are not followed", l.server.Name, clean(r.URL.Redacted(), 200)).
 					WithRemedy("If that is right, have an operator add the server anew with that URL.")
@@ -187,7 +194,8 @@ func (m *Manager) dial(in *instance, l launch) (mcp.Transport, error) {
 // addressed adds the headers of a server, with the placeholders of its secrets.
 type addressed struct {
 	next     http.RoundTripper
-	headers  []declared.Header
+	server   declared.Server
+	token    []egress.Secret
 	exchange *secret.Exchange
 }
 
@@ -200,14 +208,22 @@ func (a addressed) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	r = r.Clone(ctx)
 	r.Header.Set("User-Agent", "palyra")
-	for _, h := range a.headers {
+	for _, h := range a.server.Headers {
 		value := a.exchange.Placeholder(h.Secret)
 		if h.Scheme != "" {
 			value = h.Scheme + " " + value
 		}
 		r.Header.Set(h.Name, value)
 	}
-	return a.next.RoundTrip(r)
+	for _, t := range a.token {
+		r.Header.Set(t.Header, "Bearer "+a.exchange.Placeholder(t.Name))
+	}
+	response, err := a.next.RoundTrip(r)
+	if err == nil && len(a.token) > 0 && response.StatusCode == http.StatusUnauthorized {
+		_ = response.Body.Close()
+		return nil, oauth.Rejected(a.server)
+	}
+	return response, err
 }
 
 // measured bounds what one answer may be.

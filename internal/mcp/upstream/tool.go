@@ -15,6 +15,7 @@ import (
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
 	"palyra/internal/tool"
+	"palyra/internal/vault"
 )
 
 // Risk of a call of an upstream server; docs/upstreams.md has the table.
@@ -79,7 +80,7 @@ func capabilities(s declared.Server) []tool.Capability {
 	if s.Remote() || len(s.Hosts) > 0 {
 		list = append(list, tool.Network)
 	}
-	if len(s.SecretRefs()) > 0 {
+	if len(s.SecretRefs()) > 0 || s.OAuth != nil {
 		list = append(list, tool.SecretsRead)
 	}
 	switch {
@@ -139,7 +140,7 @@ func (t proxied) plan(l launch) (tool.Plan, error) {
 			SandboxProfile: "upstream server " + t.server.Name + ", declared as " + declared,
 		},
 		Facts: tool.Facts{
-			Risk: t.risk(), SandboxTier: "builtin", SandboxLevel: sandbox.LevelNone, EgressMode: egress.Strict.String(), Secrets: names(l.secrets),
+			Risk: t.risk(), SandboxTier: "builtin", SandboxLevel: sandbox.LevelNone, EgressMode: egress.Strict.String(), Secrets: names(l),
 		},
 		Preview:       tool.Preview{Notes: t.notes(l)},
 		Subject:       t.descriptor.Name + " as declared " + declared,
@@ -218,6 +219,9 @@ func (t proxied) notes(l launch) []string {
 	for _, s := range l.secrets {
 		notes = append(notes, fmt.Sprintf("The server may use the secret %s for %s; it sees a placeholder.", s.Called(), egress.Named(s.Reach())))
 	}
+	if l.login != (vault.Ref{}) {
+		notes = append(notes, fmt.Sprintf("The gateway is logged in there (%s): the server acts in the name of who logged in.", l.login))
+	}
 	if t.server.Shared {
 		notes = append(notes, "One instance of the server serves all principals.")
 	}
@@ -232,9 +236,12 @@ func bound(secrets []egress.Secret) (list []string) {
 	return list
 }
 
-func names(secrets []egress.Secret) (list []string) {
-	for _, s := range secrets {
+func names(l launch) (list []string) {
+	for _, s := range l.secrets {
 		list = append(list, s.Name)
+	}
+	if l.login != (vault.Ref{}) {
+		list = append(list, l.login.Name())
 	}
 	slices.Sort(list)
 	return list

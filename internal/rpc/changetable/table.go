@@ -47,13 +47,11 @@ var table = map[string]Row{
 	palyrav1connect.McpServiceAddUpstreamProcedure:     {Kind: gatewaychange.AddUpstream},
 	palyrav1connect.McpServiceApproveUpstreamProcedure: {Kind: gatewaychange.ApproveUpstream},
 
-	palyrav1connect.McpServiceRemoveUpstreamProcedure:        {Alone: "it takes tools away and gives none"},
-	palyrav1connect.McpServiceRefreshUpstreamProcedure:       {Alone: "it looks at a server that was let in already; what that says differently is approved by itself"},
-	palyrav1connect.InstallServiceRegisterInstalledProcedure: {Alone: "it has files of agents watched, and gives nobody anything"},
-	palyrav1connect.InstallServiceRemoveInstalledProcedure:   {Alone: "whoever takes a hook out on their machine ends its watch; the journal and the status of everybody say so"},
-	palyrav1connect.AccessServiceDisableMemberProcedure:      {Alone: "whoever sees that a member is somebody else's must not have to wait"},
-	palyrav1connect.IdentityServiceRevokeDeviceProcedure:     {Alone: "a lost device is revoked by whoever knows of it, at once"},
-	palyrav1connect.IdentityServiceRenameDeviceProcedure:     {Alone: "a name is for people alone, and gives nobody anything"},
+	palyrav1connect.McpServiceRemoveUpstreamProcedure:    {Alone: "it takes tools away and gives none"},
+	palyrav1connect.McpServiceRefreshUpstreamProcedure:   {Alone: "it looks at a server that was let in already; what that says differently is approved by itself"},
+	palyrav1connect.AccessServiceDisableMemberProcedure:  {Alone: "whoever sees that a member is somebody else's must not have to wait"},
+	palyrav1connect.IdentityServiceRevokeDeviceProcedure: {Alone: "a lost device is revoked by whoever knows of it, at once"},
+	palyrav1connect.IdentityServiceRenameDeviceProcedure: {Alone: "a name is for people alone, and gives nobody anything"},
 }
 
 // Lookup returns the row of a method by its procedure; false when there is none.

@@ -59,6 +59,7 @@ var named = []string{
 	"SessionServiceEndSessionRequest.session_id", "SetCeilingRequest.name", "ShowAccessRequest.principal",
 	"StartRunRequest.model", "StartRunRequest.session", "StartRunRequest.workspace", "UndoChangeSetRequest.change_set_id", "UndoChangeSetRequest.workspace",
 	"GetUpstreamRequest.name", "RemoveUpstreamRequest.name", "RefreshUpstreamRequest.name", "ApproveUpstreamRequest.name", "ApproveUpstreamRequest.pending_digest",
+	"BeginUpstreamLoginRequest.name", "EndUpstreamLoginRequest.name", "UpstreamOAuth.issuer", "UpstreamOAuth.client_id", "UpstreamOAuth.client_secret", "UpstreamOAuth.scopes",
 	"UpstreamServer.name", "UpstreamServer.command", "UpstreamServer.env", "UpstreamServer.workspace", "UpstreamServer.hosts", "UpstreamServer.secrets", "UpstreamServer.url",
 	"UpstreamHeader.name", "UpstreamHeader.scheme", "UpstreamHeader.secret",
 	"UpdateMemberRequest.add_roles", "UpdateMemberRequest.member", "UpdateMemberRequest.owner", "UpdateMemberRequest.remove_roles", "WatchRunRequest.run_id",
@@ -78,7 +79,7 @@ var read = map[string][]string{
 		"ListSecretsRequest.page_token", "ListSessionsRequest.page_token", "WatchApprovalsRequest.cursor",
 	},
 	"it is part of an exchange that takes a secret, which is compared and forgotten": {
-		"BeginLoginRequest.redirect_uri", "CompleteLoginRequest.code", "CompleteLoginRequest.issuer", "CompleteLoginRequest.proof", "CompleteLoginRequest.state",
+		"BeginLoginRequest.redirect_uri", "BeginUpstreamLoginRequest.redirect_uri", "CompleteUpstreamLoginRequest.code", "CompleteUpstreamLoginRequest.issuer", "CompleteUpstreamLoginRequest.login_id", "CompleteUpstreamLoginRequest.state", "CompleteLoginRequest.code", "CompleteLoginRequest.issuer", "CompleteLoginRequest.proof", "CompleteLoginRequest.state",
 		"PollLoginRequest.proof", "CollectPairingRequest.signature", "ConfirmPairingRequest.attempt", "ConfirmPairingRequest.confirmation",
 		"ConfirmPairingRequest.nonce", "ProvePairingRequest.commitment", "ProvePairingRequest.share",
 	},

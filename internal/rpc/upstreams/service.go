@@ -15,6 +15,7 @@ import (
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/access"
 	"palyra/internal/mcp/declared"
+	"palyra/internal/mcp/oauth"
 	"palyra/internal/reason"
 )
 
@@ -30,9 +31,17 @@ type Manager interface {
 	Approve(ctx context.Context, by access.Caller, name, digest string) (declared.State, error)
 }
 
+// Logins are the gateway's logins at servers (oauth.Service).
+type Logins interface {
+	Begin(ctx context.Context, by access.Caller, server declared.Server, redirect string) (oauth.Begun, error)
+	Complete(ctx context.Context, by access.Caller, a oauth.Answer, find func(name string) (declared.Server, error)) (oauth.Done, error)
+	Logout(ctx context.Context, by access.Caller, server declared.Server) error
+}
+
 // Service is the McpService. All fields are required.
 type Service struct {
 	Manager Manager
+	Logins  Logins
 	// Caller is who asks.
 	Caller func(context.Context) access.Caller
 }
@@ -99,6 +108,45 @@ func (s *Service) ApproveUpstream(ctx context.Context, req *palyrav1.ApproveUpst
 	return &palyrav1.ApproveUpstreamResponse{Upstream: message(state)}, nil
 }
 
+// BeginUpstreamLogin begins a login.
+func (s *Service) BeginUpstreamLogin(ctx context.Context, req *palyrav1.BeginUpstreamLoginRequest) (*palyrav1.BeginUpstreamLoginResponse, error) {
+	server, err := s.server(req.GetName())
+	if err != nil {
+		return nil, err
+	}
+	begun, err := s.Logins.Begin(ctx, s.Caller(ctx), server, req.GetRedirectUri())
+	if err != nil {
+		return nil, err
+	}
+	return &palyrav1.BeginUpstreamLoginResponse{
+		LoginId: begun.ID, ExpiresAt: moment(begun.ExpiresAt), AuthorizationUrl: begun.AuthorizationURL, Issuer: begun.Issuer,
+	}, nil
+}
+
+// CompleteUpstreamLogin ends one.
+func (s *Service) CompleteUpstreamLogin(ctx context.Context, req *palyrav1.CompleteUpstreamLoginRequest) (*palyrav1.CompleteUpstreamLoginResponse, error) {
+	done, err := s.Logins.Complete(ctx, s.Caller(ctx), oauth.Answer{ID: req.GetLoginId(), State: req.GetState(), Code: req.GetCode(), Issuer: req.GetIssuer()}, s.server)
+	if err != nil {
+		return nil, err
+	}
+	return &palyrav1.CompleteUpstreamLoginResponse{Issuer: done.Issuer, Scope: done.Scope, Secret: done.Ref.Name(), ExpiresAt: moment(done.ExpiresAt), Renews: done.Renews}, nil
+}
+
+// EndUpstreamLogin forgets one.
+func (s *Service) EndUpstreamLogin(ctx context.Context, req *palyrav1.EndUpstreamLoginRequest) (*palyrav1.EndUpstreamLoginResponse, error) {
+	server, err := s.server(req.GetName())
+	if err != nil {
+		return nil, err
+	}
+	return &palyrav1.EndUpstreamLoginResponse{}, s.Logins.Logout(ctx, s.Caller(ctx), server)
+}
+
+// server is one as it is declared now.
+func (s *Service) server(name string) (declared.Server, error) {
+	state, err := s.Manager.Show(name)
+	return state.Server, err
+}
+
 // Diff is a unified diff of definitions.
 func Diff(changes []declared.Change) string {
 	var b strings.Builder
@@ -142,6 +190,11 @@ func serverOf(m *palyrav1.UpstreamServer) (declared.Server, error) {
 	for _, h := range m.GetHeaders() {
 		s.Headers = append(s.Headers, declared.Header{Name: h.GetName(), Scheme: h.GetScheme(), Secret: strings.TrimPrefix(h.GetSecret(), scheme)})
 	}
+	if o := m.GetOauth(); o != nil {
+		s.OAuth = &declared.OAuth{
+			Issuer: o.GetIssuer(), ClientID: o.GetClientId(), ClientSecret: strings.TrimPrefix(o.GetClientSecret(), scheme), Scopes: o.GetScopes(), Shared: o.GetShared(),
+		}
+	}
 	return s, nil
 }
 
@@ -175,6 +228,9 @@ func serverMessage(s declared.Server) *palyrav1.UpstreamServer {
 	}
 	for _, h := range s.Headers {
 		m.Headers = append(m.Headers, &palyrav1.UpstreamHeader{Name: h.Name, Scheme: h.Scheme, Secret: h.Secret})
+	}
+	if o := s.OAuth; o != nil {
+		m.Oauth = &palyrav1.UpstreamOAuth{Issuer: o.Issuer, ClientId: o.ClientID, ClientSecret: o.ClientSecret, Scopes: o.Scopes, Shared: o.Shared}
 	}
 	return m
 }

@@ -49,6 +49,15 @@ const (
 	// McpServiceApproveUpstreamProcedure is the fully-qualified name of the McpService's
 	// ApproveUpstream RPC.
 	McpServiceApproveUpstreamProcedure = "/palyra.v1.McpService/ApproveUpstream"
+	// McpServiceBeginUpstreamLoginProcedure is the fully-qualified name of the McpService's
+	// BeginUpstreamLogin RPC.
+	McpServiceBeginUpstreamLoginProcedure = "/palyra.v1.McpService/BeginUpstreamLogin"
+	// McpServiceCompleteUpstreamLoginProcedure is the fully-qualified name of the McpService's
+	// CompleteUpstreamLogin RPC.
+	McpServiceCompleteUpstreamLoginProcedure = "/palyra.v1.McpService/CompleteUpstreamLogin"
+	// McpServiceEndUpstreamLoginProcedure is the fully-qualified name of the McpService's
+	// EndUpstreamLogin RPC.
+	McpServiceEndUpstreamLoginProcedure = "/palyra.v1.McpService/EndUpstreamLogin"
 )
 
 // McpServiceClient is a client for the palyra.v1.McpService service.
@@ -66,6 +75,14 @@ type McpServiceClient interface {
 	RefreshUpstream(context.Context, *v1.RefreshUpstreamRequest) (*v1.RefreshUpstreamResponse, error)
 	// Accepts what a server says of itself now.
 	ApproveUpstream(context.Context, *v1.ApproveUpstreamRequest) (*v1.ApproveUpstreamResponse, error)
+	// Begins a login of the gateway at a server, in the name of who asks, or of everybody
+	// where the server is declared so: a code flow in a browser.
+	BeginUpstreamLogin(context.Context, *v1.BeginUpstreamLoginRequest) (*v1.BeginUpstreamLoginResponse, error)
+	// Ends a login with what the browser came back with. It is answered once, whatever
+	// comes of it. The tokens go to the vault.
+	CompleteUpstreamLogin(context.Context, *v1.CompleteUpstreamLoginRequest) (*v1.CompleteUpstreamLoginResponse, error)
+	// Forgets a login, and has the authorization server end it where that can.
+	EndUpstreamLogin(context.Context, *v1.EndUpstreamLoginRequest) (*v1.EndUpstreamLoginResponse, error)
 }
 
 // NewMcpServiceClient constructs a client for the palyra.v1.McpService service. By default, it uses
@@ -119,17 +136,38 @@ func NewMcpServiceClient(httpClient connect.HTTPClient, baseURL string, opts ...
 			connect.WithSchema(mcpServiceMethods.ByName("ApproveUpstream")),
 			connect.WithClientOptions(opts...),
 		),
+		beginUpstreamLogin: connect.NewClient[v1.BeginUpstreamLoginRequest, v1.BeginUpstreamLoginResponse](
+			httpClient,
+			baseURL+McpServiceBeginUpstreamLoginProcedure,
+			connect.WithSchema(mcpServiceMethods.ByName("BeginUpstreamLogin")),
+			connect.WithClientOptions(opts...),
+		),
+		completeUpstreamLogin: connect.NewClient[v1.CompleteUpstreamLoginRequest, v1.CompleteUpstreamLoginResponse](
+			httpClient,
+			baseURL+McpServiceCompleteUpstreamLoginProcedure,
+			connect.WithSchema(mcpServiceMethods.ByName("CompleteUpstreamLogin")),
+			connect.WithClientOptions(opts...),
+		),
+		endUpstreamLogin: connect.NewClient[v1.EndUpstreamLoginRequest, v1.EndUpstreamLoginResponse](
+			httpClient,
+			baseURL+McpServiceEndUpstreamLoginProcedure,
+			connect.WithSchema(mcpServiceMethods.ByName("EndUpstreamLogin")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // mcpServiceClient implements McpServiceClient.
 type mcpServiceClient struct {
-	listUpstreams   *connect.Client[v1.ListUpstreamsRequest, v1.ListUpstreamsResponse]
-	getUpstream     *connect.Client[v1.GetUpstreamRequest, v1.GetUpstreamResponse]
-	addUpstream     *connect.Client[v1.AddUpstreamRequest, v1.AddUpstreamResponse]
-	removeUpstream  *connect.Client[v1.RemoveUpstreamRequest, v1.RemoveUpstreamResponse]
-	refreshUpstream *connect.Client[v1.RefreshUpstreamRequest, v1.RefreshUpstreamResponse]
-	approveUpstream *connect.Client[v1.ApproveUpstreamRequest, v1.ApproveUpstreamResponse]
+	listUpstreams         *connect.Client[v1.ListUpstreamsRequest, v1.ListUpstreamsResponse]
+	getUpstream           *connect.Client[v1.GetUpstreamRequest, v1.GetUpstreamResponse]
+	addUpstream           *connect.Client[v1.AddUpstreamRequest, v1.AddUpstreamResponse]
+	removeUpstream        *connect.Client[v1.RemoveUpstreamRequest, v1.RemoveUpstreamResponse]
+	refreshUpstream       *connect.Client[v1.RefreshUpstreamRequest, v1.RefreshUpstreamResponse]
+	approveUpstream       *connect.Client[v1.ApproveUpstreamRequest, v1.ApproveUpstreamResponse]
+	beginUpstreamLogin    *connect.Client[v1.BeginUpstreamLoginRequest, v1.BeginUpstreamLoginResponse]
+	completeUpstreamLogin *connect.Client[v1.CompleteUpstreamLoginRequest, v1.CompleteUpstreamLoginResponse]
+	endUpstreamLogin      *connect.Client[v1.EndUpstreamLoginRequest, v1.EndUpstreamLoginResponse]
 }
 
 // ListUpstreams calls palyra.v1.McpService.ListUpstreams.
@@ -186,6 +224,33 @@ func (c *mcpServiceClient) ApproveUpstream(ctx context.Context, req *v1.ApproveU
 	return nil, err
 }
 
+// BeginUpstreamLogin calls palyra.v1.McpService.BeginUpstreamLogin.
+func (c *mcpServiceClient) BeginUpstreamLogin(ctx context.Context, req *v1.BeginUpstreamLoginRequest) (*v1.BeginUpstreamLoginResponse, error) {
+	response, err := c.beginUpstreamLogin.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// CompleteUpstreamLogin calls palyra.v1.McpService.CompleteUpstreamLogin.
+func (c *mcpServiceClient) CompleteUpstreamLogin(ctx context.Context, req *v1.CompleteUpstreamLoginRequest) (*v1.CompleteUpstreamLoginResponse, error) {
+	response, err := c.completeUpstreamLogin.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// EndUpstreamLogin calls palyra.v1.McpService.EndUpstreamLogin.
+func (c *mcpServiceClient) EndUpstreamLogin(ctx context.Context, req *v1.EndUpstreamLoginRequest) (*v1.EndUpstreamLoginResponse, error) {
+	response, err := c.endUpstreamLogin.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // McpServiceHandler is an implementation of the palyra.v1.McpService service.
 type McpServiceHandler interface {
 	// The servers, by name.
@@ -201,6 +266,14 @@ type McpServiceHandler interface {
 	RefreshUpstream(context.Context, *v1.RefreshUpstreamRequest) (*v1.RefreshUpstreamResponse, error)
 	// Accepts what a server says of itself now.
 	ApproveUpstream(context.Context, *v1.ApproveUpstreamRequest) (*v1.ApproveUpstreamResponse, error)
+	// Begins a login of the gateway at a server, in the name of who asks, or of everybody
+	// where the server is declared so: a code flow in a browser.
+	BeginUpstreamLogin(context.Context, *v1.BeginUpstreamLoginRequest) (*v1.BeginUpstreamLoginResponse, error)
+	// Ends a login with what the browser came back with. It is answered once, whatever
+	// comes of it. The tokens go to the vault.
+	CompleteUpstreamLogin(context.Context, *v1.CompleteUpstreamLoginRequest) (*v1.CompleteUpstreamLoginResponse, error)
+	// Forgets a login, and has the authorization server end it where that can.
+	EndUpstreamLogin(context.Context, *v1.EndUpstreamLoginRequest) (*v1.EndUpstreamLoginResponse, error)
 }
 
 // NewMcpServiceHandler builds an HTTP handler from the service implementation. It returns the path
@@ -250,6 +323,24 @@ func NewMcpServiceHandler(svc McpServiceHandler, opts ...connect.HandlerOption) 
 		connect.WithSchema(mcpServiceMethods.ByName("ApproveUpstream")),
 		connect.WithHandlerOptions(opts...),
 	)
+	mcpServiceBeginUpstreamLoginHandler := connect.NewUnaryHandlerSimple(
+		McpServiceBeginUpstreamLoginProcedure,
+		svc.BeginUpstreamLogin,
+		connect.WithSchema(mcpServiceMethods.ByName("BeginUpstreamLogin")),
+		connect.WithHandlerOptions(opts...),
+	)
+	mcpServiceCompleteUpstreamLoginHandler := connect.NewUnaryHandlerSimple(
+		McpServiceCompleteUpstreamLoginProcedure,
+		svc.CompleteUpstreamLogin,
+		connect.WithSchema(mcpServiceMethods.ByName("CompleteUpstreamLogin")),
+		connect.WithHandlerOptions(opts...),
+	)
+	mcpServiceEndUpstreamLoginHandler := connect.NewUnaryHandlerSimple(
+		McpServiceEndUpstreamLoginProcedure,
+		svc.EndUpstreamLogin,
+		connect.WithSchema(mcpServiceMethods.ByName("EndUpstreamLogin")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/palyra.v1.McpService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case McpServiceListUpstreamsProcedure:
@@ -264,6 +355,12 @@ func NewMcpServiceHandler(svc McpServiceHandler, opts ...connect.HandlerOption) 
 			mcpServiceRefreshUpstreamHandler.ServeHTTP(w, r)
 		case McpServiceApproveUpstreamProcedure:
 			mcpServiceApproveUpstreamHandler.ServeHTTP(w, r)
+		case McpServiceBeginUpstreamLoginProcedure:
+			mcpServiceBeginUpstreamLoginHandler.ServeHTTP(w, r)
+		case McpServiceCompleteUpstreamLoginProcedure:
+			mcpServiceCompleteUpstreamLoginHandler.ServeHTTP(w, r)
+		case McpServiceEndUpstreamLoginProcedure:
+			mcpServiceEndUpstreamLoginHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -295,4 +392,16 @@ func (UnimplementedMcpServiceHandler) RefreshUpstream(context.Context, *v1.Refre
 
 func (UnimplementedMcpServiceHandler) ApproveUpstream(context.Context, *v1.ApproveUpstreamRequest) (*v1.ApproveUpstreamResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("palyra.v1.McpService.ApproveUpstream is not implemented"))
+}
+
+func (UnimplementedMcpServiceHandler) BeginUpstreamLogin(context.Context, *v1.BeginUpstreamLoginRequest) (*v1.BeginUpstreamLoginResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("palyra.v1.McpService.BeginUpstreamLogin is not implemented"))
+}
+
+func (UnimplementedMcpServiceHandler) CompleteUpstreamLogin(context.Context, *v1.CompleteUpstreamLoginRequest) (*v1.CompleteUpstreamLoginResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("palyra.v1.McpService.CompleteUpstreamLogin is not implemented"))
+}
+
+func (UnimplementedMcpServiceHandler) EndUpstreamLogin(context.Context, *v1.EndUpstreamLoginRequest) (*v1.EndUpstreamLoginResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("palyra.v1.McpService.EndUpstreamLogin is not implemented"))
 }

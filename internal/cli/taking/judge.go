@@ -1,0 +1,201 @@
+package taking
+
+import (
+	"fmt"
+	"net/url"
+	"path/filepath"
+
+	"slices"
+	"strings"
+
+	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/agentfiles"
+	"palyra/internal/lazyregexp"
+)
+
+// entry is a server as a client's configuration has it, in the words of all of them.
+type entry struct {
+	Type    string            `json:"type" toml:"type"`
+	Command string            `json:"command" toml:"command"`
+	Args    []string          `json:"args" toml:"args"`
+	Env     map[string]string `json:"env" toml:"env"`
+	EnvFile string            `json:"envFile" toml:"-"`
+	Dir     string            `json:"cwd" toml:"cwd"`
+	URL     string            `json:"url" toml:"url"`
+	Headers map[string]string `json:"headers" toml:"http_headers"`
+	// Codex: the names of variables that hold what is sent.
+	TokenVariable string            `json:"-" toml:"bearer_token_env_var"`
+	HeaderEnv     map[string]string `json:"-" toml:"env_http_headers"`
+	Variables     []string          `json:"-" toml:"env_vars"`
+	// What a client itself does for a login or at the start of a server.
+	HeadersHelper string `json:"headersHelper" toml:"-"`
+	Disabled      bool   `json:"disabled" toml:"-"`
+	Enabled       *bool  `json:"-" toml:"enabled"`
+}
+
+// runners fetch a program each time that they start it.
+var runners = map[string]string{
+	"npx": "npm", "bunx": "bun", "uvx": "uv", "pipx": "pipx",
+}
+
+// fetching is why a command line cannot be moved that does not name its program, "" for
+// one that can.
+func fetching(e entry) string {
+	program := strings.TrimSuffix(strings.ToLower(filepath.Base(e.Command)), ".exe")
+	program = strings.TrimSuffix(program, ".cmd")
+	first := ""
+	if len(e.Args) > 0 {
+		first = e.Args[0]
+	}
+	switch {
+	case runners[program] != "":
+		return fmt.Sprintf("%s fetches its package anew at each start, and the sandbox is offline: install it with %s, and name the program that it installs", program, runners[program])
+	case slices.Contains([]string{"npm", "pnpm", "yarn", "bun", "uv"}, program) && slices.Contains([]string{"exec", "x", "dlx", "run", "tool", "create"}, first):
+		return program + " " + first + " may fetch what it starts, and the sandbox is offline: name the installed program itself"
+	case slices.Contains([]string{"docker", "podman", "nerdctl", "wsl", "ssh"}, program):
+		return program + " starts the server outside of any sandbox of the gateway"
+	case slices.Contains([]string{"sh", "bash", "zsh", "dash", "fish", "cmd", "powershell", "pwsh", "env"}, program):
+		return program + " may start anything: name the program itself"
+	}
+	return ""
+}
+
+var (
+	// secretName are names of variables whose values are secrets.
+	secretName = lazyregexp.New(`(?i)(key|token|secret|passw|pwd|credential|auth|cookie|(^|_)pat($|_)|(^|_)pass($|_)|dsn|connection)`)
+	// plainValue are values that nobody would keep secret: words, numbers, paths and URLs
+	// without a user.
+	plainValue = lazyregexp.New(`^([A-Za-z][A-Za-z_-]{0,30}|[0-9.]{1,12}|/[^\s@]*|https?://[^\s@?#]*|)$`)
+	varies     = lazyregexp.New(`\$\{|\$[A-Z_]|%[A-Z_]+%`)
+)
+
+// isSecret reports whether a variable holds a secret, as far as can be told: what looks
+// like neither is taken for one.
+func isSecret(name, value string) bool {
+	return secretName.MatchString(name) || !plainValue.MatchString(value)
+}
+
+// plain is a name in lower case, with '-' for all that is no letter, digit or one of more.
+func plain(name, more string) string {
+	name = strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || strings.ContainsRune(more, r) {
+			return r
+		}
+		return '-'
+	}, strings.ToLower(name))
+	return strings.Trim(name, "-_")
+}
+
+// nameFor is the name of a server at the gateway, "" if there is none.
+func nameFor(name string) string {
+	name = plain(name, "_-")
+	if name == "" || name[0] < 'a' || name[0] > 'z' || len(name) > 32 {
+		return ""
+	}
+	return name
+}
+
+// judge says what becomes of an entry. hosts are what the person allowed each server.
+func judge(agent agentfiles.Agent, name string, e entry, hosts map[string][]string) Server {
+	s := Server{Agent: string(agent), Entry: name, Name: nameFor(name)}
+	own := strings.TrimSuffix(filepath.Base(e.Command), ".exe") == "palyra" || name == "palyra"
+	switch {
+	case own:
+		s.Why = "it is Palyra's own"
+	case s.Name == "":
+		s.Why = "the gateway has no such name: rename it there to a-z, 0-9, '_' and '-', beginning with a letter"
+	case e.Disabled || e.Enabled != nil && !*e.Enabled:
+		s.Why = "it is switched off"
+	case e.Command == "" && e.URL == "" || e.Command != "" && e.URL != "":
+		s.Why = "it is neither a command nor a URL"
+	case e.URL != "":
+		s.Why = s.remote(e)
+	default:
+		s.Why = s.program(e, hosts[s.Name])
+	}
+	return s
+}
+
+func (s *Server) program(e entry, hosts []string) string {
+	if why := fetching(e); why != "" {
+		return why
+	}
+	texts := append([]string{e.Command}, e.Args...)
+	for _, value := range e.Env {
+		texts = append(texts, value)
+	}
+	switch {
+	case slices.ContainsFunc(texts, varies.MatchString):
+		return "it uses variables that the client fills in"
+	case e.Dir != "":
+		return "it runs in the directory " + e.Dir + ", which no sandbox has: add it with --workspace"
+	case e.EnvFile != "" || len(e.Variables) > 0:
+		return "it takes variables from elsewhere: name them with their values"
+	case strings.ContainsAny(e.Command, `/\`) && !filepath.IsAbs(e.Command):
+		return "its program is named relative to a directory"
+	}
+	s.declared = &palyrav1.UpstreamServer{Name: s.Name, Command: append([]string{e.Command}, e.Args...), Hosts: hosts}
+	for _, variable := range sorted(e.Env) {
+		value := e.Env[variable]
+		switch {
+		case !isSecret(variable, value):
+			s.declared.Env = append(s.declared.Env, variable+"="+value)
+		case len(hosts) == 0:
+			return fmt.Sprintf("its variable %s holds a secret, which the vault gives to named hosts alone: say which with --host %s=HOST:PORT", variable, s.Name)
+		default:
+			s.keep(secret{Ref: ref(s.Name, variable), Hosts: hosts, Env: variable, value: value})
+		}
+	}
+	for _, one := range s.secrets {
+		s.declared.Secrets = append(s.declared.Secrets, one.Ref)
+	}
+	return ""
+}
+
+func (s *Server) remote(e entry) string {
+	u, err := url.Parse(e.URL)
+	texts := []string{e.URL}
+	for _, value := range e.Headers {
+		texts = append(texts, value)
+	}
+	switch {
+	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
+		return "its URL is not https://host/path"
+	case e.Type == "sse":
+		return "it speaks the transport of 2024 (SSE), which the gateway does not"
+	case e.Type != "" && !slices.Contains([]string{"http", "streamable-http", "streamableHttp"}, e.Type):
+		return "it is of the type " + e.Type + ", which the gateway does not speak"
+	case u.User != nil || u.Fragment != "" || slices.ContainsFunc(sorted(map[string][]string(u.Query())), secretName.MatchString):
+		return "its URL holds a secret: put it into a header"
+	case slices.ContainsFunc(texts, varies.MatchString) || e.TokenVariable != "" || len(e.HeaderEnv) > 0 || e.HeadersHelper != "":
+		return "it uses values that the client fills in: put them into the vault, and add it with --header"
+	}
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	s.declared = &palyrav1.UpstreamServer{Name: s.Name, Url: e.URL}
+	for _, name := range sorted(e.Headers) {
+		scheme, value, two := strings.Cut(e.Headers[name], " ")
+		if !two {
+			scheme, value = "", scheme
+		}
+		if u.Scheme != "https" {
+			return "its headers would travel without TLS"
+		}
+		one := secret{Ref: ref(s.Name, name), Hosts: []string{u.Hostname() + ":" + port}, Header: name, value: value}
+		s.keep(one)
+		s.declared.Headers = append(s.declared.Headers, &palyrav1.UpstreamHeader{Name: name, Scheme: scheme, Secret: one.Ref})
+	}
+	return ""
+}
+
+func (s *Server) keep(one secret) {
+	s.secrets = append(s.secrets, one)
+	s.Secrets = append(s.Secrets, one.Ref)
+}
+
+// ref is where the vault keeps what stood in a configuration.
+func ref(server, name string) string {
+	return "global/mcp." + server + "." + plain(name, "._-")
+}

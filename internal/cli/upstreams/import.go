@@ -1,0 +1,206 @@
+package upstreams
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/agentfiles"
+	"palyra/internal/cli/client"
+	"palyra/internal/cli/command"
+	"palyra/internal/cli/installing"
+	"palyra/internal/cli/printer"
+	"palyra/internal/cli/taking"
+	"palyra/internal/reason"
+)
+
+// importing is what the flags of import say.
+type importing struct {
+	dry, undo, finish, sure, project bool
+	hosts                            []string
+}
+
+func (a *app) importCommand() *cobra.Command {
+	var f importing
+	var names []string
+	for _, agent := range agentfiles.All {
+		names = append(names, string(agent))
+	}
+	c := &cobra.Command{
+		Use: "import [CLIENT...]", Short: "Take the MCP servers of other clients behind the gateway", Args: command.Args(0, len(names)), ValidArgs: names,
+		Long: "Read the MCP servers in the configuration of Claude Code, Codex, Cursor and VS Code, add\n" +
+			"each to the gateway, and take it out of the client's file, of which all else stays as it\n" +
+			"is. A server that the gateway cannot start or reach stays where it was, and so does what\n" +
+			"cannot be moved; each is named with the reason. Secrets in variables and headers move to\n" +
+			"the vault. A program gets one by a placeholder for the hosts that --host names alone.\n" +
+			"Then give the client Palyra's own server: `palyra mcp config CLIENT`.\n\n" +
+			"The files of before are kept, with what was secret in them, until --finish. Until then\n" +
+			"--undo puts them back as they were, and takes the servers and secrets back.",
+		Example: "palyra mcp import --dry-run\npalyra mcp import claude-code --host github=api.github.com:443\npalyra mcp import --undo\npalyra mcp import --finish",
+		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error {
+			return a.take(ctx, g, given, f)
+		}),
+	}
+	flags := c.Flags()
+	flags.BoolVar(&f.dry, "dry-run", false, "say what would be moved, and change nothing")
+	flags.BoolVar(&f.undo, "undo", false, "put everything back as it was")
+	flags.BoolVar(&f.finish, "finish", false, "forget the files of before; after that nothing can be undone")
+	flags.BoolVar(&f.sure, "yes", false, "do not ask")
+	flags.BoolVar(&f.project, "project", false, "also the files of the project in this directory")
+	flags.StringSliceVar(&f.hosts, "host", nil, "SERVER=HOST:PORT that a program may reach, and its secrets travel to")
+	c.MarkFlagsMutuallyExclusive("dry-run", "undo", "finish")
+	return c
+}
+
+func (a *app) taker(g *client.Gateway, f importing) (*taking.Taker, error) {
+	machine, err := installing.MachineOf(a.App)
+	if err != nil {
+		return nil, err
+	}
+	t := &taking.Taker{Machine: machine, Record: filepath.Join(machine.ClientState(), "mcp-import.json"), Gateway: ofGateway{g}, Hosts: map[string][]string{}}
+	for _, text := range f.hosts {
+		name, host, ok := strings.Cut(text, "=")
+		if !ok || name == "" || host == "" {
+			return nil, command.Usage("--host %q is not SERVER=HOST:PORT", text)
+		}
+		t.Hosts[name] = append(t.Hosts[name], host)
+	}
+	return t, nil
+}
+
+func (a *app) take(ctx context.Context, g *client.Gateway, given []string, f importing) error {
+	t, err := a.taker(g, f)
+	switch {
+	case err != nil:
+		return err
+	case f.finish:
+		if err := a.Confirm(ctx, f.sure, "Forget the files of before the import? Nothing can be undone then."); err != nil {
+			return err
+		}
+		return t.Finish()
+	case f.undo:
+		files, err := t.Undo(ctx)
+		for _, file := range files {
+			a.Say("%s is as it was", printer.VisibleLine(file))
+		}
+		return err
+	}
+	agents, project, err := chosen(given, f.project)
+	if err != nil {
+		return err
+	}
+	plan, err := t.Plan(ctx, agents, project)
+	if err != nil {
+		return err
+	}
+	if f.dry || !slices.ContainsFunc(plan, func(s taking.Server) bool { return s.Why == "" }) {
+		return a.planned(plan)
+	}
+	if !f.sure {
+		if err := a.planned(plan); err != nil {
+			return err
+		}
+	}
+	if err := a.Confirm(ctx, f.sure, "Add the servers without a reason to the gateway, and take them out of these files?"); err != nil {
+		return err
+	}
+	plan, err = t.Take(ctx, plan, project)
+	if err != nil {
+		return err
+	}
+	for _, s := range plan {
+		if s.Login {
+			a.Say("%s wants a login: palyra mcp login %s, then palyra mcp refresh %s", s.Name, s.Name, s.Name)
+		}
+	}
+	return a.planned(plan)
+}
+
+// chosen are the clients that are named, or all, and the directory of the project.
+func chosen(given []string, project bool) (agents []agentfiles.Agent, dir string, err error) {
+	for _, name := range given {
+		if !slices.Contains(agentfiles.All, agentfiles.Agent(name)) {
+			return nil, "", command.Usage("there is no client %q", name)
+		}
+		agents = append(agents, agentfiles.Agent(name))
+	}
+	if len(agents) == 0 {
+		agents = agentfiles.All
+	}
+	if project {
+		dir, err = os.Getwd()
+	}
+	return agents, dir, err
+}
+
+var takings = printer.Listing{
+	Kind: "McpImport", Columns: []string{"CLIENT", "SERVER", "AS", "STAYS BECAUSE"}, Wide: []string{"FILE", "SECRETS"}, Empty: "no MCP servers in the files of other clients",
+}
+
+func (a *app) planned(plan []taking.Server) error {
+	records := make([]printer.Record, 0, len(plan))
+	for _, s := range plan {
+		records = append(records, printer.Record{
+			Name: s.Entry,
+			Body: printer.Object{
+				{Name: "client", Value: s.Agent}, {Name: "server", Value: s.Entry}, {Name: "name", Value: s.Name}, {Name: "file", Value: s.File},
+				{Name: "stays_because", Value: s.Why}, {Name: "secrets", Value: s.Secrets}, {Name: "login", Value: s.Login},
+			},
+			Cells: []string{s.Agent, s.Entry, s.Name, s.Why}, Wide: []string{s.File, strings.Join(s.Secrets, ", ")},
+		})
+	}
+	return a.PrintList(takings, records)
+}
+
+// ofGateway is a gateway for taking.
+type ofGateway struct{ g *client.Gateway }
+
+func (o ofGateway) Servers(ctx context.Context) (names []string, err error) {
+	reply, err := o.g.Mcp.ListUpstreams(ctx, &palyrav1.ListUpstreamsRequest{})
+	for _, u := range reply.GetUpstreams() {
+		names = append(names, u.GetServer().GetName())
+	}
+	return names, told(err)
+}
+
+func (o ofGateway) Add(ctx context.Context, s *palyrav1.UpstreamServer) (*palyrav1.Upstream, error) {
+	reply, err := o.g.Mcp.AddUpstream(ctx, &palyrav1.AddUpstreamRequest{Server: s})
+	return reply.GetUpstream(), told(err)
+}
+
+func (o ofGateway) Remove(ctx context.Context, name string) error {
+	_, err := o.g.Mcp.RemoveUpstream(ctx, &palyrav1.RemoveUpstreamRequest{Name: name})
+	return told(err)
+}
+
+func (o ofGateway) Has(ctx context.Context, ref string) (bool, error) {
+	_, err := o.g.Vault.GetSecret(ctx, &palyrav1.GetSecretRequest{Ref: "vault://" + ref})
+	if err = told(err); reason.Of(err) == reason.NotFound {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func (o ofGateway) Put(ctx context.Context, req *palyrav1.PutSecretRequest) error {
+	req.Ref = "vault://" + req.GetRef()
+	_, err := o.g.Vault.PutSecret(ctx, req)
+	return told(err)
+}
+
+func (o ofGateway) Forget(ctx context.Context, ref string) error {
+	_, err := o.g.Vault.RemoveSecret(ctx, &palyrav1.RemoveSecretRequest{Ref: "vault://" + ref})
+	return told(err)
+}
+
+// told is an error as the gateway means it.
+func told(err error) error {
+	if err == nil {
+		return nil
+	}
+	return client.Explain(nil, err)
+}
