@@ -60,7 +60,7 @@ var all = []*agent{claude, codex}
 func (a *agent) start(p *person, bypass bool) *process.Child {
 	p.t.Helper()
 	line := a.line("go", bypass)
-	cmd := exec.Command(agents+"/"+line[0], line[1:]...)
+	cmd := exec.Command(program(line[0]), line[1:]...)
 	cmd.Dir, cmd.Env = p.workspace, append(p.env(), a.env(p.model.url)...)
 	return process.Begin(p.t, cmd)
 }

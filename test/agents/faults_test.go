@@ -12,6 +12,11 @@ import (
 	"palyra/internal/must"
 )
 
+// stops is a hook that stops before a tool runs, and reports afterwards.
+const stops = `input=$(cat)
+case $input in *'"PreToolUse"'*) kill -STOP $$ ;; esac
+printf %s "$input" | "$0.real" "$@"`
+
 // hookFaults are what can become of the program that an agent starts as its hook. Each is
 // a script in its place, which gets the question on its standard input.
 var hookFaults = []struct {
@@ -26,8 +31,8 @@ var hookFaults = []struct {
 	// It is not palyra-hook any more: whoever can put it there runs as the person.
 	{name: "another program is the hook: garbage, exit 0", script: "echo garbage; exit 0", ran: []*agent{claude, codex}},
 	{name: "another program is the hook: allows all", script: "exit 0", ran: []*agent{claude, codex}},
-	// The agent gives up on it after its time limit.
-	{name: "the hook is stopped (SIGSTOP)", script: "kill -STOP $$", ran: []*agent{codex}},
+	// The agent gives up on it after its time limit; that the tool ran is reported.
+	{name: "the hook is stopped (SIGSTOP)", script: stops, ran: []*agent{codex}},
 }
 
 // TestHookFaults breaks the hook's program.
@@ -35,6 +40,7 @@ func TestHookFaults(t *testing.T) {
 	p := newPerson(t)
 	p.up()
 	program := filepath.Join(p.bin, "palyra-hook")
+	must.Do(t, copyProgram(program, program+".real"))
 	for _, fault := range hookFaults {
 		must.Do(t, removeAll(p.bin, "palyra-hook"))
 		if fault.script != "" {
@@ -50,7 +56,12 @@ func TestHookFaults(t *testing.T) {
 			p.tries(a, fault.name, want)
 		}
 		// What an agent may run through is seen by whoever looks.
-		if len(fault.ran) > 0 && !strings.Contains(fault.name, "SIGSTOP") {
+		switch {
+		case fault.script == stops:
+			if r := p.palyra("journal", "list", "-o", "json", "--limit", "0"); !strings.Contains(r.Out, "PAL-H101") {
+				t.Errorf("%s: the journal does not say that a call ran which was not decided: %s", fault.name, r.Err)
+			}
+		case len(fault.ran) > 0:
 			if r := p.palyra("hook", "status"); r.Code == 0 {
 				t.Errorf("%s: palyra hook status says that all is well:\n%s", fault.name, r.Out)
 			}
@@ -112,7 +123,7 @@ func TestGatewayFaults(t *testing.T) {
 	} {
 		_ = os.Remove(socket)
 		l := must.Get(net.Listen("unix", socket))(t)
-		s := &http.Server{Handler: squatter.answer} //nolint:gosec // of a test, for one client
+		s := &http.Server{Handler: squatter.answer}
 		served := make(chan struct{})
 		go func() { _ = s.Serve(l); close(served) }()
 		for _, a := range all {
@@ -151,7 +162,7 @@ func TestSquattedPort(t *testing.T) {
 		}, ran},
 	} {
 		l := must.Get(net.Listen("tcp", address))(t)
-		s := &http.Server{Handler: squatter.answer} //nolint:gosec // of a test, for one client
+		s := &http.Server{Handler: squatter.answer}
 		served := make(chan struct{})
 		go func() { _ = s.Serve(l); close(served) }()
 		p.tries(claude, squatter.name, squatter.want)

@@ -17,8 +17,9 @@ const installedIn = "TEST_PALYRA_AGENTS"
 var (
 	// programs has palyrad, palyra and palyra-hook.
 	programs string
-	// agents has claude, codex and node.
-	agents string
+	// agents are those with claude, codex and node. npm runs no scripts of packages, which
+	// would put Claude Code's program beside the others.
+	agents []string
 )
 
 func TestMain(m *testing.M) {
@@ -36,14 +37,18 @@ func TestMain(m *testing.M) {
 }
 
 func prepareAndRun(m *testing.M, dir string) (code int, err error) {
-	if agents, err = filepath.Abs(filepath.Join(dir, "node_modules", ".bin")); err != nil {
-		return 1, err
+	for _, part := range []string{"@anthropic-ai/claude-code-linux-x64", ".bin"} {
+		path, err := filepath.Abs(filepath.Join(dir, "node_modules", part))
+		if err != nil {
+			return 1, err
+		}
+		agents = append(agents, path)
 	}
 	if programs, err = filepath.Abs("../../bin"); err != nil {
 		return 1, err
 	}
-	for _, program := range []string{filepath.Join(agents, "claude"), filepath.Join(agents, "codex"), filepath.Join(programs, "palyrad"), filepath.Join(programs, "palyra-hook")} {
-		if _, err := exec.LookPath(program); err != nil {
+	for _, path := range []string{program("claude"), program("codex"), filepath.Join(programs, "palyrad"), filepath.Join(programs, "palyra-hook")} {
+		if _, err := exec.LookPath(path); err != nil {
 			return 1, fmt.Errorf("%w; `make agents` makes it", err)
 		}
 	}
@@ -53,6 +58,17 @@ func prepareAndRun(m *testing.M, dir string) (code int, err error) {
 	code = m.Run()
 	table.print(os.Stdout)
 	return code, nil
+}
+
+// program is the path of an agent's program.
+func program(name string) string {
+	for _, dir := range agents {
+		path := filepath.Join(dir, name)
+		if _, err := os.Stat(path); err == nil {
+			return path
+		}
+	}
+	return name
 }
 
 // alone fails unless loopback is the only network: neither agent may reach its vendor.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -113,17 +114,19 @@ func (m *model) messages(w http.ResponseWriter, r *http.Request) {
 	if !read(w, r, &req) {
 		return
 	}
-	made, said := 0, []string(nil)
+	made, said, tools := 0, []string(nil), names(req.Tools)
 	for _, message := range req.Messages {
 		var blocks []struct {
-			Type    string
-			Content json.RawMessage
+			Type, Text string
+			Content    json.RawMessage
 		}
 		if json.Unmarshal(message.Content, &blocks) != nil {
 			continue
 		}
 		for _, b := range blocks {
 			switch b.Type {
+			case "text":
+				tools = append(tools, deferred(b.Text)...)
 			case "tool_use":
 				made++
 			case "tool_result":
@@ -131,7 +134,7 @@ func (m *model) messages(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 	}
-	c, more := m.next(made, said, names(req.Tools))
+	c, more := m.next(made, said, tools)
 	s := newStream(w)
 	s.send("message_start", map[string]any{"message": map[string]any{
 		"id": fmt.Sprintf("msg_%d", made), "type": "message", "role": "assistant", "model": "played", "content": []any{}, "usage": map[string]any{"input_tokens": 1, "output_tokens": 1},
@@ -180,6 +183,19 @@ func (m *model) responses(w http.ResponseWriter, r *http.Request) {
 	s.send("response.completed", map[string]any{"response": map[string]any{
 		"id": "resp_1", "usage": map[string]any{"input_tokens": 1, "output_tokens": 1, "total_tokens": 2},
 	}})
+}
+
+// deferring is how Claude Code tells its model of tools that it offers on demand: a line
+// for each.
+var deferring = regexp.MustCompile(`deferred tools are now available via ToolSearch[^\n]*:\n((?:\w+\n)+)`)
+
+// deferred are the names of such tools in a message.
+func deferred(text string) []string {
+	m := deferring.FindStringSubmatch(text)
+	if m == nil {
+		return nil
+	}
+	return strings.Fields(m[1])
 }
 
 func read(w http.ResponseWriter, r *http.Request, into any) bool {

@@ -105,7 +105,7 @@ func (p *person) write(name, text string) {
 }
 
 func (p *person) env() []string {
-	return []string{"HOME=" + p.home, "PATH=" + p.bin + ":" + agents + ":/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "LANG=C.UTF-8", "TERM=dumb", "TMPDIR=" + filepath.Join(p.home, "tmp")}
+	return []string{"HOME=" + p.home, "PATH=" + p.bin + ":" + strings.Join(agents, ":") + ":/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "LANG=C.UTF-8", "TERM=dumb", "TMPDIR=" + filepath.Join(p.home, "tmp")}
 }
 
 // palyra runs a command of palyra to its end.
@@ -153,12 +153,17 @@ func ended(pid int) bool {
 	return err != nil || strings.Contains(string(text), ") Z ")
 }
 
+// gone waits until a process has ended, also after the test's context has.
 func (p *person) gone(pid int) {
-	for range int(process.Patience / (10 * time.Millisecond)) {
-		if ended(pid) {
+	tick, patience := time.NewTicker(10*time.Millisecond), time.After(process.Patience)
+	defer tick.Stop()
+	for !ended(pid) {
+		select {
+		case <-tick.C:
+		case <-patience:
+			p.t.Errorf("process %d does not end", pid)
 			return
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
 }
 

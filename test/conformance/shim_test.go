@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -36,7 +37,7 @@ func shim(t *testing.T, gateway, token string) string {
 		out.Header.Set("Authorization", "Bearer "+token)
 		out.Header.Del("Accept-Encoding")
 		if name := out.Header.Get("Mcp-Name"); name != "" && isNamed(r.Header.Get("Mcp-Method")) {
-			out.Header.Set("Mcp-Name", prefix+name)
+			out.Header.Set("Mcp-Name", prefix+plain(name))
 		}
 		// Whoever names this shim means the gateway; every other host is the suite's trial.
 		out.Host = r.Host
@@ -65,6 +66,17 @@ func shim(t *testing.T, gateway, token string) string {
 }
 
 func isNamed(method string) bool { return method == "tools/call" || method == "prompts/get" }
+
+// plain is the text of a header that may be in base64.
+func plain(value string) string {
+	value = strings.TrimSpace(value)
+	if coded, ok := strings.CutPrefix(value, "=?base64?"); ok {
+		if text, err := base64.StdEncoding.DecodeString(strings.TrimSuffix(coded, "?=")); err == nil {
+			return string(text)
+		}
+	}
+	return value
+}
 
 // named gives a request the gateway's name of what it is about.
 func named(body []byte) []byte {
