@@ -156,9 +156,7 @@ func (m manager) startService(socket *os.File) {
 	words := strings.Fields(strings.ReplaceAll(m.value("palyrad.service", "ExecStart"), `"`, ""))
 	cmd := exec.Command("sh", append([]string{"-c", `LISTEN_PID=$$ exec "$0" "$@"`}, words...)...)
 	cmd.Env = []string{"LISTEN_FDS=1", "LISTEN_FDNAMES=" + m.value("palyrad.socket", "FileDescriptorName")}
-	for _, v := range strings.Split(strings.Trim(m.value("palyrad.service", "Environment"), `"`), `" "`) {
-		cmd.Env = append(cmd.Env, v)
-	}
+	cmd.Env = append(cmd.Env, strings.Split(strings.Trim(m.value("palyrad.service", "Environment"), `"`), `" "`)...)
 	for _, v := range os.Environ() {
 		if strings.HasPrefix(v, "PALYRA_VAULT") || strings.HasPrefix(v, "TESTSCRIPT") {
 			cmd.Env = append(cmd.Env, v)

@@ -92,7 +92,7 @@ func (g *gateway) open(ctx context.Context) error {
 func openSocket(ctx context.Context, g *gateway, path, without string) (net.Listener, error) {
 	l, err := localsocket.Listen(path)
 	if errors.Is(err, localsocket.ErrNotOffered) {
-		g.log.InfoContext(ctx, without, slog.String("error", err.Error()))
+		g.log.InfoContext(ctx, "a socket is not offered", slog.String("note", without), slog.String("error", err.Error()))
 		return nil, nil //nolint:nilnil // none is offered here
 	}
 	if err != nil {

@@ -85,7 +85,7 @@ func (s fakeUpstreams) CompleteUpstreamLogin(_ context.Context, req *palyrav1.Co
 	if req.GetLoginId() != "login-1" || req.GetState() != LoginState || req.GetCode() != LoginCode {
 		return nil, GatewayError(connect.CodePermissionDenied, reason.LoginRefused, "the answer is not of this login", nil)
 	}
-	return &palyrav1.CompleteUpstreamLoginResponse{Issuer: "https://id.test", Scope: "tools", Secret: "user:alice/mcp-login.github", Renews: true}, nil
+	return &palyrav1.CompleteUpstreamLoginResponse{Issuer: "https://id.test", Scope: "tools", Secret: "user:alice/mcp-login.github", Renews: true}, nil //nolint:gosec // a reference
 }
 
 func (fakeUpstreams) EndUpstreamLogin(_ context.Context, req *palyrav1.EndUpstreamLoginRequest) (*palyrav1.EndUpstreamLoginResponse, error) {

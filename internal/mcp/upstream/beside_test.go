@@ -134,11 +134,11 @@ func TestRootsAndSampling(t *testing.T) {
 	w := newWorld(t)
 	w.add("greedy", serve(func(s *mcp.Server) {
 		add(s, "sample", "", func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			_, err := r.Session.CreateMessage(ctx, &mcp.CreateMessageParams{MaxTokens: 1})
+			_, err := r.Session.CreateMessage(ctx, &mcp.CreateMessageParams{MaxTokens: 1}) //nolint:staticcheck // older servers ask so
 			return text(sprint(err)), nil
 		})
 		add(s, "roots", "", func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			res, err := r.Session.ListRoots(ctx, nil)
+			res, err := r.Session.ListRoots(ctx, nil) //nolint:staticcheck // older servers ask so
 			if err == nil && len(res.Roots) > 0 {
 				return nil, errNo
 			}

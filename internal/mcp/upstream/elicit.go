@@ -84,7 +84,7 @@ func (m *Manager) elicited(ctx context.Context, in *instance, p *mcp.ElicitParam
 	}()
 	input, err := canonical.Marshal(map[string]any{"ticket": ticket, "mode": ask.Mode, "message": clean(p.Message, 2000), "url": p.URL, "asks_for": properties(ask.Schema)})
 	if err != nil {
-		return declined, nil //nolint:nilerr // what has no exact form cannot be decided on
+		return declined, nil // what has no exact form cannot be decided on
 	}
 	if c.Pause != nil {
 		defer c.Pause()() // people may take long
@@ -94,7 +94,7 @@ func (m *Manager) elicited(ctx context.Context, in *instance, p *mcp.ElicitParam
 		Caller: from.Caller, Tool: in.server.Name + "/" + declared.Elicit, Input: input, Channel: from.Channel, Session: c.Peer.Session,
 	}, func(toolcall.Event) {})
 	if err != nil || out.Report.Outcome != tool.Succeeded {
-		return declined, nil //nolint:nilerr // a no of whatever kind is a no to the server, which learns no more
+		return declined, nil // a no of whatever kind is a no to the server, which learns no more
 	}
 	var answer tool.Elicited
 	if json.Unmarshal(out.Report.Result, &answer) != nil || !slices.Contains([]string{"accept", "decline", "cancel"}, answer.Action) {
