@@ -59,9 +59,9 @@ func detached() {
 
 // TestScripts runs testdata/*.txtar. Beside the usual commands a script has:
 //
-//	palyrad [NAME=DIR ...]   starts the daemon in this process with the
+//	gateway [NAME=DIR ...]   starts the daemon in this process with the
 //	                         script's configuration, and waits until it answers
-//	palyrad stop             stops it in order
+//	gateway stop             stops it in order
 //	operator NAME ROLE       adds a second person; the bundle is $WORK/NAME
 //	authority AGE            makes the gateway's authority as if that long ago, before
 //	                         the daemon's first start
@@ -95,7 +95,7 @@ func TestScripts(t *testing.T) {
 			return os.MkdirAll(home, 0o700)
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"palyrad": palyrad, "operator": operator, "authority": authority, "expire": expire, "find": find, "asked": asked, "exits": exits, "recovervault": recoverVault,
+			"gateway": gateway, "operator": operator, "authority": authority, "expire": expire, "find": find, "asked": asked, "exits": exits, "recovervault": recoverVault,
 			"desktop": desktop, "notified": notified, "listing": listing, "killed": killed, "holds": holds,
 		},
 	})
@@ -136,7 +136,7 @@ type running struct {
 	done chan error
 }
 
-func palyrad(ts *testscript.TestScript, neg bool, args []string) {
+func gateway(ts *testscript.TestScript, neg bool, args []string) {
 	if neg {
 		ts.Fatalf("palyrad cannot be negated")
 	}

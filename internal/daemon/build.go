@@ -381,7 +381,7 @@ func openUpstreams(ctx context.Context, g *gateway, process builtin.ProcessPolic
 	if err != nil {
 		return fmt.Errorf("http.denied_hosts: %w", err)
 	}
-	empty := filepath.Join(g.cfg.StateDir, "empty")
+	empty := statedir.Empty(g.cfg.StateDir)
 	if err := os.MkdirAll(empty, 0o755); err != nil { //nolint:gosec // it stays empty, and sandboxes of other users see it
 		return fmt.Errorf("making an empty directory: %w", err)
 	}

@@ -33,6 +33,9 @@ func Socket(stateDir string) string { return filepath.Join(stateDir, "palyrad.so
 // Hooks is the socket of agents of this user, who show tokens over it.
 func Hooks(stateDir string) string { return filepath.Join(stateDir, "hooks.sock") }
 
+// Empty is a directory that stays empty: programs without a workspace see it.
+func Empty(stateDir string) string { return filepath.Join(stateDir, "empty") }
+
 // Operator is the local operator's credential bundle.
 func Operator(stateDir string) string { return filepath.Join(stateDir, "operator") }
 
@@ -47,7 +50,7 @@ func Scratch(stateDir string) string { return filepath.Join(stateDir, "backup.tm
 var entries = map[string]bool{
 	"palyra.db": true, "palyra.db-head": true, "ca": true, "operator": true, "vault.json": true, "vault.kek": true, "vault.dpapi": true,
 
-	"palyra.db-wal": false, "palyra.db-shm": false, "palyra.db-reserve": false, "palyrad.lock": false, "palyrad.sock": false, "hooks.sock": false,
+	"palyra.db-wal": false, "palyra.db-shm": false, "palyra.db-reserve": false, "palyrad.lock": false, "palyrad.sock": false, "hooks.sock": false, "empty": false,
 	"sandbox": false, "quarantine": false, "undo": false, "cache": false, "restored": false, "backup.tmp": false, "ca.new": false,
 }
 
