@@ -52,8 +52,8 @@ func TestBuildTakesNothingFromItsPlace(t *testing.T) {
 			t.Errorf("name and time go into: %s", line)
 		}
 	}
-	if programs != 3 {
-		t.Errorf("%d programs are built, want 3: %s", programs, recipes(t))
+	if programs != 4 {
+		t.Errorf("%d programs are built, want 4: %s", programs, recipes(t))
 	}
 }
 
