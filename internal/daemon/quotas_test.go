@@ -106,7 +106,7 @@ func TestFloodEndsAtTheQuota(t *testing.T) {
 	if err := echo(t.Context(), d, d.client(), 512<<10); reason.Code(infoOf(err).GetReason()) != reason.QuotaExceeded {
 		t.Errorf("after a restart: %v", err)
 	}
-	stream := must.Get(palyrav1connect.NewJournalServiceClient(d.client(), d.url()).ListEvents(t.Context(), &palyrav1.ListEventsRequest{PageSize: 100}))(t)
+	stream := must.Get(palyrav1connect.NewJournalServiceClient(d.client(), d.url()).ListEvents(t.Context(), &palyrav1.ListEventsRequest{PageSize: 1000}))(t)
 	coalesced := 0
 	for _, e := range stream.GetEvents() {
 		if strings.Contains(string(e.GetPayloadJson()), string(reason.QuotaExceeded)) {

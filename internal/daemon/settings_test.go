@@ -44,6 +44,8 @@ var elsewhere = map[string]string{
 	"quotas.":                                        "how much is recorded",
 	"rate_limits.":                                   "how often the API answers",
 	"client.":                                        "the command's own",
+	"oauth_issuers":                                  "who the members are",
+	"evaluators":                                     "who asks what others may do",
 	"oidc.":                                          "who the members are",
 	"mcp_clients":                                    "when a client is answered",
 	"process_runner.max_waiting":                     "how many calls wait for their turn",

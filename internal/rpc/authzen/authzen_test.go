@@ -468,10 +468,15 @@ func TestNoAndNever(t *testing.T) {
 	if got := w.evaluate(again(e, forged)); got["decision"] != false || in(got, "context", "reason") != "approval_unverifiable" || in(got, "context", "next_action") != "none" {
 		t.Errorf("an approval that nobody gave: %v", got)
 	}
-	// The no is remembered: the same question is answered at once.
+	// The no is remembered: the same question is answered without anybody, and the code
+	// of the response says what its body does.
 	status, got, text := w.ask("POST", "/access/v1/requests", w.denied(e))
-	if status != http.StatusCreated || in(got, "task", "status") != "denied" {
+	state := in(got, "task", "status")
+	if (status == http.StatusCreated) != (state == "denied") || (status == http.StatusAccepted) != (state == "pending") {
 		t.Errorf("%d %s", status, text)
+	}
+	if got := w.wait(got["task"].(object)); in(got, "task", "status") != "denied" {
+		t.Errorf("the same question: %v", got)
 	}
 }
 

@@ -66,14 +66,10 @@ func (s *Service) request(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, requestsRoute, err)
 		return
 	}
-	status := http.StatusAccepted
-	if t.ended() {
-		status = http.StatusCreated
-	}
 	if created {
 		w.Header().Set("Location", s.at(r, t))
 	}
-	s.show(w, r, t, status)
+	s.show(w, r, t, http.StatusAccepted, http.StatusCreated)
 }
 
 func (s *Service) submit(r *http.Request) (t *task, created bool, err error) {
@@ -160,7 +156,7 @@ func (s *Service) status(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, requestRoute, err)
 		return
 	}
-	s.show(w, r, t, http.StatusOK)
+	s.show(w, r, t, http.StatusOK, http.StatusOK)
 }
 
 // cancel takes the question back.
@@ -179,7 +175,7 @@ func (s *Service) cancel(w http.ResponseWriter, r *http.Request) {
 	case <-t.done:
 	case <-r.Context().Done():
 	}
-	s.show(w, r, t, http.StatusOK)
+	s.show(w, r, t, http.StatusOK, http.StatusOK)
 }
 
 // mine is a task of the caller, about somebody that it may still ask about. Others look
@@ -197,8 +193,9 @@ func (s *Service) mine(r *http.Request) (*task, error) {
 }
 
 // show writes a task handle and, when it was approved, what to do next: evaluate again.
-func (s *Service) show(w http.ResponseWriter, r *http.Request, t *task, status int) {
+func (s *Service) show(w http.ResponseWriter, r *http.Request, t *task, waits, over int) {
 	state, expires := t.state()
+	status := over
 	handle := map[string]any{"id": t.id, "status": state, "status_endpoint": s.at(r, t)}
 	if !expires.IsZero() {
 		handle["expires_at"] = expires.UTC().Format(time.RFC3339)
@@ -206,6 +203,7 @@ func (s *Service) show(w http.ResponseWriter, r *http.Request, t *task, status i
 	body := map[string]any{"task": handle}
 	switch state {
 	case pending:
+		status = waits
 		handle["links"] = map[string]string{"cancel": s.at(r, t) + "/cancel"}
 		w.Header().Set("Retry-After", "3")
 	case approved:
