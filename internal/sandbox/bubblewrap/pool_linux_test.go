@@ -129,7 +129,8 @@ func TestDirectIsNotPrepared(t *testing.T) {
 // A sandbox is built of what its key names, and the rest of a call comes with
 // the order. A field that is neither was forgotten.
 func TestKeyNamesWhatASandboxIsBuiltOf(t *testing.T) {
-	comes := []string{"Argv", "Executable", "Operands", "Cwd", "Env", "Stdin", "Required", "Output", "Injected", "Scrub", "Wall", "FileSize", "OpenFiles"}
+	// A session takes none of the pool, whatever its key.
+	comes := []string{"Argv", "Executable", "Operands", "Cwd", "Env", "Stdin", "Session", "Required", "Output", "Injected", "Scrub", "Wall", "FileSize", "OpenFiles"}
 	built := map[string]func(*sandbox.Spec){
 		"WorkspaceRoot": func(s *sandbox.Spec) { s.WorkspaceRoot = "/other" },
 		"WorkspaceName": func(s *sandbox.Spec) { s.WorkspaceName = "other" },
