@@ -110,7 +110,8 @@ func (s realShell) run(t testing.TB, text string) ran {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, s.path, append(slices.Clone(s.args), "-c", "--", text)...)
-	cmd.Dir, cmd.Env = dir, []string{"PATH=" + s.bin, "HOME=" + dir, "ENV=", "BASH_ENV=", "LANG=C.UTF-8", argvLog + "=" + log}
+	// The race detector would have each helper wait for a second before it ends.
+	cmd.Dir, cmd.Env = dir, []string{"GORACE=atexit_sleep_ms=0", "PATH=" + s.bin, "HOME=" + dir, "ENV=", "BASH_ENV=", "LANG=C.UTF-8", argvLog + "=" + log}
 	err := cmd.Run()
 	if ctx.Err() != nil {
 		t.Fatalf("%s did not end: %q", s.path, text)
