@@ -8,7 +8,7 @@ export default defineConfig(
   { ignores: ["src/gen", "node_modules", "test-results", "playwright-report"] },
   ts.configs.strictTypeChecked,
   ts.configs.stylisticTypeChecked,
-  hooks.configs.flat.recommended,
+  { ...hooks.configs.flat.recommended, files: ["src/**/*.{ts,tsx}"] },
   {
     languageOptions: { parserOptions: { projectService: { allowDefaultProject: ["eslint.config.js"] } } },
     rules: {

@@ -1,7 +1,7 @@
 import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
 import { newQueryClient } from "./api/query";
-import { followOtherTabs, session, takeToken } from "./api/session";
+import { followOtherTabs, login, session, takeToken } from "./api/session";
 import { App } from "./app";
 import { Login } from "./shell/Login";
 import { startTheme } from "./shell/theme";
@@ -9,6 +9,8 @@ import "./styles.css";
 
 // The token leaves the address before anything else looks at it.
 const token = takeToken();
+const attempt = token === undefined ? undefined : login(token);
+attempt?.catch(() => undefined);
 startTheme();
 followOtherTabs();
 
@@ -17,12 +19,12 @@ if (place === null) throw new Error("index.html has no root");
 
 function page() {
   const here = session();
-  if (here === undefined || token !== undefined) {
+  if (here === undefined || attempt !== undefined) {
     if (location.pathname !== "/login") {
       sessionStorage.setItem("palyra.next", location.pathname + location.search);
       history.replaceState(null, "", "/login");
     }
-    return <Login token={token} />;
+    return <Login attempt={attempt} />;
   }
   if (location.pathname === "/login") history.replaceState(null, "", "/");
   return <App queries={newQueryClient()} live={null} />;

@@ -1,6 +1,6 @@
 import { useEffect, useState } from "react";
-import type { Ended } from "../api/session";
-import { LoginError, login, takeEnded, takeNext } from "../api/session";
+import type { Ended, Session } from "../api/session";
+import { LoginError, takeEnded, takeNext } from "../api/session";
 import { Notice } from "../ui/State";
 
 const ends: Record<Ended, string> = {
@@ -10,22 +10,21 @@ const ends: Record<Ended, string> = {
   "other-member": "Somebody else logged in here.",
 };
 
-/** The way in. A token from the address is exchanged at once; it works one time. */
-export function Login({ token }: { token: string | undefined }) {
+/** The way in. A token of the address is being exchanged by the attempt. */
+export function Login({ attempt }: { attempt: Promise<Session> | undefined }) {
   const [problem, setProblem] = useState<LoginError | undefined>(undefined);
   const [ended] = useState(takeEnded);
   useEffect(() => {
     document.title = "Log in · Palyra";
-    if (token === undefined) return;
-    login(token).then(
+    attempt?.then(
       () => location.replace(takeNext()),
       (thrown: unknown) => setProblem(thrown instanceof LoginError ? thrown : new LoginError(String(thrown), "")),
     );
-  }, [token]);
+  }, [attempt]);
   return (
     <main className="mx-auto flex min-h-dvh max-w-lg flex-col justify-center gap-4 p-5">
       <h1 className="text-2xl font-bold">Palyra</h1>
-      {token !== undefined && problem === undefined ? (
+      {attempt !== undefined && problem === undefined ? (
         <p role="status">Logging in…</p>
       ) : (
         <>

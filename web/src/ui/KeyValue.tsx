@@ -9,7 +9,7 @@ export function KeyValue({ rows }: { rows: readonly (readonly [string, ReactNode
         .map(([name, value]) => (
           <div key={name} className="contents">
             <dt className="pt-1 text-sm text-quiet sm:pt-0">{name}</dt>
-            <dd className="min-w-0 break-words">{value}</dd>
+            <dd className="min-w-0 wrap-anywhere">{value}</dd>
           </div>
         ))}
     </dl>

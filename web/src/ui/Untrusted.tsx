@@ -53,7 +53,7 @@ export function Untrusted({ text, block, line, className }: {
   );
   if (block !== true) {
     return (
-      <span className={cx("break-words", className)}>
+      <span className={cx("wrap-anywhere", className)}>
         {pieces}
         {more}
       </span>

@@ -1,4 +1,5 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
+import type { ReactNode } from "react";
 import { useRef, useState } from "react";
 import { failure } from "../../api/errors";
 import { client } from "../../api/transport";
@@ -49,7 +50,7 @@ export function Decide({ approval, stale }: { approval: Approval; stale: unknown
   const said = vote.isError ? conflict(vote.error, approval) : undefined;
   const mine = approval.votes.find((v) => v.user === me?.principal);
   return (
-    <section aria-label="Decision" className="sticky bottom-0 -mx-3 flex max-h-[85dvh] flex-col gap-3 overflow-y-auto border-t-2 border-edge bg-page px-3 pt-3 pb-4 sm:-mx-5 sm:px-5">
+    <section aria-label="Decision" className="sticky bottom-0 -mx-3 flex max-h-[60dvh] flex-col gap-2 overflow-y-auto border-t-2 border-edge bg-page px-3 pt-2 pb-3 sm:-mx-5 sm:px-5">
       <div role="status" aria-live="polite" className="flex flex-col gap-2">
         {vote.isPending && <Notice>Sent. Waiting for the gateway to say what became of it…</Notice>}
         {vote.isSuccess && <Echo approval={vote.data} />}
@@ -100,7 +101,7 @@ function Over({ approval }: { approval: Approval }) {
 }
 
 /** Says before the buttons what an answer of the caller would meet. */
-function Standing({ approval, children }: { approval: Approval; children: React.ReactNode }) {
+function Standing({ approval, children }: { approval: Approval; children: ReactNode }) {
   const can = useCan("approval.decide");
   const you = approval.you;
   if (you?.own === true && !you.mayDecide) {
@@ -130,8 +131,8 @@ function Standing({ approval, children }: { approval: Approval; children: React.
   return children;
 }
 
-/** The choice and its buttons. With review it only chooses, and another button sends. */
-export function Form({ approval, busy, onVote }: { approval: Approval; busy: boolean; onVote: (choice: Choice) => void }) {
+/** The choice and its buttons. */
+function Form({ approval, busy, onVote }: { approval: Approval; busy: boolean; onVote: (choice: Choice) => void }) {
   const offers = approval.prompt?.scopes ?? [];
   const [at, setAt] = useState(0);
   const offer = offers[at] ?? offers[0];
@@ -141,6 +142,8 @@ export function Form({ approval, busy, onVote }: { approval: Approval; busy: boo
   const [asking, setAsking] = useState(false);
   const denial = useRef<HTMLTextAreaElement>(null);
   const armed = useArmed(`${approval.callDigest} ${approval.version} ${asking}`);
+  const standing = offer !== undefined && offer.scope !== ApprovalScope.ONCE;
+  const timed = offer?.scope === ApprovalScope.TIMEBOXED;
   const broad = useCan(offer?.permission === "" ? undefined : offer?.permission);
 
   const allow: Choice = { allow: true, offer, ttl, uses: Number(uses) };
@@ -164,30 +167,25 @@ export function Form({ approval, busy, onVote }: { approval: Approval; busy: boo
   };
   return (
     <>
-      <p className="max-h-24 overflow-y-auto font-mono font-semibold break-all whitespace-pre-wrap" tabIndex={0} aria-label="What you decide about">
+      <p className="max-h-16 shrink-0 overflow-y-auto font-mono font-semibold wrap-anywhere whitespace-pre-wrap" tabIndex={0}>
         <Untrusted text={headline(approval)} />
       </p>
-      <div className="grid gap-3 md:grid-cols-2">
-        <fieldset className="flex flex-col gap-2">
-          <legend className="mb-1 text-sm font-medium">A yes covers</legend>
-          {offers.map((o, i) => (
-            <Offer key={`${o.scope}/${o.match}`} offer={o} name={`offer-${approval.approvalId}`} checked={o === offer} onChoose={() => choose(i)} />
-          ))}
-          {approval.prompt !== undefined && approval.prompt.exactOnly !== "" && (
+      <div className="grid gap-x-3 gap-y-2 sm:grid-cols-2">
+        <div className="flex min-w-0 flex-col gap-2">
+          <div className="grid grid-cols-2 gap-2">
+            <div className={standing ? (timed ? "col-span-2" : "") : "col-span-2"}>
+              <Select label="A yes covers" value={String(at)} options={offers.map((o, i) => ({ value: String(i), label: offerName(o) }))} onChange={(event) => choose(Number(event.target.value))} />
+            </div>
+            {timed && <Select label="For" value={String(ttl)} options={timesUpTo(durationMs(offer.longest))} onChange={(event) => setTtl(Number(event.target.value))} />}
+            {standing && <TextField label="At most so many calls" inputMode="numeric" value={uses} hint={badUses} onChange={(event) => setUses(event.target.value)} />}
+          </div>
+          {offer !== undefined && (
             <p className="text-sm text-quiet">
-              No wider: <Untrusted text={approval.prompt.exactOnly} />
+              <OfferText offer={offer} />
             </p>
           )}
-          {offer !== undefined && offer.scope !== ApprovalScope.ONCE && (
-            <div className="grid grid-cols-2 gap-2">
-              {offer.scope === ApprovalScope.TIMEBOXED && (
-                <Select label="For" value={String(ttl)} options={timesUpTo(durationMs(offer.longest))} onChange={(event) => setTtl(Number(event.target.value))} />
-              )}
-              <TextField label="At most so many calls" inputMode="numeric" value={uses} hint={badUses} onChange={(event) => setUses(event.target.value)} />
-            </div>
-          )}
-        </fieldset>
-        <TextArea ref={denial} label="Reason for a no (the requester reads it)" maxLength={1024} value={reason} onChange={(event) => setReason(event.target.value)} />
+        </div>
+        <TextArea ref={denial} label="Reason for a no (the requester reads it)" rows={2} maxLength={1024} value={reason} onChange={(event) => setReason(event.target.value)} />
       </div>
       <div className="flex flex-wrap items-center gap-2" data-armed={armed}>
         <Button look="good" off={offAllow} onClick={() => send(allow)}>
@@ -224,20 +222,14 @@ export function Form({ approval, busy, onVote }: { approval: Approval; busy: boo
   );
 }
 
-function Offer({ offer, name, checked, onChoose }: { offer: ApprovalScopeOffer; name: string; checked: boolean; onChoose: () => void }) {
+/** What a yes would cover, exactly, and would have covered. */
+export function OfferText({ offer }: { offer: ApprovalScopeOffer }) {
   const can = useCan(offer.permission === "" ? undefined : offer.permission);
-  const week = Number(offer.coveredLastWeek);
   return (
-    <label className={`flex gap-2 rounded-md border px-2 py-1.5 ${checked ? "border-accent bg-panel" : "border-line"}`}>
-      <input type="radio" name={name} checked={checked} onChange={onChoose} className="mt-1 size-4 accent-(--accent)" />
-      <span className="min-w-0">
-        <span className="font-medium">{offerName(offer)}</span>
-        <span className="block text-sm text-quiet">
-          <Untrusted text={offer.covers} />
-          {offer.scope !== ApprovalScope.ONCE && ` It would have covered ${week.toLocaleString()} of the asks of the last 7 days.`}
-          {!can && ` It takes the permission ${offer.permission}.`}
-        </span>
-      </span>
-    </label>
+    <>
+      <Untrusted text={offer.covers} />
+      {offer.scope !== ApprovalScope.ONCE && <span className="whitespace-nowrap"> · would have covered {Number(offer.coveredLastWeek).toLocaleString()} in the last 7 days</span>}
+      {!can && <span> · takes the permission {offer.permission}</span>}
+    </>
   );
 }

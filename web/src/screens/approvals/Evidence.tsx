@@ -13,6 +13,8 @@ import { Json } from "../../ui/Json";
 import { KeyValue } from "../../ui/KeyValue";
 import { Time } from "../../ui/Time";
 import { Untrusted } from "../../ui/Untrusted";
+import { OfferText } from "./Decide";
+import { offerName, waits } from "./decide";
 import { matches, scopes, types, word } from "./words";
 
 /** All that a person is shown before they answer. Nothing is cut away for good. */
@@ -55,6 +57,11 @@ export function Evidence({ approval }: { approval: Approval }) {
       <Section title="Why it asks">
         <Why causes={prompt.why} />
       </Section>
+      {waits(approval) && (
+        <Section title="What a yes could cover">
+          <Offers approval={approval} />
+        </Section>
+      )}
       <Section title="Against the last call that was allowed">
         <Differences known={prompt.lastAllowed} differences={prompt.differsFromLast} />
       </Section>
@@ -146,6 +153,29 @@ function Why({ causes }: { causes: readonly ApprovalWhy[] }) {
         </li>
       ))}
     </ul>
+  );
+}
+
+function Offers({ approval }: { approval: Approval }) {
+  const prompt = approval.prompt;
+  return (
+    <>
+      <ul className="flex flex-col gap-1.5">
+        {(prompt?.scopes ?? []).map((offer) => (
+          <li key={`${offer.scope}/${offer.match}`}>
+            <span className="font-medium">{offerName(offer)}: </span>
+            <span className="text-quiet">
+              <OfferText offer={offer} />
+            </span>
+          </li>
+        ))}
+      </ul>
+      {prompt !== undefined && prompt.exactOnly !== "" && (
+        <p>
+          No wider: <Untrusted text={prompt.exactOnly} />
+        </p>
+      )}
+    </>
   );
 }
 
