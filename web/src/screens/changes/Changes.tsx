@@ -79,7 +79,7 @@ function One({ workspace, id }: { workspace: string; id: string }) {
   return (
     <Screen
       title="Change"
-      command={palyra("workspace", "show", workspace, id)}
+      command={palyra("workspace", "show", id, "-w", workspace)}
       actions={
         <>
           <ScreenLink to={`/changes?workspace=${encodeURIComponent(workspace)}`}>All changes</ScreenLink>
