@@ -46,7 +46,7 @@ func Unary(g *client.Gateway) Cast {
 // this device can give one, a yes takes it.
 func New(a *client.App, g *client.Gateway, about *palyrav1.Approval, cast Cast) *Question {
 	return &Question{a: a, about: about, cast: func(ctx context.Context, vote *palyrav1.DecideApprovalRequest) (*palyrav1.Approval, error) {
-		if about.GetPresenceWanted() && vote.GetAllow() && hasPresence(a) {
+		if about.GetPresenceWanted() && vote.GetAllow() && HasPresence(a) {
 			if err := Prove(ctx, a, g, vote); err != nil {
 				return nil, err
 			}
@@ -64,8 +64,8 @@ func Prove(ctx context.Context, a *client.App, g *client.Gateway, vote *palyrav1
 	return prover.Vote(ctx, vote)
 }
 
-// hasPresence reports whether the credential in use has a presence key.
-func hasPresence(a *client.App) bool {
+// HasPresence reports whether the credential in use has a presence key.
+func HasPresence(a *client.App) bool {
 	dir, err := a.BundleInUse()
 	if err != nil {
 		return false
@@ -158,8 +158,38 @@ func Answerer(ctx context.Context, a *client.App, g *client.Gateway, v *palyrav1
 	if !asksFor(v, principal) || !severalDecide(ctx, g) {
 		return principal, true
 	}
-	a.Say("another user has to answer: nobody answers for a call of their own")
+	a.Say("%s", anotherAnswers)
 	return "", false
+}
+
+const anotherAnswers = "another user has to answer: nobody answers for a call of their own"
+
+// Standing is what a person may answer. It only chooses what they are offered: the
+// gateway decides who may.
+type Standing struct {
+	Principal string
+	// Decides is that their roles answer approvals, Several that others do, too.
+	Decides, Several bool
+}
+
+// StandingOf is that of whoever the credential in use names.
+func StandingOf(ctx context.Context, a *client.App, g *client.Gateway) (Standing, error) {
+	caller, err := callerOf(ctx, a, g)
+	if err != nil {
+		return Standing{}, err
+	}
+	return Standing{Principal: caller.GetPrincipal(), Decides: mayDecide(caller), Several: severalDecide(ctx, g)}, nil
+}
+
+// Refuses says why no answer of this person to an approval is taken; "" where one may be.
+func (s Standing) Refuses(v *palyrav1.Approval) string {
+	switch {
+	case !s.Decides:
+		return "none of your roles answers approvals (permission approval.decide)"
+	case s.Several && asksFor(v, s.Principal):
+		return anotherAnswers
+	}
+	return ""
 }
 
 // callerTries is how often the gateway is asked who the caller is. A connection
@@ -188,7 +218,7 @@ func SayPresence(a *client.App, after *palyrav1.Approval, vote *palyrav1.DecideA
 	}
 	a.Say("policy wants whoever says yes to prove that they are there; say yes again with it:")
 	a.Say("  palyra approve %s --present --digest %s", after.GetApprovalId(), after.GetCallDigest())
-	if !hasPresence(a) {
+	if !HasPresence(a) {
 		a.Say("  this device has no presence key yet; first: palyra key presence --passphrase")
 	}
 }
@@ -197,6 +227,6 @@ func SayPresence(a *client.App, after *palyrav1.Approval, vote *palyrav1.DecideA
 func SayHowToAnswer(a *client.App, v *palyrav1.Approval) {
 	a.Say("waiting for approval %s (%s): %s", v.GetApprovalId(), a.Relative(v.GetExpiresAt()), printer.VisibleLine(Summary(v)))
 	a.Say("  see it:  palyra approvals show %s", v.GetApprovalId())
-	a.Say("  allow:   palyra approvals decide %s --allow once --digest %s", v.GetApprovalId(), v.GetCallDigest())
-	a.Say("  deny:    palyra approvals decide %s --deny --reason TEXT --digest %s", v.GetApprovalId(), v.GetCallDigest())
+	a.Say("  allow:   %s", Vote{Allow: true, Scope: palyrav1.ApprovalScope_APPROVAL_SCOPE_ONCE}.Command(v))
+	a.Say("  deny:    %s", Vote{Reason: "TEXT"}.Command(v))
 }
