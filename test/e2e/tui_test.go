@@ -103,19 +103,25 @@ func TestScreen(t *testing.T) {
 		return c.begin("call", "fs.write", "path="+name, "content="+content, "mode=overwrite")
 	}
 
-	g.sub("allow", func(t *testing.T) {
+	step := func(name string, test func(*testing.T)) {
+		if t.Failed() {
+			t.FailNow() // the screen is not where the next step begins
+		}
+		g.sub(name, test)
+	}
+	step("allow", func(t *testing.T) {
 		call := write("allow.txt", "new")
 		asked := call.asked()
-		s.shows("> Create \"allow.txt\"", "pending · high", "left · user:local")
+		s.shows("> default:allow.txt · Create \"allow.txt\"", "pending · high", "left · user:local")
 		s.keys("Enter")
-		s.shows("digest        "+asked.Digest[:20], "a allow once", "still needed: the approval of 1 person")
+		s.shows("digest        "+asked.Digest[:20], "a allow once", "still needed: 0 of 1")
 		s.until("j", `"content": "new"`) // the arguments, in full
 		s.until("a", "y allow")
 		s.keys("Enter", "a", "Space") // none of which is a yes
 		if got := g.Read("allow.txt"); got != "" || c.approval(asked.ID).State != "pending" {
 			t.Fatalf("a single key decided: the file has %q", got)
 		}
-		s.until("y", "your answer counts")
+		s.until("y", "no answer: it is")
 		call.wait().Want(t, 0)
 		if got := g.Read("allow.txt"); got != "new" {
 			t.Errorf("the file has %q", got)
@@ -130,22 +136,22 @@ func TestScreen(t *testing.T) {
 		s.keys("x")
 	})
 
-	g.sub("deny", func(t *testing.T) {
+	step("deny", func(t *testing.T) {
 		call := write("deny.txt", "new")
 		call.asked()
-		s.shows("> Create \"deny.txt\"")
+		s.shows("> default:deny.txt")
 		s.keys("d")
 		s.shows("deny, because:")
 		s.keys("Enter")
 		s.shows("a no needs a reason")
 		s.types("quiet hours, ask on Monday")
-		s.until("Enter", "your answer counts: denied")
+		s.until("Enter", "no answer: it is denied already")
 		call.wait().Want(t, 4, "quiet hours, ask on Monday")
 		s.keys("Escape")
 		s.shows("j k move")
 	})
 
-	g.sub("grant", func(t *testing.T) {
+	step("grant", func(t *testing.T) {
 		call := write("grant.txt", "new")
 		call.asked()
 		s.shows("Create \"grant.txt\"")
@@ -155,7 +161,7 @@ func TestScreen(t *testing.T) {
 		s.shows("> session exact:")
 		s.keys("Enter")
 		s.shows("allow this call, and after it this very call again", "y allow")
-		s.until("y", "your answer counts")
+		s.until("y", "no answer: it is")
 		call.wait().Want(t, 0)
 		must.Do(t, os.Remove(filepath.Join(g.Workspace, "grant.txt")))
 		write("grant.txt", "new").wait().Want(t, 0)
@@ -168,11 +174,13 @@ func TestScreen(t *testing.T) {
 		again := write("grant.txt", "new")
 		c.deny(again.asked()).Want(t, 0)
 		again.wait().Want(t, 4)
-		s.keys("Escape", "Escape")
+		s.keys("Escape")
+		s.shows("no answer: it is")
+		s.keys("Escape")
 		s.shows("j k move")
 	})
 
-	g.sub("conflict", func(t *testing.T) {
+	step("conflict", func(t *testing.T) {
 		call := write("conflict.txt", "new")
 		asked := call.asked()
 		s.shows("Create \"conflict.txt\"")
@@ -190,7 +198,7 @@ func TestScreen(t *testing.T) {
 		s.shows("j k move")
 	})
 
-	g.sub("filter", func(*testing.T) {
+	step("filter", func(*testing.T) {
 		s.keys("/")
 		s.shows("filter:")
 		s.types("state:denied -deny.txt")
@@ -203,11 +211,13 @@ func TestScreen(t *testing.T) {
 		s.types("state:never")
 		s.keys("Enter")
 		s.shows("want one of")
-		s.keys("Escape", "Escape")
+		s.keys("Escape")
+		s.shows("/ change")
+		s.keys("Escape")
 		s.shows("no call waits")
 	})
 
-	g.sub("restart", func(t *testing.T) {
+	step("restart", func(t *testing.T) {
 		text := string(must.Get(os.ReadFile(g.Config))(t))
 		g.write(g.Config, strings.Replace(text, "127.0.0.1:0", g.address(), 1))
 		call := write("before.txt", "new")
@@ -223,12 +233,12 @@ func TestScreen(t *testing.T) {
 		s.shows("after.txt")
 		s.keys("G", "a")
 		s.shows("Create \"after.txt\"", "allow this call once?")
-		s.until("y", "your answer counts")
+		s.until("y", "no answer: it is")
 		after.wait().Want(t, 0)
 		s.keys("Escape")
 	})
 
-	g.sub("size", func(*testing.T) {
+	step("size", func(*testing.T) {
 		s.tmux("resize-window", "-x", "60", "-y", "20")
 		s.shows("This terminal has 60 columns and 20 lines")
 		s.keys("a", "d") // nothing is answered that cannot be seen
@@ -238,7 +248,7 @@ func TestScreen(t *testing.T) {
 		s.shows(strings.Repeat("─", 120))
 	})
 
-	g.sub("end", func(*testing.T) {
+	step("end", func(*testing.T) {
 		s.keys("q")
 		s.shows("THE SHELL", "ended with 0")
 	})
@@ -254,7 +264,7 @@ func TestScreenHostile(t *testing.T) {
 	t.Parallel()
 	g := startGateway(t)
 	c := g.local()
-	large := hostile + strings.Repeat("0123456789abcdef", 1<<20/16) + hostile + "THE-END"
+	large := hostile + strings.Repeat("0123456789abcdef", (1<<20-4096)/16) + hostile + "THE-END"
 	input := string(must.Get(canonical.Marshal(map[string]any{"path": "h.txt", "content": large, "mode": "overwrite"}))(t))
 	call := c.begin("call", "fs.write", "--input", "@"+g.file("../input.json", input))
 	asked := call.asked()
@@ -280,7 +290,7 @@ func TestScreenHostile(t *testing.T) {
 	s.keys("d")
 	s.shows("deny, because:")
 	s.types("no")
-	s.until("Enter", "your answer counts: denied")
+	s.until("Enter", "no answer: it is denied already")
 	call.wait().Want(t, 4)
 	s.keys("q")
 	s.shows("ended with 0")
@@ -322,7 +332,7 @@ func TestScreenPresence(t *testing.T) {
 	}
 	s.types("correct horse")
 	s.keys("Enter")
-	s.shows("your answer counts")
+	s.shows("no answer: it is")
 	call.wait().Want(t, 0)
 	votes := c.events("PAL-A102")
 	last := string(votes[len(votes)-1].Payload)

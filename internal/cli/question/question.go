@@ -158,38 +158,8 @@ func Answerer(ctx context.Context, a *client.App, g *client.Gateway, v *palyrav1
 	if !asksFor(v, principal) || !severalDecide(ctx, g) {
 		return principal, true
 	}
-	a.Say("%s", anotherAnswers)
+	a.Say("another user has to answer: nobody answers for a call of their own")
 	return "", false
-}
-
-const anotherAnswers = "another user has to answer: nobody answers for a call of their own"
-
-// Standing is what a person may answer. It only chooses what they are offered: the
-// gateway decides who may.
-type Standing struct {
-	Principal string
-	// Decides is that their roles answer approvals, Several that others do, too.
-	Decides, Several bool
-}
-
-// StandingOf is that of whoever the credential in use names.
-func StandingOf(ctx context.Context, a *client.App, g *client.Gateway) (Standing, error) {
-	caller, err := callerOf(ctx, a, g)
-	if err != nil {
-		return Standing{}, err
-	}
-	return Standing{Principal: caller.GetPrincipal(), Decides: mayDecide(caller), Several: severalDecide(ctx, g)}, nil
-}
-
-// Refuses says why no answer of this person to an approval is taken; "" where one may be.
-func (s Standing) Refuses(v *palyrav1.Approval) string {
-	switch {
-	case !s.Decides:
-		return "none of your roles answers approvals (permission approval.decide)"
-	case s.Several && asksFor(v, s.Principal):
-		return anotherAnswers
-	}
-	return ""
 }
 
 // callerTries is how often the gateway is asked who the caller is. A connection

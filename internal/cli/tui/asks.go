@@ -62,7 +62,7 @@ func (m *model) list() tea.Cmd {
 	return m.do(func(ctx context.Context) tea.Msg {
 		out := listedMsg{filter: f.text}
 		for token, size := "", int32(pageRows); ; {
-			reply, err := g.Approvals.ListApprovals(ctx, f.request(size, token))
+			reply, err := g.Approvals.ListApprovals(ctx, f.page(size, token))
 			if err != nil && size > 1 && tooLarge(err) {
 				size = max(1, size/4) // a page of large calls
 				continue

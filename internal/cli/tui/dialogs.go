@@ -57,7 +57,7 @@ func (d *confirming) key(m *model, k tea.KeyPressMsg) tea.Cmd {
 		m.dialog = &copying{commands: []string{d.vote.Command(m.open.approval)}, back: d}
 	case "y":
 		if m.armed(d.since) {
-			return d.send(m, m.open.approval.GetPresenceWanted() && m.presence)
+			return d.send(m, m.presence && (m.open.approval.GetPresenceWanted() || m.open.approval.GetYou().GetWithPresence()))
 		}
 	case "p":
 		if !m.presence {

@@ -5,94 +5,107 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/types/known/timestamppb"
+	"google.golang.org/protobuf/proto"
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/cli/command"
 	"palyra/internal/cli/printer"
 )
 
-// filter chooses approvals. The gateway is asked for states, types, principal and
-// time; words are looked for in what it sent.
+// filter chooses approvals. The gateway is asked with req; words are looked for in what
+// it sent.
 type filter struct {
-	text      string
-	states    []palyrav1.ApprovalState
-	types     []palyrav1.ApprovalSubjectType
-	principal string
-	since     *timestamppb.Timestamp
-	all       bool
+	text string
+	req  *palyrav1.ListApprovalsRequest
 	// words have to stand in the summary or the principal, without may not.
 	words, without []string
 }
 
 // filterHelp is said where a filter is typed.
-const filterHelp = "state:denied,expired  all  type:tool  by:agent:claude  since:24h  words  -words"
+const filterHelp = "state: type: by: tool: severity: (with - before: not)  since:24h  all  words -words"
 
 func parseFilter(text string, now time.Time) (filter, error) {
-	f := filter{text: strings.Join(strings.Fields(text), " ")}
+	f := filter{text: strings.Join(strings.Fields(text), " "), req: &palyrav1.ListApprovalsRequest{Ascending: true}}
+	all := false
 	for _, word := range strings.Fields(text) {
-		if err := f.take(word, now); err != nil {
+		if word == "all" {
+			all = true
+		} else if err := f.take(word, now); err != nil {
 			return filter{}, err
 		}
 	}
-	if len(f.states) == 0 && !f.all {
-		f.states = []palyrav1.ApprovalState{palyrav1.ApprovalState_APPROVAL_STATE_PENDING}
+	if len(f.req.States)+len(f.req.ExceptStates) == 0 && !all {
+		f.req.States = []palyrav1.ApprovalState{palyrav1.ApprovalState_APPROVAL_STATE_PENDING}
 	}
 	return f, nil
 }
 
+// take reads one word of a filter.
 func (f *filter) take(word string, now time.Time) (err error) {
-	key, value, found := strings.Cut(word, ":")
+	rest, not := strings.CutPrefix(word, "-")
+	key, value, found := strings.Cut(rest, ":")
+	values := strings.Split(value, ",")
+	either := func(some, none *[]string) {
+		if not {
+			some = none
+		}
+		*some = append(*some, values...)
+	}
 	switch {
-	case word == "all":
-		f.all = true
+	case found && key == "state" && not:
+		f.req.ExceptStates, err = printer.ParseEnums[palyrav1.ApprovalState](key, values)
 	case found && key == "state":
-		f.states, err = parseEach[palyrav1.ApprovalState](key, value)
+		f.req.States, err = printer.ParseEnums[palyrav1.ApprovalState](key, values)
+	case found && key == "type" && not:
+		f.req.ExceptSubjectTypes, err = printer.ParseEnums[palyrav1.ApprovalSubjectType](key, values)
 	case found && key == "type":
-		f.types, err = parseEach[palyrav1.ApprovalSubjectType](key, value)
+		f.req.SubjectTypes, err = printer.ParseEnums[palyrav1.ApprovalSubjectType](key, values)
 	case found && key == "by":
-		f.principal = value
+		either(&f.req.Principals, &f.req.ExceptPrincipals)
+	case found && key == "tool":
+		either(&f.req.Tools, &f.req.ExceptTools)
+	case found && key == "severity":
+		either(&f.req.Severities, &f.req.ExceptSeverities)
 	case found && key == "since":
-		f.since, err = command.ParseMoment(key, value, now)
-	case len(word) > 1 && word[0] == '-':
-		f.without = append(f.without, strings.ToLower(word[1:]))
+		f.req.Since, err = command.ParseMoment(key, value, now)
+	case not && rest != "":
+		f.without = append(f.without, strings.ToLower(rest))
 	default:
 		f.words = append(f.words, strings.ToLower(word))
 	}
 	return err
 }
 
-func parseEach[E protoreflect.Enum](key, values string) ([]E, error) {
-	var list []E
-	for name := range strings.SplitSeq(values, ",") {
-		v, err := printer.ParseEnum[E](key, name)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, v)
-	}
-	return list, nil
-}
-
-// request asks the gateway for one page.
-func (f filter) request(size int32, token string) *palyrav1.ListApprovalsRequest {
-	return &palyrav1.ListApprovalsRequest{
-		States: f.states, SubjectTypes: f.types, Principal: f.principal, Since: f.since, PageSize: size, PageToken: token,
-	}
+// page asks the gateway for one page.
+func (f filter) page(size int32, token string) *palyrav1.ListApprovalsRequest {
+	req := proto.CloneOf(f.req)
+	req.PageSize, req.PageToken = size, token
+	return req
 }
 
 // admits judges a row as the gateway would, so that what changes live is filtered too.
 func (f filter) admits(r *row) bool {
+	req := f.req
 	text := strings.ToLower(r.what + " " + r.by)
 	holds := func(word string) bool { return strings.Contains(text, word) }
+	people := []string{r.requester, r.owner}
 	switch {
-	case len(f.states) > 0 && !slices.Contains(f.states, r.state),
-		len(f.types) > 0 && !slices.Contains(f.types, r.kind),
-		f.principal != "" && r.requester != f.principal && r.owner != f.principal,
-		f.since != nil && r.created.Before(f.since.AsTime()),
+	case !admits(req.GetStates(), req.GetExceptStates(), r.state),
+		!admits(req.GetSubjectTypes(), req.GetExceptSubjectTypes(), r.kind),
+		!admits(req.GetPrincipals(), req.GetExceptPrincipals(), people...),
+		!admits(req.GetTools(), req.GetExceptTools(), r.tool),
+		!admits(req.GetSeverities(), req.GetExceptSeverities(), r.severity),
+		req.GetSince() != nil && r.created.Before(req.GetSince().AsTime()),
 		slices.ContainsFunc(f.without, holds):
 		return false
 	}
 	return !slices.ContainsFunc(f.words, func(word string) bool { return !holds(word) })
+}
+
+// admits reports whether one of some values is wanted, and none unwanted.
+func admits[V comparable](wanted, unwanted []V, values ...V) bool {
+	in := func(list []V) bool {
+		return slices.ContainsFunc(values, func(v V) bool { return slices.Contains(list, v) })
+	}
+	return (len(wanted) == 0 || in(wanted)) && !in(unwanted)
 }

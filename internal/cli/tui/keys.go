@@ -1,6 +1,8 @@
 package tui
 
 import (
+	"strings"
+
 	tea "charm.land/bubbletea/v2"
 
 	palyrav1 "palyra/gen/palyra/v1"
@@ -171,7 +173,6 @@ func (m *model) begin(name string) {
 		m.notice = why
 		return
 	}
-	m.presence = question.HasPresence(m.App)
 	switch name {
 	case "a":
 		m.dialog = &confirming{vote: allowOnce, since: m.Now()}
@@ -190,7 +191,11 @@ func (m *model) refusal() string {
 	if v.GetState() != palyrav1.ApprovalState_APPROVAL_STATE_PENDING {
 		return "it is " + stateOf(v) + " already"
 	}
-	return m.standing.Refuses(v)
+	you := v.GetYou()
+	if you == nil || you.GetMayDecide() || you.GetWithPresence() && m.presence {
+		return ""
+	}
+	return strings.TrimSpace(you.GetMessage() + " " + you.GetRemedy())
 }
 
 // choose filters the list by a text that can be read.

@@ -22,8 +22,7 @@ const quiet = 25 * time.Second
 // model is all that the screen shows. It changes in Update alone.
 type model struct {
 	*client.App
-	g        *client.Gateway
-	standing question.Standing
+	g *client.Gateway
 	// do makes a command of what asks the gateway.
 	do func(func(context.Context) tea.Msg) tea.Cmd
 
@@ -71,9 +70,9 @@ type detail struct {
 	then string
 }
 
-func newModel(a *client.App, g *client.Gateway, standing question.Standing, do func(func(context.Context) tea.Msg) tea.Cmd) *model {
+func newModel(a *client.App, g *client.Gateway, do func(func(context.Context) tea.Msg) tea.Cmd) *model {
 	f, _ := parseFilter("", a.Now())
-	return &model{App: a, g: g, standing: standing, do: do, filter: f, heard: a.Now()}
+	return &model{App: a, g: g, do: do, filter: f, heard: a.Now()}
 }
 
 // tickMsg moves the countdowns.
@@ -239,8 +238,8 @@ func (m *model) listed(msg listedMsg) {
 		m.notice = errorLine(msg.err)
 	default:
 		m.more = msg.more
-		for i := range msg.rows {
-			m.rows.put(msg.rows[len(msg.rows)-1-i], m.filter.admits)
+		for _, r := range msg.rows {
+			m.rows.put(r, m.filter.admits)
 		}
 		m.rows.reveal(m.room())
 	}
@@ -270,6 +269,7 @@ func (m *model) shown(msg shownMsg) {
 	}
 	m.open.approval, m.open.lines, m.open.width = msg.approval, msg.lines, msg.width
 	m.scroll(0)
+	m.presence = question.HasPresence(m.App)
 	then := m.open.then
 	if m.open.then = ""; then != "" && m.dialog == nil {
 		m.begin(then)
@@ -295,15 +295,15 @@ func (m *model) voted(msg votedMsg) tea.Cmd {
 	m.dialog = nil
 	v := msg.approval
 	m.rows.put(rowOf(v), m.filter.admits)
-	m.notice = "your answer counts: " + printer.Enum(v.GetState())
+	said := "your answer counts: " + printer.Enum(v.GetState())
 	switch {
 	case v.GetState() == palyrav1.ApprovalState_APPROVAL_STATE_PENDING:
-		m.notice = "your vote counts; still missing: " + v.GetMissing()
+		said = "your vote counts; still missing: " + v.GetMissing()
 	case v.GetGrantId() != "":
-		m.notice += ", with grant " + v.GetGrantId() + " (g shows it)"
+		said += ", with grant " + v.GetGrantId() + " (g shows it)"
 	}
 	if m.open != nil && m.open.id == msg.id {
-		m.open.changed, m.open.approval = "", v
+		m.open.changed, m.open.approval = said, v
 		return m.show(msg.id)
 	}
 	return nil

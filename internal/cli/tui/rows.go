@@ -13,14 +13,15 @@ import (
 // row is what the inbox keeps of an approval: no arguments and no diff, of which ten
 // thousand would be a lot.
 type row struct {
-	id, what, by       string
-	severity           string
-	state              palyrav1.ApprovalState
-	kind               palyrav1.ApprovalSubjectType
-	requester, owner   string
-	created, expires   time.Time
-	version            int64
-	answered, standsBy string
+	id, what, by     string
+	severity         string
+	state            palyrav1.ApprovalState
+	kind             palyrav1.ApprovalSubjectType
+	requester, owner string
+	tool             string
+	created, expires time.Time
+	version          int64
+	answered         string
 	// gone is that the filter does not admit it any more: it was answered while it
 	// stood on the screen.
 	gone bool
@@ -31,17 +32,24 @@ const mostWhat = 400
 
 func rowOf(v *palyrav1.Approval) *row {
 	r := &row{
-		id: v.GetApprovalId(), what: head(question.Summary(v), mostWhat), by: printer.OnBehalf(v.GetRequestedBy(), v.GetOnBehalfOf()),
+		id: v.GetApprovalId(), what: head(whatOf(v), mostWhat), by: printer.OnBehalf(v.GetRequestedBy(), v.GetOnBehalfOf()),
 		severity: v.GetSeverity(), state: v.GetState(), kind: v.GetSubjectType(),
-		requester: v.GetRequestedBy(), owner: v.GetOnBehalfOf(),
+		tool: v.GetPrompt().GetTool(), requester: v.GetRequestedBy(), owner: v.GetOnBehalfOf(),
 		created: v.GetCreatedAt().AsTime(), expires: v.GetExpiresAt().AsTime(), version: v.GetVersion(),
-		standsBy: v.GetMissing(),
 	}
 	if votes := v.GetVotes(); len(votes) > 0 && !r.pending() {
 		last := votes[len(votes)-1]
 		r.answered = last.GetUser() + " (" + last.GetSurface() + ")"
 	}
 	return r
+}
+
+// whatOf is what an approval is about, with the command line or the file first.
+func whatOf(v *palyrav1.Approval) string {
+	if lead := v.GetPrompt().GetLead(); lead != "" {
+		return lead + " · " + question.Summary(v)
+	}
+	return question.Summary(v)
 }
 
 func (r *row) pending() bool { return r.state == palyrav1.ApprovalState_APPROVAL_STATE_PENDING }
@@ -113,14 +121,14 @@ func (s *rows) seen(room int) []*row {
 	return s.list[min(s.top, len(s.list)):min(len(s.list), s.top+max(0, room))]
 }
 
-// tidy drops what was answered and is not on the screen; all of it with all. The row
-// below the cursor stays.
+// tidy drops what was answered and is not on the screen, nor below the cursor; with all,
+// whatever was answered.
 func (s *rows) tidy(room int, all bool) {
 	kept := make([]*row, 0, len(s.list))
 	at, top := s.at, s.top
 	for i, r := range s.list {
 		on := i >= s.top && i < s.top+room
-		if !r.gone || i == s.at || on && !all {
+		if !r.gone || !all && (i == s.at || on) {
 			kept = append(kept, r)
 			continue
 		}
@@ -131,7 +139,8 @@ func (s *rows) tidy(room int, all bool) {
 			top--
 		}
 	}
-	s.list, s.at, s.top = kept, at, top
+	s.list, s.at, s.top = kept, max(0, min(at, len(kept)-1)), top
+	s.reveal(room)
 }
 
 // waiting counts those that wait for somebody.

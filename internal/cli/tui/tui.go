@@ -12,10 +12,10 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/spf13/cobra"
 
+	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/cli/client"
 	"palyra/internal/cli/command"
 	"palyra/internal/cli/printer"
-	"palyra/internal/cli/question"
 )
 
 // Command is `palyra tui`.
@@ -24,7 +24,7 @@ func Command(program *client.App) *cobra.Command {
 		Use: "tui", Short: "The calls that wait for a human, live in this terminal", Args: command.Args(0, 0),
 		Long: "The calls that wait for a human, live in this terminal: a list, each call in\n" +
 			"full, and your answer. ? shows the keys. It needs a terminal of at least 80\n" +
-			"columns and 24 lines; elsewhere use `palyra approvals`.",
+			"columns and 24 lines; elsewhere use `palyra approvals list`.",
 		Example: "palyra tui",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), program) },
 	}
@@ -40,13 +40,12 @@ func run(ctx context.Context, program *client.App) error {
 	if err != nil {
 		return err
 	}
-	standing, err := question.StandingOf(ctx, a, g)
-	if err != nil {
-		return err
+	if _, err := g.Status.GetStatus(ctx, &palyrav1.GetStatusRequest{}); err != nil {
+		return err // before the screen is taken
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	m := newModel(a, g, standing, func(do func(context.Context) tea.Msg) tea.Cmd {
+	m := newModel(a, g, func(do func(context.Context) tea.Msg) tea.Cmd {
 		return func() tea.Msg { return do(ctx) }
 	})
 	p := tea.NewProgram(m, options(ctx, program)...)

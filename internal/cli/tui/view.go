@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -65,7 +66,7 @@ func (m *model) head() string {
 	default:
 		left += "  " + printer.Plural(m.rows.waiting(), "call") + " waiting"
 		if m.more {
-			left += fmt.Sprintf(", the newest %d are listed", len(m.rows.list))
+			left += fmt.Sprintf(", the oldest %d are listed", len(m.rows.list))
 		}
 	}
 	if m.held != nil {
@@ -222,15 +223,15 @@ const mostAsked = 3
 // asked is the call once more, and who is still needed.
 func (m *model) asked() []string {
 	v := m.open.approval
-	lines := fold(printer.VisibleLine(head(question.Summary(v), mostAsked*m.width+1)), m.width)
+	lines := fold(printer.VisibleLine(head(whatOf(v), mostAsked*m.width+1)), m.width)
 	if len(lines) > mostAsked {
 		lines = append(lines[:mostAsked-1], clip(lines[mostAsked-1], m.width-18)+" (all of it above)")
 	}
 	for i := range lines {
 		lines[i] = m.OutStyle().Bold(lines[i])
 	}
-	if v.GetMissing() != "" {
-		lines = append(lines, clip("still needed: "+v.GetMissing(), m.width))
+	if needed := cmp.Or(question.Needs(v), v.GetMissing()); needed != "" && v.GetState() == palyrav1.ApprovalState_APPROVAL_STATE_PENDING {
+		lines = append(lines, clip("still needed: "+needed, m.width))
 	}
 	return lines
 }
