@@ -194,7 +194,9 @@ func beat(ctx context.Context, send func() error) {
 // DecideApproval casts the caller's vote.
 func (a *approvals) DecideApproval(ctx context.Context, req *palyrav1.DecideApprovalRequest) (*palyrav1.DecideApprovalResponse, error) {
 	caller := callerOf(ctx)
-	if s := req.GetSurface(); s != "" {
+	// What a client says of itself counts among programs alone: nobody is the console but
+	// its sessions, and they are nothing else.
+	if s := req.GetSurface(); s != "" && caller.Surface == access.SurfaceGRPC {
 		caller.Surface = access.Surface(s)
 	}
 	r, err := vote(ctx, a.desk, a.presence, caller, req)
