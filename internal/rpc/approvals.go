@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"sync"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -118,6 +120,17 @@ func (a *approvals) shows(ctx context.Context, r approval.Record) bool {
 	return len(types) == 0 || slices.Contains(types, r.SubjectType)
 }
 
+// current is an approval as a list has it, nil for one that the caller is not shown.
+func (a *approvals) current(ctx context.Context, id string) (*palyrav1.Approval, error) {
+	r, err := a.desk.Get(ctx, id)
+	if err != nil || !a.shows(ctx, r) {
+		return nil, err
+	}
+	m := approvalMessage(r)
+	m.You = a.standing(ctx, r)
+	return m, nil
+}
+
 // GetApproval returns one approval.
 func (a *approvals) GetApproval(ctx context.Context, req *palyrav1.GetApprovalRequest) (*palyrav1.GetApprovalResponse, error) {
 	r, err := a.desk.Get(ctx, req.GetApprovalId())
@@ -147,14 +160,46 @@ func (a *approvals) WatchApprovals(ctx context.Context, req *palyrav1.WatchAppro
 	if err := stream.Send(&palyrav1.WatchApprovalsResponse{Cursor: req.GetCursor()}); err != nil {
 		return err
 	}
+	// The desk sends and the beats do, too; a stream takes one message at a time.
+	var sending sync.Mutex
+	send := func(m *palyrav1.WatchApprovalsResponse) error {
+		sending.Lock()
+		defer sending.Unlock()
+		return stream.Send(m)
+	}
+	var beating sync.WaitGroup
+	ctx, cancel := context.WithCancel(ctx)
+	beating.Go(func() { beat(ctx, func() error { return send(&palyrav1.WatchApprovalsResponse{}) }) })
+	defer beating.Wait()
+	defer cancel()
 	return a.desk.Watch(ctx, after, func(r approval.Record) error {
 		if !a.shows(ctx, r) {
 			return nil
 		}
-		return stream.Send(&palyrav1.WatchApprovalsResponse{
+		return send(&palyrav1.WatchApprovalsResponse{
 			Approval: approvalMessage(r), Cursor: strconv.FormatInt(r.Revision, 10),
 		})
 	})
+}
+
+// beatEvery is the pause between two heartbeats of a stream, by which a watcher knows
+// that what it shows is so.
+const beatEvery = 10 * time.Second
+
+// beat sends heartbeats until ctx ends or one is not taken.
+func beat(ctx context.Context, send func() error) {
+	tick := time.NewTicker(beatEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			if send() != nil {
+				return
+			}
+		}
+	}
 }
 
 // DecideApproval casts the caller's vote.
