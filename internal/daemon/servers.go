@@ -262,6 +262,9 @@ func apiServers(ctx context.Context, g *gateway) (api, agents, web *http.Server,
 			endConsole(ctx, g, d.ID, d.RevokedBy)
 			return
 		}
+		if d.Session() && !time.Now().Before(d.LoginUntil) {
+			endConsole(ctx, g, d.ID, d.Principal)
+		}
 		g.log.InfoContext(ctx, "a member may do less than before", append(attrs, slog.String("note", why.Message))...)
 	})
 	g.identity.OnKeyEnd(func(device, key string, why *reason.Error) {
@@ -435,6 +438,7 @@ func openConsole(ctx context.Context, g *gateway) (err error) {
 		Allow: func(address string) (bool, time.Duration) {
 			return g.limiter.Allow(rpc.LimitLogin, ratelimit.Address(address))
 		},
+		LogOut:  g.identity.LogOut,
 		Refused: g.auditor.Refused, Idle: g.cfg.Console.Idle, Life: g.cfg.Console.Session, Log: g.log,
 	}
 	if g.cfg.Listen.Console != "" {
@@ -449,6 +453,9 @@ func openConsole(ctx context.Context, g *gateway) (err error) {
 			return err
 		}
 		g.listeners.at.Console = c.Origin
+	}
+	if g.cfg.OIDC.Issuer != "" {
+		c.Provider = g.logins
 	}
 	g.console, err = console.New(c)
 	return err
@@ -488,7 +495,7 @@ func followConsole(g *gateway, handler *rpc.Server) {
 
 // endConsole ends the sessions that a device began.
 func endConsole(ctx context.Context, g *gateway, device string, by access.Principal) {
-	if n := g.console.EndDevice(ctx, device, by, "the device "+device+" was revoked"); n > 0 {
+	if n := g.console.EndDevice(ctx, device, by, "the device "+device+" was revoked, or logged out"); n > 0 {
 		g.log.InfoContext(ctx, "sessions of the console ended with their device", slog.String("device", device), slog.Int("sessions", n))
 	}
 }
