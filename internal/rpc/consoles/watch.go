@@ -108,7 +108,7 @@ func (w *watcher) run(stream context.Context) error {
 	followed := true
 	defer func() {
 		if cancel(); followed {
-			_ = <-ended // it is why the stream is over, which is said already
+			<-ended //nolint:errcheck // it is why the stream is over, which is said already
 		}
 	}()
 	beat := time.NewTicker(heartbeat)
@@ -138,7 +138,9 @@ func (w *watcher) run(stream context.Context) error {
 }
 
 // lists reports whether the caller may list what takes a permission.
-func (w *watcher) lists(caller access.Caller, p access.Permission) bool { return w.may(caller, p) == nil }
+func (w *watcher) lists(caller access.Caller, p access.Permission) bool {
+	return w.may(caller, p) == nil
+}
 
 // emit sends with the number that the stream is at.
 func (w *watcher) emit(m *palyrav1.WatchConsoleResponse) error {
