@@ -241,7 +241,7 @@ func (k *checker) rules(each string, w Workspace, c *Config) {
 	type rule struct{ name, path string }
 	rules := []rule{
 		{"policy.dir", c.Policy.Dir}, {"the configuration file", c.Source}, {"client.credentials", c.Client.Credentials},
-		{"vault.passphrase_file", c.Vault.PassphraseFile},
+		{"vault.passphrase_file", c.Vault.PassphraseFile}, {"console.key_file", c.Console.KeyFile},
 	}
 	for i, m := range c.Models {
 		rules = append(rules, rule{fmt.Sprintf("models[%d].api_key_file", i), m.APIKeyFile})

@@ -129,8 +129,8 @@ type Listen struct {
 	// AgentUIDs are the users beside the owner of the state directory whose processes
 	// Agents lets in.
 	AgentUIDs []int64 `toml:"agent_uids"`
-	// Console is host:port of the web console: plain HTTP on loopback; "" switches it
-	// off.
+	// Console is host:port of the web console, "" switches it off. Any address but
+	// loopback needs TLS.
 	Console string `toml:"console"`
 	// SocketOperator lets the owner of the state directory in as the local operator,
 	// over a Unix socket there.
@@ -149,7 +149,15 @@ type Console struct {
 	// Idle is how long a session lasts that nobody uses, Session how long any does.
 	Idle    time.Duration `toml:"idle"`
 	Session time.Duration `toml:"session"`
+	// CertificateFile and KeyFile are what it is served with, in PEM; OwnCA has a CA made
+	// that is good for its names alone. Without either it is plain HTTP, on loopback.
+	CertificateFile string `toml:"certificate_file" path:"true"`
+	KeyFile         string `toml:"key_file" path:"true"`
+	OwnCA           bool   `toml:"own_ca"`
 }
+
+// TLS reports whether the console is served over TLS.
+func (c Console) TLS() bool { return c.OwnCA || c.CertificateFile != "" }
 
 // Log says how palyrad logs to standard error.
 type Log struct {

@@ -471,6 +471,9 @@ func private(c *config.Config) []workspace.Private {
 	if c.OIDC.ClientSecretFile != "" {
 		list = append(list, workspace.Private{Name: "oidc.client_secret_file", Path: c.OIDC.ClientSecretFile})
 	}
+	if c.Console.KeyFile != "" {
+		list = append(list, workspace.Private{Name: "console.key_file", Path: c.Console.KeyFile})
+	}
 	for _, s := range c.Secrets {
 		list = append(list, workspace.Private{Name: fmt.Sprintf("file of secret %q", s.Name), Path: s.File})
 	}

@@ -143,6 +143,8 @@ func Examine(ctx context.Context, c Config) []Exam {
 		{"listen.api", p.apiPort},
 		{"listen.metrics", p.metricsPort},
 		{"listen.agents", p.agentsPort},
+		{"listen.console", p.consolePort},
+		{"console.origin", p.consoleOrigin},
 		{"workspaces", p.workspaces},
 		{"policy", p.policy},
 		{"models", p.models},

@@ -306,9 +306,12 @@ var routes = map[string]Route{
 	"GET /metrics":           {"listen.metrics", "counters and durations for Prometheus, of no caller and no call", nil},
 	"POST /hooks/v1/{agent}": {"listen.agents", "what agents ask and report by their hooks; also on the socket `hooks.sock` of the state directory, and nowhere else", &Method{access.PermHookReport, AuditRoom, LimitToolCall, NeedsDevice}},
 
-	console.PagesRoute:  {"listen.console", "the pages of the console, the same for everybody", nil},
-	console.LoginRoute:  {"listen.console", "a session for the token of a link, which is good once", nil},
-	console.LogoutRoute: {"listen.console", "the end of the session that the request shows", nil},
+	console.PagesRoute:    {"listen.console", "the pages of the console, the same for everybody", nil},
+	console.LoginRoute:    {"listen.console", "a session for the token of a link, which is good once", nil},
+	console.AboutRoute:    {"listen.console", "whether people log in at an identity provider", nil},
+	console.ProviderRoute: {"listen.console", "the way to the identity provider, for a browser", nil},
+	console.CallbackRoute: {"listen.console", "the way back from there, for the browser that went", nil},
+	console.LogoutRoute:   {"listen.console", "the end of the session that the request shows", nil},
 
 	"GET /healthz": {"listen.metrics", "that palyrad runs", nil},
 	"GET /readyz":  {"listen.metrics", "that it is ready, or why not", nil},
