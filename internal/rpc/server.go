@@ -144,7 +144,7 @@ func New(stopping context.Context, cfg Config) (*Server, error) {
 	mux.Handle(palyrav1connect.NewGatewayServiceHandler(&gateway{
 		guard: g, pipeline: cfg.Pipeline, router: cfg.Router, engine: cfg.Engine, desk: cfg.Desk, runs: cfg.Runs, presence: proofs, stopping: stopping.Done(),
 	}, opts...))
-	mux.Handle(palyrav1connect.NewApprovalsServiceHandler(&approvals{cfg.Desk, cfg.Engine, proofs}, opts...))
+	mux.Handle(palyrav1connect.NewApprovalsServiceHandler(&approvals{cfg.Desk, cfg.Engine, proofs, cfg.Pipeline}, opts...))
 	mux.Handle(palyrav1connect.NewPolicyServiceHandler(&policies{admin: cfg.Policies, evidence: cfg.Evidence, engine: cfg.Engine, pipeline: cfg.Pipeline}, opts...))
 	mux.Handle(palyrav1connect.NewJournalServiceHandler(&journalService{cfg.Journal, cfg.Evidence}, opts...))
 	mux.Handle(palyrav1connect.NewAttestationServiceHandler(&attestations{cfg.Evidence}, opts...))
