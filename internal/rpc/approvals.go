@@ -120,6 +120,17 @@ func (a *approvals) shows(ctx context.Context, r approval.Record) bool {
 	return len(types) == 0 || slices.Contains(types, r.SubjectType)
 }
 
+// current is an approval as a list has it, nil for one that the caller is not shown.
+func (a *approvals) current(ctx context.Context, id string) (*palyrav1.Approval, error) {
+	r, err := a.desk.Get(ctx, id)
+	if err != nil || !a.shows(ctx, r) {
+		return nil, err
+	}
+	m := approvalMessage(r)
+	m.You = a.standing(ctx, r)
+	return m, nil
+}
+
 // GetApproval returns one approval.
 func (a *approvals) GetApproval(ctx context.Context, req *palyrav1.GetApprovalRequest) (*palyrav1.GetApprovalResponse, error) {
 	r, err := a.desk.Get(ctx, req.GetApprovalId())
@@ -162,7 +173,9 @@ func (a *approvals) WatchApprovals(ctx context.Context, req *palyrav1.WatchAppro
 // DecideApproval casts the caller's vote.
 func (a *approvals) DecideApproval(ctx context.Context, req *palyrav1.DecideApprovalRequest) (*palyrav1.DecideApprovalResponse, error) {
 	caller := callerOf(ctx)
-	if s := req.GetSurface(); s != "" {
+	// What a client says of itself counts among programs alone: nobody is the console but
+	// its sessions, and they are nothing else.
+	if s := req.GetSurface(); s != "" && caller.Surface == access.SurfaceGRPC {
 		caller.Surface = access.Surface(s)
 	}
 	r, err := vote(ctx, a.desk, a.presence, caller, req)
@@ -196,7 +209,7 @@ func vote(ctx context.Context, desk *approval.Desk, proofs *presenceproof.Servic
 // EditApproval changes the call that is asked about.
 func (a *approvals) EditApproval(ctx context.Context, req *palyrav1.EditApprovalRequest) (*palyrav1.EditApprovalResponse, error) {
 	caller := callerOf(ctx)
-	if s := req.GetSurface(); s != "" {
+	if s := req.GetSurface(); s != "" && caller.Surface == access.SurfaceGRPC { // as for a vote
 		caller.Surface = access.Surface(s)
 	}
 	if req.GetShownDigest() == "" {
