@@ -92,6 +92,7 @@ func (s *server) serve(conn net.Conn) {
 		verb, rest, _ := strings.Cut(strings.TrimRight(line, "\r\n"), " ")
 		switch strings.ToUpper(verb) {
 		case "EHLO":
+			say("250-mail.test")
 			if !m.over && !s.noTLS {
 				say("250-STARTTLS")
 			}
@@ -146,7 +147,9 @@ func (s *server) sender(change func(*email.Config)) *email.Sender {
 	c := email.Config{
 		Gateway: "gateway.test", Server: s.l.Addr().String(), TLS: email.StartTLS, From: "Palyra <palyra@example.org>", To: []string{"a@example.org", "b@example.org"},
 		Username: "palyra", Secret: "vault://global/smtp", Dial: dialer.DialContext, Roots: s.roots,
-		Lend: func(context.Context, string, string, string) ([]byte, func(), error) { return []byte("s3cret\n"), func() {}, nil },
+		Lend: func(context.Context, string, string, string) ([]byte, func(), error) {
+			return []byte("s3cret\n"), func() {}, nil
+		},
 	}
 	if change != nil {
 		change(&c)
@@ -168,7 +171,7 @@ func TestMail(t *testing.T) {
 				a.Plan.Preview.Summary = "Run make.\r\nBcc: eve@example.org\r\n\u202eevil\x1b[2J"
 				a.Plan.Binding.Argv = []string{"make", "\u202etxt.exe"}
 			})
-			got := <-s.got
+			got := s.next(w)
 			if !got.over || got.login != "\x00palyra\x00s3cret" || got.from != "FROM:<palyra@example.org> BODY=8BITMIME" || len(got.to) != 2 {
 				t.Errorf("received %+v", got)
 			}
@@ -261,5 +264,18 @@ func TestLate(t *testing.T) {
 	w.Start(target)
 	if d := w.Ended("mail", notify.ApprovalAsked); d.State != notify.Superseded || len(s.got) != 0 {
 		t.Errorf("kept %+v", d)
+	}
+}
+
+// next is the mail that arrives, or why none does.
+func (s *server) next(w *notifytest.World) received {
+	s.t.Helper()
+	select {
+	case m := <-s.got:
+		return m
+	case <-time.After(20 * time.Second):
+		list := must.Get(w.Store.Deliveries(context.Background(), notify.Filter{Size: 10}))(s.t)
+		s.t.Fatalf("no mail arrives: %+v", list)
+		return received{}
 	}
 }

@@ -62,6 +62,7 @@ func New(t testing.TB) *World {
 	secret, _, err := note.GenerateKey(rand.Reader, sqlitetest.Origin)
 	must.Do(t, err)
 	w.Journal = must.Get(journal.New(db, journal.Options{Key: must.Get(journal.ParseKey(secret))(t)}))(t)
+	must.Do(t, w.Journal.Record(context.Background(), event.Opened, journal.Daemon, "", struct{}{}))
 	w.Desk = approvaltest.Open(t, sqlite.NewApprovals(db), w.Judge, approval.Limits{})
 	approvaltest.Start(t, w.Desk)
 	w.Users = must.Get(notify.NewUsers(context.Background(), w.Store, w.Members, time.Now))(t)
@@ -91,11 +92,9 @@ func (w *World) Start(targets ...notify.Target) (s *notify.Service, stop func())
 	})
 	w.t.Cleanup(stop)
 	// What happens before it follows the journal is told to nobody.
-	for head := w.Journal.Head().Seq; len(targets) > 0; {
-		if seq := must.Get(w.Store.NotifyCursor(ctx))(w.t); seq >= head && (seq > 0 || head == 0) {
-			break
-		}
-	}
+	w.UntilStored(func() bool {
+		return len(targets) == 0 || must.Get(w.Store.NotifyCursor(context.Background()))(w.t) > 0
+	})
 	return s, stop
 }
 
@@ -179,5 +178,5 @@ func (w *World) Fill(target string, n int) {
 			ID: ulid.Make().String(), Target: target, Kind: notify.Frozen, Severity: "low", State: notify.Queued, QueuedAt: now, NextAt: now.Add(24 * time.Hour),
 		}
 	}
-	must.Do(w.t, w.Store.QueueDeliveries(context.Background(), 0, list, nil))
+	must.Do(w.t, w.Store.QueueDeliveries(context.Background(), w.Journal.Head().Seq, list, nil))
 }
