@@ -77,7 +77,9 @@ func TestVote(t *testing.T) {
 			Gateway: "gateway.test", Approval: r.ID, Version: r.Version, CallDigest: r.CallDigest, Allow: true, SignedAt: now, ExpiresAt: now.Add(10 * time.Minute),
 		}
 	}
-	sign := func(d device, v signedvote.Vote) signedvote.Signed { return must.Get(signedvote.Sign(d.key, d.chain, v))(t) }
+	sign := func(d device, v signedvote.Vote) signedvote.Signed {
+		return must.Get(signedvote.Sign(d.key, d.chain, v))(t)
+	}
 	text := func(s any) []byte { return must.Get(json.Marshal(s))(t) }
 	rec := w.Ask()
 	changed := func(change func(*signedvote.Vote)) []byte {
@@ -121,7 +123,7 @@ func TestVote(t *testing.T) {
 	if r := must.Get(w.Desk.Get(t.Context(), rec.ID))(t); r.State != approval.Pending || len(r.Votes) != 0 {
 		t.Fatalf("something counted: %+v", r.Votes)
 	}
-	if len(refused) != 7 {
+	if len(refused) != 8 {
 		t.Errorf("%d refusals are told: %v", len(refused), refused)
 	}
 	// The control: the same vote, as it was signed.
