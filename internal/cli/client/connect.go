@@ -78,6 +78,8 @@ type Gateway struct {
 	Installed palyrav1connect.InstallServiceClient
 	// Notices has the targets of notifications.
 	Notices palyrav1connect.NotifyServiceClient
+	// Console lets people into the web console.
+	Console palyrav1connect.ConsoleServiceClient
 }
 
 // Connect reads the credential bundle and returns the clients. Nothing is sent
@@ -206,6 +208,7 @@ func (a *App) services(client *http.Client, base, address string) *Gateway {
 		Mcp:          palyrav1connect.NewMcpServiceClient(client, base, opts...),
 		Installed:    palyrav1connect.NewInstallServiceClient(client, base, opts...),
 		Notices:      palyrav1connect.NewNotifyServiceClient(client, base, opts...),
+		Console:      palyrav1connect.NewConsoleServiceClient(client, base, opts...),
 	}
 	return g
 }

@@ -97,6 +97,8 @@ type Gateway struct {
 	RevokedTokens []string
 	// MappedUsers are the requests to map a user of a chat.
 	MappedUsers []*palyrav1.MapChatUserRequest
+	// RevokedConsoles are the sessions of the console that were revoked.
+	RevokedConsoles []string
 	// PutSecrets are the requests for secrets, RemovedSecrets the references.
 	// AddedUpstreams and ApprovedUpstreams are what McpService was asked.
 	AddedUpstreams    []*palyrav1.UpstreamServer
@@ -138,6 +140,7 @@ func (f *Gateway) handler() http.Handler {
 	mux.Handle(palyrav1connect.NewWorkspaceServiceHandler(fakeWorkspaces{f}, refuse))
 	mux.Handle(palyrav1connect.NewSessionServiceHandler(fakeSessions{f}, refuse))
 	mux.Handle(palyrav1connect.NewTokenServiceHandler(fakeTokens{f}, refuse))
+	mux.Handle(palyrav1connect.NewConsoleServiceHandler(fakeConsole{f: f}, refuse))
 	mux.Handle(palyrav1connect.NewMcpServiceHandler(fakeUpstreams{f}, refuse))
 	mux.Handle(palyrav1connect.NewVaultServiceHandler(fakeVault{f}, refuse))
 	mux.Handle(palyrav1connect.NewNotifyServiceHandler(fakeNotices{f}, refuse))
