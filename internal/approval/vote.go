@@ -82,6 +82,9 @@ type Ballot struct {
 	Reason string
 	// ShownDigest, when given, must be the record's call digest.
 	ShownDigest string
+	// ShownVersion, when given, must be the record's version: then nothing happened to it
+	// since it was shown.
+	ShownVersion int64
 }
 
 // MaxUses is the most uses that a grant can be bound to; more is no bound.

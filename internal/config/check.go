@@ -45,6 +45,7 @@ func check(c *Config, origins Origins) Findings {
 	k.oidc(c)
 	k.oauthIssuers(c)
 	k.evaluators(c)
+	k.notify(c)
 	k.rates(c.RateLimits)
 	k.clients(c.MCPClients)
 	k.quotas(c.Quotas)

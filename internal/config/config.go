@@ -76,12 +76,14 @@ type Config struct {
 	Evaluators []Evaluator `toml:"evaluators"`
 	// MCPClients are those whose time for a call is another than what is known of them.
 	MCPClients []MCPClient `toml:"mcp_clients"`
-	OIDC       OIDC        `toml:"oidc"`
-	RateLimits RateLimits  `toml:"rate_limits"`
-	Quotas     Quotas      `toml:"quotas"`
-	Storage    Storage     `toml:"storage"`
-	Results    Results     `toml:"results"`
-	Client     Client      `toml:"client"`
+	// Notify are where people are told of what happens.
+	Notify     []Notify   `toml:"notify"`
+	OIDC       OIDC       `toml:"oidc"`
+	RateLimits RateLimits `toml:"rate_limits"`
+	Quotas     Quotas     `toml:"quotas"`
+	Storage    Storage    `toml:"storage"`
+	Results    Results    `toml:"results"`
+	Client     Client     `toml:"client"`
 }
 
 // ExecutionTimeout is the wall clock limit of one call.

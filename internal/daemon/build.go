@@ -44,6 +44,7 @@ import (
 	"palyra/internal/mcp/upstream"
 	"palyra/internal/metrics"
 	"palyra/internal/model/providers"
+	"palyra/internal/notify"
 	"palyra/internal/pairing"
 	"palyra/internal/policy"
 	"palyra/internal/policyadmin"
@@ -114,6 +115,8 @@ type gateway struct {
 	logins    *login.Service
 	issuers   *resource.Service
 	authzen   *authzen.Service
+	notify    *notify.Service
+	chatUsers *notify.Users
 	quotas    *usage.Quotas
 	commits   *metrics.Commits
 	metrics   *metrics.Metrics
@@ -177,6 +180,7 @@ func build(ctx context.Context, o Options) (_ *gateway, err error) {
 		{"oauth issuers", openIssuers},
 		{"authzen", openAuthZEN},
 		{"metrics", openMetrics},
+		{"notifications", openNotify},
 	} {
 		w.next(step.name)
 		if err := step.do(ctx, g, o); err != nil {
@@ -300,6 +304,9 @@ func openMembers(ctx context.Context, g *gateway, _ Options) error {
 		return err
 	}
 	if g.installed, err = installed.New(ctx, g.stores.installed, g.log, time.Now); err != nil {
+		return err
+	}
+	if g.chatUsers, err = notify.NewUsers(ctx, g.stores.notify, g.registry, time.Now); err != nil {
 		return err
 	}
 	notary := g.authority.Notary()
@@ -502,7 +509,7 @@ func openApprovals(ctx context.Context, g *gateway, o Options) error {
 	var err error
 	g.desk, err = approval.NewDesk(approval.Config{
 		Store: g.stores.approvals, Log: g.log,
-		Judge: gatewaychange.Judge{Calls: toolcall.Judge{Evaluator: g.engine, LiveDevice: liveDevice(g.identity)}, People: people},
+		Judge: gatewaychange.Judge{Calls: toolcall.Judge{Evaluator: g.engine, LiveDevice: votesGoOn(g)}, People: people},
 		Now:   approval.NewClock(g.stores.journal.Head().At, o.wall).Now,
 		Limits: approval.Limits{
 			Timeout:             g.cfg.Approvals.DefaultTimeout,
@@ -553,7 +560,7 @@ func openPipeline(ctx context.Context, g *gateway, o Options) error {
 	stages := toolcall.Config{
 		Evaluator: g.engine, Approver: g.desk, Dispatcher: g.router, Notary: g.notary, Ledger: g.stores.calls,
 		MaxCallsPerRun: g.cfg.MaxCallsPerRun, MaxCallsPerSession: g.cfg.MaxCallsPerSession, SessionIdle: g.cfg.Sessions.Idle,
-		LiveDevice: liveDevice(g.identity), Log: g.log, Quota: g.quotas,
+		LiveDevice: votesGoOn(g), Log: g.log, Quota: g.quotas,
 	}
 	if o.wrap != nil {
 		stages = o.wrap(stages)

@@ -39,6 +39,7 @@ import (
 	"palyra/internal/rpc/consoles"
 	"palyra/internal/rpc/dualcontrol"
 	"palyra/internal/rpc/logins"
+	"palyra/internal/rpc/webhookvotes"
 	"palyra/internal/statedir"
 	"palyra/internal/token"
 	"palyra/internal/version"
@@ -236,6 +237,7 @@ func apiServers(ctx context.Context, g *gateway) (api, agents, web *http.Server,
 		},
 		Upstreams: dualcontrol.Upstreams{Manager: g.upstreams, Gate: g.changing}, UpstreamLogins: g.mcpLogins,
 		Pairings: g.pairings, Workspaces: g.changes, Vault: g.vault, Installed: g.installed, Log: g.log,
+		Notify: g.notify, ChatUsers: dualcontrol.ChatUsers{Users: g.chatUsers, Gate: g.changing},
 		Logins: g.logins, Self: logins.Gateway{Root: string(g.authority.RootPEM()), ServerName: serverName},
 		Console: g.console, About: consoleAbout(g),
 		Surfaces: surfaces(g), Issuers: g.issuers, Hosts: func(name string) bool { return slices.Contains(g.cfg.Listen.ServerNames, name) },
@@ -329,6 +331,7 @@ func surfaces(g *gateway) map[string]http.Handler {
 	}
 	handlers[hook.Pattern] = hook.Route{Service: g.hooks, Caller: rpc.CallerOf, Near: rpc.Near, Fail: errorsOf(g, hook.Pattern)}
 	handlers[rpc.MCPRoute] = g.mcp
+	handlers[webhookvotes.Route] = webhookVotes(g)
 	handlers[rpc.ApprovalPageRoute] = http.HandlerFunc(mcpserver.Page)
 	return handlers
 }

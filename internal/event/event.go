@@ -135,6 +135,10 @@ const (
 	HookChanged       Code = "PAL-H111" // an entry that was installed is not any more what was installed, or is so again
 	HookUninstalled   Code = "PAL-H112" // what was installed is watched no longer
 
+	Notified       Code = "PAL-N100" // a notification arrived, or will not
+	ChatUserMapped Code = "PAL-N101" // a user of a chat was said to be a member
+	ChatUserGone   Code = "PAL-N102" // a user of a chat is no member any more
+
 	Opened       Code = "PAL-J100" // the daemon opened the journal
 	Closed       Code = "PAL-J101" // the daemon closed the journal in order
 	Checkpoint   Code = "PAL-J102" // a signed checkpoint over the Merkle tree
@@ -166,6 +170,7 @@ var Codes = []Code{
 	GatewayChange, DualControlOff, PolicyProposed, CeilingSet,
 	UpstreamAdded, UpstreamRemoved, UpstreamSeen, UpstreamApproved, UpstreamLoggedIn, UpstreamLoggedOut,
 	HookInstalled, HookChanged, HookUninstalled,
+	Notified, ChatUserMapped, ChatUserGone,
 	Opened, Closed, Checkpoint, ClockStepped, KeyRotated, Restored,
 }
 

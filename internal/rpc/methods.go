@@ -14,6 +14,7 @@ import (
 	"palyra/internal/login/resource"
 	"palyra/internal/ratelimit"
 	"palyra/internal/rpc/accessreview"
+	"palyra/internal/rpc/webhookvotes"
 )
 
 // Audit says what the journal gets from a method.
@@ -228,6 +229,14 @@ var methods = map[string]Method{
 	palyrav1connect.InstallServiceListInstalledProcedure:     {access.PermTokenRead, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.InstallServiceRemoveInstalledProcedure:   {access.PermTokenRevoke, AuditRoom, LimitMutate, NeedsProgram},
 
+	// A test of a target is a message to whoever looks there, in the gateway's own words.
+	palyrav1connect.NotifyServiceListNotifyTargetsProcedure: {access.PermNotifyRead, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.NotifyServiceTestNotifyProcedure:        {access.PermNotifyWrite, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.NotifyServiceListDeliveriesProcedure:    {access.PermNotifyRead, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.NotifyServiceListChatUsersProcedure:     {access.PermNotifyRead, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.NotifyServiceMapChatUserProcedure:       {access.PermNotifyWrite, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.NotifyServiceUnmapChatUserProcedure:     {access.PermNotifyWrite, AuditRoom, LimitMutate, NeedsDevice},
+
 	// Which secrets a caller may put, see, read and remove is the vault's to ask, of
 	// each one.
 	palyrav1connect.VaultServicePutSecretProcedure:      {access.PermVaultPut, AuditRoom, LimitSecret, NeedsDevice},
@@ -328,6 +337,7 @@ var routes = map[string]Route{
 	"POST /access/v1/requests/{task}/cancel": {everywhere, "take the question back", &Method{access.PermAccessEvaluateFor, AuditRoom, LimitMutate, NeedsDevice}},
 	"GET /access/v1/jwks":                    {everywhere, "the key of what AuthZEN's answers are bound with", &Method{"", AuditNone, LimitRead, NeedsNothing}},
 	"GET /.well-known/authzen-configuration": {everywhere, "where AuthZEN's routes are", &Method{"", AuditNone, LimitRead, NeedsNothing}},
+	webhookvotes.Route:                       {everywhere, "votes that receivers of webhooks bring, each signed by the device of its voter", &Method{"", AuditRoom, LimitDecide, NeedsNothing}},
 	MCPRoute:                                 {everywhere, "MCP over Streamable HTTP ([mcp.md](mcp.md))", &Method{access.PermToolCall, AuditRoom, LimitToolCall, NeedsDevice}},
 	ApprovalPageRoute:                        {everywhere, "how an approval is answered, and nothing of it", &Method{"", AuditNone, LimitRead, NeedsNothing}},
 }

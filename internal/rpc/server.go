@@ -23,6 +23,7 @@ import (
 	"palyra/internal/installed"
 	"palyra/internal/journal"
 	"palyra/internal/login"
+	"palyra/internal/notify"
 	"palyra/internal/pairing"
 	"palyra/internal/policy"
 	"palyra/internal/reason"
@@ -35,6 +36,7 @@ import (
 	"palyra/internal/rpc/gatewaykeys"
 	"palyra/internal/rpc/installs"
 	"palyra/internal/rpc/logins"
+	"palyra/internal/rpc/notices"
 	"palyra/internal/rpc/presenceproof"
 	"palyra/internal/rpc/secrets"
 	"palyra/internal/rpc/upstreams"
@@ -87,6 +89,9 @@ type Config struct {
 	UpstreamLogins upstreams.Logins
 	// Installed watches what was installed into agents.
 	Installed *installed.Watcher
+	// Notify tells people elsewhere, and ChatUsers who is who there.
+	Notify    *notify.Service
+	ChatUsers notices.Users
 	// Workspaces are the declared ones and their change sets.
 	Workspaces Workspaces
 	// Surfaces are the handlers of guarded routes by their patterns (Routes), and
@@ -189,6 +194,7 @@ func New(stopping context.Context, cfg Config) (*Server, error) {
 	mux.Handle(palyrav1connect.NewMcpServiceHandler(&upstreams.Service{Manager: cfg.Upstreams, Logins: cfg.UpstreamLogins, Caller: callerOf}, opts...))
 	mux.Handle(palyrav1connect.NewVaultServiceHandler(&secrets.Service{Vault: cfg.Vault, Caller: callerOf}, opts...))
 	mux.Handle(palyrav1connect.NewInstallServiceHandler(&installs.Service{Installed: cfg.Installed, Caller: callerOf}, opts...))
+	mux.Handle(palyrav1connect.NewNotifyServiceHandler(&notices.Service{Notify: cfg.Notify, Users: cfg.ChatUsers, Caller: callerOf}, opts...))
 	mux.Handle(palyrav1connect.NewConsoleServiceHandler(&consoles.Service{
 		Console: cfg.Console, About: cfg.About, Engine: cfg.Engine, Caller: callerOf, Session: sessionOf, Withheld: withheld(),
 		Journal: cfg.Journal, Approval: asks.current,
@@ -221,6 +227,7 @@ var services = []string{
 	palyrav1connect.TokenServiceName,
 	palyrav1connect.AccessReviewServiceName,
 	palyrav1connect.InstallServiceName,
+	palyrav1connect.NotifyServiceName,
 	palyrav1connect.DeviceServiceName,
 	palyrav1connect.KeyServiceName,
 	palyrav1connect.PresenceServiceName,

@@ -95,6 +95,8 @@ type Gateway struct {
 	// CreatedTokens are the requests for tokens, RevokedTokens the ids.
 	CreatedTokens []*palyrav1.CreateTokenRequest
 	RevokedTokens []string
+	// MappedUsers are the requests to map a user of a chat.
+	MappedUsers []*palyrav1.MapChatUserRequest
 	// RevokedConsoles are the sessions of the console that were revoked.
 	RevokedConsoles []string
 	// PutSecrets are the requests for secrets, RemovedSecrets the references.
@@ -141,6 +143,7 @@ func (f *Gateway) handler() http.Handler {
 	mux.Handle(palyrav1connect.NewConsoleServiceHandler(fakeConsole{f: f}, refuse))
 	mux.Handle(palyrav1connect.NewMcpServiceHandler(fakeUpstreams{f}, refuse))
 	mux.Handle(palyrav1connect.NewVaultServiceHandler(fakeVault{f}, refuse))
+	mux.Handle(palyrav1connect.NewNotifyServiceHandler(fakeNotices{f}, refuse))
 	mux.Handle(palyrav1connect.NewPairingServiceHandler(fakePairings{f}, refuse))
 	mux.Handle(palyrav1connect.NewLoginServiceHandler(f.logins, refuse))
 	mux.Handle(palyrav1connect.NewAccessReviewServiceHandler(fakeReviews{}, refuse))

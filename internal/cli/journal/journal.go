@@ -69,6 +69,7 @@ var eventWords = map[event.Code]string{
 	event.EvaluatedFor: "evaluated for", event.AskedFor: "asked for",
 	event.UpstreamAdded: "upstream added", event.UpstreamRemoved: "upstream removed", event.UpstreamSeen: "upstream says", event.UpstreamApproved: "upstream approved",
 	event.UpstreamLoggedIn: "upstream login", event.UpstreamLoggedOut: "upstream logout",
+	event.Notified: "notified", event.ChatUserMapped: "chat user mapped", event.ChatUserGone: "chat user unmapped",
 	event.HookInstalled: "hook installed", event.HookChanged: "HOOK CHANGED", event.HookUninstalled: "hook uninstalled",
 	event.Opened: "opened", event.Closed: "closed", event.Checkpoint: "checkpoint", event.ClockStepped: "clock stepped", event.KeyRotated: "key replaced", event.Restored: "restored",
 }

@@ -66,6 +66,8 @@ var named = []string{
 	"BeginUpstreamLoginRequest.name", "EndUpstreamLoginRequest.name", "UpstreamOAuth.issuer", "UpstreamOAuth.client_id", "UpstreamOAuth.client_secret", "UpstreamOAuth.scopes",
 	"UpstreamServer.name", "UpstreamServer.command", "UpstreamServer.env", "UpstreamServer.workspace", "UpstreamServer.hosts", "UpstreamServer.secrets", "UpstreamServer.url",
 	"UpstreamHeader.name", "UpstreamHeader.scheme", "UpstreamHeader.secret",
+	"TestNotifyRequest.target", "ListDeliveriesRequest.states", "ListDeliveriesRequest.target",
+	"MapChatUserRequest.member", "MapChatUserRequest.team", "MapChatUserRequest.user", "UnmapChatUserRequest.team", "UnmapChatUserRequest.user",
 	"UpdateMemberRequest.add_roles", "UpdateMemberRequest.member", "UpdateMemberRequest.owner", "UpdateMemberRequest.remove_roles", "WatchRunRequest.run_id",
 }
 
@@ -78,7 +80,7 @@ var read = map[string][]string{
 	},
 	"a policy that is tried is judged and not kept": {"PolicySource.name", "PolicySource.text"},
 	"the gateway wrote it, and reads it once": {
-		"GetChangeSetRequest.page_token", "ListApprovalsRequest.page_token", "ListAttestationsRequest.page_token", "ListCallsRequest.page_token",
+		"GetChangeSetRequest.page_token", "ListApprovalsRequest.page_token", "ListAttestationsRequest.page_token", "ListCallsRequest.page_token", "ListDeliveriesRequest.page_token",
 		"ListDeviceActsRequest.page_token", "ListGrantsRequest.page_token", "ListPolicyVersionsRequest.page_token", "ListRunsRequest.page_token",
 		"ListSecretsRequest.page_token", "ListSessionsRequest.page_token", "WatchApprovalsRequest.cursor",
 	},
