@@ -43,6 +43,9 @@ func (d *Desk) mayVote(ctx context.Context, caller access.Caller, rec Record, b 
 		return reason.Errorf(reason.DigestMismatch, "the digest shown is %s, the call that waits has %s", Visible(b.ShownDigest), rec.CallDigest).
 			WithField("call_digest", rec.CallDigest)
 	}
+	if b.Passkey != nil && b.Passkey.Version != rec.Version { // it would be a proof of another vote
+		return conflict(rec)
+	}
 	if b.Allow && rec.Withheld != nil { // nobody says yes to what nobody can see
 		return rec.Withheld
 	}

@@ -207,7 +207,7 @@ func apiServers(ctx context.Context, g *gateway) (api, agents *http.Server, err 
 		Desk: g.desk, Runs: g.runs, Journal: g.journal, Evidence: evidence{archive, g.stores.snapshots},
 		Policies: dualcontrol.Policies{Policies: g.policies, Proposer: g.policies, Gate: g.changing},
 		Members:  dualcontrol.Members{Members: admin, Gate: g.changing},
-		Devices:  admin, DeviceActs: g.stores.acts, Presence: g.identity,
+		Devices:  admin, DeviceActs: g.stores.acts, Presence: g.identity, Passkeys: g.passkeys,
 		Keys: &keyadmin.Keys{Authority: g.authority, Journal: g.journal, Notary: g.notary},
 		Gateway: dualcontrol.Gateway{
 			Gateway: control{g}, Gate: g.changing, Frozen: func(ctx context.Context) rpc.FreezeState { return freezeState(ctx, g) },

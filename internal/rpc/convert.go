@@ -12,6 +12,7 @@ import (
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/approval"
 	"palyra/internal/policy"
+	"palyra/internal/rpc/presenceproof"
 )
 
 // enumName is the wire name of an enum value for a word of the domain:
@@ -170,6 +171,7 @@ func voteMessage(v approval.Vote) *palyrav1.ApprovalVote {
 		User: v.User.String(), Roles: roles, Device: v.Device, Surface: string(v.Surface), Paired: v.Paired, Present: v.Present,
 		Allow: v.Allow, Scope: scopeMessage(v.Scope), Ttl: durationpb.New(v.TTL), Match: matchMessage(v.Match),
 		Reason: v.Reason, ShownDigest: v.ShownDigest, At: timeMessage(v.At), Uses: v.Uses, Transport: string(v.Transport),
+		Passkey: presenceproof.PasskeyProof(v.Passkey),
 	}
 }
 

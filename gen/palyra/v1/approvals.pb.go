@@ -1073,7 +1073,10 @@ type ApprovalVote struct {
 	// How many calls the grant may let through; 0 for as many as come in its time.
 	Uses int64 `protobuf:"varint,14,opt,name=uses,proto3" json:"uses,omitempty"`
 	// How the voter reached the gateway: "socket" for the Unix socket of its host.
-	Transport     string `protobuf:"bytes,15,opt,name=transport,proto3" json:"transport,omitempty"`
+	Transport string `protobuf:"bytes,15,opt,name=transport,proto3" json:"transport,omitempty"`
+	// What the voter's passkey signed of this vote, where that is how it was present. It can
+	// be checked with the passkey's public key (docs/identity.md).
+	Passkey       *PasskeyAssertion `protobuf:"bytes,16,opt,name=passkey,proto3" json:"passkey,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1211,6 +1214,13 @@ func (x *ApprovalVote) GetTransport() string {
 		return x.Transport
 	}
 	return ""
+}
+
+func (x *ApprovalVote) GetPasskey() *PasskeyAssertion {
+	if x != nil {
+		return x.Passkey
+	}
+	return nil
 }
 
 // Grant is a standing yes.
@@ -1763,7 +1773,9 @@ type DecideApprovalRequest struct {
 	Uses int64 `protobuf:"varint,9,opt,name=uses,proto3" json:"uses,omitempty"`
 	// The proof that a person is there, by the presence key of the caller's device. One
 	// that is wrong refuses the vote; without one the vote is not present.
-	Presence      *PresenceProof `protobuf:"bytes,10,opt,name=presence,proto3" json:"presence,omitempty"`
+	Presence *PresenceProof `protobuf:"bytes,10,opt,name=presence,proto3" json:"presence,omitempty"`
+	// In its place: what a passkey of the caller signed (ChallengePasskey).
+	Passkey       *PasskeyAssertion `protobuf:"bytes,11,opt,name=passkey,proto3" json:"passkey,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1864,6 +1876,13 @@ func (x *DecideApprovalRequest) GetUses() int64 {
 func (x *DecideApprovalRequest) GetPresence() *PresenceProof {
 	if x != nil {
 		return x.Presence
+	}
+	return nil
+}
+
+func (x *DecideApprovalRequest) GetPasskey() *PasskeyAssertion {
+	if x != nil {
+		return x.Passkey
 	}
 	return nil
 }
@@ -2350,7 +2369,7 @@ var File_palyra_v1_approvals_proto protoreflect.FileDescriptor
 
 const file_palyra_v1_approvals_proto_rawDesc = "" +
 	"\n" +
-	"\x19palyra/v1/approvals.proto\x12\tpalyra.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18palyra/v1/presence.proto\"\x8f\a\n" +
+	"\x19palyra/v1/approvals.proto\x12\tpalyra.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1epalyra/v1/presence_proof.proto\"\x8f\a\n" +
 	"\bApproval\x12\x1f\n" +
 	"\vapproval_id\x18\x01 \x01(\tR\n" +
 	"approvalId\x12\x1f\n" +
@@ -2434,7 +2453,7 @@ const file_palyra_v1_approvals_proto_rawDesc = "" +
 	"\alongest\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\alongest\x12\x1e\n" +
 	"\n" +
 	"permission\x18\a \x01(\tR\n" +
-	"permission\"\xd5\x03\n" +
+	"permission\"\x8c\x04\n" +
 	"\fApprovalVote\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x14\n" +
 	"\x05roles\x18\x02 \x03(\tR\x05roles\x12\x16\n" +
@@ -2451,7 +2470,8 @@ const file_palyra_v1_approvals_proto_rawDesc = "" +
 	"\fshown_digest\x18\f \x01(\tR\vshownDigest\x12*\n" +
 	"\x02at\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x12\n" +
 	"\x04uses\x18\x0e \x01(\x03R\x04uses\x12\x1c\n" +
-	"\ttransport\x18\x0f \x01(\tR\ttransport\"\xc1\x05\n" +
+	"\ttransport\x18\x0f \x01(\tR\ttransport\x125\n" +
+	"\apasskey\x18\x10 \x01(\v2\x1b.palyra.v1.PasskeyAssertionR\apasskey\"\xc1\x05\n" +
 	"\x05Grant\x12\x19\n" +
 	"\bgrant_id\x18\x01 \x01(\tR\agrantId\x12\x1f\n" +
 	"\vapproval_id\x18\x02 \x01(\tR\n" +
@@ -2502,7 +2522,7 @@ const file_palyra_v1_approvals_proto_rawDesc = "" +
 	"\x06cursor\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\x06cursor\"a\n" +
 	"\x16WatchApprovalsResponse\x12/\n" +
 	"\bapproval\x18\x01 \x01(\v2\x13.palyra.v1.ApprovalR\bapproval\x12\x16\n" +
-	"\x06cursor\x18\x02 \x01(\tR\x06cursor\"\xe1\x03\n" +
+	"\x06cursor\x18\x02 \x01(\tR\x06cursor\"\x98\x04\n" +
 	"\x15DecideApprovalRequest\x12)\n" +
 	"\vapproval_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x98\x01\x1aR\n" +
 	"approvalId\x12\x14\n" +
@@ -2515,7 +2535,8 @@ const file_palyra_v1_approvals_proto_rawDesc = "" +
 	"\asurface\x18\b \x01(\tB\x17\xbaH\x14r\x12R\x00R\x03cliR\x03tuiR\x04grpcR\asurface\x12\x1b\n" +
 	"\x04uses\x18\t \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x04uses\x124\n" +
 	"\bpresence\x18\n" +
-	" \x01(\v2\x18.palyra.v1.PresenceProofR\bpresence\"I\n" +
+	" \x01(\v2\x18.palyra.v1.PresenceProofR\bpresence\x125\n" +
+	"\apasskey\x18\v \x01(\v2\x1b.palyra.v1.PasskeyAssertionR\apasskey\"I\n" +
 	"\x16DecideApprovalResponse\x12/\n" +
 	"\bapproval\x18\x01 \x01(\v2\x13.palyra.v1.ApprovalR\bapproval\"d\n" +
 	"\x15CancelApprovalRequest\x12)\n" +
@@ -2636,7 +2657,8 @@ var file_palyra_v1_approvals_proto_goTypes = []any{
 	(*RevokeGrantResponse)(nil),     // 28: palyra.v1.RevokeGrantResponse
 	(*timestamppb.Timestamp)(nil),   // 29: google.protobuf.Timestamp
 	(*durationpb.Duration)(nil),     // 30: google.protobuf.Duration
-	(*PresenceProof)(nil),           // 31: palyra.v1.PresenceProof
+	(*PasskeyAssertion)(nil),        // 31: palyra.v1.PasskeyAssertion
+	(*PresenceProof)(nil),           // 32: palyra.v1.PresenceProof
 }
 var file_palyra_v1_approvals_proto_depIdxs = []int32{
 	1,  // 0: palyra.v1.Approval.subject_type:type_name -> palyra.v1.ApprovalSubjectType
@@ -2657,52 +2679,54 @@ var file_palyra_v1_approvals_proto_depIdxs = []int32{
 	30, // 15: palyra.v1.ApprovalVote.ttl:type_name -> google.protobuf.Duration
 	3,  // 16: palyra.v1.ApprovalVote.match:type_name -> palyra.v1.GrantMatch
 	29, // 17: palyra.v1.ApprovalVote.at:type_name -> google.protobuf.Timestamp
-	2,  // 18: palyra.v1.Grant.scope:type_name -> palyra.v1.ApprovalScope
-	3,  // 19: palyra.v1.Grant.match:type_name -> palyra.v1.GrantMatch
-	29, // 20: palyra.v1.Grant.created_at:type_name -> google.protobuf.Timestamp
-	29, // 21: palyra.v1.Grant.expires_at:type_name -> google.protobuf.Timestamp
-	29, // 22: palyra.v1.Grant.revoked_at:type_name -> google.protobuf.Timestamp
-	29, // 23: palyra.v1.Grant.last_used_at:type_name -> google.protobuf.Timestamp
-	0,  // 24: palyra.v1.ListApprovalsRequest.states:type_name -> palyra.v1.ApprovalState
-	1,  // 25: palyra.v1.ListApprovalsRequest.subject_types:type_name -> palyra.v1.ApprovalSubjectType
-	29, // 26: palyra.v1.ListApprovalsRequest.since:type_name -> google.protobuf.Timestamp
-	29, // 27: palyra.v1.ListApprovalsRequest.until:type_name -> google.protobuf.Timestamp
-	5,  // 28: palyra.v1.ListApprovalsResponse.approvals:type_name -> palyra.v1.Approval
-	5,  // 29: palyra.v1.GetApprovalResponse.approval:type_name -> palyra.v1.Approval
-	5,  // 30: palyra.v1.WatchApprovalsResponse.approval:type_name -> palyra.v1.Approval
-	2,  // 31: palyra.v1.DecideApprovalRequest.scope:type_name -> palyra.v1.ApprovalScope
-	30, // 32: palyra.v1.DecideApprovalRequest.ttl:type_name -> google.protobuf.Duration
-	3,  // 33: palyra.v1.DecideApprovalRequest.match:type_name -> palyra.v1.GrantMatch
-	31, // 34: palyra.v1.DecideApprovalRequest.presence:type_name -> palyra.v1.PresenceProof
-	5,  // 35: palyra.v1.DecideApprovalResponse.approval:type_name -> palyra.v1.Approval
-	5,  // 36: palyra.v1.CancelApprovalResponse.approval:type_name -> palyra.v1.Approval
-	4,  // 37: palyra.v1.ExportApprovalsRequest.format:type_name -> palyra.v1.ExportFormat
-	0,  // 38: palyra.v1.ExportApprovalsRequest.states:type_name -> palyra.v1.ApprovalState
-	29, // 39: palyra.v1.ExportApprovalsRequest.since:type_name -> google.protobuf.Timestamp
-	29, // 40: palyra.v1.ExportApprovalsRequest.until:type_name -> google.protobuf.Timestamp
-	12, // 41: palyra.v1.ListGrantsResponse.grants:type_name -> palyra.v1.Grant
-	12, // 42: palyra.v1.RevokeGrantResponse.grant:type_name -> palyra.v1.Grant
-	13, // 43: palyra.v1.ApprovalsService.ListApprovals:input_type -> palyra.v1.ListApprovalsRequest
-	15, // 44: palyra.v1.ApprovalsService.GetApproval:input_type -> palyra.v1.GetApprovalRequest
-	17, // 45: palyra.v1.ApprovalsService.WatchApprovals:input_type -> palyra.v1.WatchApprovalsRequest
-	19, // 46: palyra.v1.ApprovalsService.DecideApproval:input_type -> palyra.v1.DecideApprovalRequest
-	21, // 47: palyra.v1.ApprovalsService.CancelApproval:input_type -> palyra.v1.CancelApprovalRequest
-	23, // 48: palyra.v1.ApprovalsService.ExportApprovals:input_type -> palyra.v1.ExportApprovalsRequest
-	25, // 49: palyra.v1.ApprovalsService.ListGrants:input_type -> palyra.v1.ListGrantsRequest
-	27, // 50: palyra.v1.ApprovalsService.RevokeGrant:input_type -> palyra.v1.RevokeGrantRequest
-	14, // 51: palyra.v1.ApprovalsService.ListApprovals:output_type -> palyra.v1.ListApprovalsResponse
-	16, // 52: palyra.v1.ApprovalsService.GetApproval:output_type -> palyra.v1.GetApprovalResponse
-	18, // 53: palyra.v1.ApprovalsService.WatchApprovals:output_type -> palyra.v1.WatchApprovalsResponse
-	20, // 54: palyra.v1.ApprovalsService.DecideApproval:output_type -> palyra.v1.DecideApprovalResponse
-	22, // 55: palyra.v1.ApprovalsService.CancelApproval:output_type -> palyra.v1.CancelApprovalResponse
-	24, // 56: palyra.v1.ApprovalsService.ExportApprovals:output_type -> palyra.v1.ExportApprovalsResponse
-	26, // 57: palyra.v1.ApprovalsService.ListGrants:output_type -> palyra.v1.ListGrantsResponse
-	28, // 58: palyra.v1.ApprovalsService.RevokeGrant:output_type -> palyra.v1.RevokeGrantResponse
-	51, // [51:59] is the sub-list for method output_type
-	43, // [43:51] is the sub-list for method input_type
-	43, // [43:43] is the sub-list for extension type_name
-	43, // [43:43] is the sub-list for extension extendee
-	0,  // [0:43] is the sub-list for field type_name
+	31, // 18: palyra.v1.ApprovalVote.passkey:type_name -> palyra.v1.PasskeyAssertion
+	2,  // 19: palyra.v1.Grant.scope:type_name -> palyra.v1.ApprovalScope
+	3,  // 20: palyra.v1.Grant.match:type_name -> palyra.v1.GrantMatch
+	29, // 21: palyra.v1.Grant.created_at:type_name -> google.protobuf.Timestamp
+	29, // 22: palyra.v1.Grant.expires_at:type_name -> google.protobuf.Timestamp
+	29, // 23: palyra.v1.Grant.revoked_at:type_name -> google.protobuf.Timestamp
+	29, // 24: palyra.v1.Grant.last_used_at:type_name -> google.protobuf.Timestamp
+	0,  // 25: palyra.v1.ListApprovalsRequest.states:type_name -> palyra.v1.ApprovalState
+	1,  // 26: palyra.v1.ListApprovalsRequest.subject_types:type_name -> palyra.v1.ApprovalSubjectType
+	29, // 27: palyra.v1.ListApprovalsRequest.since:type_name -> google.protobuf.Timestamp
+	29, // 28: palyra.v1.ListApprovalsRequest.until:type_name -> google.protobuf.Timestamp
+	5,  // 29: palyra.v1.ListApprovalsResponse.approvals:type_name -> palyra.v1.Approval
+	5,  // 30: palyra.v1.GetApprovalResponse.approval:type_name -> palyra.v1.Approval
+	5,  // 31: palyra.v1.WatchApprovalsResponse.approval:type_name -> palyra.v1.Approval
+	2,  // 32: palyra.v1.DecideApprovalRequest.scope:type_name -> palyra.v1.ApprovalScope
+	30, // 33: palyra.v1.DecideApprovalRequest.ttl:type_name -> google.protobuf.Duration
+	3,  // 34: palyra.v1.DecideApprovalRequest.match:type_name -> palyra.v1.GrantMatch
+	32, // 35: palyra.v1.DecideApprovalRequest.presence:type_name -> palyra.v1.PresenceProof
+	31, // 36: palyra.v1.DecideApprovalRequest.passkey:type_name -> palyra.v1.PasskeyAssertion
+	5,  // 37: palyra.v1.DecideApprovalResponse.approval:type_name -> palyra.v1.Approval
+	5,  // 38: palyra.v1.CancelApprovalResponse.approval:type_name -> palyra.v1.Approval
+	4,  // 39: palyra.v1.ExportApprovalsRequest.format:type_name -> palyra.v1.ExportFormat
+	0,  // 40: palyra.v1.ExportApprovalsRequest.states:type_name -> palyra.v1.ApprovalState
+	29, // 41: palyra.v1.ExportApprovalsRequest.since:type_name -> google.protobuf.Timestamp
+	29, // 42: palyra.v1.ExportApprovalsRequest.until:type_name -> google.protobuf.Timestamp
+	12, // 43: palyra.v1.ListGrantsResponse.grants:type_name -> palyra.v1.Grant
+	12, // 44: palyra.v1.RevokeGrantResponse.grant:type_name -> palyra.v1.Grant
+	13, // 45: palyra.v1.ApprovalsService.ListApprovals:input_type -> palyra.v1.ListApprovalsRequest
+	15, // 46: palyra.v1.ApprovalsService.GetApproval:input_type -> palyra.v1.GetApprovalRequest
+	17, // 47: palyra.v1.ApprovalsService.WatchApprovals:input_type -> palyra.v1.WatchApprovalsRequest
+	19, // 48: palyra.v1.ApprovalsService.DecideApproval:input_type -> palyra.v1.DecideApprovalRequest
+	21, // 49: palyra.v1.ApprovalsService.CancelApproval:input_type -> palyra.v1.CancelApprovalRequest
+	23, // 50: palyra.v1.ApprovalsService.ExportApprovals:input_type -> palyra.v1.ExportApprovalsRequest
+	25, // 51: palyra.v1.ApprovalsService.ListGrants:input_type -> palyra.v1.ListGrantsRequest
+	27, // 52: palyra.v1.ApprovalsService.RevokeGrant:input_type -> palyra.v1.RevokeGrantRequest
+	14, // 53: palyra.v1.ApprovalsService.ListApprovals:output_type -> palyra.v1.ListApprovalsResponse
+	16, // 54: palyra.v1.ApprovalsService.GetApproval:output_type -> palyra.v1.GetApprovalResponse
+	18, // 55: palyra.v1.ApprovalsService.WatchApprovals:output_type -> palyra.v1.WatchApprovalsResponse
+	20, // 56: palyra.v1.ApprovalsService.DecideApproval:output_type -> palyra.v1.DecideApprovalResponse
+	22, // 57: palyra.v1.ApprovalsService.CancelApproval:output_type -> palyra.v1.CancelApprovalResponse
+	24, // 58: palyra.v1.ApprovalsService.ExportApprovals:output_type -> palyra.v1.ExportApprovalsResponse
+	26, // 59: palyra.v1.ApprovalsService.ListGrants:output_type -> palyra.v1.ListGrantsResponse
+	28, // 60: palyra.v1.ApprovalsService.RevokeGrant:output_type -> palyra.v1.RevokeGrantResponse
+	53, // [53:61] is the sub-list for method output_type
+	45, // [45:53] is the sub-list for method input_type
+	45, // [45:45] is the sub-list for extension type_name
+	45, // [45:45] is the sub-list for extension extendee
+	0,  // [0:45] is the sub-list for field type_name
 }
 
 func init() { file_palyra_v1_approvals_proto_init() }
@@ -2710,7 +2734,7 @@ func file_palyra_v1_approvals_proto_init() {
 	if File_palyra_v1_approvals_proto != nil {
 		return
 	}
-	file_palyra_v1_presence_proto_init()
+	file_palyra_v1_presence_proof_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
