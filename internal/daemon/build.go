@@ -24,6 +24,7 @@ import (
 	"palyra/internal/builtin"
 	"palyra/internal/changesets"
 	"palyra/internal/config"
+	"palyra/internal/console"
 	"palyra/internal/dispatch"
 	"palyra/internal/egress"
 	"palyra/internal/event"
@@ -119,6 +120,7 @@ type gateway struct {
 	quotas    *usage.Quotas
 	commits   *metrics.Commits
 	metrics   *metrics.Metrics
+	console   *console.Console
 	listeners listeners
 	// own is where the gateway listens, which nothing that it runs may reach.
 	own *egress.Gateway

@@ -47,6 +47,8 @@ type Addresses struct {
 	API     string
 	Metrics string
 	Agents  string
+	// Console is the origin of the web console, "" where there is none.
+	Console string
 	// Credentials is the directory of the local operator's bundle.
 	Credentials string
 }

@@ -40,6 +40,7 @@ var named = []string{
 	"CancelApprovalRequest.approval_id", "CancelCallRequest.proposal_id", "CancelPairingRequest.pairing_id", "CancelRunRequest.run_id",
 	"CompleteLoginRequest.login_id", "ConfirmMemberRequest.member", "ConsentToAgentRequest.agent",
 	"CreatePairingCodeRequest.member", "CreatePairingCodeRequest.owner", "CreatePairingCodeRequest.roles",
+	"RevokeConsoleSessionRequest.session_id",
 	"CreateTokenRequest.addresses", "CreateTokenRequest.name", "CreateTokenRequest.principal", "CreateTokenRequest.scopes",
 	"DecideApprovalRequest.approval_id", "DecideApprovalRequest.shown_digest", "DecideApprovalRequest.surface",
 	"DescribedVote.roles", "DescribedVote.surface", "DescribedVote.user",
