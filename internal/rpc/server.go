@@ -191,6 +191,7 @@ func New(stopping context.Context, cfg Config) (*Server, error) {
 	mux.Handle(palyrav1connect.NewInstallServiceHandler(&installs.Service{Installed: cfg.Installed, Caller: callerOf}, opts...))
 	mux.Handle(palyrav1connect.NewConsoleServiceHandler(&consoles.Service{
 		Console: cfg.Console, About: cfg.About, Engine: cfg.Engine, Caller: callerOf, Session: sessionOf, Withheld: withheld(),
+		Journal: cfg.Journal, Approval: asked.current,
 	}, opts...))
 	mux.Handle(healthv1connect.HealthCheckProcedure, newHealthHandler(cfg.Gateway, opts...))
 	mux.Handle(newReflectionHandler("v1", opts...))
@@ -233,6 +234,7 @@ var services = []string{
 var watches = map[string]bool{
 	palyrav1connect.ApprovalsServiceWatchApprovalsProcedure: true,
 	palyrav1connect.JournalServiceTailEventsProcedure:       true,
+	palyrav1connect.ConsoleServiceWatchConsoleProcedure:     true,
 	palyrav1connect.GatewayServiceWatchRunProcedure:         true,
 }
 
