@@ -54,6 +54,9 @@ func (d *Desk) mayVote(ctx context.Context, caller access.Caller, rec Record, b 
 		return reason.Errorf(reason.ApprovalConflict, "approval %s has version %d by now, and version %d was shown", rec.ID, rec.Version, b.ShownVersion).
 			WithRemedy("Look at it again: somebody voted, or it was changed.").WithField("version", strconv.FormatInt(rec.Version, 10))
 	}
+	if b.Passkey != nil && b.Passkey.Version != rec.Version { // it would be a proof of another vote
+		return conflict(rec)
+	}
 	if b.Allow && rec.Withheld != nil { // nobody says yes to what nobody can see
 		return rec.Withheld
 	}

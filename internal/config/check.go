@@ -142,6 +142,7 @@ func trustDomain(name string) bool {
 
 func (k *checker) words(c *Config) {
 	k.oneOf("keys.store", c.Keys.Store, KeysInFiles, KeysInTPM)
+	k.presence(c.Presence)
 	k.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	k.oneOf("log.format", c.Log.Format, "text", "json")
 	seen := make(map[access.Role]bool)
@@ -402,4 +403,17 @@ func (k *checker) rates(r RateLimits) {
 		between(k, key+".burst", class.limit.Burst, 1, 1_000_000)
 	}
 	between(k, "rate_limits.global_factor", r.GlobalFactor, 1, 10_000)
+}
+
+var aaguidForm = lazyregexp.New(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+
+func (k *checker) presence(p Presence) {
+	for _, id := range p.AAGUIDs {
+		if !aaguidForm.MatchString(id) {
+			k.find("presence.aaguids", "has "+quote(id), "write the AAGUID of a make of authenticators as a UUID in small letters")
+		}
+	}
+	if p.AttestationRoots != "" && len(p.AAGUIDs) == 0 {
+		k.find("presence.attestation_roots", "is set, and no make is named that would have to attest itself", "name makes in presence.aaguids, or leave it out")
+	}
 }

@@ -28,6 +28,7 @@ type Config struct {
 	// that no other gateway has.
 	TrustDomain string   `toml:"trust_domain"`
 	Keys        KeyStore `toml:"keys"`
+	Presence    Presence `toml:"presence"`
 	Vault       Vault    `toml:"vault"`
 	Listen      Listen   `toml:"listen"`
 	Console     Console  `toml:"console"`
@@ -112,6 +113,16 @@ type KeyStore struct {
 	Store string `toml:"store"`
 	// TPMDevice is the device of the TPM, or the Unix socket of one in software.
 	TPMDevice string `toml:"tpm_device" path:"true"`
+}
+
+// Presence says which passkeys prove that somebody is there.
+type Presence struct {
+	// AAGUIDs are the makes of authenticators that may be enrolled, each a UUID in small
+	// letters; none means all, and some that each has to attest its make.
+	AAGUIDs []string `toml:"aaguids"`
+	// AttestationRoots is a file of certificates (PEM) to which the attestations have to
+	// lead; "" believes what an authenticator says of itself.
+	AttestationRoots string `toml:"attestation_roots" path:"true"`
 }
 
 // Listen says where palyrad listens.

@@ -38,6 +38,9 @@ var readBy = map[string][2]string{
 	"keys.store":      {"daemon/build.go", "cfg.Keys.Store == config.KeysInTPM"},
 	"keys.tpm_device": {"daemon/build.go", "tpm.New(cfg.Keys.TPMDevice)"},
 
+	"presence.aaguids":           {"daemon/build.go", "AAGUIDs: cfg.Presence.AAGUIDs"},
+	"presence.attestation_roots": {"daemon/build.go", "os.ReadFile(file)"},
+
 	"log.level":  {"daemon/command.go", "UnmarshalText([]byte(cfg.Log.Level))"},
 	"log.format": {"daemon/command.go", `cfg.Log.Format == "json"`},
 

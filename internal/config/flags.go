@@ -49,6 +49,7 @@ var groups = []struct{ prefix, heading string }{
 	{"process_runner.", "Programs and their sandbox"},
 	{"http.", "The tool http.fetch"},
 	{"approvals.", "Questions to people"},
+	{"presence.", "Questions to people"},
 	{"runs.", "Runs"},
 	{"sessions.", "Sessions"},
 	{"oidc.", "Logins"},

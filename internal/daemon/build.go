@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -32,6 +33,7 @@ import (
 	"palyra/internal/hook"
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
+	"palyra/internal/identity/passkeys"
 	"palyra/internal/identity/tpm"
 	"palyra/internal/installed"
 	"palyra/internal/journal"
@@ -55,6 +57,7 @@ import (
 	"palyra/internal/rpc"
 	"palyra/internal/rpc/authzen"
 	"palyra/internal/rpc/devicepairing"
+	"palyra/internal/rpc/presenceproof"
 	"palyra/internal/run"
 	"palyra/internal/sandbox"
 	"palyra/internal/statedir"
@@ -85,6 +88,7 @@ type gateway struct {
 	wrapper    *vault.Wrapper
 	registry   *access.Registry
 	identity   *identity.Service
+	passkeys   *passkeys.Keeper
 	tokens     *token.Service
 	installed  *installed.Watcher
 	notary     *attest.Notary
@@ -303,6 +307,9 @@ func openMembers(ctx context.Context, g *gateway, _ Options) error {
 	if g.tokens, err = token.New(ctx, token.Config{Store: g.stores.tokens, Members: g.registry, Revoked: revokedDevice(g.identity)}); err != nil {
 		return err
 	}
+	if g.passkeys, err = openPasskeys(ctx, g.cfg, g.stores, g.authority, g.registry, g.identity); err != nil {
+		return err
+	}
 	if g.installed, err = installed.New(ctx, g.stores.installed, g.log, time.Now); err != nil {
 		return err
 	}
@@ -316,6 +323,38 @@ func openMembers(ctx context.Context, g *gateway, _ Options) error {
 	}
 	g.notary, err = attest.NewNotary(cfg)
 	return err
+}
+
+// openPasskeys is shared with what works on a state directory whose daemon does not run.
+func openPasskeys(ctx context.Context, cfg *config.Config, s stores, authority *ca.Authority, registry *access.Registry, service *identity.Service) (*passkeys.Keeper, error) {
+	makes := passkeys.Makes{AAGUIDs: cfg.Presence.AAGUIDs}
+	if file := cfg.Presence.AttestationRoots; file != "" {
+		text, err := os.ReadFile(file)
+		if makes.Roots = x509.NewCertPool(); err != nil || !makes.Roots.AppendCertsFromPEM(text) {
+			return nil, reason.Errorf(reason.ConfigInvalid, "presence.attestation_roots: %s holds no certificates (PEM) that can be read", file)
+		}
+	}
+	return passkeys.New(ctx, passkeys.Config{
+		Store: s.passkeys, Members: registry, Gateway: presenceproof.Gateway(authority.Root()), Makes: makes,
+		Independent: func(a, b access.Principal) bool {
+			return service.History().Hands().Independence().Independent(a, b)
+		},
+		AgentConnected: func(ctx context.Context) (bool, error) { return agentConnected(ctx, s, registry) },
+	})
+}
+
+// agentConnected reports whether an agent was ever connected: there is, or was, one among
+// the members, a token, or a call.
+func agentConnected(ctx context.Context, s stores, registry *access.Registry) (bool, error) {
+	if slices.ContainsFunc(registry.List(), func(m access.Member) bool { return m.Principal.Kind == access.KindAgent }) {
+		return true, nil
+	}
+	tokens, err := s.tokens.Tokens(ctx)
+	if err != nil || len(tokens) > 0 {
+		return true, err
+	}
+	calls, err := s.journal.Events(ctx, journal.Filter{Code: string(event.Proposed), Limit: 1})
+	return len(calls) > 0, err
 }
 
 // startRestored ends what a state directory that was restored from a backup brings

@@ -132,7 +132,7 @@ func notices(g *gateway) []string {
 	}
 	// There are no policies before the start.
 	if set := g.engine.Current(); set != nil {
-		if problem, remedy := set.NobodyPresent(identity.Proving(g.identity.Devices())); problem != "" {
+		if problem, remedy := set.NobodyPresent(append(identity.Proving(g.identity.Devices()), g.passkeys.Proving()...)); problem != "" {
 			list = append(list, problem+". "+remedy)
 		}
 	}

@@ -230,7 +230,7 @@ func apiServers(ctx context.Context, g *gateway) (api, agents, web *http.Server,
 		Desk: g.desk, Runs: g.runs, Journal: g.journal, Evidence: evidence{archive, g.stores.snapshots},
 		Policies: dualcontrol.Policies{Policies: g.policies, Proposer: g.policies, Gate: g.changing},
 		Members:  dualcontrol.Members{Members: admin, Gate: g.changing},
-		Devices:  admin, DeviceActs: g.stores.acts, Presence: g.identity,
+		Devices:  admin, DeviceActs: g.stores.acts, Presence: g.identity, Passkeys: g.passkeys,
 		Keys: &keyadmin.Keys{Authority: g.authority, Journal: g.journal, Notary: g.notary},
 		Gateway: dualcontrol.Gateway{
 			Gateway: control{g}, Gate: g.changing, Frozen: func(ctx context.Context) rpc.FreezeState { return freezeState(ctx, g) },
@@ -456,6 +456,9 @@ func openConsole(ctx context.Context, g *gateway) (err error) {
 			return err
 		}
 		g.listeners.at.Console = c.Origin
+		if err := g.passkeys.At(c.Origin); err != nil {
+			return err
+		}
 	}
 	if g.cfg.OIDC.Issuer != "" {
 		c.Provider = g.logins

@@ -32,6 +32,7 @@ var elsewhere = map[string]string{
 	"listen.api":             "listeners", "listen.allow_remote": "listeners", "listen.server_names": "listeners", "listen.metrics": "listeners", "listen.console": "listeners", "console.": "listeners", "listen.agents": "listeners", "listen.agent_uids": "listeners",
 	"keys.":     "where the daemon keeps its own",
 	"vault.":    "where the daemon keeps its own",
+	"presence.": "who proves to be there",
 	"log.level": "the log", "log.format": "the log",
 	"dual_control":              "who changes the gateway itself",
 	"policy.dir":                "the policies themselves are in the snapshot",

@@ -18,6 +18,7 @@ import (
 	"palyra/internal/doctor"
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
+	"palyra/internal/identity/passkeys"
 	"palyra/internal/installed"
 	"palyra/internal/journal"
 	"palyra/internal/journalkey"
@@ -42,6 +43,7 @@ import (
 type stores struct {
 	journal      journal.Store
 	identity     identity.Store
+	passkeys     passkeys.Store
 	acts         devicelife.Acts
 	tokens       token.Store
 	installed    installed.Store
@@ -115,7 +117,7 @@ func openStores(ctx context.Context, cfg *config.Config, authority *ca.Authority
 	}
 	approvals := sqlite.NewApprovals(db)
 	return stores{
-		journal: db, identity: db.Identity(), acts: db, tokens: db.Tokens(), installed: db.Installed(), secrets: db.Secrets(), calls: sqlite.NewCalls(db), approvals: approvals, runs: sqlite.NewRuns(db), notify: deliveries.New(db),
+		journal: db, identity: db.Identity(), passkeys: db.Identity(), acts: db, tokens: db.Tokens(), installed: db.Installed(), secrets: db.Secrets(), calls: sqlite.NewCalls(db), approvals: approvals, runs: sqlite.NewRuns(db), notify: deliveries.New(db),
 		policies: db, upstreams: db, grants: approvals, snapshots: db, attestations: db, usage: db, disk: db,
 		load:        func() (int, int) { l := db.Load(); return l.Queued, l.Reading },
 		reserve:     func() (int64, int64, int64) { r := db.Reserve(); return r.Free, r.Held, r.Size },

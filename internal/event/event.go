@@ -105,6 +105,11 @@ const (
 	PresenceKeyReset      Code = "PAL-I161" // the gateway's host took the presence key from a device
 	PresenceKeyConfirmed  Code = "PAL-I162" // a presence key that waited counts from now on
 
+	PasskeyEnrolled    Code = "PAL-I163" // a member got a passkey
+	PasskeyConfirmed   Code = "PAL-I164" // a passkey that waited counts from now on
+	PasskeyRemoved     Code = "PAL-I165" // a passkey counts no more
+	PasskeyCounterBack Code = "PAL-I166" // a passkey showed a counter that went back: there may be a copy of it
+
 	EvaluatedFor Code = "PAL-I170" // a caller asked whether a member may make a call that runs elsewhere, and was answered
 	AskedFor     Code = "PAL-I171" // a caller had people asked about a call of a member that runs elsewhere
 
@@ -164,7 +169,7 @@ var Codes = []Code{
 	PairingOpened, PairingTried, PairingProved, PairingEnded, DevicePaired,
 	LoggedIn, LoggedOut,
 	DeviceKeyReplaced, OldKeyUsed, GatewayKeyReplaced, VaultKeyPinned,
-	PresenceKeyRegistered, PresenceKeyReset, PresenceKeyConfirmed, EvaluatedFor, AskedFor,
+	PresenceKeyRegistered, PresenceKeyReset, PresenceKeyConfirmed, PasskeyEnrolled, PasskeyConfirmed, PasskeyRemoved, PasskeyCounterBack, EvaluatedFor, AskedFor,
 	ConsoleLink, ConsoleBegun, ConsoleEnded,
 	PolicyLoaded, PolicyRejected, Frozen, Thawed, ToolPinned, ToolSuspended, ToolResumed, PolicyReset,
 	GatewayChange, DualControlOff, PolicyProposed, CeilingSet,

@@ -197,6 +197,15 @@ var methods = map[string]Method{
 	palyrav1connect.PresenceServiceConfirmPresenceKeyProcedure:  {access.PermDaemonStatus, AuditRoom, LimitMutate, NeedsDevice},
 	palyrav1connect.PresenceServiceResetPresenceKeyProcedure:    {access.PermAccessWriteOwner, AuditRoom, LimitMutate, NeedsProgram},
 
+	// A passkey is its member's own; who makes another count or ends it, and that others'
+	// take access.read, is the handler's to say.
+	palyrav1connect.PresenceServiceBeginPasskeyEnrolmentProcedure:  {access.PermDaemonStatus, AuditNone, LimitMutate, NeedsDevice},
+	palyrav1connect.PresenceServiceFinishPasskeyEnrolmentProcedure: {access.PermDaemonStatus, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.PresenceServiceConfirmPasskeyProcedure:         {access.PermDaemonStatus, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.PresenceServiceRemovePasskeyProcedure:          {access.PermDaemonStatus, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.PresenceServiceListPasskeysProcedure:           {access.PermDaemonStatus, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.PresenceServiceChallengePasskeyProcedure:       {access.PermDaemonStatus, AuditNone, LimitDecide, NeedsDevice},
+
 	palyrav1connect.WorkspaceServiceListWorkspacesProcedure: {access.PermWorkspaceRead, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.WorkspaceServiceListChangeSetsProcedure: {access.PermWorkspaceRead, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.WorkspaceServiceGetChangeSetProcedure:   {access.PermWorkspaceRead, AuditNone, LimitRead, NeedsDevice},

@@ -452,10 +452,10 @@ func (s fakeApprovals) EditApproval(_ context.Context, req *palyrav1.EditApprova
 
 // DecideApproval follows the rules: one answer, a reason for a no, and the
 // digest of the call that waits.
-func (s fakeApprovals) DecideApproval(_ context.Context, req *palyrav1.DecideApprovalRequest) (*palyrav1.DecideApprovalResponse, error) {
+func (s fakeApprovals) DecideApproval(ctx context.Context, req *palyrav1.DecideApprovalRequest) (*palyrav1.DecideApprovalResponse, error) {
 	var v *palyrav1.Approval
 	var err error
-	proven, unproven := s.f.proven(req)
+	proven, unproven := s.f.proven(ctx, req)
 	s.f.Change(func() {
 		s.f.Votes = append(s.f.Votes, req)
 		v = s.f.Approvals[req.GetApprovalId()]
