@@ -212,7 +212,7 @@ func apiServers(ctx context.Context, g *gateway) (api, agents *http.Server, err 
 		Gateway: dualcontrol.Gateway{
 			Gateway: control{g}, Gate: g.changing, Frozen: func(ctx context.Context) rpc.FreezeState { return freezeState(ctx, g) },
 		},
-		Upstreams: dualcontrol.Upstreams{Manager: g.upstreams, Gate: g.changing}, UpstreamLogins: g.mcpLogins,
+		Upstreams: dualcontrol.Upstreams{Manager: g.upstreams, Gate: g.changing}, UpstreamLogins: g.mcpLogins, Packages: g.packages,
 		Pairings: g.pairings, Workspaces: g.changes, Vault: g.vault, Installed: g.installed, Log: g.log,
 		Logins: g.logins, Self: logins.Gateway{Root: string(g.authority.RootPEM()), ServerName: serverName},
 		Surfaces: surfaces(g), Issuers: g.issuers, Hosts: func(name string) bool { return slices.Contains(g.cfg.Listen.ServerNames, name) },

@@ -185,7 +185,7 @@ func (w *world) serve() {
 	w.server = must.Get(rpc.New(stopping, rpc.Config{
 		Auth: w.identity, Tokens: w.tokens, Limiter: limiter, Audit: w.audit, Engine: w.engine, Pipeline: g.Pipeline, Router: g.Router, Desk: w.desk, Runs: runs,
 		Journal: w.journal, Evidence: w.evidence, Policies: policiesFake{w}, Members: membersFake{w.identity, w}, Pairings: w.openPairings(), Gateway: w.gateway, Devices: devicesFake{w.registry, w.identity}, DeviceActs: w.db, Presence: w.identity,
-		Keys: &keyadmin.Keys{Authority: w.authority, Journal: w.journal, Notary: w.notary}, Workspaces: w.workspaces, Vault: w.vault, Upstreams: noUpstreams{}, UpstreamLogins: oauth.New(oauth.Config{}), Log: logger,
+		Keys: &keyadmin.Keys{Authority: w.authority, Journal: w.journal, Notary: w.notary}, Workspaces: w.workspaces, Vault: w.vault, Upstreams: noUpstreams{}, Packages: noUpstreams{}, UpstreamLogins: oauth.New(oauth.Config{}), Log: logger,
 		Installed: must.Get(installed.New(t.Context(), w.db.Installed(), logger, w.now))(t),
 		Logins:    w.logins, Self: logins.Gateway{Root: string(w.authority.RootPEM()), ServerName: "localhost"},
 		Surfaces: w.surfaces, Hosts: func(name string) bool { return name == "gateway.test" }, Issuers: w.issuers,

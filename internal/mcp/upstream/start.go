@@ -31,6 +31,8 @@ type launch struct {
 	owner   access.Principal
 	program tool.Executable
 	chains  []sandbox.Toolchain
+	// env is what programs of the server's package need.
+	env []string
 	// root and protected are of the server's workspace; root is the empty directory
 	// of servers without one.
 	root      string
@@ -86,6 +88,11 @@ func (m *Manager) start(ctx context.Context, l launch, lent []egress.Secret) (*i
 
 // spawn starts the program of a server in a sandbox, and returns when it runs.
 func (m *Manager) spawn(ctx context.Context, in *instance, l launch) error {
+	if p := l.server.Package; p != nil {
+		if err := m.use.Prefixes.Check(l.server.Name, *p); err != nil {
+			return err
+		}
+	}
 	read, write, err := os.Pipe()
 	if err != nil {
 		return fmt.Errorf("making a pipe: %w", err)
@@ -131,7 +138,7 @@ func (m *Manager) spec(in *instance, l launch) sandbox.Spec {
 	limits.CPU = mostCPU
 	return sandbox.Spec{
 		Argv: l.server.Command, Executable: l.program, WorkspaceRoot: l.root, WorkspaceName: l.server.Workspace, Workspace: l.mode, Protected: l.protected,
-		Toolchains: l.chains, Env: l.server.Environment(), Limits: limits, Egress: egress.Strict, Network: m.network(l, &in.till), Required: m.use.Required,
+		Toolchains: l.chains, Env: slices.Concat(l.env, l.server.Environment()), Limits: limits, Egress: egress.Strict, Network: m.network(l, &in.till), Required: m.use.Required,
 		Owner: "mcp/" + l.server.Name + "/" + l.owner.String(),
 		Output: func(stream string, chunk []byte) {
 			if stream == "stderr" {

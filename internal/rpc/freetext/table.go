@@ -62,6 +62,9 @@ var named = []string{
 	"BeginUpstreamLoginRequest.name", "EndUpstreamLoginRequest.name", "UpstreamOAuth.issuer", "UpstreamOAuth.client_id", "UpstreamOAuth.client_secret", "UpstreamOAuth.scopes",
 	"UpstreamServer.name", "UpstreamServer.command", "UpstreamServer.env", "UpstreamServer.workspace", "UpstreamServer.hosts", "UpstreamServer.secrets", "UpstreamServer.url",
 	"UpstreamHeader.name", "UpstreamHeader.scheme", "UpstreamHeader.secret",
+	"UpstreamPackage.ecosystem", "UpstreamPackage.name", "UpstreamPackage.version", "UpstreamPackage.integrity", "UpstreamPackage.registry", "UpstreamPackage.prefix",
+	"ResolvePackageRequest.server", "ResolvePackageRequest.ecosystem", "ResolvePackageRequest.name", "ResolvePackageRequest.version", "ResolvePackageRequest.registry",
+	"UpdateUpstreamRequest.name", "UpdateUpstreamRequest.prefix",
 	"UpdateMemberRequest.add_roles", "UpdateMemberRequest.member", "UpdateMemberRequest.owner", "UpdateMemberRequest.remove_roles", "WatchRunRequest.run_id",
 }
 
