@@ -126,18 +126,17 @@ func (s *Service) Find(server, digest string) (declared.Package, error) {
 	return one.Package, nil
 }
 
-// Open returns what a sandbox has to show of a prefix, and the variables that its
-// programs need. It does not look at what is in it.
-func (s *Service) Open(server string, p declared.Package) (sandbox.Toolchain, []string, error) {
+// Open returns what a sandbox has to show of a prefix. It does not look at what is in it.
+func (s *Service) Open(server string, p declared.Package) (sandbox.Toolchain, error) {
 	if _, err := s.Find(server, p.Prefix); err != nil {
-		return sandbox.Toolchain{}, nil, err
+		return sandbox.Toolchain{}, err
 	}
 	prefix, err := filepath.EvalSymlinks(s.prefix(server, p.Prefix))
 	if err != nil {
-		return sandbox.Toolchain{}, nil, fmt.Errorf("looking at what is installed for %s: %w", server, err)
+		return sandbox.Toolchain{}, fmt.Errorf("looking at what is installed for %s: %w", server, err)
 	}
 	e := ecosystems[p.Ecosystem]
-	return sandbox.Toolchain{Name: "mcp/" + server, Bins: []string{filepath.Join(prefix, e.bins)}, Dirs: []string{prefix}}, e.env(prefix), nil
+	return sandbox.Toolchain{Name: "mcp/" + server, Bins: []string{filepath.Join(prefix, e.bins)}, Dirs: []string{prefix}, Env: e.env(prefix)}, nil
 }
 
 // Check reads everything that is installed and refuses what is not to the byte what was

@@ -121,11 +121,11 @@ func TestNPM(t *testing.T) {
 	if made.Program != "mcp-probe" || made.Package.Version != "1.2.0" || made.Package.Integrity != r.Integrity {
 		t.Errorf("%+v", made)
 	}
-	chain, env, err := w.Open("probe", made.Package)
+	chain, err := w.Open("probe", made.Package)
 	must.Do(t, err)
 	program := must.Get(sandbox.ResolveExecutable("mcp-probe", chain.Bins))(t)
-	if !chain.Holds(program.Path) || len(env) != 0 || program.Shebang != "node" {
-		t.Errorf("%+v, %v", program, env)
+	if !chain.Holds(program.Path) || len(chain.Env) != 0 || program.Shebang != "node" {
+		t.Errorf("%+v, %+v", program, chain)
 	}
 	must.Do(t, filepath.WalkDir(w.dir, func(name string, _ os.DirEntry, err error) error {
 		if strings.HasSuffix(name, "ran-a-script") {
@@ -140,7 +140,7 @@ func TestNPM(t *testing.T) {
 // changes tries whether each way to change a prefix is seen.
 func (w *world) changes(made packages.Installed) {
 	w.t.Helper()
-	chain, _, err := w.Open("probe", made.Package)
+	chain, err := w.Open("probe", made.Package)
 	must.Do(w.t, err)
 	root := must.Get(os.OpenRoot(chain.Dirs[0]))(w.t)
 	defer root.Close()

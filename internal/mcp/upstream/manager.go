@@ -65,8 +65,8 @@ type Logins interface {
 // Prefixes are what was installed for servers (packages.Service).
 type Prefixes interface {
 	Find(server, digest string) (declared.Package, error)
-	// Open is what a sandbox shows of a prefix, and the variables of its programs.
-	Open(server string, p declared.Package) (sandbox.Toolchain, []string, error)
+	// Open is what a sandbox shows of a prefix.
+	Open(server string, p declared.Package) (sandbox.Toolchain, error)
 	// Check refuses a prefix that is not what was installed.
 	Check(server string, p declared.Package) error
 	// Keep removes all prefixes of a server but those that are named.
@@ -328,12 +328,12 @@ func (m *Manager) local(l *launch) error {
 		search = append(search, chain.Bins...)
 	}
 	if s.Package != nil {
-		prefix, env, err := m.use.Prefixes.Open(s.Name, *s.Package)
+		prefix, err := m.use.Prefixes.Open(s.Name, *s.Package)
 		if err != nil {
 			return err
 		}
 		// The program is one of the package, and no other of that name.
-		search, l.env = prefix.Bins, env
+		search = prefix.Bins
 		l.chains = append([]sandbox.Toolchain{prefix}, l.chains...)
 	}
 	program, err := m.resolver.ResolveExecutable(s.Command[0], search)

@@ -31,8 +31,6 @@ type launch struct {
 	owner   access.Principal
 	program tool.Executable
 	chains  []sandbox.Toolchain
-	// env is what programs of the server's package need.
-	env []string
 	// root and protected are of the server's workspace; root is the empty directory
 	// of servers without one.
 	root      string
@@ -138,7 +136,7 @@ func (m *Manager) spec(in *instance, l launch) sandbox.Spec {
 	limits.CPU = mostCPU
 	return sandbox.Spec{
 		Argv: l.server.Command, Executable: l.program, WorkspaceRoot: l.root, WorkspaceName: l.server.Workspace, Workspace: l.mode, Protected: l.protected,
-		Toolchains: l.chains, Env: slices.Concat(l.env, l.server.Environment()), Limits: limits, Egress: egress.Strict, Network: m.network(l, &in.till), Required: m.use.Required,
+		Toolchains: l.chains, Env: l.server.Environment(), Limits: limits, Egress: egress.Strict, Network: m.network(l, &in.till), Required: m.use.Required,
 		Owner: "mcp/" + l.server.Name + "/" + l.owner.String(),
 		Output: func(stream string, chunk []byte) {
 			if stream == "stderr" {

@@ -1,5 +1,6 @@
 #!/usr/bin/env node
 import fs from "node:fs";
+import https from "node:https";
 import net from "node:net";
 import readline from "node:readline";
 import { fileURLToPath } from "node:url";
@@ -12,12 +13,21 @@ const tools = {
   write: async ({ a, b }) => (fs.writeFileSync(a, b), "written"),
   variables: async () => JSON.stringify(process.env),
   connect: ({ a, b }) => new Promise((done, fail) => {
-    const s = net.connect({ host: a, port: Number(b) }, () => s.write("GET /reached HTTP/1.1\r\nHost: " + a + "\r\nConnection: close\r\n\r\n"));
+    const s = net.connect({ host: a, port: Number(b) }, () => s.write("GET /reached HTTP/1.1\r\nHost: " + a + ":" + b + "\r\nConnection: close\r\n\r\n"));
     s.setTimeout(5000, () => s.destroy(new Error("timeout")));
     let got = "";
     s.on("data", (d) => (got += d));
     s.on("end", () => (got ? done(got) : fail(new Error("closed"))));
     s.on("error", fail);
+  }),
+  // authorize asks the host a, whoever it says it is, with b as its Authorization.
+  authorize: ({ a, b }) => new Promise((done, fail) => {
+    const [host, port] = a.split(":");
+    https.get({ host, port, path: "/text", headers: { authorization: b }, rejectUnauthorized: false, timeout: 5000 }, (r) => {
+      let got = "";
+      r.on("data", (d) => (got += d));
+      r.on("end", () => done(r.statusCode + " " + got));
+    }).on("error", fail);
   }),
 };
 
