@@ -111,6 +111,7 @@ var Rooms = []Room{
 	{Dir: "internal/mcp", Layer: layerRun, Divided: true, Why: "what MCP is to the gateway is several things, and each has to say where it stands"},
 	{Dir: "internal/mcp/declared", Layer: layerStage, Also: []string{"internal/vault", "internal/sandbox"}, Why: "what upstream servers are is data, which stores keep and surfaces show; it starts and dials nothing"},
 	{Dir: "internal/mcp/oauth", Layer: layerRun, Also: []string{"internal/login"}, Why: "the gateway is a client of authorization servers here as in login, and asks them by the same rules; what comes of it goes to the vault and to the upstream server alone"},
+	{Dir: "internal/mcp/packages", Layer: layerRun, Why: "installing a package is a call that runs a program: an executor beside that of upstream servers, which know it as the place where their programs are"},
 	{Dir: "internal/mcp/upstream", Layer: layerRun, Also: []string{"internal/mcp/oauth"}, Why: "an upstream server is an executor: dispatch gets its tools from the daemon, and runs them by a permit"},
 	{Dir: "internal/changesets", Layer: layerRun, Why: "what commits did is listed and taken back without a call"},
 	{Dir: "internal/login", Layer: layerRun, Why: "the identity provider is asked in one place, and what it says arrives at the members as a person with roles"},

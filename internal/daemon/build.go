@@ -42,6 +42,7 @@ import (
 	"palyra/internal/login"
 	"palyra/internal/login/resource"
 	"palyra/internal/mcp/oauth"
+	"palyra/internal/mcp/packages"
 	mcpserver "palyra/internal/mcp/server"
 	"palyra/internal/mcp/upstream"
 	"palyra/internal/metrics"
@@ -108,6 +109,7 @@ type gateway struct {
 	pairings  *pairing.Host
 	router    *dispatch.Router
 	upstreams *upstream.Manager
+	packages  *packages.Service
 	mcpLogins *oauth.Service
 	turns     *fairqueue.Queue
 	limiter   *ratelimit.Limiter
@@ -452,7 +454,7 @@ func openUpstreams(ctx context.Context, g *gateway, process builtin.ProcessPolic
 		Denied: denied, Gateway: g.own,
 	})
 	cfg := upstream.Config{
-		Store: g.stores.upstreams, Router: g.router, Policies: g.policies, Lender: g.lending, Logins: g.mcpLogins, Enabled: process.Enabled,
+		Store: g.stores.upstreams, Router: g.router, Policies: g.policies, Lender: g.lending, Logins: g.mcpLogins, Prefixes: g.packages, Enabled: process.Enabled,
 		SearchPath: process.SearchPath, Toolchains: func() []sandbox.Toolchain { return g.isolation.toolchains.Now().Toolchains },
 		Limits: process.Limits, Required: process.Required, Workspaces: g.workspaces, Protected: protected, History: g.isolation.history,
 		Empty: empty, Denied: denied, OwnHosts: ownHosts(g.cfg), Gateway: g.own, Version: version.Get().Version, Log: g.log,
@@ -461,7 +463,19 @@ func openUpstreams(ctx context.Context, g *gateway, process builtin.ProcessPolic
 		cfg.Runner = g.isolation.watch
 	}
 	g.upstreams = upstream.New(cfg)
-	return g.upstreams.Load(ctx)
+	if err := g.upstreams.Load(ctx); err != nil {
+		return err
+	}
+	kept := map[string][]string{}
+	for _, s := range g.upstreams.List() {
+		if p := s.Server.Package; p != nil {
+			kept[s.Server.Name] = []string{p.Prefix}
+		}
+	}
+	if err := g.packages.Sweep(kept); err != nil {
+		g.log.WarnContext(ctx, "packages that no upstream server uses are not removed", slog.String("error", err.Error()))
+	}
+	return nil
 }
 
 // ownHosts are the names and addresses under which the gateway is reached.
@@ -540,7 +554,21 @@ func allTools(g *gateway, others []dispatch.Tool) ([]dispatch.Tool, builtin.Proc
 	for _, t := range builtin.New(cfg) {
 		tools = append(tools, t)
 	}
-	return tools, cfg.Process, nil
+	g.packages = newPackages(g, cfg.Process)
+	return append(tools, packages.Install{Service: g.packages}), cfg.Process, nil
+}
+
+// newPackages makes what installs the packages of upstream servers.
+func newPackages(g *gateway, process builtin.ProcessPolicy) *packages.Service {
+	cfg := packages.Config{
+		Dir: statedir.Packages(g.cfg.StateDir), Ready: func() error { return g.upstreams.Runs() }, SearchPath: process.SearchPath,
+		Toolchains: func() []sandbox.Toolchain { return g.isolation.toolchains.Now().Toolchains },
+		Limits:     process.Limits, Required: process.Required, Gateway: g.own, Version: version.Get().Version,
+	}
+	if g.isolation.watch != nil {
+		cfg.Runner = g.isolation.watch
+	}
+	return packages.New(cfg)
 }
 
 func openApprovals(ctx context.Context, g *gateway, o Options) error {

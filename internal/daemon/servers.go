@@ -235,7 +235,7 @@ func apiServers(ctx context.Context, g *gateway) (api, agents, web *http.Server,
 		Gateway: dualcontrol.Gateway{
 			Gateway: control{g}, Gate: g.changing, Frozen: func(ctx context.Context) rpc.FreezeState { return freezeState(ctx, g) },
 		},
-		Upstreams: dualcontrol.Upstreams{Manager: g.upstreams, Gate: g.changing}, UpstreamLogins: g.mcpLogins,
+		Upstreams: dualcontrol.Upstreams{Manager: g.upstreams, Gate: g.changing}, UpstreamLogins: g.mcpLogins, Packages: g.packages,
 		Pairings: g.pairings, Workspaces: g.changes, Vault: g.vault, Installed: g.installed, Log: g.log,
 		Notify: g.notify, ChatUsers: dualcontrol.ChatUsers{Users: g.chatUsers, Gate: g.changing},
 		Logins: g.logins, Self: logins.Gateway{Root: string(g.authority.RootPEM()), ServerName: serverName},

@@ -217,6 +217,8 @@ var methods = map[string]Method{
 	palyrav1connect.McpServiceRemoveUpstreamProcedure:        {access.PermUpstreamWrite, AuditRoom, LimitMutate, NeedsDevice},
 	palyrav1connect.McpServiceRefreshUpstreamProcedure:       {access.PermUpstreamWrite, AuditRoom, LimitMutate, NeedsDevice},
 	palyrav1connect.McpServiceApproveUpstreamProcedure:       {access.PermUpstreamWrite, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.McpServiceResolvePackageProcedure:        {access.PermUpstreamWrite, AuditNone, LimitMutate, NeedsDevice},
+	palyrav1connect.McpServiceUpdateUpstreamProcedure:        {access.PermUpstreamWrite, AuditRoom, LimitMutate, NeedsDevice},
 	palyrav1connect.McpServiceBeginUpstreamLoginProcedure:    {access.PermUpstreamLogin, AuditNone, LimitMutate, NeedsProgram},
 	palyrav1connect.McpServiceCompleteUpstreamLoginProcedure: {access.PermUpstreamLogin, AuditRoom, LimitMutate, NeedsProgram},
 	palyrav1connect.McpServiceEndUpstreamLoginProcedure:      {access.PermUpstreamLogin, AuditRoom, LimitMutate, NeedsDevice},

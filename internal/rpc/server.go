@@ -88,6 +88,8 @@ type Config struct {
 	Upstreams upstreams.Manager
 	// UpstreamLogins are the gateway's logins at them.
 	UpstreamLogins upstreams.Logins
+	// Packages are those that upstream servers are part of.
+	Packages upstreams.Packages
 	// Installed watches what was installed into agents.
 	Installed *installed.Watcher
 	// Notify tells people elsewhere, and ChatUsers who is who there.
@@ -191,7 +193,7 @@ func New(stopping context.Context, cfg Config) (*Server, error) {
 	}, opts...))
 	mux.Handle(palyrav1connect.NewKeyServiceHandler(&gatewaykeys.Service{Keys: cfg.Keys, Devices: cfg.Devices, Caller: callerOf}, opts...))
 	mux.Handle(palyrav1connect.NewPresenceServiceHandler(asked.presence, opts...))
-	mux.Handle(palyrav1connect.NewMcpServiceHandler(&upstreams.Service{Manager: cfg.Upstreams, Logins: cfg.UpstreamLogins, Caller: callerOf}, opts...))
+	mux.Handle(palyrav1connect.NewMcpServiceHandler(&upstreams.Service{Manager: cfg.Upstreams, Logins: cfg.UpstreamLogins, Packages: cfg.Packages, Caller: callerOf}, opts...))
 	mux.Handle(palyrav1connect.NewVaultServiceHandler(&secrets.Service{Vault: cfg.Vault, Caller: callerOf}, opts...))
 	mux.Handle(palyrav1connect.NewInstallServiceHandler(&installs.Service{Installed: cfg.Installed, Caller: callerOf}, opts...))
 	mux.Handle(palyrav1connect.NewNotifyServiceHandler(&notices.Service{Notify: cfg.Notify, Users: cfg.ChatUsers, Caller: callerOf}, opts...))

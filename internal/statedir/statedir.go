@@ -43,6 +43,9 @@ func ConsoleCA(stateDir string) string { return filepath.Join(stateDir, "console
 // Empty is a directory that stays empty: programs without a workspace see it.
 func Empty(stateDir string) string { return filepath.Join(stateDir, "empty") }
 
+// Packages is where the packages of upstream servers are installed.
+func Packages(stateDir string) string { return filepath.Join(stateDir, "packages") }
+
 // Operator is the local operator's credential bundle.
 func Operator(stateDir string) string { return filepath.Join(stateDir, "operator") }
 
@@ -58,7 +61,7 @@ var entries = map[string]bool{
 	"palyra.db": true, "palyra.db-head": true, "ca": true, "operator": true, "vault.json": true, "vault.kek": true, "vault.dpapi": true, "console.json": true, "console-ca": true,
 
 	"palyra.db-wal": false, "palyra.db-shm": false, "palyra.db-reserve": false, "palyrad.lock": false, "palyrad.sock": false, "hooks.sock": false, "empty": false,
-	"sandbox": false, "quarantine": false, "undo": false, "cache": false, "restored": false, "backup.tmp": false, "ca.new": false,
+	"sandbox": false, "quarantine": false, "undo": false, "cache": false, "packages": false, "restored": false, "backup.tmp": false, "ca.new": false,
 }
 
 // Kept reports whether a file below a state directory, named with slashes, belongs
