@@ -58,20 +58,17 @@ type question struct {
 // round is what a server asks at once. The client gets it at once, too, when of each
 // part is known whether it is let through.
 type round struct {
-	ctx  context.Context
-	peer tool.Peer
-
 	mu       sync.Mutex
 	left     int
 	requests map[string]tool.Request
 	// broken is set by a part without which the server cannot go on: nobody is asked
 	// the others then.
 	broken bool
-	// done is closed when the client has answered, or did not: then answers and err are
-	// set.
-	done    chan struct{}
-	answers map[string]json.RawMessage
-	err     error
+	// known is closed when every part has arrived, done when the client has answered, or
+	// did not: then answers and err are set.
+	known, done chan struct{}
+	answers     map[string]json.RawMessage
+	err         error
 }
 
 // arrive counts one part of the round, with its request unless that was not let through.
@@ -83,18 +80,21 @@ func (r *round) arrive(q *question, let bool) {
 	} else if q.tool != declared.Elicit {
 		r.broken = true
 	}
-	if r.left--; r.left > 0 {
-		return
+	if r.left--; r.left == 0 {
+		close(r.known)
 	}
-	go func() {
-		defer close(r.done)
-		switch {
-		case r.broken:
-			r.err = reason.Errorf(reason.ToolFailed, "something else that was asked at once was refused")
-		case len(r.requests) > 0:
-			r.answers, r.err = r.peer.Ask(r.ctx, r.requests)
-		}
-	}()
+}
+
+// pass asks the client, once every part has arrived.
+func (r *round) pass(ctx context.Context, peer tool.Peer) {
+	defer close(r.done)
+	<-r.known
+	switch {
+	case r.broken:
+		r.err = reason.Errorf(reason.ToolFailed, "something else that was asked at once was refused")
+	case len(r.requests) > 0:
+		r.answers, r.err = peer.Ask(ctx, r.requests)
+	}
 }
 
 // answer passes a question that was let through on, and returns what the client says.
@@ -155,7 +155,7 @@ const refusedCode = -1
 // not declare is an error, as a server gets from such a client. A refused elicitation is
 // declined; without a model, or roots, a server cannot go on, and that is an error.
 func (m *Manager) ask(ctx context.Context, in *instance, c tool.Call, requests mcp.InputRequestMap) (mcp.InputResponseMap, error) {
-	r := &round{ctx: ctx, peer: c.Peer, left: len(requests), requests: map[string]tool.Request{}, done: make(chan struct{})}
+	r := &round{left: len(requests), requests: map[string]tool.Request{}, known: make(chan struct{}), done: make(chan struct{})}
 	var questions []*question
 	for _, name := range slices.Sorted(maps.Keys(requests)) {
 		q, err := m.questionOf(in.server.Name, requests[name], c.Peer)
@@ -176,6 +176,7 @@ func (m *Manager) ask(ctx context.Context, in *instance, c tool.Call, requests m
 	for i, q := range questions {
 		under.Go(func() { answers[i], errs[i] = m.decided(ctx, c, q) })
 	}
+	r.pass(ctx, c.Peer)
 	under.Wait()
 	all := mcp.InputResponseMap{}
 	for i, q := range questions {
