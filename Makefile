@@ -21,6 +21,11 @@ INITBIN  := internal/sandbox/jail/initbin/palyra-init.gz
 # palyrad embeds the sandbox helper only under this tag, so that a plain
 # `go build ./...` needs nothing built before it.
 TAGS     := palyrainit
+# palyrad embeds the console under this one, where npm is at hand to build it. `make
+# build WEB=` leaves it out.
+WEB      ?= $(if $(shell command -v npm),npm)
+COMMA    := ,
+BUILDTAGS = $(TAGS)$(if $(WEB),$(COMMA)palyraweb)
 LDFLAGS  := -s -w -X palyra/internal/version.stamp=$(VERSION) -X palyra/internal/version.commit=$(COMMIT) -X palyra/internal/version.date=$(COMMIT_DATE)
 GOBUILD  := CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false
 FUZZTIME ?= 10s
@@ -49,11 +54,19 @@ help: ## Print this help
 
 # What is built for another machine cannot be asked for its pages.
 .PHONY: build
-build: init ## Build bin/palyrad, bin/palyra and bin/palyra-hook (static, no cgo), with man pages and completions
-	$(GOBUILD) -tags $(TAGS) -ldflags "$(LDFLAGS)" -o bin/palyrad ./cmd/palyrad
+build: init $(if $(WEB),web,web-absent) ## Build bin/palyrad with the console, bin/palyra and bin/palyra-hook (static, no cgo), with man pages and completions
+	$(GOBUILD) -tags $(BUILDTAGS) -ldflags "$(LDFLAGS)" -o bin/palyrad ./cmd/palyrad
 	$(GOBUILD) -ldflags "$(LDFLAGS)" -o bin/palyra ./cmd/palyra
 	$(GOBUILD) -ldflags "-s -w" -o bin/palyra-hook ./cmd/palyra-hook
 	@if [[ $$($(GO) env GOOS GOARCH) == "$$($(GO) env GOHOSTOS GOHOSTARCH)" ]]; then scripts/pages.sh bin; fi
+
+.PHONY: web
+web: ## Build the console that palyrad embeds, from web/ (needs npm)
+	scripts/web.sh
+
+.PHONY: web-absent
+web-absent:
+	@echo "palyrad is built without its console: that takes npm (Debian: apt-get install npm); a page says so where the console would be" >&2
 
 # The helper runs inside a Linux sandbox, whatever machine builds it. palyrad
 # carries it compressed; without name and time (-n), so that the same sources give
@@ -100,7 +113,7 @@ conformance: deps-agents build ## Run the official conformance suite of MCP dire
 	TEST_PALYRA_CONFORMANCE=$(TOOLS)/conformance GO="$(GO)" scripts/apart.sh test/conformance
 
 .PHONY: check
-check: check-format check-vet check-lint check-arch check-generated check-breaking check-cross ## Everything that is not a test: format, vet, lint, import rules, generated code, API breaks, cross builds
+check: check-format check-vet check-lint check-web check-arch check-generated check-breaking check-cross ## Everything that is not a test: format, vet, lint, import rules, generated code, API breaks, cross builds
 
 .PHONY: check-format
 check-format: tools ## Fail when gofmt or buf format would change a file
@@ -117,12 +130,16 @@ check-lint: tools ## Run golangci-lint and buf lint
 	$(TOOLS)/golangci-lint run --allow-serial-runners ./...
 	if [[ -f buf.yaml ]]; then $(TOOLS)/buf lint; fi
 
+.PHONY: check-web
+check-web: deps-web ## Check the types of the console and lint it
+	npm --prefix web run --silent check
+
 .PHONY: check-arch
 check-arch: ## Run the import rules alone
 	$(GO) test ./internal/archtest
 
 .PHONY: check-generated
-check-generated: tools ## Fail when the committed generated code is not what the protos give
+check-generated: tools deps-web ## Fail when the committed generated code is not what the protos give
 	PATH="$(TOOLS):$$PATH" scripts/check-generated.sh
 
 .PHONY: check-breaking
@@ -142,7 +159,7 @@ vuln: ## Look for known vulnerabilities in what is reachable (needs the network)
 	$(GO) run golang.org/x/vuln/cmd/govulncheck@v1.1.4 ./...
 
 .PHONY: generate
-generate: tools ## Generate Go from the protos
+generate: tools deps-web ## Generate Go and TypeScript from the protos
 	PATH="$(TOOLS):$$PATH" buf generate
 
 .PHONY: tools
@@ -197,6 +214,12 @@ upgrade-state: deps-test init ## Make the state directory of an older release fo
 deps-agents:
 	scripts/deps.sh bwrap=bubblewrap unshare=util-linux ip=iproute2 npm=npm
 
+# What web/ is built, checked and generated with.
+.PHONY: deps-web
+deps-web:
+	scripts/deps.sh npm=npm
+	scripts/npm.sh web
+
 .PHONY: deps-demo
 deps-demo:
 	scripts/deps.sh bwrap=bubblewrap git=git python3=python3
@@ -204,10 +227,11 @@ deps-demo:
 .PHONY: deps-test
 deps-test:
 	scripts/deps.sh bwrap=bubblewrap gcc=gcc /usr/include/stdio.h=libc6-dev git=git openssl=openssl python3=python3 strace=strace /usr/include/seccomp.h=libseccomp-dev \
-		mount=mount prlimit=util-linux unshare=util-linux nsenter=util-linux ip=iproute2 curl=curl wget=wget node=nodejs npm=npm /usr/bin/python3=python3 /usr/bin/pip3=python3-pip tmux=tmux setpriv=util-linux dbus-daemon=dbus-daemon gnome-keyring-daemon=gnome-keyring swtpm=swtpm
+		mount=mount prlimit=util-linux unshare=util-linux nsenter=util-linux ip=iproute2 curl=curl wget=wget node=nodejs npm=npm /usr/bin/python3=python3 /usr/bin/pip3=python3-pip tmux=tmux setpriv=util-linux dbus-daemon=dbus-daemon gnome-keyring-daemon=gnome-keyring swtpm=swtpm $(if $(PALYRA_CHROMIUM),,chromium=chromium) /usr/share/fonts/truetype/dejavu=fonts-dejavu-core
 	GO="$(GO)" scripts/tools.sh $(TOOLS) grpcurl
 	scripts/npm.sh test/e2e/typescript $(TOOLS)/typescript
+	scripts/npm.sh web
 
 .PHONY: clean
 clean: ## Remove what was built (the tools stay)
-	rm -rf bin $(INITBIN) coverage.out
+	rm -rf bin $(INITBIN) internal/console/assets/dist coverage.out

@@ -153,6 +153,7 @@ state_dir = "$work/state"
 [listen]
 api = "127.0.0.1:0"
 metrics = "127.0.0.1:0"
+console = ""
 
 [policy]
 dir = "$work/policies"

@@ -165,7 +165,7 @@ func gateway(ts *testscript.TestScript, neg bool, args []string) {
 // load reads the script's configuration as palyrad does.
 func load(ts *testscript.TestScript) *config.Config {
 	cfg, _, err := config.Load(config.LoadOptions{Env: ts.Getenv, Flags: map[string]string{
-		"listen.api": "127.0.0.1:0", "listen.metrics": "127.0.0.1:0", "vault.backend": "file",
+		"listen.api": "127.0.0.1:0", "listen.metrics": "127.0.0.1:0", "listen.console": "127.0.0.1:0", "vault.backend": "file",
 	}})
 	ts.Check(err)
 	return cfg

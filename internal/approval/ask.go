@@ -34,8 +34,9 @@ type Ask struct {
 	// Timeout is clamped to the desk's limits; zero means Limits.Timeout.
 	Timeout  time.Duration
 	Severity string
-	// Missing says what the call needs before anyone voted, when known.
+	// Missing and Needs say what the call needs before anyone voted, when known.
 	Missing string
+	Needs   *Needs
 	// Covers evaluates policy with a standing grant. It is for a call that waited
 	// on a record together with an identical call, which used the approval up: the
 	// call may go on by the grant that the votes minted, if Covers says so. When
@@ -112,6 +113,9 @@ func (r Record) AboutCommit() bool { return isCommit(r.SubjectID) }
 // AboutSecret reports whether r asks about a secret that the program of a call gets as
 // it is. A yes is for that one call.
 func (r Record) AboutSecret() bool { return r.SubjectType == SubjectSecretAccess }
+
+// ComparedPrefixes are what ComparedAs puts before the name of a tool.
+var ComparedPrefixes = []string{"secret:", CommitSubject}
 
 // ComparedAs is the name under which Store.LastAllowed finds r: the tool's for a
 // call, and "commit:" or "secret:" before it for the changes or a secret of one. So
@@ -197,7 +201,7 @@ func (a Ask) record(id string, at time.Time) (Record, error) {
 		Severity: a.Severity,
 		Prompt:   a.Prompt.clean(), RequestedBy: p.Caller.Principal, OnBehalfOf: p.Caller.OnBehalfOf,
 		Run: p.Run, Session: p.Session, Device: p.Caller.DeviceID, Channel: p.Channel,
-		CreatedAt: at, ExpiresAt: at.Add(a.Timeout), Missing: a.Missing, Votes: []Vote{},
+		CreatedAt: at, ExpiresAt: at.Add(a.Timeout), Missing: a.Missing, Needs: a.Needs, Votes: []Vote{},
 		Binding: binding, Request: a.Request,
 	}, nil
 }

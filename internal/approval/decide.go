@@ -27,6 +27,12 @@ func (d *Desk) Decide(ctx context.Context, caller access.Caller, id string, b Ba
 		func(rec Record) (Record, error) { return d.cast(ctx, caller, rec, b) })
 }
 
+// MayVote reports what a plain yes or no of the caller would meet: nil when it would be
+// taken. The caller is told nothing that the refusal of a vote would not say.
+func (d *Desk) MayVote(ctx context.Context, caller access.Caller, rec Record) error {
+	return d.mayVote(ctx, caller, rec, Ballot{Allow: true, Scope: Once})
+}
+
 // mayVote checks everything about a vote that needs no unit. The right to
 // decide comes first: who lacks it learns nothing about the record.
 func (d *Desk) mayVote(ctx context.Context, caller access.Caller, rec Record, b Ballot) error {
@@ -106,15 +112,15 @@ func (d *Desk) idle(rec Record) bool {
 func (d *Desk) cast(ctx context.Context, caller access.Caller, rec Record, b Ballot) (Record, error) {
 	at := d.now()
 	votes := append(rec.votesBut(caller.Principal), b.vote(caller, at))
-	to, missing := Denied, ""
+	to, missing, needs := Denied, "", (*Needs)(nil)
 	if b.Allow {
 		ruling, err := d.judge.Judge(ctx, rec, slices.Clone(votes))
 		if err != nil {
 			return Record{}, err
 		}
-		to, missing = Pending, ruling.Missing
+		to, missing, needs = Pending, ruling.Missing, ruling.Needs
 		if ruling.Allowed {
-			to, missing = Allowed, ""
+			to, missing, needs = Allowed, "", nil
 		}
 	}
 	grantID, err := newID(at)
@@ -132,7 +138,7 @@ func (d *Desk) cast(ctx context.Context, caller access.Caller, rec Record, b Bal
 			actor: caller.Principal.String(), note: b.Reason, events: voteEvents,
 		}
 		s.change = func(r *Record) {
-			r.Votes, r.Missing = votes, missing
+			r.Votes, r.Missing, r.Needs = votes, missing, needs
 			if to == Allowed {
 				r.UseBy = at.Add(d.limits.UseWithin)
 				if grant, minted = mint(grantID, *r, at); minted {

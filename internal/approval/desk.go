@@ -19,8 +19,10 @@ import (
 // Ruling is what policy says of a record with some votes.
 type Ruling struct {
 	Allowed bool
-	// Missing says in plain words what is still needed when not allowed.
+	// Missing says in plain words what is still needed when not allowed, and Needs to
+	// programs.
 	Missing string
+	Needs   *Needs
 }
 
 // Judge evaluates policies for the desk. Package toolcall implements it.
@@ -128,7 +130,7 @@ func (d *Desk) load(ctx context.Context) error {
 		return err
 	}
 	d.frozen = frozen
-	if err := d.eachRecord(ctx, Filter{States: []State{Pending, Allowed}}, d.loadOpen); err != nil {
+	if err := d.eachRecord(ctx, Filter{Traits: Traits{States: []State{Pending, Allowed}}}, d.loadOpen); err != nil {
 		return err
 	}
 	if err := d.eachRecord(ctx, Filter{Since: d.now().Add(-rateWindow)}, d.loadRate); err != nil {

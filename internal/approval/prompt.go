@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"palyra/internal/commandline"
 	"palyra/internal/tool"
 )
 
@@ -33,6 +34,11 @@ type Prompt struct {
 	// ExactOnly says why no wider grant is offered than for the very same call.
 	ExactOnly string   `json:"exact_only,omitempty"`
 	Notes     []string `json:"notes"`
+	// Lead stands first: the command line, the file, or the address.
+	Lead string `json:"lead,omitempty"`
+	// AskedLately is how often people were asked about the same subject, or about the
+	// same tool where a call has none, by the same requester in the 7 days before.
+	AskedLately int64 `json:"asked_lately,omitempty"`
 }
 
 // Execution is what will run.
@@ -74,6 +80,9 @@ type Offer struct {
 	MaxTTLSeconds int64 `json:"max_ttl_seconds"`
 	// Permission is what the approver needs beside approval.decide.
 	Permission string `json:"permission"`
+	// CoveredLately is how many of the calls about which people were asked in the 7
+	// days before it would have covered.
+	CoveredLately int64 `json:"covered_lately,omitempty"`
 }
 
 // PermissionGrantBroad is needed for the matcher tool.
@@ -109,9 +118,23 @@ func NewPrompt(p tool.Proposal, plan tool.Plan, severity string, why ...Cause) (
 			Executor: p.Tool.Executor, Tier: plan.Facts.SandboxTier, Profile: b.SandboxProfile,
 			Egress: slices.Clone(b.Egress), Secrets: slices.Clone(plan.Facts.Secrets),
 		},
-		Diff: plan.Preview.Diff, Why: why, Notes: notes,
+		Diff: plan.Preview.Diff, Why: why, Notes: notes, Lead: lead(plan, b),
 	}
 	return prompt.clean(), nil
+}
+
+// lead is what a call is known by at a glance, "" where nothing but its summary is.
+func lead(plan tool.Plan, shown tool.Binding) string {
+	switch f := plan.Facts; {
+	case plan.Preview.Lead != "":
+		return plan.Preview.Lead
+	case len(shown.Argv) > 0:
+		return commandline.Quote(shown.Argv)
+	case f.Path != "" && f.Workspace != "":
+		return f.Workspace + ":" + f.Path
+	default:
+		return ""
+	}
 }
 
 // clean returns p with its texts as a person may see them: what has the form
@@ -124,7 +147,7 @@ func (p Prompt) clean() Prompt {
 		hidden = hidden || safe != text
 		return Visible(safe)
 	}
-	p.Title, p.Summary, p.Diff = show(p.Title), show(p.Summary), show(p.Diff)
+	p.Title, p.Summary, p.Diff, p.Lead = show(p.Title), show(p.Summary), show(p.Diff), show(p.Lead)
 	p.Notes = slices.Clone(p.Notes)
 	for i, note := range p.Notes {
 		p.Notes[i] = show(note)

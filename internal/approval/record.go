@@ -99,6 +99,8 @@ type Record struct {
 	Votes    []Vote `json:"votes"`
 	// Missing says what a pending record still needs, in plain words.
 	Missing string `json:"missing"`
+	// Needs says the same to programs; nil where it cannot be put so.
+	Needs   *Needs `json:"needs,omitempty"`
 	GrantID string `json:"grant_id"`
 	// ChangedBy and Note say who made the last transition, and why.
 	ChangedBy string `json:"changed_by"`
@@ -124,10 +126,30 @@ type Record struct {
 	RunGone bool `json:"run_gone"`
 }
 
+// Needs is the fewest further people whose yes would allow a call.
+type Needs struct {
+	// Have counts the people whose yes counts so far, Want those that it takes in all.
+	Have int `json:"have"`
+	Want int `json:"want"`
+	// Role is what those who are still needed must hold, "" for any.
+	Role access.Role `json:"role,omitempty"`
+	// Surfaces are those that their vote may come from; none for any.
+	Surfaces []access.Surface `json:"surfaces,omitempty"`
+	// Present and Paired say what their vote has to prove.
+	Present bool `json:"present,omitempty"`
+	Paired  bool `json:"paired,omitempty"`
+}
+
 // Stored returns r without its live fields.
 func (r Record) Stored() Record {
 	r.Waiters, r.RunGone = 0, false
 	return r
+}
+
+// Own reports whether r asks for a user, who then is none of those that others can rely
+// on.
+func (r Record) Own(user access.Principal) bool {
+	return !user.IsZero() && (user == r.RequestedBy || user == r.OnBehalfOf)
 }
 
 // HasVoted reports whether the user has voted on r.

@@ -90,7 +90,7 @@ func (r Restored) close(tx Tx, rec Record, ends *RestoredEnds) error {
 }
 
 func openRecords(ctx context.Context, store Store) (all []Record, err error) {
-	f := Filter{States: []State{Pending, Allowed}, PageSize: MaxPage}
+	f := Filter{Traits: Traits{States: []State{Pending, Allowed}}, PageSize: MaxPage}
 	for {
 		page, next, err := store.Records(ctx, f)
 		if err != nil {

@@ -3,6 +3,7 @@ package approval
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"palyra/internal/access"
@@ -65,6 +66,10 @@ type Store interface {
 	LastRevision(ctx context.Context) (int64, error)
 	// Freeze returns the freeze row, nil when there is none.
 	Freeze(ctx context.Context) (*FreezeState, error)
+	// Tallied counts the records that a filter chooses, on all of its pages.
+	Tallied(ctx context.Context, f Filter) (Tallies, error)
+	// Lately counts what was asked before.
+	Lately(ctx context.Context, q LatelyQuery) (Lately, error)
 	// LastAllowed returns the binding of the record that was answered last
 	// with yes for the principal and tool.
 	LastAllowed(ctx context.Context, p access.Principal, toolName string) (tool.Binding, bool, error)
@@ -78,23 +83,49 @@ const (
 
 // Filter chooses records. An empty field chooses all.
 type Filter struct {
-	States       []State
-	SubjectTypes []SubjectType
-	// Principal is who asked, or on whose behalf.
-	Principal access.Principal
+	Traits
+	// Except leaves out records that have one of these.
+	Except Traits
 	// Since and Until bound CreatedAt: since <= created < until.
 	Since, Until time.Time
-	// PageSize is at most MaxPage; PageToken is from the page before.
+	// PageSize is at most MaxPage; PageToken is from the page before, in the same
+	// order.
 	PageSize  int
 	PageToken string
+	// Ascending is the oldest first.
+	Ascending bool
+}
+
+// Traits are what records are told apart by.
+type Traits struct {
+	States       []State
+	SubjectTypes []SubjectType
+	// Principals are who asked, or on whose behalf.
+	Principals []access.Principal
+	// Tools are tools by name: their calls, what those changed, and the secrets that
+	// their programs get.
+	Tools      []string
+	Severities []string
 }
 
 // Admits reports whether f chooses r, leaving the page aside.
 func (f Filter) Admits(r Record) bool {
 	return admits(f.States, r.State) && admits(f.SubjectTypes, r.SubjectType) &&
-		(f.Principal.IsZero() || f.Principal == r.RequestedBy || f.Principal == r.OnBehalfOf) &&
+		admits(f.Tools, r.Binding.Tool) && admits(f.Severities, r.Severity) &&
+		(len(f.Principals) == 0 || f.asked(r)) && !f.Except.any(r) &&
 		(f.Since.IsZero() || !r.CreatedAt.Before(f.Since)) &&
 		(f.Until.IsZero() || r.CreatedAt.Before(f.Until))
+}
+
+// asked reports whether r is of one of the principals.
+func (t Traits) asked(r Record) bool {
+	return slices.Contains(t.Principals, r.RequestedBy) || slices.Contains(t.Principals, r.OnBehalfOf)
+}
+
+// any reports whether r has one of the traits.
+func (t Traits) any(r Record) bool {
+	return slices.Contains(t.States, r.State) || slices.Contains(t.SubjectTypes, r.SubjectType) || t.asked(r) ||
+		slices.Contains(t.Tools, r.Binding.Tool) || slices.Contains(t.Severities, r.Severity)
 }
 
 // GrantFilter chooses grants. An empty field chooses all.
@@ -115,15 +146,7 @@ func (f GrantFilter) Admits(g Grant) bool {
 }
 
 func admits[T comparable](list []T, v T) bool {
-	if len(list) == 0 {
-		return true
-	}
-	for _, item := range list {
-		if item == v {
-			return true
-		}
-	}
-	return false
+	return len(list) == 0 || slices.Contains(list, v)
 }
 
 // PageSize returns the number of rows of a page for an asked size.

@@ -107,7 +107,7 @@ func apply(rec *Record, s step) {
 		rec.Request = nil // nobody judges it again, and it may hold secrets
 	}
 	if s.to != Pending {
-		rec.Missing = ""
+		rec.Missing, rec.Needs = "", nil
 	}
 }
 

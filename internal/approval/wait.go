@@ -229,21 +229,32 @@ func (d *Desk) compose(ctx context.Context, id string, ask *Ask) (Record, error)
 	if err != nil {
 		return Record{}, err
 	}
-	rec.Prompt.Scopes, rec.Prompt.ExactOnly = offers(rec, d.limits), rec.ExactOnly
+	if err := d.describe(ctx, &rec); err != nil {
+		return Record{}, err
+	}
+	return rec, nil
+}
+
+// describe adds to the prompt of a record what the desk knows.
+func (d *Desk) describe(ctx context.Context, rec *Record) error {
+	rec.Prompt.Scopes, rec.Prompt.ExactOnly = offers(*rec, d.limits), rec.ExactOnly
+	if !rec.AboutSession() && !rec.AboutGateway() {
+		if err := d.addLately(ctx, rec); err != nil {
+			return err
+		}
+	}
 	if rec.AboutCommit() || rec.AboutSecret() || rec.AboutSession() || rec.AboutGateway() {
-		return rec, nil // what differs is the diff, or there is nothing to compare
+		return nil // what differs is the diff, or there is nothing to compare
 	}
 	last, found, err := d.store.LastAllowed(ctx, rec.RequestedBy, rec.Binding.Tool)
 	if err != nil {
-		return Record{}, err
+		return err
 	}
-	rec.Prompt.LastAllowed = found
+	rec.Prompt.LastAllowed, rec.Prompt.Differs = found, nil
 	if found {
-		if rec.Prompt.Differs, err = last.Diff(rec.Binding); err != nil {
-			return Record{}, err
-		}
+		rec.Prompt.Differs, err = last.Diff(rec.Binding)
 	}
-	return rec, nil
+	return err
 }
 
 // abort takes back an entry whose record could not be stored, and tells those

@@ -48,7 +48,7 @@ func TestOnceServesTheFirstWaiter(t *testing.T) {
 			t.Fatalf("the first waiter got %v", out.Answer.Kind())
 		}
 		synctest.Wait()
-		list, _, err := d.List(t.Context(), approval.Filter{States: []approval.State{approval.Pending}})
+		list, _, err := d.List(t.Context(), approval.Filter{Traits: approval.Traits{States: []approval.State{approval.Pending}}})
 		if err != nil || len(list) != 1 || list[0].ID == rec.ID || list[0].Waiters != 2 {
 			t.Fatalf("the others do not wait on one new record: %+v, %v", list, err)
 		}

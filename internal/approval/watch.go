@@ -56,7 +56,7 @@ func (d *Desk) watchOpen(ctx context.Context, fn func(Record) error) (int64, err
 	if err != nil {
 		return 0, fmt.Errorf("watching approvals: %w", err)
 	}
-	f := Filter{States: []State{Pending, Allowed}}
+	f := Filter{Traits: Traits{States: []State{Pending, Allowed}}}
 	err = d.eachRecord(ctx, f, func(rec Record) error { return fn(d.live(rec)) })
 	return from, err
 }

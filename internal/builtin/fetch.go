@@ -305,7 +305,9 @@ func (t fetch) plan(r request) tool.Plan {
 			Host: r.host.String(), Domain: r.host.Domain(), Port: int(r.port), Method: r.method, Risk: t.risk(r), Secrets: secretNames(r.secrets),
 			SandboxTier: "builtin", SandboxLevel: "none", EgressMode: egress.Strict.String(), EgressHosts: reach,
 		},
-		Preview: tool.Preview{Summary: fmt.Sprintf("%s %s", r.method, clip.Ellipsis(r.url.String(), 300))},
+		Preview: tool.Preview{
+			Summary: fmt.Sprintf("%s %s", r.method, clip.Ellipsis(r.url.String(), 300)), Lead: r.method + " " + r.url.String(),
+		},
 		Subject: fmt.Sprintf("%s:%s %s", fetchName, r.method, r.host.String()),
 		MaySend: r.maySend(),
 	}

@@ -62,7 +62,7 @@ func follow(roots map[string]*cobra.Command, line string) string {
 		return err.Error()
 	case c.HasSubCommands() && c.HasParent() && len(rest) > 0 && rest[0] == "X", !c.HasParent() && (words[1] == "help" || words[1][0] == '-'):
 		return "" // which one it is, is said when the program runs
-	case c.HasSubCommands() && (len(rest) > 0 || !c.Runnable() || reflect.ValueOf(c.RunE).Pointer() == reflect.ValueOf(command.Group).Pointer()):
+	case c.HasSubCommands() && (slices.ContainsFunc(rest, func(w string) bool { return !strings.HasPrefix(w, "-") }) || !c.Runnable() || reflect.ValueOf(c.RunE).Pointer() == reflect.ValueOf(command.Group).Pointer()):
 		return c.CommandPath() + " needs one of its commands after it"
 	}
 	c.InitDefaultHelpFlag()

@@ -28,6 +28,7 @@ func check(c *Config, origins Origins) Findings {
 	k := &checker{origins: origins}
 	k.paths(c)
 	k.listen(c)
+	k.console(c)
 	k.words(c)
 	k.vault(c.Vault)
 	k.workspaces(c)

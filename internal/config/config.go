@@ -30,6 +30,7 @@ type Config struct {
 	Keys        KeyStore `toml:"keys"`
 	Vault       Vault    `toml:"vault"`
 	Listen      Listen   `toml:"listen"`
+	Console     Console  `toml:"console"`
 	Log         Log      `toml:"log"`
 	Policy      Policy   `toml:"policy"`
 	// Roles are the operator's own, beside access.BuiltinRoles.
@@ -128,6 +129,9 @@ type Listen struct {
 	// AgentUIDs are the users beside the owner of the state directory whose processes
 	// Agents lets in.
 	AgentUIDs []int64 `toml:"agent_uids"`
+	// Console is host:port of the web console: plain HTTP on loopback; "" switches it
+	// off.
+	Console string `toml:"console"`
 	// SocketOperator lets the owner of the state directory in as the local operator,
 	// over a Unix socket there.
 	SocketOperator bool `toml:"socket_operator"`
@@ -135,6 +139,16 @@ type Listen struct {
 	MaxConnections int `toml:"max_connections"`
 	// MaxConnectionsPerAddress bounds those of one address that is not loopback.
 	MaxConnectionsPerAddress int `toml:"max_connections_per_address"`
+}
+
+// Console says how people use the web console.
+type Console struct {
+	// Origin is where browsers reach it; "" is one that no other gateway has, with the
+	// port of Listen.Console.
+	Origin string `toml:"origin"`
+	// Idle is how long a session lasts that nobody uses, Session how long any does.
+	Idle    time.Duration `toml:"idle"`
+	Session time.Duration `toml:"session"`
 }
 
 // Log says how palyrad logs to standard error.

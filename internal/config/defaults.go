@@ -17,11 +17,12 @@ const (
 // paths, which depend on the machine; Load fills those in.
 func Default() *Config {
 	return &Config{
-		Keys:   KeyStore{Store: KeysInFiles, TPMDevice: "/dev/tpmrm0"},
-		Vault:  Vault{Backend: "auto"},
-		Listen: Listen{API: "127.0.0.1:7443", Metrics: "127.0.0.1:7144", SocketOperator: true, MaxConnections: 1024, MaxConnectionsPerAddress: 128},
-		Log:    Log{Level: "info", Format: "text"},
-		Roles:  []access.Role{"security"},
+		Keys:    KeyStore{Store: KeysInFiles, TPMDevice: "/dev/tpmrm0"},
+		Vault:   Vault{Backend: "auto"},
+		Listen:  Listen{API: "127.0.0.1:7443", Metrics: "127.0.0.1:7144", Console: "127.0.0.1:7145", SocketOperator: true, MaxConnections: 1024, MaxConnectionsPerAddress: 128},
+		Console: Console{Idle: 2 * time.Hour, Session: 12 * time.Hour},
+		Log:     Log{Level: "info", Format: "text"},
+		Roles:   []access.Role{"security"},
 
 		DualControl:        true,
 		AllowedTools:       []string{"*"},

@@ -23,6 +23,10 @@ var readBy = map[string][2]string{
 	"listen.socket_operator": {"daemon/servers.go", "g.cfg.Listen.SocketOperator {"},
 	"listen.metrics":         {"daemon/servers.go", `listen(ctx, g.cfg.Listen.Metrics, "listen.metrics")`},
 	"listen.agent_uids":      {"daemon/servers.go", "g.cfg.StateDir, g.cfg.Listen.AgentUIDs..."},
+	"listen.console":         {"daemon/servers.go", `listen(ctx, g.cfg.Listen.Console, "listen.console")`},
+	"console.origin":         {"daemon/servers.go", "g.cfg.Console.Origin"},
+	"console.idle":           {"daemon/servers.go", "Idle: g.cfg.Console.Idle"},
+	"console.session":        {"daemon/servers.go", "Life: g.cfg.Console.Session"},
 	"listen.agents":          {"daemon/servers.go", `listenAgents(ctx, g.cfg.Listen.Agents)`},
 
 	"listen.max_connections":             {"daemon/servers.go", "most: g.cfg.Listen.MaxConnections,"},

@@ -84,7 +84,7 @@ func (w *clockWorld) call() <-chan toolcall.Outcome {
 // pending is the approval that waits.
 func (w *clockWorld) pending() approval.Record {
 	w.t.Helper()
-	list, _, err := w.g.desk.List(w.t.Context(), approval.Filter{States: []approval.State{approval.Pending}})
+	list, _, err := w.g.desk.List(w.t.Context(), approval.Filter{Traits: approval.Traits{States: []approval.State{approval.Pending}}})
 	if err != nil || len(list) != 1 {
 		w.t.Fatalf("%d approvals are pending, %v, want 1", len(list), err)
 	}

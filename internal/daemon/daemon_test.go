@@ -53,7 +53,7 @@ func testConfig(t *testing.T) *config.Config {
 			t.Errorf("keys stand where they must not: %v", told)
 		}
 	})
-	cfg.Listen.API, cfg.Listen.Metrics = "127.0.0.1:0", "127.0.0.1:0"
+	cfg.Listen.API, cfg.Listen.Metrics, cfg.Listen.Console = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
 	cfg.ProcessRunner.Enabled = false
 	cfg.Storage.ReserveBytes = 1 << 20
 	return cfg

@@ -253,7 +253,7 @@ func TestDoctorCommand(t *testing.T) {
 	run := func(args ...string) (string, error) {
 		var out bytes.Buffer
 		c := Command(&out, &out)
-		c.SetArgs(append([]string{"doctor", "--listen-api=127.0.0.1:0", "--listen-metrics=127.0.0.1:0", "--process-runner-enabled=false"}, args...))
+		c.SetArgs(append([]string{"doctor", "--listen-api=127.0.0.1:0", "--listen-metrics=127.0.0.1:0", "--listen-console=127.0.0.1:0", "--process-runner-enabled=false"}, args...))
 		err := c.ExecuteContext(t.Context())
 		return out.String(), err
 	}

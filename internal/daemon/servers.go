@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"slices"
 	"time"
 
@@ -17,6 +18,10 @@ import (
 	"palyra/internal/activated"
 	"palyra/internal/attest"
 	"palyra/internal/canonical"
+	"palyra/internal/console"
+	"palyra/internal/console/assets"
+	"palyra/internal/doctor"
+	"palyra/internal/event"
 	"palyra/internal/hook"
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
@@ -26,19 +31,22 @@ import (
 	"palyra/internal/login/resource"
 	mcpserver "palyra/internal/mcp/server"
 	"palyra/internal/pairing"
+	"palyra/internal/ratelimit"
 	"palyra/internal/reason"
 	"palyra/internal/rpc"
+	"palyra/internal/rpc/consoles"
 	"palyra/internal/rpc/dualcontrol"
 	"palyra/internal/rpc/logins"
 	"palyra/internal/statedir"
 	"palyra/internal/token"
+	"palyra/internal/version"
 )
 
-// listeners are the open ones; metrics, agents and the sockets are nil when they are
+// listeners are the open ones; metrics, agents, console and the sockets are nil when they are
 // switched off, or not offered.
 type listeners struct {
-	api, metrics, agents, socket, hooks net.Listener
-	at                                  Addresses
+	api, metrics, agents, socket, hooks, console net.Listener
+	at                                           Addresses
 }
 
 // open opens the listeners, writes the local operator's credential for the
@@ -68,6 +76,9 @@ func (g *gateway) open(ctx context.Context) error {
 			return err
 		}
 		g.listeners.at.Agents = g.listeners.agents.Addr().String()
+	}
+	if err := openConsole(ctx, g); err != nil {
+		return err
 	}
 	if g.cfg.Listen.SocketOperator {
 		if g.listeners.socket, err = openSocket(ctx, g, statedir.Socket(g.cfg.StateDir), "the local operator has no socket; its certificate works"); err != nil {
@@ -116,7 +127,7 @@ func addListener(g *gateway, l net.Listener) {
 
 // serve serves until ctx ends and the gateway is drained.
 func (g *gateway) serve(ctx context.Context, drained <-chan struct{}, ready func(Addresses)) error {
-	api, agents, err := apiServers(ctx, g)
+	api, agents, web, err := apiServers(ctx, g)
 	if err != nil {
 		return err
 	}
@@ -137,6 +148,11 @@ func (g *gateway) serve(ctx context.Context, drained <-chan struct{}, ready func
 			return serveUntil(groupCtx, drained, agents, &acceptor{Listener: l, log: g.log, most: g.cfg.Listen.MaxConnections, mostOfOne: g.cfg.Listen.MaxConnectionsPerAddress})
 		})
 	}
+	if l := g.listeners.console; l != nil {
+		group.Go(func() error {
+			return serveUntil(groupCtx, drained, web, &acceptor{Listener: l, log: g.log, most: g.cfg.Listen.MaxConnections, mostOfOne: g.cfg.Listen.MaxConnectionsPerAddress})
+		})
+	}
 	if l := g.listeners.hooks; l != nil {
 		group.Go(func() error {
 			return serveUntil(groupCtx, drained, agentServer(agents), &acceptor{Listener: l, log: g.log, most: mostLocal, mostOfOne: mostLocal})
@@ -148,7 +164,7 @@ func (g *gateway) serve(ctx context.Context, drained <-chan struct{}, ready func
 		})
 	}
 	at := g.listeners.at
-	g.log.InfoContext(ctx, "palyrad is ready", slog.String("api", at.API), slog.String("metrics", at.Metrics), slog.String("agents", at.Agents), slog.String("state_dir", g.cfg.StateDir),
+	g.log.InfoContext(ctx, "palyrad is ready", slog.String("api", at.API), slog.String("metrics", at.Metrics), slog.String("agents", at.Agents), slog.String("console", at.Console), slog.String("state_dir", g.cfg.StateDir),
 		slog.String("ca_fingerprint", canonical.Digest(g.authority.Root().Raw)))
 	if ready != nil {
 		ready(at)
@@ -198,8 +214,8 @@ type evidence struct {
 	snapshots
 }
 
-// apiServers are that of the API and that of agents on this host.
-func apiServers(ctx context.Context, g *gateway) (api, agents *http.Server, err error) {
+// apiServers are that of the API, that of agents on this host, and that of the console.
+func apiServers(ctx context.Context, g *gateway) (api, agents, web *http.Server, err error) {
 	archive := attest.NewArchive(g.stores.attestations, g.notary, func() []attest.CheckpointKey { return journalkey.Certified(g.authority) })
 	admin := &members{g.registry, g.identity, g.authority, g.policies}
 	handler, err := rpc.New(ctx, rpc.Config{
@@ -215,11 +231,13 @@ func apiServers(ctx context.Context, g *gateway) (api, agents *http.Server, err 
 		Upstreams: dualcontrol.Upstreams{Manager: g.upstreams, Gate: g.changing}, UpstreamLogins: g.mcpLogins,
 		Pairings: g.pairings, Workspaces: g.changes, Vault: g.vault, Installed: g.installed, Log: g.log,
 		Logins: g.logins, Self: logins.Gateway{Root: string(g.authority.RootPEM()), ServerName: serverName},
+		Console: g.console, About: consoleAbout(g),
 		Surfaces: surfaces(g), Issuers: g.issuers, Hosts: func(name string) bool { return slices.Contains(g.cfg.Listen.ServerNames, name) },
 	})
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
+	followConsole(g, handler)
 	g.identity.OnChange(func(ctx context.Context, by access.Principal) error { return g.policies.Rebuild(ctx, by.String()) })
 	// A revoked device, or one whose member may do less, loses its streams and runs,
 	// too: the streams first, so that none starts a run after the runs were stopped.
@@ -235,6 +253,7 @@ func apiServers(ctx context.Context, g *gateway) (api, agents *http.Server, err 
 			if err := g.tokens.RevokeMadeWith(ctx, d.RevokedBy, d.ID); err != nil {
 				g.log.ErrorContext(ctx, "tokens of a revoked device are not marked as revoked", slog.String("device", d.ID), slog.Any("error", err))
 			}
+			endConsole(ctx, g, d.ID, d.RevokedBy)
 			return
 		}
 		g.log.InfoContext(ctx, "a member may do less than before", append(attrs, slog.String("note", why.Message))...)
@@ -258,7 +277,7 @@ func apiServers(ctx context.Context, g *gateway) (api, agents *http.Server, err 
 		handler.EndVouched(p, why)
 	})
 	if g.tls, err = g.authority.RenewalTLS(slices.Concat(ca.Loopback(), g.cfg.Listen.ServerNames), g.identity.Allow, g.identity.AllowExpired); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	server := func(h http.Handler) *http.Server {
 		return &http.Server{
@@ -268,7 +287,7 @@ func apiServers(ctx context.Context, g *gateway) (api, agents *http.Server, err 
 	}
 	api, agents = server(handler), agentServer(server(handler.Agents()))
 	api.TLSConfig = g.tls
-	return api, agents, nil
+	return api, agents, consoleServer(g, handler, api), nil
 }
 
 // errorsOf answers the errors of a guarded route.
@@ -396,4 +415,82 @@ func keepIdentity(ctx context.Context, g *gateway) error {
 	}
 	failed := func(err error) { g.log.ErrorContext(ctx, "renewing certificates", slog.String("error", err.Error())) }
 	return g.identity.Run(ctx, local(g), renewed, failed)
+}
+
+// openConsole opens the listener of the console, and makes what lets browsers in.
+func openConsole(ctx context.Context, g *gateway) (err error) {
+	c := console.Config{
+		Hosts: func(name string) bool { return slices.Contains(g.cfg.Listen.ServerNames, name) }, Members: g.identity,
+		Journal: func(ctx context.Context, drafts ...event.Draft) error {
+			_, err := g.journal.Append(ctx, drafts...)
+			return err
+		},
+		Allow: func(address string) (bool, time.Duration) {
+			return g.limiter.Allow(rpc.LimitLogin, ratelimit.Address(address))
+		},
+		Refused: g.auditor.Refused, Idle: g.cfg.Console.Idle, Life: g.cfg.Console.Session, Log: g.log,
+	}
+	if g.cfg.Listen.Console != "" {
+		if g.listeners.console, err = listen(ctx, g.cfg.Listen.Console, "listen.console"); err != nil {
+			return err
+		}
+		addListener(g, g.listeners.console)
+		if c.Files, err = assets.Files(); err != nil {
+			return fmt.Errorf("reading the pages of the console: %w", err)
+		}
+		if c.Origin, err = console.Keep(statedir.Console(g.cfg.StateDir), g.cfg.Console.Origin, g.listeners.console.Addr(), g.log); err != nil {
+			return err
+		}
+		g.listeners.at.Console = c.Origin
+	}
+	g.console, err = console.New(c)
+	return err
+}
+
+// consoleAbout is the gateway as the pages of the console show it.
+func consoleAbout(g *gateway) consoles.About {
+	about := consoles.About{
+		ID: g.authority.TrustDomain(), Version: version.Get().Version, Fingerprint: canonical.Digest(g.authority.Root().Raw),
+		Frozen: func(ctx context.Context) bool {
+			_, frozen := g.desk.Frozen(ctx)
+			return frozen
+		},
+		Pending: func() int { return g.desk.Counts().Pending }, Settings: g.cfg, Origins: g.origins,
+		Examine: func(ctx context.Context) (list []consoles.Exam) {
+			for _, e := range doctor.Examine(ctx, examined(g.cfg)) {
+				list = append(list, consoles.Exam{Check: e.Name, Result: e.Result, Detail: e.Detail, Remedy: e.Remedy, TookMS: e.TookMS})
+			}
+			return list
+		},
+	}
+	about.Name, _ = os.Hostname() // it is for people alone
+	if len(g.cfg.Models) > 0 {
+		about.Features = append(about.Features, "models")
+	}
+	if g.cfg.OIDC.Issuer != "" {
+		about.Features = append(about.Features, "oidc")
+	}
+	return about
+}
+
+// followConsole ends what is open in sessions that end, and sessions whose device was
+// revoked.
+func followConsole(g *gateway, handler *rpc.Server) {
+	g.console.OnEnd(func(s console.Session, why *reason.Error) { handler.EndSession(s.Device, s.ID, why) })
+}
+
+// endConsole ends the sessions that a device began.
+func endConsole(ctx context.Context, g *gateway, device string, by access.Principal) {
+	if n := g.console.EndDevice(ctx, device, by, "the device "+device+" was revoked"); n > 0 {
+		g.log.InfoContext(ctx, "sessions of the console ended with their device", slog.String("device", device), slog.Int("sessions", n))
+	}
+}
+
+// consoleServer serves the console: over plain HTTP, to this machine.
+func consoleServer(g *gateway, handler *rpc.Server, of *http.Server) *http.Server {
+	site := g.console.Site(rpc.Listed(g.console.Handlers()), handler.Console())
+	return &http.Server{
+		Handler: cutOff(site, stalledAfter), ReadHeaderTimeout: of.ReadHeaderTimeout, IdleTimeout: of.IdleTimeout,
+		MaxHeaderBytes: of.MaxHeaderBytes, ErrorLog: of.ErrorLog,
+	}
 }

@@ -106,6 +106,10 @@ const (
 	EvaluatedFor Code = "PAL-I170" // a caller asked whether a member may make a call that runs elsewhere, and was answered
 	AskedFor     Code = "PAL-I171" // a caller had people asked about a call of a member that runs elsewhere
 
+	ConsoleLink  Code = "PAL-I180" // a link that lets somebody into the console once was made
+	ConsoleBegun Code = "PAL-I181" // a session of the console began
+	ConsoleEnded Code = "PAL-I182" // a session of the console ended before palyrad did
+
 	PolicyLoaded   Code = "PAL-P100" // a policy set came into force, or was activated or not any more
 	PolicyRejected Code = "PAL-P101" // a policy set did not load, or its tests failed; the running one stays
 	Frozen         Code = "PAL-P102" // an operator stopped all dispatch
@@ -155,6 +159,7 @@ var Codes = []Code{
 	LoggedIn, LoggedOut,
 	DeviceKeyReplaced, OldKeyUsed, GatewayKeyReplaced, VaultKeyPinned,
 	PresenceKeyRegistered, PresenceKeyReset, PresenceKeyConfirmed, EvaluatedFor, AskedFor,
+	ConsoleLink, ConsoleBegun, ConsoleEnded,
 	PolicyLoaded, PolicyRejected, Frozen, Thawed, ToolPinned, ToolSuspended, ToolResumed, PolicyReset,
 	GatewayChange, DualControlOff, PolicyProposed, CeilingSet,
 	UpstreamAdded, UpstreamRemoved, UpstreamSeen, UpstreamApproved, UpstreamLoggedIn, UpstreamLoggedOut,

@@ -88,6 +88,6 @@ func (q Question) ask(snapshot string) (*approval.Ask, error) {
 	}
 	return &approval.Ask{
 		Proposal: p, Plan: plan, SnapshotDigest: snapshot, Request: rule, Prompt: prompt, SubjectType: q.Type,
-		SubjectID: q.ID, Severity: severity, Timeout: q.Timeout, Missing: q.Rule.wants(q.Type, q.Requester.Principal),
+		SubjectID: q.ID, Severity: severity, Timeout: q.Timeout, Needs: onePerson(), Missing: q.Rule.wants(q.Type, q.Requester.Principal),
 	}, nil
 }

@@ -202,8 +202,11 @@ func (p People) rule(rule Rule, r approval.Record, votes []approval.Vote) approv
 		}
 		missing += fmt.Sprintf("; %s is not, since one of the two made or changed the other, or somebody made both", v.User)
 	}
-	return approval.Ruling{Missing: missing}
+	return approval.Ruling{Missing: missing, Needs: onePerson()}
 }
+
+// onePerson is what every question about the gateway takes.
+func onePerson() *approval.Needs { return &approval.Needs{Want: 1, Paired: true} }
 
 // MayGrantBroad is about calls alone: questions about the gateway have no grants.
 func (j Judge) MayGrantBroad(ctx context.Context, caller access.Caller) error {

@@ -331,7 +331,25 @@ func (p *planned) describe(ctx context.Context) {
 	case tool.ActUnknown:
 		what = fmt.Sprintf("Call %q, a tool that this gateway does not know", show(p.text("tool")))
 	}
+	p.plan.Preview.Lead = p.lead()
 	p.plan.Preview.Summary = fmt.Sprintf("%s, in %s. %s runs it itself, in no sandbox of this gateway.", what, p.cwd(), p.agent.Name)
+}
+
+// lead is the line, the file or the address that the call is known by.
+func (p *planned) lead() string {
+	switch p.row.act {
+	case tool.ActShell, tool.ActInput:
+		return p.line()
+	case tool.ActRead, tool.ActWrite:
+		if len(p.at) > 0 {
+			return p.where()
+		}
+		return ""
+	case tool.ActFetch:
+		return p.text("url") + p.text("query")
+	default:
+		return ""
+	}
 }
 
 func (p *planned) cwd() string {

@@ -113,6 +113,27 @@ func (s *Service) AuthenticateHost() (access.Caller, error) {
 	return c, nil
 }
 
+// SessionCaller is the caller that a session stands for which a device began: the
+// device's member as it is now, without a key of the device. One that the local operator
+// began over the socket stands and falls with that. Surface and Paired are left for who
+// keeps the session.
+func (s *Service) SessionCaller(deviceID string, over access.Transport) (access.Caller, error) {
+	if over == access.TransportSocket {
+		c, err := s.AuthenticateHost()
+		if err == nil && c.DeviceID != deviceID {
+			err = reason.Errorf(reason.Unauthenticated, "the local operator has another device by now")
+		}
+		return c, err
+	}
+	dev, err := s.live(deviceID)
+	if err != nil {
+		return access.Caller{}, err
+	}
+	c, err := s.caller(dev)
+	c.Paired = false
+	return c, err
+}
+
 // AuthenticateAgent returns an agent of the local operator as the caller that its hook
 // is: for a connection of which the system says that its process is the local
 // operator's. It may report what the agent does, and nothing else, so that it may do

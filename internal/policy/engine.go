@@ -45,7 +45,7 @@ func (s *Set) Simulate(r Request, a Approval, grants []Grant) Verdict {
 		return Verdict{effect: Allow, determining: j.Determining, snapshot: s.snapshotDigest, version: s.version}
 	}
 	if v.effect == Ask {
-		v.missing = j.Missing
+		v.missing, v.wanted = j.Missing, j.Wanted
 	}
 	return v
 }
@@ -126,8 +126,9 @@ func (s *Set) ask(c *call, bare outcome) Verdict {
 	}
 	v := Verdict{
 		effect: Ask, code: reason.ApprovalRequired, determining: describeCauses(p.causes),
-		timeout: shortestTimeout(p.causes), severity: p.severity, missing: s.wanted(c, nil),
+		timeout: shortestTimeout(p.causes), severity: p.severity, wanted: s.wanted(c, nil),
 	}
+	v.missing = v.wanted.String()
 	v.remedy = reason.Lookup(reason.ApprovalRequired).Remedy
 	return v
 }
@@ -220,7 +221,7 @@ func (s *Set) judgeOne(r Request, a Approval) Judgement {
 	out := c.under(s.facts(c.requester, cast, a.Standing))
 	j := Judgement{Allowed: out.allowed, Determining: describe(out.determining), Errors: out.errors}
 	if !j.Allowed && len(j.Errors) == 0 {
-		j.Missing = s.missing(c, cast, s.electorate(c.requester, ""))
+		j.Missing, j.Wanted = s.missing(c, cast, s.electorate(c.requester, ""))
 	}
 	return j
 }

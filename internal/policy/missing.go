@@ -3,7 +3,6 @@ package policy
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/cedar-policy/cedar-go/types"
@@ -149,20 +148,20 @@ func (s *Set) ballotsOf(h moreVoters) []ballot {
 }
 
 // missing says in plain words what would have to be added to the votes cast
-// to allow the call, as far as people who exist can add it. It is "" when
-// nothing can help.
-func (s *Set) missing(c *call, cast []ballot, voters *electorate) string {
+// to allow the call, as far as people who exist can add it, and which people that
+// are, if it is them. It is "" when nothing can help.
+func (s *Set) missing(c *call, cast []ballot, voters *electorate) (string, *Wanted) {
 	if !c.under(s.facts(c.requester, append(slices.Clone(cast), voters.ballots...), false)).allowed {
-		return s.lacking(c, voters).text
+		return s.lacking(c, voters).text, nil
 	}
 	cast = refreshed(cast)
 	if c.under(s.facts(c.requester, cast, false)).allowed {
-		return "a fresh vote: those cast are too old, or stand in a grant"
+		return "a fresh vote: those cast are too old, or stand in a grant", nil
 	}
-	if text := s.wanted(c, cast); text != "" {
-		return text
+	if w := s.wanted(c, cast); w != nil {
+		return w.String(), w
 	}
-	return "an approval by others or in another way; see the policies named"
+	return "an approval by others or in another way; see the policies named", nil
 }
 
 // refreshed is the ballots as if cast now.
@@ -174,38 +173,83 @@ func refreshed(cast []ballot) []ballot {
 	return out
 }
 
-// wanted says which further votes would allow a call that those cast do not.
-func (s *Set) wanted(c *call, cast []ballot) string {
-	h, ok := s.fewestVoters(c, cast)
-	if !ok {
-		return ""
-	}
-	return "the approval of " + h.String() + s.conditions(c, cast, h)
+// Wanted are the fewest further people whose yes would allow a call that the votes
+// cast do not.
+type Wanted struct {
+	// Have counts the people whose yes counts so far, of those with Role if it is
+	// given; More are still needed.
+	Have, More int
+	// Role is what they must hold, "" for any.
+	Role access.Role
+	// Surfaces are those that their vote may come from; none for any.
+	Surfaces []access.Surface
+	// Present and Paired say what their vote has to prove.
+	Present, Paired bool
 }
 
-// conditions finds the surfaces and the proof that the next voters need.
-func (s *Set) conditions(c *call, cast []ballot, h moreVoters) string {
-	if !slices.ContainsFunc(c.found, func(p *compiled) bool { return p.votes }) {
-		return "" // no policy looks at surfaces or proof
+// String is it in plain words: "the approval of 1 person with role security on
+// console, with presence proven".
+func (w *Wanted) String() string {
+	if w == nil {
+		return ""
 	}
-	var on []string
+	text := "the approval of " + moreVoters{w.More, w.Role}.String()
+	for i, surface := range w.Surfaces {
+		text += []string{" on ", " or "}[min(i, 1)] + string(surface)
+	}
+	if w.Present {
+		text += ", " + PresenceProven
+	}
+	if w.Paired {
+		text += ", from a paired device"
+	}
+	return text
+}
+
+// wanted finds which further votes would allow a call that those cast do not; nil
+// when a few more do not.
+func (s *Set) wanted(c *call, cast []ballot) *Wanted {
+	h, ok := s.fewestVoters(c, cast)
+	if !ok {
+		return nil
+	}
+	w := &Wanted{More: h.people, Role: h.role, Have: s.counted(c.requester, cast, h.role)}
+	s.addConditions(w, c, cast, h)
+	return w
+}
+
+// counted is how many people have said yes and count, of those with a role if it is
+// given.
+func (s *Set) counted(requester access.Principal, cast []ballot, role access.Role) int {
+	var users []access.Principal
+	for _, b := range cast {
+		if role == "" || slices.Contains(b.roles, role) {
+			users = append(users, b.user)
+		}
+	}
+	n := s.independence.Count(requester, users)
+	if role == "" { // a first approval need not be independent
+		n = max(n, min(len(users), 1))
+	}
+	return n
+}
+
+// addConditions finds the surfaces and the proof that the next voters need.
+func (s *Set) addConditions(w *Wanted, c *call, cast []ballot, h moreVoters) {
+	if !slices.ContainsFunc(c.found, func(p *compiled) bool { return p.votes }) {
+		return // no policy looks at surfaces or proof
+	}
 	offered := s.offers.list()
 	for _, surface := range offered {
 		if s.allowsWith(c, cast, h, func(b *ballot) { b.surfaces = []access.Surface{surface} }) {
-			on = append(on, string(surface))
+			w.Surfaces = append(w.Surfaces, surface)
 		}
 	}
-	var out strings.Builder
-	if len(on) > 0 && len(on) < len(offered) {
-		out.WriteString(" on " + strings.Join(on, " or "))
+	if len(w.Surfaces) == len(offered) {
+		w.Surfaces = nil
 	}
-	if !s.allowsWith(c, cast, h, func(b *ballot) { b.present = false }) {
-		out.WriteString(", " + PresenceProven)
-	}
-	if !s.allowsWith(c, cast, h, func(b *ballot) { b.paired = false }) {
-		out.WriteString(", from a paired device")
-	}
-	return out.String()
+	w.Present = !s.allowsWith(c, cast, h, func(b *ballot) { b.present = false })
+	w.Paired = !s.allowsWith(c, cast, h, func(b *ballot) { b.paired = false })
 }
 
 func persons(n int) string {

@@ -108,7 +108,7 @@ func strictest(verdicts []Verdict) Verdict {
 			joined.determining = append(joined.determining, v.determining...)
 			joined.timeout = shorter(joined.timeout, v.timeout)
 			if slices.Index(expr.Severities, v.severity) > slices.Index(expr.Severities, joined.severity) {
-				joined.severity, joined.missing = v.severity, v.missing
+				joined.severity, joined.missing, joined.wanted = v.severity, v.missing, v.wanted
 			}
 		}
 	}

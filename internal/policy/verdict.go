@@ -67,6 +67,7 @@ type Verdict struct {
 	timeout     time.Duration
 	severity    string
 	missing     string
+	wanted      *Wanted
 	errors      []string
 }
 
@@ -117,6 +118,10 @@ func (v Verdict) Severity() string { return v.severity }
 // for a deny with ApprovalUnattainable, what nobody can give.
 func (v Verdict) Missing() string { return v.missing }
 
+// Wanted returns the people whose yes an ask takes; nil where more than a few more do,
+// and for other verdicts.
+func (v Verdict) Wanted() *Wanted { return v.wanted }
+
 // Errors returns the errors of the evaluation; any error denies.
 func (v Verdict) Errors() []string { return append([]string(nil), v.errors...) }
 
@@ -149,6 +154,8 @@ type Judgement struct {
 	Errors []string `json:"errors,omitempty"`
 	// Missing says what an approval still lacks, "" when nothing can help.
 	Missing string `json:"missing,omitempty"`
+	// Wanted are the people whose yes would help; nil when it is not for want of a few.
+	Wanted *Wanted `json:"-"`
 }
 
 func notNil[T any](list []T) []T {

@@ -73,11 +73,15 @@ func credentials(m rpc.Method) string {
 		return "certificate, also one that expired in the last 30 days"
 	case m.Needs == rpc.NeedsCertificate:
 		return "certificate, no socket"
-	case slices.Contains(access.NeverByToken, m.Permission):
-		return "certificate"
-	default:
-		return "certificate, token"
 	}
+	list := []string{"certificate"}
+	if !slices.Contains(access.NeverByToken, m.Permission) {
+		list = append(list, "token")
+	}
+	if m.Needs == rpc.NeedsDevice {
+		list = append(list, "console")
+	}
+	return strings.Join(list, ", ")
 }
 
 // guardOf are the columns of what a route takes.
@@ -88,7 +92,12 @@ func guardOf(r rpc.Route, who func(access.Permission) []string) string {
 	if r.Guard.Permission == "" {
 		return fmt.Sprintf("none | anybody | `%s` | none", r.Guard.Limit)
 	}
-	return fmt.Sprintf("`%s` | %s | `%s` | %s", r.Guard.Permission, strings.Join(who(r.Guard.Permission), ", "), r.Guard.Limit, credentials(*r.Guard))
+	// No session of the console comes to their listeners.
+	row := *r.Guard
+	if row.Needs == rpc.NeedsDevice {
+		row.Needs = rpc.NeedsProgram
+	}
+	return fmt.Sprintf("`%s` | %s | `%s` | %s", row.Permission, strings.Join(who(row.Permission), ", "), row.Limit, credentials(row))
 }
 
 // accessTables are the generated part of docs/access.md.

@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -25,27 +26,79 @@ type approvals struct {
 
 // ListApprovals returns one page, newest first.
 func (a *approvals) ListApprovals(ctx context.Context, req *palyrav1.ListApprovalsRequest) (*palyrav1.ListApprovalsResponse, error) {
-	principal, err := principalOf(req.GetPrincipal())
+	f, err := approvalFilter(req)
 	if err != nil {
 		return nil, err
 	}
-	types, some := a.shown(ctx, wordsOf[approval.SubjectType](subjectPrefix, req.GetSubjectTypes()))
-	if !some {
+	var some bool
+	if f.SubjectTypes, some = a.shown(ctx, f.SubjectTypes); !some {
 		return &palyrav1.ListApprovalsResponse{}, nil
 	}
-	records, next, err := a.desk.List(ctx, approval.Filter{
-		States: wordsOf[approval.State](statePrefix, req.GetStates()), SubjectTypes: types, Principal: principal,
-		Since: timeOf(req.GetSince()), Until: timeOf(req.GetUntil()),
-		PageSize: int(req.GetPageSize()), PageToken: req.GetPageToken(),
-	})
+	records, next, err := a.desk.List(ctx, f)
 	if err != nil {
 		return nil, err
 	}
 	res := &palyrav1.ListApprovalsResponse{NextPageToken: next}
 	for _, r := range records {
-		res.Approvals = append(res.Approvals, approvalMessage(r))
+		m := approvalMessage(r)
+		m.You = a.standing(ctx, r)
+		res.Approvals = append(res.Approvals, m)
+	}
+	if req.GetWithCounts() {
+		counted, err := a.desk.Tally(ctx, f)
+		if err != nil {
+			return nil, err
+		}
+		res.Counts = countsMessage(counted)
 	}
 	return res, nil
+}
+
+func approvalFilter(req *palyrav1.ListApprovalsRequest) (f approval.Filter, err error) {
+	f = approval.Filter{
+		Traits: approval.Traits{
+			States: wordsOf[approval.State](statePrefix, req.GetStates()), SubjectTypes: wordsOf[approval.SubjectType](subjectPrefix, req.GetSubjectTypes()),
+			Tools: req.GetTools(), Severities: req.GetSeverities(),
+		},
+		Except: approval.Traits{
+			States: wordsOf[approval.State](statePrefix, req.GetExceptStates()), SubjectTypes: wordsOf[approval.SubjectType](subjectPrefix, req.GetExceptSubjectTypes()),
+			Tools: req.GetExceptTools(), Severities: req.GetExceptSeverities(),
+		},
+		Since: timeOf(req.GetSince()), Until: timeOf(req.GetUntil()),
+		PageSize: int(req.GetPageSize()), PageToken: req.GetPageToken(), Ascending: req.GetAscending(),
+	}
+	if f.Principals, err = principalsOf(req.GetPrincipals()); err == nil {
+		f.Except.Principals, err = principalsOf(req.GetExceptPrincipals())
+	}
+	return f, err
+}
+
+func principalsOf(texts []string) (list []access.Principal, err error) {
+	for _, text := range texts {
+		p, err := principalOf(text)
+		if err != nil {
+			return nil, err
+		}
+		if !p.IsZero() {
+			list = append(list, p)
+		}
+	}
+	return list, nil
+}
+
+// standing says what a plain yes of the caller would meet.
+func (a *approvals) standing(ctx context.Context, r approval.Record) *palyrav1.ApprovalStanding {
+	caller := callerOf(ctx)
+	s := &palyrav1.ApprovalStanding{Own: r.Own(a.engine.Current().Requester(caller)), Voted: r.HasVoted(caller.Principal)}
+	err := a.desk.MayVote(ctx, caller, r)
+	if s.MayDecide = err == nil; err == nil {
+		return s
+	}
+	known := &reason.Error{Code: reason.Of(err)}
+	errors.As(err, &known)
+	s.Reason, s.Message, s.Remedy, s.Permission = string(known.Code), known.Message, known.NextStep(), known.Fields["permission"]
+	s.WithPresence = known.Code == reason.PresenceNotProven
+	return s
 }
 
 // shown are the subject types that the caller is shown of those that it wants: none
@@ -65,6 +118,17 @@ func (a *approvals) shows(ctx context.Context, r approval.Record) bool {
 	return len(types) == 0 || slices.Contains(types, r.SubjectType)
 }
 
+// current is an approval as a list has it, nil for one that the caller is not shown.
+func (a *approvals) current(ctx context.Context, id string) (*palyrav1.Approval, error) {
+	r, err := a.desk.Get(ctx, id)
+	if err != nil || !a.shows(ctx, r) {
+		return nil, err
+	}
+	m := approvalMessage(r)
+	m.You = a.standing(ctx, r)
+	return m, nil
+}
+
 // GetApproval returns one approval.
 func (a *approvals) GetApproval(ctx context.Context, req *palyrav1.GetApprovalRequest) (*palyrav1.GetApprovalResponse, error) {
 	r, err := a.desk.Get(ctx, req.GetApprovalId())
@@ -74,7 +138,9 @@ func (a *approvals) GetApproval(ctx context.Context, req *palyrav1.GetApprovalRe
 	if err != nil {
 		return nil, err
 	}
-	return &palyrav1.GetApprovalResponse{Approval: approvalMessage(r)}, nil
+	m := approvalMessage(r)
+	m.You, m.Prompt.Files = a.standing(ctx, r), fileMessages(r.Prompt.Diff)
+	return &palyrav1.GetApprovalResponse{Approval: m}, nil
 }
 
 // WatchApprovals streams changes. Without a cursor it begins with the open
@@ -105,7 +171,9 @@ func (a *approvals) WatchApprovals(ctx context.Context, req *palyrav1.WatchAppro
 // DecideApproval casts the caller's vote.
 func (a *approvals) DecideApproval(ctx context.Context, req *palyrav1.DecideApprovalRequest) (*palyrav1.DecideApprovalResponse, error) {
 	caller := callerOf(ctx)
-	if s := req.GetSurface(); s != "" {
+	// What a client says of itself counts among programs alone: nobody is the console but
+	// its sessions, and they are nothing else.
+	if s := req.GetSurface(); s != "" && caller.Surface == access.SurfaceGRPC {
 		caller.Surface = access.Surface(s)
 	}
 	r, err := vote(ctx, a.desk, a.presence, caller, req)
@@ -178,7 +246,7 @@ func (a *approvals) ExportApprovals(ctx context.Context, req *palyrav1.ExportApp
 	}
 	between := ""
 	trailer, err := a.desk.Export(ctx, approval.Filter{
-		States: wordsOf[approval.State](statePrefix, req.GetStates()), Since: timeOf(req.GetSince()), Until: timeOf(req.GetUntil()),
+		Traits: approval.Traits{States: wordsOf[approval.State](statePrefix, req.GetStates())}, Since: timeOf(req.GetSince()), Until: timeOf(req.GetUntil()),
 	}, func(r approval.Record) error {
 		line, err := r.Line()
 		if err != nil {

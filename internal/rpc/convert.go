@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/approval"
 	"palyra/internal/policy"
+	"palyra/internal/workspace/unified"
 )
 
 // enumName is the wire name of an enum value for a word of the domain:
@@ -108,6 +110,7 @@ func approvalMessage(r approval.Record) *palyrav1.Approval {
 		Device: r.Device, Channel: r.Channel, CreatedAt: timeMessage(r.CreatedAt), ExpiresAt: timeMessage(r.ExpiresAt),
 		AnsweredAt: timeMessage(r.AnsweredAt), State: stateMessage(r.State), Version: r.Version, GrantId: r.GrantID,
 		Severity: r.Severity, Missing: r.Missing, RunGone: r.RunGone,
+		Needs:          needsMessage(r.Needs),
 		PresenceWanted: r.State == approval.Pending && strings.Contains(r.Missing, policy.PresenceProven),
 	}
 	for _, v := range r.Votes {
@@ -123,7 +126,7 @@ func promptMessage(r approval.Record) *palyrav1.ApprovalPrompt {
 		Executable: p.Runs.Executable.Path, ExecutableDigest: p.Runs.Executable.SHA256, Cwd: p.Runs.Cwd, Argv: p.Runs.Argv,
 		Executor: string(p.Runs.Executor), SandboxTier: p.Runs.Tier, SandboxProfile: p.Runs.Profile,
 		Egress: p.Runs.Egress, Secrets: p.Runs.Secrets, Diff: p.Diff, Notes: p.Notes, Redacted: p.Redacted,
-		ExactOnly: p.ExactOnly,
+		ExactOnly: p.ExactOnly, Lead: cmp.Or(p.Lead, p.Summary), AskedLastWeek: p.AskedLately, LastAllowed: p.LastAllowed,
 	}
 	for _, o := range p.Runs.Operands {
 		m.Operands = append(m.Operands, &palyrav1.ApprovalOperand{Path: o.Path, Sha256: o.SHA256})
@@ -143,11 +146,64 @@ func promptMessage(r approval.Record) *palyrav1.ApprovalPrompt {
 func offerMessage(o approval.Offer) *palyrav1.ApprovalScopeOffer {
 	m := &palyrav1.ApprovalScopeOffer{
 		Scope: scopeMessage(o.Scope), Match: matchMessage(o.Match), Covers: o.Matcher, What: o.What, By: o.By, Permission: o.Permission,
+		CoveredLastWeek: o.CoveredLately,
 	}
 	if o.MaxTTLSeconds > 0 {
 		m.Longest = durationpb.New(time.Duration(o.MaxTTLSeconds) * time.Second)
 	}
 	return m
+}
+
+func needsMessage(n *approval.Needs) *palyrav1.ApprovalNeeds {
+	if n == nil {
+		return nil
+	}
+	m := &palyrav1.ApprovalNeeds{Have: int32(n.Have), Want: int32(n.Want), Role: string(n.Role), Presence: n.Present, Paired: n.Paired}
+	for _, s := range n.Surfaces {
+		m.Surfaces = append(m.Surfaces, string(s))
+	}
+	return m
+}
+
+func countsMessage(t approval.Tallies) *palyrav1.ApprovalCounts {
+	return &palyrav1.ApprovalCounts{
+		Total: t.Total, ByState: wordCounts(t.ByState), BySeverity: wordCounts(t.BySeverity), BySubjectType: wordCounts(t.BySubject), ByTool: wordCounts(t.ByTool),
+	}
+}
+
+func wordCounts[T ~string](counts map[T]int64) map[string]int64 {
+	out := make(map[string]int64, len(counts))
+	for w, n := range counts {
+		out[string(w)] = n
+	}
+	return out
+}
+
+// fileMessages takes a diff apart.
+func fileMessages(diff string) []*palyrav1.ApprovalFileChange {
+	var list []*palyrav1.ApprovalFileChange
+	for _, c := range unified.Parse(diff) {
+		m := &palyrav1.ApprovalFileChange{
+			Kind: "modify", Path: c.NewPath, OldPath: c.OldPath, OldMode: c.OldMode, NewMode: c.NewMode, Binary: c.Binary,
+		}
+		switch {
+		case c.OldPath == "":
+			m.Kind = "create"
+		case c.NewPath == "":
+			m.Kind, m.Path = "delete", c.OldPath
+		case c.OldPath != c.NewPath:
+			m.Kind = "rename"
+		}
+		for _, h := range c.Hunks {
+			hunk := &palyrav1.ApprovalHunk{OldStart: int32(h.OldStart), NewStart: int32(h.NewStart)}
+			for _, l := range h.Lines {
+				hunk.Lines = append(hunk.Lines, &palyrav1.ApprovalLine{Kind: string(l.Kind), Text: l.Text, NoNewline: l.NoNewline})
+			}
+			m.Hunks = append(m.Hunks, hunk)
+		}
+		list = append(list, m)
+	}
+	return list
 }
 
 // whyMessage splits the cause's location, "file:line".

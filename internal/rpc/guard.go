@@ -72,6 +72,13 @@ func addressOf(ctx context.Context) string {
 	return who.address
 }
 
+// sessionOf returns the session of the console that a request is of, "" for another
+// client.
+func sessionOf(ctx context.Context) string {
+	who, _ := ctx.Value(callerKey{}).(peer)
+	return who.session
+}
+
 // credentialEnd returns when the caller's credential ends.
 func credentialEnd(ctx context.Context) time.Time {
 	who, _ := ctx.Value(callerKey{}).(peer)
@@ -207,7 +214,7 @@ func (g *guard) admitPeer(ctx context.Context, who peer, procedure string, metho
 	if err := g.spend(who, method); err != nil {
 		return g.refuse(ctx, who, procedure, err)
 	}
-	if method.Needs == NeedsNothing {
+	if method.Needs == NeedsNothing && !who.visits {
 		return nil
 	}
 	if !who.shows(method.Needs) {
@@ -279,6 +286,10 @@ func (g *guard) refuse(ctx context.Context, who peer, procedure string, err erro
 
 // lacks says why a peer does not show what a method needs.
 func (p *peer) lacks() error {
+	if p.known && p.visits {
+		return reason.Errorf(reason.PermissionDenied, "a session of the console may not use this method").
+			WithRemedy("Use the command line, with the certificate of a device.")
+	}
 	if p.known {
 		return reason.Errorf(reason.PermissionDenied, "what certifies a key takes the certificate of a device").
 			WithRemedy("Run it with a credential bundle, without --socket.")

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -15,6 +16,7 @@ import (
 
 	"palyra/internal/access"
 	"palyra/internal/canonical"
+	"palyra/internal/console"
 	"palyra/internal/localsocket"
 	"palyra/internal/pairing"
 	"palyra/internal/ratelimit"
@@ -40,6 +42,8 @@ func identify(by credentials, live *liveRequests, log *slog.Logger, next http.Ha
 		socket, local := localsocket.PeerOf(r.Context())
 		neighbor, near := localsocket.AgentOf(r.Context())
 		identified := peer{address: from(r, socket, local, neighbor, near), local: local, near: near, claims: access.Surface(r.Header.Get(access.SurfaceHeader)), tls: r.TLS}
+		visit, visiting := console.VisitOf(r.Context())
+		identified.visits, identified.session = visiting, visit.Session
 		identified.offered = by.issuers != nil && by.issuers.Offered()
 		ctx := r.Context()
 		if look := by.of(r); look != nil {
@@ -47,7 +51,7 @@ func identify(by credentials, live *liveRequests, log *slog.Logger, next http.Ha
 			identified.look(look)
 			if identified.known {
 				var leave, stop func()
-				ctx, leave = live.enter(ctx, identified.caller.DeviceID, identified.key, identified.vouched())
+				ctx, leave = live.enter(ctx, identified.caller.DeviceID, cmp.Or(identified.key, identified.session), identified.vouched())
 				defer leave()
 				identified.look(look)
 				ctx, stop = until(access.WithDevice(ctx, identified.caller.DeviceID), identified.notAfter, identified.over())
@@ -91,6 +95,9 @@ func (by credentials) of(r *http.Request) func() (access.Caller, time.Time, erro
 	socket, local := localsocket.PeerOf(r.Context())
 	neighbor, near := localsocket.AgentOf(r.Context())
 	auth := by.auth
+	if visit, visiting := console.VisitOf(r.Context()); visiting {
+		return visit.Look
+	}
 	switch {
 	case near && neighbor.Refused != nil && len(shown) > 0:
 		return func() (access.Caller, time.Time, error) { return access.Caller{}, time.Time{}, neighbor.Refused }
@@ -182,6 +189,9 @@ type peer struct {
 	// near says that it came by a listener of agents on this host, whose process the
 	// system named.
 	near bool
+	// visits says that it came to the origin of the console, of the session if it has one.
+	visits  bool
+	session string
 	// claims is the surface that the client says it is.
 	claims access.Surface
 	// tls is the connection.
@@ -220,6 +230,9 @@ func (p *peer) vouched() access.Principal {
 
 // over is why a request ends with its credential.
 func (p *peer) over() error {
+	if p.visits {
+		return reason.Errorf(reason.Unauthenticated, "the session of the console ended at %s", p.notAfter.Format(time.RFC3339)).WithRemedy("Run `palyra console`.")
+	}
 	if p.caller.Token != nil {
 		return reason.Errorf(reason.Unauthenticated, "the token %s expired at %s", p.caller.DeviceID, p.notAfter.Format(time.RFC3339))
 	}
@@ -233,7 +246,10 @@ func expiredCertificate(device string, end time.Time) error {
 // look finds the caller from its credential.
 func (p *peer) look(credential func() (access.Caller, time.Time, error)) {
 	p.caller, p.notAfter, p.err = credential()
-	p.caller.Address, p.caller.Surface = p.address, access.SurfaceGRPC
+	p.caller.Address = p.address
+	if !p.visits {
+		p.caller.Surface = access.SurfaceGRPC
+	}
 	p.known, p.expired = p.err == nil, reason.Of(p.err) == reason.CertificateExpired
 }
 
@@ -257,6 +273,9 @@ func certificate(auth Authenticator, chain []*x509.Certificate) (access.Caller, 
 
 // shows reports whether the peer shows what a method needs.
 func (p *peer) shows(needed Proof) bool {
+	if p.visits {
+		return p.known && needed == NeedsDevice
+	}
 	switch needed {
 	case NeedsNothing:
 		return true

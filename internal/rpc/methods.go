@@ -10,6 +10,7 @@ import (
 	"palyra/gen/grpc/health/v1/healthv1connect"
 	"palyra/gen/palyra/v1/palyrav1connect"
 	"palyra/internal/access"
+	"palyra/internal/console"
 	"palyra/internal/login/resource"
 	"palyra/internal/ratelimit"
 	"palyra/internal/rpc/accessreview"
@@ -49,8 +50,13 @@ const (
 	// NeedsCertificate wants the certificate of a device, valid now. It is for methods
 	// that certify keys: what has no certificate of its own makes none.
 	NeedsCertificate Proof = iota
-	// NeedsDevice also takes the socket of the local operator, and a token.
+	// NeedsDevice also takes the socket of the local operator, a token, and a session of
+	// the console.
 	NeedsDevice
+	// NeedsProgram takes what NeedsDevice takes, but no session of the console: it is for
+	// what leads to other credentials or keys, what no page needs, and what is about the
+	// machine of whoever asks.
+	NeedsProgram
 	// NeedsRenewable wants a certificate, also one that expired at most ca.RenewableFor ago.
 	NeedsRenewable
 	// NeedsNothing is for methods that return no data of any caller.
@@ -87,17 +93,27 @@ func reviewed() []accessreview.Method {
 	return list
 }
 
+// withheld are the methods that no session of the console may use, as "Service/Method".
+func withheld() (list []string) {
+	for _, procedure := range slices.Sorted(maps.Keys(methods)) {
+		if name, own := strings.CutPrefix(procedure, "/palyra.v1."); own && methods[procedure].Needs != NeedsDevice {
+			list = append(list, name)
+		}
+	}
+	return list
+}
+
 // methods has one row per method of the API. A method without a row is
 // denied, and a test walks the service descriptors to see that none lacks one.
 var methods = map[string]Method{
-	palyrav1connect.GatewayServiceCallToolProcedure:     {access.PermToolCall, AuditRoom, LimitToolCall, NeedsDevice},
+	palyrav1connect.GatewayServiceCallToolProcedure:     {access.PermToolCall, AuditRoom, LimitToolCall, NeedsProgram},
 	palyrav1connect.GatewayServiceListToolsProcedure:    {access.PermToolList, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.GatewayServiceEvaluateToolProcedure: {access.PermToolEvaluate, AuditNone, LimitRead, NeedsDevice},
-	palyrav1connect.GatewayServiceEndSessionProcedure:   {access.PermToolCall, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.GatewayServiceEndSessionProcedure:   {access.PermToolCall, AuditRoom, LimitMutate, NeedsProgram},
 
 	// Which runs a caller may read and cancel beside its own is the handler's
 	// to say.
-	palyrav1connect.GatewayServiceRunStreamProcedure: {access.PermRunStart, AuditRoom, LimitRun, NeedsDevice},
+	palyrav1connect.GatewayServiceRunStreamProcedure: {access.PermRunStart, AuditRoom, LimitRun, NeedsProgram},
 	palyrav1connect.GatewayServiceStartRunProcedure:  {access.PermRunStart, AuditRoom, LimitRun, NeedsDevice},
 	palyrav1connect.GatewayServiceGetRunProcedure:    {access.PermRunRead, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.GatewayServiceListRunsProcedure:  {access.PermRunRead, AuditNone, LimitRead, NeedsDevice},
@@ -170,14 +186,14 @@ var methods = map[string]Method{
 	palyrav1connect.DeviceServiceListDeviceActsProcedure: {access.PermDaemonStatus, AuditNone, LimitRead, NeedsDevice},
 	// That it takes the device of the gateway's own host is the handler's to say.
 	palyrav1connect.KeyServiceListKeysProcedure:  {access.PermAccessRead, AuditNone, LimitRead, NeedsDevice},
-	palyrav1connect.KeyServiceRotateKeyProcedure: {access.PermAccessWriteOwner, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.KeyServiceRotateKeyProcedure: {access.PermAccessWriteOwner, AuditRoom, LimitMutate, NeedsProgram},
 
 	// A presence key is its device's own; whose others count, and that it takes the
 	// gateway's host to take one away, is the handler's to say.
 	palyrav1connect.PresenceServiceChallengePresenceProcedure:   {access.PermDaemonStatus, AuditNone, LimitDecide, NeedsCertificate},
 	palyrav1connect.PresenceServiceRegisterPresenceKeyProcedure: {access.PermDaemonStatus, AuditRoom, LimitMutate, NeedsCertificate},
 	palyrav1connect.PresenceServiceConfirmPresenceKeyProcedure:  {access.PermDaemonStatus, AuditRoom, LimitMutate, NeedsDevice},
-	palyrav1connect.PresenceServiceResetPresenceKeyProcedure:    {access.PermAccessWriteOwner, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.PresenceServiceResetPresenceKeyProcedure:    {access.PermAccessWriteOwner, AuditRoom, LimitMutate, NeedsProgram},
 
 	palyrav1connect.WorkspaceServiceListWorkspacesProcedure: {access.PermWorkspaceRead, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.WorkspaceServiceListChangeSetsProcedure: {access.PermWorkspaceRead, AuditNone, LimitRead, NeedsDevice},
@@ -190,8 +206,8 @@ var methods = map[string]Method{
 	palyrav1connect.McpServiceRemoveUpstreamProcedure:        {access.PermUpstreamWrite, AuditRoom, LimitMutate, NeedsDevice},
 	palyrav1connect.McpServiceRefreshUpstreamProcedure:       {access.PermUpstreamWrite, AuditRoom, LimitMutate, NeedsDevice},
 	palyrav1connect.McpServiceApproveUpstreamProcedure:       {access.PermUpstreamWrite, AuditRoom, LimitMutate, NeedsDevice},
-	palyrav1connect.McpServiceBeginUpstreamLoginProcedure:    {access.PermUpstreamLogin, AuditNone, LimitMutate, NeedsDevice},
-	palyrav1connect.McpServiceCompleteUpstreamLoginProcedure: {access.PermUpstreamLogin, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.McpServiceBeginUpstreamLoginProcedure:    {access.PermUpstreamLogin, AuditNone, LimitMutate, NeedsProgram},
+	palyrav1connect.McpServiceCompleteUpstreamLoginProcedure: {access.PermUpstreamLogin, AuditRoom, LimitMutate, NeedsProgram},
 	palyrav1connect.McpServiceEndUpstreamLoginProcedure:      {access.PermUpstreamLogin, AuditRoom, LimitMutate, NeedsDevice},
 
 	// Sessions are for users alone; whose a caller may read and end beside its own
@@ -207,9 +223,9 @@ var methods = map[string]Method{
 	palyrav1connect.TokenServiceRevokeTokenProcedure: {access.PermTokenRevoke, AuditRoom, LimitMutate, NeedsDevice},
 
 	// Who may make the token of a hook may have the hook watched.
-	palyrav1connect.InstallServiceRegisterInstalledProcedure: {access.PermTokenCreate, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.InstallServiceRegisterInstalledProcedure: {access.PermTokenCreate, AuditRoom, LimitMutate, NeedsProgram},
 	palyrav1connect.InstallServiceListInstalledProcedure:     {access.PermTokenRead, AuditNone, LimitRead, NeedsDevice},
-	palyrav1connect.InstallServiceRemoveInstalledProcedure:   {access.PermTokenRevoke, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.InstallServiceRemoveInstalledProcedure:   {access.PermTokenRevoke, AuditRoom, LimitMutate, NeedsProgram},
 
 	// Which secrets a caller may put, see, read and remove is the vault's to ask, of
 	// each one.
@@ -218,9 +234,9 @@ var methods = map[string]Method{
 	palyrav1connect.VaultServiceRevealSecretProcedure:   {access.PermVaultGet, AuditRoom, LimitSecret, NeedsDevice},
 	palyrav1connect.VaultServiceListSecretsProcedure:    {access.PermVaultList, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.VaultServiceRemoveSecretProcedure:   {access.PermVaultDelete, AuditRoom, LimitSecret, NeedsDevice},
-	palyrav1connect.VaultServiceRekeyVaultProcedure:     {access.PermVaultRekey, AuditRoom, LimitSecret, NeedsDevice},
-	palyrav1connect.VaultServiceExportRecoveryProcedure: {access.PermVaultRekey, AuditRoom, LimitSecret, NeedsDevice},
-	palyrav1connect.VaultServiceUnlockVaultProcedure:    {access.PermVaultRekey, AuditNone, LimitSecret, NeedsDevice},
+	palyrav1connect.VaultServiceRekeyVaultProcedure:     {access.PermVaultRekey, AuditRoom, LimitSecret, NeedsProgram},
+	palyrav1connect.VaultServiceExportRecoveryProcedure: {access.PermVaultRekey, AuditRoom, LimitSecret, NeedsProgram},
+	palyrav1connect.VaultServiceUnlockVaultProcedure:    {access.PermVaultRekey, AuditNone, LimitSecret, NeedsProgram},
 	palyrav1connect.VaultServiceGetVaultStatusProcedure: {access.PermVaultList, AuditNone, LimitRead, NeedsDevice},
 
 	// Everybody may ask about themselves and their agents; that the rest takes
@@ -247,11 +263,22 @@ var methods = map[string]Method{
 	palyrav1connect.LoginServiceBeginLoginProcedure:    {"", AuditNone, LimitLogin, NeedsNothing},
 	palyrav1connect.LoginServiceCompleteLoginProcedure: {"", AuditRoom, LimitLogin, NeedsNothing},
 	palyrav1connect.LoginServicePollLoginProcedure:     {"", AuditRoom, LimitLogin, NeedsNothing},
-	palyrav1connect.LoginServiceEndLoginProcedure:      {access.PermDaemonStatus, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.LoginServiceEndLoginProcedure:      {access.PermDaemonStatus, AuditRoom, LimitMutate, NeedsProgram},
+
+	// That links are for people with a device, and whose sessions a caller may see and end
+	// beside its own, is the handler's to say.
+	palyrav1connect.ConsoleServiceCreateConsoleLoginProcedure:   {access.PermDaemonStatus, AuditRoom, LimitLogin, NeedsProgram},
+	palyrav1connect.ConsoleServiceListConsoleSessionsProcedure:  {access.PermDaemonStatus, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.ConsoleServiceRevokeConsoleSessionProcedure: {access.PermDaemonStatus, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.ConsoleServiceWhoamiProcedure:               {access.PermDaemonStatus, AuditNone, LimitRead, NeedsDevice},
+	// What of it a caller is sent is the handler's to say, event by event.
+	palyrav1connect.ConsoleServiceWatchConsoleProcedure: {access.PermDaemonStatus, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.ConsoleServiceGetSettingsProcedure:  {access.PermConfigRead, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.ConsoleServiceExamineProcedure:      {access.PermConfigRead, AuditNone, LimitMutate, NeedsDevice},
 
 	healthv1connect.HealthCheckProcedure: {"", AuditNone, LimitRead, NeedsNothing},
-	reflectionProcedure("v1"):            {access.PermDaemonStatus, AuditNone, LimitRead, NeedsDevice},
-	reflectionProcedure("v1alpha"):       {access.PermDaemonStatus, AuditNone, LimitRead, NeedsDevice},
+	reflectionProcedure("v1"):            {access.PermDaemonStatus, AuditNone, LimitRead, NeedsProgram},
+	reflectionProcedure("v1alpha"):       {access.PermDaemonStatus, AuditNone, LimitRead, NeedsProgram},
 }
 
 func reflectionProcedure(version string) string {
@@ -278,6 +305,10 @@ const everywhere = "listen.api, listen.agents"
 var routes = map[string]Route{
 	"GET /metrics":           {"listen.metrics", "counters and durations for Prometheus, of no caller and no call", nil},
 	"POST /hooks/v1/{agent}": {"listen.agents", "what agents ask and report by their hooks; also on the socket `hooks.sock` of the state directory, and nowhere else", &Method{access.PermHookReport, AuditRoom, LimitToolCall, NeedsDevice}},
+
+	console.PagesRoute:  {"listen.console", "the pages of the console, the same for everybody", nil},
+	console.LoginRoute:  {"listen.console", "a session for the token of a link, which is good once", nil},
+	console.LogoutRoute: {"listen.console", "the end of the session that the request shows", nil},
 
 	"GET /healthz": {"listen.metrics", "that palyrad runs", nil},
 	"GET /readyz":  {"listen.metrics", "that it is ready, or why not", nil},

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"palyra/internal/console"
 	"palyra/internal/hook"
 	"palyra/internal/login/resource"
 	"palyra/internal/metrics"
@@ -17,7 +18,7 @@ import (
 // TestEveryRouteHasARow: what is served by plain HTTP stands in the table, and nothing
 // else does.
 func TestEveryRouteHasARow(t *testing.T) {
-	served := slices.Concat(slices.Collect(maps.Keys((&metrics.Metrics{}).Handlers())), slices.Collect(maps.Keys((&authzen.Service{}).Handlers())), resource.MetadataRoutes, []string{rpc.MCPRoute, rpc.ApprovalPageRoute, hook.Pattern})
+	served := slices.Concat(slices.Collect(maps.Keys((&metrics.Metrics{}).Handlers())), slices.Collect(maps.Keys((&authzen.Service{}).Handlers())), slices.Collect(maps.Keys((&console.Console{}).Handlers())), resource.MetadataRoutes, []string{rpc.MCPRoute, rpc.ApprovalPageRoute, hook.Pattern})
 	slices.Sort(served)
 	rows := slices.Sorted(maps.Keys(maps.Collect(rpc.Routes())))
 	if !slices.Equal(served, rows) {

@@ -18,6 +18,7 @@ import (
 	"palyra/gen/palyra/v1/palyrav1connect"
 	"palyra/internal/access"
 	"palyra/internal/approval"
+	"palyra/internal/console"
 	"palyra/internal/dispatch"
 	"palyra/internal/installed"
 	"palyra/internal/journal"
@@ -26,6 +27,7 @@ import (
 	"palyra/internal/policy"
 	"palyra/internal/reason"
 	"palyra/internal/rpc/accessreview"
+	"palyra/internal/rpc/consoles"
 	"palyra/internal/rpc/devicelife"
 	"palyra/internal/rpc/devicepairing"
 	"palyra/internal/rpc/fieldrules"
@@ -76,6 +78,9 @@ type Config struct {
 	Logins *login.Service
 	Self   logins.Gateway
 	Vault  *vault.Service
+	// Console lets people into the web console, About is the gateway as its pages show it.
+	Console *console.Console
+	About   consoles.About
 	// Upstreams are the upstream MCP servers.
 	Upstreams upstreams.Manager
 	// UpstreamLogins are the gateway's logins at them.
@@ -99,7 +104,9 @@ type Server struct {
 	handler http.Handler
 	// agents serves the guarded routes alone.
 	agents http.Handler
-	live   liveRequests
+	// console serves the API alone, to sessions of the console.
+	console http.Handler
+	live    liveRequests
 }
 
 // ServeHTTP serves one request.
@@ -108,6 +115,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.S
 // Agents serves the guarded routes and nothing of the API beside them, for the listener
 // of agents on this host.
 func (s *Server) Agents() http.Handler { return s.agents }
+
+// Console serves the API and nothing beside it to sessions of the console, for its
+// listener (console.Console.Site).
+func (s *Server) Console() http.Handler { return s.console }
 
 // End ends the requests and streams of a device or a token that was revoked, or
 // whose member may do less than before, and returns how many there were. They end with why, whose
@@ -119,6 +130,12 @@ func (s *Server) End(id string, why error) int { return s.live.end(id, why) }
 // many there were.
 func (s *Server) EndKey(device, keySHA256 string, why error) int {
 	return s.live.endKey(device, keySHA256, why)
+}
+
+// EndSession ends the requests and streams of a session of the console, and returns how
+// many there were.
+func (s *Server) EndSession(device, session string, why error) int {
+	return s.live.endKey(device, session, why)
 }
 
 // EndVouched ends the requests that a member made with tokens of other issuers, when it
@@ -144,7 +161,8 @@ func New(stopping context.Context, cfg Config) (*Server, error) {
 	mux.Handle(palyrav1connect.NewGatewayServiceHandler(&gateway{
 		guard: g, pipeline: cfg.Pipeline, router: cfg.Router, engine: cfg.Engine, desk: cfg.Desk, runs: cfg.Runs, presence: proofs, stopping: stopping.Done(),
 	}, opts...))
-	mux.Handle(palyrav1connect.NewApprovalsServiceHandler(&approvals{cfg.Desk, cfg.Engine, proofs}, opts...))
+	asks := &approvals{cfg.Desk, cfg.Engine, proofs}
+	mux.Handle(palyrav1connect.NewApprovalsServiceHandler(asks, opts...))
 	mux.Handle(palyrav1connect.NewPolicyServiceHandler(&policies{admin: cfg.Policies, evidence: cfg.Evidence, engine: cfg.Engine, pipeline: cfg.Pipeline}, opts...))
 	mux.Handle(palyrav1connect.NewJournalServiceHandler(&journalService{cfg.Journal, cfg.Evidence}, opts...))
 	mux.Handle(palyrav1connect.NewAttestationServiceHandler(&attestations{cfg.Evidence}, opts...))
@@ -171,6 +189,10 @@ func New(stopping context.Context, cfg Config) (*Server, error) {
 	mux.Handle(palyrav1connect.NewMcpServiceHandler(&upstreams.Service{Manager: cfg.Upstreams, Logins: cfg.UpstreamLogins, Caller: callerOf}, opts...))
 	mux.Handle(palyrav1connect.NewVaultServiceHandler(&secrets.Service{Vault: cfg.Vault, Caller: callerOf}, opts...))
 	mux.Handle(palyrav1connect.NewInstallServiceHandler(&installs.Service{Installed: cfg.Installed, Caller: callerOf}, opts...))
+	mux.Handle(palyrav1connect.NewConsoleServiceHandler(&consoles.Service{
+		Console: cfg.Console, About: cfg.About, Engine: cfg.Engine, Caller: callerOf, Session: sessionOf, Withheld: withheld(),
+		Journal: cfg.Journal, Approval: asks.current,
+	}, opts...))
 	mux.Handle(healthv1connect.HealthCheckProcedure, newHealthHandler(cfg.Gateway, opts...))
 	mux.Handle(newReflectionHandler("v1", opts...))
 	mux.Handle(newReflectionHandler("v1alpha", opts...))
@@ -179,6 +201,7 @@ func New(stopping context.Context, cfg Config) (*Server, error) {
 	api := g.refuseStrangers(limitMessages(stoppable(bundle(endWatches(stopping, offered(mux))))))
 	by := credentials{cfg.Auth, cfg.Tokens, cfg.Issuers}
 	s.handler = identify(by, &s.live, cfg.Log, routes.beside(api))
+	s.console = identify(by, &s.live, cfg.Log, api)
 	s.agents = identify(by, &s.live, cfg.Log, routes.beside(http.NotFoundHandler()))
 	return s, nil
 }
@@ -203,7 +226,7 @@ var services = []string{
 	palyrav1connect.PresenceServiceName,
 	palyrav1connect.PairingServiceName,
 	palyrav1connect.LoginServiceName,
-	palyrav1connect.VaultServiceName, palyrav1connect.McpServiceName,
+	palyrav1connect.VaultServiceName, palyrav1connect.McpServiceName, palyrav1connect.ConsoleServiceName,
 	healthv1connect.HealthName,
 }
 
@@ -211,6 +234,7 @@ var services = []string{
 var watches = map[string]bool{
 	palyrav1connect.ApprovalsServiceWatchApprovalsProcedure: true,
 	palyrav1connect.JournalServiceTailEventsProcedure:       true,
+	palyrav1connect.ConsoleServiceWatchConsoleProcedure:     true,
 	palyrav1connect.GatewayServiceWatchRunProcedure:         true,
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"palyra/internal/access"
 	"palyra/internal/approval"
@@ -182,27 +183,112 @@ func (c *Conn) freeze() (*approval.FreezeState, error) {
 // next one.
 func (c *Conn) approvalRecords(f approval.Filter) (page []storedApproval, next string, err error) {
 	size := approval.PageSize(f.PageSize)
-	where := whereClause{}
-	whereIn(&where, "state", f.States)
-	whereIn(&where, "subject_type", f.SubjectTypes)
-	if !f.Principal.IsZero() {
-		where.add("(requested_by = ? OR on_behalf_of = ?)", f.Principal.String(), f.Principal.String())
+	where := chosenApprovals(f)
+	where.ascending = f.Ascending
+	if f.PageToken != "" {
+		beyond := "id < ?"
+		if f.Ascending {
+			beyond = "id > ?"
+		}
+		where.add(beyond, f.PageToken)
 	}
+	page, err = c.storedApprovals("SELECT "+approvalColumns+", NULL FROM approvals INDEXED BY "+approvalsIndex(f)+where.sql(size+1), where.args...)
+	if len(page) > size {
+		page = page[:size]
+		next = page[size-1].id
+	}
+	return page, next, err
+}
+
+// approvalsIndex is the index along which a filter is applied. Both hold every column
+// that one looks at, so that the rows themselves, which may be large, are read only for
+// what is chosen: of one state, in the order of ids, or of all.
+func approvalsIndex(f approval.Filter) string {
+	if len(f.States) == 1 {
+		return "approvals_of_state"
+	}
+	return "approvals_chosen"
+}
+
+func chosenApprovals(f approval.Filter) *whereClause {
+	where := &whereClause{}
+	whereIn(where, "state", f.States)
+	whereIn(where, "subject_type", f.SubjectTypes)
+	whereIn(where, "severity", f.Severities)
+	whereIn(where, "tool", comparedAs(f.Tools))
+	if names := principalNames(f.Principals); len(names) > 0 {
+		asked := &whereClause{}
+		whereIn(asked, "requested_by", names)
+		whereIn(asked, "on_behalf_of", names)
+		where.add("("+strings.Join(asked.conditions, " OR ")+")", asked.args...)
+	}
+	whereNotIn(where, "state", f.Except.States)
+	whereNotIn(where, "subject_type", f.Except.SubjectTypes)
+	whereNotIn(where, "severity", f.Except.Severities)
+	whereNotIn(where, "tool", comparedAs(f.Except.Tools))
+	names := principalNames(f.Except.Principals)
+	whereNotIn(where, "requested_by", names)
+	whereNotIn(where, "on_behalf_of", names)
 	if !f.Since.IsZero() {
 		where.add("created_at >= ?", f.Since)
 	}
 	if !f.Until.IsZero() {
 		where.add("created_at < ?", f.Until)
 	}
-	if f.PageToken != "" {
-		where.add("id < ?", f.PageToken)
+	return where
+}
+
+func principalNames(list []access.Principal) []string {
+	names := make([]string, len(list))
+	for i, p := range list {
+		names[i] = p.String()
 	}
-	page, err = c.storedApprovals("SELECT "+approvalColumns+", NULL FROM approvals"+where.sql(size+1), where.args...)
-	if len(page) > size {
-		page = page[:size]
-		next = page[size-1].id
+	return names
+}
+
+// comparedAs are what the column tool has for tools (approval.Record.ComparedAs).
+func comparedAs(tools []string) []string {
+	var names []string
+	for _, name := range tools {
+		names = append(names, name)
+		for _, about := range approval.ComparedPrefixes {
+			names = append(names, about+name)
+		}
 	}
-	return page, next, err
+	return names
+}
+
+// Tallied counts the records that a filter chooses.
+func (a *Approvals) Tallied(ctx context.Context, f approval.Filter) (t approval.Tallies, err error) {
+	where := chosenApprovals(f)
+	err = a.db.Read(ctx, func(c *Conn) error {
+		return c.Query("SELECT state, severity, subject_type, tool, count(*) FROM approvals INDEXED BY "+approvalsIndex(f)+where.text()+" GROUP BY 1, 2, 3, 4", func(r *Row) error {
+			name := r.Text(3)
+			for _, about := range approval.ComparedPrefixes {
+				name = strings.TrimPrefix(name, about)
+			}
+			t.Add(approval.State(r.Text(0)), r.Text(1), approval.SubjectType(r.Text(2)), name, r.Int64(4))
+			return nil
+		}, where.args...)
+	})
+	return t, err
+}
+
+// Lately counts what was asked before.
+func (a *Approvals) Lately(ctx context.Context, q approval.LatelyQuery) (n approval.Lately, err error) {
+	const query = `SELECT count(*), coalesce(sum(subject = ?5), 0), coalesce(sum(call_digest = ?6), 0),
+		coalesce(sum(session = ?7), 0), coalesce(sum(session = ?7 AND subject = ?5), 0), coalesce(sum(session = ?7 AND call_digest = ?6), 0)
+		FROM (SELECT subject, call_digest, session FROM approvals INDEXED BY approvals_lately
+			WHERE requested_by = ?1 AND on_behalf_of = ?2 AND tool = ?3 AND created_at >= ?4 ORDER BY created_at DESC LIMIT ?8)`
+	err = a.db.Read(ctx, func(c *Conn) error {
+		_, err := c.QueryRow(query, func(r *Row) error {
+			n.All = approval.Matching{Tool: r.Int64(0), Subject: r.Int64(1), Exact: r.Int64(2)}
+			n.InSession = approval.Matching{Tool: r.Int64(3), Subject: r.Int64(4), Exact: r.Int64(5)}
+			return nil
+		}, q.RequestedBy.String(), q.OnBehalfOf.String(), q.ComparedAs, q.Since, q.Subject, q.CallDigest, q.Session, approval.MostLately)
+		return err
+	})
+	return n, err
 }
 
 func (c *Conn) grants(f approval.GrantFilter) (page []approval.Grant, next string, err error) {
@@ -267,10 +353,10 @@ func (t approvalTx) InsertRecord(r *approval.Record) error {
 	return t.numbered(r, encode, func(revision int64, body []byte) (int, error) {
 		return t.Exec(`INSERT INTO approvals
 		(revision, state, version, answered_at, body, request, payload, payload_digest, payload_key,
-		 subject_type, requested_by, on_behalf_of, tool, created_at, id)
-		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15) ON CONFLICT (id) DO NOTHING`,
+		 subject_type, requested_by, on_behalf_of, tool, created_at, id, severity, session, subject, call_digest)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19) ON CONFLICT (id) DO NOTHING`,
 			revision, r.State, r.Version, r.AnsweredAt, body, sealed.requestOr(r.Request), sealed.payload, sealed.digest, sealed.key,
-			r.SubjectType, r.RequestedBy.String(), r.OnBehalfOf.String(), r.ComparedAs(), r.CreatedAt, r.ID)
+			r.SubjectType, r.RequestedBy.String(), r.OnBehalfOf.String(), r.ComparedAs(), r.CreatedAt, r.ID, r.Severity, r.Session, r.Subject, r.CallDigest)
 	})
 }
 

@@ -13,6 +13,8 @@ type whereClause struct {
 	args       []any
 	// order is the column that orders the listing; "" means id.
 	order string
+	// ascending is the smallest first.
+	ascending bool
 }
 
 func (w *whereClause) add(condition string, args ...any) {
@@ -32,11 +34,26 @@ func whereIn[T ~string](w *whereClause, column string, values []T) {
 	w.add(column+" IN (?"+strings.Repeat(", ?", len(values)-1)+")", args...)
 }
 
+// whereNotIn adds "column is none of values".
+func whereNotIn[T ~string](w *whereClause, column string, values []T) {
+	if len(values) > 0 {
+		whereIn(w, column+" NOT", values)
+	}
+}
+
+// text returns the conditions alone.
+func (w *whereClause) text() string {
+	if len(w.conditions) == 0 {
+		return ""
+	}
+	return " WHERE " + strings.Join(w.conditions, " AND ")
+}
+
 // sql returns the clause with its order and limit.
 func (w *whereClause) sql(limit int) string {
-	text := ""
-	if len(w.conditions) > 0 {
-		text = " WHERE " + strings.Join(w.conditions, " AND ")
+	way := "DESC"
+	if w.ascending {
+		way = "ASC"
 	}
-	return text + fmt.Sprintf(" ORDER BY %s DESC LIMIT %d", cmp.Or(w.order, "id"), limit)
+	return w.text() + fmt.Sprintf(" ORDER BY %s %s LIMIT %d", cmp.Or(w.order, "id"), way, limit)
 }

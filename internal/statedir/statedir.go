@@ -33,6 +33,10 @@ func Socket(stateDir string) string { return filepath.Join(stateDir, "palyrad.so
 // Hooks is the socket of agents of this user, who show tokens over it.
 func Hooks(stateDir string) string { return filepath.Join(stateDir, "hooks.sock") }
 
+// Console has the name that the console is reached by on this machine, and its last
+// origin.
+func Console(stateDir string) string { return filepath.Join(stateDir, "console.json") }
+
 // Empty is a directory that stays empty: programs without a workspace see it.
 func Empty(stateDir string) string { return filepath.Join(stateDir, "empty") }
 
@@ -48,7 +52,7 @@ func Scratch(stateDir string) string { return filepath.Join(stateDir, "backup.tm
 // entries are the names in a state directory; those that are true belong into a
 // backup. What palyrad makes anew, or only a running one has, does not.
 var entries = map[string]bool{
-	"palyra.db": true, "palyra.db-head": true, "ca": true, "operator": true, "vault.json": true, "vault.kek": true, "vault.dpapi": true,
+	"palyra.db": true, "palyra.db-head": true, "ca": true, "operator": true, "vault.json": true, "vault.kek": true, "vault.dpapi": true, "console.json": true,
 
 	"palyra.db-wal": false, "palyra.db-shm": false, "palyra.db-reserve": false, "palyrad.lock": false, "palyrad.sock": false, "hooks.sock": false, "empty": false,
 	"sandbox": false, "quarantine": false, "undo": false, "cache": false, "restored": false, "backup.tmp": false, "ca.new": false,

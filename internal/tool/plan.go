@@ -113,6 +113,9 @@ type SessionFacts struct {
 type Preview struct {
 	// Summary is one sentence in plain words, made by the gateway.
 	Summary string `json:"summary"`
+	// Lead is what people know the call by at a glance, where it is neither a program's
+	// command line nor a file of a workspace: an address, or what another shell runs.
+	Lead string `json:"lead,omitempty"`
 	// Diff is a unified diff of the files that would change.
 	Diff string `json:"diff,omitempty"`
 	// Notes are warnings, such as operands that are not bound.

@@ -52,7 +52,7 @@ func (a *authorization) ask() (*approval.Ask, error) {
 		Proposal: a.proposal, Plan: a.plan, CallDigest: a.digest, SnapshotDigest: a.verdict.SnapshotDigest(),
 		Request: request, Prompt: prompt, SubjectType: a.subjectType, SubjectID: a.subjectID,
 		Timeout: a.verdict.Timeout(), Severity: a.verdict.Severity(),
-		Missing: a.verdict.Missing(), Covers: covers,
+		Missing: a.verdict.Missing(), Needs: needs(a.verdict.Wanted()), Covers: covers,
 	}, nil
 }
 
@@ -134,7 +134,17 @@ func (j Judge) Judge(_ context.Context, r approval.Record, votes []approval.Vote
 		judge = j.Evaluator.Current().JudgeMoreCalls
 	}
 	judgement := judge(request, cast)
-	return approval.Ruling{Allowed: judgement.Allowed, Missing: judgement.Missing}, nil
+	return approval.Ruling{Allowed: judgement.Allowed, Missing: judgement.Missing, Needs: needs(judgement.Wanted)}, nil
+}
+
+// needs gives who is wanted to those who show it.
+func needs(w *policy.Wanted) *approval.Needs {
+	if w == nil {
+		return nil
+	}
+	return &approval.Needs{
+		Have: w.Have, Want: w.Have + w.More, Role: w.Role, Surfaces: w.Surfaces, Present: w.Present, Paired: w.Paired,
+	}
 }
 
 // MayDecide asks policy whether the caller may answer this approval.

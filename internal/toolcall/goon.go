@@ -136,7 +136,7 @@ func (a *authorization) moreAsk() (*approval.Ask, error) {
 	return &approval.Ask{
 		Proposal: p, Plan: plan, CallDigest: digest, SnapshotDigest: a.verdict.SnapshotDigest(), Request: request, Prompt: prompt,
 		SubjectType: approval.SubjectTool, SubjectID: approval.SessionSubject + id, Severity: policy.SeverityMedium,
-		Missing: "a person who may decide approvals",
+		Missing: "a person who may decide approvals", Needs: &approval.Needs{Want: 1},
 	}, nil
 }
 

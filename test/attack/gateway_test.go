@@ -79,6 +79,7 @@ vault.backend = "file"
 [listen]
 api = "127.0.0.1:0"
 metrics = ""
+console = ""
 [policy]
 dir = %q
 [process_runner]

@@ -70,6 +70,7 @@ const daySettings = `state_dir = %q
 [listen]
 api = "127.0.0.1:0"
 metrics = "127.0.0.1:0"
+console = ""
 [policy]
 dir = %q
 [[workspaces]]

@@ -48,6 +48,7 @@ max_calls_per_session = 1000000
 [listen]
 api = "127.0.0.1:0"
 metrics = "127.0.0.1:0"
+console = ""
 [policy]
 dir = %q
 [[workspaces]]

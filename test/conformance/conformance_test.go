@@ -130,6 +130,7 @@ func gateway(t *testing.T, server string) string {
 [listen]
 api = %q
 metrics = ""
+console = ""
 agents = %q
 [policy]
 dir = %q

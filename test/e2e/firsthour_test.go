@@ -70,7 +70,7 @@ func (n *newcomer) command(ctx context.Context, argv ...string) *exec.Cmd {
 		"HOME=" + n.dir + "/home", "PATH=/usr/bin:/bin", "LANG=C.UTF-8", "TERM=screen", "TMPDIR=/tmp",
 		// Other gateways run beside this one, on a machine that may be busy. Go
 		// compiles its library anew, below the home of the sandbox.
-		"PALYRA_LISTEN_API=127.0.0.1:0", "PALYRA_LISTEN_METRICS=127.0.0.1:0",
+		"PALYRA_LISTEN_API=127.0.0.1:0", "PALYRA_LISTEN_METRICS=127.0.0.1:0", "PALYRA_LISTEN_CONSOLE=127.0.0.1:0",
 		"PALYRA_EXECUTION_TIMEOUT_MS=600000", "PALYRA_PROCESS_RUNNER_CPU_TIME_LIMIT_MS=600000", "PALYRA_PROCESS_RUNNER_TMP_LIMIT_BYTES=1073741824",
 	}
 	argv = append(append([]string{"env", "-i"}, settings...), argv...)

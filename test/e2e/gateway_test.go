@@ -29,6 +29,7 @@ roles = ["security"]
 [listen]
 api = "127.0.0.1:0"
 metrics = ""
+console = ""
 [policy]
 dir = %q
 [[workspaces]]

@@ -52,6 +52,7 @@ max_calls_per_session = 1000000
 [listen]
 api = "127.0.0.1:0"
 metrics = "127.0.0.1:0"
+console = ""
 [approvals]
 default_timeout = "24h"
 max_created_per_minute_per_principal = 10000

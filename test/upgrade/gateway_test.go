@@ -44,6 +44,7 @@ max_calls_per_session = 1000000
 [listen]
 api = "127.0.0.1:0"
 metrics = ""
+console = ""
 [policy]
 dir = %q
 [approvals]

@@ -341,8 +341,14 @@ type Approval struct {
 	// Whether what is missing is, among others, a proof that who votes is there
 	// (DecideApprovalRequest.presence).
 	PresenceWanted bool `protobuf:"varint,24,opt,name=presence_wanted,json=presenceWanted,proto3" json:"presence_wanted,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// What still stands in the way, for programs; absent where nothing does, or where
+	// it cannot be put so.
+	Needs *ApprovalNeeds `protobuf:"bytes,25,opt,name=needs,proto3" json:"needs,omitempty"`
+	// What the caller of this request may do. Absent on streams and in events, which
+	// are for many.
+	You           *ApprovalStanding `protobuf:"bytes,26,opt,name=you,proto3" json:"you,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Approval) Reset() {
@@ -543,6 +549,221 @@ func (x *Approval) GetPresenceWanted() bool {
 	return false
 }
 
+func (x *Approval) GetNeeds() *ApprovalNeeds {
+	if x != nil {
+		return x.Needs
+	}
+	return nil
+}
+
+func (x *Approval) GetYou() *ApprovalStanding {
+	if x != nil {
+		return x.You
+	}
+	return nil
+}
+
+// ApprovalNeeds is the fewest further people whose yes would allow the call: "1 of
+// 2, needs role security".
+type ApprovalNeeds struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// People who said yes so far and count.
+	Have int32 `protobuf:"varint,1,opt,name=have,proto3" json:"have,omitempty"`
+	// People whose yes it takes in all, those who have given theirs among them.
+	Want int32 `protobuf:"varint,2,opt,name=want,proto3" json:"want,omitempty"`
+	// The role that those who are still needed must hold; empty for any.
+	Role string `protobuf:"bytes,3,opt,name=role,proto3" json:"role,omitempty"`
+	// The surfaces that their vote has to come from; empty for any.
+	Surfaces []string `protobuf:"bytes,4,rep,name=surfaces,proto3" json:"surfaces,omitempty"`
+	// Whether their vote has to prove that they are there.
+	Presence bool `protobuf:"varint,5,opt,name=presence,proto3" json:"presence,omitempty"`
+	// Whether their vote has to come from a paired device.
+	Paired        bool `protobuf:"varint,6,opt,name=paired,proto3" json:"paired,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApprovalNeeds) Reset() {
+	*x = ApprovalNeeds{}
+	mi := &file_palyra_v1_approvals_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApprovalNeeds) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApprovalNeeds) ProtoMessage() {}
+
+func (x *ApprovalNeeds) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_approvals_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApprovalNeeds.ProtoReflect.Descriptor instead.
+func (*ApprovalNeeds) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *ApprovalNeeds) GetHave() int32 {
+	if x != nil {
+		return x.Have
+	}
+	return 0
+}
+
+func (x *ApprovalNeeds) GetWant() int32 {
+	if x != nil {
+		return x.Want
+	}
+	return 0
+}
+
+func (x *ApprovalNeeds) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *ApprovalNeeds) GetSurfaces() []string {
+	if x != nil {
+		return x.Surfaces
+	}
+	return nil
+}
+
+func (x *ApprovalNeeds) GetPresence() bool {
+	if x != nil {
+		return x.Presence
+	}
+	return false
+}
+
+func (x *ApprovalNeeds) GetPaired() bool {
+	if x != nil {
+		return x.Paired
+	}
+	return false
+}
+
+// ApprovalStanding says before the buttons what an answer of the caller would meet.
+type ApprovalStanding struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whether a vote of the caller would be taken.
+	MayDecide bool `protobuf:"varint,1,opt,name=may_decide,json=mayDecide,proto3" json:"may_decide,omitempty"`
+	// Why it would not: a code of the reason enum, a sentence, and the next step. With
+	// may_decide they are empty.
+	Reason  string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	Remedy  string `protobuf:"bytes,4,opt,name=remedy,proto3" json:"remedy,omitempty"`
+	// The permission that the caller lacks; empty where it is not for want of one.
+	Permission string `protobuf:"bytes,5,opt,name=permission,proto3" json:"permission,omitempty"`
+	// True when the call is the caller's own, or the caller has changed it, so that
+	// others answer.
+	Own bool `protobuf:"varint,6,opt,name=own,proto3" json:"own,omitempty"`
+	// True when the caller has voted.
+	Voted bool `protobuf:"varint,7,opt,name=voted,proto3" json:"voted,omitempty"`
+	// Whether policy would let the caller answer with a proof of presence.
+	WithPresence  bool `protobuf:"varint,8,opt,name=with_presence,json=withPresence,proto3" json:"with_presence,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApprovalStanding) Reset() {
+	*x = ApprovalStanding{}
+	mi := &file_palyra_v1_approvals_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApprovalStanding) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApprovalStanding) ProtoMessage() {}
+
+func (x *ApprovalStanding) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_approvals_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApprovalStanding.ProtoReflect.Descriptor instead.
+func (*ApprovalStanding) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ApprovalStanding) GetMayDecide() bool {
+	if x != nil {
+		return x.MayDecide
+	}
+	return false
+}
+
+func (x *ApprovalStanding) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *ApprovalStanding) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *ApprovalStanding) GetRemedy() string {
+	if x != nil {
+		return x.Remedy
+	}
+	return ""
+}
+
+func (x *ApprovalStanding) GetPermission() string {
+	if x != nil {
+		return x.Permission
+	}
+	return ""
+}
+
+func (x *ApprovalStanding) GetOwn() bool {
+	if x != nil {
+		return x.Own
+	}
+	return false
+}
+
+func (x *ApprovalStanding) GetVoted() bool {
+	if x != nil {
+		return x.Voted
+	}
+	return false
+}
+
+func (x *ApprovalStanding) GetWithPresence() bool {
+	if x != nil {
+		return x.WithPresence
+	}
+	return false
+}
+
 // ApprovalPrompt is what a person sees. Nothing in it is markup.
 type ApprovalPrompt struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
@@ -574,14 +795,27 @@ type ApprovalPrompt struct {
 	Redacted []string `protobuf:"bytes,21,rep,name=redacted,proto3" json:"redacted,omitempty"`
 	// Why a yes that stands can cover the very same call and nothing wider, such
 	// as "python3 runs whatever code it is given"; empty when it can be wider.
-	ExactOnly     string `protobuf:"bytes,22,opt,name=exact_only,json=exactOnly,proto3" json:"exact_only,omitempty"`
+	ExactOnly string `protobuf:"bytes,22,opt,name=exact_only,json=exactOnly,proto3" json:"exact_only,omitempty"`
+	// What comes first on a screen: the command line as somebody would type it, the
+	// file, or the address. It is in lists, too.
+	Lead string `protobuf:"bytes,23,opt,name=lead,proto3" json:"lead,omitempty"`
+	// How often people were asked about the same by the same requester in the 7 days
+	// before this: the same tool and, where it has one, the same subject. At most
+	// 10,000 are counted.
+	AskedLastWeek int64 `protobuf:"varint,24,opt,name=asked_last_week,json=askedLastWeek,proto3" json:"asked_last_week,omitempty"`
+	// diff, taken apart. Not in lists.
+	Files []*ApprovalFileChange `protobuf:"bytes,25,rep,name=files,proto3" json:"files,omitempty"`
+	// Whether there was a call to compare with: of the same tool, by the same
+	// requester, that people allowed. differs_from_last is empty, too, where nothing
+	// differs from it.
+	LastAllowed   bool `protobuf:"varint,26,opt,name=last_allowed,json=lastAllowed,proto3" json:"last_allowed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ApprovalPrompt) Reset() {
 	*x = ApprovalPrompt{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[1]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -593,7 +827,7 @@ func (x *ApprovalPrompt) String() string {
 func (*ApprovalPrompt) ProtoMessage() {}
 
 func (x *ApprovalPrompt) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[1]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -606,7 +840,7 @@ func (x *ApprovalPrompt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalPrompt.ProtoReflect.Descriptor instead.
 func (*ApprovalPrompt) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{1}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ApprovalPrompt) GetTitle() string {
@@ -763,6 +997,256 @@ func (x *ApprovalPrompt) GetExactOnly() string {
 	return ""
 }
 
+func (x *ApprovalPrompt) GetLead() string {
+	if x != nil {
+		return x.Lead
+	}
+	return ""
+}
+
+func (x *ApprovalPrompt) GetAskedLastWeek() int64 {
+	if x != nil {
+		return x.AskedLastWeek
+	}
+	return 0
+}
+
+func (x *ApprovalPrompt) GetFiles() []*ApprovalFileChange {
+	if x != nil {
+		return x.Files
+	}
+	return nil
+}
+
+func (x *ApprovalPrompt) GetLastAllowed() bool {
+	if x != nil {
+		return x.LastAllowed
+	}
+	return false
+}
+
+// ApprovalFileChange is one file of a diff.
+type ApprovalFileChange struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What happens to it: modify, create, delete, rename.
+	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Relative to the workspace. old_path is the name before; empty for a new file.
+	Path    string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	OldPath string `protobuf:"bytes,3,opt,name=old_path,json=oldPath,proto3" json:"old_path,omitempty"`
+	// The modes before and after as git writes them, where they differ.
+	OldMode string `protobuf:"bytes,4,opt,name=old_mode,json=oldMode,proto3" json:"old_mode,omitempty"`
+	NewMode string `protobuf:"bytes,5,opt,name=new_mode,json=newMode,proto3" json:"new_mode,omitempty"`
+	// True where the contents are not shown: they are no text.
+	Binary        bool            `protobuf:"varint,6,opt,name=binary,proto3" json:"binary,omitempty"`
+	Hunks         []*ApprovalHunk `protobuf:"bytes,7,rep,name=hunks,proto3" json:"hunks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApprovalFileChange) Reset() {
+	*x = ApprovalFileChange{}
+	mi := &file_palyra_v1_approvals_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApprovalFileChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApprovalFileChange) ProtoMessage() {}
+
+func (x *ApprovalFileChange) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_approvals_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApprovalFileChange.ProtoReflect.Descriptor instead.
+func (*ApprovalFileChange) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ApprovalFileChange) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *ApprovalFileChange) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *ApprovalFileChange) GetOldPath() string {
+	if x != nil {
+		return x.OldPath
+	}
+	return ""
+}
+
+func (x *ApprovalFileChange) GetOldMode() string {
+	if x != nil {
+		return x.OldMode
+	}
+	return ""
+}
+
+func (x *ApprovalFileChange) GetNewMode() string {
+	if x != nil {
+		return x.NewMode
+	}
+	return ""
+}
+
+func (x *ApprovalFileChange) GetBinary() bool {
+	if x != nil {
+		return x.Binary
+	}
+	return false
+}
+
+func (x *ApprovalFileChange) GetHunks() []*ApprovalHunk {
+	if x != nil {
+		return x.Hunks
+	}
+	return nil
+}
+
+// ApprovalHunk is a run of lines that change, with those around them. Lines count
+// from 1.
+type ApprovalHunk struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	OldStart      int32                  `protobuf:"varint,1,opt,name=old_start,json=oldStart,proto3" json:"old_start,omitempty"`
+	NewStart      int32                  `protobuf:"varint,2,opt,name=new_start,json=newStart,proto3" json:"new_start,omitempty"`
+	Lines         []*ApprovalLine        `protobuf:"bytes,3,rep,name=lines,proto3" json:"lines,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApprovalHunk) Reset() {
+	*x = ApprovalHunk{}
+	mi := &file_palyra_v1_approvals_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApprovalHunk) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApprovalHunk) ProtoMessage() {}
+
+func (x *ApprovalHunk) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_approvals_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApprovalHunk.ProtoReflect.Descriptor instead.
+func (*ApprovalHunk) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ApprovalHunk) GetOldStart() int32 {
+	if x != nil {
+		return x.OldStart
+	}
+	return 0
+}
+
+func (x *ApprovalHunk) GetNewStart() int32 {
+	if x != nil {
+		return x.NewStart
+	}
+	return 0
+}
+
+func (x *ApprovalHunk) GetLines() []*ApprovalLine {
+	if x != nil {
+		return x.Lines
+	}
+	return nil
+}
+
+// ApprovalLine is a line of a hunk, without its end.
+type ApprovalLine struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "+" is new, "-" goes, " " stays.
+	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	Text string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
+	// True for a last line that ends without a line break.
+	NoNewline     bool `protobuf:"varint,3,opt,name=no_newline,json=noNewline,proto3" json:"no_newline,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApprovalLine) Reset() {
+	*x = ApprovalLine{}
+	mi := &file_palyra_v1_approvals_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApprovalLine) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApprovalLine) ProtoMessage() {}
+
+func (x *ApprovalLine) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_approvals_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApprovalLine.ProtoReflect.Descriptor instead.
+func (*ApprovalLine) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *ApprovalLine) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *ApprovalLine) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *ApprovalLine) GetNoNewline() bool {
+	if x != nil {
+		return x.NoNewline
+	}
+	return false
+}
+
 // ApprovalOperand is a file that the call names, bound by its content.
 type ApprovalOperand struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -775,7 +1259,7 @@ type ApprovalOperand struct {
 
 func (x *ApprovalOperand) Reset() {
 	*x = ApprovalOperand{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[2]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -787,7 +1271,7 @@ func (x *ApprovalOperand) String() string {
 func (*ApprovalOperand) ProtoMessage() {}
 
 func (x *ApprovalOperand) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[2]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -800,7 +1284,7 @@ func (x *ApprovalOperand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalOperand.ProtoReflect.Descriptor instead.
 func (*ApprovalOperand) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{2}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ApprovalOperand) GetPath() string {
@@ -832,7 +1316,7 @@ type ApprovalWhy struct {
 
 func (x *ApprovalWhy) Reset() {
 	*x = ApprovalWhy{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[3]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -844,7 +1328,7 @@ func (x *ApprovalWhy) String() string {
 func (*ApprovalWhy) ProtoMessage() {}
 
 func (x *ApprovalWhy) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[3]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -857,7 +1341,7 @@ func (x *ApprovalWhy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalWhy.ProtoReflect.Descriptor instead.
 func (*ApprovalWhy) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{3}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ApprovalWhy) GetPolicyId() string {
@@ -907,7 +1391,7 @@ type ApprovalDifference struct {
 
 func (x *ApprovalDifference) Reset() {
 	*x = ApprovalDifference{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[4]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -919,7 +1403,7 @@ func (x *ApprovalDifference) String() string {
 func (*ApprovalDifference) ProtoMessage() {}
 
 func (x *ApprovalDifference) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[4]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -932,7 +1416,7 @@ func (x *ApprovalDifference) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalDifference.ProtoReflect.Descriptor instead.
 func (*ApprovalDifference) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{4}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ApprovalDifference) GetField() string {
@@ -970,14 +1454,17 @@ type ApprovalScopeOffer struct {
 	// The longest that it can be given for; absent for once.
 	Longest *durationpb.Duration `protobuf:"bytes,6,opt,name=longest,proto3" json:"longest,omitempty"`
 	// What it takes beside approval.decide.
-	Permission    string `protobuf:"bytes,7,opt,name=permission,proto3" json:"permission,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Permission string `protobuf:"bytes,7,opt,name=permission,proto3" json:"permission,omitempty"`
+	// How many of the calls about which the same requester asked people in the 7 days
+	// before this it would have covered; 0 for once. At most 10,000 are counted.
+	CoveredLastWeek int64 `protobuf:"varint,8,opt,name=covered_last_week,json=coveredLastWeek,proto3" json:"covered_last_week,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *ApprovalScopeOffer) Reset() {
 	*x = ApprovalScopeOffer{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[5]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -989,7 +1476,7 @@ func (x *ApprovalScopeOffer) String() string {
 func (*ApprovalScopeOffer) ProtoMessage() {}
 
 func (x *ApprovalScopeOffer) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[5]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1002,7 +1489,7 @@ func (x *ApprovalScopeOffer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalScopeOffer.ProtoReflect.Descriptor instead.
 func (*ApprovalScopeOffer) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{5}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ApprovalScopeOffer) GetScope() ApprovalScope {
@@ -1054,6 +1541,13 @@ func (x *ApprovalScopeOffer) GetPermission() string {
 	return ""
 }
 
+func (x *ApprovalScopeOffer) GetCoveredLastWeek() int64 {
+	if x != nil {
+		return x.CoveredLastWeek
+	}
+	return 0
+}
+
 // ApprovalVote is one person's answer.
 type ApprovalVote struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
@@ -1080,7 +1574,7 @@ type ApprovalVote struct {
 
 func (x *ApprovalVote) Reset() {
 	*x = ApprovalVote{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[6]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1092,7 +1586,7 @@ func (x *ApprovalVote) String() string {
 func (*ApprovalVote) ProtoMessage() {}
 
 func (x *ApprovalVote) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[6]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1105,7 +1599,7 @@ func (x *ApprovalVote) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalVote.ProtoReflect.Descriptor instead.
 func (*ApprovalVote) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{6}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ApprovalVote) GetUser() string {
@@ -1243,7 +1737,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[7]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1255,7 +1749,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[7]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1268,7 +1762,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{7}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Grant) GetGrantId() string {
@@ -1404,24 +1898,39 @@ func (x *Grant) GetMostUses() int64 {
 	return 0
 }
 
-// ListApprovalsRequest filters; empty fields do not.
+// ListApprovalsRequest filters; empty fields do not. What a list names is shown, and
+// what a list of except_ names is left out.
 type ListApprovalsRequest struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
 	States       []ApprovalState        `protobuf:"varint,1,rep,packed,name=states,proto3,enum=palyra.v1.ApprovalState" json:"states,omitempty"`
 	SubjectTypes []ApprovalSubjectType  `protobuf:"varint,2,rep,packed,name=subject_types,json=subjectTypes,proto3,enum=palyra.v1.ApprovalSubjectType" json:"subject_types,omitempty"`
-	Principal    string                 `protobuf:"bytes,3,opt,name=principal,proto3" json:"principal,omitempty"`
-	Since        *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since,proto3" json:"since,omitempty"`
-	Until        *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=until,proto3" json:"until,omitempty"`
+	// Who asked, or on whose behalf.
+	Principals []string               `protobuf:"bytes,3,rep,name=principals,proto3" json:"principals,omitempty"`
+	Since      *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since,proto3" json:"since,omitempty"`
+	Until      *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=until,proto3" json:"until,omitempty"`
 	// 0 means 50; at most 500.
-	PageSize      int32  `protobuf:"varint,6,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	PageToken     string `protobuf:"bytes,7,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageSize  int32  `protobuf:"varint,6,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken string `protobuf:"bytes,7,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Names of tools. What a call changed, and a secret for its program, are its tool's.
+	Tools              []string              `protobuf:"bytes,8,rep,name=tools,proto3" json:"tools,omitempty"`
+	Severities         []string              `protobuf:"bytes,9,rep,name=severities,proto3" json:"severities,omitempty"`
+	ExceptStates       []ApprovalState       `protobuf:"varint,10,rep,packed,name=except_states,json=exceptStates,proto3,enum=palyra.v1.ApprovalState" json:"except_states,omitempty"`
+	ExceptSubjectTypes []ApprovalSubjectType `protobuf:"varint,11,rep,packed,name=except_subject_types,json=exceptSubjectTypes,proto3,enum=palyra.v1.ApprovalSubjectType" json:"except_subject_types,omitempty"`
+	ExceptPrincipals   []string              `protobuf:"bytes,12,rep,name=except_principals,json=exceptPrincipals,proto3" json:"except_principals,omitempty"`
+	ExceptTools        []string              `protobuf:"bytes,13,rep,name=except_tools,json=exceptTools,proto3" json:"except_tools,omitempty"`
+	ExceptSeverities   []string              `protobuf:"bytes,14,rep,name=except_severities,json=exceptSeverities,proto3" json:"except_severities,omitempty"`
+	// Oldest first instead of newest first. A page token is good for the order that
+	// it was given in.
+	Ascending bool `protobuf:"varint,15,opt,name=ascending,proto3" json:"ascending,omitempty"`
+	// Also count what the filter chooses, on all pages.
+	WithCounts    bool `protobuf:"varint,16,opt,name=with_counts,json=withCounts,proto3" json:"with_counts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListApprovalsRequest) Reset() {
 	*x = ListApprovalsRequest{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[8]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1433,7 +1942,7 @@ func (x *ListApprovalsRequest) String() string {
 func (*ListApprovalsRequest) ProtoMessage() {}
 
 func (x *ListApprovalsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[8]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1446,7 +1955,7 @@ func (x *ListApprovalsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListApprovalsRequest.ProtoReflect.Descriptor instead.
 func (*ListApprovalsRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{8}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListApprovalsRequest) GetStates() []ApprovalState {
@@ -1463,11 +1972,11 @@ func (x *ListApprovalsRequest) GetSubjectTypes() []ApprovalSubjectType {
 	return nil
 }
 
-func (x *ListApprovalsRequest) GetPrincipal() string {
+func (x *ListApprovalsRequest) GetPrincipals() []string {
 	if x != nil {
-		return x.Principal
+		return x.Principals
 	}
-	return ""
+	return nil
 }
 
 func (x *ListApprovalsRequest) GetSince() *timestamppb.Timestamp {
@@ -1498,18 +2007,83 @@ func (x *ListApprovalsRequest) GetPageToken() string {
 	return ""
 }
 
-// ListApprovalsResponse is one page, newest first.
+func (x *ListApprovalsRequest) GetTools() []string {
+	if x != nil {
+		return x.Tools
+	}
+	return nil
+}
+
+func (x *ListApprovalsRequest) GetSeverities() []string {
+	if x != nil {
+		return x.Severities
+	}
+	return nil
+}
+
+func (x *ListApprovalsRequest) GetExceptStates() []ApprovalState {
+	if x != nil {
+		return x.ExceptStates
+	}
+	return nil
+}
+
+func (x *ListApprovalsRequest) GetExceptSubjectTypes() []ApprovalSubjectType {
+	if x != nil {
+		return x.ExceptSubjectTypes
+	}
+	return nil
+}
+
+func (x *ListApprovalsRequest) GetExceptPrincipals() []string {
+	if x != nil {
+		return x.ExceptPrincipals
+	}
+	return nil
+}
+
+func (x *ListApprovalsRequest) GetExceptTools() []string {
+	if x != nil {
+		return x.ExceptTools
+	}
+	return nil
+}
+
+func (x *ListApprovalsRequest) GetExceptSeverities() []string {
+	if x != nil {
+		return x.ExceptSeverities
+	}
+	return nil
+}
+
+func (x *ListApprovalsRequest) GetAscending() bool {
+	if x != nil {
+		return x.Ascending
+	}
+	return false
+}
+
+func (x *ListApprovalsRequest) GetWithCounts() bool {
+	if x != nil {
+		return x.WithCounts
+	}
+	return false
+}
+
+// ListApprovalsResponse is one page.
 type ListApprovalsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Approvals     []*Approval            `protobuf:"bytes,1,rep,name=approvals,proto3" json:"approvals,omitempty"`
 	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// With with_counts.
+	Counts        *ApprovalCounts `protobuf:"bytes,3,opt,name=counts,proto3" json:"counts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListApprovalsResponse) Reset() {
 	*x = ListApprovalsResponse{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[9]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1521,7 +2095,7 @@ func (x *ListApprovalsResponse) String() string {
 func (*ListApprovalsResponse) ProtoMessage() {}
 
 func (x *ListApprovalsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[9]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1534,7 +2108,7 @@ func (x *ListApprovalsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListApprovalsResponse.ProtoReflect.Descriptor instead.
 func (*ListApprovalsResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{9}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListApprovalsResponse) GetApprovals() []*Approval {
@@ -1551,6 +2125,91 @@ func (x *ListApprovalsResponse) GetNextPageToken() string {
 	return ""
 }
 
+func (x *ListApprovalsResponse) GetCounts() *ApprovalCounts {
+	if x != nil {
+		return x.Counts
+	}
+	return nil
+}
+
+// ApprovalCounts is how many approvals a filter chooses.
+type ApprovalCounts struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Total int64                  `protobuf:"varint,1,opt,name=total,proto3" json:"total,omitempty"`
+	// By state, severity, subject type and tool, in the words of the filter.
+	ByState       map[string]int64 `protobuf:"bytes,2,rep,name=by_state,json=byState,proto3" json:"by_state,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	BySeverity    map[string]int64 `protobuf:"bytes,3,rep,name=by_severity,json=bySeverity,proto3" json:"by_severity,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	BySubjectType map[string]int64 `protobuf:"bytes,4,rep,name=by_subject_type,json=bySubjectType,proto3" json:"by_subject_type,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	ByTool        map[string]int64 `protobuf:"bytes,5,rep,name=by_tool,json=byTool,proto3" json:"by_tool,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApprovalCounts) Reset() {
+	*x = ApprovalCounts{}
+	mi := &file_palyra_v1_approvals_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApprovalCounts) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApprovalCounts) ProtoMessage() {}
+
+func (x *ApprovalCounts) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_approvals_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApprovalCounts.ProtoReflect.Descriptor instead.
+func (*ApprovalCounts) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *ApprovalCounts) GetTotal() int64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *ApprovalCounts) GetByState() map[string]int64 {
+	if x != nil {
+		return x.ByState
+	}
+	return nil
+}
+
+func (x *ApprovalCounts) GetBySeverity() map[string]int64 {
+	if x != nil {
+		return x.BySeverity
+	}
+	return nil
+}
+
+func (x *ApprovalCounts) GetBySubjectType() map[string]int64 {
+	if x != nil {
+		return x.BySubjectType
+	}
+	return nil
+}
+
+func (x *ApprovalCounts) GetByTool() map[string]int64 {
+	if x != nil {
+		return x.ByTool
+	}
+	return nil
+}
+
 // GetApprovalRequest names one approval.
 type GetApprovalRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1561,7 +2220,7 @@ type GetApprovalRequest struct {
 
 func (x *GetApprovalRequest) Reset() {
 	*x = GetApprovalRequest{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[10]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1573,7 +2232,7 @@ func (x *GetApprovalRequest) String() string {
 func (*GetApprovalRequest) ProtoMessage() {}
 
 func (x *GetApprovalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[10]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1586,7 +2245,7 @@ func (x *GetApprovalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetApprovalRequest.ProtoReflect.Descriptor instead.
 func (*GetApprovalRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{10}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetApprovalRequest) GetApprovalId() string {
@@ -1606,7 +2265,7 @@ type GetApprovalResponse struct {
 
 func (x *GetApprovalResponse) Reset() {
 	*x = GetApprovalResponse{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[11]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1618,7 +2277,7 @@ func (x *GetApprovalResponse) String() string {
 func (*GetApprovalResponse) ProtoMessage() {}
 
 func (x *GetApprovalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[11]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1631,7 +2290,7 @@ func (x *GetApprovalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetApprovalResponse.ProtoReflect.Descriptor instead.
 func (*GetApprovalResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{11}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GetApprovalResponse) GetApproval() *Approval {
@@ -1652,7 +2311,7 @@ type WatchApprovalsRequest struct {
 
 func (x *WatchApprovalsRequest) Reset() {
 	*x = WatchApprovalsRequest{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[12]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1664,7 +2323,7 @@ func (x *WatchApprovalsRequest) String() string {
 func (*WatchApprovalsRequest) ProtoMessage() {}
 
 func (x *WatchApprovalsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[12]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1677,7 +2336,7 @@ func (x *WatchApprovalsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchApprovalsRequest.ProtoReflect.Descriptor instead.
 func (*WatchApprovalsRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{12}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *WatchApprovalsRequest) GetCursor() string {
@@ -1699,7 +2358,7 @@ type WatchApprovalsResponse struct {
 
 func (x *WatchApprovalsResponse) Reset() {
 	*x = WatchApprovalsResponse{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[13]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1711,7 +2370,7 @@ func (x *WatchApprovalsResponse) String() string {
 func (*WatchApprovalsResponse) ProtoMessage() {}
 
 func (x *WatchApprovalsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[13]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1724,7 +2383,7 @@ func (x *WatchApprovalsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchApprovalsResponse.ProtoReflect.Descriptor instead.
 func (*WatchApprovalsResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{13}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *WatchApprovalsResponse) GetApproval() *Approval {
@@ -1770,7 +2429,7 @@ type DecideApprovalRequest struct {
 
 func (x *DecideApprovalRequest) Reset() {
 	*x = DecideApprovalRequest{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[14]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1782,7 +2441,7 @@ func (x *DecideApprovalRequest) String() string {
 func (*DecideApprovalRequest) ProtoMessage() {}
 
 func (x *DecideApprovalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[14]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1795,7 +2454,7 @@ func (x *DecideApprovalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideApprovalRequest.ProtoReflect.Descriptor instead.
 func (*DecideApprovalRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{14}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *DecideApprovalRequest) GetApprovalId() string {
@@ -1878,7 +2537,7 @@ type DecideApprovalResponse struct {
 
 func (x *DecideApprovalResponse) Reset() {
 	*x = DecideApprovalResponse{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[15]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1890,7 +2549,7 @@ func (x *DecideApprovalResponse) String() string {
 func (*DecideApprovalResponse) ProtoMessage() {}
 
 func (x *DecideApprovalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[15]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1903,7 +2562,7 @@ func (x *DecideApprovalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideApprovalResponse.ProtoReflect.Descriptor instead.
 func (*DecideApprovalResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{15}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *DecideApprovalResponse) GetApproval() *Approval {
@@ -1924,7 +2583,7 @@ type CancelApprovalRequest struct {
 
 func (x *CancelApprovalRequest) Reset() {
 	*x = CancelApprovalRequest{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[16]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1936,7 +2595,7 @@ func (x *CancelApprovalRequest) String() string {
 func (*CancelApprovalRequest) ProtoMessage() {}
 
 func (x *CancelApprovalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[16]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1949,7 +2608,7 @@ func (x *CancelApprovalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelApprovalRequest.ProtoReflect.Descriptor instead.
 func (*CancelApprovalRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{16}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CancelApprovalRequest) GetApprovalId() string {
@@ -1976,7 +2635,7 @@ type CancelApprovalResponse struct {
 
 func (x *CancelApprovalResponse) Reset() {
 	*x = CancelApprovalResponse{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[17]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1988,7 +2647,7 @@ func (x *CancelApprovalResponse) String() string {
 func (*CancelApprovalResponse) ProtoMessage() {}
 
 func (x *CancelApprovalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[17]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2001,7 +2660,7 @@ func (x *CancelApprovalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelApprovalResponse.ProtoReflect.Descriptor instead.
 func (*CancelApprovalResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{17}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CancelApprovalResponse) GetApproval() *Approval {
@@ -2024,7 +2683,7 @@ type ExportApprovalsRequest struct {
 
 func (x *ExportApprovalsRequest) Reset() {
 	*x = ExportApprovalsRequest{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[18]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2036,7 +2695,7 @@ func (x *ExportApprovalsRequest) String() string {
 func (*ExportApprovalsRequest) ProtoMessage() {}
 
 func (x *ExportApprovalsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[18]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2049,7 +2708,7 @@ func (x *ExportApprovalsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportApprovalsRequest.ProtoReflect.Descriptor instead.
 func (*ExportApprovalsRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{18}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ExportApprovalsRequest) GetFormat() ExportFormat {
@@ -2090,7 +2749,7 @@ type ExportApprovalsResponse struct {
 
 func (x *ExportApprovalsResponse) Reset() {
 	*x = ExportApprovalsResponse{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[19]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2102,7 +2761,7 @@ func (x *ExportApprovalsResponse) String() string {
 func (*ExportApprovalsResponse) ProtoMessage() {}
 
 func (x *ExportApprovalsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[19]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2115,7 +2774,7 @@ func (x *ExportApprovalsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportApprovalsResponse.ProtoReflect.Descriptor instead.
 func (*ExportApprovalsResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{19}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ExportApprovalsResponse) GetData() []byte {
@@ -2139,7 +2798,7 @@ type ListGrantsRequest struct {
 
 func (x *ListGrantsRequest) Reset() {
 	*x = ListGrantsRequest{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[20]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2151,7 +2810,7 @@ func (x *ListGrantsRequest) String() string {
 func (*ListGrantsRequest) ProtoMessage() {}
 
 func (x *ListGrantsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[20]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2164,7 +2823,7 @@ func (x *ListGrantsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListGrantsRequest.ProtoReflect.Descriptor instead.
 func (*ListGrantsRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{20}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListGrantsRequest) GetPrincipal() string {
@@ -2206,7 +2865,7 @@ type ListGrantsResponse struct {
 
 func (x *ListGrantsResponse) Reset() {
 	*x = ListGrantsResponse{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[21]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2218,7 +2877,7 @@ func (x *ListGrantsResponse) String() string {
 func (*ListGrantsResponse) ProtoMessage() {}
 
 func (x *ListGrantsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[21]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2231,7 +2890,7 @@ func (x *ListGrantsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListGrantsResponse.ProtoReflect.Descriptor instead.
 func (*ListGrantsResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{21}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListGrantsResponse) GetGrants() []*Grant {
@@ -2259,7 +2918,7 @@ type RevokeGrantRequest struct {
 
 func (x *RevokeGrantRequest) Reset() {
 	*x = RevokeGrantRequest{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[22]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2271,7 +2930,7 @@ func (x *RevokeGrantRequest) String() string {
 func (*RevokeGrantRequest) ProtoMessage() {}
 
 func (x *RevokeGrantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[22]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2284,7 +2943,7 @@ func (x *RevokeGrantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeGrantRequest.ProtoReflect.Descriptor instead.
 func (*RevokeGrantRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{22}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RevokeGrantRequest) GetGrantId() string {
@@ -2311,7 +2970,7 @@ type RevokeGrantResponse struct {
 
 func (x *RevokeGrantResponse) Reset() {
 	*x = RevokeGrantResponse{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[23]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2323,7 +2982,7 @@ func (x *RevokeGrantResponse) String() string {
 func (*RevokeGrantResponse) ProtoMessage() {}
 
 func (x *RevokeGrantResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[23]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2336,7 +2995,7 @@ func (x *RevokeGrantResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeGrantResponse.ProtoReflect.Descriptor instead.
 func (*RevokeGrantResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{23}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RevokeGrantResponse) GetGrant() *Grant {
@@ -2350,7 +3009,7 @@ var File_palyra_v1_approvals_proto protoreflect.FileDescriptor
 
 const file_palyra_v1_approvals_proto_rawDesc = "" +
 	"\n" +
-	"\x19palyra/v1/approvals.proto\x12\tpalyra.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18palyra/v1/presence.proto\"\x8f\a\n" +
+	"\x19palyra/v1/approvals.proto\x12\tpalyra.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18palyra/v1/presence.proto\"\xee\a\n" +
 	"\bApproval\x12\x1f\n" +
 	"\vapproval_id\x18\x01 \x01(\tR\n" +
 	"approvalId\x12\x1f\n" +
@@ -2384,7 +3043,28 @@ const file_palyra_v1_approvals_proto_rawDesc = "" +
 	"\bseverity\x18\x15 \x01(\tR\bseverity\x12\x18\n" +
 	"\amissing\x18\x16 \x01(\tR\amissing\x12\x19\n" +
 	"\brun_gone\x18\x17 \x01(\bR\arunGone\x12'\n" +
-	"\x0fpresence_wanted\x18\x18 \x01(\bR\x0epresenceWanted\"\xed\x05\n" +
+	"\x0fpresence_wanted\x18\x18 \x01(\bR\x0epresenceWanted\x12.\n" +
+	"\x05needs\x18\x19 \x01(\v2\x18.palyra.v1.ApprovalNeedsR\x05needs\x12-\n" +
+	"\x03you\x18\x1a \x01(\v2\x1b.palyra.v1.ApprovalStandingR\x03you\"\x9b\x01\n" +
+	"\rApprovalNeeds\x12\x12\n" +
+	"\x04have\x18\x01 \x01(\x05R\x04have\x12\x12\n" +
+	"\x04want\x18\x02 \x01(\x05R\x04want\x12\x12\n" +
+	"\x04role\x18\x03 \x01(\tR\x04role\x12\x1a\n" +
+	"\bsurfaces\x18\x04 \x03(\tR\bsurfaces\x12\x1a\n" +
+	"\bpresence\x18\x05 \x01(\bR\bpresence\x12\x16\n" +
+	"\x06paired\x18\x06 \x01(\bR\x06paired\"\xe8\x01\n" +
+	"\x10ApprovalStanding\x12\x1d\n" +
+	"\n" +
+	"may_decide\x18\x01 \x01(\bR\tmayDecide\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\x12\x16\n" +
+	"\x06remedy\x18\x04 \x01(\tR\x06remedy\x12\x1e\n" +
+	"\n" +
+	"permission\x18\x05 \x01(\tR\n" +
+	"permission\x12\x10\n" +
+	"\x03own\x18\x06 \x01(\bR\x03own\x12\x14\n" +
+	"\x05voted\x18\a \x01(\bR\x05voted\x12#\n" +
+	"\rwith_presence\x18\b \x01(\bR\fwithPresence\"\x81\a\n" +
 	"\x0eApprovalPrompt\x12\x14\n" +
 	"\x05title\x18\x01 \x01(\tR\x05title\x12\x1a\n" +
 	"\bseverity\x18\x02 \x01(\tR\bseverity\x12\x18\n" +
@@ -2411,7 +3091,28 @@ const file_palyra_v1_approvals_proto_rawDesc = "" +
 	"\x0fsandbox_profile\x18\x14 \x01(\tR\x0esandboxProfile\x12\x1a\n" +
 	"\bredacted\x18\x15 \x03(\tR\bredacted\x12\x1d\n" +
 	"\n" +
-	"exact_only\x18\x16 \x01(\tR\texactOnly\"=\n" +
+	"exact_only\x18\x16 \x01(\tR\texactOnly\x12\x12\n" +
+	"\x04lead\x18\x17 \x01(\tR\x04lead\x12&\n" +
+	"\x0fasked_last_week\x18\x18 \x01(\x03R\raskedLastWeek\x123\n" +
+	"\x05files\x18\x19 \x03(\v2\x1d.palyra.v1.ApprovalFileChangeR\x05files\x12!\n" +
+	"\flast_allowed\x18\x1a \x01(\bR\vlastAllowed\"\xd4\x01\n" +
+	"\x12ApprovalFileChange\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12\x19\n" +
+	"\bold_path\x18\x03 \x01(\tR\aoldPath\x12\x19\n" +
+	"\bold_mode\x18\x04 \x01(\tR\aoldMode\x12\x19\n" +
+	"\bnew_mode\x18\x05 \x01(\tR\anewMode\x12\x16\n" +
+	"\x06binary\x18\x06 \x01(\bR\x06binary\x12-\n" +
+	"\x05hunks\x18\a \x03(\v2\x17.palyra.v1.ApprovalHunkR\x05hunks\"w\n" +
+	"\fApprovalHunk\x12\x1b\n" +
+	"\told_start\x18\x01 \x01(\x05R\boldStart\x12\x1b\n" +
+	"\tnew_start\x18\x02 \x01(\x05R\bnewStart\x12-\n" +
+	"\x05lines\x18\x03 \x03(\v2\x17.palyra.v1.ApprovalLineR\x05lines\"U\n" +
+	"\fApprovalLine\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\x12\x1d\n" +
+	"\n" +
+	"no_newline\x18\x03 \x01(\bR\tnoNewline\"=\n" +
 	"\x0fApprovalOperand\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x16\n" +
 	"\x06sha256\x18\x02 \x01(\tR\x06sha256\"\x88\x01\n" +
@@ -2424,7 +3125,7 @@ const file_palyra_v1_approvals_proto_rawDesc = "" +
 	"\x12ApprovalDifference\x12\x14\n" +
 	"\x05field\x18\x01 \x01(\tR\x05field\x12\x10\n" +
 	"\x03was\x18\x02 \x01(\tR\x03was\x12\x0e\n" +
-	"\x02is\x18\x03 \x01(\tR\x02is\"\x82\x02\n" +
+	"\x02is\x18\x03 \x01(\tR\x02is\"\xae\x02\n" +
 	"\x12ApprovalScopeOffer\x12.\n" +
 	"\x05scope\x18\x01 \x01(\x0e2\x18.palyra.v1.ApprovalScopeR\x05scope\x12+\n" +
 	"\x05match\x18\x02 \x01(\x0e2\x15.palyra.v1.GrantMatchR\x05match\x12\x16\n" +
@@ -2434,7 +3135,8 @@ const file_palyra_v1_approvals_proto_rawDesc = "" +
 	"\alongest\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\alongest\x12\x1e\n" +
 	"\n" +
 	"permission\x18\a \x01(\tR\n" +
-	"permission\"\xd5\x03\n" +
+	"permission\x12*\n" +
+	"\x11covered_last_week\x18\b \x01(\x03R\x0fcoveredLastWeek\"\xd5\x03\n" +
 	"\fApprovalVote\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x14\n" +
 	"\x05roles\x18\x02 \x03(\tR\x05roles\x12\x16\n" +
@@ -2479,20 +3181,55 @@ const file_palyra_v1_approvals_proto_rawDesc = "" +
 	"\flast_used_at\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"lastUsedAt\x12\x16\n" +
 	"\x06covers\x18\x12 \x01(\tR\x06covers\x12\x1b\n" +
-	"\tmost_uses\x18\x13 \x01(\x03R\bmostUses\"\x8d\x03\n" +
+	"\tmost_uses\x18\x13 \x01(\x03R\bmostUses\"\xc4\a\n" +
 	"\x14ListApprovalsRequest\x12A\n" +
 	"\x06states\x18\x01 \x03(\x0e2\x18.palyra.v1.ApprovalStateB\x0f\xbaH\f\x92\x01\t\x10\x10\"\x05\x82\x01\x02\x10\x01R\x06states\x12T\n" +
-	"\rsubject_types\x18\x02 \x03(\x0e2\x1e.palyra.v1.ApprovalSubjectTypeB\x0f\xbaH\f\x92\x01\t\x10\x10\"\x05\x82\x01\x02\x10\x01R\fsubjectTypes\x12&\n" +
-	"\tprincipal\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\tprincipal\x120\n" +
+	"\rsubject_types\x18\x02 \x03(\x0e2\x1e.palyra.v1.ApprovalSubjectTypeB\x0f\xbaH\f\x92\x01\t\x10\x10\"\x05\x82\x01\x02\x10\x01R\fsubjectTypes\x12/\n" +
+	"\n" +
+	"principals\x18\x03 \x03(\tB\x0f\xbaH\f\x92\x01\t\x10@\"\x05r\x03\x18\x80\x01R\n" +
+	"principals\x120\n" +
 	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
 	"\x05until\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12'\n" +
 	"\tpage_size\x18\x06 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xf4\x03(\x00R\bpageSize\x12'\n" +
 	"\n" +
-	"page_token\x18\a \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\tpageToken\"r\n" +
+	"page_token\x18\a \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\tpageToken\x12%\n" +
+	"\x05tools\x18\b \x03(\tB\x0f\xbaH\f\x92\x01\t\x10@\"\x05r\x03\x18\x80\x01R\x05tools\x12I\n" +
+	"\n" +
+	"severities\x18\t \x03(\tB)\xbaH&\x92\x01#\x10\b\"\x1fr\x1dR\x03lowR\x06mediumR\x04highR\bcriticalR\n" +
+	"severities\x12N\n" +
+	"\rexcept_states\x18\n" +
+	" \x03(\x0e2\x18.palyra.v1.ApprovalStateB\x0f\xbaH\f\x92\x01\t\x10\x10\"\x05\x82\x01\x02\x10\x01R\fexceptStates\x12a\n" +
+	"\x14except_subject_types\x18\v \x03(\x0e2\x1e.palyra.v1.ApprovalSubjectTypeB\x0f\xbaH\f\x92\x01\t\x10\x10\"\x05\x82\x01\x02\x10\x01R\x12exceptSubjectTypes\x12<\n" +
+	"\x11except_principals\x18\f \x03(\tB\x0f\xbaH\f\x92\x01\t\x10@\"\x05r\x03\x18\x80\x01R\x10exceptPrincipals\x122\n" +
+	"\fexcept_tools\x18\r \x03(\tB\x0f\xbaH\f\x92\x01\t\x10@\"\x05r\x03\x18\x80\x01R\vexceptTools\x12V\n" +
+	"\x11except_severities\x18\x0e \x03(\tB)\xbaH&\x92\x01#\x10\b\"\x1fr\x1dR\x03lowR\x06mediumR\x04highR\bcriticalR\x10exceptSeverities\x12\x1c\n" +
+	"\tascending\x18\x0f \x01(\bR\tascending\x12\x1f\n" +
+	"\vwith_counts\x18\x10 \x01(\bR\n" +
+	"withCounts\"\xa5\x01\n" +
 	"\x15ListApprovalsResponse\x121\n" +
 	"\tapprovals\x18\x01 \x03(\v2\x13.palyra.v1.ApprovalR\tapprovals\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"?\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x121\n" +
+	"\x06counts\x18\x03 \x01(\v2\x19.palyra.v1.ApprovalCountsR\x06counts\"\xc3\x04\n" +
+	"\x0eApprovalCounts\x12\x14\n" +
+	"\x05total\x18\x01 \x01(\x03R\x05total\x12A\n" +
+	"\bby_state\x18\x02 \x03(\v2&.palyra.v1.ApprovalCounts.ByStateEntryR\abyState\x12J\n" +
+	"\vby_severity\x18\x03 \x03(\v2).palyra.v1.ApprovalCounts.BySeverityEntryR\n" +
+	"bySeverity\x12T\n" +
+	"\x0fby_subject_type\x18\x04 \x03(\v2,.palyra.v1.ApprovalCounts.BySubjectTypeEntryR\rbySubjectType\x12>\n" +
+	"\aby_tool\x18\x05 \x03(\v2%.palyra.v1.ApprovalCounts.ByToolEntryR\x06byTool\x1a:\n" +
+	"\fByStateEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a=\n" +
+	"\x0fBySeverityEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a@\n" +
+	"\x12BySubjectTypeEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a9\n" +
+	"\vByToolEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"?\n" +
 	"\x12GetApprovalRequest\x12)\n" +
 	"\vapproval_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x98\x01\x1aR\n" +
 	"approvalId\"F\n" +
@@ -2603,7 +3340,7 @@ func file_palyra_v1_approvals_proto_rawDescGZIP() []byte {
 }
 
 var file_palyra_v1_approvals_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_palyra_v1_approvals_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_palyra_v1_approvals_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_palyra_v1_approvals_proto_goTypes = []any{
 	(ApprovalState)(0),              // 0: palyra.v1.ApprovalState
 	(ApprovalSubjectType)(0),        // 1: palyra.v1.ApprovalSubjectType
@@ -2611,98 +3348,120 @@ var file_palyra_v1_approvals_proto_goTypes = []any{
 	(GrantMatch)(0),                 // 3: palyra.v1.GrantMatch
 	(ExportFormat)(0),               // 4: palyra.v1.ExportFormat
 	(*Approval)(nil),                // 5: palyra.v1.Approval
-	(*ApprovalPrompt)(nil),          // 6: palyra.v1.ApprovalPrompt
-	(*ApprovalOperand)(nil),         // 7: palyra.v1.ApprovalOperand
-	(*ApprovalWhy)(nil),             // 8: palyra.v1.ApprovalWhy
-	(*ApprovalDifference)(nil),      // 9: palyra.v1.ApprovalDifference
-	(*ApprovalScopeOffer)(nil),      // 10: palyra.v1.ApprovalScopeOffer
-	(*ApprovalVote)(nil),            // 11: palyra.v1.ApprovalVote
-	(*Grant)(nil),                   // 12: palyra.v1.Grant
-	(*ListApprovalsRequest)(nil),    // 13: palyra.v1.ListApprovalsRequest
-	(*ListApprovalsResponse)(nil),   // 14: palyra.v1.ListApprovalsResponse
-	(*GetApprovalRequest)(nil),      // 15: palyra.v1.GetApprovalRequest
-	(*GetApprovalResponse)(nil),     // 16: palyra.v1.GetApprovalResponse
-	(*WatchApprovalsRequest)(nil),   // 17: palyra.v1.WatchApprovalsRequest
-	(*WatchApprovalsResponse)(nil),  // 18: palyra.v1.WatchApprovalsResponse
-	(*DecideApprovalRequest)(nil),   // 19: palyra.v1.DecideApprovalRequest
-	(*DecideApprovalResponse)(nil),  // 20: palyra.v1.DecideApprovalResponse
-	(*CancelApprovalRequest)(nil),   // 21: palyra.v1.CancelApprovalRequest
-	(*CancelApprovalResponse)(nil),  // 22: palyra.v1.CancelApprovalResponse
-	(*ExportApprovalsRequest)(nil),  // 23: palyra.v1.ExportApprovalsRequest
-	(*ExportApprovalsResponse)(nil), // 24: palyra.v1.ExportApprovalsResponse
-	(*ListGrantsRequest)(nil),       // 25: palyra.v1.ListGrantsRequest
-	(*ListGrantsResponse)(nil),      // 26: palyra.v1.ListGrantsResponse
-	(*RevokeGrantRequest)(nil),      // 27: palyra.v1.RevokeGrantRequest
-	(*RevokeGrantResponse)(nil),     // 28: palyra.v1.RevokeGrantResponse
-	(*timestamppb.Timestamp)(nil),   // 29: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),     // 30: google.protobuf.Duration
-	(*PresenceProof)(nil),           // 31: palyra.v1.PresenceProof
+	(*ApprovalNeeds)(nil),           // 6: palyra.v1.ApprovalNeeds
+	(*ApprovalStanding)(nil),        // 7: palyra.v1.ApprovalStanding
+	(*ApprovalPrompt)(nil),          // 8: palyra.v1.ApprovalPrompt
+	(*ApprovalFileChange)(nil),      // 9: palyra.v1.ApprovalFileChange
+	(*ApprovalHunk)(nil),            // 10: palyra.v1.ApprovalHunk
+	(*ApprovalLine)(nil),            // 11: palyra.v1.ApprovalLine
+	(*ApprovalOperand)(nil),         // 12: palyra.v1.ApprovalOperand
+	(*ApprovalWhy)(nil),             // 13: palyra.v1.ApprovalWhy
+	(*ApprovalDifference)(nil),      // 14: palyra.v1.ApprovalDifference
+	(*ApprovalScopeOffer)(nil),      // 15: palyra.v1.ApprovalScopeOffer
+	(*ApprovalVote)(nil),            // 16: palyra.v1.ApprovalVote
+	(*Grant)(nil),                   // 17: palyra.v1.Grant
+	(*ListApprovalsRequest)(nil),    // 18: palyra.v1.ListApprovalsRequest
+	(*ListApprovalsResponse)(nil),   // 19: palyra.v1.ListApprovalsResponse
+	(*ApprovalCounts)(nil),          // 20: palyra.v1.ApprovalCounts
+	(*GetApprovalRequest)(nil),      // 21: palyra.v1.GetApprovalRequest
+	(*GetApprovalResponse)(nil),     // 22: palyra.v1.GetApprovalResponse
+	(*WatchApprovalsRequest)(nil),   // 23: palyra.v1.WatchApprovalsRequest
+	(*WatchApprovalsResponse)(nil),  // 24: palyra.v1.WatchApprovalsResponse
+	(*DecideApprovalRequest)(nil),   // 25: palyra.v1.DecideApprovalRequest
+	(*DecideApprovalResponse)(nil),  // 26: palyra.v1.DecideApprovalResponse
+	(*CancelApprovalRequest)(nil),   // 27: palyra.v1.CancelApprovalRequest
+	(*CancelApprovalResponse)(nil),  // 28: palyra.v1.CancelApprovalResponse
+	(*ExportApprovalsRequest)(nil),  // 29: palyra.v1.ExportApprovalsRequest
+	(*ExportApprovalsResponse)(nil), // 30: palyra.v1.ExportApprovalsResponse
+	(*ListGrantsRequest)(nil),       // 31: palyra.v1.ListGrantsRequest
+	(*ListGrantsResponse)(nil),      // 32: palyra.v1.ListGrantsResponse
+	(*RevokeGrantRequest)(nil),      // 33: palyra.v1.RevokeGrantRequest
+	(*RevokeGrantResponse)(nil),     // 34: palyra.v1.RevokeGrantResponse
+	nil,                             // 35: palyra.v1.ApprovalCounts.ByStateEntry
+	nil,                             // 36: palyra.v1.ApprovalCounts.BySeverityEntry
+	nil,                             // 37: palyra.v1.ApprovalCounts.BySubjectTypeEntry
+	nil,                             // 38: palyra.v1.ApprovalCounts.ByToolEntry
+	(*timestamppb.Timestamp)(nil),   // 39: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),     // 40: google.protobuf.Duration
+	(*PresenceProof)(nil),           // 41: palyra.v1.PresenceProof
 }
 var file_palyra_v1_approvals_proto_depIdxs = []int32{
 	1,  // 0: palyra.v1.Approval.subject_type:type_name -> palyra.v1.ApprovalSubjectType
-	6,  // 1: palyra.v1.Approval.prompt:type_name -> palyra.v1.ApprovalPrompt
-	29, // 2: palyra.v1.Approval.created_at:type_name -> google.protobuf.Timestamp
-	29, // 3: palyra.v1.Approval.expires_at:type_name -> google.protobuf.Timestamp
-	29, // 4: palyra.v1.Approval.answered_at:type_name -> google.protobuf.Timestamp
+	8,  // 1: palyra.v1.Approval.prompt:type_name -> palyra.v1.ApprovalPrompt
+	39, // 2: palyra.v1.Approval.created_at:type_name -> google.protobuf.Timestamp
+	39, // 3: palyra.v1.Approval.expires_at:type_name -> google.protobuf.Timestamp
+	39, // 4: palyra.v1.Approval.answered_at:type_name -> google.protobuf.Timestamp
 	0,  // 5: palyra.v1.Approval.state:type_name -> palyra.v1.ApprovalState
-	11, // 6: palyra.v1.Approval.votes:type_name -> palyra.v1.ApprovalVote
-	7,  // 7: palyra.v1.ApprovalPrompt.operands:type_name -> palyra.v1.ApprovalOperand
-	8,  // 8: palyra.v1.ApprovalPrompt.why:type_name -> palyra.v1.ApprovalWhy
-	9,  // 9: palyra.v1.ApprovalPrompt.differs_from_last:type_name -> palyra.v1.ApprovalDifference
-	10, // 10: palyra.v1.ApprovalPrompt.scopes:type_name -> palyra.v1.ApprovalScopeOffer
-	2,  // 11: palyra.v1.ApprovalScopeOffer.scope:type_name -> palyra.v1.ApprovalScope
-	3,  // 12: palyra.v1.ApprovalScopeOffer.match:type_name -> palyra.v1.GrantMatch
-	30, // 13: palyra.v1.ApprovalScopeOffer.longest:type_name -> google.protobuf.Duration
-	2,  // 14: palyra.v1.ApprovalVote.scope:type_name -> palyra.v1.ApprovalScope
-	30, // 15: palyra.v1.ApprovalVote.ttl:type_name -> google.protobuf.Duration
-	3,  // 16: palyra.v1.ApprovalVote.match:type_name -> palyra.v1.GrantMatch
-	29, // 17: palyra.v1.ApprovalVote.at:type_name -> google.protobuf.Timestamp
-	2,  // 18: palyra.v1.Grant.scope:type_name -> palyra.v1.ApprovalScope
-	3,  // 19: palyra.v1.Grant.match:type_name -> palyra.v1.GrantMatch
-	29, // 20: palyra.v1.Grant.created_at:type_name -> google.protobuf.Timestamp
-	29, // 21: palyra.v1.Grant.expires_at:type_name -> google.protobuf.Timestamp
-	29, // 22: palyra.v1.Grant.revoked_at:type_name -> google.protobuf.Timestamp
-	29, // 23: palyra.v1.Grant.last_used_at:type_name -> google.protobuf.Timestamp
-	0,  // 24: palyra.v1.ListApprovalsRequest.states:type_name -> palyra.v1.ApprovalState
-	1,  // 25: palyra.v1.ListApprovalsRequest.subject_types:type_name -> palyra.v1.ApprovalSubjectType
-	29, // 26: palyra.v1.ListApprovalsRequest.since:type_name -> google.protobuf.Timestamp
-	29, // 27: palyra.v1.ListApprovalsRequest.until:type_name -> google.protobuf.Timestamp
-	5,  // 28: palyra.v1.ListApprovalsResponse.approvals:type_name -> palyra.v1.Approval
-	5,  // 29: palyra.v1.GetApprovalResponse.approval:type_name -> palyra.v1.Approval
-	5,  // 30: palyra.v1.WatchApprovalsResponse.approval:type_name -> palyra.v1.Approval
-	2,  // 31: palyra.v1.DecideApprovalRequest.scope:type_name -> palyra.v1.ApprovalScope
-	30, // 32: palyra.v1.DecideApprovalRequest.ttl:type_name -> google.protobuf.Duration
-	3,  // 33: palyra.v1.DecideApprovalRequest.match:type_name -> palyra.v1.GrantMatch
-	31, // 34: palyra.v1.DecideApprovalRequest.presence:type_name -> palyra.v1.PresenceProof
-	5,  // 35: palyra.v1.DecideApprovalResponse.approval:type_name -> palyra.v1.Approval
-	5,  // 36: palyra.v1.CancelApprovalResponse.approval:type_name -> palyra.v1.Approval
-	4,  // 37: palyra.v1.ExportApprovalsRequest.format:type_name -> palyra.v1.ExportFormat
-	0,  // 38: palyra.v1.ExportApprovalsRequest.states:type_name -> palyra.v1.ApprovalState
-	29, // 39: palyra.v1.ExportApprovalsRequest.since:type_name -> google.protobuf.Timestamp
-	29, // 40: palyra.v1.ExportApprovalsRequest.until:type_name -> google.protobuf.Timestamp
-	12, // 41: palyra.v1.ListGrantsResponse.grants:type_name -> palyra.v1.Grant
-	12, // 42: palyra.v1.RevokeGrantResponse.grant:type_name -> palyra.v1.Grant
-	13, // 43: palyra.v1.ApprovalsService.ListApprovals:input_type -> palyra.v1.ListApprovalsRequest
-	15, // 44: palyra.v1.ApprovalsService.GetApproval:input_type -> palyra.v1.GetApprovalRequest
-	17, // 45: palyra.v1.ApprovalsService.WatchApprovals:input_type -> palyra.v1.WatchApprovalsRequest
-	19, // 46: palyra.v1.ApprovalsService.DecideApproval:input_type -> palyra.v1.DecideApprovalRequest
-	21, // 47: palyra.v1.ApprovalsService.CancelApproval:input_type -> palyra.v1.CancelApprovalRequest
-	23, // 48: palyra.v1.ApprovalsService.ExportApprovals:input_type -> palyra.v1.ExportApprovalsRequest
-	25, // 49: palyra.v1.ApprovalsService.ListGrants:input_type -> palyra.v1.ListGrantsRequest
-	27, // 50: palyra.v1.ApprovalsService.RevokeGrant:input_type -> palyra.v1.RevokeGrantRequest
-	14, // 51: palyra.v1.ApprovalsService.ListApprovals:output_type -> palyra.v1.ListApprovalsResponse
-	16, // 52: palyra.v1.ApprovalsService.GetApproval:output_type -> palyra.v1.GetApprovalResponse
-	18, // 53: palyra.v1.ApprovalsService.WatchApprovals:output_type -> palyra.v1.WatchApprovalsResponse
-	20, // 54: palyra.v1.ApprovalsService.DecideApproval:output_type -> palyra.v1.DecideApprovalResponse
-	22, // 55: palyra.v1.ApprovalsService.CancelApproval:output_type -> palyra.v1.CancelApprovalResponse
-	24, // 56: palyra.v1.ApprovalsService.ExportApprovals:output_type -> palyra.v1.ExportApprovalsResponse
-	26, // 57: palyra.v1.ApprovalsService.ListGrants:output_type -> palyra.v1.ListGrantsResponse
-	28, // 58: palyra.v1.ApprovalsService.RevokeGrant:output_type -> palyra.v1.RevokeGrantResponse
-	51, // [51:59] is the sub-list for method output_type
-	43, // [43:51] is the sub-list for method input_type
-	43, // [43:43] is the sub-list for extension type_name
-	43, // [43:43] is the sub-list for extension extendee
-	0,  // [0:43] is the sub-list for field type_name
+	16, // 6: palyra.v1.Approval.votes:type_name -> palyra.v1.ApprovalVote
+	6,  // 7: palyra.v1.Approval.needs:type_name -> palyra.v1.ApprovalNeeds
+	7,  // 8: palyra.v1.Approval.you:type_name -> palyra.v1.ApprovalStanding
+	12, // 9: palyra.v1.ApprovalPrompt.operands:type_name -> palyra.v1.ApprovalOperand
+	13, // 10: palyra.v1.ApprovalPrompt.why:type_name -> palyra.v1.ApprovalWhy
+	14, // 11: palyra.v1.ApprovalPrompt.differs_from_last:type_name -> palyra.v1.ApprovalDifference
+	15, // 12: palyra.v1.ApprovalPrompt.scopes:type_name -> palyra.v1.ApprovalScopeOffer
+	9,  // 13: palyra.v1.ApprovalPrompt.files:type_name -> palyra.v1.ApprovalFileChange
+	10, // 14: palyra.v1.ApprovalFileChange.hunks:type_name -> palyra.v1.ApprovalHunk
+	11, // 15: palyra.v1.ApprovalHunk.lines:type_name -> palyra.v1.ApprovalLine
+	2,  // 16: palyra.v1.ApprovalScopeOffer.scope:type_name -> palyra.v1.ApprovalScope
+	3,  // 17: palyra.v1.ApprovalScopeOffer.match:type_name -> palyra.v1.GrantMatch
+	40, // 18: palyra.v1.ApprovalScopeOffer.longest:type_name -> google.protobuf.Duration
+	2,  // 19: palyra.v1.ApprovalVote.scope:type_name -> palyra.v1.ApprovalScope
+	40, // 20: palyra.v1.ApprovalVote.ttl:type_name -> google.protobuf.Duration
+	3,  // 21: palyra.v1.ApprovalVote.match:type_name -> palyra.v1.GrantMatch
+	39, // 22: palyra.v1.ApprovalVote.at:type_name -> google.protobuf.Timestamp
+	2,  // 23: palyra.v1.Grant.scope:type_name -> palyra.v1.ApprovalScope
+	3,  // 24: palyra.v1.Grant.match:type_name -> palyra.v1.GrantMatch
+	39, // 25: palyra.v1.Grant.created_at:type_name -> google.protobuf.Timestamp
+	39, // 26: palyra.v1.Grant.expires_at:type_name -> google.protobuf.Timestamp
+	39, // 27: palyra.v1.Grant.revoked_at:type_name -> google.protobuf.Timestamp
+	39, // 28: palyra.v1.Grant.last_used_at:type_name -> google.protobuf.Timestamp
+	0,  // 29: palyra.v1.ListApprovalsRequest.states:type_name -> palyra.v1.ApprovalState
+	1,  // 30: palyra.v1.ListApprovalsRequest.subject_types:type_name -> palyra.v1.ApprovalSubjectType
+	39, // 31: palyra.v1.ListApprovalsRequest.since:type_name -> google.protobuf.Timestamp
+	39, // 32: palyra.v1.ListApprovalsRequest.until:type_name -> google.protobuf.Timestamp
+	0,  // 33: palyra.v1.ListApprovalsRequest.except_states:type_name -> palyra.v1.ApprovalState
+	1,  // 34: palyra.v1.ListApprovalsRequest.except_subject_types:type_name -> palyra.v1.ApprovalSubjectType
+	5,  // 35: palyra.v1.ListApprovalsResponse.approvals:type_name -> palyra.v1.Approval
+	20, // 36: palyra.v1.ListApprovalsResponse.counts:type_name -> palyra.v1.ApprovalCounts
+	35, // 37: palyra.v1.ApprovalCounts.by_state:type_name -> palyra.v1.ApprovalCounts.ByStateEntry
+	36, // 38: palyra.v1.ApprovalCounts.by_severity:type_name -> palyra.v1.ApprovalCounts.BySeverityEntry
+	37, // 39: palyra.v1.ApprovalCounts.by_subject_type:type_name -> palyra.v1.ApprovalCounts.BySubjectTypeEntry
+	38, // 40: palyra.v1.ApprovalCounts.by_tool:type_name -> palyra.v1.ApprovalCounts.ByToolEntry
+	5,  // 41: palyra.v1.GetApprovalResponse.approval:type_name -> palyra.v1.Approval
+	5,  // 42: palyra.v1.WatchApprovalsResponse.approval:type_name -> palyra.v1.Approval
+	2,  // 43: palyra.v1.DecideApprovalRequest.scope:type_name -> palyra.v1.ApprovalScope
+	40, // 44: palyra.v1.DecideApprovalRequest.ttl:type_name -> google.protobuf.Duration
+	3,  // 45: palyra.v1.DecideApprovalRequest.match:type_name -> palyra.v1.GrantMatch
+	41, // 46: palyra.v1.DecideApprovalRequest.presence:type_name -> palyra.v1.PresenceProof
+	5,  // 47: palyra.v1.DecideApprovalResponse.approval:type_name -> palyra.v1.Approval
+	5,  // 48: palyra.v1.CancelApprovalResponse.approval:type_name -> palyra.v1.Approval
+	4,  // 49: palyra.v1.ExportApprovalsRequest.format:type_name -> palyra.v1.ExportFormat
+	0,  // 50: palyra.v1.ExportApprovalsRequest.states:type_name -> palyra.v1.ApprovalState
+	39, // 51: palyra.v1.ExportApprovalsRequest.since:type_name -> google.protobuf.Timestamp
+	39, // 52: palyra.v1.ExportApprovalsRequest.until:type_name -> google.protobuf.Timestamp
+	17, // 53: palyra.v1.ListGrantsResponse.grants:type_name -> palyra.v1.Grant
+	17, // 54: palyra.v1.RevokeGrantResponse.grant:type_name -> palyra.v1.Grant
+	18, // 55: palyra.v1.ApprovalsService.ListApprovals:input_type -> palyra.v1.ListApprovalsRequest
+	21, // 56: palyra.v1.ApprovalsService.GetApproval:input_type -> palyra.v1.GetApprovalRequest
+	23, // 57: palyra.v1.ApprovalsService.WatchApprovals:input_type -> palyra.v1.WatchApprovalsRequest
+	25, // 58: palyra.v1.ApprovalsService.DecideApproval:input_type -> palyra.v1.DecideApprovalRequest
+	27, // 59: palyra.v1.ApprovalsService.CancelApproval:input_type -> palyra.v1.CancelApprovalRequest
+	29, // 60: palyra.v1.ApprovalsService.ExportApprovals:input_type -> palyra.v1.ExportApprovalsRequest
+	31, // 61: palyra.v1.ApprovalsService.ListGrants:input_type -> palyra.v1.ListGrantsRequest
+	33, // 62: palyra.v1.ApprovalsService.RevokeGrant:input_type -> palyra.v1.RevokeGrantRequest
+	19, // 63: palyra.v1.ApprovalsService.ListApprovals:output_type -> palyra.v1.ListApprovalsResponse
+	22, // 64: palyra.v1.ApprovalsService.GetApproval:output_type -> palyra.v1.GetApprovalResponse
+	24, // 65: palyra.v1.ApprovalsService.WatchApprovals:output_type -> palyra.v1.WatchApprovalsResponse
+	26, // 66: palyra.v1.ApprovalsService.DecideApproval:output_type -> palyra.v1.DecideApprovalResponse
+	28, // 67: palyra.v1.ApprovalsService.CancelApproval:output_type -> palyra.v1.CancelApprovalResponse
+	30, // 68: palyra.v1.ApprovalsService.ExportApprovals:output_type -> palyra.v1.ExportApprovalsResponse
+	32, // 69: palyra.v1.ApprovalsService.ListGrants:output_type -> palyra.v1.ListGrantsResponse
+	34, // 70: palyra.v1.ApprovalsService.RevokeGrant:output_type -> palyra.v1.RevokeGrantResponse
+	63, // [63:71] is the sub-list for method output_type
+	55, // [55:63] is the sub-list for method input_type
+	55, // [55:55] is the sub-list for extension type_name
+	55, // [55:55] is the sub-list for extension extendee
+	0,  // [0:55] is the sub-list for field type_name
 }
 
 func init() { file_palyra_v1_approvals_proto_init() }
@@ -2717,7 +3476,7 @@ func file_palyra_v1_approvals_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_palyra_v1_approvals_proto_rawDesc), len(file_palyra_v1_approvals_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   24,
+			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -107,8 +107,43 @@ func (m *Memory) Records(_ context.Context, f approval.Filter) ([]approval.Recor
 		return nil, "", err
 	}
 	all = slices.DeleteFunc(all, func(r approval.Record) bool { return !f.Admits(r) })
-	page, next := pageOf(all, f.PageSize, f.PageToken, func(r approval.Record) string { return r.ID })
+	page, next := pageOf(all, f.PageSize, f.PageToken, f.Ascending, func(r approval.Record) string { return r.ID })
 	return page, next, nil
+}
+
+// Tallied counts records.
+func (m *Memory) Tallied(_ context.Context, f approval.Filter) (t approval.Tallies, err error) {
+	all, err := m.view().all()
+	for _, r := range all {
+		if f.Admits(r) {
+			t.Add(r.State, r.Severity, r.SubjectType, r.Binding.Tool, 1)
+		}
+	}
+	return t, err
+}
+
+// Lately counts what was asked before.
+func (m *Memory) Lately(_ context.Context, q approval.LatelyQuery) (n approval.Lately, err error) {
+	all, err := m.view().all()
+	for _, r := range all {
+		if r.RequestedBy != q.RequestedBy || r.OnBehalfOf != q.OnBehalfOf || r.ComparedAs() != q.ComparedAs || r.CreatedAt.Before(q.Since) {
+			continue
+		}
+		counts := []*approval.Matching{&n.All}
+		if r.Session == q.Session {
+			counts = append(counts, &n.InSession)
+		}
+		for _, c := range counts {
+			c.Tool++
+			if r.Subject == q.Subject {
+				c.Subject++
+			}
+			if r.CallDigest == q.CallDigest {
+				c.Exact++
+			}
+		}
+	}
+	return n, err
 }
 
 // Grants returns one page of grants.
@@ -123,13 +158,17 @@ func (m *Memory) Grants(_ context.Context, f approval.GrantFilter) ([]approval.G
 			all = append(all, g)
 		}
 	}
-	page, next := pageOf(all, f.PageSize, f.PageToken, func(g approval.Grant) string { return g.ID })
+	page, next := pageOf(all, f.PageSize, f.PageToken, false, func(g approval.Grant) string { return g.ID })
 	return page, next, nil
 }
 
-func pageOf[T any](all []T, size int, token string, id func(T) string) ([]T, string) {
-	slices.SortFunc(all, func(a, b T) int { return cmp.Compare(id(b), id(a)) })
-	all = slices.DeleteFunc(all, func(v T) bool { return token != "" && id(v) >= token })
+func pageOf[T any](all []T, size int, token string, ascending bool, id func(T) string) ([]T, string) {
+	way := -1
+	if ascending {
+		way = 1
+	}
+	slices.SortFunc(all, func(a, b T) int { return way * cmp.Compare(id(a), id(b)) })
+	all = slices.DeleteFunc(all, func(v T) bool { return token != "" && way*cmp.Compare(id(v), token) <= 0 })
 	if n := approval.PageSize(size); len(all) > n {
 		return all[:n], id(all[n-1])
 	}

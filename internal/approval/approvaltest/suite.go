@@ -41,6 +41,7 @@ func RunStore(t *testing.T, newStore func(t *testing.T) Fixture) {
 		{"pages are complete", pages},
 		{"filters choose", filters},
 		{"grants are filtered", grantFilters},
+		{"what was asked before is counted", lately},
 		{"changes come by revision", changes},
 		{"the last allowed call is found", lastAllowed},
 		{"the freeze is one row", freeze},
@@ -246,6 +247,19 @@ func pages(t *testing.T, f Fixture) {
 	}
 	slices.Reverse(want)
 	filter, grants := approval.Filter{PageSize: 3}, approval.GrantFilter{PageSize: 3}
+	var upwards []string
+	for up := (approval.Filter{PageSize: 3, Ascending: true}); len(upwards) == 0 || up.PageToken != ""; {
+		page, next, err := f.Store.Records(t.Context(), up)
+		must.Do(t, err)
+		for _, r := range page {
+			upwards = append(upwards, r.ID)
+		}
+		up.PageToken = next
+	}
+	slices.Reverse(upwards)
+	if !slices.Equal(upwards, want) {
+		t.Errorf("upwards, pages held %v, reversed; want %v", upwards, want)
+	}
 	var got, gotGrants []string
 	for range 4 {
 		page, next, err := f.Store.Records(t.Context(), filter)
@@ -277,20 +291,37 @@ func filters(t *testing.T, f Fixture) {
 		record(1),
 		record(2, func(r *approval.Record) { r.State = approval.Denied }),
 		record(3, func(r *approval.Record) { r.SubjectType = approval.SubjectDevicePairing }),
-		record(4, func(r *approval.Record) { r.RequestedBy, r.OnBehalfOf = access.User("carol"), access.User("carol") }))
+		record(4, func(r *approval.Record) { r.RequestedBy, r.OnBehalfOf = access.User("carol"), access.User("carol") }),
+		record(5, func(r *approval.Record) { r.Severity, r.Binding.Tool = "low", "fs.write" }),
+		record(6, func(r *approval.Record) { r.SubjectID, r.Binding.Tool = "commit:default:sha256:1", "fs.write" }))
 	for _, c := range []struct {
 		name   string
 		filter approval.Filter
 		want   []string
 	}{
-		{"state", approval.Filter{States: []approval.State{approval.Denied, approval.Expired}}, []string{id(2)}},
-		{"subject type", approval.Filter{SubjectTypes: []approval.SubjectType{approval.SubjectDevicePairing}}, []string{id(3)}},
-		{"principal", approval.Filter{Principal: access.User("carol")}, []string{id(4)}},
-		{"on behalf of", approval.Filter{Principal: access.User("owner")}, []string{id(3), id(2), id(1)}},
-		{"since", approval.Filter{Since: epoch.Add(3 * time.Second)}, []string{id(4), id(3)}},
+		{"state", approval.Filter{Traits: approval.Traits{States: []approval.State{approval.Denied, approval.Expired}}}, []string{id(2)}},
+		{"subject type", approval.Filter{Traits: approval.Traits{SubjectTypes: []approval.SubjectType{approval.SubjectDevicePairing}}}, []string{id(3)}},
+		{"principal", approval.Filter{Traits: approval.Traits{Principals: []access.Principal{access.User("carol")}}}, []string{id(4)}},
+		{"on behalf of", approval.Filter{Traits: approval.Traits{Principals: []access.Principal{access.User("owner")}}}, []string{id(6), id(5), id(3), id(2), id(1)}},
+		{"since", approval.Filter{Since: epoch.Add(3 * time.Second)}, []string{id(6), id(5), id(4), id(3)}},
 		{"until", approval.Filter{Until: epoch.Add(3 * time.Second)}, []string{id(2), id(1)}},
-		{"all at once", approval.Filter{States: []approval.State{approval.Pending}, Principal: access.User("owner"), Until: epoch.Add(3 * time.Second)}, []string{id(1)}},
+		{"all at once", approval.Filter{Traits: approval.Traits{States: []approval.State{approval.Pending}, Principals: []access.Principal{access.User("owner")}}, Until: epoch.Add(3 * time.Second)}, []string{id(1)}},
+		{"tools", approval.Filter{Traits: approval.Traits{Tools: []string{"fs.write", "none"}}}, []string{id(6), id(5)}},
+		{"severities", approval.Filter{Traits: approval.Traits{Severities: []string{"low"}}}, []string{id(5)}},
+		{"not these states", approval.Filter{Except: approval.Traits{States: []approval.State{approval.Pending}}}, []string{id(2)}},
+		{"not this type, oldest first", approval.Filter{Except: approval.Traits{SubjectTypes: []approval.SubjectType{approval.SubjectDevicePairing}}, Ascending: true}, []string{id(1), id(2), id(4), id(5), id(6)}},
+		{"not these people", approval.Filter{Except: approval.Traits{Principals: []access.Principal{access.User("owner"), access.Agent("x")}}}, []string{id(4)}},
+		{"not this tool", approval.Filter{Except: approval.Traits{Tools: []string{"fs.write"}}}, []string{id(4), id(3), id(2), id(1)}},
+		{"not this severity", approval.Filter{Except: approval.Traits{Severities: []string{"high", "critical"}}}, []string{id(5)}},
+		{"one and not the other", approval.Filter{
+			Traits: approval.Traits{Tools: []string{"fs.write"}, States: []approval.State{approval.Pending}}, Except: approval.Traits{Severities: []string{"low"}},
+		}, []string{id(6)}},
 	} {
+		tally, err := f.Store.Tallied(t.Context(), c.filter)
+		must.Do(t, err)
+		if sum := sums(tally); tally.Total != int64(len(c.want)) || sum != [4]int64{tally.Total, tally.Total, tally.Total, tally.Total} {
+			t.Errorf("%s: counted %d, %v", c.name, tally.Total, sum)
+		}
 		page, _, err := f.Store.Records(t.Context(), c.filter)
 		must.Do(t, err)
 		var got []string
@@ -303,6 +334,45 @@ func filters(t *testing.T, f Fixture) {
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
+	}
+}
+
+func sums(t approval.Tallies) (n [4]int64) {
+	for _, m := range t.ByState {
+		n[0] += m
+	}
+	for _, m := range t.BySeverity {
+		n[1] += m
+	}
+	for _, m := range t.BySubject {
+		n[2] += m
+	}
+	for _, m := range t.ByTool {
+		n[3] += m
+	}
+	return n
+}
+
+// lately counts what was asked before, by how a grant would match it.
+func lately(t *testing.T, f Fixture) {
+	subject := func(name string) func(*approval.Record) { return func(r *approval.Record) { r.Subject = name } }
+	insert(t, f.Store,
+		record(1, subject("git")), // too old
+		record(2, subject("git"), func(r *approval.Record) { r.CallDigest = "sha256:x" }),
+		record(3, subject("git"), func(r *approval.Record) { r.Session = "other" }),
+		record(4, subject("make"), func(r *approval.Record) { r.State = approval.Denied }),
+		record(5, subject("git"), func(r *approval.Record) { r.RequestedBy = access.Agent("other") }),
+		record(6, subject("git"), func(r *approval.Record) { r.OnBehalfOf = access.User("other") }),
+		record(7, subject("git"), func(r *approval.Record) { r.Binding.Tool = "fs.write" }),
+		record(8, subject("git"), func(r *approval.Record) { r.SubjectID = "commit:default:sha256:1" }))
+	got, err := f.Store.Lately(t.Context(), approval.LatelyQuery{
+		RequestedBy: access.Agent("builder"), OnBehalfOf: access.User("owner"), Session: "s", Subject: "git", CallDigest: "sha256:x",
+		ComparedAs: "process.run", Since: epoch.Add(2 * time.Second),
+	})
+	must.Do(t, err)
+	want := approval.Lately{All: approval.Matching{Exact: 1, Subject: 2, Tool: 3}, InSession: approval.Matching{Exact: 1, Subject: 1, Tool: 2}}
+	if got != want {
+		t.Errorf("%+v, want %+v", got, want)
 	}
 }
 

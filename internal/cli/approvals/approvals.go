@@ -59,11 +59,11 @@ func voters(v *palyrav1.Approval) string {
 
 // approvalFilter is the flags that choose approvals.
 type approvalFilter struct {
-	states, types []string
-	principal     string
-	since, until  string
-	all           bool
-	limit         int
+	states, types, principals, tools, severities []string
+	except                                       struct{ states, types, principals, tools, severities []string }
+	since, until                                 string
+	all, oldest                                  bool
+	limit                                        int
 }
 
 func (a *app) approvalsList() *cobra.Command {
@@ -76,7 +76,15 @@ func (a *app) approvalsList() *cobra.Command {
 	flags := c.Flags()
 	flags.StringSliceVar(&f.states, "state", nil, "only in these states: "+strings.Join(stateNames(), ", "))
 	flags.StringSliceVar(&f.types, "type", nil, "only about these subject types: "+strings.Join(subjectNames(), ", "))
-	flags.StringVar(&f.principal, "principal", "", "only asked by this principal, such as agent:claude")
+	flags.StringSliceVar(&f.principals, "principal", nil, "only asked by these principals, such as agent:claude, or on their behalf")
+	flags.StringSliceVar(&f.tools, "tool", nil, "only about these tools")
+	flags.StringSliceVar(&f.severities, "severity", nil, "only of these severities: low, medium, high, critical")
+	flags.StringSliceVar(&f.except.states, "except-state", nil, "not in these states")
+	flags.StringSliceVar(&f.except.types, "except-type", nil, "not about these subject types")
+	flags.StringSliceVar(&f.except.principals, "except-principal", nil, "not asked by these principals, nor on their behalf")
+	flags.StringSliceVar(&f.except.tools, "except-tool", nil, "not about these tools")
+	flags.StringSliceVar(&f.except.severities, "except-severity", nil, "not of these severities")
+	flags.BoolVar(&f.oldest, "oldest", false, "the oldest first")
 	flags.StringVar(&f.since, "since", "", "only since a time (RFC 3339) or for so long (24h)")
 	flags.BoolVar(&f.all, "all", false, "in every state")
 	flags.IntVar(&f.limit, "limit", 200, "at most so many; 0 means all")
@@ -89,33 +97,26 @@ func stateNames() []string { return printer.EnumNames(palyrav1.ApprovalState(0).
 
 func subjectNames() []string { return printer.EnumNames(palyrav1.ApprovalSubjectType(0).Descriptor()) }
 
-func (f approvalFilter) parsedStates() ([]palyrav1.ApprovalState, error) {
-	var states []palyrav1.ApprovalState
-	for _, name := range f.states {
-		s, err := printer.ParseEnum[palyrav1.ApprovalState]("state", name)
-		if err != nil {
-			return nil, err
-		}
-		states = append(states, s)
-	}
-	return states, nil
-}
-
 func (a *app) listRequest(f approvalFilter) (*palyrav1.ListApprovalsRequest, error) {
-	states, err := f.parsedStates()
-	if err != nil {
+	req := &palyrav1.ListApprovalsRequest{
+		Principals: f.principals, Tools: f.tools, Severities: f.severities,
+		ExceptPrincipals: f.except.principals, ExceptTools: f.except.tools, ExceptSeverities: f.except.severities, Ascending: f.oldest,
+	}
+	var err error
+	if req.States, err = printer.ParseEnums[palyrav1.ApprovalState]("state", f.states); err != nil {
 		return nil, err
 	}
-	if len(states) == 0 && !f.all {
-		states = []palyrav1.ApprovalState{palyrav1.ApprovalState_APPROVAL_STATE_PENDING}
+	if req.ExceptStates, err = printer.ParseEnums[palyrav1.ApprovalState]("except-state", f.except.states); err != nil {
+		return nil, err
 	}
-	req := &palyrav1.ListApprovalsRequest{States: states, Principal: f.principal}
-	for _, name := range f.types {
-		t, err := printer.ParseEnum[palyrav1.ApprovalSubjectType]("type", name)
-		if err != nil {
-			return nil, err
-		}
-		req.SubjectTypes = append(req.SubjectTypes, t)
+	if req.SubjectTypes, err = printer.ParseEnums[palyrav1.ApprovalSubjectType]("type", f.types); err != nil {
+		return nil, err
+	}
+	if req.ExceptSubjectTypes, err = printer.ParseEnums[palyrav1.ApprovalSubjectType]("except-type", f.except.types); err != nil {
+		return nil, err
+	}
+	if len(f.states)+len(f.except.states) == 0 && !f.all {
+		req.States = []palyrav1.ApprovalState{palyrav1.ApprovalState_APPROVAL_STATE_PENDING}
 	}
 	req.Since, err = command.ParseMoment("since", f.since, a.Now())
 	return req, err
@@ -170,7 +171,7 @@ func (a *app) exportApprovals(ctx context.Context, f approvalFilter, form string
 	if req.Format, err = printer.ParseEnum[palyrav1.ExportFormat]("format", form); err != nil {
 		return err
 	}
-	if req.States, err = f.parsedStates(); err != nil {
+	if req.States, err = printer.ParseEnums[palyrav1.ApprovalState]("state", f.states); err != nil {
 		return err
 	}
 	if req.Since, err = command.ParseMoment("since", f.since, a.Now()); err != nil {

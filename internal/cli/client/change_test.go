@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -28,7 +29,7 @@ func (asking) GetStatus(context.Context, *palyrav1.GetStatusRequest) (*palyrav1.
 }
 
 func (asking) ListApprovals(_ context.Context, req *palyrav1.ListApprovalsRequest) (*palyrav1.ListApprovalsResponse, error) {
-	if req.GetPrincipal() != "user:ann" || len(req.GetStates()) != 1 || len(req.GetSubjectTypes()) != 1 {
+	if !slices.Equal(req.GetPrincipals(), []string{"user:ann"}) || len(req.GetStates()) != 1 || len(req.GetSubjectTypes()) != 1 {
 		return nil, connect.NewError(connect.CodeInvalidArgument, nil)
 	}
 	return &palyrav1.ListApprovalsResponse{Approvals: []*palyrav1.Approval{{ApprovalId: "01OTHER", Device: "other"}, {ApprovalId: "01MINE", Device: "mine"}}}, nil

@@ -76,6 +76,8 @@ type Gateway struct {
 	Mcp palyrav1connect.McpServiceClient
 	// Installed watches what is written into the settings of agents.
 	Installed palyrav1connect.InstallServiceClient
+	// Console lets people into the web console.
+	Console palyrav1connect.ConsoleServiceClient
 }
 
 // Connect reads the credential bundle and returns the clients. Nothing is sent
@@ -186,6 +188,7 @@ func (a *App) services(client *http.Client, base, address string) *Gateway {
 		Vault:        palyrav1connect.NewVaultServiceClient(client, base, opts...),
 		Mcp:          palyrav1connect.NewMcpServiceClient(client, base, opts...),
 		Installed:    palyrav1connect.NewInstallServiceClient(client, base, opts...),
+		Console:      palyrav1connect.NewConsoleServiceClient(client, base, opts...),
 	}
 	return g
 }

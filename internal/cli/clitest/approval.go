@@ -25,6 +25,7 @@ func SomeApproval() *palyrav1.Approval {
 		RequestedBy: "agent:claude", OnBehalfOf: "user:ada", Session: "default", Run: "r1", Device: "01DEVICE000000000000000000", Channel: "",
 		CreatedAt: timestamppb.New(Now.Add(-48 * time.Second)), ExpiresAt: timestamppb.New(Now.Add(9*time.Minute + 12*time.Second)),
 		State: palyrav1.ApprovalState_APPROVAL_STATE_PENDING, Version: 1, Severity: "high", Missing: "one more user with role security",
+		Needs: &palyrav1.ApprovalNeeds{Have: 1, Want: 2, Role: "security"}, You: &palyrav1.ApprovalStanding{MayDecide: true},
 		Votes: []*palyrav1.ApprovalVote{{
 			User: "user:bob", Roles: []string{"operator"}, Surface: "console", Allow: true, Scope: palyrav1.ApprovalScope_APPROVAL_SCOPE_TIMEBOXED,
 			Ttl: durationpb.New(30 * time.Minute), Match: palyrav1.GrantMatch_GRANT_MATCH_EXACT, Reason: "looks right", At: timestamppb.New(Now.Add(-10 * time.Second)),
@@ -47,6 +48,7 @@ func SomeApproval() *palyrav1.Approval {
 				someOffer(palyrav1.ApprovalScope_APPROVAL_SCOPE_TIMEBOXED, palyrav1.GrantMatch_GRANT_MATCH_TOOL, "any call of process.run", byAll, 7*24*time.Hour),
 			},
 			Notes: []string{"files that git reads indirectly are not bound"},
+			Lead:  "git commit -m one", AskedLastWeek: 4, LastAllowed: true,
 		},
 	}
 }
@@ -57,7 +59,7 @@ const AnyGit = "any git command, any arguments, in workspace demo"
 const byAll = "by all runs and calls of agent:claude for user:ada"
 
 func someOffer(scope palyrav1.ApprovalScope, match palyrav1.GrantMatch, what, by string, longest time.Duration) *palyrav1.ApprovalScopeOffer {
-	return &palyrav1.ApprovalScopeOffer{Scope: scope, Match: match, What: what, By: by, Covers: what + ", " + by, Longest: durationpb.New(longest)}
+	return &palyrav1.ApprovalScopeOffer{Scope: scope, Match: match, What: what, By: by, Covers: what + ", " + by, Longest: durationpb.New(longest), CoveredLastWeek: int64(3 * match)}
 }
 
 // OnlyExactly makes an approval one of a call that only an exact grant may cover.

@@ -54,3 +54,15 @@ func ParseEnum[E protoreflect.Enum](flag, name string) (E, error) {
 	return zero, command.Usage("--%s %q: want one of %s", flag, name, strings.Join(EnumNames(e), ", ")).
 		WithRemedy("%s", command.Nearest(name, EnumNames(e)))
 }
+
+// ParseEnums is ParseEnum of each name.
+func ParseEnums[E protoreflect.Enum](flag string, names []string) (list []E, err error) {
+	for _, name := range names {
+		one, err := ParseEnum[E](flag, name)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, one)
+	}
+	return list, nil
+}

@@ -15,6 +15,9 @@ import (
 func Page(a *client.App, p *printer.Page, v *palyrav1.Approval) {
 	prompt := v.GetPrompt()
 	p.Heading("%s", cmp.Or(prompt.GetTitle(), v.GetSubjectId()))
+	if lead := prompt.GetLead(); lead != "" && !strings.Contains(prompt.GetSummary(), lead) {
+		p.Block("", lead)
+	}
 	p.Block("", prompt.GetSummary())
 	p.Gap()
 	p.Field("approval", v.GetApprovalId())
@@ -38,6 +41,7 @@ func Page(a *client.App, p *printer.Page, v *palyrav1.Approval) {
 	}
 	p.Block("why it asks", strings.Join(whyLines(prompt), "\n"))
 	p.Block("differs from the last allowed call", strings.Join(differenceLines(prompt), "\n"))
+	p.Field("asked before", askedBefore(prompt))
 	p.Block("a yes can cover", strings.Join(scopeLines(prompt), "\n"))
 	p.Wrapped("nothing wider", prompt.GetExactOnly())
 	if !aboutChanges(v) {
@@ -45,6 +49,8 @@ func Page(a *client.App, p *printer.Page, v *palyrav1.Approval) {
 	}
 	p.Block("votes", strings.Join(voteLines(v), "\n"))
 	p.Field("missing", v.GetMissing())
+	p.Field("needs", Needs(v))
+	p.Field("you", standing(v))
 	p.Field("grant", v.GetGrantId())
 	if v.GetRunGone() {
 		p.Field("note", "nobody waits for this answer any more")
@@ -160,9 +166,64 @@ func scopeLines(prompt *palyrav1.ApprovalPrompt) []string {
 		if m := printer.Enum(s.GetMatch()); m != "" {
 			name += " " + m
 		}
-		lines = append(lines, fmt.Sprintf("%-18s %s", name, s.GetCovers()))
+		line := fmt.Sprintf("%-18s %s", name, s.GetCovers())
+		if n := s.GetCoveredLastWeek(); n > 0 {
+			line += fmt.Sprintf("; of the last 7 days, %s", calls(n))
+		}
+		lines = append(lines, line)
 	}
 	return lines
+}
+
+func calls(n int64) string {
+	if n == 1 {
+		return "1 call"
+	}
+	return fmt.Sprintf("%d calls", n)
+}
+
+// askedBefore says how often the same was asked lately.
+func askedBefore(prompt *palyrav1.ApprovalPrompt) string {
+	if prompt.GetAskedLastWeek() == 0 {
+		return ""
+	}
+	return times(prompt.GetAskedLastWeek()) + " in the 7 days before"
+}
+
+// Needs says who is still needed: "1 of 2, with role security, on console".
+func Needs(v *palyrav1.Approval) string {
+	n := v.GetNeeds()
+	if n == nil {
+		return ""
+	}
+	text := fmt.Sprintf("%d of %d", n.GetHave(), n.GetWant())
+	if n.GetRole() != "" {
+		text += ", with role " + n.GetRole()
+	}
+	if len(n.GetSurfaces()) > 0 {
+		text += ", on " + strings.Join(n.GetSurfaces(), " or ")
+	}
+	if n.GetPresence() {
+		text += ", who prove to be present"
+	}
+	if n.GetPaired() {
+		text += ", from a paired device"
+	}
+	return text
+}
+
+// standing says before an answer what the caller's would meet.
+func standing(v *palyrav1.Approval) string {
+	you := v.GetYou()
+	switch {
+	case you == nil || v.GetState() != palyrav1.ApprovalState_APPROVAL_STATE_PENDING:
+		return ""
+	case you.GetMayDecide():
+		return "may answer"
+	case you.GetWithPresence():
+		return "may answer with a proof of presence"
+	}
+	return "may not answer: " + you.GetMessage()
 }
 
 func voteLines(v *palyrav1.Approval) []string {

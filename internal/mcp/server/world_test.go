@@ -286,7 +286,7 @@ func (w *world) pending(n int) []approval.Record {
 	var list []approval.Record
 	err := w.Desk.Watch(ctx, 0, func(approval.Record) error {
 		var err error
-		list, _, err = w.Desk.List(ctx, approval.Filter{States: []approval.State{approval.Pending}, PageSize: 100})
+		list, _, err = w.Desk.List(ctx, approval.Filter{Traits: approval.Traits{States: []approval.State{approval.Pending}}, PageSize: 100})
 		if err == nil && len(list) == n {
 			err = errEnough
 		}

@@ -358,7 +358,7 @@ func (w *world) asked(e object) (task object, rec approval.Record) {
 	if status != http.StatusAccepted || in(task, "status") != "pending" {
 		w.t.Fatalf("%d %s", status, text)
 	}
-	page, _, err := w.gateway.Desk.List(w.t.Context(), approval.Filter{States: []approval.State{approval.Pending}})
+	page, _, err := w.gateway.Desk.List(w.t.Context(), approval.Filter{Traits: approval.Traits{States: []approval.State{approval.Pending}}})
 	if err != nil || len(page) != 1 {
 		w.t.Fatalf("%d pending approvals, %v", len(page), err)
 	}

@@ -34,7 +34,7 @@ func question(ctx context.Context, status palyrav1connect.StatusServiceClient, a
 	reply, err := approvals.ListApprovals(ctx, &palyrav1.ListApprovalsRequest{
 		States:       []palyrav1.ApprovalState{palyrav1.ApprovalState_APPROVAL_STATE_PENDING},
 		SubjectTypes: []palyrav1.ApprovalSubjectType{palyrav1.ApprovalSubjectType_APPROVAL_SUBJECT_TYPE_GATEWAY_CHANGE},
-		Principal:    st.GetCaller().GetPrincipal(),
+		Principals:   []string{st.GetCaller().GetPrincipal()},
 	})
 	if err != nil {
 		return nil

@@ -1,0 +1,19 @@
+//go:build !palyraweb
+
+package assets
+
+import (
+	"embed"
+	"io/fs"
+)
+
+// fallback says how to get the pages.
+//
+//go:embed fallback
+var fallback embed.FS
+
+// Built reports whether this build has the console.
+const Built = false
+
+// Files are the files to serve, with index.html at the top.
+func Files() (fs.FS, error) { return fs.Sub(fallback, "fallback") }

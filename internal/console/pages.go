@@ -1,0 +1,122 @@
+package console
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io/fs"
+	"mime"
+	"net/http"
+	"path"
+	"strings"
+	"sync"
+)
+
+// Files are the files of the console (package assets).
+type Files = fs.FS
+
+// indexPage is what every path of the console shows: its pages are made by the browser.
+const indexPage = "index.html"
+
+// pages are the files, in memory and compressed once.
+type pages struct{ byName map[string]*file }
+
+type file struct {
+	kind  string
+	plain []byte
+	// packed compresses it when it is first asked for; nil where that is not worth it.
+	packed func() []byte
+}
+
+func readPages(files fs.FS) (*pages, error) {
+	p := &pages{byName: map[string]*file{}}
+	err := fs.WalkDir(files, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := fs.ReadFile(files, name)
+		if err != nil {
+			return err
+		}
+		kind := mime.TypeByExtension(path.Ext(name))
+		if own, known := kinds[path.Ext(name)]; known {
+			kind = own
+		}
+		f := &file{kind: kind, plain: text}
+		if strings.HasPrefix(kind, "text/") || strings.Contains(kind, "json") || strings.Contains(kind, "svg") || strings.Contains(kind, "wasm") {
+			f.packed = sync.OnceValue(func() []byte { return packed(text) })
+		}
+		p.byName[name] = f
+		return nil
+	})
+	if err == nil && p.byName[indexPage] == nil {
+		err = fmt.Errorf("there is no %s", indexPage)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the files of the console: %w", err)
+	}
+	return p, nil
+}
+
+// kinds are those that must not depend on what the machine knows.
+var kinds = map[string]string{
+	".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".mjs": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8",
+	".svg": "image/svg+xml", ".wasm": "application/wasm", ".woff2": "font/woff2", ".json": "application/json", ".webmanifest": "application/manifest+json", ".png": "image/png", ".ico": "image/x-icon",
+}
+
+func packed(text []byte) []byte {
+	var b bytes.Buffer
+	w, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
+	if err != nil {
+		return nil
+	}
+	_, err = w.Write(text)
+	if w.Close() != nil || err != nil {
+		return nil
+	}
+	return b.Bytes()
+}
+
+// ServeHTTP serves a file by its name, and index.html for every path of the console.
+func (p *pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	name := strings.TrimPrefix(path.Clean(r.URL.Path), "/")
+	f, known := p.byName[name]
+	switch {
+	case known && name != indexPage:
+	case path.Ext(name) != "" || strings.HasPrefix(name, "assets/") || strings.HasPrefix(name, "console/"):
+		http.NotFound(w, r)
+		return
+	default:
+		name, f = indexPage, p.byName[indexPage]
+	}
+	h := w.Header()
+	h.Set("Content-Type", f.kind)
+	if strings.HasPrefix(name, "assets/") {
+		// Their names say what is in them.
+		h.Set("Cache-Control", "public, max-age=31536000, immutable")
+	}
+	if worker(name) {
+		h.Set("Content-Security-Policy", workerPolicy)
+	}
+	text := f.plain
+	if f.packed != nil {
+		h.Set("Vary", "Accept-Encoding")
+		if p := f.packed(); p != nil && len(p) < len(text) && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+			h.Set("Content-Encoding", "gzip")
+			text = p
+		}
+	}
+	h.Set("Content-Length", fmt.Sprint(len(text)))
+	if r.Method == http.MethodHead {
+		return
+	}
+	// A browser that left wants nothing.
+	_, _ = w.Write(text)
+}
+
+// worker reports whether a file is the script of a Worker that compiles WebAssembly: it
+// alone may, by a policy of its own.
+func worker(name string) bool {
+	base := path.Base(name)
+	return strings.HasPrefix(base, "wasm-worker") && path.Ext(base) == ".js"
+}

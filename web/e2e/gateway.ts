@@ -1,0 +1,185 @@
+// A real palyrad with a directory of its own, and agents that call tools through it.
+import type { ChildProcess } from "node:child_process";
+import { spawn } from "node:child_process";
+import { existsSync } from "node:fs";
+import { mkdir, mkdtemp, readFile, rename, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+
+const programs = resolve(process.env.PALYRA_BIN ?? join(import.meta.dirname, "../../bin"));
+
+export interface Result {
+  code: number;
+  out: string;
+  err: string;
+}
+
+/** A command that runs; done has its end. */
+export interface Running {
+  done: Promise<Result>;
+  /** Ends it; nothing happens where it has ended. */
+  stop: () => void;
+}
+
+export class Gateway {
+  readonly dir: string;
+  #daemon: ChildProcess | undefined;
+  #log = "";
+  readonly #running = new Set<ChildProcess>();
+
+  private constructor(dir: string) {
+    this.dir = dir;
+  }
+
+  /** Makes the directories and starts palyrad. The settings are TOML after the common ones. */
+  static async start(settings = ""): Promise<Gateway> {
+    for (const name of ["palyrad", "palyra"]) {
+      if (!existsSync(join(programs, name))) throw new Error(`${join(programs, name)} is not there: run \`make build\` first`);
+    }
+    const gateway = new Gateway(await mkdtemp(join(tmpdir(), "palyra-console.")));
+    await mkdir(gateway.#path("workspace"), { recursive: true });
+    await mkdir(gateway.#path("policies"), { recursive: true });
+    await writeFile(
+      gateway.#path("palyra.toml"),
+      `state_dir = ${JSON.stringify(gateway.#path("state"))}
+vault.backend = "file"
+roles = ["security"]
+[listen]
+api = "127.0.0.1:0"
+metrics = ""
+console = "127.0.0.1:0"
+[policy]
+dir = ${JSON.stringify(gateway.#path("policies"))}
+[[workspaces]]
+name = "default"
+path = ${JSON.stringify(gateway.#path("workspace"))}
+[rate_limits.read]
+per_second = 1000
+burst = 2000
+[rate_limits.decide]
+per_second = 100
+burst = 300
+${settings}`,
+      { mode: 0o600 },
+    );
+    await gateway.restart();
+    return gateway;
+  }
+
+  #path(...parts: string[]): string {
+    return join(this.dir, ...parts);
+  }
+
+  /** A file of the workspace. */
+  file(name: string): string {
+    return this.#path("workspace", name);
+  }
+
+  get log(): string {
+    return this.#log;
+  }
+
+  /** Starts palyrad, after it was stopped if it runs. */
+  async restart(): Promise<void> {
+    await this.#end();
+    const daemon = spawn(join(programs, "palyrad"), ["--config", this.#path("palyra.toml")], { cwd: this.dir, env: this.#env(), stdio: ["ignore", "pipe", "pipe"] });
+    this.#daemon = daemon;
+    this.#log = "";
+    await new Promise<void>((ready, failed) => {
+      const heard = (chunk: Buffer) => {
+        this.#log += chunk.toString();
+        if (this.#log.includes('msg="palyrad is ready"')) ready();
+      };
+      daemon.stdout.on("data", heard);
+      daemon.stderr.on("data", heard);
+      daemon.once("exit", (code) => failed(new Error(`palyrad ended with ${code ?? "a signal"} before it was ready:\n${this.#log}`)));
+    });
+  }
+
+  async #end(): Promise<void> {
+    const daemon = this.#daemon;
+    this.#daemon = undefined;
+    if (daemon?.exitCode !== null || daemon.signalCode !== null) return;
+    const gone = new Promise((resolve) => daemon.once("exit", resolve));
+    daemon.kill("SIGTERM");
+    await gone;
+  }
+
+  /** Ends palyrad and every command, and removes the directory. */
+  async stop(): Promise<void> {
+    for (const child of this.#running) child.kill("SIGTERM");
+    await this.#end();
+    await rm(this.dir, { recursive: true, force: true });
+  }
+
+  #env(more: Record<string, string> = {}): NodeJS.ProcessEnv {
+    return { PATH: process.env.PATH, HOME: this.dir, LANG: "C.UTF-8", ...more };
+  }
+
+  /** Starts `palyra` as a member, the local operator unless another is named. */
+  start(args: readonly string[], { as, input }: { as?: string; input?: string } = {}): Running {
+    const env = as === undefined ? {} : { PALYRA_CREDENTIALS: this.#path(as), PALYRA_ADDRESS: this.#address };
+    return this.#spawn("palyra", ["--config", this.#path("palyra.toml"), ...args], this.#env(env), input);
+  }
+
+  #spawn(program: string, args: readonly string[], env: NodeJS.ProcessEnv, input = ""): Running {
+    const child = spawn(join(programs, program), args, { cwd: this.dir, env, stdio: "pipe" });
+    this.#running.add(child);
+    child.stdin.on("error", () => undefined);
+    child.stdin.end(input);
+    let out = "";
+    let err = "";
+    child.stdout.on("data", (chunk: Buffer) => (out += chunk.toString()));
+    child.stderr.on("data", (chunk: Buffer) => (err += chunk.toString()));
+    const done = new Promise<Result>((resolve, reject) => {
+      child.once("error", reject);
+      child.once("close", (code) => {
+        this.#running.delete(child);
+        resolve({ code: code ?? -1, out, err });
+      });
+    });
+    return { done, stop: () => child.kill("SIGTERM") };
+  }
+
+  /** Runs `palyra` to its end; a code other than 0 is an error. */
+  async palyra(...args: string[]): Promise<string> {
+    const result = await this.start(args).done;
+    if (result.code !== 0) throw new Error(`palyra ${args.join(" ")}: exit code ${result.code}\n${result.err}`);
+    return result.out;
+  }
+
+  /** Adds a member, whose name as() takes then. */
+  async add(name: string, ...flags: string[]): Promise<void> {
+    const args = ["--config", this.#path("palyra.toml"), "operator", "add", name, "--yes", "--out", this.#path(name), ...flags];
+    const result = await this.#spawn("palyrad", args, this.#env()).done;
+    if (result.code !== 0) throw new Error(`adding ${name}: ${result.err}`);
+    this.#address = await this.#findAddress();
+  }
+
+  #address = "";
+  async #findAddress(): Promise<string> {
+    const text = await readFile(this.#path("state", "operator", "endpoint"), "utf8");
+    const found = /^address=(.*)$/m.exec(text)?.[1];
+    if (found === undefined) throw new Error(`the endpoint file names no address: ${text}`);
+    return found.trim();
+  }
+
+  /** A link that lets a member into the console, once. */
+  async link(as?: string): Promise<string> {
+    const result = await this.start(["console", "--no-browser"], as === undefined ? {} : { as }).done;
+    if (result.code !== 0) throw new Error(`palyra console: ${result.err}`);
+    return result.out.trim();
+  }
+
+  /** An agent proposes a call, which waits for people where policy asks. */
+  call(tool: string, input: object, as = "helper"): Running {
+    return this.start(["call", tool, "--input", "-", "-o", "json"], { as, input: JSON.stringify(input) });
+  }
+
+  /** Puts a policy in its place, whole: palyrad follows the directory. */
+  async policy(name: string, text: string): Promise<void> {
+    const fresh = this.#path(`new-${name}`);
+    await writeFile(fresh, text);
+    await rename(fresh, this.#path("policies", name));
+  }
+}

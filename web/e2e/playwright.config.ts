@@ -1,0 +1,30 @@
+import { existsSync } from "node:fs";
+import { defineConfig } from "@playwright/test";
+
+// Debian's package, or the browser that PALYRA_CHROMIUM names; else one that Playwright
+// or the system has.
+const debian = "/usr/bin/chromium";
+const chromium = process.env.PALYRA_CHROMIUM ?? (existsSync(debian) ? debian : undefined);
+
+export default defineConfig({
+  testDir: ".",
+  outputDir: "../test-results",
+  // One daemon and one browser: two cores do no more at once without lying about time.
+  workers: 1,
+  fullyParallel: false,
+  timeout: 30_000,
+  expect: { timeout: 10_000 },
+  forbidOnly: process.env.CI !== undefined,
+  reporter: [["list"]],
+  use: {
+    browserName: "chromium",
+    launchOptions: {
+      ...(chromium === undefined ? { channel: "chrome" } : { executablePath: chromium }),
+      // Chromium has no sandbox of its own for root.
+      args: process.getuid?.() === 0 ? ["--no-sandbox"] : [],
+    },
+    viewport: { width: 1280, height: 800 },
+    trace: "retain-on-failure",
+    screenshot: "only-on-failure",
+  },
+});

@@ -1,0 +1,147 @@
+// The session of this browser. The cookie is the browser's affair and no script can read
+// it; the secret beside it is kept for this origin alone, so that a cookie that was taken
+// reaches nothing.
+
+const key = "palyra.session";
+
+/** What a login answered. */
+export interface Session {
+  secret: string;
+  /** The member, "user:anna". */
+  user: string;
+  /** When it ends whatever happens, RFC 3339. */
+  expiresAt: string;
+}
+
+/** Why there is no session, for the page that says so. */
+export type Ended = "logout" | "ended" | "other-member" | "";
+
+/** The session of this browser, or undefined. */
+export function session(): Session | undefined {
+  const kept = localStorage.getItem(key);
+  if (kept === null) return undefined;
+  try {
+    const s = JSON.parse(kept) as Partial<Session>;
+    if (typeof s.secret === "string" && s.secret !== "") {
+      return { secret: s.secret, user: s.user ?? "", expiresAt: s.expiresAt ?? "" };
+    }
+  } catch {
+    // What is no session is none.
+  }
+  return undefined;
+}
+
+/** Takes the login's token out of the address, so that it stays nowhere. */
+export function takeToken(): string | undefined {
+  if (location.pathname !== "/login") return undefined;
+  const token = new URLSearchParams(location.hash.slice(1)).get("token");
+  if (token === null) return undefined;
+  history.replaceState(null, "", "/login");
+  return token;
+}
+
+interface LoginAnswer {
+  secret?: string;
+  user?: string;
+  expires_at?: string;
+  message?: string;
+  remedy?: string;
+}
+
+/** Thrown by login: what the gateway said. */
+export class LoginError extends Error {
+  readonly remedy: string;
+  constructor(message: string, remedy: string) {
+    super(message);
+    this.name = "LoginError";
+    this.remedy = remedy;
+  }
+}
+
+/** Exchanges a token, which works once, for a session. */
+export async function login(token: string): Promise<Session> {
+  let answer: LoginAnswer = {};
+  let ok = false;
+  try {
+    const response = await fetch("/console/v1/login", {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: JSON.stringify({ token }),
+    });
+    ok = response.ok;
+    answer = (await response.json()) as LoginAnswer;
+  } catch {
+    if (ok) throw new LoginError("The gateway's answer cannot be read.", "Ask for a new link with `palyra console`.");
+  }
+  if (!ok || answer.secret === undefined || answer.secret === "") {
+    throw new LoginError(
+      answer.message ?? "The gateway cannot be reached.",
+      answer.remedy ?? "A link works once and for a minute: ask for a new one with `palyra console`.",
+    );
+  }
+  const s: Session = { secret: answer.secret, user: answer.user ?? "", expiresAt: answer.expires_at ?? "" };
+  localStorage.setItem(key, JSON.stringify(s));
+  return s;
+}
+
+/** Ends the session here, in all tabs and at the gateway. */
+export async function logout(): Promise<void> {
+  const s = session();
+  try {
+    await fetch("/console/v1/logout", { method: "POST", headers: { "Palyra-Console-Secret": s?.secret ?? "" } });
+  } catch {
+    // The gateway is away: here it ends all the same, there by its idle timeout.
+  } finally {
+    drop("logout");
+  }
+}
+
+/**
+ * Ends the session in this browser. The page is loaded anew, in this tab and, by the
+ * storage event, in every other: nothing of what was shown stays in memory.
+ */
+export function drop(why: Ended): void {
+  localStorage.removeItem(key);
+  leave(why);
+}
+
+function leave(why: Ended): void {
+  if (why === "other-member") {
+    location.replace("/");
+    return;
+  }
+  sessionStorage.setItem("palyra.ended", why);
+  if (location.pathname !== "/login") {
+    sessionStorage.setItem("palyra.next", location.pathname + location.search);
+  }
+  location.replace("/login");
+}
+
+/** Why the last session ended, once. */
+export function takeEnded(): Ended {
+  const why = sessionStorage.getItem("palyra.ended") ?? "";
+  sessionStorage.removeItem("palyra.ended");
+  return why as Ended;
+}
+
+/** Where the person was when the session ended; "/" for nowhere. */
+export function takeNext(): string {
+  const next = sessionStorage.getItem("palyra.next") ?? "/";
+  sessionStorage.removeItem("palyra.next");
+  return next.startsWith("/") && !next.startsWith("//") ? next : "/";
+}
+
+/** Follows what other tabs do with the session. */
+export function followOtherTabs(): void {
+  const mine = session()?.secret;
+  addEventListener("storage", (event) => {
+    // A null key means that everything was cleared.
+    if (event.key !== key && event.key !== null) return;
+    const now = session();
+    if (now === undefined) {
+      if (mine !== undefined) leave("logout");
+    } else if (now.secret !== mine) {
+      leave("other-member");
+    }
+  });
+}

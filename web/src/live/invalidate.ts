@@ -1,0 +1,55 @@
+import type { QueryClient } from "@tanstack/react-query";
+import type { Connection } from "./connection";
+import type { LiveEvent } from "./events";
+
+/**
+ * The queries that an event makes out of date. A screen whose query keys begin with these
+ * words is live: ["run", id], ["runs", ...].
+ */
+export function outdated(event: LiveEvent): readonly (readonly string[])[] {
+  switch (event.kind) {
+    case "approval":
+      return [["approval", event.id], ["waiting"]];
+    case "grant":
+      return [["grants"], ["grant", event.id]];
+    case "run":
+      return [["runs"], ["run", event.id]];
+    case "call":
+      return [["calls"], ["call", event.id]];
+    case "journal":
+      return [["journal"]];
+    case "status":
+      return [["status"], ["whoami"]];
+    case "reset":
+      return [[]];
+    case "session-ended":
+    case "heartbeat":
+      return [];
+  }
+}
+
+// A busy gateway has many events a second, and one request answers for all of them.
+const gather = 200;
+
+/** Keeps the cache true to the stream. */
+export function followQueries(live: Connection, queries: QueryClient): () => void {
+  const keys = new Map<string, readonly string[]>();
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const flush = () => {
+    timer = undefined;
+    for (const key of keys.values()) void queries.invalidateQueries({ queryKey: key });
+    keys.clear();
+  };
+  const stop = live.subscribe((event) => {
+    if (event.kind === "approval" || event.kind === "reset") {
+      for (const key of outdated(event)) void queries.invalidateQueries({ queryKey: key });
+      return;
+    }
+    for (const key of outdated(event)) keys.set(key.join("/"), key);
+    if (keys.size > 0) timer ??= setTimeout(flush, gather);
+  });
+  return () => {
+    stop();
+    clearTimeout(timer);
+  };
+}

@@ -1,0 +1,33 @@
+import { StrictMode } from "react";
+import { createRoot } from "react-dom/client";
+import { newQueryClient } from "./api/query";
+import { followOtherTabs, login, session, takeToken } from "./api/session";
+import { App } from "./app";
+import { Login } from "./shell/Login";
+import { startTheme } from "./shell/theme";
+import "./styles.css";
+
+// The token leaves the address before anything else looks at it.
+const token = takeToken();
+const attempt = token === undefined ? undefined : login(token);
+attempt?.catch(() => undefined);
+startTheme();
+followOtherTabs();
+
+const place = document.getElementById("root");
+if (place === null) throw new Error("index.html has no root");
+
+function page() {
+  const here = session();
+  if (here === undefined || attempt !== undefined) {
+    if (location.pathname !== "/login") {
+      sessionStorage.setItem("palyra.next", location.pathname + location.search);
+      history.replaceState(null, "", "/login");
+    }
+    return <Login attempt={attempt} />;
+  }
+  if (location.pathname === "/login") history.replaceState(null, "", "/");
+  return <App queries={newQueryClient()} live={null} />;
+}
+
+createRoot(place).render(<StrictMode>{page()}</StrictMode>);

@@ -1,0 +1,97 @@
+import { useQuery } from "@tanstack/react-query";
+import { client } from "../../api/transport";
+import type { Approval } from "../../gen/palyra/v1/approvals_pb";
+import { ApprovalsService } from "../../gen/palyra/v1/approvals_pb";
+import { useKeys } from "../../shell/keys";
+import { useGo } from "../../shell/router";
+import { useTitle } from "../../shell/title";
+import { palyra } from "../../text/cli";
+import { oneLine } from "../../text/visible";
+import { Badge, Severity } from "../../ui/Badge";
+import { Button } from "../../ui/Button";
+import { CopyAsCli } from "../../ui/Copy";
+import { ErrorState, Loading } from "../../ui/State";
+import { Countdown, Time } from "../../ui/Time";
+import { Untrusted } from "../../ui/Untrusted";
+import { Decide } from "./Decide";
+import { waits } from "./decide";
+import { Evidence } from "./Evidence";
+import { Needs } from "./Needs";
+import { headline, stateTones, states, word } from "./words";
+
+/** An ask as the gateway has it, kept true by the live layer. */
+export function useApproval(id: string) {
+  return useQuery({
+    queryKey: ["approval", id],
+    queryFn: async ({ signal }) => {
+      const { approval } = await client(ApprovalsService).getApproval({ approvalId: id }, { signal });
+      if (approval === undefined) throw new Error("The gateway sent no approval.");
+      return approval;
+    },
+  });
+}
+
+/** One ask with all that there is to know of it, and its answer. */
+export function Detail({ id, back }: { id: string; back: string }) {
+  const query = useApproval(id);
+  const go = useGo();
+  const toList = () => go(`/approvals${back === "" ? "" : `?q=${encodeURIComponent(back)}`}`);
+  useTitle(query.data === undefined ? "Approval" : oneLine(headline(query.data), 60));
+  useKeys([{ key: "u", says: "Back to the list", run: toList }]);
+  return (
+    <div className="mx-auto flex max-w-4xl flex-col gap-4 p-3 sm:p-5">
+      <div className="flex flex-wrap items-center justify-between gap-2">
+        <Button size="small" onClick={toList}>
+          ← All approvals
+        </Button>
+        <CopyAsCli command={palyra("approvals", "show", id)} />
+      </div>
+      {query.data !== undefined ? (
+        <>
+          <Head approval={query.data} />
+          <Evidence approval={query.data} />
+          <Decide approval={query.data} stale={query.isError ? query.error : undefined} />
+        </>
+      ) : query.isError ? (
+        <ErrorState error={query.error} retry={() => void query.refetch()} />
+      ) : (
+        <Loading what="the ask" />
+      )}
+    </div>
+  );
+}
+
+/** What is asked, first. */
+export function Head({ approval }: { approval: Approval }) {
+  const state = word(states, approval.state);
+  return (
+    <header className="flex flex-col gap-2">
+      <div className="flex flex-wrap items-center gap-2">
+        <Severity level={approval.severity} />
+        <Badge tone={stateTones[state] ?? "plain"}>{state}</Badge>
+        {waits(approval) && <Countdown until={approval.expiresAt} loud />}
+        {approval.runGone && <Badge tone="warn">nobody waits for the answer any more</Badge>}
+      </div>
+      <h1 className="rounded-lg border border-line bg-panel px-3 py-2 font-mono text-lg font-semibold break-all whitespace-pre-wrap">
+        <Untrusted text={headline(approval)} />
+      </h1>
+      {approval.prompt !== undefined && approval.prompt.summary !== "" && approval.prompt.summary !== headline(approval) && (
+        <p>
+          <Untrusted text={approval.prompt.summary} />
+        </p>
+      )}
+      <p className="text-quiet">
+        <Untrusted text={approval.requestedBy} className="font-semibold text-ink" />
+        {approval.onBehalfOf !== "" && approval.onBehalfOf !== approval.requestedBy && (
+          <>
+            {" "}
+            for <Untrusted text={approval.onBehalfOf} className="font-semibold text-ink" />
+          </>
+        )}{" "}
+        asked <Time at={approval.createdAt} />
+        {Number(approval.prompt?.askedLastWeek ?? 0n) > 0 && `; people were asked about the same ${Number(approval.prompt?.askedLastWeek).toLocaleString()} times in the 7 days before`}
+      </p>
+      <Needs approval={approval} />
+    </header>
+  );
+}

@@ -1,0 +1,206 @@
+import { useInfiniteQuery } from "@tanstack/react-query";
+import { useReducer, useRef, useState } from "react";
+import { client } from "../../api/transport";
+import type { Approval } from "../../gen/palyra/v1/approvals_pb";
+import { ApprovalState, ApprovalsService } from "../../gen/palyra/v1/approvals_pb";
+import { useLiveEvents } from "../../live/context";
+import { announce } from "../../shell/announce";
+import { useKeys } from "../../shell/keys";
+import { Screen } from "../../shell/Screen";
+import { palyra } from "../../text/cli";
+import { oneLine } from "../../text/visible";
+import { Badge, Severity } from "../../ui/Badge";
+import { Button } from "../../ui/Button";
+import { gatewayNow } from "../../ui/clock";
+import { Checkbox } from "../../ui/Field";
+import { FilterBar } from "../../ui/FilterBar";
+import { parseFilter } from "../../ui/filter";
+import { EmptyState, ErrorState, Loading } from "../../ui/State";
+import { Table } from "../../ui/Table";
+import { Countdown, Time } from "../../ui/Time";
+import { Untrusted } from "../../ui/Untrusted";
+import { BatchReview } from "./BatchReview";
+import { facets, flagsOf, requestOf, shows } from "./facets";
+import { emptyList, reduce, rowsOf } from "./list";
+import { headline, stateTones, states, word } from "./words";
+
+const pageSize = 200;
+
+/** What waits for people: the list, its filter, and the choice of several. */
+export function Inbox({ line, onLine, open }: { line: string; onLine: (line: string) => void; open: string }) {
+  const filter = parseFilter(line, facets);
+  return (
+    <Screen title="Approvals" command={palyra("approvals", "list", ...flagsOf(filter))} fill>
+      <FilterBar screen="approvals" facets={facets} line={line} onChange={onLine} />
+      <Asks key={line} line={line} open={open} />
+    </Screen>
+  );
+}
+
+function Asks({ line, open }: { line: string; open: string }) {
+  const filter = parseFilter(line, facets);
+  const [list, act] = useReducer(reduce, emptyList);
+  const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set());
+  const [reviewing, setReviewing] = useState<readonly string[] | undefined>(undefined);
+  const frame = useRef<HTMLDivElement>(null);
+  const hovered = useRef(false);
+
+  const query = useInfiniteQuery({
+    queryKey: ["approvals", line],
+    queryFn: ({ pageParam, signal }) =>
+      client(ApprovalsService).listApprovals({ ...requestOf(filter, gatewayNow()), pageSize, pageToken: pageParam, withCounts: pageParam === "" }, { signal }),
+    initialPageParam: "",
+    getNextPageParam: (page) => (page.nextPageToken === "" ? undefined : page.nextPageToken),
+    staleTime: Infinity,
+    gcTime: 0,
+  });
+  const listed = query.data?.pages.flatMap((page) => page.approvals) ?? [];
+  const rows = rowsOf(list, listed);
+
+  // Rows move only where nobody has pointer, focus or scroll position to lose.
+  const free = () => {
+    const scroller = frame.current?.querySelector("[data-scroller]");
+    const focused = frame.current?.contains(document.activeElement) === true;
+    return !hovered.current && !focused && (scroller?.scrollTop ?? 0) === 0 && chosen.size === 0;
+  };
+  useLiveEvents((event) => {
+    if (event.kind !== "approval" || event.approval === undefined || query.data === undefined) return;
+    const approval = event.approval;
+    const oldest = listed.at(-1)?.approvalId;
+    const passes = shows(filter, approval, gatewayNow());
+    const isNew = passes && approval.state === ApprovalState.PENDING && !rows.some((r) => r.approvalId === approval.approvalId) && !list.held.some((r) => r.approvalId === approval.approvalId);
+    act({ type: "told", approval, passes, free: free(), listed, below: query.hasNextPage && oldest !== undefined && approval.approvalId < oldest });
+    if (isNew) announce(`New ask: ${oneLine(headline(approval), 120)}`);
+  });
+
+  const show = () => {
+    act({ type: "show" });
+    frame.current?.querySelector("[data-scroller]")?.scrollTo({ top: 0 });
+  };
+  const turn = (id: string) =>
+    setChosen((now) => {
+      const next = new Set(now);
+      if (!next.delete(id)) next.add(id);
+      return next;
+    });
+  useKeys([
+    { key: "n", says: "Show the new asks", run: show },
+    {
+      key: "x",
+      says: "Choose the row for a review of several",
+      run: () => {
+        const row = document.activeElement?.closest("[data-row]")?.getAttribute("data-row");
+        if (row !== null && row !== undefined) turn(row);
+      },
+    },
+  ]);
+
+  // Only what waits can be decided.
+  const pending = rows.filter((row) => row.state === ApprovalState.PENDING);
+  const review = pending.filter((row) => chosen.has(row.approvalId)).map((row) => row.approvalId);
+  const newest = list.held[0];
+  const total = query.data?.pages[0]?.counts?.total;
+
+  if (query.isPending) return <Loading what="approvals" />;
+  if (query.isError && query.data === undefined) return <ErrorState error={query.error} retry={() => void query.refetch()} />;
+  return (
+    <>
+      <div className="flex min-h-8 flex-wrap items-center gap-2 text-sm">
+        <span className="text-quiet" aria-live="off">
+          {total === undefined ? rows.length.toLocaleString() : Number(total).toLocaleString()} when the list was loaded
+        </span>
+        {list.held.length > 0 && (
+          <Button size="small" look="primary" onClick={show} className="max-w-full min-w-0">
+            <span className="truncate">
+              {list.held.length} new: {oneLine(newest === undefined ? "" : headline(newest), 60)}
+            </span>
+          </Button>
+        )}
+        {chosen.size > 0 && (
+          <>
+            <Button size="small" needs="approval.decide" off={review.length === 0 ? "None of them waits any more." : undefined} onClick={() => setReviewing(review)}>
+              Review {review.length} one by one
+            </Button>
+            <Button size="small" look="bare" onClick={() => setChosen(new Set())}>
+              Choose none
+            </Button>
+          </>
+        )}
+      </div>
+      {rows.length === 0 ? (
+        <EmptyState title={line === "" ? "Nothing waits for you" : "Nothing matches the filter"}>
+          {line === "" ? "An ask shows here the moment it is made." : "Take a filter away to see more."}
+        </EmptyState>
+      ) : (
+        <div
+          ref={frame}
+          className="flex min-h-0 flex-1 flex-col"
+          onPointerEnter={(event) => {
+            if (event.pointerType === "mouse") hovered.current = true;
+          }}
+          onPointerLeave={() => {
+            hovered.current = false;
+          }}
+        >
+          <Table
+            label="Approvals"
+            rows={rows}
+            rowKey={(row) => row.approvalId}
+            rowHeight={68}
+            href={(row) => `/approvals/${row.approvalId}${line === "" ? "" : `?q=${encodeURIComponent(line)}`}`}
+            marked={open}
+            dim={(row) => row.state !== ApprovalState.PENDING}
+            lead={(row) => (
+              <Checkbox
+                hidden
+                label={`Choose ${oneLine(headline(row), 80)}`}
+                checked={chosen.has(row.approvalId)}
+                disabled={row.state !== ApprovalState.PENDING}
+                onChange={() => turn(row.approvalId)}
+              />
+            )}
+            columns={[
+              { id: "ask", label: "Ask", className: "grow", cell: (row) => <Ask approval={row} /> },
+              { id: "left", label: "Left", className: "w-24 text-right", cell: (row) => <Left approval={row} /> },
+            ]}
+            onEnd={() => {
+              if (query.hasNextPage && !query.isFetchingNextPage) void query.fetchNextPage();
+            }}
+            end={query.isFetchingNextPage ? "Loading more…" : query.hasNextPage ? "More follow." : "No more."}
+          />
+        </div>
+      )}
+      {reviewing !== undefined && (
+        <BatchReview
+          ids={reviewing}
+          onClose={() => {
+            setReviewing(undefined);
+            setChosen(new Set());
+          }}
+        />
+      )}
+    </>
+  );
+}
+
+function Ask({ approval }: { approval: Approval }) {
+  return (
+    <>
+      <span className="flex items-center gap-2">
+        <Severity level={approval.severity} />
+        <Untrusted text={headline(approval)} line={160} className="truncate font-semibold" />
+      </span>
+      <span className="flex gap-2 truncate text-sm text-quiet">
+        <Untrusted text={approval.requestedBy} line={60} />
+        <Untrusted text={approval.prompt?.tool ?? ""} line={60} />
+        <Time at={approval.createdAt} />
+      </span>
+    </>
+  );
+}
+
+function Left({ approval }: { approval: Approval }) {
+  if (approval.state === ApprovalState.PENDING) return <Countdown until={approval.expiresAt} />;
+  const state = word(states, approval.state);
+  return <Badge tone={stateTones[state] ?? "plain"}>{state}</Badge>;
+}

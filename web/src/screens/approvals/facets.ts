@@ -1,0 +1,89 @@
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import type { Approval, ListApprovalsRequestSchema } from "../../gen/palyra/v1/approvals_pb";
+import { timestampFromMs } from "@bufbuild/protobuf/wkt";
+import type { Facet, Filter } from "../../ui/filter";
+import { passes, valuesOf } from "../../ui/filter";
+import { ms } from "../../text/time";
+import { states, types, word } from "./words";
+
+const age = /^(\d+)(m|h|d)$/;
+const sizes: Readonly<Record<string, number>> = { m: 60_000, h: 3_600_000, d: 86_400_000 };
+
+/** What approvals are filtered by; the gateway does it. */
+export const facets: readonly Facet[] = [
+  { id: "tool", label: "Tool" },
+  { id: "severity", label: "Severity", values: ["low", "medium", "high", "critical"] },
+  { id: "requester", label: "Requester" },
+  { id: "state", label: "State", values: Object.keys(states) },
+  { id: "type", label: "Type", values: Object.keys(types) },
+  {
+    id: "newer",
+    label: "Newer than",
+    onlyInclude: true,
+    check: (value) => (age.test(value) ? undefined : `"${value}" is no age: write 30m, 8h or 7d`),
+  },
+];
+
+/** Pending is what an inbox is for: other states are shown where the filter names a state. */
+function statesOf(filter: Filter): string[] {
+  const named = valuesOf(filter, "state");
+  return named.length > 0 || valuesOf(filter, "state", true).length > 0 ? named : ["pending"];
+}
+
+/** What the gateway is asked for. */
+export function requestOf(filter: Filter, now: number): MessageInitShape<typeof ListApprovalsRequestSchema> {
+  const newer = since(filter, now);
+  return {
+    states: statesOf(filter).flatMap((s) => states[s] ?? []),
+    exceptStates: valuesOf(filter, "state", true).flatMap((s) => states[s] ?? []),
+    subjectTypes: valuesOf(filter, "type").flatMap((t) => types[t] ?? []),
+    exceptSubjectTypes: valuesOf(filter, "type", true).flatMap((t) => types[t] ?? []),
+    tools: valuesOf(filter, "tool"),
+    exceptTools: valuesOf(filter, "tool", true),
+    severities: valuesOf(filter, "severity"),
+    exceptSeverities: valuesOf(filter, "severity", true),
+    principals: valuesOf(filter, "requester"),
+    exceptPrincipals: valuesOf(filter, "requester", true),
+    ...(newer === undefined ? {} : { since: timestampFromMs(newer) }),
+  };
+}
+
+function since(filter: Filter, now: number): number | undefined {
+  const found = age.exec(valuesOf(filter, "newer")[0] ?? "");
+  return found === null ? undefined : now - Number(found[1]) * (sizes[found[2] ?? ""] ?? 0);
+}
+
+/** Whether an approval that the stream told of is one that the gateway would list. */
+export function shows(filter: Filter, approval: Approval, now: number): boolean {
+  const newer = since(filter, now);
+  if (newer !== undefined && (ms(approval.createdAt) ?? 0) < newer) return false;
+  const state = word(states, approval.state);
+  if (!statesOf(filter).includes(state) && statesOf(filter).length > 0) return false;
+  const rest: Filter = { ...filter, terms: filter.terms.filter((t) => t.facet !== "newer" && !(t.facet === "state" && !t.exclude)) };
+  return passes(rest, (facet) => {
+    switch (facet) {
+      case "tool":
+        return [approval.prompt?.tool ?? ""];
+      case "severity":
+        return [approval.severity];
+      case "requester":
+        return [approval.requestedBy, approval.onBehalfOf].filter((p) => p !== "");
+      case "state":
+        return [state];
+      case "type":
+        return [word(types, approval.subjectType)];
+      default:
+        return [];
+    }
+  });
+}
+
+/** The flags of `palyra approvals list` that show the same, as far as it has them. */
+export function flagsOf(filter: Filter): string[] {
+  const flags: string[] = [];
+  for (const s of statesOf(filter)) flags.push("--state", s);
+  for (const t of valuesOf(filter, "type")) flags.push("--type", t);
+  for (const r of valuesOf(filter, "requester").slice(0, 1)) flags.push("--principal", r);
+  for (const n of valuesOf(filter, "newer").slice(0, 1)) flags.push("--since", n);
+  return flags;
+}

@@ -1,0 +1,54 @@
+import { create } from "@bufbuild/protobuf";
+import { expect, test } from "vitest";
+import type { Approval } from "../../gen/palyra/v1/approvals_pb";
+import { ApprovalSchema, ApprovalState } from "../../gen/palyra/v1/approvals_pb";
+import type { List } from "./list";
+import { emptyList, reduce, rowsOf } from "./list";
+
+function approval(id: string, version = 1, state = ApprovalState.PENDING): Approval {
+  return create(ApprovalSchema, { approvalId: id, version: BigInt(version), state });
+}
+
+function told(list: List, a: Approval, over: { passes?: boolean; free?: boolean; listed?: Approval[]; below?: boolean } = {}): List {
+  return reduce(list, { type: "told", approval: a, passes: true, free: false, listed: [], below: false, ...over });
+}
+
+const ids = (rows: readonly Approval[]) => rows.map((a) => a.approvalId);
+
+test("what is new moves nothing while the reader is at the list", () => {
+  const listed = [approval("05"), approval("04")];
+  let list = told(emptyList, approval("06"), { listed });
+  list = told(list, approval("07"), { listed });
+  expect(ids(rowsOf(list, listed))).toEqual(["05", "04"]);
+  expect(ids(list.held)).toEqual(["07", "06"]);
+  list = reduce(list, { type: "show" });
+  expect(ids(rowsOf(list, listed))).toEqual(["07", "06", "05", "04"]);
+  expect(list.held).toEqual([]);
+});
+
+test("what is new comes first where nobody is at the list", () => {
+  const list = told(emptyList, approval("06"), { free: true });
+  expect(ids(rowsOf(list, [approval("05")]))).toEqual(["06", "05"]);
+});
+
+test("an answer changes a row where it is", () => {
+  const listed = [approval("05"), approval("04")];
+  const list = told(emptyList, approval("05", 2, ApprovalState.DENIED), { listed, passes: false });
+  expect(rowsOf(list, listed).map((a) => a.state)).toEqual([ApprovalState.DENIED, ApprovalState.PENDING]);
+});
+
+test("an older word changes nothing", () => {
+  const listed = [approval("05", 3, ApprovalState.DENIED)];
+  expect(told(emptyList, approval("05", 2), { listed })).toBe(emptyList);
+});
+
+test("an ask that was answered while it was held back is not shown", () => {
+  let list = told(emptyList, approval("06"));
+  list = told(list, approval("06", 2, ApprovalState.EXPIRED), { passes: false });
+  expect(list.held).toEqual([]);
+});
+
+test("what the filter does not show, or what belongs on a later page, stays away", () => {
+  expect(told(emptyList, approval("06"), { passes: false })).toBe(emptyList);
+  expect(told(emptyList, approval("01"), { below: true })).toBe(emptyList);
+});

@@ -1,0 +1,17 @@
+import type { ReactNode } from "react";
+
+/** Names with their values. A value of undefined, null, false or "" leaves the row out. */
+export function KeyValue({ rows }: { rows: readonly (readonly [string, ReactNode])[] }) {
+  return (
+    <dl className="grid grid-cols-1 gap-x-6 gap-y-1.5 sm:grid-cols-[minmax(8rem,max-content)_1fr]">
+      {rows
+        .filter(([, value]) => value !== undefined && value !== null && value !== false && value !== "")
+        .map(([name, value]) => (
+          <div key={name} className="contents">
+            <dt className="pt-1 text-sm text-quiet sm:pt-0">{name}</dt>
+            <dd className="min-w-0 wrap-anywhere">{value}</dd>
+          </div>
+        ))}
+    </dl>
+  );
+}

@@ -1,0 +1,59 @@
+import type { ReactNode } from "react";
+import { failure } from "../api/errors";
+import { Button } from "./Button";
+import { Untrusted } from "./Untrusted";
+
+/** Nothing is there, and what would change that. */
+export function EmptyState({ title, children }: { title: string; children?: ReactNode }) {
+  return (
+    <div className="rounded-lg border border-dashed border-edge px-4 py-10 text-center">
+      <p className="font-semibold">{title}</p>
+      {children !== undefined && <div className="mt-1 text-quiet">{children}</div>}
+    </div>
+  );
+}
+
+/** What went wrong, by reason code, and what to do next. */
+export function ErrorState({ error, retry }: { error: unknown; retry?: () => void }) {
+  const f = failure(error);
+  return (
+    <div role="alert" className="rounded-lg border border-bad bg-bad-soft px-4 py-3 text-ink">
+      <p className="font-semibold">
+        <Untrusted text={f.message} />
+      </p>
+      {f.remedy !== "" && (
+        <p className="mt-1">
+          <Untrusted text={f.remedy} />
+        </p>
+      )}
+      <div className="mt-2 flex flex-wrap items-center gap-3 text-sm">
+        {f.reason !== "" && <code className="font-mono">{f.reason}</code>}
+        {retry !== undefined && (
+          <Button size="small" onClick={retry}>
+            Try again
+          </Button>
+        )}
+      </div>
+    </div>
+  );
+}
+
+/** Something is on its way. */
+export function Loading({ what }: { what: string }) {
+  return (
+    <p role="status" className="px-1 py-6 text-quiet">
+      Loading {what}…
+    </p>
+  );
+}
+
+/** A note above other things. */
+export function Notice({ tone = "plain", children }: { tone?: "plain" | "good" | "warn" | "bad"; children: ReactNode }) {
+  const tones = {
+    plain: "border-line bg-panel",
+    good: "border-good bg-good-soft",
+    warn: "border-warn bg-warn-soft",
+    bad: "border-bad bg-bad-soft",
+  };
+  return <div className={`rounded-lg border px-3 py-2 ${tones[tone]}`}>{children}</div>;
+}

@@ -1,0 +1,164 @@
+import { useVirtualizer, defaultRangeExtractor } from "@tanstack/react-virtual";
+import type { ReactNode } from "react";
+import { useEffect, useEffectEvent, useRef, useState } from "react";
+import { useKeys } from "../shell/keys";
+import { ScreenLink, useGo } from "../shell/router";
+import { cx } from "./cx";
+
+export interface Column<Row> {
+  id: string;
+  label: string;
+  /** Its width and where it is shown: "w-32 max-md:hidden". One column has "grow". */
+  className: string;
+  cell: (row: Row) => ReactNode;
+}
+
+/**
+ * Rows of one height, of which only those in sight are laid out. j and k (or the arrows)
+ * move, Enter opens; the row in focus stays laid out wherever the reader scrolls.
+ */
+export function Table<Row>({ label, rows, columns, rowKey, href, rowHeight = 44, end, onEnd, dim, lead, marked }: {
+  label: string;
+  rows: readonly Row[];
+  columns: readonly Column<Row>[];
+  rowKey: (row: Row) => string;
+  /** Where a row leads; its first "grow" cell is the link. */
+  href?: (row: Row) => string;
+  rowHeight?: number;
+  /** Shown below the last row: that more is loading, or that there is no more. */
+  end?: ReactNode;
+  /** Called when the last rows come in sight. */
+  onEnd?: () => void;
+  /** Rows that no longer need anybody. */
+  dim?: (row: Row) => boolean;
+  /** The key of the row that is open elsewhere. */
+  marked?: string;
+  /** A cell before the others, with a control of its own: a checkbox. */
+  lead?: (row: Row) => ReactNode;
+}) {
+  const scroller = useRef<HTMLDivElement>(null);
+  const [current, setCurrent] = useState<string | undefined>(undefined);
+  const go = useGo();
+  const at = current === undefined ? -1 : rows.findIndex((row) => rowKey(row) === current);
+  // eslint-disable-next-line react-hooks/incompatible-library -- the virtualizer is used in this component alone
+  const virtual = useVirtualizer({
+    count: rows.length,
+    getScrollElement: () => scroller.current,
+    estimateSize: () => rowHeight,
+    overscan: 8,
+    getItemKey: (i) => {
+      const row = rows[i];
+      return row === undefined ? i : rowKey(row);
+    },
+    rangeExtractor: (range) => {
+      const inSight = defaultRangeExtractor(range);
+      return at < 0 || at >= rows.length || inSight.includes(at) ? inSight : [...inSight, at].sort((a, b) => a - b);
+    },
+  });
+  const items = virtual.getVirtualItems();
+  const last = items.at(-1)?.index ?? 0;
+  const reached = useEffectEvent(() => onEnd?.());
+  const near = rows.length > 0 && last >= rows.length - 20;
+  useEffect(() => {
+    if (near) reached();
+  }, [near, rows.length]);
+
+  const move = (by: number) => {
+    const next = Math.min(rows.length - 1, Math.max(0, at < 0 ? (by > 0 ? 0 : rows.length - 1) : at + by));
+    const row = rows[next];
+    if (row === undefined) return;
+    setCurrent(rowKey(row));
+    virtual.scrollToIndex(next);
+    requestAnimationFrame(() => scroller.current?.querySelector<HTMLElement>(`[data-row="${CSS.escape(rowKey(row))}"] [data-main]`)?.focus());
+  };
+  useKeys([
+    { key: "j", says: "Next row", run: () => move(1) },
+    { key: "k", says: "Row before", run: () => move(-1) },
+    ...(href === undefined
+      ? []
+      : [
+          {
+            key: "o",
+            says: "Open the row (also Enter)",
+            run: () => {
+              const row = rows[at];
+              if (row !== undefined) go(href(row));
+            },
+          },
+        ]),
+  ]);
+
+  const main = columns.findIndex((column) => /(^|\s)grow(\s|$)/.test(column.className));
+  return (
+    <div
+      role="table"
+      aria-label={label}
+      aria-rowcount={rows.length + 1}
+      className="flex min-h-0 flex-1 flex-col overflow-hidden rounded-lg border border-line"
+      onKeyDown={(event) => {
+        if (event.key !== "ArrowDown" && event.key !== "ArrowUp") return;
+        if (!(event.target instanceof HTMLElement) || !event.target.hasAttribute("data-main")) return;
+        event.preventDefault();
+        move(event.key === "ArrowDown" ? 1 : -1);
+      }}
+    >
+      <div role="rowgroup" className="border-b border-line bg-panel">
+        <div role="row" aria-rowindex={1} className="flex items-center gap-3 px-3 py-1.5 text-sm text-quiet">
+          {lead !== undefined && (
+            <span role="columnheader" className="w-6 shrink-0">
+              <span className="sr-only">Chosen</span>
+            </span>
+          )}
+          {columns.map((column) => (
+            <span key={column.id} role="columnheader" className={cx("min-w-0 truncate", column.className.includes("grow") || "shrink-0", column.className)}>
+              {column.label}
+            </span>
+          ))}
+        </div>
+      </div>
+      <div ref={scroller} data-scroller="" role="rowgroup" tabIndex={rows.length === 0 ? -1 : 0} aria-label={`${label}, scrolling`} className="min-h-0 flex-1 overflow-y-auto">
+        <div role="presentation" className="relative" style={{ height: virtual.getTotalSize() }}>
+          {items.map((item) => {
+            const row = rows[item.index];
+            if (row === undefined) return null;
+            const key = rowKey(row);
+            return (
+              <div
+                key={item.key}
+                role="row"
+                aria-rowindex={item.index + 2}
+                {...(key === marked ? { "aria-current": true as const } : {})}
+                data-row={key}
+                onFocus={() => setCurrent(key)}
+                style={{ height: item.size, transform: `translateY(${item.start}px)` }}
+                className={cx(
+                  "absolute inset-x-0 top-0 flex items-center gap-3 border-b border-line px-3",
+                  key === marked ? "bg-hot" : key === current ? "bg-sunk" : "hover:bg-panel",
+                  dim?.(row) === true && "text-quiet",
+                )}
+              >
+                {lead !== undefined && (
+                  <span role="cell" className="w-6 shrink-0">
+                    {lead(row)}
+                  </span>
+                )}
+                {columns.map((column, i) => (
+                  <span key={column.id} role="cell" className={cx("min-w-0 overflow-hidden", i === main || "shrink-0", column.className)}>
+                    {i === main && href !== undefined ? (
+                      <ScreenLink to={href(row)} data-main="" className="block truncate rounded-sm text-inherit no-underline hover:underline">
+                        {column.cell(row)}
+                      </ScreenLink>
+                    ) : (
+                      column.cell(row)
+                    )}
+                  </span>
+                ))}
+              </div>
+            );
+          })}
+        </div>
+        {end !== undefined && <div className="px-3 py-2 text-sm text-quiet">{end}</div>}
+      </div>
+    </div>
+  );
+}
