@@ -106,8 +106,6 @@ func (g *mcpGateway) ownerDoes(args ...string) {
 }
 
 // reader is the official client, with a model and a directory.
-//
-//nolint:staticcheck // clients of the older revisions have them
 func (g *mcpGateway) reader(t *testing.T, revision string) (*mcp.ClientSession, <-chan string) {
 	t.Helper()
 	updated := make(chan string, 64)

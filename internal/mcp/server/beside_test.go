@@ -324,7 +324,7 @@ func TestUpstreamAsksForModel(t *testing.T) {
 		c := w.connect(clientConfig{revision: revision, model: true})
 		meta := mcp.Meta{"io.modelcontextprotocol/logLevel": "info"}
 		if revision < "2026" {
-			must.Do(t, c.SetLoggingLevel(t.Context(), &mcp.SetLoggingLevelParams{Level: "info"})) //nolint:staticcheck // older clients do
+			must.Do(t, c.SetLoggingLevel(t.Context(), &mcp.SetLoggingLevelParams{Level: "info"}))
 		}
 		if m := <-c.begin(t.Context(), "docs_ask", map[string]any{}, meta); m.err != nil || m.IsError {
 			t.Fatalf("%s %v", m.text(), m.err)

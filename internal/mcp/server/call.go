@@ -122,7 +122,7 @@ func (f *Face) requestOf(v *visit, req mcp.Request) (*request, error) {
 // with each call.
 func (f *Face) logLevel(q *request) string {
 	if q.client.sessionless {
-		level, _ := q.meta[mcp.MetaKeyLogLevel].(string) //nolint:staticcheck // it is of use while clients want it
+		level, _ := q.meta[mcp.MetaKeyLogLevel].(string)
 		return level
 	}
 	f.mu.Lock()
@@ -215,7 +215,6 @@ func (q *request) run(ctx context.Context) (mcp.Result, error) {
 // does not want. It has the request's context, so that it arrives at its stream.
 func (q *request) logger(ctx context.Context) func(tool.LogLine) {
 	return func(l tool.LogLine) {
-		//nolint:staticcheck // clients of the older revisions hear so
 		_ = q.session.Log(ctx, &mcp.LoggingMessageParams{Level: mcp.LoggingLevel(l.Level), Logger: l.Logger, Data: l.Data}) // who is gone hears nothing
 	}
 }

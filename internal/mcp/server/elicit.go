@@ -115,9 +115,9 @@ func (q *request) askOne(ctx context.Context, p mcp.InputRequest) (mcp.InputResp
 	case *mcp.ElicitParams:
 		return q.session.Elicit(ctx, p)
 	case *mcp.CreateMessageWithToolsParams:
-		return q.session.CreateMessageWithTools(ctx, p) //nolint:staticcheck // clients of the older revisions are asked so
+		return q.session.CreateMessageWithTools(ctx, p)
 	case *mcp.ListRootsParams:
-		return q.session.ListRoots(ctx, p) //nolint:staticcheck // as above
+		return q.session.ListRoots(ctx, p)
 	}
 	return nil, reason.Errorf(reason.InvalidInput, "no client takes a %T", p)
 }

@@ -260,7 +260,6 @@ func (f *Face) newServer() *mcp.Server {
 	capabilities := &mcp.ServerCapabilities{
 		Tools: &mcp.ToolCapabilities{ListChanged: true}, Prompts: &mcp.PromptCapabilities{ListChanged: true},
 		Resources: &mcp.ResourceCapabilities{ListChanged: true, Subscribe: true},
-		//nolint:staticcheck // clients of the older revisions set a level
 		Completions: &mcp.CompletionCapabilities{}, Logging: &mcp.LoggingCapabilities{},
 	}
 	capabilities.AddExtension(tasksExtension, nil)
@@ -300,7 +299,7 @@ func (f *Face) receive(next mcp.MethodHandler) mcp.MethodHandler {
 			return f.listResources(ctx, v, session, p)
 		case *mcp.CompleteParams:
 			return f.complete(ctx, v, session, p)
-		case *mcp.SetLoggingLevelParams: //nolint:staticcheck // clients of the older revisions set a level
+		case *mcp.SetLoggingLevelParams:
 			f.setLevel(v, session, p)
 		case *mcp.CallToolParamsRaw, *mcp.GetPromptParams, *mcp.ReadResourceParams:
 			return f.callBehind(ctx, v, req)
@@ -328,7 +327,7 @@ func (f *Face) callBehind(ctx context.Context, v *visit, req mcp.Request) (mcp.R
 
 // setLevel keeps the level of logs of a session. Those of sessions that are gone are
 // forgotten.
-func (f *Face) setLevel(v *visit, session *mcp.ServerSession, p *mcp.SetLoggingLevelParams) { //nolint:staticcheck // as above
+func (f *Face) setLevel(v *visit, session *mcp.ServerSession, p *mcp.SetLoggingLevelParams) {
 	if session == nil || p == nil {
 		return
 	}

@@ -198,7 +198,7 @@ func (w *world) connect(c clientConfig) *client {
 		PromptListChangedHandler:    func(context.Context, *mcp.PromptListChangedRequest) { got.updated <- "prompts" },
 		ResourceListChangedHandler:  func(context.Context, *mcp.ResourceListChangedRequest) { got.updated <- "resources" },
 		ResourceUpdatedHandler:      func(_ context.Context, r *mcp.ResourceUpdatedNotificationRequest) { got.updated <- r.Params.URI },
-		LoggingMessageHandler:       func(_ context.Context, r *mcp.LoggingMessageRequest) { got.logs <- string(r.Params.Level) }, //nolint:staticcheck // older servers log so
+		LoggingMessageHandler:       func(_ context.Context, r *mcp.LoggingMessageRequest) { got.logs <- string(r.Params.Level) },
 		MultiRoundTrip:              &mcp.MultiRoundTripOptions{Disabled: c.rounds},
 	}
 	if c.url {
@@ -209,7 +209,7 @@ func (w *world) connect(c clientConfig) *client {
 		}
 	}
 	if c.model {
-		options.CreateMessageHandler = func(context.Context, *mcp.CreateMessageRequest) (*mcp.CreateMessageResult, error) { //nolint:staticcheck // older servers ask so
+		options.CreateMessageHandler = func(context.Context, *mcp.CreateMessageRequest) (*mcp.CreateMessageResult, error) {
 			return &mcp.CreateMessageResult{Role: "assistant", Model: "m", Content: &mcp.TextContent{Text: "Paris"}}, nil
 		}
 		options.Capabilities.RootsV2 = &mcp.RootCapabilities{}
@@ -223,7 +223,7 @@ func (w *world) connect(c clientConfig) *client {
 	}
 	transport := &mcp.StreamableClientTransport{Endpoint: w.http.URL + "/mcp", HTTPClient: &http.Client{Transport: as{c.headers}}, MaxRetries: -1}
 	client := mcp.NewClient(&mcp.Implementation{Name: name, Version: "1"}, options)
-	client.AddRoots(&mcp.Root{URI: "file:///work"}) //nolint:staticcheck // older servers ask so
+	client.AddRoots(&mcp.Root{URI: "file:///work"})
 	session, err := client.Connect(w.t.Context(), transport, &mcp.ClientSessionOptions{ProtocolVersion: c.revision})
 	if err != nil {
 		w.t.Fatalf("connecting: %v", err)

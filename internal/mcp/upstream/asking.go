@@ -245,7 +245,7 @@ func (q *question) read(text json.RawMessage) (mcp.InputResponse, error) {
 	case declared.Elicit:
 		var a mcp.ElicitResult
 		if json.Unmarshal(text, &a) != nil || !slices.Contains([]string{"accept", "decline", "cancel"}, a.Action) {
-			return cancelled, nil
+			return cancelled, nil //nolint:nilerr // what is no answer is none
 		}
 		a.Meta = nil
 		return &a, nil

@@ -96,8 +96,6 @@ func old(change func(*mcp.Server), options mcp.ServerOptions) func(*conversation
 
 // TestAsksInSession: servers of the older revisions ask in the middle of a call, and get
 // the error of a client that takes no such thing from one that did not declare it.
-//
-//nolint:staticcheck // older servers ask so
 func TestAsksInSession(t *testing.T) {
 	w := newWorld(t)
 	w.add("old", old(func(s *mcp.Server) {
@@ -160,8 +158,6 @@ func TestCapabilitiesAreMirrored(t *testing.T) {
 }
 
 // TestLogs: what a server logs in a call reaches its client, if that wants logs.
-//
-//nolint:staticcheck // older servers log so
 func TestLogs(t *testing.T) {
 	w := newWorld(t)
 	log := func(s *mcp.Server) {

@@ -46,7 +46,11 @@ func (m *Manager) client(in *instance) *mcp.Client {
 				if err != nil {
 					return nil, err
 				}
-				return answer.(mcp.Result), nil
+				result, is := answer.(mcp.Result)
+				if !is {
+					return nil, &jsonrpc.Error{Code: refusedCode, Message: "the request was refused"}
+				}
+				return result, nil
 			}
 			return next(ctx, method, req)
 		}

@@ -28,7 +28,7 @@ func (in *instance) heard(ctx context.Context, method string, params json.RawMes
 			in.progressed(&p)
 		}
 	case "notifications/message":
-		var p mcp.LoggingMessageParams //nolint:staticcheck // servers of the older revisions log so
+		var p mcp.LoggingMessageParams
 		if json.Unmarshal(params, &p) == nil {
 			in.logged(ctx, &p)
 		}
@@ -57,7 +57,7 @@ type callKey struct{}
 
 // logged passes a line of the server's log on to the call on whose stream it came, or
 // else to the one under way, if it is one.
-func (in *instance) logged(ctx context.Context, p *mcp.LoggingMessageParams) { //nolint:staticcheck // as above
+func (in *instance) logged(ctx context.Context, p *mcp.LoggingMessageParams) {
 	c, ok := ctx.Value(callKey{}).(tool.Call)
 	if !ok {
 		c, ok = in.only()

@@ -333,11 +333,11 @@ func (t proxied) call(ctx context.Context, c tool.Call, in *instance) (json.RawM
 		sent.meta["progressToken"] = token
 		sent.meta[mcp.MetaKeyClientCapabilities] = capabilitiesOf(c.Peer)
 		if level := c.Peer.LogLevel; level != "" {
-			sent.meta[mcp.MetaKeyLogLevel] = level //nolint:staticcheck // it is of use while servers log
+			sent.meta[mcp.MetaKeyLogLevel] = level
 		}
 		if !in.sessionless() {
 			delete(sent.meta, mcp.MetaKeyClientCapabilities)
-			delete(sent.meta, mcp.MetaKeyLogLevel) //nolint:staticcheck // as above
+			delete(sent.meta, mcp.MetaKeyLogLevel)
 		}
 		got, err := ask(context.WithValue(ctx, callKey{}, c), sent)
 		if err != nil {

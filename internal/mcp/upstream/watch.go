@@ -223,6 +223,6 @@ func (in *instance) logFrom(ctx context.Context, level string) {
 	in.mu.Unlock()
 	if more {
 		// A server that takes no level logs as it likes.
-		_ = in.session.SetLoggingLevel(ctx, &mcp.SetLoggingLevelParams{Level: mcp.LoggingLevel(level)}) //nolint:staticcheck // servers of the older revisions log so
+		_ = in.session.SetLoggingLevel(ctx, &mcp.SetLoggingLevelParams{Level: mcp.LoggingLevel(level)})
 	}
 }
