@@ -259,7 +259,7 @@ func (f *Face) serverOf(r *http.Request) *mcp.Server {
 func (f *Face) newServer() *mcp.Server {
 	capabilities := &mcp.ServerCapabilities{
 		Tools: &mcp.ToolCapabilities{ListChanged: true}, Prompts: &mcp.PromptCapabilities{ListChanged: true},
-		Resources: &mcp.ResourceCapabilities{ListChanged: true, Subscribe: true},
+		Resources:   &mcp.ResourceCapabilities{ListChanged: true, Subscribe: true},
 		Completions: &mcp.CompletionCapabilities{}, Logging: &mcp.LoggingCapabilities{},
 	}
 	capabilities.AddExtension(tasksExtension, nil)
