@@ -8,6 +8,7 @@ const (
 	PermToolEvaluate       Permission = "tool.evaluate"
 	PermHookReport         Permission = "hook.report"
 	PermDaemonStatus       Permission = "daemon.status"
+	PermConfigRead         Permission = "config.read"
 	PermApprovalRead       Permission = "approval.read"
 	PermApprovalDecide     Permission = "approval.decide"
 	PermApprovalExport     Permission = "approval.export"
@@ -65,7 +66,7 @@ var NeverByToken = []Permission{
 
 // Permissions are all of them.
 var Permissions = []Permission{
-	PermToolList, PermToolCall, PermToolEvaluate, PermHookReport, PermDaemonStatus, PermApprovalRead, PermApprovalDecide, PermApprovalExport,
+	PermToolList, PermToolCall, PermToolEvaluate, PermHookReport, PermDaemonStatus, PermConfigRead, PermApprovalRead, PermApprovalDecide, PermApprovalExport,
 	PermApprovalGrantBroad, PermGrantRead, PermGrantRevoke, PermPolicyRead, PermPolicyCheck, PermPolicyExplain, PermPolicySnapshot,
 	PermPolicyActivate, PermJournalRead, PermJournalTail, PermJournalProve, PermJournalExport, PermAttestationRead,
 	PermAttestationVerify, PermAccessRead, PermAccessWrite, PermAccessWriteOwner, PermAccessConsent, PermAccessEvaluateFor,

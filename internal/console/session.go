@@ -255,11 +255,42 @@ func (c *Console) find(ctx context.Context, cookie, secret string) (Session, err
 	found, why := s.Session, s.over(c.Now())
 	c.mu.Unlock()
 	if why != nil {
-		c.end(ctx, found.ID, found.Principal, "it was not used, or lasted as long as it may")
+		c.end(ctx, found.ID, found.Principal, tooOld)
 		return Session{}, why
 	}
 	return found, nil
 }
+
+// sweepInterval is how often sessions are looked through for those that are over: the
+// streams of a page that nobody uses end with its session.
+const sweepInterval = 15 * time.Second
+
+// Run ends sessions that are over, until ctx ends.
+func (c *Console) Run(ctx context.Context) error {
+	tick := time.NewTicker(sweepInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			c.sweep(ctx)
+		}
+	}
+}
+
+func (c *Console) sweep(ctx context.Context) {
+	now := c.Now()
+	c.mu.Lock()
+	list := c.of(func(s *session) bool { return s.over(now) != nil })
+	c.mu.Unlock()
+	for _, s := range list {
+		c.end(ctx, s.ID, s.Principal, tooOld)
+	}
+}
+
+// tooOld is why a session ends by itself.
+const tooOld = "it was not used, or lasted as long as it may"
 
 // use notes that somebody used the session of a cookie.
 func (c *Console) use(cookie string) {

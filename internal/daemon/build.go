@@ -70,6 +70,7 @@ import (
 // gateway is the daemon with its parts.
 type gateway struct {
 	cfg       *config.Config
+	origins   config.Origins
 	log       *slog.Logger
 	startedAt time.Time
 
@@ -143,7 +144,7 @@ func build(ctx context.Context, o Options) (_ *gateway, err error) {
 	if o.wall == nil {
 		o.wall = time.Now
 	}
-	g := &gateway{cfg: o.Config, log: o.Log, startedAt: time.Now().UTC(), parts: &parts{}, own: &egress.Gateway{}}
+	g := &gateway{cfg: o.Config, origins: o.Origins, log: o.Log, startedAt: time.Now().UTC(), parts: &parts{}, own: &egress.Gateway{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, g.parts.close(context.WithoutCancel(ctx)))

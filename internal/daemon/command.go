@@ -37,7 +37,7 @@ func Command(stdout, stderr io.Writer) *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: s.loaded(func(cmd *cobra.Command, cfg *config.Config) error {
-			return runUntilSignal(cmd.Context(), cfg, logger(cfg, stderr))
+			return runUntilSignal(cmd.Context(), cfg, s.origins, logger(cfg, stderr))
 		}),
 	}
 	root.SetOut(stdout)
@@ -172,7 +172,7 @@ func flagGroups(cmd *cobra.Command) []flagGroup {
 	return list
 }
 
-func runUntilSignal(ctx context.Context, cfg *config.Config, log *slog.Logger) error {
+func runUntilSignal(ctx context.Context, cfg *config.Config, origins config.Origins, log *slog.Logger) error {
 	hangups := make(chan os.Signal, 1)
 	if reloadSignal != nil {
 		signal.Notify(hangups, reloadSignal)
@@ -197,12 +197,14 @@ func runUntilSignal(ctx context.Context, cfg *config.Config, log *slog.Logger) e
 	for _, note := range cfg.Notes {
 		log.WarnContext(ctx, "the configuration has an old word", slog.String("note", note))
 	}
-	return Run(ctx, Options{Config: cfg, Log: log, Reload: reload})
+	return Run(ctx, Options{Config: cfg, Origins: origins, Log: log, Reload: reload})
 }
 
 // settings are the flags that override the configuration, of every command that
 // reads it. One that does not must not take them as if it did.
 type settings struct {
+	// origins say where the values of the last load come from.
+	origins    config.Origins
 	path       string
 	flags      map[string]*setting
 	workspaces []string
@@ -262,10 +264,11 @@ func (s *settings) load() (*config.Config, error) {
 			given[key] = f.text
 		}
 	}
-	cfg, _, err := config.Load(config.LoadOptions{Path: s.path, Flags: given})
+	cfg, origins, err := config.Load(config.LoadOptions{Path: s.path, Flags: given})
 	if err != nil {
 		return nil, reason.Errorf(reason.ConfigInvalid, "%w", err)
 	}
+	s.origins = origins
 	for _, text := range s.workspaces {
 		name, dir, ok := strings.Cut(text, "=")
 		if !ok {

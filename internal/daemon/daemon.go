@@ -27,7 +27,9 @@ const closeTime = 10 * time.Second
 // Options say what to run.
 type Options struct {
 	Config *config.Config
-	Log    *slog.Logger
+	// Origins say where its values come from, for whoever reads the settings.
+	Origins config.Origins
+	Log     *slog.Logger
 	// Ready is told once, when the listeners are open; it may be nil.
 	Ready func(Addresses)
 	// Reload orders a reload of the policy directory, as SIGHUP does; it may
@@ -128,6 +130,7 @@ func (g *gateway) run(ctx context.Context, o Options) error {
 	front.Go(func() error { return g.pairings.Run(frontCtx) })
 	front.Go(func() error { return g.authzen.Run(frontCtx) })
 	front.Go(func() error { return g.mcp.Run(frontCtx) })
+	front.Go(func() error { return g.console.Run(frontCtx) })
 	front.Go(func() error { return g.identity.RunKeys(frontCtx) })
 	front.Go(func() error { return g.serve(frontCtx, drained, o.Ready) })
 

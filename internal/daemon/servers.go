@@ -20,6 +20,7 @@ import (
 	"palyra/internal/canonical"
 	"palyra/internal/console"
 	"palyra/internal/console/assets"
+	"palyra/internal/doctor"
 	"palyra/internal/event"
 	"palyra/internal/hook"
 	"palyra/internal/identity"
@@ -453,6 +454,13 @@ func consoleAbout(g *gateway) consoles.About {
 		Frozen: func(ctx context.Context) bool {
 			_, frozen := g.desk.Frozen(ctx)
 			return frozen
+		},
+		Pending: func() int { return g.desk.Counts().Pending }, Settings: g.cfg, Origins: g.origins,
+		Examine: func(ctx context.Context) (list []consoles.Exam) {
+			for _, e := range doctor.Examine(ctx, examined(g.cfg)) {
+				list = append(list, consoles.Exam{Check: e.Name, Result: e.Result, Detail: e.Detail, Remedy: e.Remedy, TookMS: e.TookMS})
+			}
+			return list
 		},
 	}
 	about.Name, _ = os.Hostname() // it is for people alone

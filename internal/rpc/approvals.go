@@ -118,6 +118,17 @@ func (a *approvals) shows(ctx context.Context, r approval.Record) bool {
 	return len(types) == 0 || slices.Contains(types, r.SubjectType)
 }
 
+// current is an approval as a list has it, nil for one that the caller is not shown.
+func (a *approvals) current(ctx context.Context, id string) (*palyrav1.Approval, error) {
+	r, err := a.desk.Get(ctx, id)
+	if err != nil || !a.shows(ctx, r) {
+		return nil, err
+	}
+	m := approvalMessage(r)
+	m.You = a.standing(ctx, r)
+	return m, nil
+}
+
 // GetApproval returns one approval.
 func (a *approvals) GetApproval(ctx context.Context, req *palyrav1.GetApprovalRequest) (*palyrav1.GetApprovalResponse, error) {
 	r, err := a.desk.Get(ctx, req.GetApprovalId())

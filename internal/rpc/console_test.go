@@ -286,3 +286,111 @@ func TestConsoleSessionsOfOthers(t *testing.T) {
 		t.Error("bob's session is still there")
 	}
 }
+
+// watch opens the stream of a page.
+func (p *page) watch(after int64) *connect.ServerStreamForClient[palyrav1.WatchConsoleResponse] {
+	p.w.t.Helper()
+	return must.Get(palyrav1connect.NewConsoleServiceClient(p.http(), p.w.console.Origin).WatchConsole(p.w.t.Context(), &palyrav1.WatchConsoleRequest{ResumeAfter: after}))(p.w.t)
+}
+
+// until receives until a message is one that is looked for.
+func until(t *testing.T, s *connect.ServerStreamForClient[palyrav1.WatchConsoleResponse], is func(*palyrav1.WatchConsoleResponse) bool) *palyrav1.WatchConsoleResponse {
+	t.Helper()
+	last := int64(0)
+	for s.Receive() {
+		if s.Msg().GetSequence() < last {
+			t.Errorf("the number went back from %d to %d", last, s.Msg().GetSequence())
+		}
+		if last = s.Msg().GetSequence(); is(s.Msg()) {
+			return s.Msg()
+		}
+	}
+	t.Fatalf("the stream ended: %v", s.Err())
+	return nil
+}
+
+func TestWatchConsole(t *testing.T) {
+	w := newWorld(t)
+	w.serveConsole()
+	bob, dan := w.enter(w.bob), w.enter(w.dan)
+	ofBob, ofDan := bob.watch(0), dan.watch(0)
+	first := until(t, ofBob, func(m *palyrav1.WatchConsoleResponse) bool { return m.GetStatus() != nil })
+	until(t, ofDan, func(m *palyrav1.WatchConsoleResponse) bool { return m.GetStatus() != nil })
+	// A call of the agent asks people: who may see approvals is told, with what may be done.
+	asked := make(chan error, 1)
+	go func() {
+		_, err := w.coder.call(running())
+		asked <- err
+	}()
+	ask := until(t, ofBob, func(m *palyrav1.WatchConsoleResponse) bool { return m.GetApproval() != nil })
+	if a := ask.GetApproval(); a.GetRequestedBy() != "agent:coder" || a.GetState() != palyrav1.ApprovalState_APPROVAL_STATE_PENDING || !a.GetYou().GetMayDecide() {
+		t.Errorf("the ask is %v", a)
+	}
+	// The vote has the surface of the session, whatever the page says.
+	decided := must.Get(palyrav1connect.NewApprovalsServiceClient(bob.http(), w.console.Origin).DecideApproval(t.Context(), &palyrav1.DecideApprovalRequest{
+		ApprovalId: ask.GetApproval().GetApprovalId(), Allow: true, Scope: palyrav1.ApprovalScope_APPROVAL_SCOPE_ONCE, ShownDigest: ask.GetApproval().GetCallDigest(), Surface: "cli",
+	}))(t)
+	if v := decided.GetApproval().GetVotes(); len(v) != 1 || v[0].GetSurface() != "console" {
+		t.Errorf("votes %v", v)
+	}
+	done := until(t, ofBob, func(m *palyrav1.WatchConsoleResponse) bool {
+		return m.GetApproval() != nil && m.GetApproval().GetState() != palyrav1.ApprovalState_APPROVAL_STATE_PENDING
+	})
+	must.Check(t, <-asked)
+	// A stream that was lost goes on where it was, and tells the same again.
+	_ = ofBob.Close()
+	again := bob.watch(first.GetSequence())
+	if m := until(t, again, func(m *palyrav1.WatchConsoleResponse) bool { return m.GetApproval() != nil }); m.GetSequence() != ask.GetSequence() {
+		t.Errorf("it goes on at %d, and the ask was %d", m.GetSequence(), ask.GetSequence())
+	}
+	_ = again.Close()
+	// One that was far away, or elsewhere, is told to ask for everything.
+	far := bob.watch(done.GetSequence() + 1_000_000)
+	until(t, far, func(m *palyrav1.WatchConsoleResponse) bool { return m.GetReset_() != nil })
+	_ = far.Close()
+	// Dan may see no approvals and no calls of others: logging out ends his stream before
+	// he was told of any.
+	dan.post("/console/v1/logout", "")
+	for ofDan.Receive() {
+		if m := ofDan.Msg(); m.GetApproval() != nil || m.GetChange() != nil && m.GetChange().GetActor() != "user:dan" || m.GetJournalHead() != nil {
+			t.Errorf("dan is told %v", m)
+		}
+	}
+	if err := ofDan.Err(); connect.CodeOf(err) != connect.CodeUnauthenticated {
+		t.Errorf("dan's stream ended with %v", err)
+	}
+}
+
+func TestSettingsAndExams(t *testing.T) {
+	w := newWorld(t)
+	w.serveConsole()
+	alice, bob := w.enter(w.alice), w.enter(w.bob)
+	ask := func(p *page) palyrav1connect.ConsoleServiceClient {
+		return palyrav1connect.NewConsoleServiceClient(p.http(), w.console.Origin)
+	}
+	settings := must.Get(ask(alice).GetSettings(t.Context(), &palyrav1.GetSettingsRequest{}))(t)
+	if len(settings.GetSettings()) < 50 || settings.GetSettings()[0].GetSource() != "default" {
+		t.Errorf("settings %v", settings)
+	}
+	if _, err := ask(bob).GetSettings(t.Context(), &palyrav1.GetSettingsRequest{}); connect.CodeOf(err) != connect.CodePermissionDenied {
+		t.Errorf("an operator reads settings: %v", err)
+	}
+	// One examination at a time.
+	in, out := make(chan struct{}), make(chan struct{})
+	w.examining = func() { close(in); <-out }
+	first := make(chan error, 1)
+	go func() {
+		_, err := ask(alice).Examine(t.Context(), &palyrav1.ExamineRequest{})
+		first <- err
+	}()
+	<-in
+	if _, err := ask(alice).Examine(t.Context(), &palyrav1.ExamineRequest{}); connect.CodeOf(err) != connect.CodeResourceExhausted {
+		t.Errorf("a second examination: %v", err)
+	}
+	close(out)
+	must.Check(t, <-first)
+	w.examining = nil
+	if res := must.Get(ask(alice).Examine(t.Context(), &palyrav1.ExamineRequest{}))(t); len(res.GetExams()) != 1 || res.GetExams()[0].GetCheck() != "clock" {
+		t.Errorf("exams %v", res)
+	}
+}

@@ -271,6 +271,10 @@ var methods = map[string]Method{
 	palyrav1connect.ConsoleServiceListConsoleSessionsProcedure:  {access.PermDaemonStatus, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.ConsoleServiceRevokeConsoleSessionProcedure: {access.PermDaemonStatus, AuditRoom, LimitMutate, NeedsDevice},
 	palyrav1connect.ConsoleServiceWhoamiProcedure:               {access.PermDaemonStatus, AuditNone, LimitRead, NeedsDevice},
+	// What of it a caller is sent is the handler's to say, event by event.
+	palyrav1connect.ConsoleServiceWatchConsoleProcedure: {access.PermDaemonStatus, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.ConsoleServiceGetSettingsProcedure:  {access.PermConfigRead, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.ConsoleServiceExamineProcedure:      {access.PermConfigRead, AuditNone, LimitMutate, NeedsDevice},
 
 	healthv1connect.HealthCheckProcedure: {"", AuditNone, LimitRead, NeedsNothing},
 	reflectionProcedure("v1"):            {access.PermDaemonStatus, AuditNone, LimitRead, NeedsProgram},

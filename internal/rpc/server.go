@@ -161,7 +161,8 @@ func New(stopping context.Context, cfg Config) (*Server, error) {
 	mux.Handle(palyrav1connect.NewGatewayServiceHandler(&gateway{
 		guard: g, pipeline: cfg.Pipeline, router: cfg.Router, engine: cfg.Engine, desk: cfg.Desk, runs: cfg.Runs, presence: proofs, stopping: stopping.Done(),
 	}, opts...))
-	mux.Handle(palyrav1connect.NewApprovalsServiceHandler(&approvals{cfg.Desk, cfg.Engine, proofs}, opts...))
+	asks := &approvals{cfg.Desk, cfg.Engine, proofs}
+	mux.Handle(palyrav1connect.NewApprovalsServiceHandler(asks, opts...))
 	mux.Handle(palyrav1connect.NewPolicyServiceHandler(&policies{admin: cfg.Policies, evidence: cfg.Evidence, engine: cfg.Engine, pipeline: cfg.Pipeline}, opts...))
 	mux.Handle(palyrav1connect.NewJournalServiceHandler(&journalService{cfg.Journal, cfg.Evidence}, opts...))
 	mux.Handle(palyrav1connect.NewAttestationServiceHandler(&attestations{cfg.Evidence}, opts...))
@@ -190,6 +191,7 @@ func New(stopping context.Context, cfg Config) (*Server, error) {
 	mux.Handle(palyrav1connect.NewInstallServiceHandler(&installs.Service{Installed: cfg.Installed, Caller: callerOf}, opts...))
 	mux.Handle(palyrav1connect.NewConsoleServiceHandler(&consoles.Service{
 		Console: cfg.Console, About: cfg.About, Engine: cfg.Engine, Caller: callerOf, Session: sessionOf, Withheld: withheld(),
+		Journal: cfg.Journal, Approval: asks.current,
 	}, opts...))
 	mux.Handle(healthv1connect.HealthCheckProcedure, newHealthHandler(cfg.Gateway, opts...))
 	mux.Handle(newReflectionHandler("v1", opts...))
@@ -232,6 +234,7 @@ var services = []string{
 var watches = map[string]bool{
 	palyrav1connect.ApprovalsServiceWatchApprovalsProcedure: true,
 	palyrav1connect.JournalServiceTailEventsProcedure:       true,
+	palyrav1connect.ConsoleServiceWatchConsoleProcedure:     true,
 	palyrav1connect.GatewayServiceWatchRunProcedure:         true,
 }
 

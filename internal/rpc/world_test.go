@@ -26,6 +26,7 @@ import (
 	"palyra/internal/access"
 	"palyra/internal/approval"
 	"palyra/internal/attest"
+	"palyra/internal/config"
 	"palyra/internal/console"
 	"palyra/internal/dispatch"
 	"palyra/internal/gatewaytest"
@@ -102,6 +103,8 @@ type world struct {
 	// console lets browsers in, at an address of its own.
 	console   *console.Console
 	consoleAt net.Listener
+	// examining is called while the doctor looks.
+	examining func()
 
 	policies string
 	// checking is called while policies are checked.
@@ -193,7 +196,13 @@ func (w *world) serve() {
 		Journal: w.journal, Evidence: w.evidence, Policies: policiesFake{w}, Members: membersFake{w.identity, w}, Pairings: w.openPairings(), Gateway: w.gateway, Devices: devicesFake{w.registry, w.identity}, DeviceActs: w.db, Presence: w.identity,
 		Keys: &keyadmin.Keys{Authority: w.authority, Journal: w.journal, Notary: w.notary}, Workspaces: w.workspaces, Vault: w.vault, Upstreams: noUpstreams{}, UpstreamLogins: oauth.New(oauth.Config{}), Log: logger,
 		Installed: must.Get(installed.New(t.Context(), w.db.Installed(), logger, w.now))(t),
-		Console:   w.openConsole(), About: consoles.About{ID: "gateway.test", Version: "test", Frozen: func(context.Context) bool { return false }},
+		Console:   w.openConsole(), About: consoles.About{ID: "gateway.test", Version: "test", Frozen: func(context.Context) bool { return false }, Pending: func() int { return w.desk.Counts().Pending },
+			Settings: config.Default(), Examine: func(ctx context.Context) []consoles.Exam {
+				if w.examining != nil {
+					w.examining()
+				}
+				return []consoles.Exam{{Check: "clock", Result: "ok", Detail: "fine", TookMS: 1}}
+			}},
 		Logins: w.logins, Self: logins.Gateway{Root: string(w.authority.RootPEM()), ServerName: "localhost"},
 		Surfaces: w.surfaces, Hosts: func(name string) bool { return name == "gateway.test" }, Issuers: w.issuers,
 	}))(t)

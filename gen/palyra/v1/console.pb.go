@@ -23,6 +23,817 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// WatchConsoleRequest says where a stream goes on.
+type WatchConsoleRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The last sequence number that was received; 0 begins now.
+	ResumeAfter   int64 `protobuf:"varint,1,opt,name=resume_after,json=resumeAfter,proto3" json:"resume_after,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchConsoleRequest) Reset() {
+	*x = WatchConsoleRequest{}
+	mi := &file_palyra_v1_console_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchConsoleRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchConsoleRequest) ProtoMessage() {}
+
+func (x *WatchConsoleRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_console_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchConsoleRequest.ProtoReflect.Descriptor instead.
+func (*WatchConsoleRequest) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_console_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *WatchConsoleRequest) GetResumeAfter() int64 {
+	if x != nil {
+		return x.ResumeAfter
+	}
+	return 0
+}
+
+// WatchConsoleResponse is one thing that changed.
+type WatchConsoleResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The number of the event in the journal that it came of, or of the newest one. It
+	// never goes back.
+	Sequence int64                  `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	At       *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
+	// Types that are valid to be assigned to Event:
+	//
+	//	*WatchConsoleResponse_Approval
+	//	*WatchConsoleResponse_Change
+	//	*WatchConsoleResponse_JournalHead
+	//	*WatchConsoleResponse_Status
+	//	*WatchConsoleResponse_Heartbeat
+	//	*WatchConsoleResponse_Reset_
+	Event         isWatchConsoleResponse_Event `protobuf_oneof:"event"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchConsoleResponse) Reset() {
+	*x = WatchConsoleResponse{}
+	mi := &file_palyra_v1_console_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchConsoleResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchConsoleResponse) ProtoMessage() {}
+
+func (x *WatchConsoleResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_console_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchConsoleResponse.ProtoReflect.Descriptor instead.
+func (*WatchConsoleResponse) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_console_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *WatchConsoleResponse) GetSequence() int64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
+func (x *WatchConsoleResponse) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *WatchConsoleResponse) GetEvent() isWatchConsoleResponse_Event {
+	if x != nil {
+		return x.Event
+	}
+	return nil
+}
+
+func (x *WatchConsoleResponse) GetApproval() *Approval {
+	if x != nil {
+		if x, ok := x.Event.(*WatchConsoleResponse_Approval); ok {
+			return x.Approval
+		}
+	}
+	return nil
+}
+
+func (x *WatchConsoleResponse) GetChange() *ConsoleChange {
+	if x != nil {
+		if x, ok := x.Event.(*WatchConsoleResponse_Change); ok {
+			return x.Change
+		}
+	}
+	return nil
+}
+
+func (x *WatchConsoleResponse) GetJournalHead() *ConsoleJournalHead {
+	if x != nil {
+		if x, ok := x.Event.(*WatchConsoleResponse_JournalHead); ok {
+			return x.JournalHead
+		}
+	}
+	return nil
+}
+
+func (x *WatchConsoleResponse) GetStatus() *ConsoleStatus {
+	if x != nil {
+		if x, ok := x.Event.(*WatchConsoleResponse_Status); ok {
+			return x.Status
+		}
+	}
+	return nil
+}
+
+func (x *WatchConsoleResponse) GetHeartbeat() *ConsoleHeartbeat {
+	if x != nil {
+		if x, ok := x.Event.(*WatchConsoleResponse_Heartbeat); ok {
+			return x.Heartbeat
+		}
+	}
+	return nil
+}
+
+func (x *WatchConsoleResponse) GetReset_() *ConsoleReset {
+	if x != nil {
+		if x, ok := x.Event.(*WatchConsoleResponse_Reset_); ok {
+			return x.Reset_
+		}
+	}
+	return nil
+}
+
+type isWatchConsoleResponse_Event interface {
+	isWatchConsoleResponse_Event()
+}
+
+type WatchConsoleResponse_Approval struct {
+	// An approval as it is now; a change that was overtaken is not sent by itself.
+	Approval *Approval `protobuf:"bytes,3,opt,name=approval,proto3,oneof"`
+}
+
+type WatchConsoleResponse_Change struct {
+	// Something changed that the caller may list: ask for it again.
+	Change *ConsoleChange `protobuf:"bytes,4,opt,name=change,proto3,oneof"`
+}
+
+type WatchConsoleResponse_JournalHead struct {
+	// How far the journal is, at most once a second.
+	JournalHead *ConsoleJournalHead `protobuf:"bytes,5,opt,name=journal_head,json=journalHead,proto3,oneof"`
+}
+
+type WatchConsoleResponse_Status struct {
+	// How the gateway is: at the beginning, and when that may have changed.
+	Status *ConsoleStatus `protobuf:"bytes,6,opt,name=status,proto3,oneof"`
+}
+
+type WatchConsoleResponse_Heartbeat struct {
+	// Nothing happened for a while; the stream is alive.
+	Heartbeat *ConsoleHeartbeat `protobuf:"bytes,7,opt,name=heartbeat,proto3,oneof"`
+}
+
+type WatchConsoleResponse_Reset_ struct {
+	// resume_after is too far back, or is not of this journal: ask for everything again.
+	// The stream goes on from sequence.
+	Reset_ *ConsoleReset `protobuf:"bytes,8,opt,name=reset,proto3,oneof"`
+}
+
+func (*WatchConsoleResponse_Approval) isWatchConsoleResponse_Event() {}
+
+func (*WatchConsoleResponse_Change) isWatchConsoleResponse_Event() {}
+
+func (*WatchConsoleResponse_JournalHead) isWatchConsoleResponse_Event() {}
+
+func (*WatchConsoleResponse_Status) isWatchConsoleResponse_Event() {}
+
+func (*WatchConsoleResponse_Heartbeat) isWatchConsoleResponse_Event() {}
+
+func (*WatchConsoleResponse_Reset_) isWatchConsoleResponse_Event() {}
+
+// ConsoleChange is an event of the journal without what it says.
+type ConsoleChange struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "grant", "run", "call", "session", "secret", "member", "policy", "gateway", "upstream"
+	// or "install".
+	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Its code in docs/events.md.
+	Code          string `protobuf:"bytes,2,opt,name=code,proto3" json:"code,omitempty"`
+	Subject       string `protobuf:"bytes,3,opt,name=subject,proto3" json:"subject,omitempty"`
+	Run           string `protobuf:"bytes,4,opt,name=run,proto3" json:"run,omitempty"`
+	Session       string `protobuf:"bytes,5,opt,name=session,proto3" json:"session,omitempty"`
+	Actor         string `protobuf:"bytes,6,opt,name=actor,proto3" json:"actor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConsoleChange) Reset() {
+	*x = ConsoleChange{}
+	mi := &file_palyra_v1_console_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConsoleChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConsoleChange) ProtoMessage() {}
+
+func (x *ConsoleChange) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_console_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConsoleChange.ProtoReflect.Descriptor instead.
+func (*ConsoleChange) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_console_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ConsoleChange) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *ConsoleChange) GetCode() string {
+	if x != nil {
+		return x.Code
+	}
+	return ""
+}
+
+func (x *ConsoleChange) GetSubject() string {
+	if x != nil {
+		return x.Subject
+	}
+	return ""
+}
+
+func (x *ConsoleChange) GetRun() string {
+	if x != nil {
+		return x.Run
+	}
+	return ""
+}
+
+func (x *ConsoleChange) GetSession() string {
+	if x != nil {
+		return x.Session
+	}
+	return ""
+}
+
+func (x *ConsoleChange) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
+// ConsoleJournalHead is how far the journal is.
+type ConsoleJournalHead struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Size          int64                  `protobuf:"varint,1,opt,name=size,proto3" json:"size,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConsoleJournalHead) Reset() {
+	*x = ConsoleJournalHead{}
+	mi := &file_palyra_v1_console_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConsoleJournalHead) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConsoleJournalHead) ProtoMessage() {}
+
+func (x *ConsoleJournalHead) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_console_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConsoleJournalHead.ProtoReflect.Descriptor instead.
+func (*ConsoleJournalHead) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_console_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ConsoleJournalHead) GetSize() int64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+// ConsoleStatus is how the gateway is.
+type ConsoleStatus struct {
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	Frozen           bool                   `protobuf:"varint,1,opt,name=frozen,proto3" json:"frozen,omitempty"`
+	PendingApprovals int32                  `protobuf:"varint,2,opt,name=pending_approvals,json=pendingApprovals,proto3" json:"pending_approvals,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *ConsoleStatus) Reset() {
+	*x = ConsoleStatus{}
+	mi := &file_palyra_v1_console_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConsoleStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConsoleStatus) ProtoMessage() {}
+
+func (x *ConsoleStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_console_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConsoleStatus.ProtoReflect.Descriptor instead.
+func (*ConsoleStatus) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_console_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ConsoleStatus) GetFrozen() bool {
+	if x != nil {
+		return x.Frozen
+	}
+	return false
+}
+
+func (x *ConsoleStatus) GetPendingApprovals() int32 {
+	if x != nil {
+		return x.PendingApprovals
+	}
+	return 0
+}
+
+// ConsoleHeartbeat has no fields.
+type ConsoleHeartbeat struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConsoleHeartbeat) Reset() {
+	*x = ConsoleHeartbeat{}
+	mi := &file_palyra_v1_console_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConsoleHeartbeat) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConsoleHeartbeat) ProtoMessage() {}
+
+func (x *ConsoleHeartbeat) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_console_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConsoleHeartbeat.ProtoReflect.Descriptor instead.
+func (*ConsoleHeartbeat) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_console_proto_rawDescGZIP(), []int{5}
+}
+
+// ConsoleReset has no fields.
+type ConsoleReset struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConsoleReset) Reset() {
+	*x = ConsoleReset{}
+	mi := &file_palyra_v1_console_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConsoleReset) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConsoleReset) ProtoMessage() {}
+
+func (x *ConsoleReset) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_console_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConsoleReset.ProtoReflect.Descriptor instead.
+func (*ConsoleReset) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_console_proto_rawDescGZIP(), []int{6}
+}
+
+// GetSettingsRequest has no fields.
+type GetSettingsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetSettingsRequest) Reset() {
+	*x = GetSettingsRequest{}
+	mi := &file_palyra_v1_console_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetSettingsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetSettingsRequest) ProtoMessage() {}
+
+func (x *GetSettingsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_console_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetSettingsRequest.ProtoReflect.Descriptor instead.
+func (*GetSettingsRequest) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_console_proto_rawDescGZIP(), []int{7}
+}
+
+// GetSettingsResponse is the effective configuration.
+type GetSettingsResponse struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Settings []*Setting             `protobuf:"bytes,1,rep,name=settings,proto3" json:"settings,omitempty"`
+	// The file that was read, or would have been.
+	File          string `protobuf:"bytes,2,opt,name=file,proto3" json:"file,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetSettingsResponse) Reset() {
+	*x = GetSettingsResponse{}
+	mi := &file_palyra_v1_console_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetSettingsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetSettingsResponse) ProtoMessage() {}
+
+func (x *GetSettingsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_console_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetSettingsResponse.ProtoReflect.Descriptor instead.
+func (*GetSettingsResponse) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_console_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *GetSettingsResponse) GetSettings() []*Setting {
+	if x != nil {
+		return x.Settings
+	}
+	return nil
+}
+
+func (x *GetSettingsResponse) GetFile() string {
+	if x != nil {
+		return x.File
+	}
+	return ""
+}
+
+// Setting is one key with its value. What it names may be secret; no value is.
+type Setting struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Dotted, as in docs/config.md.
+	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	// The value as palyra.toml has it.
+	Toml string `protobuf:"bytes,2,opt,name=toml,proto3" json:"toml,omitempty"`
+	// Where it comes from: "default", or a place such as "palyra.toml:12", a variable or a
+	// flag.
+	Origin string `protobuf:"bytes,3,opt,name=origin,proto3" json:"origin,omitempty"`
+	// "default", "file", "env" or "flag".
+	Source        string `protobuf:"bytes,4,opt,name=source,proto3" json:"source,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Setting) Reset() {
+	*x = Setting{}
+	mi := &file_palyra_v1_console_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Setting) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Setting) ProtoMessage() {}
+
+func (x *Setting) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_console_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Setting.ProtoReflect.Descriptor instead.
+func (*Setting) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_console_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Setting) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *Setting) GetToml() string {
+	if x != nil {
+		return x.Toml
+	}
+	return ""
+}
+
+func (x *Setting) GetOrigin() string {
+	if x != nil {
+		return x.Origin
+	}
+	return ""
+}
+
+func (x *Setting) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+// ExamineRequest has no fields.
+type ExamineRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExamineRequest) Reset() {
+	*x = ExamineRequest{}
+	mi := &file_palyra_v1_console_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExamineRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExamineRequest) ProtoMessage() {}
+
+func (x *ExamineRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_console_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExamineRequest.ProtoReflect.Descriptor instead.
+func (*ExamineRequest) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_console_proto_rawDescGZIP(), []int{10}
+}
+
+// ExamineResponse is what the doctor found.
+type ExamineResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Exams         []*Exam                `protobuf:"bytes,1,rep,name=exams,proto3" json:"exams,omitempty"`
+	At            *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExamineResponse) Reset() {
+	*x = ExamineResponse{}
+	mi := &file_palyra_v1_console_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExamineResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExamineResponse) ProtoMessage() {}
+
+func (x *ExamineResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_console_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExamineResponse.ProtoReflect.Descriptor instead.
+func (*ExamineResponse) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_console_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ExamineResponse) GetExams() []*Exam {
+	if x != nil {
+		return x.Exams
+	}
+	return nil
+}
+
+func (x *ExamineResponse) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+// Exam is one thing that the doctor looked at.
+type Exam struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Check string                 `protobuf:"bytes,1,opt,name=check,proto3" json:"check,omitempty"`
+	// "ok", "warning", "failed" or "skipped".
+	Result        string `protobuf:"bytes,2,opt,name=result,proto3" json:"result,omitempty"`
+	Detail        string `protobuf:"bytes,3,opt,name=detail,proto3" json:"detail,omitempty"`
+	Remedy        string `protobuf:"bytes,4,opt,name=remedy,proto3" json:"remedy,omitempty"`
+	TookMs        int64  `protobuf:"varint,5,opt,name=took_ms,json=tookMs,proto3" json:"took_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Exam) Reset() {
+	*x = Exam{}
+	mi := &file_palyra_v1_console_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Exam) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Exam) ProtoMessage() {}
+
+func (x *Exam) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_console_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Exam.ProtoReflect.Descriptor instead.
+func (*Exam) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_console_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *Exam) GetCheck() string {
+	if x != nil {
+		return x.Check
+	}
+	return ""
+}
+
+func (x *Exam) GetResult() string {
+	if x != nil {
+		return x.Result
+	}
+	return ""
+}
+
+func (x *Exam) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
+func (x *Exam) GetRemedy() string {
+	if x != nil {
+		return x.Remedy
+	}
+	return ""
+}
+
+func (x *Exam) GetTookMs() int64 {
+	if x != nil {
+		return x.TookMs
+	}
+	return 0
+}
+
 // CreateConsoleLoginRequest has no fields.
 type CreateConsoleLoginRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -32,7 +843,7 @@ type CreateConsoleLoginRequest struct {
 
 func (x *CreateConsoleLoginRequest) Reset() {
 	*x = CreateConsoleLoginRequest{}
-	mi := &file_palyra_v1_console_proto_msgTypes[0]
+	mi := &file_palyra_v1_console_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -44,7 +855,7 @@ func (x *CreateConsoleLoginRequest) String() string {
 func (*CreateConsoleLoginRequest) ProtoMessage() {}
 
 func (x *CreateConsoleLoginRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_console_proto_msgTypes[0]
+	mi := &file_palyra_v1_console_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -57,7 +868,7 @@ func (x *CreateConsoleLoginRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateConsoleLoginRequest.ProtoReflect.Descriptor instead.
 func (*CreateConsoleLoginRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_console_proto_rawDescGZIP(), []int{0}
+	return file_palyra_v1_console_proto_rawDescGZIP(), []int{13}
 }
 
 // CreateConsoleLoginResponse is a link to the console.
@@ -75,7 +886,7 @@ type CreateConsoleLoginResponse struct {
 
 func (x *CreateConsoleLoginResponse) Reset() {
 	*x = CreateConsoleLoginResponse{}
-	mi := &file_palyra_v1_console_proto_msgTypes[1]
+	mi := &file_palyra_v1_console_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -87,7 +898,7 @@ func (x *CreateConsoleLoginResponse) String() string {
 func (*CreateConsoleLoginResponse) ProtoMessage() {}
 
 func (x *CreateConsoleLoginResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_console_proto_msgTypes[1]
+	mi := &file_palyra_v1_console_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -100,7 +911,7 @@ func (x *CreateConsoleLoginResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateConsoleLoginResponse.ProtoReflect.Descriptor instead.
 func (*CreateConsoleLoginResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_console_proto_rawDescGZIP(), []int{1}
+	return file_palyra_v1_console_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CreateConsoleLoginResponse) GetUrl() string {
@@ -149,7 +960,7 @@ type ConsoleSession struct {
 
 func (x *ConsoleSession) Reset() {
 	*x = ConsoleSession{}
-	mi := &file_palyra_v1_console_proto_msgTypes[2]
+	mi := &file_palyra_v1_console_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -161,7 +972,7 @@ func (x *ConsoleSession) String() string {
 func (*ConsoleSession) ProtoMessage() {}
 
 func (x *ConsoleSession) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_console_proto_msgTypes[2]
+	mi := &file_palyra_v1_console_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -174,7 +985,7 @@ func (x *ConsoleSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConsoleSession.ProtoReflect.Descriptor instead.
 func (*ConsoleSession) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_console_proto_rawDescGZIP(), []int{2}
+	return file_palyra_v1_console_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ConsoleSession) GetSessionId() string {
@@ -263,7 +1074,7 @@ type ListConsoleSessionsRequest struct {
 
 func (x *ListConsoleSessionsRequest) Reset() {
 	*x = ListConsoleSessionsRequest{}
-	mi := &file_palyra_v1_console_proto_msgTypes[3]
+	mi := &file_palyra_v1_console_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -275,7 +1086,7 @@ func (x *ListConsoleSessionsRequest) String() string {
 func (*ListConsoleSessionsRequest) ProtoMessage() {}
 
 func (x *ListConsoleSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_console_proto_msgTypes[3]
+	mi := &file_palyra_v1_console_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -288,7 +1099,7 @@ func (x *ListConsoleSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConsoleSessionsRequest.ProtoReflect.Descriptor instead.
 func (*ListConsoleSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_console_proto_rawDescGZIP(), []int{3}
+	return file_palyra_v1_console_proto_rawDescGZIP(), []int{16}
 }
 
 // ListConsoleSessionsResponse has all of them, newest first.
@@ -301,7 +1112,7 @@ type ListConsoleSessionsResponse struct {
 
 func (x *ListConsoleSessionsResponse) Reset() {
 	*x = ListConsoleSessionsResponse{}
-	mi := &file_palyra_v1_console_proto_msgTypes[4]
+	mi := &file_palyra_v1_console_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -313,7 +1124,7 @@ func (x *ListConsoleSessionsResponse) String() string {
 func (*ListConsoleSessionsResponse) ProtoMessage() {}
 
 func (x *ListConsoleSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_console_proto_msgTypes[4]
+	mi := &file_palyra_v1_console_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -326,7 +1137,7 @@ func (x *ListConsoleSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConsoleSessionsResponse.ProtoReflect.Descriptor instead.
 func (*ListConsoleSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_console_proto_rawDescGZIP(), []int{4}
+	return file_palyra_v1_console_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListConsoleSessionsResponse) GetSessions() []*ConsoleSession {
@@ -346,7 +1157,7 @@ type RevokeConsoleSessionRequest struct {
 
 func (x *RevokeConsoleSessionRequest) Reset() {
 	*x = RevokeConsoleSessionRequest{}
-	mi := &file_palyra_v1_console_proto_msgTypes[5]
+	mi := &file_palyra_v1_console_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -358,7 +1169,7 @@ func (x *RevokeConsoleSessionRequest) String() string {
 func (*RevokeConsoleSessionRequest) ProtoMessage() {}
 
 func (x *RevokeConsoleSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_console_proto_msgTypes[5]
+	mi := &file_palyra_v1_console_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -371,7 +1182,7 @@ func (x *RevokeConsoleSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeConsoleSessionRequest.ProtoReflect.Descriptor instead.
 func (*RevokeConsoleSessionRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_console_proto_rawDescGZIP(), []int{5}
+	return file_palyra_v1_console_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RevokeConsoleSessionRequest) GetSessionId() string {
@@ -391,7 +1202,7 @@ type RevokeConsoleSessionResponse struct {
 
 func (x *RevokeConsoleSessionResponse) Reset() {
 	*x = RevokeConsoleSessionResponse{}
-	mi := &file_palyra_v1_console_proto_msgTypes[6]
+	mi := &file_palyra_v1_console_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -403,7 +1214,7 @@ func (x *RevokeConsoleSessionResponse) String() string {
 func (*RevokeConsoleSessionResponse) ProtoMessage() {}
 
 func (x *RevokeConsoleSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_console_proto_msgTypes[6]
+	mi := &file_palyra_v1_console_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -416,7 +1227,7 @@ func (x *RevokeConsoleSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeConsoleSessionResponse.ProtoReflect.Descriptor instead.
 func (*RevokeConsoleSessionResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_console_proto_rawDescGZIP(), []int{6}
+	return file_palyra_v1_console_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *RevokeConsoleSessionResponse) GetSession() *ConsoleSession {
@@ -435,7 +1246,7 @@ type WhoamiRequest struct {
 
 func (x *WhoamiRequest) Reset() {
 	*x = WhoamiRequest{}
-	mi := &file_palyra_v1_console_proto_msgTypes[7]
+	mi := &file_palyra_v1_console_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -447,7 +1258,7 @@ func (x *WhoamiRequest) String() string {
 func (*WhoamiRequest) ProtoMessage() {}
 
 func (x *WhoamiRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_console_proto_msgTypes[7]
+	mi := &file_palyra_v1_console_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -460,7 +1271,7 @@ func (x *WhoamiRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhoamiRequest.ProtoReflect.Descriptor instead.
 func (*WhoamiRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_console_proto_rawDescGZIP(), []int{7}
+	return file_palyra_v1_console_proto_rawDescGZIP(), []int{20}
 }
 
 // WhoamiResponse is the caller as the gateway sees it.
@@ -497,7 +1308,7 @@ type WhoamiResponse struct {
 
 func (x *WhoamiResponse) Reset() {
 	*x = WhoamiResponse{}
-	mi := &file_palyra_v1_console_proto_msgTypes[8]
+	mi := &file_palyra_v1_console_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -509,7 +1320,7 @@ func (x *WhoamiResponse) String() string {
 func (*WhoamiResponse) ProtoMessage() {}
 
 func (x *WhoamiResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_console_proto_msgTypes[8]
+	mi := &file_palyra_v1_console_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -522,7 +1333,7 @@ func (x *WhoamiResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhoamiResponse.ProtoReflect.Descriptor instead.
 func (*WhoamiResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_console_proto_rawDescGZIP(), []int{8}
+	return file_palyra_v1_console_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *WhoamiResponse) GetPrincipal() string {
@@ -634,7 +1445,52 @@ var File_palyra_v1_console_proto protoreflect.FileDescriptor
 
 const file_palyra_v1_console_proto_rawDesc = "" +
 	"\n" +
-	"\x17palyra/v1/console.proto\x12\tpalyra.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x1b\n" +
+	"\x17palyra/v1/console.proto\x12\tpalyra.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19palyra/v1/approvals.proto\"A\n" +
+	"\x13WatchConsoleRequest\x12*\n" +
+	"\fresume_after\x18\x01 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\vresumeAfter\"\xb4\x03\n" +
+	"\x14WatchConsoleResponse\x12\x1a\n" +
+	"\bsequence\x18\x01 \x01(\x03R\bsequence\x12*\n" +
+	"\x02at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x121\n" +
+	"\bapproval\x18\x03 \x01(\v2\x13.palyra.v1.ApprovalH\x00R\bapproval\x122\n" +
+	"\x06change\x18\x04 \x01(\v2\x18.palyra.v1.ConsoleChangeH\x00R\x06change\x12B\n" +
+	"\fjournal_head\x18\x05 \x01(\v2\x1d.palyra.v1.ConsoleJournalHeadH\x00R\vjournalHead\x122\n" +
+	"\x06status\x18\x06 \x01(\v2\x18.palyra.v1.ConsoleStatusH\x00R\x06status\x12;\n" +
+	"\theartbeat\x18\a \x01(\v2\x1b.palyra.v1.ConsoleHeartbeatH\x00R\theartbeat\x12/\n" +
+	"\x05reset\x18\b \x01(\v2\x17.palyra.v1.ConsoleResetH\x00R\x05resetB\a\n" +
+	"\x05event\"\x93\x01\n" +
+	"\rConsoleChange\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04code\x18\x02 \x01(\tR\x04code\x12\x18\n" +
+	"\asubject\x18\x03 \x01(\tR\asubject\x12\x10\n" +
+	"\x03run\x18\x04 \x01(\tR\x03run\x12\x18\n" +
+	"\asession\x18\x05 \x01(\tR\asession\x12\x14\n" +
+	"\x05actor\x18\x06 \x01(\tR\x05actor\"(\n" +
+	"\x12ConsoleJournalHead\x12\x12\n" +
+	"\x04size\x18\x01 \x01(\x03R\x04size\"T\n" +
+	"\rConsoleStatus\x12\x16\n" +
+	"\x06frozen\x18\x01 \x01(\bR\x06frozen\x12+\n" +
+	"\x11pending_approvals\x18\x02 \x01(\x05R\x10pendingApprovals\"\x12\n" +
+	"\x10ConsoleHeartbeat\"\x0e\n" +
+	"\fConsoleReset\"\x14\n" +
+	"\x12GetSettingsRequest\"Y\n" +
+	"\x13GetSettingsResponse\x12.\n" +
+	"\bsettings\x18\x01 \x03(\v2\x12.palyra.v1.SettingR\bsettings\x12\x12\n" +
+	"\x04file\x18\x02 \x01(\tR\x04file\"_\n" +
+	"\aSetting\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x12\n" +
+	"\x04toml\x18\x02 \x01(\tR\x04toml\x12\x16\n" +
+	"\x06origin\x18\x03 \x01(\tR\x06origin\x12\x16\n" +
+	"\x06source\x18\x04 \x01(\tR\x06source\"\x10\n" +
+	"\x0eExamineRequest\"d\n" +
+	"\x0fExamineResponse\x12%\n" +
+	"\x05exams\x18\x01 \x03(\v2\x0f.palyra.v1.ExamR\x05exams\x12*\n" +
+	"\x02at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"}\n" +
+	"\x04Exam\x12\x14\n" +
+	"\x05check\x18\x01 \x01(\tR\x05check\x12\x16\n" +
+	"\x06result\x18\x02 \x01(\tR\x06result\x12\x16\n" +
+	"\x06detail\x18\x03 \x01(\tR\x06detail\x12\x16\n" +
+	"\x06remedy\x18\x04 \x01(\tR\x06remedy\x12\x17\n" +
+	"\atook_ms\x18\x05 \x01(\x03R\x06tookMs\"\x1b\n" +
 	"\x19CreateConsoleLoginRequest\"\x84\x01\n" +
 	"\x1aCreateConsoleLoginResponse\x12\x10\n" +
 	"\x03url\x18\x01 \x01(\tR\x03url\x129\n" +
@@ -685,12 +1541,15 @@ const file_palyra_v1_console_proto_rawDesc = "" +
 	"\bfeatures\x18\f \x03(\tR\bfeatures\x12)\n" +
 	"\x10withheld_methods\x18\r \x03(\tR\x0fwithheldMethods\x12\x16\n" +
 	"\x06frozen\x18\x0e \x01(\bR\x06frozen\x12,\n" +
-	"\x03now\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\x03now2\x8b\x03\n" +
+	"\x03now\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\x03now2\xf3\x04\n" +
 	"\x0eConsoleService\x12a\n" +
 	"\x12CreateConsoleLogin\x12$.palyra.v1.CreateConsoleLoginRequest\x1a%.palyra.v1.CreateConsoleLoginResponse\x12i\n" +
 	"\x13ListConsoleSessions\x12%.palyra.v1.ListConsoleSessionsRequest\x1a&.palyra.v1.ListConsoleSessionsResponse\"\x03\x90\x02\x01\x12g\n" +
 	"\x14RevokeConsoleSession\x12&.palyra.v1.RevokeConsoleSessionRequest\x1a'.palyra.v1.RevokeConsoleSessionResponse\x12B\n" +
-	"\x06Whoami\x12\x18.palyra.v1.WhoamiRequest\x1a\x19.palyra.v1.WhoamiResponse\"\x03\x90\x02\x01B\x1fZ\x1dpalyra/gen/palyra/v1;palyrav1b\x06proto3"
+	"\x06Whoami\x12\x18.palyra.v1.WhoamiRequest\x1a\x19.palyra.v1.WhoamiResponse\"\x03\x90\x02\x01\x12Q\n" +
+	"\fWatchConsole\x12\x1e.palyra.v1.WatchConsoleRequest\x1a\x1f.palyra.v1.WatchConsoleResponse0\x01\x12Q\n" +
+	"\vGetSettings\x12\x1d.palyra.v1.GetSettingsRequest\x1a\x1e.palyra.v1.GetSettingsResponse\"\x03\x90\x02\x01\x12@\n" +
+	"\aExamine\x12\x19.palyra.v1.ExamineRequest\x1a\x1a.palyra.v1.ExamineResponseB\x1fZ\x1dpalyra/gen/palyra/v1;palyrav1b\x06proto3"
 
 var (
 	file_palyra_v1_console_proto_rawDescOnce sync.Once
@@ -704,42 +1563,72 @@ func file_palyra_v1_console_proto_rawDescGZIP() []byte {
 	return file_palyra_v1_console_proto_rawDescData
 }
 
-var file_palyra_v1_console_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_palyra_v1_console_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_palyra_v1_console_proto_goTypes = []any{
-	(*CreateConsoleLoginRequest)(nil),    // 0: palyra.v1.CreateConsoleLoginRequest
-	(*CreateConsoleLoginResponse)(nil),   // 1: palyra.v1.CreateConsoleLoginResponse
-	(*ConsoleSession)(nil),               // 2: palyra.v1.ConsoleSession
-	(*ListConsoleSessionsRequest)(nil),   // 3: palyra.v1.ListConsoleSessionsRequest
-	(*ListConsoleSessionsResponse)(nil),  // 4: palyra.v1.ListConsoleSessionsResponse
-	(*RevokeConsoleSessionRequest)(nil),  // 5: palyra.v1.RevokeConsoleSessionRequest
-	(*RevokeConsoleSessionResponse)(nil), // 6: palyra.v1.RevokeConsoleSessionResponse
-	(*WhoamiRequest)(nil),                // 7: palyra.v1.WhoamiRequest
-	(*WhoamiResponse)(nil),               // 8: palyra.v1.WhoamiResponse
-	(*timestamppb.Timestamp)(nil),        // 9: google.protobuf.Timestamp
+	(*WatchConsoleRequest)(nil),          // 0: palyra.v1.WatchConsoleRequest
+	(*WatchConsoleResponse)(nil),         // 1: palyra.v1.WatchConsoleResponse
+	(*ConsoleChange)(nil),                // 2: palyra.v1.ConsoleChange
+	(*ConsoleJournalHead)(nil),           // 3: palyra.v1.ConsoleJournalHead
+	(*ConsoleStatus)(nil),                // 4: palyra.v1.ConsoleStatus
+	(*ConsoleHeartbeat)(nil),             // 5: palyra.v1.ConsoleHeartbeat
+	(*ConsoleReset)(nil),                 // 6: palyra.v1.ConsoleReset
+	(*GetSettingsRequest)(nil),           // 7: palyra.v1.GetSettingsRequest
+	(*GetSettingsResponse)(nil),          // 8: palyra.v1.GetSettingsResponse
+	(*Setting)(nil),                      // 9: palyra.v1.Setting
+	(*ExamineRequest)(nil),               // 10: palyra.v1.ExamineRequest
+	(*ExamineResponse)(nil),              // 11: palyra.v1.ExamineResponse
+	(*Exam)(nil),                         // 12: palyra.v1.Exam
+	(*CreateConsoleLoginRequest)(nil),    // 13: palyra.v1.CreateConsoleLoginRequest
+	(*CreateConsoleLoginResponse)(nil),   // 14: palyra.v1.CreateConsoleLoginResponse
+	(*ConsoleSession)(nil),               // 15: palyra.v1.ConsoleSession
+	(*ListConsoleSessionsRequest)(nil),   // 16: palyra.v1.ListConsoleSessionsRequest
+	(*ListConsoleSessionsResponse)(nil),  // 17: palyra.v1.ListConsoleSessionsResponse
+	(*RevokeConsoleSessionRequest)(nil),  // 18: palyra.v1.RevokeConsoleSessionRequest
+	(*RevokeConsoleSessionResponse)(nil), // 19: palyra.v1.RevokeConsoleSessionResponse
+	(*WhoamiRequest)(nil),                // 20: palyra.v1.WhoamiRequest
+	(*WhoamiResponse)(nil),               // 21: palyra.v1.WhoamiResponse
+	(*timestamppb.Timestamp)(nil),        // 22: google.protobuf.Timestamp
+	(*Approval)(nil),                     // 23: palyra.v1.Approval
 }
 var file_palyra_v1_console_proto_depIdxs = []int32{
-	9,  // 0: palyra.v1.CreateConsoleLoginResponse.expires_at:type_name -> google.protobuf.Timestamp
-	9,  // 1: palyra.v1.ConsoleSession.created_at:type_name -> google.protobuf.Timestamp
-	9,  // 2: palyra.v1.ConsoleSession.last_used_at:type_name -> google.protobuf.Timestamp
-	9,  // 3: palyra.v1.ConsoleSession.ends_at:type_name -> google.protobuf.Timestamp
-	9,  // 4: palyra.v1.ConsoleSession.idle_at:type_name -> google.protobuf.Timestamp
-	2,  // 5: palyra.v1.ListConsoleSessionsResponse.sessions:type_name -> palyra.v1.ConsoleSession
-	2,  // 6: palyra.v1.RevokeConsoleSessionResponse.session:type_name -> palyra.v1.ConsoleSession
-	2,  // 7: palyra.v1.WhoamiResponse.session:type_name -> palyra.v1.ConsoleSession
-	9,  // 8: palyra.v1.WhoamiResponse.now:type_name -> google.protobuf.Timestamp
-	0,  // 9: palyra.v1.ConsoleService.CreateConsoleLogin:input_type -> palyra.v1.CreateConsoleLoginRequest
-	3,  // 10: palyra.v1.ConsoleService.ListConsoleSessions:input_type -> palyra.v1.ListConsoleSessionsRequest
-	5,  // 11: palyra.v1.ConsoleService.RevokeConsoleSession:input_type -> palyra.v1.RevokeConsoleSessionRequest
-	7,  // 12: palyra.v1.ConsoleService.Whoami:input_type -> palyra.v1.WhoamiRequest
-	1,  // 13: palyra.v1.ConsoleService.CreateConsoleLogin:output_type -> palyra.v1.CreateConsoleLoginResponse
-	4,  // 14: palyra.v1.ConsoleService.ListConsoleSessions:output_type -> palyra.v1.ListConsoleSessionsResponse
-	6,  // 15: palyra.v1.ConsoleService.RevokeConsoleSession:output_type -> palyra.v1.RevokeConsoleSessionResponse
-	8,  // 16: palyra.v1.ConsoleService.Whoami:output_type -> palyra.v1.WhoamiResponse
-	13, // [13:17] is the sub-list for method output_type
-	9,  // [9:13] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	22, // 0: palyra.v1.WatchConsoleResponse.at:type_name -> google.protobuf.Timestamp
+	23, // 1: palyra.v1.WatchConsoleResponse.approval:type_name -> palyra.v1.Approval
+	2,  // 2: palyra.v1.WatchConsoleResponse.change:type_name -> palyra.v1.ConsoleChange
+	3,  // 3: palyra.v1.WatchConsoleResponse.journal_head:type_name -> palyra.v1.ConsoleJournalHead
+	4,  // 4: palyra.v1.WatchConsoleResponse.status:type_name -> palyra.v1.ConsoleStatus
+	5,  // 5: palyra.v1.WatchConsoleResponse.heartbeat:type_name -> palyra.v1.ConsoleHeartbeat
+	6,  // 6: palyra.v1.WatchConsoleResponse.reset:type_name -> palyra.v1.ConsoleReset
+	9,  // 7: palyra.v1.GetSettingsResponse.settings:type_name -> palyra.v1.Setting
+	12, // 8: palyra.v1.ExamineResponse.exams:type_name -> palyra.v1.Exam
+	22, // 9: palyra.v1.ExamineResponse.at:type_name -> google.protobuf.Timestamp
+	22, // 10: palyra.v1.CreateConsoleLoginResponse.expires_at:type_name -> google.protobuf.Timestamp
+	22, // 11: palyra.v1.ConsoleSession.created_at:type_name -> google.protobuf.Timestamp
+	22, // 12: palyra.v1.ConsoleSession.last_used_at:type_name -> google.protobuf.Timestamp
+	22, // 13: palyra.v1.ConsoleSession.ends_at:type_name -> google.protobuf.Timestamp
+	22, // 14: palyra.v1.ConsoleSession.idle_at:type_name -> google.protobuf.Timestamp
+	15, // 15: palyra.v1.ListConsoleSessionsResponse.sessions:type_name -> palyra.v1.ConsoleSession
+	15, // 16: palyra.v1.RevokeConsoleSessionResponse.session:type_name -> palyra.v1.ConsoleSession
+	15, // 17: palyra.v1.WhoamiResponse.session:type_name -> palyra.v1.ConsoleSession
+	22, // 18: palyra.v1.WhoamiResponse.now:type_name -> google.protobuf.Timestamp
+	13, // 19: palyra.v1.ConsoleService.CreateConsoleLogin:input_type -> palyra.v1.CreateConsoleLoginRequest
+	16, // 20: palyra.v1.ConsoleService.ListConsoleSessions:input_type -> palyra.v1.ListConsoleSessionsRequest
+	18, // 21: palyra.v1.ConsoleService.RevokeConsoleSession:input_type -> palyra.v1.RevokeConsoleSessionRequest
+	20, // 22: palyra.v1.ConsoleService.Whoami:input_type -> palyra.v1.WhoamiRequest
+	0,  // 23: palyra.v1.ConsoleService.WatchConsole:input_type -> palyra.v1.WatchConsoleRequest
+	7,  // 24: palyra.v1.ConsoleService.GetSettings:input_type -> palyra.v1.GetSettingsRequest
+	10, // 25: palyra.v1.ConsoleService.Examine:input_type -> palyra.v1.ExamineRequest
+	14, // 26: palyra.v1.ConsoleService.CreateConsoleLogin:output_type -> palyra.v1.CreateConsoleLoginResponse
+	17, // 27: palyra.v1.ConsoleService.ListConsoleSessions:output_type -> palyra.v1.ListConsoleSessionsResponse
+	19, // 28: palyra.v1.ConsoleService.RevokeConsoleSession:output_type -> palyra.v1.RevokeConsoleSessionResponse
+	21, // 29: palyra.v1.ConsoleService.Whoami:output_type -> palyra.v1.WhoamiResponse
+	1,  // 30: palyra.v1.ConsoleService.WatchConsole:output_type -> palyra.v1.WatchConsoleResponse
+	8,  // 31: palyra.v1.ConsoleService.GetSettings:output_type -> palyra.v1.GetSettingsResponse
+	11, // 32: palyra.v1.ConsoleService.Examine:output_type -> palyra.v1.ExamineResponse
+	26, // [26:33] is the sub-list for method output_type
+	19, // [19:26] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_palyra_v1_console_proto_init() }
@@ -747,13 +1636,22 @@ func file_palyra_v1_console_proto_init() {
 	if File_palyra_v1_console_proto != nil {
 		return
 	}
+	file_palyra_v1_approvals_proto_init()
+	file_palyra_v1_console_proto_msgTypes[1].OneofWrappers = []any{
+		(*WatchConsoleResponse_Approval)(nil),
+		(*WatchConsoleResponse_Change)(nil),
+		(*WatchConsoleResponse_JournalHead)(nil),
+		(*WatchConsoleResponse_Status)(nil),
+		(*WatchConsoleResponse_Heartbeat)(nil),
+		(*WatchConsoleResponse_Reset_)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_palyra_v1_console_proto_rawDesc), len(file_palyra_v1_console_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   9,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/gen/palyra/v1/palyrav1connect"
 	"palyra/internal/reason"
 )
 
@@ -19,7 +20,10 @@ const (
 	consoleLoginID   = "01L0G1N0000000000000000000"
 )
 
-type fakeConsole struct{ f *Gateway }
+type fakeConsole struct {
+	palyrav1connect.UnimplementedConsoleServiceHandler
+	f *Gateway
+}
 
 func (s fakeConsole) session() *palyrav1.ConsoleSession {
 	return &palyrav1.ConsoleSession{

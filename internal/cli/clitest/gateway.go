@@ -138,7 +138,7 @@ func (f *Gateway) handler() http.Handler {
 	mux.Handle(palyrav1connect.NewWorkspaceServiceHandler(fakeWorkspaces{f}, refuse))
 	mux.Handle(palyrav1connect.NewSessionServiceHandler(fakeSessions{f}, refuse))
 	mux.Handle(palyrav1connect.NewTokenServiceHandler(fakeTokens{f}, refuse))
-	mux.Handle(palyrav1connect.NewConsoleServiceHandler(fakeConsole{f}, refuse))
+	mux.Handle(palyrav1connect.NewConsoleServiceHandler(fakeConsole{f: f}, refuse))
 	mux.Handle(palyrav1connect.NewMcpServiceHandler(fakeUpstreams{f}, refuse))
 	mux.Handle(palyrav1connect.NewVaultServiceHandler(fakeVault{f}, refuse))
 	mux.Handle(palyrav1connect.NewPairingServiceHandler(fakePairings{f}, refuse))

@@ -4,12 +4,14 @@ package consoles
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/access"
+	"palyra/internal/config"
 	"palyra/internal/console"
 	"palyra/internal/policy"
 )
@@ -25,6 +27,13 @@ type About struct {
 	Features []string
 	// Frozen reports whether dispatch is stopped.
 	Frozen func(context.Context) bool
+	// Pending is how many approvals wait.
+	Pending func() int
+	// Settings are the effective ones, with where each comes from.
+	Settings *config.Config
+	Origins  config.Origins
+	// Examine has the doctor look at everything.
+	Examine func(context.Context) []Exam
 }
 
 // Service is the ConsoleService. All fields are required.
@@ -37,6 +46,11 @@ type Service struct {
 	Session func(context.Context) string
 	// Withheld are the methods that no session may use.
 	Withheld []string
+	Journal  Journal
+	Approval Approval
+
+	// examining holds the one examination that runs.
+	examining atomic.Bool
 }
 
 // CreateConsoleLogin makes a link.

@@ -44,6 +44,14 @@ const (
 	ConsoleServiceRevokeConsoleSessionProcedure = "/palyra.v1.ConsoleService/RevokeConsoleSession"
 	// ConsoleServiceWhoamiProcedure is the fully-qualified name of the ConsoleService's Whoami RPC.
 	ConsoleServiceWhoamiProcedure = "/palyra.v1.ConsoleService/Whoami"
+	// ConsoleServiceWatchConsoleProcedure is the fully-qualified name of the ConsoleService's
+	// WatchConsole RPC.
+	ConsoleServiceWatchConsoleProcedure = "/palyra.v1.ConsoleService/WatchConsole"
+	// ConsoleServiceGetSettingsProcedure is the fully-qualified name of the ConsoleService's
+	// GetSettings RPC.
+	ConsoleServiceGetSettingsProcedure = "/palyra.v1.ConsoleService/GetSettings"
+	// ConsoleServiceExamineProcedure is the fully-qualified name of the ConsoleService's Examine RPC.
+	ConsoleServiceExamineProcedure = "/palyra.v1.ConsoleService/Examine"
 )
 
 // ConsoleServiceClient is a client for the palyra.v1.ConsoleService service.
@@ -60,6 +68,15 @@ type ConsoleServiceClient interface {
 	// Whoami says who the gateway takes the caller for and what the caller may do, so that a
 	// page shows what can be done.
 	Whoami(context.Context, *v1.WhoamiRequest) (*v1.WhoamiResponse, error)
+	// WatchConsole streams what changes, of everything that a page shows: one stream for all
+	// pages of a browser. A client that lost it goes on where it was.
+	WatchConsole(context.Context, *v1.WatchConsoleRequest) (*connect.ServerStreamForClient[v1.WatchConsoleResponse], error)
+	// GetSettings returns the effective settings with the origin of each. Secrets are in
+	// files and in the vault, and none is among them.
+	GetSettings(context.Context, *v1.GetSettingsRequest) (*v1.GetSettingsResponse, error)
+	// Examine has the doctor look at everything that the gateway stands on; it changes
+	// nothing, and takes some seconds.
+	Examine(context.Context, *v1.ExamineRequest) (*v1.ExamineResponse, error)
 }
 
 // NewConsoleServiceClient constructs a client for the palyra.v1.ConsoleService service. By default,
@@ -99,6 +116,25 @@ func NewConsoleServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
+		watchConsole: connect.NewClient[v1.WatchConsoleRequest, v1.WatchConsoleResponse](
+			httpClient,
+			baseURL+ConsoleServiceWatchConsoleProcedure,
+			connect.WithSchema(consoleServiceMethods.ByName("WatchConsole")),
+			connect.WithClientOptions(opts...),
+		),
+		getSettings: connect.NewClient[v1.GetSettingsRequest, v1.GetSettingsResponse](
+			httpClient,
+			baseURL+ConsoleServiceGetSettingsProcedure,
+			connect.WithSchema(consoleServiceMethods.ByName("GetSettings")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		examine: connect.NewClient[v1.ExamineRequest, v1.ExamineResponse](
+			httpClient,
+			baseURL+ConsoleServiceExamineProcedure,
+			connect.WithSchema(consoleServiceMethods.ByName("Examine")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -108,6 +144,9 @@ type consoleServiceClient struct {
 	listConsoleSessions  *connect.Client[v1.ListConsoleSessionsRequest, v1.ListConsoleSessionsResponse]
 	revokeConsoleSession *connect.Client[v1.RevokeConsoleSessionRequest, v1.RevokeConsoleSessionResponse]
 	whoami               *connect.Client[v1.WhoamiRequest, v1.WhoamiResponse]
+	watchConsole         *connect.Client[v1.WatchConsoleRequest, v1.WatchConsoleResponse]
+	getSettings          *connect.Client[v1.GetSettingsRequest, v1.GetSettingsResponse]
+	examine              *connect.Client[v1.ExamineRequest, v1.ExamineResponse]
 }
 
 // CreateConsoleLogin calls palyra.v1.ConsoleService.CreateConsoleLogin.
@@ -146,6 +185,29 @@ func (c *consoleServiceClient) Whoami(ctx context.Context, req *v1.WhoamiRequest
 	return nil, err
 }
 
+// WatchConsole calls palyra.v1.ConsoleService.WatchConsole.
+func (c *consoleServiceClient) WatchConsole(ctx context.Context, req *v1.WatchConsoleRequest) (*connect.ServerStreamForClient[v1.WatchConsoleResponse], error) {
+	return c.watchConsole.CallServerStream(ctx, connect.NewRequest(req))
+}
+
+// GetSettings calls palyra.v1.ConsoleService.GetSettings.
+func (c *consoleServiceClient) GetSettings(ctx context.Context, req *v1.GetSettingsRequest) (*v1.GetSettingsResponse, error) {
+	response, err := c.getSettings.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// Examine calls palyra.v1.ConsoleService.Examine.
+func (c *consoleServiceClient) Examine(ctx context.Context, req *v1.ExamineRequest) (*v1.ExamineResponse, error) {
+	response, err := c.examine.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // ConsoleServiceHandler is an implementation of the palyra.v1.ConsoleService service.
 type ConsoleServiceHandler interface {
 	// CreateConsoleLogin makes a link that lets the caller into the console: once, and for
@@ -160,6 +222,15 @@ type ConsoleServiceHandler interface {
 	// Whoami says who the gateway takes the caller for and what the caller may do, so that a
 	// page shows what can be done.
 	Whoami(context.Context, *v1.WhoamiRequest) (*v1.WhoamiResponse, error)
+	// WatchConsole streams what changes, of everything that a page shows: one stream for all
+	// pages of a browser. A client that lost it goes on where it was.
+	WatchConsole(context.Context, *v1.WatchConsoleRequest, *connect.ServerStream[v1.WatchConsoleResponse]) error
+	// GetSettings returns the effective settings with the origin of each. Secrets are in
+	// files and in the vault, and none is among them.
+	GetSettings(context.Context, *v1.GetSettingsRequest) (*v1.GetSettingsResponse, error)
+	// Examine has the doctor look at everything that the gateway stands on; it changes
+	// nothing, and takes some seconds.
+	Examine(context.Context, *v1.ExamineRequest) (*v1.ExamineResponse, error)
 }
 
 // NewConsoleServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -195,6 +266,25 @@ func NewConsoleServiceHandler(svc ConsoleServiceHandler, opts ...connect.Handler
 		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
+	consoleServiceWatchConsoleHandler := connect.NewServerStreamHandlerSimple(
+		ConsoleServiceWatchConsoleProcedure,
+		svc.WatchConsole,
+		connect.WithSchema(consoleServiceMethods.ByName("WatchConsole")),
+		connect.WithHandlerOptions(opts...),
+	)
+	consoleServiceGetSettingsHandler := connect.NewUnaryHandlerSimple(
+		ConsoleServiceGetSettingsProcedure,
+		svc.GetSettings,
+		connect.WithSchema(consoleServiceMethods.ByName("GetSettings")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	consoleServiceExamineHandler := connect.NewUnaryHandlerSimple(
+		ConsoleServiceExamineProcedure,
+		svc.Examine,
+		connect.WithSchema(consoleServiceMethods.ByName("Examine")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/palyra.v1.ConsoleService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case ConsoleServiceCreateConsoleLoginProcedure:
@@ -205,6 +295,12 @@ func NewConsoleServiceHandler(svc ConsoleServiceHandler, opts ...connect.Handler
 			consoleServiceRevokeConsoleSessionHandler.ServeHTTP(w, r)
 		case ConsoleServiceWhoamiProcedure:
 			consoleServiceWhoamiHandler.ServeHTTP(w, r)
+		case ConsoleServiceWatchConsoleProcedure:
+			consoleServiceWatchConsoleHandler.ServeHTTP(w, r)
+		case ConsoleServiceGetSettingsProcedure:
+			consoleServiceGetSettingsHandler.ServeHTTP(w, r)
+		case ConsoleServiceExamineProcedure:
+			consoleServiceExamineHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -228,4 +324,16 @@ func (UnimplementedConsoleServiceHandler) RevokeConsoleSession(context.Context, 
 
 func (UnimplementedConsoleServiceHandler) Whoami(context.Context, *v1.WhoamiRequest) (*v1.WhoamiResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("palyra.v1.ConsoleService.Whoami is not implemented"))
+}
+
+func (UnimplementedConsoleServiceHandler) WatchConsole(context.Context, *v1.WatchConsoleRequest, *connect.ServerStream[v1.WatchConsoleResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("palyra.v1.ConsoleService.WatchConsole is not implemented"))
+}
+
+func (UnimplementedConsoleServiceHandler) GetSettings(context.Context, *v1.GetSettingsRequest) (*v1.GetSettingsResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("palyra.v1.ConsoleService.GetSettings is not implemented"))
+}
+
+func (UnimplementedConsoleServiceHandler) Examine(context.Context, *v1.ExamineRequest) (*v1.ExamineResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("palyra.v1.ConsoleService.Examine is not implemented"))
 }
