@@ -7,23 +7,38 @@ import type { LiveEvent } from "./events";
  * words is live: ["run", id], ["runs", ...].
  */
 export function outdated(event: LiveEvent): readonly (readonly string[])[] {
+  const run = event.run === "" ? [] : [["run", event.run]];
   switch (event.kind) {
     case "approval":
-      return [["approval", event.id], ["waiting"]];
+      return [["approval", event.id]];
     case "grant":
       return [["grants"], ["grant", event.id]];
     case "run":
-      return [["runs"], ["run", event.id]];
+      return [["runs"], ["run", event.id], ...run];
     case "call":
-      return [["calls"], ["call", event.id]];
+      return [["calls"], ["call", event.id], ...run];
+    case "session":
+      return [["sessions"]];
+    case "secret":
+      return [["secrets"], ["secret", event.id]];
+    case "member":
+      return [["members"], ["devices"], ["tokens"], ["whoami"]];
+    case "policy":
+      return [["policies"], ["policy"], ["whoami"]];
+    case "gateway":
+      return [["status"], ["settings"], ["whoami"]];
+    case "upstream":
+      return [["upstreams"], ["tools"]];
+    case "install":
+      return [["installs"]];
     case "journal":
       return [["journal"]];
     case "status":
-      return [["status"], ["whoami"]];
+      return [["status"]];
     case "reset":
       return [[]];
-    case "session-ended":
     case "heartbeat":
+    case "other":
       return [];
   }
 }
