@@ -19,12 +19,14 @@ import (
 	"palyra/internal/policy"
 	"palyra/internal/reason"
 	"palyra/internal/rpc/presenceproof"
+	"palyra/internal/toolcall"
 )
 
 type approvals struct {
 	desk     *approval.Desk
 	engine   *policy.Engine
 	presence *presenceproof.Service
+	pipeline *toolcall.Pipeline
 }
 
 // ListApprovals returns one page, newest first.
@@ -251,6 +253,27 @@ func (a *approvals) Said(caller access.Caller, gateway string, req *palyrav1.Dec
 // MayRead is the error of who may not see other members.
 func (a *approvals) MayRead(caller access.Caller) error {
 	return a.engine.Current().Permit(policy.AccessRequest{Caller: caller, Permission: access.PermAccessRead})
+}
+
+// EditApproval changes the call that is asked about.
+func (a *approvals) EditApproval(ctx context.Context, req *palyrav1.EditApprovalRequest) (*palyrav1.EditApprovalResponse, error) {
+	caller := callerOf(ctx)
+	if s := req.GetSurface(); s != "" && caller.Surface == access.SurfaceGRPC { // as for a vote
+		caller.Surface = access.Surface(s)
+	}
+	if req.GetShownDigest() == "" {
+		return nil, reason.Errorf(reason.InvalidInput, "shown_digest is required: it pins the call that the person was shown").
+			WithRemedy("Send back the call_digest and the version of the approval, as GetApproval shows them.")
+	}
+	r, err := a.pipeline.Edit(ctx, caller, toolcall.Change{
+		ApprovalID: req.GetApprovalId(), Version: req.GetVersion(), ShownDigest: req.GetShownDigest(), Input: req.GetInputJson(), Reason: req.GetReason(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	m := approvalMessage(r)
+	m.You, m.Prompt.Files = a.standing(ctx, r), fileMessages(r.Prompt.Diff)
+	return &palyrav1.EditApprovalResponse{Approval: m}, nil
 }
 
 // CancelApproval withdraws a pending approval, or takes back one that was

@@ -150,7 +150,7 @@ func New(stopping context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the field rules: %w", err)
 	}
-	asked := &approvals{desk: cfg.Desk, engine: cfg.Engine}
+	asked := &approvals{desk: cfg.Desk, engine: cfg.Engine, pipeline: cfg.Pipeline}
 	if asked.presence, err = presenceproof.New(cfg.Self.Root, cfg.Presence, cfg.Passkeys, asked, callerOf); err != nil {
 		return nil, err
 	}
