@@ -224,6 +224,7 @@ func openCalls(_ context.Context, g *gateway, _ Options) error {
 func openMCP(_ context.Context, g *gateway, _ Options) error {
 	g.mcp = mcpserver.New(mcpserver.Config{
 		Tools: g.router, Pipeline: g.pipeline, Calls: g.calls, Catalog: catalog(g.engine, g.router), Caller: rpc.CallerOf,
+		Upstreams: g.upstreams.List, Unsubscribe: g.upstreams.Unsubscribe,
 		EndSession: func(ctx context.Context, session string) error { return g.desk.EndSession(ctx, session) },
 		Refuse: func(w http.ResponseWriter, r *http.Request, err error) {
 			rpc.WriteError(w, r, g.log, rpc.MCPRoute, err)
@@ -231,6 +232,7 @@ func openMCP(_ context.Context, g *gateway, _ Options) error {
 		Address: func() string { return reachable(g.listeners.at.API) },
 		Limits:  callLimits(g.cfg), Version: version.Get().Version, Log: g.log,
 	})
+	g.upstreams.Watch(g.mcp)
 	return nil
 }
 

@@ -8,6 +8,7 @@ package rejoin
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
@@ -248,18 +249,28 @@ func (c *Calls) beginLocked(ctx context.Context, k key, s toolcall.Submission) *
 
 // peerOf passes on what runs the call has to say, to whichever client is there.
 func (c *Calls) peerOf(v *visit) tool.Peer {
-	passed := tool.Peer{Meta: v.peer.Meta, Progress: func(p tool.Progress) {
+	passed := v.peer
+	passed.Progress = func(p tool.Progress) {
 		if to := c.present(v); to.Progress != nil {
 			to.Progress(p)
 		}
-	}}
-	if v.peer.Elicit != nil {
-		passed.Elicit = func(ctx context.Context, e tool.Elicitation) (tool.Elicited, error) {
-			to := c.present(v)
-			if to.Elicit == nil {
-				return tool.Elicited{Action: "cancel"}, nil
+	}
+	passed.Log = func(l tool.LogLine) {
+		if to := c.present(v); to.Log != nil {
+			to.Log(l)
+		}
+	}
+	if v.peer.Ask != nil {
+		passed.Ask = func(ctx context.Context, requests map[string]tool.Request) (map[string]json.RawMessage, error) {
+			// Whoever left comes back, perhaps with the answer to what was asked before.
+			if err := c.hold(ctx, v); err != nil {
+				return nil, err
 			}
-			return to.Elicit(ctx, e)
+			to := c.present(v)
+			if to.Ask == nil {
+				return nil, nil
+			}
+			return to.Ask(ctx, requests)
 		}
 	}
 	return passed

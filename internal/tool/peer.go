@@ -1,6 +1,9 @@
 package tool
 
-import "context"
+import (
+	"context"
+	"encoding/json"
+)
 
 // Peer is the client of a call, as far as what runs the call may pass something on to
 // it: an upstream server has progress to tell, or a question. Its zero value is a
@@ -12,9 +15,15 @@ type Peer struct {
 	Meta map[string]any
 	// Progress tells the client how far the call is. It must not block.
 	Progress func(Progress)
-	// Elicit passes a question on to the client, whose person answers it or does not.
-	// nil says that the client takes none.
-	Elicit func(context.Context, Elicitation) (Elicited, error)
+	// LogLevel is from which level on the client wants the log of an upstream server,
+	// "" for nothing of it, and Log passes a line on. It must not block.
+	LogLevel string
+	Log      func(LogLine)
+	// Takes says which requests of upstream servers the client declared that it takes.
+	Takes Takes
+	// Ask passes such requests on, all at once, and returns the answers by the same
+	// names; one that is missing was not given. nil says that the client takes none.
+	Ask func(context.Context, map[string]Request) (map[string]json.RawMessage, error)
 }
 
 // Progress is how far a call is, in units of the tool's own; Total is 0 where it is
@@ -24,22 +33,21 @@ type Progress struct {
 	Message     string
 }
 
-// Elicitation is a question of an upstream server.
-type Elicitation struct {
-	// Server is who asks.
-	Server string
-	// Mode is form or url.
-	Mode    string
-	Message string
-	// URL is to be opened by the person, in mode url.
-	URL string
-	ID  string
-	// Schema is a JSON Schema of the answer, in mode form.
-	Schema map[string]any
+// LogLine is a line of the log of an upstream server. Data is any JSON.
+type LogLine struct {
+	Level, Logger string
+	Data          json.RawMessage
 }
 
-// Elicited is the answer: accept, decline or cancel.
-type Elicited struct {
-	Action  string
-	Content map[string]any
+// Takes are kinds of requests: elicitation by form and by URL, sampling, also with
+// tools, and roots.
+type Takes struct {
+	Form, URL, Sampling, SamplingTools, Roots bool
+}
+
+// Request is one of an upstream server to the client of a call, in the words of MCP.
+type Request struct {
+	// Method is elicitation/create, sampling/createMessage or roots/list.
+	Method string
+	Params json.RawMessage
 }

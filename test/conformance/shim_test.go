@@ -16,7 +16,10 @@ import (
 
 // prefix comes before the names of the server's tools and prompts at the gateway. The
 // suite knows the names without it.
-const prefix = "everything_"
+const prefix = "sdk_"
+
+// place comes before the URIs of its resources.
+const place = "palyra:sdk:"
 
 // shim stands between the suite and the gateway: it has the token, which the suite cannot
 // be given, and translates names. Everything else passes as it is.
@@ -36,8 +39,11 @@ func shim(t *testing.T, gateway, token string) string {
 		out.Header = r.Header.Clone()
 		out.Header.Set("Authorization", "Bearer "+token)
 		out.Header.Del("Accept-Encoding")
-		if name := out.Header.Get("Mcp-Name"); name != "" && isNamed(r.Header.Get("Mcp-Method")) {
+		switch name, method := out.Header.Get("Mcp-Name"), r.Header.Get("Mcp-Method"); {
+		case name != "" && isNamed(method):
 			out.Header.Set("Mcp-Name", prefix+plain(name))
+		case name != "" && isLocated(method):
+			out.Header.Set("Mcp-Name", place+plain(name))
 		}
 		// Whoever names this shim means the gateway; every other host is the suite's trial.
 		out.Host = r.Host
@@ -65,7 +71,10 @@ func shim(t *testing.T, gateway, token string) string {
 	return s.URL + "/mcp"
 }
 
+// isNamed are the methods that are about something by its name, isLocated those by URI.
 func isNamed(method string) bool { return method == "tools/call" || method == "prompts/get" }
+
+func isLocated(method string) bool { return strings.HasPrefix(method, "resources/") }
 
 // plain is the text of a header that may be in base64.
 func plain(value string) string {
@@ -86,11 +95,23 @@ func named(body []byte) []byte {
 	}
 	method, _ := m["method"].(string)
 	params, _ := m["params"].(map[string]any)
-	name, ok := params["name"].(string)
-	if !ok || !isNamed(method) {
+	more := func(in map[string]any, key, with string) {
+		if text, ok := in[key].(string); ok {
+			in[key] = with + text
+		}
+	}
+	ref, _ := params["ref"].(map[string]any)
+	switch {
+	case isNamed(method):
+		more(params, "name", prefix)
+	case isLocated(method):
+		more(params, "uri", place)
+	case method == "completion/complete":
+		more(ref, "name", prefix)
+		more(ref, "uri", place)
+	default:
 		return body
 	}
-	params["name"] = prefix + name
 	text, err := json.Marshal(m)
 	if err != nil {
 		return body
@@ -121,5 +142,5 @@ func relay(w http.ResponseWriter, from io.Reader) {
 }
 
 func unnamed(line []byte) []byte {
-	return []byte(strings.ReplaceAll(string(line), `"name":"`+prefix, `"name":"`))
+	return []byte(strings.NewReplacer(`"name":"`+prefix, `"name":"`, `"uri":"`+place, `"uri":"`, `"uriTemplate":"`+place, `"uriTemplate":"`).Replace(string(line)))
 }

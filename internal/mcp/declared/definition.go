@@ -21,12 +21,29 @@ const (
 )
 
 // Reserved is what the names of the tools begin with that the gateway makes for each
-// server: "<server>/mcp.read_resource". Elicit is one of them that clients cannot call
-// and need not be told of.
+// server: "<server>/mcp.read_resource".
+const Reserved = "mcp."
+
+// Tools that the gateway makes for a server.
 const (
-	Reserved = "mcp."
-	Elicit   = Reserved + "elicit"
+	Complete      = Reserved + "complete"
+	GetPrompt     = Reserved + "get_prompt"
+	ListResources = Reserved + "list_resources"
+	ReadResource  = Reserved + "read_resource"
+	Subscribe     = Reserved + "subscribe"
 )
+
+// Tools that the gateway makes for what a server asks. It calls them itself; clients
+// cannot, and need not be told of them.
+const (
+	Elicit    = Reserved + "elicit"
+	ListRoots = Reserved + "list_roots"
+	Sample    = Reserved + "sample"
+)
+
+// Asked reports whether a tool is one of those that clients cannot call, by its name
+// without the server's.
+func Asked(name string) bool { return name == Elicit || name == ListRoots || name == Sample }
 
 // Definition is something that a server says about itself, and that models act on.
 type Definition struct {
@@ -54,9 +71,13 @@ type Sight struct {
 	Definitions []Definition `json:"definitions"`
 	// LeftOut says of each definition that is not taken, why.
 	LeftOut []string `json:"left_out,omitempty"`
-	// Resources and Prompts say what the server offers beside tools.
-	Resources bool `json:"resources,omitempty"`
-	Prompts   bool `json:"prompts,omitempty"`
+	// Resources, Prompts, Completions and Subscriptions say what the server offers
+	// beside tools, Logs that it takes a level for its log.
+	Resources     bool `json:"resources,omitempty"`
+	Prompts       bool `json:"prompts,omitempty"`
+	Completions   bool `json:"completions,omitempty"`
+	Subscriptions bool `json:"subscriptions,omitempty"`
+	Logs          bool `json:"logs,omitempty"`
 	// Implementation is what the server calls itself, and Protocol the revision that
 	// it speaks.
 	Implementation string `json:"implementation,omitempty"`

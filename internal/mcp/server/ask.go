@@ -50,7 +50,7 @@ func (q *request) open(ctx context.Context, id, message, url string) (stop func(
 // runInRounds makes the call for a client that is asked by what it is answered: it shows
 // the link, and repeats the call with the state that it was given.
 func (q *request) runInRounds(ctx context.Context, w *watch, stay rejoin.Stay, told string, asked <-chan *inputs) (mcp.Result, error) {
-	stay.Asks = func(id string) bool { return q.client.url && id != told }
+	stay.Asks = func(id string) bool { return q.client.takes.URL && id != told }
 	outcome, err := q.face.Calls.CallFor(ctx, q.sub, stay, w.observe)
 	if reason.Of(err) != reason.StillWaiting {
 		return q.ended(outcome, err)
@@ -79,18 +79,21 @@ func (q *request) require(in *inputs) (mcp.Result, error) {
 	return r.about(callMeta{Approval: in.approval}), nil
 }
 
-// resumed checks the state that a client repeats a call with, and returns the approval
-// that it was told of.
-func (q *request) resumed() (told string, err error) {
-	if q.params.RequestState == "" {
-		return "", nil
+// resumed checks the state that a client repeats a call with, and takes the answers that
+// it brings. It returns the approval that it was told of, and what is still asked about
+// the call. Answers without a state are taken, too: it is a ticket and no authority.
+func (q *request) resumed() (told string, still *exchange, err error) {
+	var st state
+	if q.state != "" {
+		if st, err = q.face.states.open(q.visit, q.digest, q.state); err != nil {
+			return "", nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: err.Error()}
+		}
 	}
-	state, err := q.face.states.open(q.visit, q.digest, q.params.RequestState)
-	if err != nil {
-		return "", &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: err.Error()}
+	still, took := q.face.asked.answer(q.owner(), q.digest, st.Question, q.responses)
+	if took || q.state != "" {
+		q.responses = nil // they are for nothing that is asked later
 	}
-	q.face.asked.answer(q.owner(), state.Question, q.params.InputResponses)
-	return state.Approval, nil
+	return st.Approval, still, nil
 }
 
 // ApprovalsPath is where the page of an approval is.

@@ -191,13 +191,19 @@ func TestUpstreamAsks(t *testing.T) {
 			asks.Work = func(ctx context.Context, c tool.Call) tool.Report {
 				r := gatewaytest.Succeeded(`{"content":[{"type":"text","text":"from upstream"}],"_meta":{"vendor/x":1}}`)
 				r.Executor.Name = tool.MCPUpstream
-				if c.Peer.Elicit == nil {
+				if c.Peer.Ask == nil {
 					answers <- "none"
 					return r
 				}
 				c.Peer.Progress(tool.Progress{Done: 3, Total: 4, Message: "three"})
-				e, err := c.Peer.Elicit(ctx, tool.Elicitation{Server: "srv", Mode: "form", Message: "which?", Schema: map[string]any{"type": "object", "properties": map[string]any{"which": map[string]any{"type": "string"}}}})
+				got, err := c.Peer.Ask(ctx, map[string]tool.Request{"which": {Method: "elicitation/create", Params: json.RawMessage(
+					`{"mode":"form","message":"srv asks: which?","requestedSchema":{"type":"object","properties":{"which":{"type":"string"}}}}`)}})
 				if err != nil {
+					answers <- err.Error()
+					return r
+				}
+				var e mcp.ElicitResult
+				if err := json.Unmarshal(got["which"], &e); err != nil {
 					answers <- err.Error()
 					return r
 				}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"reflect"
 	"slices"
+	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -16,17 +18,28 @@ import (
 	"palyra/internal/wirename"
 )
 
-// request is one tools/call.
+// request is one tools/call, or another method with a call behind it.
 type request struct {
 	*visit
 	face    *Face
 	session *mcp.ServerSession
-	params  *mcp.CallToolParamsRaw
+	meta    mcp.Meta
+	// token is what the client wants to hear progress by, nil when it does not.
+	token any
+	// once guards responses: what the client brought for what servers ask. state is
+	// that of a repeated call.
+	once      sync.Mutex
+	responses mcp.InputResponseMap
+	state     string
 	// client is what it declared, for this request where the revision has that.
 	client declared
 	sub    toolcall.Submission
 	// digest is of what makes two calls the same.
 	digest string
+	// answer makes the answer of a call that was decided; nil for that of a tool. uri
+	// is what the client called the resource that it wants.
+	answer func(toolcall.Outcome) (mcp.Result, error)
+	uri    string
 }
 
 // declared is what a client says of itself.
@@ -35,9 +48,13 @@ type declared struct {
 	// sessionless is true for the revisions without sessions, in which a server asks by
 	// what it answers (MRTR).
 	sessionless bool
-	// form, url and tasks are ways of asking that it has.
-	form, url, tasks bool
+	// takes are the requests of servers that it takes, and tasks a way of waiting.
+	takes tool.Takes
+	tasks bool
 }
+
+// asks reports whether the client takes any request.
+func (d declared) asks() bool { return d.takes != tool.Takes{} }
 
 func declaredBy(s *mcp.ServerSession) declared {
 	p := s.InitializeParams()
@@ -50,8 +67,10 @@ func declaredBy(s *mcp.ServerSession) declared {
 	}
 	if c := p.Capabilities; c != nil {
 		if e := c.Elicitation; e != nil {
-			d.url, d.form = e.URL != nil, e.Form != nil || e.URL == nil
+			d.takes.URL, d.takes.Form = e.URL != nil, e.Form != nil || e.URL == nil
 		}
+		d.takes.Sampling, d.takes.SamplingTools = c.Sampling != nil, c.Sampling != nil && c.Sampling.Tools != nil
+		d.takes.Roots = c.RootsV2 != nil
 		_, tasks := c.Extensions[tasksExtension]
 		d.tasks = d.sessionless && tasks
 	}
@@ -83,31 +102,48 @@ func callID(meta mcp.Meta) string {
 	return ""
 }
 
-// call answers tools/call.
-func (f *Face) call(ctx context.Context, v *visit, req mcp.Request) (mcp.Result, error) {
+// requestOf is a request with what every method has.
+func (f *Face) requestOf(v *visit, req mcp.Request) (*request, error) {
 	session, ok := req.GetSession().(*mcp.ServerSession)
-	params, known := req.GetParams().(*mcp.CallToolParamsRaw)
-	if !ok || !known || params == nil {
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "tools/call takes a name and arguments"}
+	params, known := req.GetParams().(interface {
+		GetMeta() map[string]any
+		GetProgressToken() any
+	})
+	if !ok || !known || reflect.ValueOf(params).IsNil() {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "the method takes parameters"}
 	}
-	q := &request{visit: v, face: f, session: session, params: params, client: declaredBy(session)}
-	q.sub = toolcall.Submission{
-		Caller: v.caller, Input: argumentsOf(params.Arguments), Session: sessionName(session.ID()), CallID: callID(params.Meta),
+	q := &request{visit: v, face: f, session: session, meta: params.GetMeta(), token: params.GetProgressToken(), client: declaredBy(session)}
+	q.sub = toolcall.Submission{Caller: v.caller, Session: sessionName(session.ID()), CallID: callID(q.meta)}
+	q.sub.Peer = tool.Peer{Meta: q.meta, LogLevel: f.logLevel(q)}
+	return q, nil
+}
+
+// logLevel is from which level on the client wants logs: it says so for a session, or
+// with each call.
+func (f *Face) logLevel(q *request) string {
+	if q.client.sessionless {
+		level, _ := q.meta[mcp.MetaKeyLogLevel].(string)
+		return level
 	}
-	q.sub.Peer.Meta = params.Meta
-	select {
-	case <-f.over:
-		return q.failed(reason.Errorf(reason.ShuttingDown, "the gateway is stopping")), nil
-	default:
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if s := f.servers[q.caller.Principal]; s != nil {
+		return s.levels[q.session.ID()]
 	}
+	return ""
+}
+
+// call answers tools/call.
+func (f *Face) call(ctx context.Context, q *request, params *mcp.CallToolParamsRaw) (mcp.Result, error) {
+	q.sub.Input, q.responses, q.state = argumentsOf(params.Arguments), params.InputResponses, params.RequestState
 	names := f.names()
 	name, named := names.Ours(params.Name)
-	if !named || !f.shows(v, name, names) {
-		return nil, q.unknown(ctx, name)
+	if !named || !f.shows(q.visit, name, names) {
+		return nil, q.unknown(ctx, name, params.Name)
 	}
 	q.sub.Tool = name
 	if f.Arrive != nil {
-		q.sub.Vouch = f.Arrive(v.caller, q.sub.CallID, params.Name, q.sub.Input)
+		q.sub.Vouch = f.Arrive(q.caller, q.sub.CallID, params.Name, q.sub.Input)
 	}
 	digest, err := q.sub.Digest()
 	if err != nil {
@@ -132,22 +168,31 @@ func (f *Face) shows(v *visit, name string, names wirename.Table) bool {
 // unknown refuses a call of a tool that the caller is not shown, in the same words
 // whatever the cause, and has it journaled. The pipeline lets none of these through;
 // should policy change in between, the hold does not.
-func (q *request) unknown(ctx context.Context, name string) error {
+func (q *request) unknown(ctx context.Context, name, wire string) error {
 	if q.sub.Tool = name; name == "" {
-		q.sub.Tool = "mcp:" + q.params.Name // no tool has such a name
+		q.sub.Tool = "mcp:" + wire // no tool has such a name
 	}
 	q.sub.Hold = func(context.Context) error {
 		return reason.Errorf(reason.UnknownTool, "the caller was not shown the tool when it called")
 	}
 	_, _ = q.face.Pipeline.Call(ctx, q.sub, func(toolcall.Event) {})
-	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "unknown tool: " + clipped(q.params.Name)}
+	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "unknown tool: " + clipped(wire)}
 }
 
 // run makes the call in the way that the client has.
 func (q *request) run(ctx context.Context) (mcp.Result, error) {
-	told, err := q.resumed()
+	select {
+	case <-q.face.over:
+		return q.ended(toolcall.Outcome{}, reason.Errorf(reason.ShuttingDown, "the gateway is stopping"))
+	default:
+	}
+	told, still, err := q.resumed()
 	if err != nil {
 		return nil, err
+	}
+	inRounds := q.client.sessionless && q.client.asks() && !q.client.tasks
+	if still != nil && inRounds {
+		return q.require(still.inputs())
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -155,14 +200,23 @@ func (q *request) run(ctx context.Context) (mcp.Result, error) {
 	defer w.end()
 	elsewhere, asked := newLeaving(), make(chan *inputs, 1)
 	stay := rejoin.Stay{Limit: q.face.limitOf(q.visit, q.client.name), Gone: q.noticeGone(ctx, cancel), Leave: elsewhere.now}
-	q.sub.Peer.Progress, q.sub.Peer.Elicit = w.progress, q.elicitor(ctx, elsewhere, asked)
+	q.sub.Peer.Progress, q.sub.Peer.Log = w.progress, q.logger(ctx)
+	q.sub.Peer.Takes, q.sub.Peer.Ask = q.client.takes, q.asker(ctx, elsewhere, asked)
 	switch {
 	case q.client.tasks:
 		return q.runAsTask(ctx, w, stay)
-	case q.client.sessionless && (q.client.url || q.client.form):
+	case inRounds:
 		return q.runInRounds(ctx, w, stay, told, asked)
 	}
 	return q.ended(q.face.Calls.CallFor(ctx, q.sub, stay, w.observe))
+}
+
+// logger passes on what an upstream server logs. The library leaves out what the client
+// does not want. It has the request's context, so that it arrives at its stream.
+func (q *request) logger(ctx context.Context) func(tool.LogLine) {
+	return func(l tool.LogLine) {
+		_ = q.session.Log(ctx, &mcp.LoggingMessageParams{Level: mcp.LoggingLevel(l.Level), Logger: l.Logger, Data: l.Data}) // who is gone hears nothing
+	}
 }
 
 // noticeGone tells when the client went away without having cancelled the call: with
@@ -189,10 +243,18 @@ func (q *request) noticeGone(ctx context.Context, cancel context.CancelCauseFunc
 
 // ended is the answer for a call that ended, or that the client's time ended for.
 func (q *request) ended(o toolcall.Outcome, err error) (mcp.Result, error) {
-	if err != nil {
+	switch {
+	case err != nil && q.answer != nil:
+		return nil, errorOf(q.failed(err))
+	case err != nil:
 		return q.failed(err), nil
+	case q.answer != nil:
+		return q.answer(o)
 	}
-	return resultOf(o), nil
+	if err := faultIn(o.Report, ""); err != nil && o.Decision.Allowed && o.Report.Edited == nil {
+		return nil, err
+	}
+	return resultOf(q.sub.Tool, o), nil
 }
 
 // failed is the answer for a call that was not decided, or cannot be told of.

@@ -6,9 +6,11 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"slices"
+	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	declaration "palyra/internal/mcp/declared"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
 	"palyra/internal/wirename"
@@ -44,10 +46,17 @@ func (f *Face) names() wirename.Table {
 func (f *Face) offered(v *visit, names wirename.Table) []tool.Descriptor {
 	list := slices.DeleteFunc(f.Catalog(v.caller), func(d tool.Descriptor) bool {
 		_, named := names.Wire(d.Name)
-		return !named || reason.Of(f.Tools.Unusable(d.Name)) == reason.ToolSuspended
+		return !named || hidden(d) || reason.Of(f.Tools.Unusable(d.Name)) == reason.ToolSuspended
 	})
 	slices.SortFunc(list, func(a, b tool.Descriptor) int { return bytes.Compare([]byte(a.Name), []byte(b.Name)) })
 	return list
+}
+
+// hidden reports whether a tool is none for clients: the gateway calls it itself, or it
+// is behind a method of theirs and of no use without it.
+func hidden(d tool.Descriptor) bool {
+	_, name, _ := strings.Cut(d.Name, "/")
+	return d.Executor == tool.MCPUpstream && (declaration.Asked(name) || name == declaration.Subscribe || name == declaration.Complete)
 }
 
 // list is the answer to tools/list.
@@ -70,15 +79,16 @@ func toolOf(d tool.Descriptor, name string) *mcp.Tool {
 }
 
 // headerMark is how a schema has a client repeat an argument in a header, for gateways
-// that do not read bodies. This one does, and a header is one more thing that could say
-// something else.
+// that do not read bodies. This one does, and refuses headers that say something else.
 const headerMark = "x-mcp-header"
 
+// schemaOf is a schema as clients get it. Marks that the library cannot check are taken
+// out, so that no client sends what nobody compares.
 func schemaOf(schema json.RawMessage) json.RawMessage {
 	if len(schema) == 0 {
 		return emptySchema
 	}
-	if !bytes.Contains(schema, []byte(headerMark)) {
+	if !marked(schema) || checkable(schema) {
 		return schema
 	}
 	var v any
@@ -91,6 +101,37 @@ func schemaOf(schema json.RawMessage) json.RawMessage {
 		return schema
 	}
 	return text
+}
+
+func marked(schema json.RawMessage) bool { return bytes.Contains(schema, []byte(headerMark)) }
+
+// checkable reports whether the library takes the marks of a schema. It has no function
+// that says so, and panics.
+func checkable(schema json.RawMessage) (ok bool) {
+	defer func() { ok = recover() == nil }()
+	mcp.NewServer(&mcp.Implementation{Name: "check"}, nil).AddTool(&mcp.Tool{Name: "check", InputSchema: schema}, nil)
+	return true
+}
+
+// mark gives the library the tools of a list whose headers it has to check. It reports
+// whether others were there, of which it has told the sessions then.
+func (s *served) mark(r *mcp.ListToolsResult) {
+	was := s.marks
+	s.marks = map[string]string{}
+	for _, t := range r.Tools {
+		schema, is := t.InputSchema.(json.RawMessage)
+		if !is || !marked(schema) {
+			continue
+		}
+		if s.marks[t.Name] = string(schema); was[t.Name] != string(schema) {
+			s.AddTool(&mcp.Tool{Name: t.Name, InputSchema: schema}, nil)
+		}
+	}
+	for name := range was {
+		if _, still := s.marks[name]; !still {
+			s.RemoveTools(name)
+		}
+	}
 }
 
 func without(v any) {
@@ -107,8 +148,8 @@ func without(v any) {
 	}
 }
 
-func digestOf(r *mcp.ListToolsResult) string {
-	text, err := json.Marshal(r.Tools)
+func digestOf(list any) string {
+	text, err := json.Marshal(list)
 	if err != nil {
 		return ""
 	}

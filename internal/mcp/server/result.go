@@ -73,8 +73,8 @@ func refusal(why *reason.Error, m callMeta) *result {
 	return r.about(m)
 }
 
-// resultOf is what the client gets of a call that was decided.
-func resultOf(o toolcall.Outcome) *result {
+// resultOf is what the client gets of a call of a tool that was decided.
+func resultOf(name string, o toolcall.Outcome) *result {
 	d := o.Decision
 	m := callMeta{
 		Proposal: d.ProposalID, Decision: d.ID, Approval: d.ApprovalID, Grant: d.GrantID,
@@ -84,7 +84,7 @@ func resultOf(o toolcall.Outcome) *result {
 		m.Outcome = "denied"
 		return refusal(&reason.Error{Code: d.Reason, Message: d.Message, Remedy: d.Remedy}, m)
 	}
-	return reported(o.Report, m).editedFirst(o.Report.Edited)
+	return reported(name, o.Report, m).editedFirst(o.Report.Edited)
 }
 
 // editedFirst says before all else that what ran is not what was proposed.
@@ -96,9 +96,9 @@ func (r *result) editedFirst(e *tool.Edited) *result {
 }
 
 // reported is what a tool returned.
-func reported(report tool.Report, m callMeta) *result {
+func reported(name string, report tool.Report, m callMeta) *result {
 	if report.Executor.Name == tool.MCPUpstream {
-		if r, ok := upstreamResult(report, m); ok {
+		if r, ok := upstreamResult(name, report, m); ok {
 			return r
 		}
 	}
@@ -124,19 +124,21 @@ func reported(report tool.Report, m callMeta) *result {
 }
 
 // upstreamResult is the result of an upstream server as it came, with the gateway's
-// record beside it.
-func upstreamResult(report tool.Report, m callMeta) (*result, bool) {
+// record beside it. Resources in it have the URIs by which the client can read them.
+func upstreamResult(name string, report tool.Report, m callMeta) (*result, bool) {
 	var theirs struct {
-		Meta              map[string]any    `json:"_meta"`
-		Content           []json.RawMessage `json:"content"`
-		StructuredContent json.RawMessage   `json:"structuredContent"`
-		IsError           bool              `json:"isError"`
+		Meta              map[string]any   `json:"_meta"`
+		Content           []map[string]any `json:"content"`
+		StructuredContent json.RawMessage  `json:"structuredContent"`
+		IsError           bool             `json:"isError"`
 	}
 	if json.Unmarshal(report.Result, &theirs) != nil || theirs.Content == nil && theirs.StructuredContent == nil {
 		return nil, false
 	}
 	r := &result{ResultType: complete, IsError: theirs.IsError || report.Outcome != tool.Succeeded, Content: []any{}}
+	server, _, _ := strings.Cut(name, "/")
 	for _, one := range theirs.Content {
+		wireContent(server, one)
 		r.Content = append(r.Content, one)
 	}
 	if len(r.Content) == 0 {

@@ -11,6 +11,7 @@ import (
 	"io"
 	"iter"
 	"log/slog"
+	"maps"
 	"net/http"
 	"sync"
 	"time"
@@ -20,6 +21,7 @@ import (
 
 	"palyra/internal/access"
 	"palyra/internal/aead"
+	declaration "palyra/internal/mcp/declared"
 	"palyra/internal/reason"
 	"palyra/internal/rejoin"
 	"palyra/internal/tool"
@@ -31,6 +33,9 @@ var Revisions = []string{stateless, "2025-11-25", "2025-06-18"}
 
 // stateless is the first revision without sessions.
 const stateless = "2026-07-28"
+
+// assumed is the revision of a request that names none.
+const assumed = "2025-03-26"
 
 const (
 	// sessionIdle is when a session ends of which nothing is heard.
@@ -54,9 +59,12 @@ type Tools interface {
 type Pipeline interface {
 	rejoin.Pipeline
 	PastCall(ctx context.Context, id string) (toolcall.PastCall, error)
+	// Evaluate says what policy would say of a call that is not made.
+	Evaluate(ctx context.Context, s toolcall.Submission) (toolcall.Evaluation, error)
 }
 
-// Config is what a Face stands on. Every field but Log is required.
+// Config is what a Face stands on. Every field is required but Arrive, Upstreams,
+// Unsubscribe and Log.
 type Config struct {
 	Tools    Tools
 	Pipeline Pipeline
@@ -65,6 +73,11 @@ type Config struct {
 	Catalog func(access.Caller) []tool.Descriptor
 	// Caller is who sends a request, by its context.
 	Caller func(context.Context) access.Caller
+	// Upstreams are the upstream servers by name. nil is none.
+	Upstreams func() []declaration.State
+	// Unsubscribe ends the watching of a resource of an upstream server, unless somebody
+	// else watches it.
+	Unsubscribe func(ctx context.Context, server string, owner access.Principal, uri string) error
 	// Arrive is asked about each call, by the client's id of it and the tool's name on
 	// the wire: whether an agent's hook announced it, and what people said then. nil
 	// knows of none.
@@ -98,14 +111,20 @@ type Face struct {
 	mu sync.Mutex
 	// servers has one per principal, so that each is told when its own tools change.
 	servers map[access.Principal]*served
+	// watches are the sessions that watch resources.
+	watches map[watched]map[*mcp.ServerSession]bool
 }
 
 // served is what one principal is served by.
 type served struct {
 	*mcp.Server
 	caller access.Caller
-	// listed is the digest of the tools that its sessions were told of last.
-	listed string
+	// listed are the digests of the lists that its sessions were told of last.
+	listed [resourcesChanged + 1]string
+	// marks are the schemas of tools whose headers the library checks.
+	marks map[string]string
+	// levels are those of logs that sessions want.
+	levels map[string]string
 }
 
 // New returns a Face.
@@ -118,6 +137,7 @@ func New(cfg Config) *Face {
 	f := &Face{
 		Config: cfg, states: newStates(key), tasks: newTasks(), asked: newQuestions(),
 		changed: make(chan struct{}, 1), over: make(chan struct{}), servers: make(map[access.Principal]*served),
+		watches: make(map[watched]map[*mcp.ServerSession]bool),
 	}
 	quiet := slog.New(slog.DiscardHandler) // it says what clients send
 	shared := mcp.StreamableHTTPOptions{
@@ -145,6 +165,16 @@ func (f *Face) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r, done := f.untilOver(v.into(r))
 	defer done()
 	r.Body = readCloser{body, r.Body}
+	if r.Method != http.MethodDelete {
+		answer, end := keepAlive(w)
+		defer end()
+		w = answer
+	}
+	// A session has its revision. What a request in it says is looked at unless it is
+	// what the specification has a server assume where nothing is said.
+	if r.Header.Get(sessionHeader) != "" && r.Header.Get(versionHeader) == assumed {
+		r.Header.Del(versionHeader)
+	}
 	if r.Header.Get(versionHeader) >= stateless {
 		f.stateless.ServeHTTP(w, r)
 		return
@@ -216,7 +246,10 @@ func (f *Face) serverOf(r *http.Request) *mcp.Server {
 	defer f.mu.Unlock()
 	s, ok := f.servers[v.caller.Principal]
 	if !ok {
-		s = &served{Server: f.newServer(), listed: digestOf(f.list(v))}
+		s = &served{Server: f.newServer(), levels: make(map[string]string)}
+		tools := f.list(v)
+		s.listed = f.listed(v, tools)
+		s.mark(tools)
 		f.servers[v.caller.Principal] = s
 	}
 	s.caller = v.caller
@@ -224,11 +257,15 @@ func (f *Face) serverOf(r *http.Request) *mcp.Server {
 }
 
 func (f *Face) newServer() *mcp.Server {
-	capabilities := &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{ListChanged: true}}
+	capabilities := &mcp.ServerCapabilities{
+		Tools: &mcp.ToolCapabilities{ListChanged: true}, Prompts: &mcp.PromptCapabilities{ListChanged: true},
+		Resources:   &mcp.ResourceCapabilities{ListChanged: true, Subscribe: true},
+		Completions: &mcp.CompletionCapabilities{}, Logging: &mcp.LoggingCapabilities{},
+	}
 	capabilities.AddExtension(tasksExtension, nil)
 	s := mcp.NewServer(&mcp.Implementation{Name: "palyra", Title: "Palyra", Version: f.Version}, &mcp.ServerOptions{
 		Capabilities: capabilities, SupportedProtocolVersions: Revisions, Instructions: instructions,
-		GetSessionID: rand.Text,
+		GetSessionID: rand.Text, SubscribeHandler: f.subscribe, UnsubscribeHandler: f.unsubscribe,
 	})
 	f.addTaskMethods(s)
 	s.AddReceivingMiddleware(f.receive)
@@ -250,14 +287,62 @@ func (f *Face) receive(next mcp.MethodHandler) mcp.MethodHandler {
 		if v == nil {
 			return nil, reason.Errorf(reason.Unauthenticated, "the message comes from nobody")
 		}
-		switch method {
-		case "tools/list":
+		session, _ := req.GetSession().(*mcp.ServerSession)
+		switch p := req.GetParams().(type) {
+		case *mcp.ListToolsParams:
 			return f.list(v), nil
-		case "tools/call":
-			return f.call(ctx, v, req)
+		case *mcp.ListPromptsParams:
+			return f.listPrompts(v), nil
+		case *mcp.ListResourceTemplatesParams:
+			return f.listTemplates(v), nil
+		case *mcp.ListResourcesParams:
+			return f.listResources(ctx, v, session, p)
+		case *mcp.CompleteParams:
+			return f.complete(ctx, v, session, p)
+		case *mcp.SetLoggingLevelParams:
+			f.setLevel(v, session, p)
+		case *mcp.CallToolParamsRaw, *mcp.GetPromptParams, *mcp.ReadResourceParams:
+			return f.callBehind(ctx, v, req)
 		}
 		return next(withVisit(ctx, v), method, req)
 	}
+}
+
+// callBehind answers the methods with a call behind them that may take long.
+func (f *Face) callBehind(ctx context.Context, v *visit, req mcp.Request) (mcp.Result, error) {
+	q, err := f.requestOf(v, req)
+	if err != nil {
+		return nil, err
+	}
+	switch p := req.GetParams().(type) {
+	case *mcp.GetPromptParams:
+		return f.getPrompt(ctx, q, p)
+	case *mcp.ReadResourceParams:
+		return f.readResource(ctx, q, p)
+	case *mcp.CallToolParamsRaw:
+		return f.call(ctx, q, p)
+	}
+	return nil, reason.Errorf(reason.Internal, "no call is behind the method")
+}
+
+// setLevel keeps the level of logs of a session. Those of sessions that are gone are
+// forgotten.
+func (f *Face) setLevel(v *visit, session *mcp.ServerSession, p *mcp.SetLoggingLevelParams) {
+	if session == nil || p == nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := f.servers[v.caller.Principal]
+	if s == nil {
+		return
+	}
+	there := map[string]bool{}
+	for one := range s.Sessions() {
+		there[one.ID()] = true
+	}
+	maps.DeleteFunc(s.levels, func(id, _ string) bool { return !there[id] })
+	s.levels[session.ID()] = string(p.Level)
 }
 
 // sessions counts those of a principal.
@@ -310,18 +395,31 @@ func (f *Face) tellNameless(ctx context.Context, told map[string]string) map[str
 	return now
 }
 
-// tellChanges tells the sessions of those whose tools are others than before.
+// listed are the digests of what a client lists that does not take a call.
+func (f *Face) listed(v *visit, tools *mcp.ListToolsResult) [resourcesChanged + 1]string {
+	return [...]string{
+		toolsChanged: digestOf(tools.Tools), promptsChanged: digestOf(f.listPrompts(v).Prompts), resourcesChanged: digestOf(f.listTemplates(v).ResourceTemplates),
+	}
+}
+
+// tellChanges tells the sessions of those whose lists are others than before.
 func (f *Face) tellChanges() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, s := range f.servers {
-		listed := digestOf(f.list(&visit{caller: s.caller}))
-		if listed == s.listed || !some(s.Sessions()) {
+		v := &visit{caller: s.caller}
+		tools := f.list(v)
+		s.mark(tools)
+		now := f.listed(v, tools)
+		if now == s.listed || !some(s.Sessions()) {
 			continue
 		}
-		s.listed = listed
-		// The library tells of a tool that is added, and its own list is not used.
-		s.AddTool(&mcp.Tool{Name: "changed", InputSchema: emptySchema}, nil)
+		for what, was := range s.listed {
+			if now[what] != was {
+				s.tell(what)
+			}
+		}
+		s.listed = now
 	}
 }
 

@@ -302,7 +302,7 @@ func TestNamesThatCollide(t *testing.T) {
 	w := newWorld(t, func(w *world) {
 		for _, name := range []string{"fs/read", "a/b_c", "a_b/c", "a/d"} {
 			w.more = append(w.more, gatewaytest.NewProbe(tool.Descriptor{
-				Name: name, Executor: tool.MCPUpstream, Capabilities: []tool.Capability{tool.Network}, InputSchema: json.RawMessage(`{"type":"object","properties":{"x":{"type":"string","x-mcp-header":"X"}}}`),
+				Name: name, Executor: tool.MCPUpstream, Capabilities: []tool.Capability{tool.Network}, InputSchema: json.RawMessage(`{"type":"object"}`),
 			}))
 		}
 	})
@@ -316,9 +316,5 @@ func TestNamesThatCollide(t *testing.T) {
 	w.read.Ran(t, 1)
 	if m := c.call("a_b_c", map[string]any{}); m.err == nil {
 		t.Error("a name of two tools was called")
-	}
-	r := must.Get(c.ListTools(t.Context(), nil))(t)
-	if schema, _ := json.Marshal(r.Tools[0].InputSchema); strings.Contains(string(schema), "x-mcp-header") {
-		t.Errorf("a schema has arguments repeated in headers: %s", schema)
 	}
 }

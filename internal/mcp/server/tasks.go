@@ -92,7 +92,7 @@ func (q *request) runAsTask(ctx context.Context, w *watch, stay rejoin.Stay) (mc
 	t := &task{owner: q.owner(), created: time.Now().UTC(), cancel: cancel, status: taskWorking, done: make(chan struct{})}
 	t.changed = t.created
 	becomes := newLeaving()
-	q.sub.Peer.Elicit = nil // tasks pass no questions on
+	q.sub.Peer.Ask, q.sub.Peer.Takes = nil, tool.Takes{} // tasks pass no questions on
 	tasks := q.face.tasks
 	tasks.running.Go(func() {
 		defer cancel(nil)
@@ -151,7 +151,7 @@ func (ts *tasks) ended(t *task, q *request, o toolcall.Outcome, err error) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	t.status, t.says, t.changed = taskCompleted, "", time.Now().UTC()
-	if t.result = resultOf(o); err != nil {
+	if t.result = resultOf(q.sub.Tool, o); err != nil {
 		t.result = q.failed(err)
 	}
 	if reason.Of(err) == reason.Cancelled || o.Decision.Reason == reason.Cancelled || o.Report.Outcome == tool.Stopped {

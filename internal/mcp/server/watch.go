@@ -37,7 +37,7 @@ type watch struct {
 }
 
 func (q *request) watch(ctx context.Context) *watch {
-	w := &watch{q: q, token: q.params.GetProgressToken(), says: "the call is being decided", over: make(chan struct{})}
+	w := &watch{q: q, token: q.token, says: "the call is being decided", over: make(chan struct{})}
 	w.send = func(p *mcp.ProgressNotificationParams) { _ = q.session.NotifyProgress(ctx, p) } // who is gone hears nothing
 	w.ask = func(id, message, url string) func() { return q.open(ctx, id, message, url) }
 	if w.token != nil {
@@ -110,7 +110,7 @@ func (w *watch) begin(a *approval.Record) {
 	w.asked = a
 	w.mu.Unlock()
 	w.tell(says)
-	if w.q.client.url && !w.q.client.sessionless {
+	if w.q.client.takes.URL && !w.q.client.sessionless {
 		stop := w.ask(a.ID, questionOf(a), w.q.linkTo(a.ID))
 		w.mu.Lock()
 		w.answered = stop

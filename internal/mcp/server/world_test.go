@@ -18,6 +18,7 @@ import (
 	"palyra/internal/approval"
 	"palyra/internal/dispatch"
 	"palyra/internal/gatewaytest"
+	"palyra/internal/mcp/declared"
 	"palyra/internal/mcp/server"
 	"palyra/internal/must"
 	"palyra/internal/policy"
@@ -49,6 +50,10 @@ type world struct {
 	mu      sync.Mutex
 	callers map[string]access.Caller
 	ended   []string
+	// servers are the upstream servers, and left the resources that nobody watches any
+	// more.
+	servers []declared.State
+	left    []string
 }
 
 func newWorld(t testing.TB, setup ...func(*world)) *world {
@@ -81,6 +86,13 @@ func newWorld(t testing.TB, setup ...func(*world)) *world {
 			http.Error(rw, string(reason.Of(err))+": "+err.Error(), http.StatusTooManyRequests)
 		},
 		Address: func() string { return "127.0.0.1:1" }, Limits: w.limits, Version: "test",
+		Upstreams: func() []declared.State { return w.servers },
+		Unsubscribe: func(_ context.Context, server string, owner access.Principal, uri string) error {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.left = append(w.left, server+" "+owner.String()+" "+uri)
+			return nil
+		},
 	})
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", w.identified(w.face))
@@ -153,6 +165,8 @@ type client struct {
 	progress chan *mcp.ProgressNotificationParams
 	changed  chan struct{}
 	elicited chan *mcp.ElicitParams
+	updated  chan string
+	logs     chan string
 	// answer is what the client answers when it is asked.
 	answer func(*mcp.ElicitParams) *mcp.ElicitResult
 }
@@ -164,6 +178,8 @@ type clientConfig struct {
 	headers  http.Header
 	url      bool
 	tasks    bool
+	// model says that it answers requests for its model, and for its roots.
+	model bool
 	// rounds has the test answer by itself what a call requires.
 	rounds bool
 }
@@ -172,12 +188,17 @@ func (w *world) connect(c clientConfig) *client {
 	w.t.Helper()
 	got := &client{
 		w: w, progress: make(chan *mcp.ProgressNotificationParams, 64), changed: make(chan struct{}, 8), elicited: make(chan *mcp.ElicitParams, 8),
+		updated: make(chan string, 8), logs: make(chan string, 8),
 		answer: func(*mcp.ElicitParams) *mcp.ElicitResult { return &mcp.ElicitResult{Action: "accept"} },
 	}
 	options := &mcp.ClientOptions{
 		Capabilities:                &mcp.ClientCapabilities{},
 		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) { got.progress <- r.Params },
 		ToolListChangedHandler:      func(context.Context, *mcp.ToolListChangedRequest) { got.changed <- struct{}{} },
+		PromptListChangedHandler:    func(context.Context, *mcp.PromptListChangedRequest) { got.updated <- "prompts" },
+		ResourceListChangedHandler:  func(context.Context, *mcp.ResourceListChangedRequest) { got.updated <- "resources" },
+		ResourceUpdatedHandler:      func(_ context.Context, r *mcp.ResourceUpdatedNotificationRequest) { got.updated <- r.Params.URI },
+		LoggingMessageHandler:       func(_ context.Context, r *mcp.LoggingMessageRequest) { got.logs <- string(r.Params.Level) },
 		MultiRoundTrip:              &mcp.MultiRoundTripOptions{Disabled: c.rounds},
 	}
 	if c.url {
@@ -187,6 +208,12 @@ func (w *world) connect(c clientConfig) *client {
 			return got.answer(r.Params), nil
 		}
 	}
+	if c.model {
+		options.CreateMessageHandler = func(context.Context, *mcp.CreateMessageRequest) (*mcp.CreateMessageResult, error) {
+			return &mcp.CreateMessageResult{Role: "assistant", Model: "m", Content: &mcp.TextContent{Text: "Paris"}}, nil
+		}
+		options.Capabilities.RootsV2 = &mcp.RootCapabilities{}
+	}
 	if c.tasks {
 		options.Capabilities.AddExtension("io.modelcontextprotocol/tasks", nil)
 	}
@@ -195,8 +222,9 @@ func (w *world) connect(c clientConfig) *client {
 		name = "test-client"
 	}
 	transport := &mcp.StreamableClientTransport{Endpoint: w.http.URL + "/mcp", HTTPClient: &http.Client{Transport: as{c.headers}}, MaxRetries: -1}
-	session, err := mcp.NewClient(&mcp.Implementation{Name: name, Version: "1"}, options).
-		Connect(w.t.Context(), transport, &mcp.ClientSessionOptions{ProtocolVersion: c.revision})
+	client := mcp.NewClient(&mcp.Implementation{Name: name, Version: "1"}, options)
+	client.AddRoots(&mcp.Root{URI: "file:///work"})
+	session, err := client.Connect(w.t.Context(), transport, &mcp.ClientSessionOptions{ProtocolVersion: c.revision})
 	if err != nil {
 		w.t.Fatalf("connecting: %v", err)
 	}

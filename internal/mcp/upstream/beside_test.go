@@ -4,6 +4,7 @@ package upstream_test
 
 import (
 	"context"
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -32,13 +33,42 @@ func asker(ask *mcp.ElicitParams) func(*conversation) {
 	})
 }
 
-// person answers every question that reaches it with yes.
-type person struct{ asked []tool.Elicitation }
+// person answers everything that reaches it with yes, and counts how often it is asked.
+type person struct {
+	asked []mcp.ElicitParams
+	// all is what was asked, by method.
+	all   map[string]int
+	times int
+	takes tool.Takes
+}
 
 func (p *person) peer() tool.Peer {
-	return tool.Peer{Elicit: func(_ context.Context, e tool.Elicitation) (tool.Elicited, error) {
-		p.asked = append(p.asked, e)
-		return tool.Elicited{Action: "accept", Content: map[string]any{"name": "ann"}}, nil
+	if p.takes == (tool.Takes{}) {
+		p.takes = tool.Takes{Form: true, URL: true}
+	}
+	return tool.Peer{Takes: p.takes, Ask: func(_ context.Context, requests map[string]tool.Request) (map[string]json.RawMessage, error) {
+		p.times++
+		if p.all == nil {
+			p.all = map[string]int{}
+		}
+		answers := map[string]json.RawMessage{}
+		for name, r := range requests {
+			p.all[r.Method]++
+			switch r.Method {
+			case "elicitation/create":
+				var e mcp.ElicitParams
+				if err := json.Unmarshal(r.Params, &e); err != nil {
+					return nil, err
+				}
+				p.asked = append(p.asked, e)
+				answers[name] = json.RawMessage(`{"action":"accept","content":{"name":"ann"}}`)
+			case "sampling/createMessage":
+				answers[name] = json.RawMessage(`{"role":"assistant","content":{"type":"text","text":"Paris"},"model":"m"}`)
+			case "roots/list":
+				answers[name] = json.RawMessage(`{"roots":[{"uri":"file:///work","name":"work"}]}`)
+			}
+		}
+		return answers, nil
 	}}
 }
 
@@ -55,11 +85,11 @@ func TestElicit(t *testing.T) {
 	if got := said(t, r); got != "acceptmap[name:ann]" || len(p.asked) != 1 {
 		t.Fatalf("%s, asked %+v", r.Result, p.asked)
 	}
-	if a := p.asked[0]; a.Server != "asker" || !strings.HasPrefix(a.Message, "The upstream server asker asks: Who are you?") || strings.Contains(a.Message, "\x1b") {
+	if a := p.asked[0]; !strings.HasPrefix(a.Message, "The upstream server asker asks: Who are you?") || strings.Contains(a.Message, "\x1b") {
 		t.Errorf("asked %+v", a)
 	}
-	if got := said(t, w.works("asker/ask", `{}`)); got != "declinemap[]" {
-		t.Errorf("a client that takes no questions: %s", got)
+	if r := w.fails("asker/ask", `{}`, reason.ToolFailed); !strings.Contains(string(r.Result), `"code":-32021`) || !strings.Contains(string(r.Result), `"elicitation":{"form":{}}`) {
+		t.Errorf("a client that takes no questions: %s", r.Result)
 	}
 	w.fails("asker/mcp.elicit", `{"ticket":"x","mode":"form","message":"m"}`, reason.InvalidInput)
 	w.source += `@id("test.no") @reason("no") forbid(principal, action in Action::"mcp.elicit", resource);`
@@ -127,29 +157,6 @@ func TestElicitURL(t *testing.T) {
 			t.Errorf("%s: passed on %d times: %s %s", url, len(p.asked), r.Result, r.Message)
 		}
 	}
-}
-
-// TestRootsAndSampling: a server gets neither a model nor directories of the client.
-func TestRootsAndSampling(t *testing.T) {
-	w := newWorld(t)
-	w.add("greedy", serve(func(s *mcp.Server) {
-		add(s, "sample", "", func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			_, err := r.Session.CreateMessage(ctx, &mcp.CreateMessageParams{MaxTokens: 1}) //nolint:staticcheck // older servers ask so
-			return text(sprint(err)), nil
-		})
-		add(s, "roots", "", func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			res, err := r.Session.ListRoots(ctx, nil) //nolint:staticcheck // older servers ask so
-			if err == nil && len(res.Roots) > 0 {
-				return nil, errNo
-			}
-			return text("none"), nil
-		})
-	}))
-	if got := said(t, w.works("greedy/sample", `{}`)); got == "<nil>" {
-		t.Error("a server was given a model")
-	}
-	w.works("greedy/roots", `{}`)
-	w.works("greedy/hello", `{}`)
 }
 
 // TestResourcesAndPrompts: they are called like tools, under actions of their own, and

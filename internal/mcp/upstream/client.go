@@ -13,34 +13,92 @@ import (
 	"palyra/internal/tool"
 )
 
-// client is the gateway as a server sees it. It offers neither roots nor sampling: a
-// server gets no model and no directories but those that an operator gave it.
+// client is the gateway as a server sees it. Servers of the older revisions are told
+// once what it takes, and get an error for what the client of a call did not declare;
+// those of the newer ones are told with each call (capabilitiesOf).
 func (m *Manager) client(in *instance) *mcp.Client {
-	return mcp.NewClient(&mcp.Implementation{Name: "palyra", Version: m.use.Version}, &mcp.ClientOptions{
-		Capabilities: &mcp.ClientCapabilities{Elicitation: &mcp.ElicitationCapabilities{Form: &mcp.FormElicitationCapabilities{}, URL: &mcp.URLElicitationCapabilities{}}},
-		ElicitationHandler: func(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
-			return m.elicited(ctx, in, r.Params)
+	c := mcp.NewClient(&mcp.Implementation{Name: "palyra", Version: m.use.Version}, &mcp.ClientOptions{
+		Capabilities: &mcp.ClientCapabilities{
+			Elicitation: &mcp.ElicitationCapabilities{Form: &mcp.FormElicitationCapabilities{}, URL: &mcp.URLElicitationCapabilities{}},
+			Sampling:    &mcp.SamplingCapabilities{}, RootsV2: &mcp.RootCapabilities{},
 		},
-		ToolListChangedHandler:      func(context.Context, *mcp.ToolListChangedRequest) { m.lookAgain(in.server.Name) },
-		PromptListChangedHandler:    func(context.Context, *mcp.PromptListChangedRequest) { m.lookAgain(in.server.Name) },
-		ProgressNotificationHandler: in.progressed,
-		Logger:                      slog.New(slog.DiscardHandler),
+		// Of the library's own handlers this one alone is asked, for errors that want a
+		// URL to be opened.
+		ElicitationHandler: func(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+			answer, err := m.asked(ctx, in, r.Params)
+			elicited, _ := answer.(*mcp.ElicitResult)
+			return elicited, err
+		},
+		ToolListChangedHandler:     func(context.Context, *mcp.ToolListChangedRequest) { m.lookAgain(in.server.Name) },
+		PromptListChangedHandler:   func(context.Context, *mcp.PromptListChangedRequest) { m.lookAgain(in.server.Name) },
+		ResourceListChangedHandler: func(context.Context, *mcp.ResourceListChangedRequest) { m.resourcesChanged(in) },
+		ResourceUpdatedHandler:     m.resourceUpdated(in),
+		MultiRoundTrip:             &mcp.MultiRoundTripOptions{Disabled: true},
+		Logger:                     slog.New(slog.DiscardHandler),
 	})
+	c.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
+		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+			switch p := req.GetParams().(type) {
+			case *mcp.SubscriptionsAcknowledgedParams:
+				in.took(p.Notifications.ResourceSubscriptions)
+			case mcp.InputRequest:
+				answer, err := m.asked(ctx, in, p)
+				if err != nil {
+					return nil, err
+				}
+				result, is := answer.(mcp.Result)
+				if !is {
+					return nil, &jsonrpc.Error{Code: refusedCode, Message: "the request was refused"}
+				}
+				return result, nil
+			}
+			return next(ctx, method, req)
+		}
+	})
+	c.AddSendingMiddleware(uncached)
+	return c
 }
 
-// progressed passes progress on to the call that it is of. Progress of no call, or of
-// another, goes nowhere.
-func (in *instance) progressed(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
-	token, ok := r.Params.ProgressToken.(string)
-	if !ok {
-		return
+// uncached has the library keep nothing of what is read: an instance may serve several
+// principals, and each call has to be made.
+func uncached(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		r, err := next(ctx, method, req)
+		switch r := r.(type) {
+		case *mcp.ReadResourceResult:
+			r.Cacheable = mcp.Cacheable{}
+		case *mcp.ListResourcesResult:
+			r.Cacheable = mcp.Cacheable{}
+		}
+		return r, err
 	}
-	in.mu.Lock()
-	call := in.calls[token]
-	in.mu.Unlock()
-	if call != nil && call.call.Peer.Progress != nil {
-		call.call.Peer.Progress(tool.Progress{Done: r.Params.Progress, Total: r.Params.Total, Message: clean(r.Params.Message, 1000)})
+}
+
+// capabilitiesOf are the capabilities of the client of a call, for servers that are told
+// with each call.
+func capabilitiesOf(p tool.Peer) map[string]any {
+	c := map[string]any{}
+	if p.Ask == nil {
+		return c
 	}
+	elicitation := map[string]any{}
+	for mode, takes := range map[string]bool{"form": p.Takes.Form, "url": p.Takes.URL} {
+		if takes {
+			elicitation[mode] = map[string]any{}
+			c["elicitation"] = elicitation
+		}
+	}
+	if p.Takes.Sampling {
+		sampling := map[string]any{}
+		if p.Takes.SamplingTools {
+			sampling["tools"] = map[string]any{}
+		}
+		c["sampling"] = sampling
+	}
+	if p.Takes.Roots {
+		c["roots"] = map[string]any{}
+	}
+	return c
 }
 
 // look asks a server for everything that it says about itself.
@@ -55,7 +113,8 @@ func look(ctx context.Context, s *mcp.ClientSession) (declared.Sight, error) {
 			seen.add(declared.KindInstructions, "", started.Instructions)
 		}
 		if c := started.Capabilities; c != nil {
-			seen.Resources, seen.Prompts = c.Resources != nil, c.Prompts != nil
+			seen.Resources, seen.Prompts, seen.Completions, seen.Logs = c.Resources != nil, c.Prompts != nil, c.Completions != nil, c.Logging != nil
+			seen.Subscriptions = c.Resources != nil && c.Resources.Subscribe
 		}
 	}
 	err := each(seen, s.Tools(ctx, nil), seen.tool)

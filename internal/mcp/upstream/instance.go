@@ -57,6 +57,10 @@ type instance struct {
 	// Of a session over HTTP:
 	exchange    *secret.Exchange
 	connections *egress.ConnectionLog
+	// listen opens a further session, for what the server says between calls.
+	listen func(context.Context) (*mcp.ClientSession, error)
+
+	watching watching
 
 	mu sync.Mutex
 	// calls are those under way, by progress token.
@@ -67,6 +71,8 @@ type instance struct {
 	// seen says that what the server says of itself was compared with what was
 	// approved.
 	seen bool
+	// logs is from which level on the server logs, "" for what it likes.
+	logs string
 	// over says that no more calls may come; retired, that the last one ends it.
 	over, retired bool
 }
@@ -307,6 +313,7 @@ func (in *instance) close(cause error) {
 	in.mu.Lock()
 	in.over = true
 	in.mu.Unlock()
+	in.endWatching()
 	if in.pipe == nil {
 		if in.session != nil {
 			_ = in.session.Close()

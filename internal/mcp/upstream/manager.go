@@ -116,6 +116,8 @@ type Manager struct {
 	resolver  *sandbox.Resolver
 	processes sync.WaitGroup
 	asking    asking
+	// watcher hears of resources; nil hears nothing.
+	watcher Watcher
 
 	// keeping lets what is kept of a server be read and written as one.
 	keeping sync.Mutex
@@ -213,7 +215,9 @@ func (m *Manager) Load(ctx context.Context) error {
 func (m *Manager) setTools(s declared.Server, approved declared.Sight) error {
 	var tools []dispatch.Tool
 	if len(approved.Definitions) > 0 {
-		tools = append(tools, elicitation{m, s})
+		for _, t := range m.passings(s) {
+			tools = append(tools, t)
+		}
 	}
 	for _, t := range m.own(s, approved) {
 		tools = append(tools, t)
@@ -365,7 +369,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-ticker.C:
-			m.sweep(func(in *instance) bool { return in.idleFor(m.use.Idle) })
+			m.sweep(func(in *instance) bool { return in.idleFor(m.use.Idle) && !m.watched(in) })
 			continue
 		case <-ctx.Done():
 		}

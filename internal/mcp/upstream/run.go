@@ -304,7 +304,11 @@ func (m *Manager) examine(ctx context.Context, in *instance, actor string) error
 	return nil
 }
 
-// call passes the call on and returns its result in canonical form.
+// mostRounds is how often a server may ask before it answers one call.
+const mostRounds = 10
+
+// call passes the call on and returns its result in canonical form. A server of the
+// newer revisions asks by what it answers: it gets the answers with the call again.
 func (t proxied) call(ctx context.Context, c tool.Call, in *instance) (json.RawMessage, error) {
 	token := ulid.Make().String()
 	in.mu.Lock()
@@ -318,21 +322,76 @@ func (t proxied) call(ctx context.Context, c tool.Call, in *instance) (json.RawM
 	if in.pipe != nil {
 		in.pipe.begin()
 	}
-	if t.ask != nil {
-		result, err := t.ask(ctx, in.session, c.Proposal.Input)
+	in.logFrom(ctx, c.Peer.LogLevel)
+	ask := t.ask
+	if ask == nil {
+		ask = t.callTool
+	}
+	sent := sending{in: in, input: c.Proposal.Input}
+	for range mostRounds {
+		sent.meta = passed(c.Peer.Meta)
+		sent.meta["progressToken"] = token
+		sent.meta[mcp.MetaKeyClientCapabilities] = capabilitiesOf(c.Peer)
+		if level := c.Peer.LogLevel; level != "" {
+			sent.meta[mcp.MetaKeyLogLevel] = level
+		}
+		if !in.sessionless() {
+			delete(sent.meta, mcp.MetaKeyClientCapabilities)
+			delete(sent.meta, mcp.MetaKeyLogLevel)
+		}
+		got, err := ask(context.WithValue(ctx, callKey{}, c), sent)
 		if err != nil {
 			return nil, refusedBy(err)
 		}
-		return resultOf(result)
+		if got.requests == nil {
+			return resultOf(got.result)
+		}
+		if len(got.requests) == 0 {
+			return nil, reason.Errorf(reason.UpstreamUnavailable, "the upstream server %s is busy, and wants the call later", t.server.Name)
+		}
+		if sent.responses, err = t.manager.ask(ctx, in, c, got.requests); err != nil {
+			return nil, refusedBy(err)
+		}
+		sent.state = got.state
 	}
-	params := &mcp.CallToolParams{Meta: passed(c.Peer.Meta), Name: t.name, Arguments: c.Proposal.Input}
-	params.SetProgressToken(token)
-	result, err := in.session.CallTool(ctx, params)
-	if err != nil {
-		return nil, refusedBy(err)
-	}
-	return resultOf(result)
+	return nil, reason.Errorf(reason.ToolFailed, "the upstream server %s asked %d times, and answered nothing", t.server.Name, mostRounds)
 }
+
+// sending is what a server gets of a call in one round, and got what it answers.
+type sending struct {
+	in        *instance
+	input     json.RawMessage
+	meta      mcp.Meta
+	responses mcp.InputResponseMap
+	state     string
+}
+
+type got struct {
+	result any
+	// requests are nil unless the server asks.
+	requests mcp.InputRequestMap
+	state    string
+}
+
+// callTool is a call of a tool of the server's.
+func (t proxied) callTool(ctx context.Context, s sending) (got, error) {
+	r, err := s.in.session.CallTool(ctx, &mcp.CallToolParams{
+		Meta: s.meta, Name: t.name, Arguments: s.input, InputResponses: s.responses, RequestState: s.state,
+	})
+	if err != nil {
+		return got{}, err
+	}
+	return got{r, r.InputRequests, r.RequestState}, nil
+}
+
+// sessionless reports whether the server speaks a revision without sessions.
+func (in *instance) sessionless() bool {
+	r := in.session.InitializeResult()
+	return r != nil && r.ProtocolVersion >= firstSessionless
+}
+
+// firstSessionless is the first revision without sessions.
+const firstSessionless = "2026-07-28"
 
 // refusedBy is the error of a server that answered with one.
 func refusedBy(err error) error {
@@ -342,10 +401,19 @@ func refusedBy(err error) error {
 		return err // the way to the server says what was wrong
 	}
 	if errors.As(err, &fault) {
-		return reason.Errorf(reason.ToolFailed, "the upstream server refused the call: %s (%d)", clean(fault.Message, 1000), fault.Code)
+		// It wraps the fault, which the report has, too (failed).
+		return reason.Errorf(reason.ToolFailed, "the upstream server refused the call: %s (%d)%w", clean(fault.Message, 1000), fault.Code, silent{fault})
 	}
 	return err
 }
+
+// silent is an error without words.
+type silent struct{ error }
+
+func (silent) Error() string { return "" }
+
+// Unwrap returns the error that has them.
+func (s silent) Unwrap() error { return s.error }
 
 // resultOf is the result that the caller gets: content and structured content as the
 // server gave them, without what only the gateway may say.
@@ -418,8 +486,27 @@ func failed(ctx context.Context, r tool.Report, err error) tool.Report {
 	default:
 		r.Outcome = tool.Failed
 	}
-	r.Result, _ = canonical.Marshal(map[string]any{"error": map[string]any{"reason": known.Code, "message": r.Message, "remedy": r.Remedy}})
+	said := map[string]any{"reason": known.Code, "message": r.Message, "remedy": r.Remedy}
+	var fault *jsonrpc.Error
+	if errors.As(err, &fault) && known.Code == reason.ToolFailed {
+		said["rpc"] = rpcOf(fault)
+	}
+	r.Result, _ = canonical.Marshal(map[string]any{"error": said})
 	return finished(r)
+}
+
+// mostFault bounds what a server may say with an error beside its message.
+const mostFault = 16 << 10
+
+// rpcOf is the error of a server, without what only the gateway may say.
+func rpcOf(fault *jsonrpc.Error) map[string]any {
+	said := map[string]any{"code": fault.Code, "message": clean(fault.Message, 1000)}
+	var data map[string]any
+	if len(fault.Data) <= mostFault && json.Unmarshal(fault.Data, &data) == nil && data != nil {
+		strip(data)
+		said["data"] = data
+	}
+	return said
 }
 
 // because is the reason of an error. A context that ended explains every error that

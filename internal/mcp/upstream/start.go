@@ -66,6 +66,14 @@ func (m *Manager) start(ctx context.Context, l launch, lent []egress.Secret) (*i
 	var err error
 	if l.server.Remote() {
 		transport, err = m.dial(in, l)
+		in.listen = func(ctx context.Context) (*mcp.ClientSession, error) {
+			further, err := m.dial(in, l)
+			if err != nil {
+				return nil, err
+			}
+			further.DisableStandaloneSSE = false
+			return m.client(in).Connect(ctx, further, nil)
+		}
 	} else {
 		err = m.spawn(ctx, in, l)
 		transport = in.pipe
@@ -91,6 +99,7 @@ func (m *Manager) spawn(ctx context.Context, in *instance, l launch) error {
 		return fmt.Errorf("making a pipe: %w", err)
 	}
 	in.pipe, in.ended = newPipe(write), make(chan struct{})
+	in.pipe.heard = in.heard
 	started := make(chan struct{})
 	spec := m.spec(in, l)
 	spec.Session = &sandbox.Session{Stdin: read, Started: func(u sandbox.Underway) {
@@ -160,7 +169,7 @@ func (m *Manager) network(l launch, t *till) *egress.Reach {
 
 // dial makes the way to a server that is reached by a URL: to its host alone, without
 // redirects.
-func (m *Manager) dial(in *instance, l launch) (mcp.Transport, error) {
+func (m *Manager) dial(in *instance, l launch) (*mcp.StreamableClientTransport, error) {
 	u, target, err := l.server.Target()
 	if err != nil {
 		return nil, err
@@ -169,8 +178,10 @@ func (m *Manager) dial(in *instance, l launch) (mcp.Transport, error) {
 	if err != nil {
 		return nil, err
 	}
-	in.connections = egress.NewConnectionLog(in.began)
-	in.exchange = secret.New("", in.till.from(l.shown()))
+	if in.exchange == nil {
+		in.connections = egress.NewConnectionLog(in.began)
+		in.exchange = secret.New("", in.till.from(l.shown()))
+	}
 	dialer := &egress.Dialer{
 		Rules: egress.Rules{Allow: []egress.Rule{allowed}, Deny: m.use.Denied, Gateway: m.use.Gateway}, Log: in.connections, Resolver: m.use.Resolver, Interfaces: m.use.Interfaces,
 	}
@@ -181,15 +192,19 @@ func (m *Manager) dial(in *instance, l launch) (mcp.Transport, error) {
 	return &mcp.StreamableClientTransport{
 		Endpoint: u.String(),
 		HTTPClient: &http.Client{
-			Transport: addressed{secret.Transport{Next: measured{plain}, Secrets: in.exchange}, l.server, l.token, in.exchange},
+			Transport: overheard{addressed{secret.Transport{Next: measured{plain}, Secrets: in.exchange}, l.server, l.token, in.exchange}, in},
 			CheckRedirect: func(r *http.Request, _ []*http.Request) error {
 				return reason.Errorf(reason.EgressDenied, "the upstream server %s redirects to %s, and redirects are not followed", l.server.Name, clean(r.URL.Redacted(), 200)).
 					WithRemedy("If that is right, have an operator add the server anew with that URL.")
 			},
 		},
-		MaxRetries: -1, DisableStandaloneSSE: true,
+		// A server may close the stream of a call, and have it taken up again.
+		MaxRetries: mostResumed, DisableStandaloneSSE: true,
 	}, nil
 }
+
+// mostResumed is how often in a row a stream is taken up again of which nothing comes.
+const mostResumed = 2
 
 // addressed adds the headers of a server, with the placeholders of its secrets.
 type addressed struct {

@@ -38,7 +38,7 @@ type proxied struct {
 	// naming are the arguments that name another tool; see metaArguments.
 	naming []string
 	// ask makes the call of a tool that the gateway made (own); nil for the server's.
-	ask func(context.Context, *mcp.ClientSession, json.RawMessage) (any, error)
+	ask func(context.Context, sending) (got, error)
 }
 
 // describe makes the tool of a definition. What the server says is a claim: unless an

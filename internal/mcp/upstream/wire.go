@@ -3,6 +3,7 @@ package upstream
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -37,6 +38,8 @@ type pipe struct {
 	lines *bufio.Reader
 	// writing keeps messages whole.
 	writing sync.Mutex
+	// heard takes notifications that the library need not have.
+	heard func(ctx context.Context, method string, params json.RawMessage) bool
 
 	mu sync.Mutex
 	// bytes and messages are those since the last call began.
@@ -64,7 +67,7 @@ func (p *pipe) begin() {
 }
 
 // Read returns the next message. The end of the conversation ends it.
-func (p *pipe) Read(context.Context) (jsonrpc.Message, error) {
+func (p *pipe) Read(ctx context.Context) (jsonrpc.Message, error) {
 	for {
 		line, err := p.line()
 		if err != nil {
@@ -76,6 +79,9 @@ func (p *pipe) Read(context.Context) (jsonrpc.Message, error) {
 		message, err := decode(line)
 		if err != nil {
 			return nil, p.end(fmt.Errorf("it sent what is no JSON-RPC message: %w", err))
+		}
+		if r, is := message.(*jsonrpc.Request); is && !r.IsCall() && p.heard != nil && p.heard(ctx, r.Method, r.Params) {
+			continue
 		}
 		return message, nil
 	}

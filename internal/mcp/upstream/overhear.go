@@ -1,0 +1,138 @@
+package upstream
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"mime"
+	"net/http"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"palyra/internal/tool"
+)
+
+// What a server tells of a call is passed on where it is read, and not by the library:
+// that answers a call when it reads the answer, even if what the server said before is
+// still waiting for its turn. Then nobody would be there to hear it any more.
+
+// heard passes a notification on to the call that it is of. It reports whether it was
+// one of those that are.
+func (in *instance) heard(ctx context.Context, method string, params json.RawMessage) bool {
+	switch method {
+	case "notifications/progress":
+		var p mcp.ProgressNotificationParams
+		if json.Unmarshal(params, &p) == nil {
+			in.progressed(&p)
+		}
+	case "notifications/message":
+		var p mcp.LoggingMessageParams
+		if json.Unmarshal(params, &p) == nil {
+			in.logged(ctx, &p)
+		}
+	default:
+		return false
+	}
+	return true
+}
+
+// progressed passes progress on to the call that it is of. Progress of no call, or of
+// another, goes nowhere.
+func (in *instance) progressed(p *mcp.ProgressNotificationParams) {
+	token, ok := p.ProgressToken.(string)
+	if !ok {
+		return
+	}
+	in.mu.Lock()
+	call := in.calls[token]
+	in.mu.Unlock()
+	if call != nil && call.call.Peer.Progress != nil {
+		call.call.Peer.Progress(tool.Progress{Done: p.Progress, Total: p.Total, Message: clean(p.Message, 1000)})
+	}
+}
+
+type callKey struct{}
+
+// logged passes a line of the server's log on to the call on whose stream it came, or
+// else to the one under way, if it is one.
+func (in *instance) logged(ctx context.Context, p *mcp.LoggingMessageParams) {
+	c, ok := ctx.Value(callKey{}).(tool.Call)
+	if !ok {
+		c, ok = in.only()
+	}
+	if !ok || c.Peer.Log == nil || c.Peer.LogLevel == "" {
+		return
+	}
+	data, err := json.Marshal(p.Data)
+	if err != nil || len(data) > mostText {
+		return
+	}
+	c.Peer.Log(tool.LogLine{Level: string(p.Level), Logger: clean(p.Logger, 200), Data: data})
+}
+
+// overheard is the way to a server over HTTP, whose streams are listened to.
+type overheard struct {
+	next http.RoundTripper
+	in   *instance
+}
+
+// RoundTrip implements http.RoundTripper.
+func (o overheard) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := o.next.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	if kind, _, err := mime.ParseMediaType(response.Header.Get("Content-Type")); err == nil && kind == "text/event-stream" {
+		ctx := r.Context()
+		response.Body = &listening{ReadCloser: response.Body, heard: func(message []byte) {
+			m, err := decode(message)
+			if request, is := m.(*jsonrpc.Request); err == nil && is && !request.IsCall() {
+				o.in.heard(ctx, request.Method, request.Params)
+			}
+		}}
+	}
+	return response, nil
+}
+
+// listening is a stream of events whose messages are heard before who reads gets them.
+type listening struct {
+	io.ReadCloser
+	heard func(message []byte)
+	line  []byte
+	data  []byte
+}
+
+// Read implements io.Reader.
+func (l *listening) Read(p []byte) (int, error) {
+	n, err := l.ReadCloser.Read(p)
+	for rest := p[:n]; len(rest) > 0; {
+		part, more, ended := bytes.Cut(rest, []byte("\n"))
+		if rest = more; len(l.line)+len(part) <= mostMessage {
+			l.line = append(l.line, part...)
+		}
+		if ended {
+			l.end(bytes.TrimSuffix(l.line, []byte("\r")))
+			l.line = l.line[:0]
+		}
+	}
+	return n, err
+}
+
+// end takes a line. An empty one ends an event.
+func (l *listening) end(line []byte) {
+	if len(line) == 0 {
+		if len(l.data) > 0 {
+			l.heard(l.data)
+		}
+		l.data = l.data[:0]
+		return
+	}
+	if data, is := bytes.CutPrefix(line, []byte("data:")); is && len(l.data)+len(data) <= mostMessage {
+		if len(l.data) > 0 {
+			l.data = append(l.data, '\n')
+		}
+		l.data = append(l.data, bytes.TrimPrefix(data, []byte(" "))...)
+	}
+}
