@@ -6,13 +6,403 @@ import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegen
 import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
+import type { Approval } from "./approvals_pb";
+import { file_palyra_v1_approvals } from "./approvals_pb";
 import type { Message } from "@bufbuild/protobuf";
 
 /**
  * Describes the file palyra/v1/console.proto.
  */
 export const file_palyra_v1_console: GenFile = /*@__PURE__*/
-  fileDesc("ChdwYWx5cmEvdjEvY29uc29sZS5wcm90bxIJcGFseXJhLnYxIhsKGUNyZWF0ZUNvbnNvbGVMb2dpblJlcXVlc3QiawoaQ3JlYXRlQ29uc29sZUxvZ2luUmVzcG9uc2USCwoDdXJsGAEgASgJEi4KCmV4cGlyZXNfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhAKCGxvZ2luX2lkGAMgASgJIs4CCg5Db25zb2xlU2Vzc2lvbhISCgpzZXNzaW9uX2lkGAEgASgJEhEKCXByaW5jaXBhbBgCIAEoCRIRCglkZXZpY2VfaWQYAyABKAkSEAoIbG9naW5faWQYBCABKAkSLgoKY3JlYXRlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMbGFzdF91c2VkX2F0GAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIrCgdlbmRzX2F0GAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIrCgdpZGxlX2F0GAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgdhZGRyZXNzGAkgASgJEhIKCnVzZXJfYWdlbnQYCiABKAkSDwoHY3VycmVudBgLIAEoCCIcChpMaXN0Q29uc29sZVNlc3Npb25zUmVxdWVzdCJKChtMaXN0Q29uc29sZVNlc3Npb25zUmVzcG9uc2USKwoIc2Vzc2lvbnMYASADKAsyGS5wYWx5cmEudjEuQ29uc29sZVNlc3Npb24iMQobUmV2b2tlQ29uc29sZVNlc3Npb25SZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkiSgocUmV2b2tlQ29uc29sZVNlc3Npb25SZXNwb25zZRIqCgdzZXNzaW9uGAEgASgLMhkucGFseXJhLnYxLkNvbnNvbGVTZXNzaW9uIg8KDVdob2FtaVJlcXVlc3Qi5QIKDldob2FtaVJlc3BvbnNlEhEKCXByaW5jaXBhbBgBIAEoCRIUCgxvbl9iZWhhbGZfb2YYAiABKAkSDQoFcm9sZXMYAyADKAkSEQoJZGV2aWNlX2lkGAQgASgJEg8KB3N1cmZhY2UYBSABKAkSEwoLcGVybWlzc2lvbnMYBiADKAkSKgoHc2Vzc2lvbhgHIAEoCzIZLnBhbHlyYS52MS5Db25zb2xlU2Vzc2lvbhISCgpnYXRld2F5X2lkGAggASgJEhQKDGdhdGV3YXlfbmFtZRgJIAEoCRIPCgd2ZXJzaW9uGAogASgJEhYKDmNhX2ZpbmdlcnByaW50GAsgASgJEhAKCGZlYXR1cmVzGAwgAygJEhgKEHdpdGhoZWxkX21ldGhvZHMYDSADKAkSDgoGZnJvemVuGA4gASgIEicKA25vdxgPIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAyiwMKDkNvbnNvbGVTZXJ2aWNlEmEKEkNyZWF0ZUNvbnNvbGVMb2dpbhIkLnBhbHlyYS52MS5DcmVhdGVDb25zb2xlTG9naW5SZXF1ZXN0GiUucGFseXJhLnYxLkNyZWF0ZUNvbnNvbGVMb2dpblJlc3BvbnNlEmkKE0xpc3RDb25zb2xlU2Vzc2lvbnMSJS5wYWx5cmEudjEuTGlzdENvbnNvbGVTZXNzaW9uc1JlcXVlc3QaJi5wYWx5cmEudjEuTGlzdENvbnNvbGVTZXNzaW9uc1Jlc3BvbnNlIgOQAgESZwoUUmV2b2tlQ29uc29sZVNlc3Npb24SJi5wYWx5cmEudjEuUmV2b2tlQ29uc29sZVNlc3Npb25SZXF1ZXN0GicucGFseXJhLnYxLlJldm9rZUNvbnNvbGVTZXNzaW9uUmVzcG9uc2USQgoGV2hvYW1pEhgucGFseXJhLnYxLldob2FtaVJlcXVlc3QaGS5wYWx5cmEudjEuV2hvYW1pUmVzcG9uc2UiA5ACAUIfWh1wYWx5cmEvZ2VuL3BhbHlyYS92MTtwYWx5cmF2MWIGcHJvdG8z", [file_google_protobuf_timestamp]);
+  fileDesc("ChdwYWx5cmEvdjEvY29uc29sZS5wcm90bxIJcGFseXJhLnYxIisKE1dhdGNoQ29uc29sZVJlcXVlc3QSFAoMcmVzdW1lX2FmdGVyGAEgASgDIu0CChRXYXRjaENvbnNvbGVSZXNwb25zZRIQCghzZXF1ZW5jZRgBIAEoAxImCgJhdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASJwoIYXBwcm92YWwYAyABKAsyEy5wYWx5cmEudjEuQXBwcm92YWxIABIqCgZjaGFuZ2UYBCABKAsyGC5wYWx5cmEudjEuQ29uc29sZUNoYW5nZUgAEjUKDGpvdXJuYWxfaGVhZBgFIAEoCzIdLnBhbHlyYS52MS5Db25zb2xlSm91cm5hbEhlYWRIABIqCgZzdGF0dXMYBiABKAsyGC5wYWx5cmEudjEuQ29uc29sZVN0YXR1c0gAEjAKCWhlYXJ0YmVhdBgHIAEoCzIbLnBhbHlyYS52MS5Db25zb2xlSGVhcnRiZWF0SAASKAoFcmVzZXQYCCABKAsyFy5wYWx5cmEudjEuQ29uc29sZVJlc2V0SABCBwoFZXZlbnQiaQoNQ29uc29sZUNoYW5nZRIMCgRraW5kGAEgASgJEgwKBGNvZGUYAiABKAkSDwoHc3ViamVjdBgDIAEoCRILCgNydW4YBCABKAkSDwoHc2Vzc2lvbhgFIAEoCRINCgVhY3RvchgGIAEoCSIiChJDb25zb2xlSm91cm5hbEhlYWQSDAoEc2l6ZRgBIAEoAyI6Cg1Db25zb2xlU3RhdHVzEg4KBmZyb3plbhgBIAEoCBIZChFwZW5kaW5nX2FwcHJvdmFscxgCIAEoBSISChBDb25zb2xlSGVhcnRiZWF0Ig4KDENvbnNvbGVSZXNldCIUChJHZXRTZXR0aW5nc1JlcXVlc3QiSQoTR2V0U2V0dGluZ3NSZXNwb25zZRIkCghzZXR0aW5ncxgBIAMoCzISLnBhbHlyYS52MS5TZXR0aW5nEgwKBGZpbGUYAiABKAkiRAoHU2V0dGluZxILCgNrZXkYASABKAkSDAoEdG9tbBgCIAEoCRIOCgZvcmlnaW4YAyABKAkSDgoGc291cmNlGAQgASgJIhAKDkV4YW1pbmVSZXF1ZXN0IlkKD0V4YW1pbmVSZXNwb25zZRIeCgVleGFtcxgBIAMoCzIPLnBhbHlyYS52MS5FeGFtEiYKAmF0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJWCgRFeGFtEg0KBWNoZWNrGAEgASgJEg4KBnJlc3VsdBgCIAEoCRIOCgZkZXRhaWwYAyABKAkSDgoGcmVtZWR5GAQgASgJEg8KB3Rvb2tfbXMYBSABKAMiGwoZQ3JlYXRlQ29uc29sZUxvZ2luUmVxdWVzdCJrChpDcmVhdGVDb25zb2xlTG9naW5SZXNwb25zZRILCgN1cmwYASABKAkSLgoKZXhwaXJlc19hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEAoIbG9naW5faWQYAyABKAkizgIKDkNvbnNvbGVTZXNzaW9uEhIKCnNlc3Npb25faWQYASABKAkSEQoJcHJpbmNpcGFsGAIgASgJEhEKCWRldmljZV9pZBgDIAEoCRIQCghsb2dpbl9pZBgEIAEoCRIuCgpjcmVhdGVkX2F0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIwCgxsYXN0X3VzZWRfYXQYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEisKB2VuZHNfYXQYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEisKB2lkbGVfYXQYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg8KB2FkZHJlc3MYCSABKAkSEgoKdXNlcl9hZ2VudBgKIAEoCRIPCgdjdXJyZW50GAsgASgIIhwKGkxpc3RDb25zb2xlU2Vzc2lvbnNSZXF1ZXN0IkoKG0xpc3RDb25zb2xlU2Vzc2lvbnNSZXNwb25zZRIrCghzZXNzaW9ucxgBIAMoCzIZLnBhbHlyYS52MS5Db25zb2xlU2Vzc2lvbiIxChtSZXZva2VDb25zb2xlU2Vzc2lvblJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCSJKChxSZXZva2VDb25zb2xlU2Vzc2lvblJlc3BvbnNlEioKB3Nlc3Npb24YASABKAsyGS5wYWx5cmEudjEuQ29uc29sZVNlc3Npb24iDwoNV2hvYW1pUmVxdWVzdCLlAgoOV2hvYW1pUmVzcG9uc2USEQoJcHJpbmNpcGFsGAEgASgJEhQKDG9uX2JlaGFsZl9vZhgCIAEoCRINCgVyb2xlcxgDIAMoCRIRCglkZXZpY2VfaWQYBCABKAkSDwoHc3VyZmFjZRgFIAEoCRITCgtwZXJtaXNzaW9ucxgGIAMoCRIqCgdzZXNzaW9uGAcgASgLMhkucGFseXJhLnYxLkNvbnNvbGVTZXNzaW9uEhIKCmdhdGV3YXlfaWQYCCABKAkSFAoMZ2F0ZXdheV9uYW1lGAkgASgJEg8KB3ZlcnNpb24YCiABKAkSFgoOY2FfZmluZ2VycHJpbnQYCyABKAkSEAoIZmVhdHVyZXMYDCADKAkSGAoQd2l0aGhlbGRfbWV0aG9kcxgNIAMoCRIOCgZmcm96ZW4YDiABKAgSJwoDbm93GA8gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcDLzBAoOQ29uc29sZVNlcnZpY2USYQoSQ3JlYXRlQ29uc29sZUxvZ2luEiQucGFseXJhLnYxLkNyZWF0ZUNvbnNvbGVMb2dpblJlcXVlc3QaJS5wYWx5cmEudjEuQ3JlYXRlQ29uc29sZUxvZ2luUmVzcG9uc2USaQoTTGlzdENvbnNvbGVTZXNzaW9ucxIlLnBhbHlyYS52MS5MaXN0Q29uc29sZVNlc3Npb25zUmVxdWVzdBomLnBhbHlyYS52MS5MaXN0Q29uc29sZVNlc3Npb25zUmVzcG9uc2UiA5ACARJnChRSZXZva2VDb25zb2xlU2Vzc2lvbhImLnBhbHlyYS52MS5SZXZva2VDb25zb2xlU2Vzc2lvblJlcXVlc3QaJy5wYWx5cmEudjEuUmV2b2tlQ29uc29sZVNlc3Npb25SZXNwb25zZRJCCgZXaG9hbWkSGC5wYWx5cmEudjEuV2hvYW1pUmVxdWVzdBoZLnBhbHlyYS52MS5XaG9hbWlSZXNwb25zZSIDkAIBElEKDFdhdGNoQ29uc29sZRIeLnBhbHlyYS52MS5XYXRjaENvbnNvbGVSZXF1ZXN0Gh8ucGFseXJhLnYxLldhdGNoQ29uc29sZVJlc3BvbnNlMAESUQoLR2V0U2V0dGluZ3MSHS5wYWx5cmEudjEuR2V0U2V0dGluZ3NSZXF1ZXN0Gh4ucGFseXJhLnYxLkdldFNldHRpbmdzUmVzcG9uc2UiA5ACARJACgdFeGFtaW5lEhkucGFseXJhLnYxLkV4YW1pbmVSZXF1ZXN0GhoucGFseXJhLnYxLkV4YW1pbmVSZXNwb25zZUIfWh1wYWx5cmEvZ2VuL3BhbHlyYS92MTtwYWx5cmF2MWIGcHJvdG8z", [file_google_protobuf_timestamp, file_palyra_v1_approvals]);
+
+/**
+ * WatchConsoleRequest says where a stream goes on.
+ *
+ * @generated from message palyra.v1.WatchConsoleRequest
+ */
+export type WatchConsoleRequest = Message<"palyra.v1.WatchConsoleRequest"> & {
+  /**
+   * The last sequence number that was received; 0 begins now.
+   *
+   * @generated from field: int64 resume_after = 1;
+   */
+  resumeAfter: bigint;
+};
+
+/**
+ * Describes the message palyra.v1.WatchConsoleRequest.
+ * Use `create(WatchConsoleRequestSchema)` to create a new message.
+ */
+export const WatchConsoleRequestSchema: GenMessage<WatchConsoleRequest> = /*@__PURE__*/
+  messageDesc(file_palyra_v1_console, 0);
+
+/**
+ * WatchConsoleResponse is one thing that changed.
+ *
+ * @generated from message palyra.v1.WatchConsoleResponse
+ */
+export type WatchConsoleResponse = Message<"palyra.v1.WatchConsoleResponse"> & {
+  /**
+   * The number of the event in the journal that it came of, or of the newest one. It
+   * never goes back.
+   *
+   * @generated from field: int64 sequence = 1;
+   */
+  sequence: bigint;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp at = 2;
+   */
+  at?: Timestamp | undefined;
+
+  /**
+   * @generated from oneof palyra.v1.WatchConsoleResponse.event
+   */
+  event: {
+    /**
+     * An approval as it is now; a change that was overtaken is not sent by itself.
+     *
+     * @generated from field: palyra.v1.Approval approval = 3;
+     */
+    value: Approval;
+    case: "approval";
+  } | {
+    /**
+     * Something changed that the caller may list: ask for it again.
+     *
+     * @generated from field: palyra.v1.ConsoleChange change = 4;
+     */
+    value: ConsoleChange;
+    case: "change";
+  } | {
+    /**
+     * How far the journal is, at most once a second.
+     *
+     * @generated from field: palyra.v1.ConsoleJournalHead journal_head = 5;
+     */
+    value: ConsoleJournalHead;
+    case: "journalHead";
+  } | {
+    /**
+     * How the gateway is: at the beginning, and when that may have changed.
+     *
+     * @generated from field: palyra.v1.ConsoleStatus status = 6;
+     */
+    value: ConsoleStatus;
+    case: "status";
+  } | {
+    /**
+     * Nothing happened for a while; the stream is alive.
+     *
+     * @generated from field: palyra.v1.ConsoleHeartbeat heartbeat = 7;
+     */
+    value: ConsoleHeartbeat;
+    case: "heartbeat";
+  } | {
+    /**
+     * resume_after is too far back, or is not of this journal: ask for everything again.
+     * The stream goes on from sequence.
+     *
+     * @generated from field: palyra.v1.ConsoleReset reset = 8;
+     */
+    value: ConsoleReset;
+    case: "reset";
+  } | { case: undefined; value?: undefined };
+};
+
+/**
+ * Describes the message palyra.v1.WatchConsoleResponse.
+ * Use `create(WatchConsoleResponseSchema)` to create a new message.
+ */
+export const WatchConsoleResponseSchema: GenMessage<WatchConsoleResponse> = /*@__PURE__*/
+  messageDesc(file_palyra_v1_console, 1);
+
+/**
+ * ConsoleChange is an event of the journal without what it says.
+ *
+ * @generated from message palyra.v1.ConsoleChange
+ */
+export type ConsoleChange = Message<"palyra.v1.ConsoleChange"> & {
+  /**
+   * "grant", "run", "call", "session", "secret", "member", "policy", "gateway", "upstream"
+   * or "install".
+   *
+   * @generated from field: string kind = 1;
+   */
+  kind: string;
+
+  /**
+   * Its code in docs/events.md.
+   *
+   * @generated from field: string code = 2;
+   */
+  code: string;
+
+  /**
+   * @generated from field: string subject = 3;
+   */
+  subject: string;
+
+  /**
+   * @generated from field: string run = 4;
+   */
+  run: string;
+
+  /**
+   * @generated from field: string session = 5;
+   */
+  session: string;
+
+  /**
+   * @generated from field: string actor = 6;
+   */
+  actor: string;
+};
+
+/**
+ * Describes the message palyra.v1.ConsoleChange.
+ * Use `create(ConsoleChangeSchema)` to create a new message.
+ */
+export const ConsoleChangeSchema: GenMessage<ConsoleChange> = /*@__PURE__*/
+  messageDesc(file_palyra_v1_console, 2);
+
+/**
+ * ConsoleJournalHead is how far the journal is.
+ *
+ * @generated from message palyra.v1.ConsoleJournalHead
+ */
+export type ConsoleJournalHead = Message<"palyra.v1.ConsoleJournalHead"> & {
+  /**
+   * @generated from field: int64 size = 1;
+   */
+  size: bigint;
+};
+
+/**
+ * Describes the message palyra.v1.ConsoleJournalHead.
+ * Use `create(ConsoleJournalHeadSchema)` to create a new message.
+ */
+export const ConsoleJournalHeadSchema: GenMessage<ConsoleJournalHead> = /*@__PURE__*/
+  messageDesc(file_palyra_v1_console, 3);
+
+/**
+ * ConsoleStatus is how the gateway is.
+ *
+ * @generated from message palyra.v1.ConsoleStatus
+ */
+export type ConsoleStatus = Message<"palyra.v1.ConsoleStatus"> & {
+  /**
+   * @generated from field: bool frozen = 1;
+   */
+  frozen: boolean;
+
+  /**
+   * @generated from field: int32 pending_approvals = 2;
+   */
+  pendingApprovals: number;
+};
+
+/**
+ * Describes the message palyra.v1.ConsoleStatus.
+ * Use `create(ConsoleStatusSchema)` to create a new message.
+ */
+export const ConsoleStatusSchema: GenMessage<ConsoleStatus> = /*@__PURE__*/
+  messageDesc(file_palyra_v1_console, 4);
+
+/**
+ * ConsoleHeartbeat has no fields.
+ *
+ * @generated from message palyra.v1.ConsoleHeartbeat
+ */
+export type ConsoleHeartbeat = Message<"palyra.v1.ConsoleHeartbeat"> & {
+};
+
+/**
+ * Describes the message palyra.v1.ConsoleHeartbeat.
+ * Use `create(ConsoleHeartbeatSchema)` to create a new message.
+ */
+export const ConsoleHeartbeatSchema: GenMessage<ConsoleHeartbeat> = /*@__PURE__*/
+  messageDesc(file_palyra_v1_console, 5);
+
+/**
+ * ConsoleReset has no fields.
+ *
+ * @generated from message palyra.v1.ConsoleReset
+ */
+export type ConsoleReset = Message<"palyra.v1.ConsoleReset"> & {
+};
+
+/**
+ * Describes the message palyra.v1.ConsoleReset.
+ * Use `create(ConsoleResetSchema)` to create a new message.
+ */
+export const ConsoleResetSchema: GenMessage<ConsoleReset> = /*@__PURE__*/
+  messageDesc(file_palyra_v1_console, 6);
+
+/**
+ * GetSettingsRequest has no fields.
+ *
+ * @generated from message palyra.v1.GetSettingsRequest
+ */
+export type GetSettingsRequest = Message<"palyra.v1.GetSettingsRequest"> & {
+};
+
+/**
+ * Describes the message palyra.v1.GetSettingsRequest.
+ * Use `create(GetSettingsRequestSchema)` to create a new message.
+ */
+export const GetSettingsRequestSchema: GenMessage<GetSettingsRequest> = /*@__PURE__*/
+  messageDesc(file_palyra_v1_console, 7);
+
+/**
+ * GetSettingsResponse is the effective configuration.
+ *
+ * @generated from message palyra.v1.GetSettingsResponse
+ */
+export type GetSettingsResponse = Message<"palyra.v1.GetSettingsResponse"> & {
+  /**
+   * @generated from field: repeated palyra.v1.Setting settings = 1;
+   */
+  settings: Setting[];
+
+  /**
+   * The file that was read, or would have been.
+   *
+   * @generated from field: string file = 2;
+   */
+  file: string;
+};
+
+/**
+ * Describes the message palyra.v1.GetSettingsResponse.
+ * Use `create(GetSettingsResponseSchema)` to create a new message.
+ */
+export const GetSettingsResponseSchema: GenMessage<GetSettingsResponse> = /*@__PURE__*/
+  messageDesc(file_palyra_v1_console, 8);
+
+/**
+ * Setting is one key with its value. What it names may be secret; no value is.
+ *
+ * @generated from message palyra.v1.Setting
+ */
+export type Setting = Message<"palyra.v1.Setting"> & {
+  /**
+   * Dotted, as in docs/config.md.
+   *
+   * @generated from field: string key = 1;
+   */
+  key: string;
+
+  /**
+   * The value as palyra.toml has it.
+   *
+   * @generated from field: string toml = 2;
+   */
+  toml: string;
+
+  /**
+   * Where it comes from: "default", or a place such as "palyra.toml:12", a variable or a
+   * flag.
+   *
+   * @generated from field: string origin = 3;
+   */
+  origin: string;
+
+  /**
+   * "default", "file", "env" or "flag".
+   *
+   * @generated from field: string source = 4;
+   */
+  source: string;
+};
+
+/**
+ * Describes the message palyra.v1.Setting.
+ * Use `create(SettingSchema)` to create a new message.
+ */
+export const SettingSchema: GenMessage<Setting> = /*@__PURE__*/
+  messageDesc(file_palyra_v1_console, 9);
+
+/**
+ * ExamineRequest has no fields.
+ *
+ * @generated from message palyra.v1.ExamineRequest
+ */
+export type ExamineRequest = Message<"palyra.v1.ExamineRequest"> & {
+};
+
+/**
+ * Describes the message palyra.v1.ExamineRequest.
+ * Use `create(ExamineRequestSchema)` to create a new message.
+ */
+export const ExamineRequestSchema: GenMessage<ExamineRequest> = /*@__PURE__*/
+  messageDesc(file_palyra_v1_console, 10);
+
+/**
+ * ExamineResponse is what the doctor found.
+ *
+ * @generated from message palyra.v1.ExamineResponse
+ */
+export type ExamineResponse = Message<"palyra.v1.ExamineResponse"> & {
+  /**
+   * @generated from field: repeated palyra.v1.Exam exams = 1;
+   */
+  exams: Exam[];
+
+  /**
+   * @generated from field: google.protobuf.Timestamp at = 2;
+   */
+  at?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message palyra.v1.ExamineResponse.
+ * Use `create(ExamineResponseSchema)` to create a new message.
+ */
+export const ExamineResponseSchema: GenMessage<ExamineResponse> = /*@__PURE__*/
+  messageDesc(file_palyra_v1_console, 11);
+
+/**
+ * Exam is one thing that the doctor looked at.
+ *
+ * @generated from message palyra.v1.Exam
+ */
+export type Exam = Message<"palyra.v1.Exam"> & {
+  /**
+   * @generated from field: string check = 1;
+   */
+  check: string;
+
+  /**
+   * "ok", "warning", "failed" or "skipped".
+   *
+   * @generated from field: string result = 2;
+   */
+  result: string;
+
+  /**
+   * @generated from field: string detail = 3;
+   */
+  detail: string;
+
+  /**
+   * @generated from field: string remedy = 4;
+   */
+  remedy: string;
+
+  /**
+   * @generated from field: int64 took_ms = 5;
+   */
+  tookMs: bigint;
+};
+
+/**
+ * Describes the message palyra.v1.Exam.
+ * Use `create(ExamSchema)` to create a new message.
+ */
+export const ExamSchema: GenMessage<Exam> = /*@__PURE__*/
+  messageDesc(file_palyra_v1_console, 12);
 
 /**
  * CreateConsoleLoginRequest has no fields.
@@ -27,7 +417,7 @@ export type CreateConsoleLoginRequest = Message<"palyra.v1.CreateConsoleLoginReq
  * Use `create(CreateConsoleLoginRequestSchema)` to create a new message.
  */
 export const CreateConsoleLoginRequestSchema: GenMessage<CreateConsoleLoginRequest> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_console, 0);
+  messageDesc(file_palyra_v1_console, 13);
 
 /**
  * CreateConsoleLoginResponse is a link to the console.
@@ -61,7 +451,7 @@ export type CreateConsoleLoginResponse = Message<"palyra.v1.CreateConsoleLoginRe
  * Use `create(CreateConsoleLoginResponseSchema)` to create a new message.
  */
 export const CreateConsoleLoginResponseSchema: GenMessage<CreateConsoleLoginResponse> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_console, 1);
+  messageDesc(file_palyra_v1_console, 14);
 
 /**
  * ConsoleSession is one session of the console that has not ended.
@@ -140,7 +530,7 @@ export type ConsoleSession = Message<"palyra.v1.ConsoleSession"> & {
  * Use `create(ConsoleSessionSchema)` to create a new message.
  */
 export const ConsoleSessionSchema: GenMessage<ConsoleSession> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_console, 2);
+  messageDesc(file_palyra_v1_console, 15);
 
 /**
  * ListConsoleSessionsRequest has no fields.
@@ -155,7 +545,7 @@ export type ListConsoleSessionsRequest = Message<"palyra.v1.ListConsoleSessionsR
  * Use `create(ListConsoleSessionsRequestSchema)` to create a new message.
  */
 export const ListConsoleSessionsRequestSchema: GenMessage<ListConsoleSessionsRequest> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_console, 3);
+  messageDesc(file_palyra_v1_console, 16);
 
 /**
  * ListConsoleSessionsResponse has all of them, newest first.
@@ -174,7 +564,7 @@ export type ListConsoleSessionsResponse = Message<"palyra.v1.ListConsoleSessions
  * Use `create(ListConsoleSessionsResponseSchema)` to create a new message.
  */
 export const ListConsoleSessionsResponseSchema: GenMessage<ListConsoleSessionsResponse> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_console, 4);
+  messageDesc(file_palyra_v1_console, 17);
 
 /**
  * RevokeConsoleSessionRequest names a session.
@@ -193,7 +583,7 @@ export type RevokeConsoleSessionRequest = Message<"palyra.v1.RevokeConsoleSessio
  * Use `create(RevokeConsoleSessionRequestSchema)` to create a new message.
  */
 export const RevokeConsoleSessionRequestSchema: GenMessage<RevokeConsoleSessionRequest> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_console, 5);
+  messageDesc(file_palyra_v1_console, 18);
 
 /**
  * RevokeConsoleSessionResponse is the session that ended.
@@ -212,7 +602,7 @@ export type RevokeConsoleSessionResponse = Message<"palyra.v1.RevokeConsoleSessi
  * Use `create(RevokeConsoleSessionResponseSchema)` to create a new message.
  */
 export const RevokeConsoleSessionResponseSchema: GenMessage<RevokeConsoleSessionResponse> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_console, 6);
+  messageDesc(file_palyra_v1_console, 19);
 
 /**
  * WhoamiRequest has no fields.
@@ -227,7 +617,7 @@ export type WhoamiRequest = Message<"palyra.v1.WhoamiRequest"> & {
  * Use `create(WhoamiRequestSchema)` to create a new message.
  */
 export const WhoamiRequestSchema: GenMessage<WhoamiRequest> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_console, 7);
+  messageDesc(file_palyra_v1_console, 20);
 
 /**
  * WhoamiResponse is the caller as the gateway sees it.
@@ -333,7 +723,7 @@ export type WhoamiResponse = Message<"palyra.v1.WhoamiResponse"> & {
  * Use `create(WhoamiResponseSchema)` to create a new message.
  */
 export const WhoamiResponseSchema: GenMessage<WhoamiResponse> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_console, 8);
+  messageDesc(file_palyra_v1_console, 21);
 
 /**
  * ConsoleService lets people into the web console, lists and ends their sessions there,
@@ -385,6 +775,39 @@ export const ConsoleService: GenService<{
     methodKind: "unary";
     input: typeof WhoamiRequestSchema;
     output: typeof WhoamiResponseSchema;
+  },
+  /**
+   * WatchConsole streams what changes, of everything that a page shows: one stream for all
+   * pages of a browser. A client that lost it goes on where it was.
+   *
+   * @generated from rpc palyra.v1.ConsoleService.WatchConsole
+   */
+  watchConsole: {
+    methodKind: "server_streaming";
+    input: typeof WatchConsoleRequestSchema;
+    output: typeof WatchConsoleResponseSchema;
+  },
+  /**
+   * GetSettings returns the effective settings with the origin of each. Secrets are in
+   * files and in the vault, and none is among them.
+   *
+   * @generated from rpc palyra.v1.ConsoleService.GetSettings
+   */
+  getSettings: {
+    methodKind: "unary";
+    input: typeof GetSettingsRequestSchema;
+    output: typeof GetSettingsResponseSchema;
+  },
+  /**
+   * Examine has the doctor look at everything that the gateway stands on; it changes
+   * nothing, and takes some seconds.
+   *
+   * @generated from rpc palyra.v1.ConsoleService.Examine
+   */
+  examine: {
+    methodKind: "unary";
+    input: typeof ExamineRequestSchema;
+    output: typeof ExamineResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_palyra_v1_console, 0);
