@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"sync"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -158,14 +160,46 @@ func (a *approvals) WatchApprovals(ctx context.Context, req *palyrav1.WatchAppro
 	if err := stream.Send(&palyrav1.WatchApprovalsResponse{Cursor: req.GetCursor()}); err != nil {
 		return err
 	}
+	// The desk sends and the beats do, too; a stream takes one message at a time.
+	var sending sync.Mutex
+	send := func(m *palyrav1.WatchApprovalsResponse) error {
+		sending.Lock()
+		defer sending.Unlock()
+		return stream.Send(m)
+	}
+	var beating sync.WaitGroup
+	ctx, cancel := context.WithCancel(ctx)
+	beating.Go(func() { beat(ctx, func() error { return send(&palyrav1.WatchApprovalsResponse{}) }) })
+	defer beating.Wait()
+	defer cancel()
 	return a.desk.Watch(ctx, after, func(r approval.Record) error {
 		if !a.shows(ctx, r) {
 			return nil
 		}
-		return stream.Send(&palyrav1.WatchApprovalsResponse{
+		return send(&palyrav1.WatchApprovalsResponse{
 			Approval: approvalMessage(r), Cursor: strconv.FormatInt(r.Revision, 10),
 		})
 	})
+}
+
+// beatEvery is the pause between two heartbeats of a stream, by which a watcher knows
+// that what it shows is so.
+const beatEvery = 10 * time.Second
+
+// beat sends heartbeats until ctx ends or one is not taken.
+func beat(ctx context.Context, send func() error) {
+	tick := time.NewTicker(beatEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			if send() != nil {
+				return
+			}
+		}
+	}
 }
 
 // DecideApproval casts the caller's vote.
