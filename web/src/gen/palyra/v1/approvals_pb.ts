@@ -1194,7 +1194,7 @@ export const WatchApprovalsRequestSchema: GenMessage<WatchApprovalsRequest> = /*
 
 /**
  * WatchApprovalsResponse is one approval as it is after a change, or a
- * heartbeat without one.
+ * heartbeat without one, which comes every ten seconds.
  *
  * @generated from message palyra.v1.WatchApprovalsResponse
  */
