@@ -39,6 +39,7 @@ type Answer struct {
 	// joins is the proposal whose answer this was first, of a call that its agent
 	// announced.
 	joins   string
+	amended *Amended
 	code    reason.Code
 	message string
 	remedy  string
@@ -153,6 +154,9 @@ func answerOf(rec *Record) *Answer {
 	switch rec.State {
 	case Allowed:
 		a.kind = ByApproval
+		if len(rec.Edits) > 0 && rec.Input != nil {
+			a.amended = &Amended{Input: slices.Clone(rec.Input), Edits: slices.Clone(rec.Edits)}
+		}
 	case Denied:
 		a.kind, a.code = ByDenial, reason.ApprovalDenied
 		a.message = "a person denied " + rec.what()

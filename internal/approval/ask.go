@@ -27,6 +27,10 @@ type Ask struct {
 	// Request is the policy request that the Judge evaluates again.
 	Request json.RawMessage
 	Prompt  Prompt
+	// Edits are how people changed the call before, Changed how it differs from the one
+	// that was proposed.
+	Edits   []Edit
+	Changed []tool.Difference
 	// SubjectType is tool when empty. SubjectID is the plan's subject, else
 	// the tool's name, when empty.
 	SubjectType SubjectType
@@ -194,12 +198,18 @@ func (a Ask) record(id string, at time.Time) (Record, error) {
 		return Record{}, err
 	}
 	p := a.Proposal
+	prompt := a.Prompt
+	if len(a.Edits) > 0 {
+		prompt.Changed, prompt.Notes = a.Changed, append([]string{editedNote(a.Edits)}, prompt.Notes...)
+	}
 	return Record{
+		Edits: a.Edits,
+
 		ID: id, ProposalID: p.ID, CallDigest: a.CallDigest, SnapshotDigest: a.SnapshotDigest,
 		SubjectType: a.SubjectType, SubjectID: shownSubject(a.SubjectID), Subject: shownSubject(a.Plan.Subject),
 		SubjectCovers: Visible(tool.RedactText(a.Plan.SubjectCovers)), ExactOnly: Visible(tool.RedactText(a.Plan.ExactOnly)),
 		Severity: a.Severity,
-		Prompt:   a.Prompt.clean(), RequestedBy: p.Caller.Principal, OnBehalfOf: p.Caller.OnBehalfOf,
+		Prompt:   prompt.clean(), RequestedBy: p.Caller.Principal, OnBehalfOf: p.Caller.OnBehalfOf,
 		Run: p.Run, Session: p.Session, Device: p.Caller.DeviceID, Channel: p.Channel,
 		CreatedAt: at, ExpiresAt: at.Add(a.Timeout), Missing: a.Missing, Needs: a.Needs, Votes: []Vote{},
 		Binding: binding, Request: a.Request,

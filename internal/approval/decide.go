@@ -66,6 +66,8 @@ func (d *Desk) mayVote(ctx context.Context, caller access.Caller, rec Record, b 
 // mayGrant checks what a vote needs beside, when it wants a standing grant.
 func (d *Desk) mayGrant(ctx context.Context, caller access.Caller, rec Record, b Ballot) error {
 	switch {
+	case len(rec.Edits) > 0:
+		return rec.noGrant()
 	case rec.AboutSession():
 		return reason.Errorf(reason.InvalidInput, "a yes to more calls of a session is for once").
 			WithRemedy("Choose scope once.")

@@ -262,7 +262,7 @@ func (d *Desk) live(rec Record) Record {
 		return rec
 	}
 	if e, ok := d.open[rec.ID]; ok {
-		rec.Waiters = len(e.waiters)
+		rec.Waiters, rec.Input = len(e.waiters), e.calls[rec.CallDigest].input
 	}
 	rec.RunGone = rec.Waiters == 0
 	return rec

@@ -13,7 +13,12 @@ type entry struct {
 	key callKey
 	// resolved is that of the ask, "" for a record of before the start.
 	resolved string
-	run      runKey
+	// calls are the calls that edits put in the place of the first, by call digest: also
+	// one whose edit is not stored yet, or never is. before are the resolved of those
+	// that were asked about before.
+	calls  map[string]editedCall
+	before []string
+	run    runKey
 	// ready is closed when the record is stored, or creating it failed.
 	ready chan struct{}
 	// waiters are in the order in which they came.
@@ -25,6 +30,12 @@ type entry struct {
 	// claimedUntil is until when the answer of an allowed record is kept for
 	// the call that received it.
 	claimedUntil time.Time
+}
+
+// editedCall is a call that an edit made.
+type editedCall struct {
+	input    []byte
+	resolved string
 }
 
 // waiter is one call that waits on a record. The desk's lock guards it.
@@ -73,14 +84,19 @@ func (d *Desk) addLocked(e *entry) {
 // removeLocked forgets an entry that is settled for good, or never came to be.
 func (d *Desk) removeLocked(e *entry) {
 	delete(d.open, e.id)
+	d.unkeyLocked(e)
+	d.uncountLocked(e)
+	d.due.remove(e.id)
+}
+
+// unkeyLocked takes an entry from those of its call.
+func (d *Desk) unkeyLocked(e *entry) {
 	rest := slices.DeleteFunc(d.byCall[e.key], func(other *entry) bool { return other == e })
 	if len(rest) == 0 {
 		delete(d.byCall, e.key)
 	} else {
 		d.byCall[e.key] = rest
 	}
-	d.uncountLocked(e)
-	d.due.remove(e.id)
 }
 
 func (d *Desk) uncountLocked(e *entry) {
@@ -102,6 +118,10 @@ func (d *Desk) settle(rec Record) {
 	}
 	was := e.rec.State
 	rec.Request = nil // the store has it for the Judge
+	if rec.CallDigest != e.rec.CallDigest && e.rec.CallDigest != "" {
+		d.rekeyLocked(e, rec)
+	}
+	rec.Input = e.calls[rec.CallDigest].input
 	e.rec = rec
 	switch {
 	case rec.State == Pending:
@@ -133,7 +153,9 @@ func (d *Desk) allowLocked(e *entry) {
 
 func (d *Desk) closeLocked(e *entry, was State) {
 	if was != Allowed && (e.rec.State == Denied || e.rec.State == Expired) {
-		d.cool.remember(e.rec, e.resolved)
+		for _, what := range append(e.before, e.resolved) {
+			d.cool.remember(e.rec, what)
+		}
 	}
 	shown := e.rec
 	for _, w := range e.waiters {

@@ -20,7 +20,7 @@ func offers(rec Record, l Limits) []Offer {
 		return []Offer{{Scope: Once, Match: MatchExact, Matcher: "this one change, " + rec.CallDigest}}
 	}
 	list := []Offer{{Scope: Once, Match: MatchExact, Matcher: "this one call, " + rec.CallDigest}}
-	if rec.AboutSecret() {
+	if rec.AboutSecret() || len(rec.Edits) > 0 {
 		return list
 	}
 	for _, m := range rec.matches() {

@@ -34,6 +34,9 @@ type Prompt struct {
 	// ExactOnly says why no wider grant is offered than for the very same call.
 	ExactOnly string   `json:"exact_only,omitempty"`
 	Notes     []string `json:"notes"`
+	// Changed is how the call differs from the one that was proposed, where people
+	// edited it.
+	Changed []tool.Difference `json:"changed,omitempty"`
 	// Lead stands first: the command line, the file, or the address.
 	Lead string `json:"lead,omitempty"`
 	// AskedLately is how often people were asked about the same subject, or about the

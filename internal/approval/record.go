@@ -97,6 +97,9 @@ type Record struct {
 	// Revision orders the changes of all records; Watch resumes after one.
 	Revision int64  `json:"revision"`
 	Votes    []Vote `json:"votes"`
+	// Edits are the changes of the call since it was asked about, the first first; the
+	// call is then as the last one left it.
+	Edits []Edit `json:"edits,omitempty"`
 	// Missing says what a pending record still needs, in plain words.
 	Missing string `json:"missing"`
 	// Needs says the same to programs; nil where it cannot be put so.
@@ -114,6 +117,8 @@ type Record struct {
 	// opaque here, may hold secrets, and is never part of the record's JSON. A
 	// record in a terminal state has none.
 	Request json.RawMessage `json:"-"`
+	// Input is the edited input of the call, while it waits in this process.
+	Input json.RawMessage `json:"-"`
 	// Withheld is why Prompt and Binding are there in outline only, and Request is
 	// not: reason.VaultLocked, reason.ResultExpired, or that they are damaged. nil
 	// means that they are whole.
@@ -149,7 +154,7 @@ func (r Record) Stored() Record {
 // Own reports whether r asks for a user, who then is none of those that others can rely
 // on.
 func (r Record) Own(user access.Principal) bool {
-	return !user.IsZero() && (user == r.RequestedBy || user == r.OnBehalfOf)
+	return !user.IsZero() && (user == r.RequestedBy || user == r.OnBehalfOf || r.edited(user))
 }
 
 // HasVoted reports whether the user has voted on r.

@@ -31,6 +31,9 @@ type Tx interface {
 	// ReplaceRecord stores r in place of the record of that state and
 	// version, and sets its Revision; otherwise ErrStale.
 	ReplaceRecord(r *Record, state State, version int64) error
+	// RewriteRecord is ReplaceRecord of a record whose call has changed: also Prompt,
+	// Binding and Request are stored anew.
+	RewriteRecord(r *Record, state State, version int64) error
 	// Grant returns the stored grant, or ErrNotFound.
 	Grant(id string) (Grant, error)
 	// InsertGrant stores a new grant.

@@ -32,6 +32,8 @@ type step struct {
 	at      time.Time
 	// actor and note say who did it, and why.
 	actor, note string
+	// rewrite stores also what people are shown, and what is judged again.
+	rewrite bool
 	// change sets what else changes; it may be nil.
 	change func(*Record)
 	// events makes the journal events out of the record as it is after.
@@ -59,9 +61,12 @@ func transition(tx Tx, s step) (Record, error) {
 	if err != nil {
 		return rec, err
 	}
-	if s.from == "" {
+	switch {
+	case s.from == "":
 		err = tx.InsertRecord(&rec)
-	} else {
+	case s.rewrite:
+		err = tx.RewriteRecord(&rec, s.from, s.version)
+	default:
 		err = tx.ReplaceRecord(&rec, s.from, s.version)
 	}
 	if err != nil {

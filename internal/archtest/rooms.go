@@ -81,6 +81,7 @@ var Rooms = []Room{
 	{Dir: "internal/cli/logins", Layer: layerCommands, Why: whyCommands},
 	{Dir: "internal/cli/sessions", Layer: layerCommands, Why: whyCommands},
 	{Dir: "internal/cli/tokens", Layer: layerCommands, Why: whyCommands},
+	{Dir: "internal/cli/tui", Layer: layerCommands, Why: whyCommands},
 	{Dir: "internal/cli/upstreams", Layer: layerCommands, Why: whyCommands},
 	{Dir: "internal/cli/vault", Layer: layerCommands, Why: whyCommands},
 	{Dir: "internal/cli/workspaces", Layer: layerCommands, Why: whyCommands},

@@ -56,6 +56,22 @@ type Proposed struct {
 	Journal *attest.Journal `json:"journal,omitempty"`
 }
 
+// Edited is the payload of event.Edited: what people made of a call that waited for
+// them. Its members are those of Proposed, of the call as it is from then on.
+type Edited struct {
+	ProposalID string `json:"proposal_id"`
+	ApprovalID string `json:"approval_id"`
+	By         string `json:"by"`
+	// WasDigest is the call digest before, CallDigest after.
+	WasDigest       string          `json:"was_digest"`
+	CallDigest      string          `json:"call_digest"`
+	Arguments       json.RawMessage `json:"arguments,omitempty"`
+	ArgumentsBlob   string          `json:"arguments_blob,omitempty"`
+	ArgumentsDigest string          `json:"arguments_digest"`
+	ArgumentsSalt   string          `json:"arguments_salt,omitempty"`
+	Redactions      []string        `json:"redactions,omitempty"`
+}
+
 // Refused is the payload of event.Refused.
 type Refused struct {
 	ProposalID string      `json:"proposal_id"`
@@ -222,6 +238,8 @@ func payloadOf(code event.Code) any {
 	switch code {
 	case event.Proposed:
 		return new(Proposed)
+	case event.Edited:
+		return new(Edited)
 	case event.Refused:
 		return new(Refused)
 	case event.Evaluated:

@@ -18,6 +18,9 @@ type Story struct {
 	// Steps are all of it, in order.
 	Steps    []Step
 	Proposed *Proposed
+	// Edits are the calls that people made of it, the last one last. The one that was
+	// approved has the call digest of Decided.
+	Edits []*Edited
 	// Evaluations are what policy said, the last one last; those about what the
 	// call changed are among them.
 	Evaluations []*Evaluated
@@ -63,6 +66,8 @@ func (s *Story) add(e *journal.Event) error {
 	switch p := payload.(type) {
 	case *Proposed:
 		s.Proposed = p
+	case *Edited:
+		s.Edits = append(s.Edits, p)
 	case *Refused:
 		s.Refused = p
 	case *Evaluated:
@@ -90,6 +95,20 @@ func reading(e *journal.Event, err error) error {
 		return err
 	}
 	return fmt.Errorf("reading event %d of call %s: %w", e.Seq, e.Subject, err)
+}
+
+// Arguments are the digest of the arguments of the call that was decided, and the salt
+// that it was made with: those proposed, or those that people made of them.
+func (s *Story) Arguments() (digest, salt string) {
+	for _, e := range s.Edits {
+		if s.Decided != nil && e.CallDigest == s.Decided.CallDigest {
+			digest, salt = e.ArgumentsDigest, e.ArgumentsSalt
+		}
+	}
+	if digest == "" && s.Proposed != nil {
+		return s.Proposed.ArgumentsDigest, s.Proposed.ArgumentsSalt
+	}
+	return digest, salt
 }
 
 // Gate is the last ruling on what the call changed, nil when there is none.

@@ -17,7 +17,7 @@ import (
 // here needs none.
 var arguments = map[string][]string{
 	"access explain": {"ada", "approval.decide"}, "access show": {"ada"}, "access allow": {"channel:ops"}, "access forbid": {"agent:claude"},
-	"approvals cancel": {clitest.ApprovalID}, "approvals decide": {clitest.ApprovalID, "--allow", "once", "--digest", someDigest},
+	"approvals cancel": {clitest.ApprovalID}, "approvals decide": {clitest.ApprovalID, "--allow", "once", "--digest", someDigest}, "approvals edit": {clitest.ApprovalID, "--digest", someDigest, "--input", "-"},
 	"approvals show": {clitest.ApprovalID}, "approvals why": {"toolu_1"}, "calls cancel": {clitest.EndedCall}, "calls show": {clitest.EndedCall}, "approve": {clitest.ApprovalID, "--digest", someDigest},
 	"attest show": {clitest.ApprovalID}, "call": {"process.run", "argv=git", "argv=status", "timeout_ms=x"},
 	"console revoke": {clitest.ConsoleSessionID},
@@ -38,10 +38,10 @@ var someDigest = "sha256:" + strings.Repeat("0", 64)
 // offline are the commands that work without a gateway.
 var offline = []string{"down", "hook status", "mcp config", "context add", "context list", "context remove", "context use", "logout", "config check", "config path", "config show", "key protect", "key show", "man", "policy check", "policy init", "policy test", "version", "journal verify", "attest verify"}
 
-// starting are the commands that start a gateway, have to do with what was installed, or
-// tell another program by its protocol: scripts of cmd/palyra and tests of their own run
-// them.
-var starting = []string{"up", "hook uninstall", "mcp serve"}
+// starting are the commands that start a gateway, have to do with what was installed, need a
+// terminal, or tell another program by its protocol: scripts of cmd/palyra and tests of their
+// own run them.
+var starting = []string{"tui", "up", "hook uninstall", "mcp serve"}
 
 // TestEveryCommandWithTheGatewayAway: what is wrong is the connection, whatever the
 // command is and however its arguments look without a tool's schema; and what needs

@@ -19,6 +19,7 @@ const (
 	Refused   Code = "PAL-D101" // a proposal was refused before policy; nothing ran
 	Evaluated Code = "PAL-D102" // Cedar gave a verdict
 	Decided   Code = "PAL-D103" // the final allow or deny; durable before dispatch, or with the outcome where the tool cannot have an effect
+	Edited    Code = "PAL-D104" // a human changed the arguments of a call that waited; it was judged anew
 
 	Asked     Code = "PAL-A100" // an approval was created and humans are asked
 	Joined    Code = "PAL-A101" // another identical call waits on the same approval
@@ -28,6 +29,7 @@ const (
 	Cancelled Code = "PAL-A105" // the caller withdrew
 	Consumed  Code = "PAL-A106" // one call used the approval up
 	Revoked   Code = "PAL-A107" // an allowed approval was taken back
+	Amended   Code = "PAL-A108" // a human changed the call that is asked about; the votes before fell
 
 	GrantMinted  Code = "PAL-G100" // a vote with scope session or timeboxed made a standing yes
 	GrantUsed    Code = "PAL-G101" // a call was allowed by a grant
@@ -143,8 +145,8 @@ const (
 
 // Codes lists the catalog in order.
 var Codes = []Code{
-	Proposed, Refused, Evaluated, Decided,
-	Asked, Joined, Voted, Answered, Expired, Cancelled, Consumed, Revoked,
+	Proposed, Refused, Evaluated, Decided, Edited,
+	Asked, Joined, Voted, Answered, Expired, Cancelled, Consumed, Revoked, Amended,
 	GrantMinted, GrantUsed, GrantRevoked, GrantEnded,
 	Attested, Ambiguous, Gated, Violated, Undone,
 	RanOther, Ungoverned, ReportedLate, Unjoined,

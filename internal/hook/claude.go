@@ -9,7 +9,7 @@ import (
 // claudeCode is Claude Code. Its hooks are described at code.claude.com/docs/en/hooks;
 // names and members were read off the version that Seen says.
 var claudeCode = Agent{
-	Name: "claude-code", Seen: "2.1.330", read: readClaude, answer: answerClaude,
+	Name: "claude-code", Seen: "2.1.330", read: readClaude, answer: answerClaude, edits: true,
 	rows: []row{
 		{hook: []string{"Read"}, name: "Read", act: tool.ActRead, caps: reads, paths: []string{"file_path"}},
 		{hook: []string{"Glob"}, name: "Glob", act: tool.ActRead, caps: reads, paths: []string{"path"}},
@@ -117,12 +117,18 @@ type preToolUse struct {
 		Event    string `json:"hookEventName"`
 		Decision string `json:"permissionDecision"`
 		Reason   string `json:"permissionDecisionReason,omitempty"`
+		// Input takes the place of the input of the call, and Context tells the model.
+		Input   json.RawMessage `json:"updatedInput,omitempty"`
+		Context string          `json:"additionalContext,omitempty"`
 	} `json:"hookSpecificOutput"`
 }
 
-func answered(decision, why string) []byte {
+func answered(decision, why string, a Answer) []byte {
 	var out preToolUse
 	out.Output.Event, out.Output.Decision, out.Output.Reason = "PreToolUse", decision, why
+	if a.Edited != nil {
+		out.Output.Input, out.Output.Reason, out.Output.Context = a.Edited, a.Text, a.Text
+	}
 	text, err := json.Marshal(out)
 	if err != nil {
 		panic("hook: an answer of texts cannot be written: " + err.Error())
@@ -136,9 +142,9 @@ func answerClaude(m *Message, a Answer) []byte {
 	case m != nil && m.Kind != Before:
 		return []byte("{}")
 	case !a.Allowed:
-		return answered("deny", a.Text)
+		return answered("deny", a.Text, Answer{})
 	case a.Own:
 		return []byte("{}")
 	}
-	return answered("allow", "")
+	return answered("allow", "", a)
 }

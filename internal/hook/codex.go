@@ -42,5 +42,5 @@ func answerCodex(m *Message, a Answer) []byte {
 	if m != nil && m.Kind != Before || a.Allowed {
 		return nil
 	}
-	return answered("deny", a.Text)
+	return answered("deny", a.Text, Answer{})
 }

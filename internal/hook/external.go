@@ -80,6 +80,7 @@ func (x external) Prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, 
 		return tool.Prepared{}, err
 	}
 	visit := visitOf(ctx)
+	visit.edit(p)
 	return tool.Prepared{Plan: plan, Run: func(ctx context.Context, _ tool.Call) tool.Report { return x.run(ctx, visit) }}, nil
 }
 
@@ -114,7 +115,7 @@ func (x external) run(ctx context.Context, v *visit) tool.Report {
 	v.begin()
 	select {
 	case said := <-v.said:
-		said.put(&report, v.digest)
+		said.put(&report, v.decided())
 	case <-v.over:
 		unreported(&report, "the session of the agent ended before it said how the call ended")
 	case <-v.stopping:

@@ -86,7 +86,7 @@ func (s *Service) unjoined(ctx context.Context, a *Agent, sub toolcall.Submissio
 	s.Log.WarnContext(ctx, "an agent called a server with the name of the gateway's own, and no call arrived", slog.String("alarm", "unjoined"),
 		slog.String("agent", a.Name), slog.String("tool", v.msg.Tool), slog.String("proposal", v.id()))
 	if _, err := s.Past.Sight(ctx, toolcall.Sighting{
-		Submission: sub, Code: event.Unjoined, Call: v.id(), Agent: a.Name, InputSHA256: said.digest, DecidedSHA256: v.digest,
+		Submission: sub, Code: event.Unjoined, Call: v.id(), Agent: a.Name, InputSHA256: said.digest, DecidedSHA256: v.decided(),
 		Message: "the agent says that it called the gateway's own MCP server, and no such call arrived there",
 	}); err != nil {
 		s.Log.ErrorContext(ctx, "a call that did not arrive cannot be written down", slog.String("error", err.Error()))

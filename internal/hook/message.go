@@ -54,8 +54,11 @@ type Answer struct {
 	// beside.
 	Own    bool
 	Reason reason.Code
-	// Text tells a model, or its user, why not and what next.
+	// Text tells a model, or its user, why not and what next; with Edited, that people
+	// changed the call.
 	Text string
+	// Edited is the input that the call runs with, where people changed it.
+	Edited json.RawMessage
 }
 
 // place is a name of where, and in which mode, the agent works in its session. The same

@@ -27,7 +27,7 @@ func (s *Service) reported(ctx context.Context, caller access.Caller, a *Agent, 
 	case v == nil:
 		s.reportedBefore(ctx, a, sub, said)
 	case !v.hasBegun():
-		s.ungoverned(ctx, a, sub, said, v.id(), v.digest, "the agent says that it ran a call that was not allowed")
+		s.ungoverned(ctx, a, sub, said, v.id(), v.decided(), "the agent says that it ran a call that was not allowed")
 	default:
 		s.reportedOf(ctx, a, sub, said, v)
 	}
@@ -45,13 +45,13 @@ func (s *Service) reportedOf(ctx context.Context, a *Agent, sub toolcall.Submiss
 	switch {
 	case !first:
 		s.Log.WarnContext(ctx, "an agent reported a call twice; the first report counts", slog.String("agent", a.Name), slog.String("proposal", v.id()))
-	case inTime && said.digest != v.digest:
+	case inTime && said.digest != v.decided():
 		s.alarm(ctx, event.RanOther, a, sub, v.id())
 	case inTime:
-	case said.digest != v.digest:
-		s.ungoverned(ctx, a, sub, said, v.id(), v.digest, "the agent says that it ran other input than what was decided")
+	case said.digest != v.decided():
+		s.ungoverned(ctx, a, sub, said, v.id(), v.decided(), "the agent says that it ran other input than what was decided")
 	default:
-		s.late(ctx, a, sub, said, v.id(), v.digest)
+		s.late(ctx, a, sub, said, v.id(), v.decided())
 	}
 }
 
@@ -71,14 +71,15 @@ func (s *Service) reportedBefore(ctx context.Context, a *Agent, sub toolcall.Sub
 		if p == nil || p.CallID != sub.CallID || p.DeviceID != sub.Caller.DeviceID || past[i].Session != session {
 			continue
 		}
+		digest, salt := past[i].Arguments()
 		allowed := past[i].Decided != nil && past[i].Decided.Allowed
 		switch {
 		case !allowed:
-			s.ungoverned(ctx, a, sub, said, past[i].ProposalID, p.ArgumentsDigest, "the agent says that it ran a call that was not allowed")
-		case past[i].Tool != sub.Tool || p.ArgumentsSalt == "" && p.ArgumentsDigest != said.digest:
-			s.ungoverned(ctx, a, sub, said, past[i].ProposalID, p.ArgumentsDigest, "the agent says that it ran other input than what was decided")
+			s.ungoverned(ctx, a, sub, said, past[i].ProposalID, digest, "the agent says that it ran a call that was not allowed")
+		case past[i].Tool != sub.Tool || salt == "" && digest != said.digest:
+			s.ungoverned(ctx, a, sub, said, past[i].ProposalID, digest, "the agent says that it ran other input than what was decided")
 		default:
-			s.late(ctx, a, sub, said, past[i].ProposalID, p.ArgumentsDigest)
+			s.late(ctx, a, sub, said, past[i].ProposalID, digest)
 		}
 		return
 	}

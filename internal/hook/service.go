@@ -134,7 +134,8 @@ func (s *Service) ask(ctx context.Context, caller access.Caller, a *Agent, m *Me
 		return s.denied(ctx, err)
 	}
 	v := newVisit(a, m, name, s.Stopping)
-	if v.digest = digestOf(input); v.digest == "" {
+	v.asked = digestOf(input)
+	if v.digest = v.asked; v.digest == "" {
 		return s.denied(ctx, reason.Errorf(reason.InvalidInput, "the input of the call is not JSON that can be told apart from other JSON"))
 	}
 	v, mine, err := s.enter(id, v)
@@ -146,6 +147,7 @@ func (s *Service) ask(ctx context.Context, caller access.Caller, a *Agent, m *Me
 	}
 	return s.propose(ctx, caller, v, r, toolcall.Submission{
 		Caller: caller, Tool: name, Input: input, Session: m.Session, Run: m.place(), CallID: m.CallID,
+		NoEdit: a.noEdit(r),
 	}, limit)
 }
 
@@ -160,7 +162,7 @@ func (s *Service) enter(id visitID, v *visit) (*visit, bool, error) {
 		s.forgetLocked()
 		s.visits[id], s.order = v, append(s.order, id)
 		return v, true, nil
-	case known.tool != v.tool || known.digest != v.digest || closed(known.ended):
+	case known.tool != v.tool || known.asked != v.asked || closed(known.ended):
 		return nil, false, reason.Errorf(reason.InvalidInput, "the agent used the id %q of a call before, for another one", id.callID).
 			WithRemedy("Each call needs an id of its own in its session.")
 	}

@@ -68,6 +68,20 @@ type Agent struct {
 	read func(body []byte) (*Message, error)
 	// answer writes what the hook prints; no bytes for nothing.
 	answer func(m *Message, a Answer) []byte
+	// edits is true for one whose hooks can give a call other input.
+	edits bool
+}
+
+// noEdit is why people cannot change a call of a row, "" where they can.
+func (a *Agent) noEdit(r row) string {
+	switch {
+	case !a.edits:
+		return "the hooks of " + a.Name + " take a yes or a no, and no other input"
+	case r.wrap, r.own:
+		return "the hook takes no other input for this tool"
+	default:
+		return ""
+	}
 }
 
 // Agents are all of them.

@@ -2,6 +2,8 @@ package hook
 
 import (
 	"context"
+	"encoding/json"
+	"strings"
 	"sync"
 
 	"palyra/internal/approval"
@@ -14,8 +16,9 @@ import (
 type visit struct {
 	agent *Agent
 	msg   *Message
-	// tool is the name of the tool, digest that of the canonical input.
-	tool, digest string
+	// tool is the name of the tool, asked the digest of the canonical input that the agent
+	// asked about.
+	tool, asked string
 	// said takes the one report of the agent, and over is closed when its session ends.
 	said chan statement
 	over chan struct{}
@@ -28,11 +31,17 @@ type visit struct {
 	// mu guards what follows.
 	mu       sync.Mutex
 	proposal string
+	// digest is of the input that is let run: the one asked for, or what people made of
+	// it.
+	digest   string
 	reported bool
 	// answer is what people said, where they were asked; arrived is true once the call
 	// came to the gateway's own MCP server.
 	answer  approval.Answer
 	arrived bool
+	// edited is the input that people made of it, told says so in words.
+	edited json.RawMessage
+	told   string
 	// handed is the agent's id of the call that was told that it may run, "" for none.
 	handed string
 }
@@ -90,7 +99,31 @@ func (v *visit) hand(to *visit, r row) Answer {
 		return Answer{Reason: reason.PermitRefused, Text: text(reason.PermitRefused, "the decision about the same call was used by the call before", "Make the call again.")}
 	}
 	v.handed = to.msg.CallID
-	return Answer{Allowed: true, Own: r.own}
+	return Answer{Allowed: true, Own: r.own, Edited: v.edited, Text: v.told}
+}
+
+// edit notes the input that the call was let run with, if it is another than the agent
+// asked about.
+func (v *visit) edit(p tool.Proposal) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	digest := digestOf(p.Input)
+	if digest == v.digest {
+		return
+	}
+	by := "somebody"
+	if m := v.answer.Amended(); m != nil {
+		by = strings.Join(m.By(), ", ")
+	}
+	v.edited, v.digest = json.RawMessage(p.Input), digest
+	v.told = "palyra: executed_as_edited: " + by + " changed the input of this call before it was approved; what runs is not what was asked for: " + string(p.Input)
+}
+
+// decided is the digest of the input that was let run, or is asked about.
+func (v *visit) decided() string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.digest
 }
 
 func (v *visit) hasBegun() bool { return closed(v.began) }

@@ -15,8 +15,20 @@ import (
 
 // PerPath returns the request once for each file that the call changes, and
 // the request itself when there is at most one. A commit is decided as a whole:
-// its paths are a set in the context.
+// its paths are a set in the context. A call that people edited is there once more
+// for each of them, as the caller.
 func (r Request) PerPath() []Request {
+	editors := r.Editors
+	r.Editors = nil
+	list := r.perPath()
+	for _, editor := range editors {
+		r.Caller = editor
+		list = append(list, r.perPath()...)
+	}
+	return list
+}
+
+func (r Request) perPath() []Request {
 	if len(r.Facts.Paths) == 0 || r.Commit != nil || r.Injection != nil {
 		return []Request{r}
 	}

@@ -37,6 +37,9 @@ type Request struct {
 	// Injection makes it a request about secret.inject: whether the program of the
 	// call gets a secret as it is. The same is then not looked at.
 	Injection *tool.Injection `json:"injection,omitempty"`
+	// Editors are who changed the arguments before the call was approved. Each asks for
+	// the call, too: it is judged once with each of them as its caller.
+	Editors []access.Caller `json:"editors,omitempty"`
 	// Time is when the proposal was made. Cedar sees it in milliseconds.
 	Time time.Time `json:"time"`
 }

@@ -79,7 +79,7 @@ func (p *Admin) Past(ctx context.Context, by access.Caller, id string) (PastCall
 		return PastCall{}, err
 	}
 	if past.Request.Commit == nil {
-		if past.Request.Args, err = p.arguments(ctx, call.proposed); err != nil {
+		if past.Request.Args, err = p.arguments(ctx, call.argumentsOf(said.CallDigest)); err != nil {
 			return PastCall{}, err
 		}
 	}
@@ -91,6 +91,18 @@ func (p *Admin) Past(ctx context.Context, by access.Caller, id string) (PastCall
 		past.Grants = []policy.Grant{toolcall.GrantAt(g, past.Request.Time)}
 	}
 	return past, check(said.Verdict, past, call.proposed.Redactions)
+}
+
+// argumentsOf is the proposal with the arguments of the call that was judged: those that
+// people made of it, where they edited it.
+func (c *pastCall) argumentsOf(digest string) callrecord.Proposed {
+	out := c.proposed
+	for _, e := range c.Edits {
+		if e.CallDigest == digest {
+			out.Arguments, out.ArgumentsBlob = e.Arguments, e.ArgumentsBlob
+		}
+	}
+	return out
 }
 
 // check makes sure that the explanation will be about what was decided: the

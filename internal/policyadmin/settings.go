@@ -32,7 +32,7 @@ func SetConfig(cfg *config.Config, sources []policy.Source, tools []tool.Descrip
 		Sources: sources, Tools: tools, Members: members, Roles: roles, Workspaces: names, Snapshot: snapshot(cfg, tools),
 		// What this version can produce: a rule that wants more is said to be
 		// unattainable instead of being waited for.
-		Surfaces: []access.Surface{access.SurfaceCLI, access.SurfaceGRPC, access.SurfaceStream, access.SurfaceConsole},
+		Surfaces: []access.Surface{access.SurfaceCLI, access.SurfaceTUI, access.SurfaceGRPC, access.SurfaceStream, access.SurfaceConsole},
 	}
 }
 

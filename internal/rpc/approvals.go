@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"sync"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -16,12 +18,14 @@ import (
 	"palyra/internal/policy"
 	"palyra/internal/reason"
 	"palyra/internal/rpc/presenceproof"
+	"palyra/internal/toolcall"
 )
 
 type approvals struct {
 	desk     *approval.Desk
 	engine   *policy.Engine
 	presence *presenceproof.Service
+	pipeline *toolcall.Pipeline
 }
 
 // ListApprovals returns one page, newest first.
@@ -158,14 +162,46 @@ func (a *approvals) WatchApprovals(ctx context.Context, req *palyrav1.WatchAppro
 	if err := stream.Send(&palyrav1.WatchApprovalsResponse{Cursor: req.GetCursor()}); err != nil {
 		return err
 	}
+	// The desk sends and the beats do, too; a stream takes one message at a time.
+	var sending sync.Mutex
+	send := func(m *palyrav1.WatchApprovalsResponse) error {
+		sending.Lock()
+		defer sending.Unlock()
+		return stream.Send(m)
+	}
+	var beating sync.WaitGroup
+	ctx, cancel := context.WithCancel(ctx)
+	beating.Go(func() { beat(ctx, func() error { return send(&palyrav1.WatchApprovalsResponse{}) }) })
+	defer beating.Wait()
+	defer cancel()
 	return a.desk.Watch(ctx, after, func(r approval.Record) error {
 		if !a.shows(ctx, r) {
 			return nil
 		}
-		return stream.Send(&palyrav1.WatchApprovalsResponse{
+		return send(&palyrav1.WatchApprovalsResponse{
 			Approval: approvalMessage(r), Cursor: strconv.FormatInt(r.Revision, 10),
 		})
 	})
+}
+
+// beatEvery is the pause between two heartbeats of a stream, by which a watcher knows
+// that what it shows is so.
+const beatEvery = 10 * time.Second
+
+// beat sends heartbeats until ctx ends or one is not taken.
+func beat(ctx context.Context, send func() error) {
+	tick := time.NewTicker(beatEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			if send() != nil {
+				return
+			}
+		}
+	}
 }
 
 // DecideApproval casts the caller's vote.
@@ -202,6 +238,27 @@ func vote(ctx context.Context, desk *approval.Desk, proofs *presenceproof.Servic
 		Reason: req.GetReason(), ShownDigest: req.GetShownDigest(),
 	})
 	return r, proofs.Wanted(caller, err)
+}
+
+// EditApproval changes the call that is asked about.
+func (a *approvals) EditApproval(ctx context.Context, req *palyrav1.EditApprovalRequest) (*palyrav1.EditApprovalResponse, error) {
+	caller := callerOf(ctx)
+	if s := req.GetSurface(); s != "" && caller.Surface == access.SurfaceGRPC { // as for a vote
+		caller.Surface = access.Surface(s)
+	}
+	if req.GetShownDigest() == "" {
+		return nil, reason.Errorf(reason.InvalidInput, "shown_digest is required: it pins the call that the person was shown").
+			WithRemedy("Send back the call_digest and the version of the approval, as GetApproval shows them.")
+	}
+	r, err := a.pipeline.Edit(ctx, caller, toolcall.Change{
+		ApprovalID: req.GetApprovalId(), Version: req.GetVersion(), ShownDigest: req.GetShownDigest(), Input: req.GetInputJson(), Reason: req.GetReason(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	m := approvalMessage(r)
+	m.You, m.Prompt.Files = a.standing(ctx, r), fileMessages(r.Prompt.Diff)
+	return &palyrav1.EditApprovalResponse{Approval: m}, nil
 }
 
 // CancelApproval withdraws a pending approval, or takes back one that was

@@ -76,11 +76,23 @@ func resultMessages(r tool.Report) []*palyrav1.ToolResult {
 			Outcome: string(r.Outcome), Reason: r.Reason, Message: r.Message, Remedy: r.Remedy,
 			ResultJson: part, More: len(rest) > 0, Duration: durationpb.New(r.FinishedAt.Sub(r.StartedAt)),
 		}
+		if len(parts) == 0 {
+			m.ExecutedAsEdited = editedMessage(r.Edited)
+		}
 		parts = append(parts, m)
 		if !m.More {
 			m.ExecutionDigest = canonical.Digest(r.Result)
 			return parts
 		}
+	}
+}
+
+func editedMessage(e *tool.Edited) *palyrav1.ExecutedAsEdited {
+	if e == nil {
+		return nil
+	}
+	return &palyrav1.ExecutedAsEdited{
+		ApprovalId: e.ApprovalID, By: e.By, Reason: e.Reason, ProposedCallDigest: e.Proposed, Changes: differenceMessages(e.Changes),
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/approval"
 	"palyra/internal/policy"
+	"palyra/internal/tool"
 	"palyra/internal/workspace/unified"
 )
 
@@ -116,6 +117,11 @@ func approvalMessage(r approval.Record) *palyrav1.Approval {
 	for _, v := range r.Votes {
 		m.Votes = append(m.Votes, voteMessage(v))
 	}
+	for _, e := range r.Edits {
+		m.Edits = append(m.Edits, &palyrav1.ApprovalEdit{
+			User: e.By.String(), Surface: string(e.Surface), At: timeMessage(e.At), Reason: e.Reason, WasDigest: e.WasDigest, IsDigest: e.IsDigest,
+		})
+	}
 	return m
 }
 
@@ -134,13 +140,19 @@ func promptMessage(r approval.Record) *palyrav1.ApprovalPrompt {
 	for _, c := range p.Why {
 		m.Why = append(m.Why, whyMessage(c))
 	}
-	for _, d := range p.Differs {
-		m.DiffersFromLast = append(m.DiffersFromLast, &palyrav1.ApprovalDifference{Field: d.Field, Was: d.Was, Is: d.Is})
-	}
+	m.DiffersFromLast, m.Changed = differenceMessages(p.Differs), differenceMessages(p.Changed)
 	for _, o := range p.Scopes {
 		m.Scopes = append(m.Scopes, offerMessage(o))
 	}
 	return m
+}
+
+func differenceMessages(list []tool.Difference) []*palyrav1.ApprovalDifference {
+	var out []*palyrav1.ApprovalDifference
+	for _, d := range list {
+		out = append(out, &palyrav1.ApprovalDifference{Field: d.Field, Was: d.Was, Is: d.Is})
+	}
+	return out
 }
 
 func offerMessage(o approval.Offer) *palyrav1.ApprovalScopeOffer {

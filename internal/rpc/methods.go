@@ -130,6 +130,7 @@ var methods = map[string]Method{
 	palyrav1connect.ApprovalsServiceGetApprovalProcedure:    {access.PermApprovalRead, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.ApprovalsServiceWatchApprovalsProcedure: {access.PermApprovalRead, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.ApprovalsServiceDecideApprovalProcedure: {access.PermApprovalDecide, AuditRoom, LimitDecide, NeedsDevice},
+	palyrav1connect.ApprovalsServiceEditApprovalProcedure:   {access.PermApprovalDecide, AuditRoom, LimitDecide, NeedsDevice},
 	// Requesters and those who decide all may call tools; who may withdraw
 	// which approval is the desk's to say.
 	palyrav1connect.ApprovalsServiceCancelApprovalProcedure:  {access.PermToolCall, AuditRoom, LimitMutate, NeedsDevice},

@@ -163,7 +163,7 @@ func New(stopping context.Context, cfg Config) (*Server, error) {
 	mux.Handle(palyrav1connect.NewGatewayServiceHandler(&gateway{
 		guard: g, pipeline: cfg.Pipeline, router: cfg.Router, engine: cfg.Engine, desk: cfg.Desk, runs: cfg.Runs, presence: proofs, stopping: stopping.Done(),
 	}, opts...))
-	asks := &approvals{cfg.Desk, cfg.Engine, proofs}
+	asks := &approvals{cfg.Desk, cfg.Engine, proofs, cfg.Pipeline}
 	mux.Handle(palyrav1connect.NewApprovalsServiceHandler(asks, opts...))
 	mux.Handle(palyrav1connect.NewPolicyServiceHandler(&policies{admin: cfg.Policies, evidence: cfg.Evidence, engine: cfg.Engine, pipeline: cfg.Pipeline}, opts...))
 	mux.Handle(palyrav1connect.NewJournalServiceHandler(&journalService{cfg.Journal, cfg.Evidence}, opts...))

@@ -138,6 +138,8 @@ func (c *conversation) led() Write {
 // answer is what the model is told of a call that did not succeed; of one that
 // did, it reads the result alone.
 type answer struct {
+	// Edited stands first, also before the result of a call that succeeded.
+	Edited  string          `json:"executed_as_edited,omitempty"`
 	Outcome string          `json:"outcome"`
 	Reason  reason.Code     `json:"reason,omitempty"`
 	Message string          `json:"message,omitempty"`
@@ -158,11 +160,14 @@ func answerOf(o toolcall.Outcome, err error) answer {
 		return answer{Outcome: "denied", Reason: o.Decision.Reason, Message: o.Decision.Message, Remedy: o.Decision.Remedy}
 	}
 	r := o.Report
-	return answer{Outcome: string(r.Outcome), Reason: reason.Code(r.Reason), Message: r.Message, Remedy: r.Remedy, Result: r.Result}
+	return answer{Edited: r.Edited.Text(), Outcome: string(r.Outcome), Reason: reason.Code(r.Reason), Message: r.Message, Remedy: r.Remedy, Result: r.Result}
 }
 
 // text is the answer as the model reads it.
 func (a answer) text() string {
+	if a.Outcome == string(tool.Succeeded) && len(a.Result) > 0 && a.Edited != "" {
+		return cut(a.Edited + "\n" + string(a.Result))
+	}
 	if a.Outcome == string(tool.Succeeded) && len(a.Result) > 0 {
 		return cut(string(a.Result))
 	}

@@ -379,6 +379,26 @@ func (t approvalTx) ReplaceRecord(r *approval.Record, state approval.State, vers
 	})
 }
 
+// RewriteRecord stores all of r in place of that state and version.
+func (t approvalTx) RewriteRecord(r *approval.Record, state approval.State, version int64) error {
+	encode, sealed := approval.EncodeRecord, sealedApproval{}
+	if r.Sealed() {
+		var err error
+		if sealed, err = t.db.sealApproval(r); err != nil {
+			return err
+		}
+		encode = approval.EncodeOutline
+	}
+	return t.numbered(r, encode, func(revision int64, body []byte) (int, error) {
+		return t.Exec(`UPDATE approvals
+		SET revision = ?1, state = ?2, version = ?3, answered_at = ?4, body = ?5, request = ?6, payload = ?7, payload_digest = ?8, payload_key = ?9,
+			severity = ?10, session = ?11, subject = ?12, call_digest = ?13, tool = ?14
+		WHERE id = ?15 AND state = ?16 AND version = ?17`,
+			revision, r.State, r.Version, r.AnsweredAt, body, sealed.requestOr(r.Request), sealed.payload, sealed.digest, sealed.key,
+			r.Severity, r.Session, r.Subject, r.CallDigest, r.ComparedAs(), r.ID, state, version)
+	})
+}
+
 // numbered gives r the next revision, and has it stored by write.
 func (t approvalTx) numbered(r *approval.Record, encode func(approval.Record) ([]byte, error), write func(revision int64, body []byte) (int, error)) error {
 	revision, err := t.approvalRevision()

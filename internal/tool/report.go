@@ -24,6 +24,9 @@ const (
 // Report is what an executor says of a call. Isolation holds only what was
 // read back from inside.
 type Report struct {
+	// Edited is there for a call that ran otherwise than it was proposed, since the
+	// people who were asked changed it. Whoever is told the result is told this first.
+	Edited  *Edited `json:"executed_as_edited,omitempty"`
 	Outcome Outcome `json:"outcome"`
 	// Reason is a reason.Code when the outcome is not succeeded.
 	Reason  string `json:"reason,omitempty"`

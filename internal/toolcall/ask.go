@@ -51,7 +51,7 @@ func (a *authorization) ask() (*approval.Ask, error) {
 	return &approval.Ask{
 		Proposal: a.proposal, Plan: a.plan, CallDigest: a.digest, SnapshotDigest: a.verdict.SnapshotDigest(),
 		Request: request, Prompt: prompt, SubjectType: a.subjectType, SubjectID: a.subjectID,
-		Timeout: a.verdict.Timeout(), Severity: a.verdict.Severity(),
+		Timeout: a.verdict.Timeout(), Severity: a.verdict.Severity(), Edits: a.edits,
 		Missing: a.verdict.Missing(), Needs: needs(a.verdict.Wanted()), Covers: covers,
 	}, nil
 }
@@ -147,11 +147,21 @@ func needs(w *policy.Wanted) *approval.Needs {
 	}
 }
 
-// MayDecide asks policy whether the caller may answer this approval.
+// MayDecide asks policy whether the caller may answer this approval: for its requester,
+// and for everybody who changed the call, since they ask for it, too.
 func (j Judge) MayDecide(_ context.Context, caller access.Caller, r approval.Record) error {
+	for _, requester := range append([]access.Principal{r.OnBehalfOf}, r.Editors()...) {
+		if err := j.mayDecide(caller, r, requester); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (j Judge) mayDecide(caller access.Caller, r approval.Record, requester access.Principal) error {
 	request := policy.AccessRequest{
 		Caller: caller, Permission: access.PermApprovalDecide,
-		Approval: &policy.ApprovalResource{ID: r.ID, Severity: r.Severity, Requester: r.OnBehalfOf},
+		Approval: &policy.ApprovalResource{ID: r.ID, Severity: r.Severity, Requester: requester},
 	}
 	err := j.authorize(request)
 	if err == nil || caller.Present {

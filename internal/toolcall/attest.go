@@ -42,6 +42,7 @@ func (c *call) dispatch(ctx context.Context, permit *decision.Permit) tool.Repor
 		}
 	}
 	report := c.Dispatcher.Run(ctx, decided)
+	report.Edited = c.edited
 	tells.end()
 	c.exchanged = callrecord.TrafficOf(report.Egress)
 	c.exchanged.Read = c.exchanged.Read || report.Claim != nil && report.Claim.State == tool.RanOther
@@ -116,6 +117,9 @@ func (c *call) recordOutcome(ctx context.Context, record decision.Record, report
 	// the evidence goes without it.
 	kept := report
 	kept.Message = tool.RedactText(report.Message)
+	if e := report.Edited; e != nil { // the journal has the arguments of both calls
+		kept.Edited = &tool.Edited{ApprovalID: e.ApprovalID, By: e.By, Reason: e.Reason, Proposed: e.Proposed}
+	}
 	execution := c.execution(record, kept)
 	execution.ResultNotKept = !keep
 	envelope, err := c.Notary.Sign(ctx, execution)

@@ -45,6 +45,12 @@ type authorization struct {
 	budget  decision.Budget
 	verdict policy.Verdict
 	answer  approval.Answer
+	// argumentsDigest is what the evidence says of the input.
+	argumentsDigest string
+	// edited and edits say how people changed the call; nil for a call as it was
+	// proposed.
+	edited *tool.Edited
+	edits  []approval.Edit
 	// waited is true when people were asked.
 	waited bool
 	// joined is true once it was tried to take the answer of an announced call.
@@ -71,8 +77,6 @@ type call struct {
 	exchanged session.Traffic
 	// journal is the newest durable event when the call was proposed.
 	journal attest.Journal
-	// argumentsDigest is what the evidence says of the input.
-	argumentsDigest string
 	// atOnce is true when the decision becomes durable with the outcome.
 	atOnce bool
 	// decisionID is of the decision that let the call run.
@@ -283,16 +287,20 @@ func (c *call) planCall(ctx context.Context, session tool.SessionFacts) error {
 	return nil
 }
 
+// capabilities are those that a call of a tool asks for.
+func capabilities(d tool.Descriptor, facts tool.Facts) []tool.Capability {
+	if len(facts.Secrets) > 0 && !slices.Contains(d.Capabilities, tool.SecretsRead) {
+		return append(slices.Clone(d.Capabilities), tool.SecretsRead)
+	}
+	return d.Capabilities
+}
+
 // policyRequest is the call as policy gets it.
 func (c *call) policyRequest(facts tool.Facts, session tool.SessionFacts) policy.Request {
-	capabilities := c.proposal.Tool.Capabilities
-	if len(facts.Secrets) > 0 && !slices.Contains(capabilities, tool.SecretsRead) {
-		capabilities = append(slices.Clone(capabilities), tool.SecretsRead)
-	}
 	return policy.Request{
 		Caller:         c.sub.Caller,
 		Tool:           c.proposal.Tool.Name,
-		Capabilities:   capabilities,
+		Capabilities:   capabilities(c.proposal.Tool, facts),
 		Args:           c.proposal.Input,
 		Session:        c.proposal.Session,
 		Run:            c.proposal.Run,

@@ -42,6 +42,10 @@ type Approver interface {
 	GrantAnswer(ctx context.Context, grantID string, ask approval.Ask) (approval.Answer, error)
 	Resolve(ctx context.Context, ask *approval.Ask, observe func(*approval.Record)) (approval.Answer, error)
 	Consume(ctx context.Context, a approval.Answer, extra ...event.Draft) error
+	// MayEdit says whether the caller may change the call of a record that it was
+	// shown; Edit puts another in its place.
+	MayEdit(ctx context.Context, caller access.Caller, id string, version int64, shown string) (approval.Record, error)
+	Edit(ctx context.Context, caller access.Caller, id string, a approval.Amendment) (approval.Record, error)
 	// Release gives back an answer that its call will not use.
 	Release(a approval.Answer)
 	// Recheck is asked right before the call starts, so that a revoke or a
@@ -147,6 +151,8 @@ type Pipeline struct {
 	// time is up that they have after the order to stop.
 	live map[*call]context.CancelCauseFunc
 	late bool
+	// waiting are the calls that people can edit, by their approval.
+	waiting map[string]*waiting
 }
 
 // New checks that every stage is there.
@@ -157,7 +163,7 @@ func New(cfg Config) (*Pipeline, error) {
 	if cfg.MaxCallsPerRun <= 0 || cfg.MaxCallsPerSession <= 0 || cfg.SessionIdle <= 0 {
 		return nil, errors.New("max_calls_per_run, max_calls_per_session and sessions.idle must be positive")
 	}
-	return &Pipeline{Config: cfg, sessions: session.NewBook(pastSessions{cfg.Ledger}, cfg.SessionIdle), keyed: newKeyedCalls(), live: make(map[*call]context.CancelCauseFunc)}, nil
+	return &Pipeline{Config: cfg, sessions: session.NewBook(pastSessions{cfg.Ledger}, cfg.SessionIdle), keyed: newKeyedCalls(), live: make(map[*call]context.CancelCauseFunc), waiting: make(map[string]*waiting)}, nil
 }
 
 // Submission is one request to call a tool, from an authenticated caller.
@@ -196,6 +202,9 @@ type Submission struct {
 	// to whom the result matters; what it waited for is judged anew. An error refuses
 	// the call, and gives back the answer that it had.
 	Hold func(context.Context) error
+	// NoEdit is why the call cannot be told that people changed its arguments, "" when
+	// it can.
+	NoEdit string
 	// Peer is the client, for executors that pass something on to it.
 	Peer tool.Peer
 }

@@ -35,17 +35,22 @@ func (a *authorization) evaluate(ctx context.Context) error {
 		return reason.Errorf(reason.PolicyError, "policy could not be evaluated: %w", err)
 	}
 	a.verdict = verdict
+	return a.draftEvaluated()
+}
+
+// draftEvaluated drafts the verdict.
+func (a *authorization) draftEvaluated() error {
 	request := a.request
 	request.Args = nil
 	return a.draftRedacted(event.Evaluated, callrecord.Evaluated{
-		ProposalID: a.proposal.ID, CallDigest: a.digest, Verdict: callrecord.VerdictOf(verdict), Request: request, MaySend: a.plan.MaySend,
+		ProposalID: a.proposal.ID, CallDigest: a.digest, Verdict: callrecord.VerdictOf(a.verdict), Request: request, MaySend: a.plan.MaySend,
 	})
 }
 
 // grants are the standing grants that match the call. None gives a secret to a
-// program.
+// program, and none covers what an editor made of a call.
 func (a *authorization) grants(ctx context.Context) ([]policy.Grant, error) {
-	if a.request.Injection != nil {
+	if a.request.Injection != nil || len(a.edits) > 0 {
 		return nil, nil
 	}
 	list, err := a.Approver.Grants(ctx, approval.GrantQuery{
@@ -92,11 +97,25 @@ func (a *authorization) askPeople(ctx context.Context, ask *approval.Ask) error 
 		return err
 	}
 	ask.Resolved = resolved
-	answer, err := a.Approver.Resolve(ctx, ask, a.observeAsk())
+	var on *waiting
+	leave := func() {}
+	defer func() { leave() }()
+	tell := a.observeAsk()
+	answer, err := a.Approver.Resolve(ctx, ask, func(r *approval.Record) {
+		if w := a.waitingOn(r.ID); w == nil || w != on {
+			leave()
+			leave = a.waits(ctx, r.ID)
+			on = a.waitingOn(r.ID)
+		}
+		tell(r)
+	})
 	if err != nil {
 		return err
 	}
 	a.answer, a.waited = answer, true
 	a.observe(Event{Resolved: &answer})
-	return nil
+	if on == nil {
+		return nil
+	}
+	return a.adopt(ctx, on)
 }

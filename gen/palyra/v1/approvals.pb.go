@@ -346,7 +346,9 @@ type Approval struct {
 	Needs *ApprovalNeeds `protobuf:"bytes,25,opt,name=needs,proto3" json:"needs,omitempty"`
 	// What the caller of this request may do. Absent on streams and in events, which
 	// are for many.
-	You           *ApprovalStanding `protobuf:"bytes,26,opt,name=you,proto3" json:"you,omitempty"`
+	You *ApprovalStanding `protobuf:"bytes,26,opt,name=you,proto3" json:"you,omitempty"`
+	// How the call was changed since it was asked about, the first change first.
+	Edits         []*ApprovalEdit `protobuf:"bytes,27,rep,name=edits,proto3" json:"edits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -563,6 +565,99 @@ func (x *Approval) GetYou() *ApprovalStanding {
 	return nil
 }
 
+func (x *Approval) GetEdits() []*ApprovalEdit {
+	if x != nil {
+		return x.Edits
+	}
+	return nil
+}
+
+// ApprovalEdit is one change of the call, by somebody who may answer.
+type ApprovalEdit struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	User    string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
+	Surface string                 `protobuf:"bytes,2,opt,name=surface,proto3" json:"surface,omitempty"`
+	At      *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
+	Reason  string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The call digests before and after.
+	WasDigest     string `protobuf:"bytes,5,opt,name=was_digest,json=wasDigest,proto3" json:"was_digest,omitempty"`
+	IsDigest      string `protobuf:"bytes,6,opt,name=is_digest,json=isDigest,proto3" json:"is_digest,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApprovalEdit) Reset() {
+	*x = ApprovalEdit{}
+	mi := &file_palyra_v1_approvals_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApprovalEdit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApprovalEdit) ProtoMessage() {}
+
+func (x *ApprovalEdit) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_approvals_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApprovalEdit.ProtoReflect.Descriptor instead.
+func (*ApprovalEdit) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *ApprovalEdit) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *ApprovalEdit) GetSurface() string {
+	if x != nil {
+		return x.Surface
+	}
+	return ""
+}
+
+func (x *ApprovalEdit) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *ApprovalEdit) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *ApprovalEdit) GetWasDigest() string {
+	if x != nil {
+		return x.WasDigest
+	}
+	return ""
+}
+
+func (x *ApprovalEdit) GetIsDigest() string {
+	if x != nil {
+		return x.IsDigest
+	}
+	return ""
+}
+
 // ApprovalNeeds is the fewest further people whose yes would allow the call: "1 of
 // 2, needs role security".
 type ApprovalNeeds struct {
@@ -585,7 +680,7 @@ type ApprovalNeeds struct {
 
 func (x *ApprovalNeeds) Reset() {
 	*x = ApprovalNeeds{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[1]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -597,7 +692,7 @@ func (x *ApprovalNeeds) String() string {
 func (*ApprovalNeeds) ProtoMessage() {}
 
 func (x *ApprovalNeeds) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[1]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -610,7 +705,7 @@ func (x *ApprovalNeeds) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalNeeds.ProtoReflect.Descriptor instead.
 func (*ApprovalNeeds) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{1}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *ApprovalNeeds) GetHave() int32 {
@@ -680,7 +775,7 @@ type ApprovalStanding struct {
 
 func (x *ApprovalStanding) Reset() {
 	*x = ApprovalStanding{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[2]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -692,7 +787,7 @@ func (x *ApprovalStanding) String() string {
 func (*ApprovalStanding) ProtoMessage() {}
 
 func (x *ApprovalStanding) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[2]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -705,7 +800,7 @@ func (x *ApprovalStanding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalStanding.ProtoReflect.Descriptor instead.
 func (*ApprovalStanding) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{2}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ApprovalStanding) GetMayDecide() bool {
@@ -808,14 +903,17 @@ type ApprovalPrompt struct {
 	// Whether there was a call to compare with: of the same tool, by the same
 	// requester, that people allowed. differs_from_last is empty, too, where nothing
 	// differs from it.
-	LastAllowed   bool `protobuf:"varint,26,opt,name=last_allowed,json=lastAllowed,proto3" json:"last_allowed,omitempty"`
+	LastAllowed bool `protobuf:"varint,26,opt,name=last_allowed,json=lastAllowed,proto3" json:"last_allowed,omitempty"`
+	// How the arguments differ from those that were proposed, where people edited the
+	// call. The fields are JSON Pointers (RFC 6901).
+	Changed       []*ApprovalDifference `protobuf:"bytes,27,rep,name=changed,proto3" json:"changed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ApprovalPrompt) Reset() {
 	*x = ApprovalPrompt{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[3]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -827,7 +925,7 @@ func (x *ApprovalPrompt) String() string {
 func (*ApprovalPrompt) ProtoMessage() {}
 
 func (x *ApprovalPrompt) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[3]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -840,7 +938,7 @@ func (x *ApprovalPrompt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalPrompt.ProtoReflect.Descriptor instead.
 func (*ApprovalPrompt) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{3}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ApprovalPrompt) GetTitle() string {
@@ -1025,6 +1123,13 @@ func (x *ApprovalPrompt) GetLastAllowed() bool {
 	return false
 }
 
+func (x *ApprovalPrompt) GetChanged() []*ApprovalDifference {
+	if x != nil {
+		return x.Changed
+	}
+	return nil
+}
+
 // ApprovalFileChange is one file of a diff.
 type ApprovalFileChange struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1045,7 +1150,7 @@ type ApprovalFileChange struct {
 
 func (x *ApprovalFileChange) Reset() {
 	*x = ApprovalFileChange{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[4]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1057,7 +1162,7 @@ func (x *ApprovalFileChange) String() string {
 func (*ApprovalFileChange) ProtoMessage() {}
 
 func (x *ApprovalFileChange) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[4]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1070,7 +1175,7 @@ func (x *ApprovalFileChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalFileChange.ProtoReflect.Descriptor instead.
 func (*ApprovalFileChange) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{4}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ApprovalFileChange) GetKind() string {
@@ -1135,7 +1240,7 @@ type ApprovalHunk struct {
 
 func (x *ApprovalHunk) Reset() {
 	*x = ApprovalHunk{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[5]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1147,7 +1252,7 @@ func (x *ApprovalHunk) String() string {
 func (*ApprovalHunk) ProtoMessage() {}
 
 func (x *ApprovalHunk) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[5]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1160,7 +1265,7 @@ func (x *ApprovalHunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalHunk.ProtoReflect.Descriptor instead.
 func (*ApprovalHunk) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{5}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ApprovalHunk) GetOldStart() int32 {
@@ -1198,7 +1303,7 @@ type ApprovalLine struct {
 
 func (x *ApprovalLine) Reset() {
 	*x = ApprovalLine{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[6]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1210,7 +1315,7 @@ func (x *ApprovalLine) String() string {
 func (*ApprovalLine) ProtoMessage() {}
 
 func (x *ApprovalLine) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[6]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1223,7 +1328,7 @@ func (x *ApprovalLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalLine.ProtoReflect.Descriptor instead.
 func (*ApprovalLine) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{6}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ApprovalLine) GetKind() string {
@@ -1259,7 +1364,7 @@ type ApprovalOperand struct {
 
 func (x *ApprovalOperand) Reset() {
 	*x = ApprovalOperand{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[7]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1271,7 +1376,7 @@ func (x *ApprovalOperand) String() string {
 func (*ApprovalOperand) ProtoMessage() {}
 
 func (x *ApprovalOperand) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[7]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1284,7 +1389,7 @@ func (x *ApprovalOperand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalOperand.ProtoReflect.Descriptor instead.
 func (*ApprovalOperand) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{7}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ApprovalOperand) GetPath() string {
@@ -1316,7 +1421,7 @@ type ApprovalWhy struct {
 
 func (x *ApprovalWhy) Reset() {
 	*x = ApprovalWhy{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[8]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1328,7 +1433,7 @@ func (x *ApprovalWhy) String() string {
 func (*ApprovalWhy) ProtoMessage() {}
 
 func (x *ApprovalWhy) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[8]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1341,7 +1446,7 @@ func (x *ApprovalWhy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalWhy.ProtoReflect.Descriptor instead.
 func (*ApprovalWhy) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{8}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ApprovalWhy) GetPolicyId() string {
@@ -1391,7 +1496,7 @@ type ApprovalDifference struct {
 
 func (x *ApprovalDifference) Reset() {
 	*x = ApprovalDifference{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[9]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1403,7 +1508,7 @@ func (x *ApprovalDifference) String() string {
 func (*ApprovalDifference) ProtoMessage() {}
 
 func (x *ApprovalDifference) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[9]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1416,7 +1521,7 @@ func (x *ApprovalDifference) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalDifference.ProtoReflect.Descriptor instead.
 func (*ApprovalDifference) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{9}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ApprovalDifference) GetField() string {
@@ -1464,7 +1569,7 @@ type ApprovalScopeOffer struct {
 
 func (x *ApprovalScopeOffer) Reset() {
 	*x = ApprovalScopeOffer{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[10]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1476,7 +1581,7 @@ func (x *ApprovalScopeOffer) String() string {
 func (*ApprovalScopeOffer) ProtoMessage() {}
 
 func (x *ApprovalScopeOffer) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[10]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1489,7 +1594,7 @@ func (x *ApprovalScopeOffer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalScopeOffer.ProtoReflect.Descriptor instead.
 func (*ApprovalScopeOffer) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{10}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ApprovalScopeOffer) GetScope() ApprovalScope {
@@ -1574,7 +1679,7 @@ type ApprovalVote struct {
 
 func (x *ApprovalVote) Reset() {
 	*x = ApprovalVote{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[11]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1586,7 +1691,7 @@ func (x *ApprovalVote) String() string {
 func (*ApprovalVote) ProtoMessage() {}
 
 func (x *ApprovalVote) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[11]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1599,7 +1704,7 @@ func (x *ApprovalVote) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalVote.ProtoReflect.Descriptor instead.
 func (*ApprovalVote) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{11}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ApprovalVote) GetUser() string {
@@ -1737,7 +1842,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[12]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1749,7 +1854,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[12]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1762,7 +1867,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{12}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Grant) GetGrantId() string {
@@ -1930,7 +2035,7 @@ type ListApprovalsRequest struct {
 
 func (x *ListApprovalsRequest) Reset() {
 	*x = ListApprovalsRequest{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[13]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1942,7 +2047,7 @@ func (x *ListApprovalsRequest) String() string {
 func (*ListApprovalsRequest) ProtoMessage() {}
 
 func (x *ListApprovalsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[13]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1955,7 +2060,7 @@ func (x *ListApprovalsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListApprovalsRequest.ProtoReflect.Descriptor instead.
 func (*ListApprovalsRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{13}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListApprovalsRequest) GetStates() []ApprovalState {
@@ -2083,7 +2188,7 @@ type ListApprovalsResponse struct {
 
 func (x *ListApprovalsResponse) Reset() {
 	*x = ListApprovalsResponse{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[14]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2095,7 +2200,7 @@ func (x *ListApprovalsResponse) String() string {
 func (*ListApprovalsResponse) ProtoMessage() {}
 
 func (x *ListApprovalsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[14]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2108,7 +2213,7 @@ func (x *ListApprovalsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListApprovalsResponse.ProtoReflect.Descriptor instead.
 func (*ListApprovalsResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{14}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListApprovalsResponse) GetApprovals() []*Approval {
@@ -2147,7 +2252,7 @@ type ApprovalCounts struct {
 
 func (x *ApprovalCounts) Reset() {
 	*x = ApprovalCounts{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[15]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2159,7 +2264,7 @@ func (x *ApprovalCounts) String() string {
 func (*ApprovalCounts) ProtoMessage() {}
 
 func (x *ApprovalCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[15]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2172,7 +2277,7 @@ func (x *ApprovalCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalCounts.ProtoReflect.Descriptor instead.
 func (*ApprovalCounts) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{15}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ApprovalCounts) GetTotal() int64 {
@@ -2220,7 +2325,7 @@ type GetApprovalRequest struct {
 
 func (x *GetApprovalRequest) Reset() {
 	*x = GetApprovalRequest{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[16]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2232,7 +2337,7 @@ func (x *GetApprovalRequest) String() string {
 func (*GetApprovalRequest) ProtoMessage() {}
 
 func (x *GetApprovalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[16]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2245,7 +2350,7 @@ func (x *GetApprovalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetApprovalRequest.ProtoReflect.Descriptor instead.
 func (*GetApprovalRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{16}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GetApprovalRequest) GetApprovalId() string {
@@ -2265,7 +2370,7 @@ type GetApprovalResponse struct {
 
 func (x *GetApprovalResponse) Reset() {
 	*x = GetApprovalResponse{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[17]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2277,7 +2382,7 @@ func (x *GetApprovalResponse) String() string {
 func (*GetApprovalResponse) ProtoMessage() {}
 
 func (x *GetApprovalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[17]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2290,7 +2395,7 @@ func (x *GetApprovalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetApprovalResponse.ProtoReflect.Descriptor instead.
 func (*GetApprovalResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{17}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GetApprovalResponse) GetApproval() *Approval {
@@ -2311,7 +2416,7 @@ type WatchApprovalsRequest struct {
 
 func (x *WatchApprovalsRequest) Reset() {
 	*x = WatchApprovalsRequest{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[18]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2323,7 +2428,7 @@ func (x *WatchApprovalsRequest) String() string {
 func (*WatchApprovalsRequest) ProtoMessage() {}
 
 func (x *WatchApprovalsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[18]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2336,7 +2441,7 @@ func (x *WatchApprovalsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchApprovalsRequest.ProtoReflect.Descriptor instead.
 func (*WatchApprovalsRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{18}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *WatchApprovalsRequest) GetCursor() string {
@@ -2347,7 +2452,7 @@ func (x *WatchApprovalsRequest) GetCursor() string {
 }
 
 // WatchApprovalsResponse is one approval as it is after a change, or a
-// heartbeat without one.
+// heartbeat without one, which comes every ten seconds.
 type WatchApprovalsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Approval      *Approval              `protobuf:"bytes,1,opt,name=approval,proto3" json:"approval,omitempty"`
@@ -2358,7 +2463,7 @@ type WatchApprovalsResponse struct {
 
 func (x *WatchApprovalsResponse) Reset() {
 	*x = WatchApprovalsResponse{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[19]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2370,7 +2475,7 @@ func (x *WatchApprovalsResponse) String() string {
 func (*WatchApprovalsResponse) ProtoMessage() {}
 
 func (x *WatchApprovalsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[19]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2383,7 +2488,7 @@ func (x *WatchApprovalsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchApprovalsResponse.ProtoReflect.Descriptor instead.
 func (*WatchApprovalsResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{19}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *WatchApprovalsResponse) GetApproval() *Approval {
@@ -2429,7 +2534,7 @@ type DecideApprovalRequest struct {
 
 func (x *DecideApprovalRequest) Reset() {
 	*x = DecideApprovalRequest{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[20]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2441,7 +2546,7 @@ func (x *DecideApprovalRequest) String() string {
 func (*DecideApprovalRequest) ProtoMessage() {}
 
 func (x *DecideApprovalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[20]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2454,7 +2559,7 @@ func (x *DecideApprovalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideApprovalRequest.ProtoReflect.Descriptor instead.
 func (*DecideApprovalRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{20}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *DecideApprovalRequest) GetApprovalId() string {
@@ -2537,7 +2642,7 @@ type DecideApprovalResponse struct {
 
 func (x *DecideApprovalResponse) Reset() {
 	*x = DecideApprovalResponse{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[21]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2549,7 +2654,7 @@ func (x *DecideApprovalResponse) String() string {
 func (*DecideApprovalResponse) ProtoMessage() {}
 
 func (x *DecideApprovalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[21]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2562,10 +2667,146 @@ func (x *DecideApprovalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideApprovalResponse.ProtoReflect.Descriptor instead.
 func (*DecideApprovalResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{21}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *DecideApprovalResponse) GetApproval() *Approval {
+	if x != nil {
+		return x.Approval
+	}
+	return nil
+}
+
+// EditApprovalRequest is the call as the caller wants it.
+type EditApprovalRequest struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	ApprovalId string                 `protobuf:"bytes,1,opt,name=approval_id,json=approvalId,proto3" json:"approval_id,omitempty"`
+	// The version and the call digest that were shown to the person. When either is
+	// another by now, nothing is changed.
+	Version     int64  `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
+	ShownDigest string `protobuf:"bytes,3,opt,name=shown_digest,json=shownDigest,proto3" json:"shown_digest,omitempty"`
+	// All arguments of the call, one JSON object. What is shown as "[redacted]" stays what
+	// it is where it stands, and so does what stands for a secret.
+	InputJson []byte `protobuf:"bytes,4,opt,name=input_json,json=inputJson,proto3" json:"input_json,omitempty"`
+	// What the requester is told of it.
+	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The surface the edit is made on, as in DecideApprovalRequest.
+	Surface       string `protobuf:"bytes,6,opt,name=surface,proto3" json:"surface,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EditApprovalRequest) Reset() {
+	*x = EditApprovalRequest{}
+	mi := &file_palyra_v1_approvals_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EditApprovalRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EditApprovalRequest) ProtoMessage() {}
+
+func (x *EditApprovalRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_approvals_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EditApprovalRequest.ProtoReflect.Descriptor instead.
+func (*EditApprovalRequest) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *EditApprovalRequest) GetApprovalId() string {
+	if x != nil {
+		return x.ApprovalId
+	}
+	return ""
+}
+
+func (x *EditApprovalRequest) GetVersion() int64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *EditApprovalRequest) GetShownDigest() string {
+	if x != nil {
+		return x.ShownDigest
+	}
+	return ""
+}
+
+func (x *EditApprovalRequest) GetInputJson() []byte {
+	if x != nil {
+		return x.InputJson
+	}
+	return nil
+}
+
+func (x *EditApprovalRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *EditApprovalRequest) GetSurface() string {
+	if x != nil {
+		return x.Surface
+	}
+	return ""
+}
+
+// EditApprovalResponse is the approval of the changed call. It still waits.
+type EditApprovalResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Approval      *Approval              `protobuf:"bytes,1,opt,name=approval,proto3" json:"approval,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EditApprovalResponse) Reset() {
+	*x = EditApprovalResponse{}
+	mi := &file_palyra_v1_approvals_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EditApprovalResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EditApprovalResponse) ProtoMessage() {}
+
+func (x *EditApprovalResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_approvals_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EditApprovalResponse.ProtoReflect.Descriptor instead.
+func (*EditApprovalResponse) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *EditApprovalResponse) GetApproval() *Approval {
 	if x != nil {
 		return x.Approval
 	}
@@ -2583,7 +2824,7 @@ type CancelApprovalRequest struct {
 
 func (x *CancelApprovalRequest) Reset() {
 	*x = CancelApprovalRequest{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[22]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2595,7 +2836,7 @@ func (x *CancelApprovalRequest) String() string {
 func (*CancelApprovalRequest) ProtoMessage() {}
 
 func (x *CancelApprovalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[22]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2608,7 +2849,7 @@ func (x *CancelApprovalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelApprovalRequest.ProtoReflect.Descriptor instead.
 func (*CancelApprovalRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{22}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CancelApprovalRequest) GetApprovalId() string {
@@ -2635,7 +2876,7 @@ type CancelApprovalResponse struct {
 
 func (x *CancelApprovalResponse) Reset() {
 	*x = CancelApprovalResponse{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[23]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2647,7 +2888,7 @@ func (x *CancelApprovalResponse) String() string {
 func (*CancelApprovalResponse) ProtoMessage() {}
 
 func (x *CancelApprovalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[23]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2660,7 +2901,7 @@ func (x *CancelApprovalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelApprovalResponse.ProtoReflect.Descriptor instead.
 func (*CancelApprovalResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{23}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *CancelApprovalResponse) GetApproval() *Approval {
@@ -2683,7 +2924,7 @@ type ExportApprovalsRequest struct {
 
 func (x *ExportApprovalsRequest) Reset() {
 	*x = ExportApprovalsRequest{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[24]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2695,7 +2936,7 @@ func (x *ExportApprovalsRequest) String() string {
 func (*ExportApprovalsRequest) ProtoMessage() {}
 
 func (x *ExportApprovalsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[24]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2708,7 +2949,7 @@ func (x *ExportApprovalsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportApprovalsRequest.ProtoReflect.Descriptor instead.
 func (*ExportApprovalsRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{24}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ExportApprovalsRequest) GetFormat() ExportFormat {
@@ -2749,7 +2990,7 @@ type ExportApprovalsResponse struct {
 
 func (x *ExportApprovalsResponse) Reset() {
 	*x = ExportApprovalsResponse{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[25]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2761,7 +3002,7 @@ func (x *ExportApprovalsResponse) String() string {
 func (*ExportApprovalsResponse) ProtoMessage() {}
 
 func (x *ExportApprovalsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[25]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2774,7 +3015,7 @@ func (x *ExportApprovalsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportApprovalsResponse.ProtoReflect.Descriptor instead.
 func (*ExportApprovalsResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{25}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ExportApprovalsResponse) GetData() []byte {
@@ -2798,7 +3039,7 @@ type ListGrantsRequest struct {
 
 func (x *ListGrantsRequest) Reset() {
 	*x = ListGrantsRequest{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[26]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2810,7 +3051,7 @@ func (x *ListGrantsRequest) String() string {
 func (*ListGrantsRequest) ProtoMessage() {}
 
 func (x *ListGrantsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[26]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2823,7 +3064,7 @@ func (x *ListGrantsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListGrantsRequest.ProtoReflect.Descriptor instead.
 func (*ListGrantsRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{26}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ListGrantsRequest) GetPrincipal() string {
@@ -2865,7 +3106,7 @@ type ListGrantsResponse struct {
 
 func (x *ListGrantsResponse) Reset() {
 	*x = ListGrantsResponse{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[27]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2877,7 +3118,7 @@ func (x *ListGrantsResponse) String() string {
 func (*ListGrantsResponse) ProtoMessage() {}
 
 func (x *ListGrantsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[27]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2890,7 +3131,7 @@ func (x *ListGrantsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListGrantsResponse.ProtoReflect.Descriptor instead.
 func (*ListGrantsResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{27}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ListGrantsResponse) GetGrants() []*Grant {
@@ -2918,7 +3159,7 @@ type RevokeGrantRequest struct {
 
 func (x *RevokeGrantRequest) Reset() {
 	*x = RevokeGrantRequest{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[28]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2930,7 +3171,7 @@ func (x *RevokeGrantRequest) String() string {
 func (*RevokeGrantRequest) ProtoMessage() {}
 
 func (x *RevokeGrantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[28]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2943,7 +3184,7 @@ func (x *RevokeGrantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeGrantRequest.ProtoReflect.Descriptor instead.
 func (*RevokeGrantRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{28}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RevokeGrantRequest) GetGrantId() string {
@@ -2970,7 +3211,7 @@ type RevokeGrantResponse struct {
 
 func (x *RevokeGrantResponse) Reset() {
 	*x = RevokeGrantResponse{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[29]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2982,7 +3223,7 @@ func (x *RevokeGrantResponse) String() string {
 func (*RevokeGrantResponse) ProtoMessage() {}
 
 func (x *RevokeGrantResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[29]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2995,7 +3236,7 @@ func (x *RevokeGrantResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeGrantResponse.ProtoReflect.Descriptor instead.
 func (*RevokeGrantResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{29}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RevokeGrantResponse) GetGrant() *Grant {
@@ -3009,7 +3250,7 @@ var File_palyra_v1_approvals_proto protoreflect.FileDescriptor
 
 const file_palyra_v1_approvals_proto_rawDesc = "" +
 	"\n" +
-	"\x19palyra/v1/approvals.proto\x12\tpalyra.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18palyra/v1/presence.proto\"\xee\a\n" +
+	"\x19palyra/v1/approvals.proto\x12\tpalyra.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18palyra/v1/presence.proto\"\x9d\b\n" +
 	"\bApproval\x12\x1f\n" +
 	"\vapproval_id\x18\x01 \x01(\tR\n" +
 	"approvalId\x12\x1f\n" +
@@ -3045,7 +3286,16 @@ const file_palyra_v1_approvals_proto_rawDesc = "" +
 	"\brun_gone\x18\x17 \x01(\bR\arunGone\x12'\n" +
 	"\x0fpresence_wanted\x18\x18 \x01(\bR\x0epresenceWanted\x12.\n" +
 	"\x05needs\x18\x19 \x01(\v2\x18.palyra.v1.ApprovalNeedsR\x05needs\x12-\n" +
-	"\x03you\x18\x1a \x01(\v2\x1b.palyra.v1.ApprovalStandingR\x03you\"\x9b\x01\n" +
+	"\x03you\x18\x1a \x01(\v2\x1b.palyra.v1.ApprovalStandingR\x03you\x12-\n" +
+	"\x05edits\x18\x1b \x03(\v2\x17.palyra.v1.ApprovalEditR\x05edits\"\xbc\x01\n" +
+	"\fApprovalEdit\x12\x12\n" +
+	"\x04user\x18\x01 \x01(\tR\x04user\x12\x18\n" +
+	"\asurface\x18\x02 \x01(\tR\asurface\x12*\n" +
+	"\x02at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x1d\n" +
+	"\n" +
+	"was_digest\x18\x05 \x01(\tR\twasDigest\x12\x1b\n" +
+	"\tis_digest\x18\x06 \x01(\tR\bisDigest\"\x9b\x01\n" +
 	"\rApprovalNeeds\x12\x12\n" +
 	"\x04have\x18\x01 \x01(\x05R\x04have\x12\x12\n" +
 	"\x04want\x18\x02 \x01(\x05R\x04want\x12\x12\n" +
@@ -3064,7 +3314,7 @@ const file_palyra_v1_approvals_proto_rawDesc = "" +
 	"permission\x12\x10\n" +
 	"\x03own\x18\x06 \x01(\bR\x03own\x12\x14\n" +
 	"\x05voted\x18\a \x01(\bR\x05voted\x12#\n" +
-	"\rwith_presence\x18\b \x01(\bR\fwithPresence\"\x81\a\n" +
+	"\rwith_presence\x18\b \x01(\bR\fwithPresence\"\xba\a\n" +
 	"\x0eApprovalPrompt\x12\x14\n" +
 	"\x05title\x18\x01 \x01(\tR\x05title\x12\x1a\n" +
 	"\bseverity\x18\x02 \x01(\tR\bseverity\x12\x18\n" +
@@ -3095,7 +3345,8 @@ const file_palyra_v1_approvals_proto_rawDesc = "" +
 	"\x04lead\x18\x17 \x01(\tR\x04lead\x12&\n" +
 	"\x0fasked_last_week\x18\x18 \x01(\x03R\raskedLastWeek\x123\n" +
 	"\x05files\x18\x19 \x03(\v2\x1d.palyra.v1.ApprovalFileChangeR\x05files\x12!\n" +
-	"\flast_allowed\x18\x1a \x01(\bR\vlastAllowed\"\xd4\x01\n" +
+	"\flast_allowed\x18\x1a \x01(\bR\vlastAllowed\x127\n" +
+	"\achanged\x18\x1b \x03(\v2\x1d.palyra.v1.ApprovalDifferenceR\achanged\"\xd4\x01\n" +
 	"\x12ApprovalFileChange\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x19\n" +
@@ -3254,6 +3505,17 @@ const file_palyra_v1_approvals_proto_rawDesc = "" +
 	"\bpresence\x18\n" +
 	" \x01(\v2\x18.palyra.v1.PresenceProofR\bpresence\"I\n" +
 	"\x16DecideApprovalResponse\x12/\n" +
+	"\bapproval\x18\x01 \x01(\v2\x13.palyra.v1.ApprovalR\bapproval\"\xa5\x02\n" +
+	"\x13EditApprovalRequest\x12)\n" +
+	"\vapproval_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x98\x01\x1aR\n" +
+	"approvalId\x12!\n" +
+	"\aversion\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02(\x01R\aversion\x12A\n" +
+	"\fshown_digest\x18\x03 \x01(\tB\x1e\xbaH\x1br\x19\x18P2\x15^sha256:[0-9a-f]{64}$R\vshownDigest\x12(\n" +
+	"\n" +
+	"input_json\x18\x04 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@R\tinputJson\x12 \n" +
+	"\x06reason\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06reason\x121\n" +
+	"\asurface\x18\x06 \x01(\tB\x17\xbaH\x14r\x12R\x00R\x03cliR\x03tuiR\x04grpcR\asurface\"G\n" +
+	"\x14EditApprovalResponse\x12/\n" +
 	"\bapproval\x18\x01 \x01(\v2\x13.palyra.v1.ApprovalR\bapproval\"d\n" +
 	"\x15CancelApprovalRequest\x12)\n" +
 	"\vapproval_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x98\x01\x1aR\n" +
@@ -3315,12 +3577,13 @@ const file_palyra_v1_approvals_proto_rawDesc = "" +
 	"\fExportFormat\x12\x1d\n" +
 	"\x19EXPORT_FORMAT_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14EXPORT_FORMAT_NDJSON\x10\x01\x12\x16\n" +
-	"\x12EXPORT_FORMAT_JSON\x10\x022\xbf\x05\n" +
+	"\x12EXPORT_FORMAT_JSON\x10\x022\x90\x06\n" +
 	"\x10ApprovalsService\x12W\n" +
 	"\rListApprovals\x12\x1f.palyra.v1.ListApprovalsRequest\x1a .palyra.v1.ListApprovalsResponse\"\x03\x90\x02\x01\x12Q\n" +
 	"\vGetApproval\x12\x1d.palyra.v1.GetApprovalRequest\x1a\x1e.palyra.v1.GetApprovalResponse\"\x03\x90\x02\x01\x12W\n" +
 	"\x0eWatchApprovals\x12 .palyra.v1.WatchApprovalsRequest\x1a!.palyra.v1.WatchApprovalsResponse0\x01\x12U\n" +
-	"\x0eDecideApproval\x12 .palyra.v1.DecideApprovalRequest\x1a!.palyra.v1.DecideApprovalResponse\x12U\n" +
+	"\x0eDecideApproval\x12 .palyra.v1.DecideApprovalRequest\x1a!.palyra.v1.DecideApprovalResponse\x12O\n" +
+	"\fEditApproval\x12\x1e.palyra.v1.EditApprovalRequest\x1a\x1f.palyra.v1.EditApprovalResponse\x12U\n" +
 	"\x0eCancelApproval\x12 .palyra.v1.CancelApprovalRequest\x1a!.palyra.v1.CancelApprovalResponse\x12Z\n" +
 	"\x0fExportApprovals\x12!.palyra.v1.ExportApprovalsRequest\x1a\".palyra.v1.ExportApprovalsResponse0\x01\x12N\n" +
 	"\n" +
@@ -3340,7 +3603,7 @@ func file_palyra_v1_approvals_proto_rawDescGZIP() []byte {
 }
 
 var file_palyra_v1_approvals_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_palyra_v1_approvals_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_palyra_v1_approvals_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
 var file_palyra_v1_approvals_proto_goTypes = []any{
 	(ApprovalState)(0),              // 0: palyra.v1.ApprovalState
 	(ApprovalSubjectType)(0),        // 1: palyra.v1.ApprovalSubjectType
@@ -3348,120 +3611,129 @@ var file_palyra_v1_approvals_proto_goTypes = []any{
 	(GrantMatch)(0),                 // 3: palyra.v1.GrantMatch
 	(ExportFormat)(0),               // 4: palyra.v1.ExportFormat
 	(*Approval)(nil),                // 5: palyra.v1.Approval
-	(*ApprovalNeeds)(nil),           // 6: palyra.v1.ApprovalNeeds
-	(*ApprovalStanding)(nil),        // 7: palyra.v1.ApprovalStanding
-	(*ApprovalPrompt)(nil),          // 8: palyra.v1.ApprovalPrompt
-	(*ApprovalFileChange)(nil),      // 9: palyra.v1.ApprovalFileChange
-	(*ApprovalHunk)(nil),            // 10: palyra.v1.ApprovalHunk
-	(*ApprovalLine)(nil),            // 11: palyra.v1.ApprovalLine
-	(*ApprovalOperand)(nil),         // 12: palyra.v1.ApprovalOperand
-	(*ApprovalWhy)(nil),             // 13: palyra.v1.ApprovalWhy
-	(*ApprovalDifference)(nil),      // 14: palyra.v1.ApprovalDifference
-	(*ApprovalScopeOffer)(nil),      // 15: palyra.v1.ApprovalScopeOffer
-	(*ApprovalVote)(nil),            // 16: palyra.v1.ApprovalVote
-	(*Grant)(nil),                   // 17: palyra.v1.Grant
-	(*ListApprovalsRequest)(nil),    // 18: palyra.v1.ListApprovalsRequest
-	(*ListApprovalsResponse)(nil),   // 19: palyra.v1.ListApprovalsResponse
-	(*ApprovalCounts)(nil),          // 20: palyra.v1.ApprovalCounts
-	(*GetApprovalRequest)(nil),      // 21: palyra.v1.GetApprovalRequest
-	(*GetApprovalResponse)(nil),     // 22: palyra.v1.GetApprovalResponse
-	(*WatchApprovalsRequest)(nil),   // 23: palyra.v1.WatchApprovalsRequest
-	(*WatchApprovalsResponse)(nil),  // 24: palyra.v1.WatchApprovalsResponse
-	(*DecideApprovalRequest)(nil),   // 25: palyra.v1.DecideApprovalRequest
-	(*DecideApprovalResponse)(nil),  // 26: palyra.v1.DecideApprovalResponse
-	(*CancelApprovalRequest)(nil),   // 27: palyra.v1.CancelApprovalRequest
-	(*CancelApprovalResponse)(nil),  // 28: palyra.v1.CancelApprovalResponse
-	(*ExportApprovalsRequest)(nil),  // 29: palyra.v1.ExportApprovalsRequest
-	(*ExportApprovalsResponse)(nil), // 30: palyra.v1.ExportApprovalsResponse
-	(*ListGrantsRequest)(nil),       // 31: palyra.v1.ListGrantsRequest
-	(*ListGrantsResponse)(nil),      // 32: palyra.v1.ListGrantsResponse
-	(*RevokeGrantRequest)(nil),      // 33: palyra.v1.RevokeGrantRequest
-	(*RevokeGrantResponse)(nil),     // 34: palyra.v1.RevokeGrantResponse
-	nil,                             // 35: palyra.v1.ApprovalCounts.ByStateEntry
-	nil,                             // 36: palyra.v1.ApprovalCounts.BySeverityEntry
-	nil,                             // 37: palyra.v1.ApprovalCounts.BySubjectTypeEntry
-	nil,                             // 38: palyra.v1.ApprovalCounts.ByToolEntry
-	(*timestamppb.Timestamp)(nil),   // 39: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),     // 40: google.protobuf.Duration
-	(*PresenceProof)(nil),           // 41: palyra.v1.PresenceProof
+	(*ApprovalEdit)(nil),            // 6: palyra.v1.ApprovalEdit
+	(*ApprovalNeeds)(nil),           // 7: palyra.v1.ApprovalNeeds
+	(*ApprovalStanding)(nil),        // 8: palyra.v1.ApprovalStanding
+	(*ApprovalPrompt)(nil),          // 9: palyra.v1.ApprovalPrompt
+	(*ApprovalFileChange)(nil),      // 10: palyra.v1.ApprovalFileChange
+	(*ApprovalHunk)(nil),            // 11: palyra.v1.ApprovalHunk
+	(*ApprovalLine)(nil),            // 12: palyra.v1.ApprovalLine
+	(*ApprovalOperand)(nil),         // 13: palyra.v1.ApprovalOperand
+	(*ApprovalWhy)(nil),             // 14: palyra.v1.ApprovalWhy
+	(*ApprovalDifference)(nil),      // 15: palyra.v1.ApprovalDifference
+	(*ApprovalScopeOffer)(nil),      // 16: palyra.v1.ApprovalScopeOffer
+	(*ApprovalVote)(nil),            // 17: palyra.v1.ApprovalVote
+	(*Grant)(nil),                   // 18: palyra.v1.Grant
+	(*ListApprovalsRequest)(nil),    // 19: palyra.v1.ListApprovalsRequest
+	(*ListApprovalsResponse)(nil),   // 20: palyra.v1.ListApprovalsResponse
+	(*ApprovalCounts)(nil),          // 21: palyra.v1.ApprovalCounts
+	(*GetApprovalRequest)(nil),      // 22: palyra.v1.GetApprovalRequest
+	(*GetApprovalResponse)(nil),     // 23: palyra.v1.GetApprovalResponse
+	(*WatchApprovalsRequest)(nil),   // 24: palyra.v1.WatchApprovalsRequest
+	(*WatchApprovalsResponse)(nil),  // 25: palyra.v1.WatchApprovalsResponse
+	(*DecideApprovalRequest)(nil),   // 26: palyra.v1.DecideApprovalRequest
+	(*DecideApprovalResponse)(nil),  // 27: palyra.v1.DecideApprovalResponse
+	(*EditApprovalRequest)(nil),     // 28: palyra.v1.EditApprovalRequest
+	(*EditApprovalResponse)(nil),    // 29: palyra.v1.EditApprovalResponse
+	(*CancelApprovalRequest)(nil),   // 30: palyra.v1.CancelApprovalRequest
+	(*CancelApprovalResponse)(nil),  // 31: palyra.v1.CancelApprovalResponse
+	(*ExportApprovalsRequest)(nil),  // 32: palyra.v1.ExportApprovalsRequest
+	(*ExportApprovalsResponse)(nil), // 33: palyra.v1.ExportApprovalsResponse
+	(*ListGrantsRequest)(nil),       // 34: palyra.v1.ListGrantsRequest
+	(*ListGrantsResponse)(nil),      // 35: palyra.v1.ListGrantsResponse
+	(*RevokeGrantRequest)(nil),      // 36: palyra.v1.RevokeGrantRequest
+	(*RevokeGrantResponse)(nil),     // 37: palyra.v1.RevokeGrantResponse
+	nil,                             // 38: palyra.v1.ApprovalCounts.ByStateEntry
+	nil,                             // 39: palyra.v1.ApprovalCounts.BySeverityEntry
+	nil,                             // 40: palyra.v1.ApprovalCounts.BySubjectTypeEntry
+	nil,                             // 41: palyra.v1.ApprovalCounts.ByToolEntry
+	(*timestamppb.Timestamp)(nil),   // 42: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),     // 43: google.protobuf.Duration
+	(*PresenceProof)(nil),           // 44: palyra.v1.PresenceProof
 }
 var file_palyra_v1_approvals_proto_depIdxs = []int32{
 	1,  // 0: palyra.v1.Approval.subject_type:type_name -> palyra.v1.ApprovalSubjectType
-	8,  // 1: palyra.v1.Approval.prompt:type_name -> palyra.v1.ApprovalPrompt
-	39, // 2: palyra.v1.Approval.created_at:type_name -> google.protobuf.Timestamp
-	39, // 3: palyra.v1.Approval.expires_at:type_name -> google.protobuf.Timestamp
-	39, // 4: palyra.v1.Approval.answered_at:type_name -> google.protobuf.Timestamp
+	9,  // 1: palyra.v1.Approval.prompt:type_name -> palyra.v1.ApprovalPrompt
+	42, // 2: palyra.v1.Approval.created_at:type_name -> google.protobuf.Timestamp
+	42, // 3: palyra.v1.Approval.expires_at:type_name -> google.protobuf.Timestamp
+	42, // 4: palyra.v1.Approval.answered_at:type_name -> google.protobuf.Timestamp
 	0,  // 5: palyra.v1.Approval.state:type_name -> palyra.v1.ApprovalState
-	16, // 6: palyra.v1.Approval.votes:type_name -> palyra.v1.ApprovalVote
-	6,  // 7: palyra.v1.Approval.needs:type_name -> palyra.v1.ApprovalNeeds
-	7,  // 8: palyra.v1.Approval.you:type_name -> palyra.v1.ApprovalStanding
-	12, // 9: palyra.v1.ApprovalPrompt.operands:type_name -> palyra.v1.ApprovalOperand
-	13, // 10: palyra.v1.ApprovalPrompt.why:type_name -> palyra.v1.ApprovalWhy
-	14, // 11: palyra.v1.ApprovalPrompt.differs_from_last:type_name -> palyra.v1.ApprovalDifference
-	15, // 12: palyra.v1.ApprovalPrompt.scopes:type_name -> palyra.v1.ApprovalScopeOffer
-	9,  // 13: palyra.v1.ApprovalPrompt.files:type_name -> palyra.v1.ApprovalFileChange
-	10, // 14: palyra.v1.ApprovalFileChange.hunks:type_name -> palyra.v1.ApprovalHunk
-	11, // 15: palyra.v1.ApprovalHunk.lines:type_name -> palyra.v1.ApprovalLine
-	2,  // 16: palyra.v1.ApprovalScopeOffer.scope:type_name -> palyra.v1.ApprovalScope
-	3,  // 17: palyra.v1.ApprovalScopeOffer.match:type_name -> palyra.v1.GrantMatch
-	40, // 18: palyra.v1.ApprovalScopeOffer.longest:type_name -> google.protobuf.Duration
-	2,  // 19: palyra.v1.ApprovalVote.scope:type_name -> palyra.v1.ApprovalScope
-	40, // 20: palyra.v1.ApprovalVote.ttl:type_name -> google.protobuf.Duration
-	3,  // 21: palyra.v1.ApprovalVote.match:type_name -> palyra.v1.GrantMatch
-	39, // 22: palyra.v1.ApprovalVote.at:type_name -> google.protobuf.Timestamp
-	2,  // 23: palyra.v1.Grant.scope:type_name -> palyra.v1.ApprovalScope
-	3,  // 24: palyra.v1.Grant.match:type_name -> palyra.v1.GrantMatch
-	39, // 25: palyra.v1.Grant.created_at:type_name -> google.protobuf.Timestamp
-	39, // 26: palyra.v1.Grant.expires_at:type_name -> google.protobuf.Timestamp
-	39, // 27: palyra.v1.Grant.revoked_at:type_name -> google.protobuf.Timestamp
-	39, // 28: palyra.v1.Grant.last_used_at:type_name -> google.protobuf.Timestamp
-	0,  // 29: palyra.v1.ListApprovalsRequest.states:type_name -> palyra.v1.ApprovalState
-	1,  // 30: palyra.v1.ListApprovalsRequest.subject_types:type_name -> palyra.v1.ApprovalSubjectType
-	39, // 31: palyra.v1.ListApprovalsRequest.since:type_name -> google.protobuf.Timestamp
-	39, // 32: palyra.v1.ListApprovalsRequest.until:type_name -> google.protobuf.Timestamp
-	0,  // 33: palyra.v1.ListApprovalsRequest.except_states:type_name -> palyra.v1.ApprovalState
-	1,  // 34: palyra.v1.ListApprovalsRequest.except_subject_types:type_name -> palyra.v1.ApprovalSubjectType
-	5,  // 35: palyra.v1.ListApprovalsResponse.approvals:type_name -> palyra.v1.Approval
-	20, // 36: palyra.v1.ListApprovalsResponse.counts:type_name -> palyra.v1.ApprovalCounts
-	35, // 37: palyra.v1.ApprovalCounts.by_state:type_name -> palyra.v1.ApprovalCounts.ByStateEntry
-	36, // 38: palyra.v1.ApprovalCounts.by_severity:type_name -> palyra.v1.ApprovalCounts.BySeverityEntry
-	37, // 39: palyra.v1.ApprovalCounts.by_subject_type:type_name -> palyra.v1.ApprovalCounts.BySubjectTypeEntry
-	38, // 40: palyra.v1.ApprovalCounts.by_tool:type_name -> palyra.v1.ApprovalCounts.ByToolEntry
-	5,  // 41: palyra.v1.GetApprovalResponse.approval:type_name -> palyra.v1.Approval
-	5,  // 42: palyra.v1.WatchApprovalsResponse.approval:type_name -> palyra.v1.Approval
-	2,  // 43: palyra.v1.DecideApprovalRequest.scope:type_name -> palyra.v1.ApprovalScope
-	40, // 44: palyra.v1.DecideApprovalRequest.ttl:type_name -> google.protobuf.Duration
-	3,  // 45: palyra.v1.DecideApprovalRequest.match:type_name -> palyra.v1.GrantMatch
-	41, // 46: palyra.v1.DecideApprovalRequest.presence:type_name -> palyra.v1.PresenceProof
-	5,  // 47: palyra.v1.DecideApprovalResponse.approval:type_name -> palyra.v1.Approval
-	5,  // 48: palyra.v1.CancelApprovalResponse.approval:type_name -> palyra.v1.Approval
-	4,  // 49: palyra.v1.ExportApprovalsRequest.format:type_name -> palyra.v1.ExportFormat
-	0,  // 50: palyra.v1.ExportApprovalsRequest.states:type_name -> palyra.v1.ApprovalState
-	39, // 51: palyra.v1.ExportApprovalsRequest.since:type_name -> google.protobuf.Timestamp
-	39, // 52: palyra.v1.ExportApprovalsRequest.until:type_name -> google.protobuf.Timestamp
-	17, // 53: palyra.v1.ListGrantsResponse.grants:type_name -> palyra.v1.Grant
-	17, // 54: palyra.v1.RevokeGrantResponse.grant:type_name -> palyra.v1.Grant
-	18, // 55: palyra.v1.ApprovalsService.ListApprovals:input_type -> palyra.v1.ListApprovalsRequest
-	21, // 56: palyra.v1.ApprovalsService.GetApproval:input_type -> palyra.v1.GetApprovalRequest
-	23, // 57: palyra.v1.ApprovalsService.WatchApprovals:input_type -> palyra.v1.WatchApprovalsRequest
-	25, // 58: palyra.v1.ApprovalsService.DecideApproval:input_type -> palyra.v1.DecideApprovalRequest
-	27, // 59: palyra.v1.ApprovalsService.CancelApproval:input_type -> palyra.v1.CancelApprovalRequest
-	29, // 60: palyra.v1.ApprovalsService.ExportApprovals:input_type -> palyra.v1.ExportApprovalsRequest
-	31, // 61: palyra.v1.ApprovalsService.ListGrants:input_type -> palyra.v1.ListGrantsRequest
-	33, // 62: palyra.v1.ApprovalsService.RevokeGrant:input_type -> palyra.v1.RevokeGrantRequest
-	19, // 63: palyra.v1.ApprovalsService.ListApprovals:output_type -> palyra.v1.ListApprovalsResponse
-	22, // 64: palyra.v1.ApprovalsService.GetApproval:output_type -> palyra.v1.GetApprovalResponse
-	24, // 65: palyra.v1.ApprovalsService.WatchApprovals:output_type -> palyra.v1.WatchApprovalsResponse
-	26, // 66: palyra.v1.ApprovalsService.DecideApproval:output_type -> palyra.v1.DecideApprovalResponse
-	28, // 67: palyra.v1.ApprovalsService.CancelApproval:output_type -> palyra.v1.CancelApprovalResponse
-	30, // 68: palyra.v1.ApprovalsService.ExportApprovals:output_type -> palyra.v1.ExportApprovalsResponse
-	32, // 69: palyra.v1.ApprovalsService.ListGrants:output_type -> palyra.v1.ListGrantsResponse
-	34, // 70: palyra.v1.ApprovalsService.RevokeGrant:output_type -> palyra.v1.RevokeGrantResponse
-	63, // [63:71] is the sub-list for method output_type
-	55, // [55:63] is the sub-list for method input_type
-	55, // [55:55] is the sub-list for extension type_name
-	55, // [55:55] is the sub-list for extension extendee
-	0,  // [0:55] is the sub-list for field type_name
+	17, // 6: palyra.v1.Approval.votes:type_name -> palyra.v1.ApprovalVote
+	7,  // 7: palyra.v1.Approval.needs:type_name -> palyra.v1.ApprovalNeeds
+	8,  // 8: palyra.v1.Approval.you:type_name -> palyra.v1.ApprovalStanding
+	6,  // 9: palyra.v1.Approval.edits:type_name -> palyra.v1.ApprovalEdit
+	42, // 10: palyra.v1.ApprovalEdit.at:type_name -> google.protobuf.Timestamp
+	13, // 11: palyra.v1.ApprovalPrompt.operands:type_name -> palyra.v1.ApprovalOperand
+	14, // 12: palyra.v1.ApprovalPrompt.why:type_name -> palyra.v1.ApprovalWhy
+	15, // 13: palyra.v1.ApprovalPrompt.differs_from_last:type_name -> palyra.v1.ApprovalDifference
+	16, // 14: palyra.v1.ApprovalPrompt.scopes:type_name -> palyra.v1.ApprovalScopeOffer
+	10, // 15: palyra.v1.ApprovalPrompt.files:type_name -> palyra.v1.ApprovalFileChange
+	15, // 16: palyra.v1.ApprovalPrompt.changed:type_name -> palyra.v1.ApprovalDifference
+	11, // 17: palyra.v1.ApprovalFileChange.hunks:type_name -> palyra.v1.ApprovalHunk
+	12, // 18: palyra.v1.ApprovalHunk.lines:type_name -> palyra.v1.ApprovalLine
+	2,  // 19: palyra.v1.ApprovalScopeOffer.scope:type_name -> palyra.v1.ApprovalScope
+	3,  // 20: palyra.v1.ApprovalScopeOffer.match:type_name -> palyra.v1.GrantMatch
+	43, // 21: palyra.v1.ApprovalScopeOffer.longest:type_name -> google.protobuf.Duration
+	2,  // 22: palyra.v1.ApprovalVote.scope:type_name -> palyra.v1.ApprovalScope
+	43, // 23: palyra.v1.ApprovalVote.ttl:type_name -> google.protobuf.Duration
+	3,  // 24: palyra.v1.ApprovalVote.match:type_name -> palyra.v1.GrantMatch
+	42, // 25: palyra.v1.ApprovalVote.at:type_name -> google.protobuf.Timestamp
+	2,  // 26: palyra.v1.Grant.scope:type_name -> palyra.v1.ApprovalScope
+	3,  // 27: palyra.v1.Grant.match:type_name -> palyra.v1.GrantMatch
+	42, // 28: palyra.v1.Grant.created_at:type_name -> google.protobuf.Timestamp
+	42, // 29: palyra.v1.Grant.expires_at:type_name -> google.protobuf.Timestamp
+	42, // 30: palyra.v1.Grant.revoked_at:type_name -> google.protobuf.Timestamp
+	42, // 31: palyra.v1.Grant.last_used_at:type_name -> google.protobuf.Timestamp
+	0,  // 32: palyra.v1.ListApprovalsRequest.states:type_name -> palyra.v1.ApprovalState
+	1,  // 33: palyra.v1.ListApprovalsRequest.subject_types:type_name -> palyra.v1.ApprovalSubjectType
+	42, // 34: palyra.v1.ListApprovalsRequest.since:type_name -> google.protobuf.Timestamp
+	42, // 35: palyra.v1.ListApprovalsRequest.until:type_name -> google.protobuf.Timestamp
+	0,  // 36: palyra.v1.ListApprovalsRequest.except_states:type_name -> palyra.v1.ApprovalState
+	1,  // 37: palyra.v1.ListApprovalsRequest.except_subject_types:type_name -> palyra.v1.ApprovalSubjectType
+	5,  // 38: palyra.v1.ListApprovalsResponse.approvals:type_name -> palyra.v1.Approval
+	21, // 39: palyra.v1.ListApprovalsResponse.counts:type_name -> palyra.v1.ApprovalCounts
+	38, // 40: palyra.v1.ApprovalCounts.by_state:type_name -> palyra.v1.ApprovalCounts.ByStateEntry
+	39, // 41: palyra.v1.ApprovalCounts.by_severity:type_name -> palyra.v1.ApprovalCounts.BySeverityEntry
+	40, // 42: palyra.v1.ApprovalCounts.by_subject_type:type_name -> palyra.v1.ApprovalCounts.BySubjectTypeEntry
+	41, // 43: palyra.v1.ApprovalCounts.by_tool:type_name -> palyra.v1.ApprovalCounts.ByToolEntry
+	5,  // 44: palyra.v1.GetApprovalResponse.approval:type_name -> palyra.v1.Approval
+	5,  // 45: palyra.v1.WatchApprovalsResponse.approval:type_name -> palyra.v1.Approval
+	2,  // 46: palyra.v1.DecideApprovalRequest.scope:type_name -> palyra.v1.ApprovalScope
+	43, // 47: palyra.v1.DecideApprovalRequest.ttl:type_name -> google.protobuf.Duration
+	3,  // 48: palyra.v1.DecideApprovalRequest.match:type_name -> palyra.v1.GrantMatch
+	44, // 49: palyra.v1.DecideApprovalRequest.presence:type_name -> palyra.v1.PresenceProof
+	5,  // 50: palyra.v1.DecideApprovalResponse.approval:type_name -> palyra.v1.Approval
+	5,  // 51: palyra.v1.EditApprovalResponse.approval:type_name -> palyra.v1.Approval
+	5,  // 52: palyra.v1.CancelApprovalResponse.approval:type_name -> palyra.v1.Approval
+	4,  // 53: palyra.v1.ExportApprovalsRequest.format:type_name -> palyra.v1.ExportFormat
+	0,  // 54: palyra.v1.ExportApprovalsRequest.states:type_name -> palyra.v1.ApprovalState
+	42, // 55: palyra.v1.ExportApprovalsRequest.since:type_name -> google.protobuf.Timestamp
+	42, // 56: palyra.v1.ExportApprovalsRequest.until:type_name -> google.protobuf.Timestamp
+	18, // 57: palyra.v1.ListGrantsResponse.grants:type_name -> palyra.v1.Grant
+	18, // 58: palyra.v1.RevokeGrantResponse.grant:type_name -> palyra.v1.Grant
+	19, // 59: palyra.v1.ApprovalsService.ListApprovals:input_type -> palyra.v1.ListApprovalsRequest
+	22, // 60: palyra.v1.ApprovalsService.GetApproval:input_type -> palyra.v1.GetApprovalRequest
+	24, // 61: palyra.v1.ApprovalsService.WatchApprovals:input_type -> palyra.v1.WatchApprovalsRequest
+	26, // 62: palyra.v1.ApprovalsService.DecideApproval:input_type -> palyra.v1.DecideApprovalRequest
+	28, // 63: palyra.v1.ApprovalsService.EditApproval:input_type -> palyra.v1.EditApprovalRequest
+	30, // 64: palyra.v1.ApprovalsService.CancelApproval:input_type -> palyra.v1.CancelApprovalRequest
+	32, // 65: palyra.v1.ApprovalsService.ExportApprovals:input_type -> palyra.v1.ExportApprovalsRequest
+	34, // 66: palyra.v1.ApprovalsService.ListGrants:input_type -> palyra.v1.ListGrantsRequest
+	36, // 67: palyra.v1.ApprovalsService.RevokeGrant:input_type -> palyra.v1.RevokeGrantRequest
+	20, // 68: palyra.v1.ApprovalsService.ListApprovals:output_type -> palyra.v1.ListApprovalsResponse
+	23, // 69: palyra.v1.ApprovalsService.GetApproval:output_type -> palyra.v1.GetApprovalResponse
+	25, // 70: palyra.v1.ApprovalsService.WatchApprovals:output_type -> palyra.v1.WatchApprovalsResponse
+	27, // 71: palyra.v1.ApprovalsService.DecideApproval:output_type -> palyra.v1.DecideApprovalResponse
+	29, // 72: palyra.v1.ApprovalsService.EditApproval:output_type -> palyra.v1.EditApprovalResponse
+	31, // 73: palyra.v1.ApprovalsService.CancelApproval:output_type -> palyra.v1.CancelApprovalResponse
+	33, // 74: palyra.v1.ApprovalsService.ExportApprovals:output_type -> palyra.v1.ExportApprovalsResponse
+	35, // 75: palyra.v1.ApprovalsService.ListGrants:output_type -> palyra.v1.ListGrantsResponse
+	37, // 76: palyra.v1.ApprovalsService.RevokeGrant:output_type -> palyra.v1.RevokeGrantResponse
+	68, // [68:77] is the sub-list for method output_type
+	59, // [59:68] is the sub-list for method input_type
+	59, // [59:59] is the sub-list for extension type_name
+	59, // [59:59] is the sub-list for extension extendee
+	0,  // [0:59] is the sub-list for field type_name
 }
 
 func init() { file_palyra_v1_approvals_proto_init() }
@@ -3476,7 +3748,7 @@ func file_palyra_v1_approvals_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_palyra_v1_approvals_proto_rawDesc), len(file_palyra_v1_approvals_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   34,
+			NumMessages:   37,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -894,6 +894,9 @@ func (x *ToolOutputChunk) GetData() []byte {
 // ToolResult carries the result, in order, in one or more messages.
 type ToolResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
+	// What ran is not what was proposed: the people who were asked changed it. On the
+	// first part of a result; absent for a call that ran as it was proposed.
+	ExecutedAsEdited *ExecutedAsEdited `protobuf:"bytes,9,opt,name=executed_as_edited,json=executedAsEdited,proto3" json:"executed_as_edited,omitempty"`
 	// succeeded, failed, timed_out, refused, cancelled, ambiguous.
 	Outcome string `protobuf:"bytes,1,opt,name=outcome,proto3" json:"outcome,omitempty"`
 	Reason  string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -938,6 +941,13 @@ func (x *ToolResult) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ToolResult.ProtoReflect.Descriptor instead.
 func (*ToolResult) Descriptor() ([]byte, []int) {
 	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *ToolResult) GetExecutedAsEdited() *ExecutedAsEdited {
+	if x != nil {
+		return x.ExecutedAsEdited
+	}
+	return nil
 }
 
 func (x *ToolResult) GetOutcome() string {
@@ -996,6 +1006,87 @@ func (x *ToolResult) GetDuration() *durationpb.Duration {
 	return nil
 }
 
+// ExecutedAsEdited says how a call was changed before it was approved.
+type ExecutedAsEdited struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	ApprovalId string                 `protobuf:"bytes,1,opt,name=approval_id,json=approvalId,proto3" json:"approval_id,omitempty"`
+	// The users who changed it.
+	By     []string `protobuf:"bytes,2,rep,name=by,proto3" json:"by,omitempty"`
+	Reason string   `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The digest of the call as it was proposed.
+	ProposedCallDigest string `protobuf:"bytes,4,opt,name=proposed_call_digest,json=proposedCallDigest,proto3" json:"proposed_call_digest,omitempty"`
+	// The arguments that differ, by JSON Pointer (RFC 6901), secrets redacted. Empty for a
+	// result that is replayed.
+	Changes       []*ApprovalDifference `protobuf:"bytes,5,rep,name=changes,proto3" json:"changes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExecutedAsEdited) Reset() {
+	*x = ExecutedAsEdited{}
+	mi := &file_palyra_v1_gateway_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExecutedAsEdited) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExecutedAsEdited) ProtoMessage() {}
+
+func (x *ExecutedAsEdited) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_gateway_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExecutedAsEdited.ProtoReflect.Descriptor instead.
+func (*ExecutedAsEdited) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *ExecutedAsEdited) GetApprovalId() string {
+	if x != nil {
+		return x.ApprovalId
+	}
+	return ""
+}
+
+func (x *ExecutedAsEdited) GetBy() []string {
+	if x != nil {
+		return x.By
+	}
+	return nil
+}
+
+func (x *ExecutedAsEdited) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *ExecutedAsEdited) GetProposedCallDigest() string {
+	if x != nil {
+		return x.ProposedCallDigest
+	}
+	return ""
+}
+
+func (x *ExecutedAsEdited) GetChanges() []*ApprovalDifference {
+	if x != nil {
+		return x.Changes
+	}
+	return nil
+}
+
 // ToolAttestation is the signed statement of what ran.
 type ToolAttestation struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1012,7 +1103,7 @@ type ToolAttestation struct {
 
 func (x *ToolAttestation) Reset() {
 	*x = ToolAttestation{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[9]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1024,7 +1115,7 @@ func (x *ToolAttestation) String() string {
 func (*ToolAttestation) ProtoMessage() {}
 
 func (x *ToolAttestation) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[9]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1037,7 +1128,7 @@ func (x *ToolAttestation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolAttestation.ProtoReflect.Descriptor instead.
 func (*ToolAttestation) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{9}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ToolAttestation) GetAttestationId() string {
@@ -1095,7 +1186,7 @@ type ExecutionPosture struct {
 
 func (x *ExecutionPosture) Reset() {
 	*x = ExecutionPosture{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[10]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1107,7 +1198,7 @@ func (x *ExecutionPosture) String() string {
 func (*ExecutionPosture) ProtoMessage() {}
 
 func (x *ExecutionPosture) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[10]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1120,7 +1211,7 @@ func (x *ExecutionPosture) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecutionPosture.ProtoReflect.Descriptor instead.
 func (*ExecutionPosture) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{10}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ExecutionPosture) GetExecutor() string {
@@ -1195,7 +1286,7 @@ type ListToolsRequest struct {
 
 func (x *ListToolsRequest) Reset() {
 	*x = ListToolsRequest{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[11]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1207,7 +1298,7 @@ func (x *ListToolsRequest) String() string {
 func (*ListToolsRequest) ProtoMessage() {}
 
 func (x *ListToolsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[11]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1220,7 +1311,7 @@ func (x *ListToolsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListToolsRequest.ProtoReflect.Descriptor instead.
 func (*ListToolsRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{11}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{12}
 }
 
 // ListToolsResponse lists tools by name.
@@ -1236,7 +1327,7 @@ type ListToolsResponse struct {
 
 func (x *ListToolsResponse) Reset() {
 	*x = ListToolsResponse{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[12]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1248,7 +1339,7 @@ func (x *ListToolsResponse) String() string {
 func (*ListToolsResponse) ProtoMessage() {}
 
 func (x *ListToolsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[12]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1261,7 +1352,7 @@ func (x *ListToolsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListToolsResponse.ProtoReflect.Descriptor instead.
 func (*ListToolsResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{12}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListToolsResponse) GetTools() []*Tool {
@@ -1295,7 +1386,7 @@ type HiddenTool struct {
 
 func (x *HiddenTool) Reset() {
 	*x = HiddenTool{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[13]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1307,7 +1398,7 @@ func (x *HiddenTool) String() string {
 func (*HiddenTool) ProtoMessage() {}
 
 func (x *HiddenTool) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[13]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1320,7 +1411,7 @@ func (x *HiddenTool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HiddenTool.ProtoReflect.Descriptor instead.
 func (*HiddenTool) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{13}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *HiddenTool) GetTool() *Tool {
@@ -1379,7 +1470,7 @@ type Tool struct {
 
 func (x *Tool) Reset() {
 	*x = Tool{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[14]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1391,7 +1482,7 @@ func (x *Tool) String() string {
 func (*Tool) ProtoMessage() {}
 
 func (x *Tool) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[14]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1404,7 +1495,7 @@ func (x *Tool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tool.ProtoReflect.Descriptor instead.
 func (*Tool) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{14}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Tool) GetName() string {
@@ -1497,7 +1588,7 @@ type EvaluateToolRequest struct {
 
 func (x *EvaluateToolRequest) Reset() {
 	*x = EvaluateToolRequest{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[15]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1509,7 +1600,7 @@ func (x *EvaluateToolRequest) String() string {
 func (*EvaluateToolRequest) ProtoMessage() {}
 
 func (x *EvaluateToolRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[15]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1522,7 +1613,7 @@ func (x *EvaluateToolRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvaluateToolRequest.ProtoReflect.Descriptor instead.
 func (*EvaluateToolRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{15}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *EvaluateToolRequest) GetTool() string {
@@ -1579,7 +1670,7 @@ type EvaluateToolResponse struct {
 
 func (x *EvaluateToolResponse) Reset() {
 	*x = EvaluateToolResponse{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[16]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1591,7 +1682,7 @@ func (x *EvaluateToolResponse) String() string {
 func (*EvaluateToolResponse) ProtoMessage() {}
 
 func (x *EvaluateToolResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[16]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1604,7 +1695,7 @@ func (x *EvaluateToolResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvaluateToolResponse.ProtoReflect.Descriptor instead.
 func (*EvaluateToolResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{16}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *EvaluateToolResponse) GetVerdict() string {
@@ -1712,7 +1803,7 @@ type SecretEvaluation struct {
 
 func (x *SecretEvaluation) Reset() {
 	*x = SecretEvaluation{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[17]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1724,7 +1815,7 @@ func (x *SecretEvaluation) String() string {
 func (*SecretEvaluation) ProtoMessage() {}
 
 func (x *SecretEvaluation) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[17]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1737,7 +1828,7 @@ func (x *SecretEvaluation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SecretEvaluation.ProtoReflect.Descriptor instead.
 func (*SecretEvaluation) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{17}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SecretEvaluation) GetRef() string {
@@ -1813,7 +1904,7 @@ type EndSessionRequest struct {
 
 func (x *EndSessionRequest) Reset() {
 	*x = EndSessionRequest{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[18]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1825,7 +1916,7 @@ func (x *EndSessionRequest) String() string {
 func (*EndSessionRequest) ProtoMessage() {}
 
 func (x *EndSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[18]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1838,7 +1929,7 @@ func (x *EndSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndSessionRequest.ProtoReflect.Descriptor instead.
 func (*EndSessionRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{18}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *EndSessionRequest) GetSession() string {
@@ -1857,7 +1948,7 @@ type EndSessionResponse struct {
 
 func (x *EndSessionResponse) Reset() {
 	*x = EndSessionResponse{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[19]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1869,7 +1960,7 @@ func (x *EndSessionResponse) String() string {
 func (*EndSessionResponse) ProtoMessage() {}
 
 func (x *EndSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[19]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1882,7 +1973,7 @@ func (x *EndSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndSessionResponse.ProtoReflect.Descriptor instead.
 func (*EndSessionResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{19}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{20}
 }
 
 // RunStreamRequest is one message to a run. The first is start or resume.
@@ -1902,7 +1993,7 @@ type RunStreamRequest struct {
 
 func (x *RunStreamRequest) Reset() {
 	*x = RunStreamRequest{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[20]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1914,7 +2005,7 @@ func (x *RunStreamRequest) String() string {
 func (*RunStreamRequest) ProtoMessage() {}
 
 func (x *RunStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[20]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1927,7 +2018,7 @@ func (x *RunStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStreamRequest.ProtoReflect.Descriptor instead.
 func (*RunStreamRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{20}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *RunStreamRequest) GetMessage() isRunStreamRequest_Message {
@@ -2034,7 +2125,7 @@ type ResumeRun struct {
 
 func (x *ResumeRun) Reset() {
 	*x = ResumeRun{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[21]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2046,7 +2137,7 @@ func (x *ResumeRun) String() string {
 func (*ResumeRun) ProtoMessage() {}
 
 func (x *ResumeRun) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[21]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2059,7 +2150,7 @@ func (x *ResumeRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeRun.ProtoReflect.Descriptor instead.
 func (*ResumeRun) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{21}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ResumeRun) GetRunId() string {
@@ -2086,7 +2177,7 @@ type UserMessage struct {
 
 func (x *UserMessage) Reset() {
 	*x = UserMessage{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[22]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2098,7 +2189,7 @@ func (x *UserMessage) String() string {
 func (*UserMessage) ProtoMessage() {}
 
 func (x *UserMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[22]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2111,7 +2202,7 @@ func (x *UserMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserMessage.ProtoReflect.Descriptor instead.
 func (*UserMessage) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{22}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *UserMessage) GetText() string {
@@ -2131,7 +2222,7 @@ type CancelRun struct {
 
 func (x *CancelRun) Reset() {
 	*x = CancelRun{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[23]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2143,7 +2234,7 @@ func (x *CancelRun) String() string {
 func (*CancelRun) ProtoMessage() {}
 
 func (x *CancelRun) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[23]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2156,7 +2247,7 @@ func (x *CancelRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRun.ProtoReflect.Descriptor instead.
 func (*CancelRun) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{23}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CancelRun) GetReason() string {
@@ -2178,7 +2269,7 @@ type RunStreamResponse struct {
 
 func (x *RunStreamResponse) Reset() {
 	*x = RunStreamResponse{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[24]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2190,7 +2281,7 @@ func (x *RunStreamResponse) String() string {
 func (*RunStreamResponse) ProtoMessage() {}
 
 func (x *RunStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[24]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2203,7 +2294,7 @@ func (x *RunStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStreamResponse.ProtoReflect.Descriptor instead.
 func (*RunStreamResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{24}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RunStreamResponse) GetEvent() *RunEvent {
@@ -2235,7 +2326,7 @@ type MessageRefused struct {
 
 func (x *MessageRefused) Reset() {
 	*x = MessageRefused{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[25]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2247,7 +2338,7 @@ func (x *MessageRefused) String() string {
 func (*MessageRefused) ProtoMessage() {}
 
 func (x *MessageRefused) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[25]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2260,7 +2351,7 @@ func (x *MessageRefused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MessageRefused.ProtoReflect.Descriptor instead.
 func (*MessageRefused) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{25}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *MessageRefused) GetReason() string {
@@ -2329,7 +2420,7 @@ type RunEvent struct {
 
 func (x *RunEvent) Reset() {
 	*x = RunEvent{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[26]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2341,7 +2432,7 @@ func (x *RunEvent) String() string {
 func (*RunEvent) ProtoMessage() {}
 
 func (x *RunEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[26]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2354,7 +2445,7 @@ func (x *RunEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunEvent.ProtoReflect.Descriptor instead.
 func (*RunEvent) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{26}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RunEvent) GetSequence() int64 {
@@ -2601,7 +2692,7 @@ type RunStarted struct {
 
 func (x *RunStarted) Reset() {
 	*x = RunStarted{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[27]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2613,7 +2704,7 @@ func (x *RunStarted) String() string {
 func (*RunStarted) ProtoMessage() {}
 
 func (x *RunStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[27]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2626,7 +2717,7 @@ func (x *RunStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStarted.ProtoReflect.Descriptor instead.
 func (*RunStarted) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{27}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RunStarted) GetRun() *Run {
@@ -2648,7 +2739,7 @@ type ModelDelta struct {
 
 func (x *ModelDelta) Reset() {
 	*x = ModelDelta{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[28]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2660,7 +2751,7 @@ func (x *ModelDelta) String() string {
 func (*ModelDelta) ProtoMessage() {}
 
 func (x *ModelDelta) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[28]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2673,7 +2764,7 @@ func (x *ModelDelta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelDelta.ProtoReflect.Descriptor instead.
 func (*ModelDelta) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{28}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ModelDelta) GetText() string {
@@ -2697,7 +2788,7 @@ type ModelRetry struct {
 
 func (x *ModelRetry) Reset() {
 	*x = ModelRetry{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[29]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2709,7 +2800,7 @@ func (x *ModelRetry) String() string {
 func (*ModelRetry) ProtoMessage() {}
 
 func (x *ModelRetry) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[29]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2722,7 +2813,7 @@ func (x *ModelRetry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelRetry.ProtoReflect.Descriptor instead.
 func (*ModelRetry) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{29}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ModelRetry) GetAttempt() int32 {
@@ -2765,7 +2856,7 @@ type ModelTurn struct {
 
 func (x *ModelTurn) Reset() {
 	*x = ModelTurn{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[30]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2777,7 +2868,7 @@ func (x *ModelTurn) String() string {
 func (*ModelTurn) ProtoMessage() {}
 
 func (x *ModelTurn) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[30]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2790,7 +2881,7 @@ func (x *ModelTurn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelTurn.ProtoReflect.Descriptor instead.
 func (*ModelTurn) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{30}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ModelTurn) GetTurn() int32 {
@@ -2855,7 +2946,7 @@ type ModelToolCall struct {
 
 func (x *ModelToolCall) Reset() {
 	*x = ModelToolCall{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[31]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2867,7 +2958,7 @@ func (x *ModelToolCall) String() string {
 func (*ModelToolCall) ProtoMessage() {}
 
 func (x *ModelToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[31]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2880,7 +2971,7 @@ func (x *ModelToolCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelToolCall.ProtoReflect.Descriptor instead.
 func (*ModelToolCall) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{31}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ModelToolCall) GetCallId() string {
@@ -2914,7 +3005,7 @@ type RunFinished struct {
 
 func (x *RunFinished) Reset() {
 	*x = RunFinished{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[32]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2926,7 +3017,7 @@ func (x *RunFinished) String() string {
 func (*RunFinished) ProtoMessage() {}
 
 func (x *RunFinished) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[32]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2939,7 +3030,7 @@ func (x *RunFinished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunFinished.ProtoReflect.Descriptor instead.
 func (*RunFinished) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{32}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *RunFinished) GetRun() *Run {
@@ -2982,7 +3073,7 @@ type Run struct {
 
 func (x *Run) Reset() {
 	*x = Run{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[33]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2994,7 +3085,7 @@ func (x *Run) String() string {
 func (*Run) ProtoMessage() {}
 
 func (x *Run) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[33]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3007,7 +3098,7 @@ func (x *Run) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Run.ProtoReflect.Descriptor instead.
 func (*Run) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{33}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Run) GetRunId() string {
@@ -3152,7 +3243,7 @@ type RunBudget struct {
 
 func (x *RunBudget) Reset() {
 	*x = RunBudget{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[34]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3164,7 +3255,7 @@ func (x *RunBudget) String() string {
 func (*RunBudget) ProtoMessage() {}
 
 func (x *RunBudget) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[34]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3177,7 +3268,7 @@ func (x *RunBudget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunBudget.ProtoReflect.Descriptor instead.
 func (*RunBudget) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{34}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RunBudget) GetCalls() int32 {
@@ -3215,7 +3306,7 @@ type RunUsage struct {
 
 func (x *RunUsage) Reset() {
 	*x = RunUsage{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[35]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3227,7 +3318,7 @@ func (x *RunUsage) String() string {
 func (*RunUsage) ProtoMessage() {}
 
 func (x *RunUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[35]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3240,7 +3331,7 @@ func (x *RunUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunUsage.ProtoReflect.Descriptor instead.
 func (*RunUsage) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{35}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *RunUsage) GetCalls() int32 {
@@ -3303,7 +3394,7 @@ type StartRunRequest struct {
 
 func (x *StartRunRequest) Reset() {
 	*x = StartRunRequest{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[36]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3315,7 +3406,7 @@ func (x *StartRunRequest) String() string {
 func (*StartRunRequest) ProtoMessage() {}
 
 func (x *StartRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[36]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3328,7 +3419,7 @@ func (x *StartRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartRunRequest.ProtoReflect.Descriptor instead.
 func (*StartRunRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{36}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *StartRunRequest) GetSession() string {
@@ -3390,7 +3481,7 @@ type StartRunResponse struct {
 
 func (x *StartRunResponse) Reset() {
 	*x = StartRunResponse{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[37]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3402,7 +3493,7 @@ func (x *StartRunResponse) String() string {
 func (*StartRunResponse) ProtoMessage() {}
 
 func (x *StartRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[37]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3415,7 +3506,7 @@ func (x *StartRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartRunResponse.ProtoReflect.Descriptor instead.
 func (*StartRunResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{37}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *StartRunResponse) GetRun() *Run {
@@ -3435,7 +3526,7 @@ type GetRunRequest struct {
 
 func (x *GetRunRequest) Reset() {
 	*x = GetRunRequest{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[38]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3447,7 +3538,7 @@ func (x *GetRunRequest) String() string {
 func (*GetRunRequest) ProtoMessage() {}
 
 func (x *GetRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[38]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3460,7 +3551,7 @@ func (x *GetRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRunRequest.ProtoReflect.Descriptor instead.
 func (*GetRunRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{38}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *GetRunRequest) GetRunId() string {
@@ -3483,7 +3574,7 @@ type GetRunResponse struct {
 
 func (x *GetRunResponse) Reset() {
 	*x = GetRunResponse{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[39]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3495,7 +3586,7 @@ func (x *GetRunResponse) String() string {
 func (*GetRunResponse) ProtoMessage() {}
 
 func (x *GetRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[39]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3508,7 +3599,7 @@ func (x *GetRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRunResponse.ProtoReflect.Descriptor instead.
 func (*GetRunResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{39}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *GetRunResponse) GetRun() *Run {
@@ -3542,7 +3633,7 @@ type ListRunsRequest struct {
 
 func (x *ListRunsRequest) Reset() {
 	*x = ListRunsRequest{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[40]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3554,7 +3645,7 @@ func (x *ListRunsRequest) String() string {
 func (*ListRunsRequest) ProtoMessage() {}
 
 func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[40]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3567,7 +3658,7 @@ func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsRequest.ProtoReflect.Descriptor instead.
 func (*ListRunsRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{40}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ListRunsRequest) GetStates() []RunState {
@@ -3630,7 +3721,7 @@ type ListRunsResponse struct {
 
 func (x *ListRunsResponse) Reset() {
 	*x = ListRunsResponse{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[41]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3642,7 +3733,7 @@ func (x *ListRunsResponse) String() string {
 func (*ListRunsResponse) ProtoMessage() {}
 
 func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[41]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3655,7 +3746,7 @@ func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsResponse.ProtoReflect.Descriptor instead.
 func (*ListRunsResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{41}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ListRunsResponse) GetRuns() []*Run {
@@ -3683,7 +3774,7 @@ type WatchRunRequest struct {
 
 func (x *WatchRunRequest) Reset() {
 	*x = WatchRunRequest{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[42]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3695,7 +3786,7 @@ func (x *WatchRunRequest) String() string {
 func (*WatchRunRequest) ProtoMessage() {}
 
 func (x *WatchRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[42]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3708,7 +3799,7 @@ func (x *WatchRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRunRequest.ProtoReflect.Descriptor instead.
 func (*WatchRunRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{42}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *WatchRunRequest) GetRunId() string {
@@ -3735,7 +3826,7 @@ type WatchRunResponse struct {
 
 func (x *WatchRunResponse) Reset() {
 	*x = WatchRunResponse{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[43]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3747,7 +3838,7 @@ func (x *WatchRunResponse) String() string {
 func (*WatchRunResponse) ProtoMessage() {}
 
 func (x *WatchRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[43]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3760,7 +3851,7 @@ func (x *WatchRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRunResponse.ProtoReflect.Descriptor instead.
 func (*WatchRunResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{43}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *WatchRunResponse) GetEvent() *RunEvent {
@@ -3781,7 +3872,7 @@ type CancelRunRequest struct {
 
 func (x *CancelRunRequest) Reset() {
 	*x = CancelRunRequest{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[44]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3793,7 +3884,7 @@ func (x *CancelRunRequest) String() string {
 func (*CancelRunRequest) ProtoMessage() {}
 
 func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[44]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3806,7 +3897,7 @@ func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRunRequest.ProtoReflect.Descriptor instead.
 func (*CancelRunRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{44}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *CancelRunRequest) GetRunId() string {
@@ -3833,7 +3924,7 @@ type CancelRunResponse struct {
 
 func (x *CancelRunResponse) Reset() {
 	*x = CancelRunResponse{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[45]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3845,7 +3936,7 @@ func (x *CancelRunResponse) String() string {
 func (*CancelRunResponse) ProtoMessage() {}
 
 func (x *CancelRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[45]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3858,7 +3949,7 @@ func (x *CancelRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRunResponse.ProtoReflect.Descriptor instead.
 func (*CancelRunResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{45}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *CancelRunResponse) GetRun() *Run {
@@ -3905,7 +3996,7 @@ type Call struct {
 
 func (x *Call) Reset() {
 	*x = Call{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[46]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3917,7 +4008,7 @@ func (x *Call) String() string {
 func (*Call) ProtoMessage() {}
 
 func (x *Call) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[46]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3930,7 +4021,7 @@ func (x *Call) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Call.ProtoReflect.Descriptor instead.
 func (*Call) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{46}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Call) GetProposalId() string {
@@ -4092,7 +4183,7 @@ type CallStep struct {
 
 func (x *CallStep) Reset() {
 	*x = CallStep{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[47]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4104,7 +4195,7 @@ func (x *CallStep) String() string {
 func (*CallStep) ProtoMessage() {}
 
 func (x *CallStep) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[47]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4117,7 +4208,7 @@ func (x *CallStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallStep.ProtoReflect.Descriptor instead.
 func (*CallStep) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{47}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *CallStep) GetSeq() int64 {
@@ -4186,7 +4277,7 @@ type ListCallsRequest struct {
 
 func (x *ListCallsRequest) Reset() {
 	*x = ListCallsRequest{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[48]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4198,7 +4289,7 @@ func (x *ListCallsRequest) String() string {
 func (*ListCallsRequest) ProtoMessage() {}
 
 func (x *ListCallsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[48]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4211,7 +4302,7 @@ func (x *ListCallsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCallsRequest.ProtoReflect.Descriptor instead.
 func (*ListCallsRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{48}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ListCallsRequest) GetPrincipal() string {
@@ -4261,7 +4352,7 @@ type ListCallsResponse struct {
 
 func (x *ListCallsResponse) Reset() {
 	*x = ListCallsResponse{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[49]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4273,7 +4364,7 @@ func (x *ListCallsResponse) String() string {
 func (*ListCallsResponse) ProtoMessage() {}
 
 func (x *ListCallsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[49]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4286,7 +4377,7 @@ func (x *ListCallsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCallsResponse.ProtoReflect.Descriptor instead.
 func (*ListCallsResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{49}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ListCallsResponse) GetCalls() []*Call {
@@ -4313,7 +4404,7 @@ type GetCallRequest struct {
 
 func (x *GetCallRequest) Reset() {
 	*x = GetCallRequest{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[50]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4325,7 +4416,7 @@ func (x *GetCallRequest) String() string {
 func (*GetCallRequest) ProtoMessage() {}
 
 func (x *GetCallRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[50]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4338,7 +4429,7 @@ func (x *GetCallRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCallRequest.ProtoReflect.Descriptor instead.
 func (*GetCallRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{50}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *GetCallRequest) GetProposalId() string {
@@ -4359,7 +4450,7 @@ type GetCallResponse struct {
 
 func (x *GetCallResponse) Reset() {
 	*x = GetCallResponse{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[51]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4371,7 +4462,7 @@ func (x *GetCallResponse) String() string {
 func (*GetCallResponse) ProtoMessage() {}
 
 func (x *GetCallResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[51]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4384,7 +4475,7 @@ func (x *GetCallResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCallResponse.ProtoReflect.Descriptor instead.
 func (*GetCallResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{51}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *GetCallResponse) GetCall() *Call {
@@ -4412,7 +4503,7 @@ type CancelCallRequest struct {
 
 func (x *CancelCallRequest) Reset() {
 	*x = CancelCallRequest{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[52]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4424,7 +4515,7 @@ func (x *CancelCallRequest) String() string {
 func (*CancelCallRequest) ProtoMessage() {}
 
 func (x *CancelCallRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[52]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4437,7 +4528,7 @@ func (x *CancelCallRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelCallRequest.ProtoReflect.Descriptor instead.
 func (*CancelCallRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{52}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *CancelCallRequest) GetProposalId() string {
@@ -4464,7 +4555,7 @@ type CancelCallResponse struct {
 
 func (x *CancelCallResponse) Reset() {
 	*x = CancelCallResponse{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[53]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4476,7 +4567,7 @@ func (x *CancelCallResponse) String() string {
 func (*CancelCallResponse) ProtoMessage() {}
 
 func (x *CancelCallResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[53]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4489,7 +4580,7 @@ func (x *CancelCallResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelCallResponse.ProtoReflect.Descriptor instead.
 func (*CancelCallResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{53}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *CancelCallResponse) GetCall() *Call {
@@ -4565,9 +4656,10 @@ const file_palyra_v1_gateway_proto_rawDesc = "" +
 	"\fgrant_covers\x18\r \x01(\tR\vgrantCovers\"=\n" +
 	"\x0fToolOutputChunk\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x12\n" +
-	"\x04data\x18\x02 \x01(\fR\x04data\"\x87\x02\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data\"\xd2\x02\n" +
 	"\n" +
-	"ToolResult\x12\x18\n" +
+	"ToolResult\x12I\n" +
+	"\x12executed_as_edited\x18\t \x01(\v2\x1b.palyra.v1.ExecutedAsEditedR\x10executedAsEdited\x12\x18\n" +
 	"\aoutcome\x18\x01 \x01(\tR\aoutcome\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x12\x16\n" +
@@ -4576,7 +4668,14 @@ const file_palyra_v1_gateway_proto_rawDesc = "" +
 	"resultJson\x12\x12\n" +
 	"\x04more\x18\x06 \x01(\bR\x04more\x12)\n" +
 	"\x10execution_digest\x18\a \x01(\tR\x0fexecutionDigest\x125\n" +
-	"\bduration\x18\b \x01(\v2\x19.google.protobuf.DurationR\bduration\"\xb5\x01\n" +
+	"\bduration\x18\b \x01(\v2\x19.google.protobuf.DurationR\bduration\"\xc6\x01\n" +
+	"\x10ExecutedAsEdited\x12\x1f\n" +
+	"\vapproval_id\x18\x01 \x01(\tR\n" +
+	"approvalId\x12\x0e\n" +
+	"\x02by\x18\x02 \x03(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x120\n" +
+	"\x14proposed_call_digest\x18\x04 \x01(\tR\x12proposedCallDigest\x127\n" +
+	"\achanges\x18\x05 \x03(\v2\x1d.palyra.v1.ApprovalDifferenceR\achanges\"\xb5\x01\n" +
 	"\x0fToolAttestation\x12%\n" +
 	"\x0eattestation_id\x18\x01 \x01(\tR\rattestationId\x12#\n" +
 	"\renvelope_json\x18\x02 \x01(\fR\fenvelopeJson\x12\x1f\n" +
@@ -4902,7 +5001,7 @@ func file_palyra_v1_gateway_proto_rawDescGZIP() []byte {
 }
 
 var file_palyra_v1_gateway_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_palyra_v1_gateway_proto_msgTypes = make([]protoimpl.MessageInfo, 54)
+var file_palyra_v1_gateway_proto_msgTypes = make([]protoimpl.MessageInfo, 55)
 var file_palyra_v1_gateway_proto_goTypes = []any{
 	(RunState)(0),                 // 0: palyra.v1.RunState
 	(CallState)(0),                // 1: palyra.v1.CallState
@@ -4915,56 +5014,58 @@ var file_palyra_v1_gateway_proto_goTypes = []any{
 	(*ToolDecision)(nil),          // 8: palyra.v1.ToolDecision
 	(*ToolOutputChunk)(nil),       // 9: palyra.v1.ToolOutputChunk
 	(*ToolResult)(nil),            // 10: palyra.v1.ToolResult
-	(*ToolAttestation)(nil),       // 11: palyra.v1.ToolAttestation
-	(*ExecutionPosture)(nil),      // 12: palyra.v1.ExecutionPosture
-	(*ListToolsRequest)(nil),      // 13: palyra.v1.ListToolsRequest
-	(*ListToolsResponse)(nil),     // 14: palyra.v1.ListToolsResponse
-	(*HiddenTool)(nil),            // 15: palyra.v1.HiddenTool
-	(*Tool)(nil),                  // 16: palyra.v1.Tool
-	(*EvaluateToolRequest)(nil),   // 17: palyra.v1.EvaluateToolRequest
-	(*EvaluateToolResponse)(nil),  // 18: palyra.v1.EvaluateToolResponse
-	(*SecretEvaluation)(nil),      // 19: palyra.v1.SecretEvaluation
-	(*EndSessionRequest)(nil),     // 20: palyra.v1.EndSessionRequest
-	(*EndSessionResponse)(nil),    // 21: palyra.v1.EndSessionResponse
-	(*RunStreamRequest)(nil),      // 22: palyra.v1.RunStreamRequest
-	(*ResumeRun)(nil),             // 23: palyra.v1.ResumeRun
-	(*UserMessage)(nil),           // 24: palyra.v1.UserMessage
-	(*CancelRun)(nil),             // 25: palyra.v1.CancelRun
-	(*RunStreamResponse)(nil),     // 26: palyra.v1.RunStreamResponse
-	(*MessageRefused)(nil),        // 27: palyra.v1.MessageRefused
-	(*RunEvent)(nil),              // 28: palyra.v1.RunEvent
-	(*RunStarted)(nil),            // 29: palyra.v1.RunStarted
-	(*ModelDelta)(nil),            // 30: palyra.v1.ModelDelta
-	(*ModelRetry)(nil),            // 31: palyra.v1.ModelRetry
-	(*ModelTurn)(nil),             // 32: palyra.v1.ModelTurn
-	(*ModelToolCall)(nil),         // 33: palyra.v1.ModelToolCall
-	(*RunFinished)(nil),           // 34: palyra.v1.RunFinished
-	(*Run)(nil),                   // 35: palyra.v1.Run
-	(*RunBudget)(nil),             // 36: palyra.v1.RunBudget
-	(*RunUsage)(nil),              // 37: palyra.v1.RunUsage
-	(*StartRunRequest)(nil),       // 38: palyra.v1.StartRunRequest
-	(*StartRunResponse)(nil),      // 39: palyra.v1.StartRunResponse
-	(*GetRunRequest)(nil),         // 40: palyra.v1.GetRunRequest
-	(*GetRunResponse)(nil),        // 41: palyra.v1.GetRunResponse
-	(*ListRunsRequest)(nil),       // 42: palyra.v1.ListRunsRequest
-	(*ListRunsResponse)(nil),      // 43: palyra.v1.ListRunsResponse
-	(*WatchRunRequest)(nil),       // 44: palyra.v1.WatchRunRequest
-	(*WatchRunResponse)(nil),      // 45: palyra.v1.WatchRunResponse
-	(*CancelRunRequest)(nil),      // 46: palyra.v1.CancelRunRequest
-	(*CancelRunResponse)(nil),     // 47: palyra.v1.CancelRunResponse
-	(*Call)(nil),                  // 48: palyra.v1.Call
-	(*CallStep)(nil),              // 49: palyra.v1.CallStep
-	(*ListCallsRequest)(nil),      // 50: palyra.v1.ListCallsRequest
-	(*ListCallsResponse)(nil),     // 51: palyra.v1.ListCallsResponse
-	(*GetCallRequest)(nil),        // 52: palyra.v1.GetCallRequest
-	(*GetCallResponse)(nil),       // 53: palyra.v1.GetCallResponse
-	(*CancelCallRequest)(nil),     // 54: palyra.v1.CancelCallRequest
-	(*CancelCallResponse)(nil),    // 55: palyra.v1.CancelCallResponse
-	(*Approval)(nil),              // 56: palyra.v1.Approval
-	(ApprovalState)(0),            // 57: palyra.v1.ApprovalState
-	(*timestamppb.Timestamp)(nil), // 58: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 59: google.protobuf.Duration
-	(*DecideApprovalRequest)(nil), // 60: palyra.v1.DecideApprovalRequest
+	(*ExecutedAsEdited)(nil),      // 11: palyra.v1.ExecutedAsEdited
+	(*ToolAttestation)(nil),       // 12: palyra.v1.ToolAttestation
+	(*ExecutionPosture)(nil),      // 13: palyra.v1.ExecutionPosture
+	(*ListToolsRequest)(nil),      // 14: palyra.v1.ListToolsRequest
+	(*ListToolsResponse)(nil),     // 15: palyra.v1.ListToolsResponse
+	(*HiddenTool)(nil),            // 16: palyra.v1.HiddenTool
+	(*Tool)(nil),                  // 17: palyra.v1.Tool
+	(*EvaluateToolRequest)(nil),   // 18: palyra.v1.EvaluateToolRequest
+	(*EvaluateToolResponse)(nil),  // 19: palyra.v1.EvaluateToolResponse
+	(*SecretEvaluation)(nil),      // 20: palyra.v1.SecretEvaluation
+	(*EndSessionRequest)(nil),     // 21: palyra.v1.EndSessionRequest
+	(*EndSessionResponse)(nil),    // 22: palyra.v1.EndSessionResponse
+	(*RunStreamRequest)(nil),      // 23: palyra.v1.RunStreamRequest
+	(*ResumeRun)(nil),             // 24: palyra.v1.ResumeRun
+	(*UserMessage)(nil),           // 25: palyra.v1.UserMessage
+	(*CancelRun)(nil),             // 26: palyra.v1.CancelRun
+	(*RunStreamResponse)(nil),     // 27: palyra.v1.RunStreamResponse
+	(*MessageRefused)(nil),        // 28: palyra.v1.MessageRefused
+	(*RunEvent)(nil),              // 29: palyra.v1.RunEvent
+	(*RunStarted)(nil),            // 30: palyra.v1.RunStarted
+	(*ModelDelta)(nil),            // 31: palyra.v1.ModelDelta
+	(*ModelRetry)(nil),            // 32: palyra.v1.ModelRetry
+	(*ModelTurn)(nil),             // 33: palyra.v1.ModelTurn
+	(*ModelToolCall)(nil),         // 34: palyra.v1.ModelToolCall
+	(*RunFinished)(nil),           // 35: palyra.v1.RunFinished
+	(*Run)(nil),                   // 36: palyra.v1.Run
+	(*RunBudget)(nil),             // 37: palyra.v1.RunBudget
+	(*RunUsage)(nil),              // 38: palyra.v1.RunUsage
+	(*StartRunRequest)(nil),       // 39: palyra.v1.StartRunRequest
+	(*StartRunResponse)(nil),      // 40: palyra.v1.StartRunResponse
+	(*GetRunRequest)(nil),         // 41: palyra.v1.GetRunRequest
+	(*GetRunResponse)(nil),        // 42: palyra.v1.GetRunResponse
+	(*ListRunsRequest)(nil),       // 43: palyra.v1.ListRunsRequest
+	(*ListRunsResponse)(nil),      // 44: palyra.v1.ListRunsResponse
+	(*WatchRunRequest)(nil),       // 45: palyra.v1.WatchRunRequest
+	(*WatchRunResponse)(nil),      // 46: palyra.v1.WatchRunResponse
+	(*CancelRunRequest)(nil),      // 47: palyra.v1.CancelRunRequest
+	(*CancelRunResponse)(nil),     // 48: palyra.v1.CancelRunResponse
+	(*Call)(nil),                  // 49: palyra.v1.Call
+	(*CallStep)(nil),              // 50: palyra.v1.CallStep
+	(*ListCallsRequest)(nil),      // 51: palyra.v1.ListCallsRequest
+	(*ListCallsResponse)(nil),     // 52: palyra.v1.ListCallsResponse
+	(*GetCallRequest)(nil),        // 53: palyra.v1.GetCallRequest
+	(*GetCallResponse)(nil),       // 54: palyra.v1.GetCallResponse
+	(*CancelCallRequest)(nil),     // 55: palyra.v1.CancelCallRequest
+	(*CancelCallResponse)(nil),    // 56: palyra.v1.CancelCallResponse
+	(*Approval)(nil),              // 57: palyra.v1.Approval
+	(ApprovalState)(0),            // 58: palyra.v1.ApprovalState
+	(*timestamppb.Timestamp)(nil), // 59: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 60: google.protobuf.Duration
+	(*ApprovalDifference)(nil),    // 61: palyra.v1.ApprovalDifference
+	(*DecideApprovalRequest)(nil), // 62: palyra.v1.DecideApprovalRequest
 }
 var file_palyra_v1_gateway_proto_depIdxs = []int32{
 	4,  // 0: palyra.v1.CallToolResponse.proposed:type_name -> palyra.v1.ToolProposed
@@ -4973,100 +5074,102 @@ var file_palyra_v1_gateway_proto_depIdxs = []int32{
 	8,  // 3: palyra.v1.CallToolResponse.decision:type_name -> palyra.v1.ToolDecision
 	9,  // 4: palyra.v1.CallToolResponse.output:type_name -> palyra.v1.ToolOutputChunk
 	10, // 5: palyra.v1.CallToolResponse.result:type_name -> palyra.v1.ToolResult
-	11, // 6: palyra.v1.CallToolResponse.attestation:type_name -> palyra.v1.ToolAttestation
-	56, // 7: palyra.v1.ApprovalRequested.approval:type_name -> palyra.v1.Approval
-	57, // 8: palyra.v1.ApprovalResolved.state:type_name -> palyra.v1.ApprovalState
+	12, // 6: palyra.v1.CallToolResponse.attestation:type_name -> palyra.v1.ToolAttestation
+	57, // 7: palyra.v1.ApprovalRequested.approval:type_name -> palyra.v1.Approval
+	58, // 8: palyra.v1.ApprovalResolved.state:type_name -> palyra.v1.ApprovalState
 	7,  // 9: palyra.v1.ToolDecision.determining:type_name -> palyra.v1.Determining
-	58, // 10: palyra.v1.ToolDecision.at:type_name -> google.protobuf.Timestamp
-	59, // 11: palyra.v1.ToolResult.duration:type_name -> google.protobuf.Duration
-	12, // 12: palyra.v1.ToolAttestation.posture:type_name -> palyra.v1.ExecutionPosture
-	16, // 13: palyra.v1.ListToolsResponse.tools:type_name -> palyra.v1.Tool
-	15, // 14: palyra.v1.ListToolsResponse.hidden:type_name -> palyra.v1.HiddenTool
-	16, // 15: palyra.v1.HiddenTool.tool:type_name -> palyra.v1.Tool
-	7,  // 16: palyra.v1.HiddenTool.determining:type_name -> palyra.v1.Determining
-	7,  // 17: palyra.v1.EvaluateToolResponse.determining:type_name -> palyra.v1.Determining
-	19, // 18: palyra.v1.EvaluateToolResponse.secrets:type_name -> palyra.v1.SecretEvaluation
-	7,  // 19: palyra.v1.SecretEvaluation.determining:type_name -> palyra.v1.Determining
-	38, // 20: palyra.v1.RunStreamRequest.start:type_name -> palyra.v1.StartRunRequest
-	23, // 21: palyra.v1.RunStreamRequest.resume:type_name -> palyra.v1.ResumeRun
-	24, // 22: palyra.v1.RunStreamRequest.user_message:type_name -> palyra.v1.UserMessage
-	60, // 23: palyra.v1.RunStreamRequest.approval:type_name -> palyra.v1.DecideApprovalRequest
-	25, // 24: palyra.v1.RunStreamRequest.cancel:type_name -> palyra.v1.CancelRun
-	28, // 25: palyra.v1.RunStreamResponse.event:type_name -> palyra.v1.RunEvent
-	27, // 26: palyra.v1.RunStreamResponse.refused:type_name -> palyra.v1.MessageRefused
-	58, // 27: palyra.v1.RunEvent.at:type_name -> google.protobuf.Timestamp
-	29, // 28: palyra.v1.RunEvent.started:type_name -> palyra.v1.RunStarted
-	24, // 29: palyra.v1.RunEvent.user_message:type_name -> palyra.v1.UserMessage
-	30, // 30: palyra.v1.RunEvent.model_delta:type_name -> palyra.v1.ModelDelta
-	31, // 31: palyra.v1.RunEvent.model_retry:type_name -> palyra.v1.ModelRetry
-	32, // 32: palyra.v1.RunEvent.model_turn:type_name -> palyra.v1.ModelTurn
-	4,  // 33: palyra.v1.RunEvent.proposed:type_name -> palyra.v1.ToolProposed
-	5,  // 34: palyra.v1.RunEvent.approval_requested:type_name -> palyra.v1.ApprovalRequested
-	6,  // 35: palyra.v1.RunEvent.approval_resolved:type_name -> palyra.v1.ApprovalResolved
-	8,  // 36: palyra.v1.RunEvent.decision:type_name -> palyra.v1.ToolDecision
-	9,  // 37: palyra.v1.RunEvent.output:type_name -> palyra.v1.ToolOutputChunk
-	10, // 38: palyra.v1.RunEvent.result:type_name -> palyra.v1.ToolResult
-	11, // 39: palyra.v1.RunEvent.attestation:type_name -> palyra.v1.ToolAttestation
-	34, // 40: palyra.v1.RunEvent.finished:type_name -> palyra.v1.RunFinished
-	35, // 41: palyra.v1.RunStarted.run:type_name -> palyra.v1.Run
-	59, // 42: palyra.v1.ModelRetry.after:type_name -> google.protobuf.Duration
-	33, // 43: palyra.v1.ModelTurn.calls:type_name -> palyra.v1.ModelToolCall
-	35, // 44: palyra.v1.RunFinished.run:type_name -> palyra.v1.Run
-	0,  // 45: palyra.v1.Run.state:type_name -> palyra.v1.RunState
-	58, // 46: palyra.v1.Run.started_at:type_name -> google.protobuf.Timestamp
-	58, // 47: palyra.v1.Run.ended_at:type_name -> google.protobuf.Timestamp
-	36, // 48: palyra.v1.Run.budget:type_name -> palyra.v1.RunBudget
-	37, // 49: palyra.v1.Run.usage:type_name -> palyra.v1.RunUsage
-	59, // 50: palyra.v1.RunBudget.wall_clock:type_name -> google.protobuf.Duration
-	59, // 51: palyra.v1.RunUsage.wall_clock:type_name -> google.protobuf.Duration
-	36, // 52: palyra.v1.StartRunRequest.budget:type_name -> palyra.v1.RunBudget
-	35, // 53: palyra.v1.StartRunResponse.run:type_name -> palyra.v1.Run
-	35, // 54: palyra.v1.GetRunResponse.run:type_name -> palyra.v1.Run
-	0,  // 55: palyra.v1.ListRunsRequest.states:type_name -> palyra.v1.RunState
-	58, // 56: palyra.v1.ListRunsRequest.since:type_name -> google.protobuf.Timestamp
-	58, // 57: palyra.v1.ListRunsRequest.until:type_name -> google.protobuf.Timestamp
-	35, // 58: palyra.v1.ListRunsResponse.runs:type_name -> palyra.v1.Run
-	28, // 59: palyra.v1.WatchRunResponse.event:type_name -> palyra.v1.RunEvent
-	35, // 60: palyra.v1.CancelRunResponse.run:type_name -> palyra.v1.Run
-	1,  // 61: palyra.v1.Call.state:type_name -> palyra.v1.CallState
-	58, // 62: palyra.v1.Call.proposed_at:type_name -> google.protobuf.Timestamp
-	58, // 63: palyra.v1.Call.ended_at:type_name -> google.protobuf.Timestamp
-	58, // 64: palyra.v1.CallStep.at:type_name -> google.protobuf.Timestamp
-	48, // 65: palyra.v1.ListCallsResponse.calls:type_name -> palyra.v1.Call
-	48, // 66: palyra.v1.GetCallResponse.call:type_name -> palyra.v1.Call
-	49, // 67: palyra.v1.GetCallResponse.steps:type_name -> palyra.v1.CallStep
-	48, // 68: palyra.v1.CancelCallResponse.call:type_name -> palyra.v1.Call
-	2,  // 69: palyra.v1.GatewayService.CallTool:input_type -> palyra.v1.CallToolRequest
-	13, // 70: palyra.v1.GatewayService.ListTools:input_type -> palyra.v1.ListToolsRequest
-	17, // 71: palyra.v1.GatewayService.EvaluateTool:input_type -> palyra.v1.EvaluateToolRequest
-	20, // 72: palyra.v1.GatewayService.EndSession:input_type -> palyra.v1.EndSessionRequest
-	22, // 73: palyra.v1.GatewayService.RunStream:input_type -> palyra.v1.RunStreamRequest
-	38, // 74: palyra.v1.GatewayService.StartRun:input_type -> palyra.v1.StartRunRequest
-	40, // 75: palyra.v1.GatewayService.GetRun:input_type -> palyra.v1.GetRunRequest
-	42, // 76: palyra.v1.GatewayService.ListRuns:input_type -> palyra.v1.ListRunsRequest
-	44, // 77: palyra.v1.GatewayService.WatchRun:input_type -> palyra.v1.WatchRunRequest
-	46, // 78: palyra.v1.GatewayService.CancelRun:input_type -> palyra.v1.CancelRunRequest
-	50, // 79: palyra.v1.GatewayService.ListCalls:input_type -> palyra.v1.ListCallsRequest
-	52, // 80: palyra.v1.GatewayService.GetCall:input_type -> palyra.v1.GetCallRequest
-	54, // 81: palyra.v1.GatewayService.CancelCall:input_type -> palyra.v1.CancelCallRequest
-	3,  // 82: palyra.v1.GatewayService.CallTool:output_type -> palyra.v1.CallToolResponse
-	14, // 83: palyra.v1.GatewayService.ListTools:output_type -> palyra.v1.ListToolsResponse
-	18, // 84: palyra.v1.GatewayService.EvaluateTool:output_type -> palyra.v1.EvaluateToolResponse
-	21, // 85: palyra.v1.GatewayService.EndSession:output_type -> palyra.v1.EndSessionResponse
-	26, // 86: palyra.v1.GatewayService.RunStream:output_type -> palyra.v1.RunStreamResponse
-	39, // 87: palyra.v1.GatewayService.StartRun:output_type -> palyra.v1.StartRunResponse
-	41, // 88: palyra.v1.GatewayService.GetRun:output_type -> palyra.v1.GetRunResponse
-	43, // 89: palyra.v1.GatewayService.ListRuns:output_type -> palyra.v1.ListRunsResponse
-	45, // 90: palyra.v1.GatewayService.WatchRun:output_type -> palyra.v1.WatchRunResponse
-	47, // 91: palyra.v1.GatewayService.CancelRun:output_type -> palyra.v1.CancelRunResponse
-	51, // 92: palyra.v1.GatewayService.ListCalls:output_type -> palyra.v1.ListCallsResponse
-	53, // 93: palyra.v1.GatewayService.GetCall:output_type -> palyra.v1.GetCallResponse
-	55, // 94: palyra.v1.GatewayService.CancelCall:output_type -> palyra.v1.CancelCallResponse
-	82, // [82:95] is the sub-list for method output_type
-	69, // [69:82] is the sub-list for method input_type
-	69, // [69:69] is the sub-list for extension type_name
-	69, // [69:69] is the sub-list for extension extendee
-	0,  // [0:69] is the sub-list for field type_name
+	59, // 10: palyra.v1.ToolDecision.at:type_name -> google.protobuf.Timestamp
+	11, // 11: palyra.v1.ToolResult.executed_as_edited:type_name -> palyra.v1.ExecutedAsEdited
+	60, // 12: palyra.v1.ToolResult.duration:type_name -> google.protobuf.Duration
+	61, // 13: palyra.v1.ExecutedAsEdited.changes:type_name -> palyra.v1.ApprovalDifference
+	13, // 14: palyra.v1.ToolAttestation.posture:type_name -> palyra.v1.ExecutionPosture
+	17, // 15: palyra.v1.ListToolsResponse.tools:type_name -> palyra.v1.Tool
+	16, // 16: palyra.v1.ListToolsResponse.hidden:type_name -> palyra.v1.HiddenTool
+	17, // 17: palyra.v1.HiddenTool.tool:type_name -> palyra.v1.Tool
+	7,  // 18: palyra.v1.HiddenTool.determining:type_name -> palyra.v1.Determining
+	7,  // 19: palyra.v1.EvaluateToolResponse.determining:type_name -> palyra.v1.Determining
+	20, // 20: palyra.v1.EvaluateToolResponse.secrets:type_name -> palyra.v1.SecretEvaluation
+	7,  // 21: palyra.v1.SecretEvaluation.determining:type_name -> palyra.v1.Determining
+	39, // 22: palyra.v1.RunStreamRequest.start:type_name -> palyra.v1.StartRunRequest
+	24, // 23: palyra.v1.RunStreamRequest.resume:type_name -> palyra.v1.ResumeRun
+	25, // 24: palyra.v1.RunStreamRequest.user_message:type_name -> palyra.v1.UserMessage
+	62, // 25: palyra.v1.RunStreamRequest.approval:type_name -> palyra.v1.DecideApprovalRequest
+	26, // 26: palyra.v1.RunStreamRequest.cancel:type_name -> palyra.v1.CancelRun
+	29, // 27: palyra.v1.RunStreamResponse.event:type_name -> palyra.v1.RunEvent
+	28, // 28: palyra.v1.RunStreamResponse.refused:type_name -> palyra.v1.MessageRefused
+	59, // 29: palyra.v1.RunEvent.at:type_name -> google.protobuf.Timestamp
+	30, // 30: palyra.v1.RunEvent.started:type_name -> palyra.v1.RunStarted
+	25, // 31: palyra.v1.RunEvent.user_message:type_name -> palyra.v1.UserMessage
+	31, // 32: palyra.v1.RunEvent.model_delta:type_name -> palyra.v1.ModelDelta
+	32, // 33: palyra.v1.RunEvent.model_retry:type_name -> palyra.v1.ModelRetry
+	33, // 34: palyra.v1.RunEvent.model_turn:type_name -> palyra.v1.ModelTurn
+	4,  // 35: palyra.v1.RunEvent.proposed:type_name -> palyra.v1.ToolProposed
+	5,  // 36: palyra.v1.RunEvent.approval_requested:type_name -> palyra.v1.ApprovalRequested
+	6,  // 37: palyra.v1.RunEvent.approval_resolved:type_name -> palyra.v1.ApprovalResolved
+	8,  // 38: palyra.v1.RunEvent.decision:type_name -> palyra.v1.ToolDecision
+	9,  // 39: palyra.v1.RunEvent.output:type_name -> palyra.v1.ToolOutputChunk
+	10, // 40: palyra.v1.RunEvent.result:type_name -> palyra.v1.ToolResult
+	12, // 41: palyra.v1.RunEvent.attestation:type_name -> palyra.v1.ToolAttestation
+	35, // 42: palyra.v1.RunEvent.finished:type_name -> palyra.v1.RunFinished
+	36, // 43: palyra.v1.RunStarted.run:type_name -> palyra.v1.Run
+	60, // 44: palyra.v1.ModelRetry.after:type_name -> google.protobuf.Duration
+	34, // 45: palyra.v1.ModelTurn.calls:type_name -> palyra.v1.ModelToolCall
+	36, // 46: palyra.v1.RunFinished.run:type_name -> palyra.v1.Run
+	0,  // 47: palyra.v1.Run.state:type_name -> palyra.v1.RunState
+	59, // 48: palyra.v1.Run.started_at:type_name -> google.protobuf.Timestamp
+	59, // 49: palyra.v1.Run.ended_at:type_name -> google.protobuf.Timestamp
+	37, // 50: palyra.v1.Run.budget:type_name -> palyra.v1.RunBudget
+	38, // 51: palyra.v1.Run.usage:type_name -> palyra.v1.RunUsage
+	60, // 52: palyra.v1.RunBudget.wall_clock:type_name -> google.protobuf.Duration
+	60, // 53: palyra.v1.RunUsage.wall_clock:type_name -> google.protobuf.Duration
+	37, // 54: palyra.v1.StartRunRequest.budget:type_name -> palyra.v1.RunBudget
+	36, // 55: palyra.v1.StartRunResponse.run:type_name -> palyra.v1.Run
+	36, // 56: palyra.v1.GetRunResponse.run:type_name -> palyra.v1.Run
+	0,  // 57: palyra.v1.ListRunsRequest.states:type_name -> palyra.v1.RunState
+	59, // 58: palyra.v1.ListRunsRequest.since:type_name -> google.protobuf.Timestamp
+	59, // 59: palyra.v1.ListRunsRequest.until:type_name -> google.protobuf.Timestamp
+	36, // 60: palyra.v1.ListRunsResponse.runs:type_name -> palyra.v1.Run
+	29, // 61: palyra.v1.WatchRunResponse.event:type_name -> palyra.v1.RunEvent
+	36, // 62: palyra.v1.CancelRunResponse.run:type_name -> palyra.v1.Run
+	1,  // 63: palyra.v1.Call.state:type_name -> palyra.v1.CallState
+	59, // 64: palyra.v1.Call.proposed_at:type_name -> google.protobuf.Timestamp
+	59, // 65: palyra.v1.Call.ended_at:type_name -> google.protobuf.Timestamp
+	59, // 66: palyra.v1.CallStep.at:type_name -> google.protobuf.Timestamp
+	49, // 67: palyra.v1.ListCallsResponse.calls:type_name -> palyra.v1.Call
+	49, // 68: palyra.v1.GetCallResponse.call:type_name -> palyra.v1.Call
+	50, // 69: palyra.v1.GetCallResponse.steps:type_name -> palyra.v1.CallStep
+	49, // 70: palyra.v1.CancelCallResponse.call:type_name -> palyra.v1.Call
+	2,  // 71: palyra.v1.GatewayService.CallTool:input_type -> palyra.v1.CallToolRequest
+	14, // 72: palyra.v1.GatewayService.ListTools:input_type -> palyra.v1.ListToolsRequest
+	18, // 73: palyra.v1.GatewayService.EvaluateTool:input_type -> palyra.v1.EvaluateToolRequest
+	21, // 74: palyra.v1.GatewayService.EndSession:input_type -> palyra.v1.EndSessionRequest
+	23, // 75: palyra.v1.GatewayService.RunStream:input_type -> palyra.v1.RunStreamRequest
+	39, // 76: palyra.v1.GatewayService.StartRun:input_type -> palyra.v1.StartRunRequest
+	41, // 77: palyra.v1.GatewayService.GetRun:input_type -> palyra.v1.GetRunRequest
+	43, // 78: palyra.v1.GatewayService.ListRuns:input_type -> palyra.v1.ListRunsRequest
+	45, // 79: palyra.v1.GatewayService.WatchRun:input_type -> palyra.v1.WatchRunRequest
+	47, // 80: palyra.v1.GatewayService.CancelRun:input_type -> palyra.v1.CancelRunRequest
+	51, // 81: palyra.v1.GatewayService.ListCalls:input_type -> palyra.v1.ListCallsRequest
+	53, // 82: palyra.v1.GatewayService.GetCall:input_type -> palyra.v1.GetCallRequest
+	55, // 83: palyra.v1.GatewayService.CancelCall:input_type -> palyra.v1.CancelCallRequest
+	3,  // 84: palyra.v1.GatewayService.CallTool:output_type -> palyra.v1.CallToolResponse
+	15, // 85: palyra.v1.GatewayService.ListTools:output_type -> palyra.v1.ListToolsResponse
+	19, // 86: palyra.v1.GatewayService.EvaluateTool:output_type -> palyra.v1.EvaluateToolResponse
+	22, // 87: palyra.v1.GatewayService.EndSession:output_type -> palyra.v1.EndSessionResponse
+	27, // 88: palyra.v1.GatewayService.RunStream:output_type -> palyra.v1.RunStreamResponse
+	40, // 89: palyra.v1.GatewayService.StartRun:output_type -> palyra.v1.StartRunResponse
+	42, // 90: palyra.v1.GatewayService.GetRun:output_type -> palyra.v1.GetRunResponse
+	44, // 91: palyra.v1.GatewayService.ListRuns:output_type -> palyra.v1.ListRunsResponse
+	46, // 92: palyra.v1.GatewayService.WatchRun:output_type -> palyra.v1.WatchRunResponse
+	48, // 93: palyra.v1.GatewayService.CancelRun:output_type -> palyra.v1.CancelRunResponse
+	52, // 94: palyra.v1.GatewayService.ListCalls:output_type -> palyra.v1.ListCallsResponse
+	54, // 95: palyra.v1.GatewayService.GetCall:output_type -> palyra.v1.GetCallResponse
+	56, // 96: palyra.v1.GatewayService.CancelCall:output_type -> palyra.v1.CancelCallResponse
+	84, // [84:97] is the sub-list for method output_type
+	71, // [71:84] is the sub-list for method input_type
+	71, // [71:71] is the sub-list for extension type_name
+	71, // [71:71] is the sub-list for extension extendee
+	0,  // [0:71] is the sub-list for field type_name
 }
 
 func init() { file_palyra_v1_gateway_proto_init() }
@@ -5084,14 +5187,14 @@ func file_palyra_v1_gateway_proto_init() {
 		(*CallToolResponse_Result)(nil),
 		(*CallToolResponse_Attestation)(nil),
 	}
-	file_palyra_v1_gateway_proto_msgTypes[20].OneofWrappers = []any{
+	file_palyra_v1_gateway_proto_msgTypes[21].OneofWrappers = []any{
 		(*RunStreamRequest_Start)(nil),
 		(*RunStreamRequest_Resume)(nil),
 		(*RunStreamRequest_UserMessage)(nil),
 		(*RunStreamRequest_Approval)(nil),
 		(*RunStreamRequest_Cancel)(nil),
 	}
-	file_palyra_v1_gateway_proto_msgTypes[26].OneofWrappers = []any{
+	file_palyra_v1_gateway_proto_msgTypes[27].OneofWrappers = []any{
 		(*RunEvent_Started)(nil),
 		(*RunEvent_UserMessage)(nil),
 		(*RunEvent_ModelDelta)(nil),
@@ -5106,14 +5209,14 @@ func file_palyra_v1_gateway_proto_init() {
 		(*RunEvent_Attestation)(nil),
 		(*RunEvent_Finished)(nil),
 	}
-	file_palyra_v1_gateway_proto_msgTypes[46].OneofWrappers = []any{}
+	file_palyra_v1_gateway_proto_msgTypes[47].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_palyra_v1_gateway_proto_rawDesc), len(file_palyra_v1_gateway_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   54,
+			NumMessages:   55,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -265,6 +265,11 @@ func (t *memoryTx) ReplaceRecord(r *approval.Record, state approval.State, versi
 	return t.put(r)
 }
 
+// RewriteRecord is ReplaceRecord: nothing is kept apart here.
+func (t *memoryTx) RewriteRecord(r *approval.Record, state approval.State, version int64) error {
+	return t.ReplaceRecord(r, state, version)
+}
+
 func (t *memoryTx) put(r *approval.Record) error {
 	t.revision++
 	r.Revision = t.revision

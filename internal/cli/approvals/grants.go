@@ -1,11 +1,8 @@
 package approvals
 
 import (
-	"cmp"
 	"context"
-	"fmt"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -13,6 +10,7 @@ import (
 	"palyra/internal/cli/client"
 	"palyra/internal/cli/command"
 	"palyra/internal/cli/printer"
+	"palyra/internal/cli/question"
 )
 
 var grantListing = printer.Listing{
@@ -50,55 +48,20 @@ func GrantsCommand(program *client.App) *cobra.Command {
 
 func (a *app) grantRecord(g *palyrav1.Grant) printer.Record {
 	left := ""
-	if grantState(g, a.Now()) == "live" {
+	if question.GrantState(g, a.Now()) == "live" {
 		left = strings.TrimPrefix(a.Relative(g.GetExpiresAt()), "in ")
 	}
 	return printer.Record{
 		Name: g.GetGrantId(), Body: printer.ProtoObject(g),
 		Cells: []string{
-			g.GetGrantId(), grantState(g, a.Now()), printer.Enum(g.GetScope()), printer.Enum(g.GetMatch()), g.GetPrincipal(),
-			covers(g), usesOf(g), left,
+			g.GetGrantId(), question.GrantState(g, a.Now()), printer.Enum(g.GetScope()), printer.Enum(g.GetMatch()), g.GetPrincipal(),
+			question.GrantCovers(g), question.GrantUses(g), left,
 		},
 		Wide: []string{
 			g.GetSession(), g.GetApprovalId(), strings.Join(g.GetApprovers(), ","), printer.Clock(g.GetCreatedAt()),
 			printer.Clock(g.GetLastUsedAt()), g.GetCallDigest(),
 		},
 	}
-}
-
-// usesOf is how often a grant was used, and of how many times.
-func usesOf(g *palyrav1.Grant) string {
-	if g.GetMostUses() > 0 {
-		return fmt.Sprintf("%d of %d", g.GetUses(), g.GetMostUses())
-	}
-	return fmt.Sprint(g.GetUses())
-}
-
-// covers says which calls a grant covers. Those of before have no words of their
-// own.
-func covers(g *palyrav1.Grant) string {
-	if g.GetCovers() != "" {
-		return g.GetCovers()
-	}
-	switch g.GetMatch() {
-	case palyrav1.GrantMatch_GRANT_MATCH_TOOL:
-		return "any call of " + g.GetTool()
-	case palyrav1.GrantMatch_GRANT_MATCH_SUBJECT:
-		return g.GetTool() + " with subject " + g.GetSubject()
-	}
-	return "the same call of " + cmp.Or(g.GetSubject(), g.GetTool())
-}
-
-func grantState(g *palyrav1.Grant, now time.Time) string {
-	switch {
-	case g.GetRevokedAt() != nil:
-		return "revoked"
-	case g.GetExpiresAt() != nil && !now.Before(g.GetExpiresAt().AsTime()):
-		return "ended"
-	case g.GetMostUses() > 0 && g.GetUses() >= g.GetMostUses():
-		return "used up"
-	}
-	return "live"
 }
 
 func (a *app) listGrants(ctx context.Context, g *client.Gateway, principal string, ended bool) error {
@@ -118,7 +81,7 @@ func (a *app) revokeGrant(ctx context.Context, g *client.Gateway, id, why string
 	v := reply.GetGrant()
 	return a.PrintOne("Grant", a.grantRecord(v), func(p *printer.Page) {
 		p.Field("grant", v.GetGrantId())
-		p.Field("state", grantState(v, a.Now()))
+		p.Field("state", question.GrantState(v, a.Now()))
 		p.Field("was used", printer.Plural(int(v.GetUses()), "time"))
 	})
 }
@@ -127,7 +90,7 @@ func (a *app) completeGrants() cobra.CompletionFunc {
 	return client.Suggest(a.App, func(ctx context.Context, g *client.Gateway) ([]*palyrav1.Grant, error) {
 		return client.SuggestPage(grantPages(ctx, g, &palyrav1.ListGrantsRequest{}))
 	}, func(v *palyrav1.Grant) (string, string) {
-		return v.GetGrantId(), printer.Enum(v.GetScope()) + " " + covers(v)
+		return v.GetGrantId(), printer.Enum(v.GetScope()) + " " + question.GrantCovers(v)
 	})
 }
 

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	palyrav1 "palyra/gen/palyra/v1"
-	"palyra/internal/cli/approvals"
 	"palyra/internal/cli/clitest"
+	"palyra/internal/cli/question"
 )
 
 func TestRevokingAGrantAsksNothing(t *testing.T) {
@@ -24,7 +24,7 @@ func TestGrantState(t *testing.T) {
 		t.Error(r.Out)
 	}
 	var none *palyrav1.Grant
-	if approvals.GrantState(none, clitest.Now) != "live" {
+	if question.GrantState(none, clitest.Now) != "live" {
 		t.Error("a grant without an end is live")
 	}
 }

@@ -94,6 +94,11 @@ func (c *callRun) event(ctx context.Context, msg *palyrav1.CallToolResponse) err
 		return c.shown.chunk(c.a, e.Output)
 	case *palyrav1.CallToolResponse_Result:
 		c.stopProgress()
+		if lines := invocation.EditedLines(e.Result.GetExecutedAsEdited()); len(lines) > 0 {
+			for _, line := range lines {
+				c.a.Say("%s", line)
+			}
+		}
 		c.parts = append(c.parts, e.Result.GetResultJson()...)
 		c.last = e.Result
 	case *palyrav1.CallToolResponse_Attestation:

@@ -20,6 +20,8 @@ type Prover struct {
 	g *Gateway
 	// Dir is the bundle, Device its device, Gateway what proofs name the gateway by.
 	Dir, Device, Gateway string
+	// Ask returns a passphrase; nil asks for it at the terminal.
+	Ask func(ctx context.Context, question string) (string, error)
 }
 
 // Prover is for the credential of a connection. Only a device's own has a presence key.
@@ -118,7 +120,11 @@ func (p Prover) unlock(ctx context.Context, sha256 string) (crypto.Signer, error
 	if kept == nil {
 		return nil, reason.Errorf(reason.PresenceNotProven, "the bundle %s does not have the presence key that the gateway knows", p.Dir).WithRemedy("%s", lost)
 	}
-	phrase, err := p.a.Passphrase(ctx, "passphrase of the presence key: ")
+	ask := p.Ask
+	if ask == nil {
+		ask = p.a.Passphrase
+	}
+	phrase, err := ask(ctx, "passphrase of the presence key: ")
 	if err != nil {
 		return nil, err
 	}

@@ -423,6 +423,30 @@ func (s fakeApprovals) CancelApproval(_ context.Context, req *palyrav1.CancelApp
 	return &palyrav1.CancelApprovalResponse{Approval: v}, err
 }
 
+// EditApproval gives the call the arguments, and another digest.
+func (s fakeApprovals) EditApproval(_ context.Context, req *palyrav1.EditApprovalRequest) (*palyrav1.EditApprovalResponse, error) {
+	var v *palyrav1.Approval
+	var err error
+	s.f.Change(func() {
+		v = s.f.Approvals[req.GetApprovalId()]
+		switch {
+		case v == nil:
+			err = GatewayError(connect.CodeNotFound, reason.NotFound, "there is no approval "+req.GetApprovalId(), nil)
+		case v.GetState() != palyrav1.ApprovalState_APPROVAL_STATE_PENDING, v.GetVersion() != req.GetVersion():
+			err = GatewayError(connect.CodeAborted, reason.ApprovalConflict, "bob denied it before", map[string]string{"changed_by": "user:bob"})
+		case req.GetShownDigest() != v.GetCallDigest():
+			err = GatewayError(connect.CodeFailedPrecondition, reason.DigestMismatch, "the digest is of another call", nil)
+		default:
+			v = proto.CloneOf(v)
+			was := v.GetCallDigest()
+			v.Version, v.Votes, v.CallDigest, v.Prompt.ArgumentsJson = v.GetVersion()+1, nil, canonical.Digest(req.GetInputJson()), req.GetInputJson()
+			v.Edits = append(v.Edits, &palyrav1.ApprovalEdit{User: "user:ada", Surface: req.GetSurface(), Reason: req.GetReason(), WasDigest: was, IsDigest: v.GetCallDigest()})
+			s.f.Approvals[req.GetApprovalId()] = v
+		}
+	})
+	return &palyrav1.EditApprovalResponse{Approval: v}, err
+}
+
 // DecideApproval follows the rules: one answer, a reason for a no, and the
 // digest of the call that waits.
 func (s fakeApprovals) DecideApproval(_ context.Context, req *palyrav1.DecideApprovalRequest) (*palyrav1.DecideApprovalResponse, error) {

@@ -1,6 +1,7 @@
 package invocation
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"unicode/utf8"
@@ -112,4 +113,19 @@ func ResolvedWord(r *palyrav1.ApprovalResolved) string {
 		word += " by grant " + r.GetGrantId()
 	}
 	return word
+}
+
+// EditedLines say first of a result that people changed the call before they approved it.
+func EditedLines(e *palyrav1.ExecutedAsEdited) []string {
+	if e == nil {
+		return nil
+	}
+	lines := []string{"executed as edited by " + printer.VisibleLine(strings.Join(e.GetBy(), ", ")) + ": what ran is not what was proposed"}
+	for _, c := range e.GetChanges() {
+		lines = append(lines, printer.VisibleLine("  "+c.GetField()+": "+cmp.Or(c.GetIs(), "left away")+", was "+cmp.Or(c.GetWas(), "not there")))
+	}
+	if e.GetReason() != "" {
+		lines = append(lines, "  they say: "+printer.VisibleLine(e.GetReason()))
+	}
+	return lines
 }

@@ -36,14 +36,40 @@ type callFacts struct {
 	session, run string
 	proposed     *callrecord.Proposed
 	evaluated    *callrecord.Evaluated
-	decided      *decision.Record
-	gated        *callrecord.Gated
+	// edited are the calls that people made of it, by call digest.
+	edited   map[string]editFacts
+	verdicts []stage
+	decided  *decision.Record
+	gated    *callrecord.Gated
 	// seqs are the sequence numbers of these. The approvals are those that the
 	// decision and the ruling used up.
 	seqs                   map[event.Code]int64
 	decidedWith, gatedWith *approvalFacts
 	grants                 []grantFacts
 	erased                 bool
+}
+
+// stage is a verdict with where it stands.
+type stage struct {
+	*callrecord.Evaluated
+	seq int64
+}
+
+// verdict is the last one on the call with a digest, or the last one of all: a call that
+// people edited has verdicts on each call that they made of it.
+func (c *callFacts) verdict(digest string) (*callrecord.Evaluated, int64) {
+	for i := len(c.verdicts) - 1; i >= 0; i-- {
+		if v := c.verdicts[i]; v.CallDigest == digest {
+			return v.Evaluated, v.seq
+		}
+	}
+	return c.evaluated, c.seqs[event.Evaluated]
+}
+
+// editFacts is an edit with where it stands.
+type editFacts struct {
+	*callrecord.Edited
+	seq int64
 }
 
 type grantFacts struct {
@@ -72,7 +98,7 @@ func (c *calls) note(e *journal.Event) error {
 	switch e.Code {
 	case event.Proposed:
 		return c.noteProposed(e)
-	case event.Evaluated, event.Decided, event.Gated:
+	case event.Evaluated, event.Edited, event.Decided, event.Gated:
 		if call := c.open[e.Subject]; call != nil {
 			return c.noteStage(call, e)
 		}
@@ -127,7 +153,13 @@ func (c *calls) noteStage(call *callFacts, e *journal.Event) error {
 	case *callrecord.Evaluated:
 		if p.Request.Injection == nil { // else it is about a secret of the call
 			call.evaluated, call.seqs[e.Code] = p, e.Seq
+			call.verdicts = append(call.verdicts, stage{p, e.Seq})
 		}
+	case *callrecord.Edited:
+		if call.edited == nil {
+			call.edited = make(map[string]editFacts)
+		}
+		call.edited[p.CallDigest] = editFacts{p, e.Seq}
 	case *decision.Record:
 		call.decided, call.decidedWith = p, c.use(p.ApprovalID, p.GrantID)
 		if !p.Allowed {
@@ -273,13 +305,16 @@ func (d *contradiction) stages(c *calls, call *callFacts, p attest.Predicate) {
 		d.same("invocation.principal", in.Principal, f.Principal, seq, event.Proposed)
 		d.same("invocation.on_behalf_of", in.OnBehalfOf, f.OnBehalfOf, seq, event.Proposed)
 		d.same("invocation.tool", in.Tool, f.Tool, seq, event.Proposed)
-		d.same("inputs.arguments_digest", p.Inputs.ArgumentsDigest, f.ArgumentsDigest, seq, event.Proposed)
+		if edit, ok := call.edited[in.CallDigest]; ok {
+			d.same("inputs.arguments_digest", p.Inputs.ArgumentsDigest, edit.ArgumentsDigest, edit.seq, event.Edited)
+		} else {
+			d.same("inputs.arguments_digest", p.Inputs.ArgumentsDigest, f.ArgumentsDigest, seq, event.Proposed)
+		}
 		if f.ToolDefinitionDigest != "" {
 			d.same("invocation.tool_definition_digest", in.ToolDefinitionDigest, f.ToolDefinitionDigest, seq, event.Proposed)
 		}
 	}
-	if f := call.evaluated; f != nil {
-		seq := call.seqs[event.Evaluated]
+	if f, seq := call.verdict(in.CallDigest); f != nil {
 		d.same("invocation.call_digest", in.CallDigest, f.CallDigest, seq, event.Evaluated)
 		d.same("policy.snapshot_digest", p.Policy.SnapshotDigest, f.Verdict.SnapshotDigest, seq, event.Evaluated)
 		d.same("policy.version", p.Policy.Version, f.Verdict.PolicyVersion, seq, event.Evaluated)

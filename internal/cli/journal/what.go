@@ -53,6 +53,8 @@ func whatHappened(e *palyrav1.Event) string {
 	switch p := payload.(type) {
 	case *callrecord.Proposed:
 		return p.Tool
+	case *callrecord.Edited:
+		return "by " + p.By
 	case *callrecord.Evaluated:
 		return p.Verdict.Effect
 	case *decision.Record:

@@ -123,7 +123,7 @@ func (a *Printer) PrintOne(kind string, r Record, human func(p *Page)) error {
 	case FormatNDJSON, FormatName:
 		return a.printLine(kind, r)
 	}
-	p := &Page{Style: a.outStyle()}
+	p := &Page{Style: a.OutStyle()}
 	human(p)
 	return a.WriteOut(p.String())
 }

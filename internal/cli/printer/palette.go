@@ -23,6 +23,9 @@ func (p Palette) Bold(s string) string { return p.render(lipgloss.NewStyle().Bol
 // Dim stands back.
 func (p Palette) Dim(s string) string { return p.render(lipgloss.NewStyle().Faint(true), s) }
 
+// Reverse is where the cursor stands.
+func (p Palette) Reverse(s string) string { return p.render(lipgloss.NewStyle().Reverse(true), s) }
+
 // Red is for what failed.
 func (p Palette) Red(s string) string {
 	return p.render(lipgloss.NewStyle().Bold(true).Foreground(lipgloss.Red), s)

@@ -72,7 +72,8 @@ func (a *Printer) Colour(terminal bool) bool {
 	return terminal && !a.NoColor && e("NO_COLOR") == "" && e("TERM") != "dumb" && e("CI") == ""
 }
 
-func (a *Printer) outStyle() Palette { return paletteFor(a.Colour(a.OutTerminal)) }
+// OutStyle is the palette of stdout.
+func (a *Printer) OutStyle() Palette { return paletteFor(a.Colour(a.OutTerminal)) }
 
 // ErrStyle is the palette of stderr.
 func (a *Printer) ErrStyle() Palette { return paletteFor(a.Colour(a.ErrTerminal)) }

@@ -28,7 +28,7 @@ func (a *Printer) table(l Listing, records []Record) string {
 	if limit := a.wide(); limit > 0 && a.Format() != FormatWide {
 		rows, widths = l.fit(rows, limit)
 	}
-	style := a.outStyle()
+	style := a.OutStyle()
 	var b strings.Builder
 	for i, row := range rows {
 		b.WriteString(line(row, widths, style.row(i)))
@@ -49,7 +49,7 @@ func (a *Printer) streamRow(l Listing, r Record, first bool) string {
 	if limit := a.wide(); limit > 0 && a.Format() != FormatWide {
 		rows, widths = l.fitStream(rows, widths, limit)
 	}
-	style := a.outStyle()
+	style := a.OutStyle()
 	row := line(rows[1], widths, style.row(1))
 	if first {
 		return line(rows[0], widths, style.row(0)) + row

@@ -47,6 +47,7 @@ func Page(a *client.App, p *printer.Page, v *palyrav1.Approval) {
 	if !aboutChanges(v) {
 		p.Block("notes", strings.Join(prompt.GetNotes(), "\n"))
 	}
+	p.Block("edited, in place of what was proposed", strings.Join(changedLines(v), "\n"))
 	p.Block("votes", strings.Join(voteLines(v), "\n"))
 	p.Field("missing", v.GetMissing())
 	p.Field("needs", Needs(v))
@@ -180,6 +181,22 @@ func calls(n int64) string {
 		return "1 call"
 	}
 	return fmt.Sprintf("%d calls", n)
+}
+
+// changedLines say how the call was changed since it was proposed.
+func changedLines(v *palyrav1.Approval) []string {
+	var lines []string
+	for _, d := range v.GetPrompt().GetChanged() {
+		lines = append(lines, d.GetField()+":", "  was "+d.GetWas(), "  is  "+d.GetIs())
+	}
+	for _, e := range v.GetEdits() {
+		line := fmt.Sprintf("by %s (%s, %s)", e.GetUser(), e.GetSurface(), printer.Clock(e.GetAt()))
+		if e.GetReason() != "" {
+			line += ": " + e.GetReason()
+		}
+		lines = append(lines, line)
+	}
+	return lines
 }
 
 // askedBefore says how often the same was asked lately.

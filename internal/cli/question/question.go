@@ -46,7 +46,7 @@ func Unary(g *client.Gateway) Cast {
 // this device can give one, a yes takes it.
 func New(a *client.App, g *client.Gateway, about *palyrav1.Approval, cast Cast) *Question {
 	return &Question{a: a, about: about, cast: func(ctx context.Context, vote *palyrav1.DecideApprovalRequest) (*palyrav1.Approval, error) {
-		if about.GetPresenceWanted() && vote.GetAllow() && hasPresence(a) {
+		if about.GetPresenceWanted() && vote.GetAllow() && HasPresence(a) {
 			if err := Prove(ctx, a, g, vote); err != nil {
 				return nil, err
 			}
@@ -64,8 +64,8 @@ func Prove(ctx context.Context, a *client.App, g *client.Gateway, vote *palyrav1
 	return prover.Vote(ctx, vote)
 }
 
-// hasPresence reports whether the credential in use has a presence key.
-func hasPresence(a *client.App) bool {
+// HasPresence reports whether the credential in use has a presence key.
+func HasPresence(a *client.App) bool {
 	dir, err := a.BundleInUse()
 	if err != nil {
 		return false
@@ -188,7 +188,7 @@ func SayPresence(a *client.App, after *palyrav1.Approval, vote *palyrav1.DecideA
 	}
 	a.Say("policy wants whoever says yes to prove that they are there; say yes again with it:")
 	a.Say("  palyra approve %s --present --digest %s", after.GetApprovalId(), after.GetCallDigest())
-	if !hasPresence(a) {
+	if !HasPresence(a) {
 		a.Say("  this device has no presence key yet; first: palyra key presence --passphrase")
 	}
 }
@@ -197,6 +197,6 @@ func SayPresence(a *client.App, after *palyrav1.Approval, vote *palyrav1.DecideA
 func SayHowToAnswer(a *client.App, v *palyrav1.Approval) {
 	a.Say("waiting for approval %s (%s): %s", v.GetApprovalId(), a.Relative(v.GetExpiresAt()), printer.VisibleLine(Summary(v)))
 	a.Say("  see it:  palyra approvals show %s", v.GetApprovalId())
-	a.Say("  allow:   palyra approvals decide %s --allow once --digest %s", v.GetApprovalId(), v.GetCallDigest())
-	a.Say("  deny:    palyra approvals decide %s --deny --reason TEXT --digest %s", v.GetApprovalId(), v.GetCallDigest())
+	a.Say("  allow:   %s", Vote{Allow: true, Scope: palyrav1.ApprovalScope_APPROVAL_SCOPE_ONCE}.Command(v))
+	a.Say("  deny:    %s", Vote{Reason: "TEXT"}.Command(v))
 }

@@ -2,7 +2,9 @@ package question
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	"palyra/internal/cli/client"
 	"palyra/internal/cli/command"
 	"palyra/internal/cli/printer"
+	"palyra/internal/commandline"
 )
 
 // Vote is one answer to an approval.
@@ -51,6 +54,37 @@ func (v Vote) Request(approvalID, digest string) *palyrav1.DecideApprovalRequest
 	return req
 }
 
+// Command is the command line that casts the vote on the call of an approval.
+func (v Vote) Command(about *palyrav1.Approval) string {
+	words := []string{"palyra", "approvals", "decide", about.GetApprovalId()}
+	if v.Allow {
+		words = append(words, "--allow", printer.Enum(v.Scope))
+	} else {
+		words = append(words, "--deny", "--reason", v.Reason)
+	}
+	if v.TTL > 0 {
+		words = append(words, "--for", typedSpan(v.TTL))
+	}
+	if v.Match != 0 {
+		words = append(words, "--match", printer.Enum(v.Match))
+	}
+	if v.Uses > 0 {
+		words = append(words, "--uses", strconv.FormatInt(v.Uses, 10))
+	}
+	return commandline.Quote(append(words, "--digest", about.GetCallDigest()))
+}
+
+// typedSpan is a duration as somebody would type it: 30m.
+func typedSpan(d time.Duration) string {
+	switch {
+	case d%time.Hour == 0:
+		return fmt.Sprintf("%dh", d/time.Hour)
+	case d%time.Minute == 0:
+		return fmt.Sprintf("%dm", d/time.Minute)
+	}
+	return d.String()
+}
+
 // Check refuses what the gateway would refuse, with the flag to mend.
 func (v Vote) Check() error {
 	switch {
@@ -83,7 +117,7 @@ func AskVote(ctx context.Context, a *client.App, about *palyrav1.Approval) (Vote
 			Show(a, about)
 			continue
 		}
-		v, err := parseVote(line)
+		v, err := ParseVote(line)
 		if err == nil {
 			err = v.checkUnlessLeft(about)
 		}
@@ -104,8 +138,8 @@ func (v Vote) checkUnlessLeft(about *palyrav1.Approval) error {
 	return v.CheckOffered(about)
 }
 
-// parseVote reads a typed answer. An empty line is none.
-func parseVote(line string) (Vote, error) {
+// ParseVote reads a typed answer. An empty line is none.
+func ParseVote(line string) (Vote, error) {
 	words := strings.Fields(line)
 	if len(words) > 0 && words[0] == "allow" {
 		words = words[1:]

@@ -35,6 +35,8 @@ type runCall struct {
 	partial map[string][]byte
 	// result is what came of its result so far.
 	result []byte
+	// edited is there when people changed the call.
+	edited *palyrav1.ExecutedAsEdited
 	// waits is true while a human is asked, over once it ended.
 	waits, over bool
 }
@@ -189,12 +191,18 @@ func (s *runCalls) outputLines(c *runCall, text string) []styledLine {
 
 // ended is the rest of the output, and how the call ended.
 func (s *runCalls) ended(c *runCall, r *palyrav1.ToolResult) []styledLine {
+	if r.GetExecutedAsEdited() != nil {
+		c.edited = r.GetExecutedAsEdited()
+	}
 	c.result = append(c.result, r.GetResultJson()...)
 	if r.GetMore() {
 		return nil
 	}
 	c.over = true
 	var lines []styledLine
+	for _, note := range invocation.EditedLines(c.edited) {
+		lines = append(lines, s.line(c, linePart{nil, note}))
+	}
 	for _, stream := range []string{"stdout", "stderr"} {
 		lines = append(lines, s.outputLines(c, string(c.partial[stream]))...)
 	}

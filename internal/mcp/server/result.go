@@ -29,6 +29,8 @@ type callMeta struct {
 	Outcome     string `json:"outcome,omitempty"`
 	Reason      string `json:"reason,omitempty"`
 	Remedy      string `json:"remedy,omitempty"`
+	// Edited is there for a call that people changed before they approved it.
+	Edited *tool.Edited `json:"executed_as_edited,omitempty"`
 }
 
 // The types of results, of the revisions that have them.
@@ -76,13 +78,21 @@ func resultOf(o toolcall.Outcome) *result {
 	d := o.Decision
 	m := callMeta{
 		Proposal: d.ProposalID, Decision: d.ID, Approval: d.ApprovalID, Grant: d.GrantID,
-		Attestation: o.Attestation.Envelope.ID, Outcome: string(o.Report.Outcome),
+		Attestation: o.Attestation.Envelope.ID, Outcome: string(o.Report.Outcome), Edited: o.Report.Edited,
 	}
 	if !d.Allowed {
 		m.Outcome = "denied"
 		return refusal(&reason.Error{Code: d.Reason, Message: d.Message, Remedy: d.Remedy}, m)
 	}
-	return reported(o.Report, m)
+	return reported(o.Report, m).editedFirst(o.Report.Edited)
+}
+
+// editedFirst says before all else that what ran is not what was proposed.
+func (r *result) editedFirst(e *tool.Edited) *result {
+	if e != nil {
+		r.Content = append(textOf(e.Text()), r.Content...)
+	}
+	return r
 }
 
 // reported is what a tool returned.

@@ -22,6 +22,7 @@ const (
 // redacted are sentences: why somebody did something.
 var redacted = []string{
 	"CancelApprovalRequest.reason", "CancelCallRequest.reason", "CancelRun.reason", "CancelRunRequest.reason", "DecideApprovalRequest.reason",
+	"EditApprovalRequest.reason",
 	"DisableMemberRequest.reason", "EnableMemberRequest.reason", "FreezeRequest.reason", "PutSecretRequest.note", "RemoveMemberRequest.reason", "RevokeDeviceRequest.reason",
 	"RevokeGrantRequest.reason", "SessionServiceEndSessionRequest.reason", "SetCeilingRequest.reason", "UndoChangeSetRequest.reason",
 }
@@ -42,6 +43,7 @@ var named = []string{
 	"RevokeConsoleSessionRequest.session_id",
 	"CreateTokenRequest.addresses", "CreateTokenRequest.name", "CreateTokenRequest.principal", "CreateTokenRequest.scopes",
 	"DecideApprovalRequest.approval_id", "DecideApprovalRequest.shown_digest", "DecideApprovalRequest.surface",
+	"EditApprovalRequest.approval_id", "EditApprovalRequest.shown_digest", "EditApprovalRequest.surface",
 	"DescribedVote.roles", "DescribedVote.surface", "DescribedVote.user",
 	"DisableMemberRequest.member", "EnableMemberRequest.member", "EndSessionRequest.session",
 	"EvaluateToolRequest.channel", "EvaluateToolRequest.session", "EvaluateToolRequest.tool",
@@ -73,7 +75,7 @@ var named = []string{
 // read are what is left alone, by why.
 var read = map[string][]string{
 	"the model has to read what it is told; what the journal and the tape keep of it is redacted where they are written": {"StartRunRequest.message", "UserMessage.text"},
-	"the tool has to get what it is called with; the record of the call is redacted, with what the tool declares":        {"CallToolRequest.input_json", "EvaluateToolRequest.input_json"},
+	"the tool has to get what it is called with; the record of the call is redacted, with what the tool declares":        {"CallToolRequest.input_json", "EditApprovalRequest.input_json", "EvaluateToolRequest.input_json"},
 	"a described call is judged and not kept": {
 		"CallDescription.channel", "CallDescription.facts_json", "CallDescription.input_json", "CallDescription.principal", "CallDescription.session", "CallDescription.tool",
 	},

@@ -45,6 +45,9 @@ const (
 	// ApprovalsServiceDecideApprovalProcedure is the fully-qualified name of the ApprovalsService's
 	// DecideApproval RPC.
 	ApprovalsServiceDecideApprovalProcedure = "/palyra.v1.ApprovalsService/DecideApproval"
+	// ApprovalsServiceEditApprovalProcedure is the fully-qualified name of the ApprovalsService's
+	// EditApproval RPC.
+	ApprovalsServiceEditApprovalProcedure = "/palyra.v1.ApprovalsService/EditApproval"
 	// ApprovalsServiceCancelApprovalProcedure is the fully-qualified name of the ApprovalsService's
 	// CancelApproval RPC.
 	ApprovalsServiceCancelApprovalProcedure = "/palyra.v1.ApprovalsService/CancelApproval"
@@ -68,6 +71,10 @@ type ApprovalsServiceClient interface {
 	WatchApprovals(context.Context, *v1.WatchApprovalsRequest) (*connect.ServerStreamForClient[v1.WatchApprovalsResponse], error)
 	// DecideApproval casts one vote.
 	DecideApproval(context.Context, *v1.DecideApprovalRequest) (*v1.DecideApprovalResponse, error)
+	// EditApproval changes the arguments of the call that is asked about. It approves
+	// nothing: the votes before fall, and the changed call is judged anew, for its
+	// requester and for the editor.
+	EditApproval(context.Context, *v1.EditApprovalRequest) (*v1.EditApprovalResponse, error)
 	// CancelApproval withdraws an approval that is pending, or takes back one
 	// that was allowed and not used yet. The call that waits does not run. Who
 	// asked, on whose behalf it was asked, who voted, and who may decide it may
@@ -117,6 +124,12 @@ func NewApprovalsServiceClient(httpClient connect.HTTPClient, baseURL string, op
 			connect.WithSchema(approvalsServiceMethods.ByName("DecideApproval")),
 			connect.WithClientOptions(opts...),
 		),
+		editApproval: connect.NewClient[v1.EditApprovalRequest, v1.EditApprovalResponse](
+			httpClient,
+			baseURL+ApprovalsServiceEditApprovalProcedure,
+			connect.WithSchema(approvalsServiceMethods.ByName("EditApproval")),
+			connect.WithClientOptions(opts...),
+		),
 		cancelApproval: connect.NewClient[v1.CancelApprovalRequest, v1.CancelApprovalResponse](
 			httpClient,
 			baseURL+ApprovalsServiceCancelApprovalProcedure,
@@ -151,6 +164,7 @@ type approvalsServiceClient struct {
 	getApproval     *connect.Client[v1.GetApprovalRequest, v1.GetApprovalResponse]
 	watchApprovals  *connect.Client[v1.WatchApprovalsRequest, v1.WatchApprovalsResponse]
 	decideApproval  *connect.Client[v1.DecideApprovalRequest, v1.DecideApprovalResponse]
+	editApproval    *connect.Client[v1.EditApprovalRequest, v1.EditApprovalResponse]
 	cancelApproval  *connect.Client[v1.CancelApprovalRequest, v1.CancelApprovalResponse]
 	exportApprovals *connect.Client[v1.ExportApprovalsRequest, v1.ExportApprovalsResponse]
 	listGrants      *connect.Client[v1.ListGrantsRequest, v1.ListGrantsResponse]
@@ -183,6 +197,15 @@ func (c *approvalsServiceClient) WatchApprovals(ctx context.Context, req *v1.Wat
 // DecideApproval calls palyra.v1.ApprovalsService.DecideApproval.
 func (c *approvalsServiceClient) DecideApproval(ctx context.Context, req *v1.DecideApprovalRequest) (*v1.DecideApprovalResponse, error) {
 	response, err := c.decideApproval.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// EditApproval calls palyra.v1.ApprovalsService.EditApproval.
+func (c *approvalsServiceClient) EditApproval(ctx context.Context, req *v1.EditApprovalRequest) (*v1.EditApprovalResponse, error) {
+	response, err := c.editApproval.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
 	}
@@ -230,6 +253,10 @@ type ApprovalsServiceHandler interface {
 	WatchApprovals(context.Context, *v1.WatchApprovalsRequest, *connect.ServerStream[v1.WatchApprovalsResponse]) error
 	// DecideApproval casts one vote.
 	DecideApproval(context.Context, *v1.DecideApprovalRequest) (*v1.DecideApprovalResponse, error)
+	// EditApproval changes the arguments of the call that is asked about. It approves
+	// nothing: the votes before fall, and the changed call is judged anew, for its
+	// requester and for the editor.
+	EditApproval(context.Context, *v1.EditApprovalRequest) (*v1.EditApprovalResponse, error)
 	// CancelApproval withdraws an approval that is pending, or takes back one
 	// that was allowed and not used yet. The call that waits does not run. Who
 	// asked, on whose behalf it was asked, who voted, and who may decide it may
@@ -275,6 +302,12 @@ func NewApprovalsServiceHandler(svc ApprovalsServiceHandler, opts ...connect.Han
 		connect.WithSchema(approvalsServiceMethods.ByName("DecideApproval")),
 		connect.WithHandlerOptions(opts...),
 	)
+	approvalsServiceEditApprovalHandler := connect.NewUnaryHandlerSimple(
+		ApprovalsServiceEditApprovalProcedure,
+		svc.EditApproval,
+		connect.WithSchema(approvalsServiceMethods.ByName("EditApproval")),
+		connect.WithHandlerOptions(opts...),
+	)
 	approvalsServiceCancelApprovalHandler := connect.NewUnaryHandlerSimple(
 		ApprovalsServiceCancelApprovalProcedure,
 		svc.CancelApproval,
@@ -310,6 +343,8 @@ func NewApprovalsServiceHandler(svc ApprovalsServiceHandler, opts ...connect.Han
 			approvalsServiceWatchApprovalsHandler.ServeHTTP(w, r)
 		case ApprovalsServiceDecideApprovalProcedure:
 			approvalsServiceDecideApprovalHandler.ServeHTTP(w, r)
+		case ApprovalsServiceEditApprovalProcedure:
+			approvalsServiceEditApprovalHandler.ServeHTTP(w, r)
 		case ApprovalsServiceCancelApprovalProcedure:
 			approvalsServiceCancelApprovalHandler.ServeHTTP(w, r)
 		case ApprovalsServiceExportApprovalsProcedure:
@@ -341,6 +376,10 @@ func (UnimplementedApprovalsServiceHandler) WatchApprovals(context.Context, *v1.
 
 func (UnimplementedApprovalsServiceHandler) DecideApproval(context.Context, *v1.DecideApprovalRequest) (*v1.DecideApprovalResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("palyra.v1.ApprovalsService.DecideApproval is not implemented"))
+}
+
+func (UnimplementedApprovalsServiceHandler) EditApproval(context.Context, *v1.EditApprovalRequest) (*v1.EditApprovalResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("palyra.v1.ApprovalsService.EditApproval is not implemented"))
 }
 
 func (UnimplementedApprovalsServiceHandler) CancelApproval(context.Context, *v1.CancelApprovalRequest) (*v1.CancelApprovalResponse, error) {

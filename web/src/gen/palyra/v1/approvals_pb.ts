@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file palyra/v1/approvals.proto.
  */
 export const file_palyra_v1_approvals: GenFile = /*@__PURE__*/
-  fileDesc("ChlwYWx5cmEvdjEvYXBwcm92YWxzLnByb3RvEglwYWx5cmEudjEi6AUKCEFwcHJvdmFsEhMKC2FwcHJvdmFsX2lkGAEgASgJEhMKC3Byb3Bvc2FsX2lkGAIgASgJEhMKC2NhbGxfZGlnZXN0GAMgASgJEhcKD3NuYXBzaG90X2RpZ2VzdBgEIAEoCRI0CgxzdWJqZWN0X3R5cGUYBSABKA4yHi5wYWx5cmEudjEuQXBwcm92YWxTdWJqZWN0VHlwZRISCgpzdWJqZWN0X2lkGAYgASgJEikKBnByb21wdBgHIAEoCzIZLnBhbHlyYS52MS5BcHByb3ZhbFByb21wdBIUCgxyZXF1ZXN0ZWRfYnkYCCABKAkSFAoMb25fYmVoYWxmX29mGAkgASgJEg8KB3Nlc3Npb24YCiABKAkSCwoDcnVuGAsgASgJEg4KBmRldmljZRgMIAEoCRIPCgdjaGFubmVsGA0gASgJEi4KCmNyZWF0ZWRfYXQYDiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCmV4cGlyZXNfYXQYDyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC2Fuc3dlcmVkX2F0GBAgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBInCgVzdGF0ZRgRIAEoDjIYLnBhbHlyYS52MS5BcHByb3ZhbFN0YXRlEg8KB3ZlcnNpb24YEiABKAMSJgoFdm90ZXMYEyADKAsyFy5wYWx5cmEudjEuQXBwcm92YWxWb3RlEhAKCGdyYW50X2lkGBQgASgJEhAKCHNldmVyaXR5GBUgASgJEg8KB21pc3NpbmcYFiABKAkSEAoIcnVuX2dvbmUYFyABKAgSFwoPcHJlc2VuY2Vfd2FudGVkGBggASgIEicKBW5lZWRzGBkgASgLMhgucGFseXJhLnYxLkFwcHJvdmFsTmVlZHMSKAoDeW91GBogASgLMhsucGFseXJhLnYxLkFwcHJvdmFsU3RhbmRpbmcibQoNQXBwcm92YWxOZWVkcxIMCgRoYXZlGAEgASgFEgwKBHdhbnQYAiABKAUSDAoEcm9sZRgDIAEoCRIQCghzdXJmYWNlcxgEIAMoCRIQCghwcmVzZW5jZRgFIAEoCBIOCgZwYWlyZWQYBiABKAgingEKEEFwcHJvdmFsU3RhbmRpbmcSEgoKbWF5X2RlY2lkZRgBIAEoCBIOCgZyZWFzb24YAiABKAkSDwoHbWVzc2FnZRgDIAEoCRIOCgZyZW1lZHkYBCABKAkSEgoKcGVybWlzc2lvbhgFIAEoCRILCgNvd24YBiABKAgSDQoFdm90ZWQYByABKAgSFQoNd2l0aF9wcmVzZW5jZRgIIAEoCCL+BAoOQXBwcm92YWxQcm9tcHQSDQoFdGl0bGUYASABKAkSEAoIc2V2ZXJpdHkYAiABKAkSDwoHc3VtbWFyeRgDIAEoCRIWCg5hcmd1bWVudHNfanNvbhgEIAEoDBIMCgR0b29sGAUgASgJEhIKCmV4ZWN1dGFibGUYBiABKAkSGQoRZXhlY3V0YWJsZV9kaWdlc3QYByABKAkSCwoDY3dkGAggASgJEgwKBGFyZ3YYCSADKAkSFAoMc2FuZGJveF90aWVyGAogASgJEg4KBmVncmVzcxgLIAMoCRIPCgdzZWNyZXRzGAwgAygJEiwKCG9wZXJhbmRzGA0gAygLMhoucGFseXJhLnYxLkFwcHJvdmFsT3BlcmFuZBIMCgRkaWZmGA4gASgJEiMKA3doeRgPIAMoCzIWLnBhbHlyYS52MS5BcHByb3ZhbFdoeRI4ChFkaWZmZXJzX2Zyb21fbGFzdBgQIAMoCzIdLnBhbHlyYS52MS5BcHByb3ZhbERpZmZlcmVuY2USLQoGc2NvcGVzGBEgAygLMh0ucGFseXJhLnYxLkFwcHJvdmFsU2NvcGVPZmZlchINCgVub3RlcxgSIAMoCRIQCghleGVjdXRvchgTIAEoCRIXCg9zYW5kYm94X3Byb2ZpbGUYFCABKAkSEAoIcmVkYWN0ZWQYFSADKAkSEgoKZXhhY3Rfb25seRgWIAEoCRIMCgRsZWFkGBcgASgJEhcKD2Fza2VkX2xhc3Rfd2VlaxgYIAEoAxIsCgVmaWxlcxgZIAMoCzIdLnBhbHlyYS52MS5BcHByb3ZhbEZpbGVDaGFuZ2USFAoMbGFzdF9hbGxvd2VkGBogASgIIp4BChJBcHByb3ZhbEZpbGVDaGFuZ2USDAoEa2luZBgBIAEoCRIMCgRwYXRoGAIgASgJEhAKCG9sZF9wYXRoGAMgASgJEhAKCG9sZF9tb2RlGAQgASgJEhAKCG5ld19tb2RlGAUgASgJEg4KBmJpbmFyeRgGIAEoCBImCgVodW5rcxgHIAMoCzIXLnBhbHlyYS52MS5BcHByb3ZhbEh1bmsiXAoMQXBwcm92YWxIdW5rEhEKCW9sZF9zdGFydBgBIAEoBRIRCgluZXdfc3RhcnQYAiABKAUSJgoFbGluZXMYAyADKAsyFy5wYWx5cmEudjEuQXBwcm92YWxMaW5lIj4KDEFwcHJvdmFsTGluZRIMCgRraW5kGAEgASgJEgwKBHRleHQYAiABKAkSEgoKbm9fbmV3bGluZRgDIAEoCCIvCg9BcHByb3ZhbE9wZXJhbmQSDAoEcGF0aBgBIAEoCRIOCgZzaGEyNTYYAiABKAkiXwoLQXBwcm92YWxXaHkSEQoJcG9saWN5X2lkGAEgASgJEgwKBGZpbGUYAiABKAkSDAoEbGluZRgDIAEoBRIOCgZyZWFzb24YBCABKAkSEQoJY29uZGl0aW9uGAUgASgJIjwKEkFwcHJvdmFsRGlmZmVyZW5jZRINCgVmaWVsZBgBIAEoCRILCgN3YXMYAiABKAkSCgoCaXMYAyABKAki6AEKEkFwcHJvdmFsU2NvcGVPZmZlchInCgVzY29wZRgBIAEoDjIYLnBhbHlyYS52MS5BcHByb3ZhbFNjb3BlEiQKBW1hdGNoGAIgASgOMhUucGFseXJhLnYxLkdyYW50TWF0Y2gSDgoGY292ZXJzGAMgASgJEgwKBHdoYXQYBCABKAkSCgoCYnkYBSABKAkSKgoHbG9uZ2VzdBgGIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhISCgpwZXJtaXNzaW9uGAcgASgJEhkKEWNvdmVyZWRfbGFzdF93ZWVrGAggASgDIuICCgxBcHByb3ZhbFZvdGUSDAoEdXNlchgBIAEoCRINCgVyb2xlcxgCIAMoCRIOCgZkZXZpY2UYAyABKAkSDwoHc3VyZmFjZRgEIAEoCRIOCgZwYWlyZWQYBSABKAgSDwoHcHJlc2VudBgGIAEoCBINCgVhbGxvdxgHIAEoCBInCgVzY29wZRgIIAEoDjIYLnBhbHlyYS52MS5BcHByb3ZhbFNjb3BlEiYKA3R0bBgJIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIkCgVtYXRjaBgKIAEoDjIVLnBhbHlyYS52MS5HcmFudE1hdGNoEg4KBnJlYXNvbhgLIAEoCRIUCgxzaG93bl9kaWdlc3QYDCABKAkSJgoCYXQYDSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgwKBHVzZXMYDiABKAMSEQoJdHJhbnNwb3J0GA8gASgJIoYECgVHcmFudBIQCghncmFudF9pZBgBIAEoCRITCgthcHByb3ZhbF9pZBgCIAEoCRInCgVzY29wZRgDIAEoDjIYLnBhbHlyYS52MS5BcHByb3ZhbFNjb3BlEiQKBW1hdGNoGAQgASgOMhUucGFseXJhLnYxLkdyYW50TWF0Y2gSDAoEdG9vbBgFIAEoCRIPCgdzdWJqZWN0GAYgASgJEhMKC2NhbGxfZGlnZXN0GAcgASgJEhEKCXByaW5jaXBhbBgIIAEoCRIPCgdzZXNzaW9uGAkgASgJEhEKCWFwcHJvdmVycxgKIAMoCRIuCgpjcmVhdGVkX2F0GAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgpleHBpcmVzX2F0GAwgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgpyZXZva2VkX2F0GA0gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgpyZXZva2VkX2J5GA4gASgJEhUKDXJldm9rZV9yZWFzb24YDyABKAkSDAoEdXNlcxgQIAEoAxIwCgxsYXN0X3VzZWRfYXQYESABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg4KBmNvdmVycxgSIAEoCRIRCgltb3N0X3VzZXMYEyABKAMijgQKFExpc3RBcHByb3ZhbHNSZXF1ZXN0EigKBnN0YXRlcxgBIAMoDjIYLnBhbHlyYS52MS5BcHByb3ZhbFN0YXRlEjUKDXN1YmplY3RfdHlwZXMYAiADKA4yHi5wYWx5cmEudjEuQXBwcm92YWxTdWJqZWN0VHlwZRISCgpwcmluY2lwYWxzGAMgAygJEikKBXNpbmNlGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIpCgV1bnRpbBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJcGFnZV9zaXplGAYgASgFEhIKCnBhZ2VfdG9rZW4YByABKAkSDQoFdG9vbHMYCCADKAkSEgoKc2V2ZXJpdGllcxgJIAMoCRIvCg1leGNlcHRfc3RhdGVzGAogAygOMhgucGFseXJhLnYxLkFwcHJvdmFsU3RhdGUSPAoUZXhjZXB0X3N1YmplY3RfdHlwZXMYCyADKA4yHi5wYWx5cmEudjEuQXBwcm92YWxTdWJqZWN0VHlwZRIZChFleGNlcHRfcHJpbmNpcGFscxgMIAMoCRIUCgxleGNlcHRfdG9vbHMYDSADKAkSGQoRZXhjZXB0X3NldmVyaXRpZXMYDiADKAkSEQoJYXNjZW5kaW5nGA8gASgIEhMKC3dpdGhfY291bnRzGBAgASgIIoMBChVMaXN0QXBwcm92YWxzUmVzcG9uc2USJgoJYXBwcm92YWxzGAEgAygLMhMucGFseXJhLnYxLkFwcHJvdmFsEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCRIpCgZjb3VudHMYAyABKAsyGS5wYWx5cmEudjEuQXBwcm92YWxDb3VudHMi4AMKDkFwcHJvdmFsQ291bnRzEg0KBXRvdGFsGAEgASgDEjgKCGJ5X3N0YXRlGAIgAygLMiYucGFseXJhLnYxLkFwcHJvdmFsQ291bnRzLkJ5U3RhdGVFbnRyeRI+CgtieV9zZXZlcml0eRgDIAMoCzIpLnBhbHlyYS52MS5BcHByb3ZhbENvdW50cy5CeVNldmVyaXR5RW50cnkSRQoPYnlfc3ViamVjdF90eXBlGAQgAygLMiwucGFseXJhLnYxLkFwcHJvdmFsQ291bnRzLkJ5U3ViamVjdFR5cGVFbnRyeRI2CgdieV90b29sGAUgAygLMiUucGFseXJhLnYxLkFwcHJvdmFsQ291bnRzLkJ5VG9vbEVudHJ5Gi4KDEJ5U3RhdGVFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAM6AjgBGjEKD0J5U2V2ZXJpdHlFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAM6AjgBGjQKEkJ5U3ViamVjdFR5cGVFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAM6AjgBGi0KC0J5VG9vbEVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoAzoCOAEiKQoSR2V0QXBwcm92YWxSZXF1ZXN0EhMKC2FwcHJvdmFsX2lkGAEgASgJIjwKE0dldEFwcHJvdmFsUmVzcG9uc2USJQoIYXBwcm92YWwYASABKAsyEy5wYWx5cmEudjEuQXBwcm92YWwiJwoVV2F0Y2hBcHByb3ZhbHNSZXF1ZXN0Eg4KBmN1cnNvchgBIAEoCSJPChZXYXRjaEFwcHJvdmFsc1Jlc3BvbnNlEiUKCGFwcHJvdmFsGAEgASgLMhMucGFseXJhLnYxLkFwcHJvdmFsEg4KBmN1cnNvchgCIAEoCSKjAgoVRGVjaWRlQXBwcm92YWxSZXF1ZXN0EhMKC2FwcHJvdmFsX2lkGAEgASgJEg0KBWFsbG93GAIgASgIEicKBXNjb3BlGAMgASgOMhgucGFseXJhLnYxLkFwcHJvdmFsU2NvcGUSJgoDdHRsGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEiQKBW1hdGNoGAUgASgOMhUucGFseXJhLnYxLkdyYW50TWF0Y2gSDgoGcmVhc29uGAYgASgJEhQKDHNob3duX2RpZ2VzdBgHIAEoCRIPCgdzdXJmYWNlGAggASgJEgwKBHVzZXMYCSABKAMSKgoIcHJlc2VuY2UYCiABKAsyGC5wYWx5cmEudjEuUHJlc2VuY2VQcm9vZiI/ChZEZWNpZGVBcHByb3ZhbFJlc3BvbnNlEiUKCGFwcHJvdmFsGAEgASgLMhMucGFseXJhLnYxLkFwcHJvdmFsIjwKFUNhbmNlbEFwcHJvdmFsUmVxdWVzdBITCgthcHByb3ZhbF9pZBgBIAEoCRIOCgZyZWFzb24YAiABKAkiPwoWQ2FuY2VsQXBwcm92YWxSZXNwb25zZRIlCghhcHByb3ZhbBgBIAEoCzITLnBhbHlyYS52MS5BcHByb3ZhbCLBAQoWRXhwb3J0QXBwcm92YWxzUmVxdWVzdBInCgZmb3JtYXQYASABKA4yFy5wYWx5cmEudjEuRXhwb3J0Rm9ybWF0EigKBnN0YXRlcxgCIAMoDjIYLnBhbHlyYS52MS5BcHByb3ZhbFN0YXRlEikKBXNpbmNlGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIpCgV1bnRpbBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiJwoXRXhwb3J0QXBwcm92YWxzUmVzcG9uc2USDAoEZGF0YRgBIAEoDCJkChFMaXN0R3JhbnRzUmVxdWVzdBIRCglwcmluY2lwYWwYASABKAkSFQoNaW5jbHVkZV9lbmRlZBgCIAEoCBIRCglwYWdlX3NpemUYAyABKAUSEgoKcGFnZV90b2tlbhgEIAEoCSJPChJMaXN0R3JhbnRzUmVzcG9uc2USIAoGZ3JhbnRzGAEgAygLMhAucGFseXJhLnYxLkdyYW50EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSI2ChJSZXZva2VHcmFudFJlcXVlc3QSEAoIZ3JhbnRfaWQYASABKAkSDgoGcmVhc29uGAIgASgJIjYKE1Jldm9rZUdyYW50UmVzcG9uc2USHwoFZ3JhbnQYASABKAsyEC5wYWx5cmEudjEuR3JhbnQq9QEKDUFwcHJvdmFsU3RhdGUSHgoaQVBQUk9WQUxfU1RBVEVfVU5TUEVDSUZJRUQQABIaChZBUFBST1ZBTF9TVEFURV9QRU5ESU5HEAESGgoWQVBQUk9WQUxfU1RBVEVfQUxMT1dFRBACEhkKFUFQUFJPVkFMX1NUQVRFX0RFTklFRBADEhoKFkFQUFJPVkFMX1NUQVRFX0VYUElSRUQQBBIcChhBUFBST1ZBTF9TVEFURV9DQU5DRUxMRUQQBRIbChdBUFBST1ZBTF9TVEFURV9DT05TVU1FRBAGEhoKFkFQUFJPVkFMX1NUQVRFX1JFVk9LRUQQByrWAgoTQXBwcm92YWxTdWJqZWN0VHlwZRIlCiFBUFBST1ZBTF9TVUJKRUNUX1RZUEVfVU5TUEVDSUZJRUQQABIeChpBUFBST1ZBTF9TVUJKRUNUX1RZUEVfVE9PTBABEiYKIkFQUFJPVkFMX1NVQkpFQ1RfVFlQRV9DSEFOTkVMX1NFTkQQAhInCiNBUFBST1ZBTF9TVUJKRUNUX1RZUEVfU0VDUkVUX0FDQ0VTUxADEigKJEFQUFJPVkFMX1NVQkpFQ1RfVFlQRV9CUk9XU0VSX0FDVElPThAEEikKJUFQUFJPVkFMX1NVQkpFQ1RfVFlQRV9OT0RFX0NBUEFCSUxJVFkQBRIoCiRBUFBST1ZBTF9TVUJKRUNUX1RZUEVfREVWSUNFX1BBSVJJTkcQBhIoCiRBUFBST1ZBTF9TVUJKRUNUX1RZUEVfR0FURVdBWV9DSEFOR0UQByqCAQoNQXBwcm92YWxTY29wZRIeChpBUFBST1ZBTF9TQ09QRV9VTlNQRUNJRklFRBAAEhcKE0FQUFJPVkFMX1NDT1BFX09OQ0UQARIaChZBUFBST1ZBTF9TQ09QRV9TRVNTSU9OEAISHAoYQVBQUk9WQUxfU0NPUEVfVElNRUJPWEVEEAMqbwoKR3JhbnRNYXRjaBIbChdHUkFOVF9NQVRDSF9VTlNQRUNJRklFRBAAEhUKEUdSQU5UX01BVENIX0VYQUNUEAESFwoTR1JBTlRfTUFUQ0hfU1VCSkVDVBACEhQKEEdSQU5UX01BVENIX1RPT0wQAypfCgxFeHBvcnRGb3JtYXQSHQoZRVhQT1JUX0ZPUk1BVF9VTlNQRUNJRklFRBAAEhgKFEVYUE9SVF9GT1JNQVRfTkRKU09OEAESFgoSRVhQT1JUX0ZPUk1BVF9KU09OEAIyvwUKEEFwcHJvdmFsc1NlcnZpY2USVwoNTGlzdEFwcHJvdmFscxIfLnBhbHlyYS52MS5MaXN0QXBwcm92YWxzUmVxdWVzdBogLnBhbHlyYS52MS5MaXN0QXBwcm92YWxzUmVzcG9uc2UiA5ACARJRCgtHZXRBcHByb3ZhbBIdLnBhbHlyYS52MS5HZXRBcHByb3ZhbFJlcXVlc3QaHi5wYWx5cmEudjEuR2V0QXBwcm92YWxSZXNwb25zZSIDkAIBElcKDldhdGNoQXBwcm92YWxzEiAucGFseXJhLnYxLldhdGNoQXBwcm92YWxzUmVxdWVzdBohLnBhbHlyYS52MS5XYXRjaEFwcHJvdmFsc1Jlc3BvbnNlMAESVQoORGVjaWRlQXBwcm92YWwSIC5wYWx5cmEudjEuRGVjaWRlQXBwcm92YWxSZXF1ZXN0GiEucGFseXJhLnYxLkRlY2lkZUFwcHJvdmFsUmVzcG9uc2USVQoOQ2FuY2VsQXBwcm92YWwSIC5wYWx5cmEudjEuQ2FuY2VsQXBwcm92YWxSZXF1ZXN0GiEucGFseXJhLnYxLkNhbmNlbEFwcHJvdmFsUmVzcG9uc2USWgoPRXhwb3J0QXBwcm92YWxzEiEucGFseXJhLnYxLkV4cG9ydEFwcHJvdmFsc1JlcXVlc3QaIi5wYWx5cmEudjEuRXhwb3J0QXBwcm92YWxzUmVzcG9uc2UwARJOCgpMaXN0R3JhbnRzEhwucGFseXJhLnYxLkxpc3RHcmFudHNSZXF1ZXN0Gh0ucGFseXJhLnYxLkxpc3RHcmFudHNSZXNwb25zZSIDkAIBEkwKC1Jldm9rZUdyYW50Eh0ucGFseXJhLnYxLlJldm9rZUdyYW50UmVxdWVzdBoeLnBhbHlyYS52MS5SZXZva2VHcmFudFJlc3BvbnNlQh9aHXBhbHlyYS9nZW4vcGFseXJhL3YxO3BhbHlyYXYxYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_palyra_v1_presence]);
+  fileDesc("ChlwYWx5cmEvdjEvYXBwcm92YWxzLnByb3RvEglwYWx5cmEudjEikAYKCEFwcHJvdmFsEhMKC2FwcHJvdmFsX2lkGAEgASgJEhMKC3Byb3Bvc2FsX2lkGAIgASgJEhMKC2NhbGxfZGlnZXN0GAMgASgJEhcKD3NuYXBzaG90X2RpZ2VzdBgEIAEoCRI0CgxzdWJqZWN0X3R5cGUYBSABKA4yHi5wYWx5cmEudjEuQXBwcm92YWxTdWJqZWN0VHlwZRISCgpzdWJqZWN0X2lkGAYgASgJEikKBnByb21wdBgHIAEoCzIZLnBhbHlyYS52MS5BcHByb3ZhbFByb21wdBIUCgxyZXF1ZXN0ZWRfYnkYCCABKAkSFAoMb25fYmVoYWxmX29mGAkgASgJEg8KB3Nlc3Npb24YCiABKAkSCwoDcnVuGAsgASgJEg4KBmRldmljZRgMIAEoCRIPCgdjaGFubmVsGA0gASgJEi4KCmNyZWF0ZWRfYXQYDiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCmV4cGlyZXNfYXQYDyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC2Fuc3dlcmVkX2F0GBAgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBInCgVzdGF0ZRgRIAEoDjIYLnBhbHlyYS52MS5BcHByb3ZhbFN0YXRlEg8KB3ZlcnNpb24YEiABKAMSJgoFdm90ZXMYEyADKAsyFy5wYWx5cmEudjEuQXBwcm92YWxWb3RlEhAKCGdyYW50X2lkGBQgASgJEhAKCHNldmVyaXR5GBUgASgJEg8KB21pc3NpbmcYFiABKAkSEAoIcnVuX2dvbmUYFyABKAgSFwoPcHJlc2VuY2Vfd2FudGVkGBggASgIEicKBW5lZWRzGBkgASgLMhgucGFseXJhLnYxLkFwcHJvdmFsTmVlZHMSKAoDeW91GBogASgLMhsucGFseXJhLnYxLkFwcHJvdmFsU3RhbmRpbmcSJgoFZWRpdHMYGyADKAsyFy5wYWx5cmEudjEuQXBwcm92YWxFZGl0IowBCgxBcHByb3ZhbEVkaXQSDAoEdXNlchgBIAEoCRIPCgdzdXJmYWNlGAIgASgJEiYKAmF0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIOCgZyZWFzb24YBCABKAkSEgoKd2FzX2RpZ2VzdBgFIAEoCRIRCglpc19kaWdlc3QYBiABKAkibQoNQXBwcm92YWxOZWVkcxIMCgRoYXZlGAEgASgFEgwKBHdhbnQYAiABKAUSDAoEcm9sZRgDIAEoCRIQCghzdXJmYWNlcxgEIAMoCRIQCghwcmVzZW5jZRgFIAEoCBIOCgZwYWlyZWQYBiABKAgingEKEEFwcHJvdmFsU3RhbmRpbmcSEgoKbWF5X2RlY2lkZRgBIAEoCBIOCgZyZWFzb24YAiABKAkSDwoHbWVzc2FnZRgDIAEoCRIOCgZyZW1lZHkYBCABKAkSEgoKcGVybWlzc2lvbhgFIAEoCRILCgNvd24YBiABKAgSDQoFdm90ZWQYByABKAgSFQoNd2l0aF9wcmVzZW5jZRgIIAEoCCKuBQoOQXBwcm92YWxQcm9tcHQSDQoFdGl0bGUYASABKAkSEAoIc2V2ZXJpdHkYAiABKAkSDwoHc3VtbWFyeRgDIAEoCRIWCg5hcmd1bWVudHNfanNvbhgEIAEoDBIMCgR0b29sGAUgASgJEhIKCmV4ZWN1dGFibGUYBiABKAkSGQoRZXhlY3V0YWJsZV9kaWdlc3QYByABKAkSCwoDY3dkGAggASgJEgwKBGFyZ3YYCSADKAkSFAoMc2FuZGJveF90aWVyGAogASgJEg4KBmVncmVzcxgLIAMoCRIPCgdzZWNyZXRzGAwgAygJEiwKCG9wZXJhbmRzGA0gAygLMhoucGFseXJhLnYxLkFwcHJvdmFsT3BlcmFuZBIMCgRkaWZmGA4gASgJEiMKA3doeRgPIAMoCzIWLnBhbHlyYS52MS5BcHByb3ZhbFdoeRI4ChFkaWZmZXJzX2Zyb21fbGFzdBgQIAMoCzIdLnBhbHlyYS52MS5BcHByb3ZhbERpZmZlcmVuY2USLQoGc2NvcGVzGBEgAygLMh0ucGFseXJhLnYxLkFwcHJvdmFsU2NvcGVPZmZlchINCgVub3RlcxgSIAMoCRIQCghleGVjdXRvchgTIAEoCRIXCg9zYW5kYm94X3Byb2ZpbGUYFCABKAkSEAoIcmVkYWN0ZWQYFSADKAkSEgoKZXhhY3Rfb25seRgWIAEoCRIMCgRsZWFkGBcgASgJEhcKD2Fza2VkX2xhc3Rfd2VlaxgYIAEoAxIsCgVmaWxlcxgZIAMoCzIdLnBhbHlyYS52MS5BcHByb3ZhbEZpbGVDaGFuZ2USFAoMbGFzdF9hbGxvd2VkGBogASgIEi4KB2NoYW5nZWQYGyADKAsyHS5wYWx5cmEudjEuQXBwcm92YWxEaWZmZXJlbmNlIp4BChJBcHByb3ZhbEZpbGVDaGFuZ2USDAoEa2luZBgBIAEoCRIMCgRwYXRoGAIgASgJEhAKCG9sZF9wYXRoGAMgASgJEhAKCG9sZF9tb2RlGAQgASgJEhAKCG5ld19tb2RlGAUgASgJEg4KBmJpbmFyeRgGIAEoCBImCgVodW5rcxgHIAMoCzIXLnBhbHlyYS52MS5BcHByb3ZhbEh1bmsiXAoMQXBwcm92YWxIdW5rEhEKCW9sZF9zdGFydBgBIAEoBRIRCgluZXdfc3RhcnQYAiABKAUSJgoFbGluZXMYAyADKAsyFy5wYWx5cmEudjEuQXBwcm92YWxMaW5lIj4KDEFwcHJvdmFsTGluZRIMCgRraW5kGAEgASgJEgwKBHRleHQYAiABKAkSEgoKbm9fbmV3bGluZRgDIAEoCCIvCg9BcHByb3ZhbE9wZXJhbmQSDAoEcGF0aBgBIAEoCRIOCgZzaGEyNTYYAiABKAkiXwoLQXBwcm92YWxXaHkSEQoJcG9saWN5X2lkGAEgASgJEgwKBGZpbGUYAiABKAkSDAoEbGluZRgDIAEoBRIOCgZyZWFzb24YBCABKAkSEQoJY29uZGl0aW9uGAUgASgJIjwKEkFwcHJvdmFsRGlmZmVyZW5jZRINCgVmaWVsZBgBIAEoCRILCgN3YXMYAiABKAkSCgoCaXMYAyABKAki6AEKEkFwcHJvdmFsU2NvcGVPZmZlchInCgVzY29wZRgBIAEoDjIYLnBhbHlyYS52MS5BcHByb3ZhbFNjb3BlEiQKBW1hdGNoGAIgASgOMhUucGFseXJhLnYxLkdyYW50TWF0Y2gSDgoGY292ZXJzGAMgASgJEgwKBHdoYXQYBCABKAkSCgoCYnkYBSABKAkSKgoHbG9uZ2VzdBgGIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhISCgpwZXJtaXNzaW9uGAcgASgJEhkKEWNvdmVyZWRfbGFzdF93ZWVrGAggASgDIuICCgxBcHByb3ZhbFZvdGUSDAoEdXNlchgBIAEoCRINCgVyb2xlcxgCIAMoCRIOCgZkZXZpY2UYAyABKAkSDwoHc3VyZmFjZRgEIAEoCRIOCgZwYWlyZWQYBSABKAgSDwoHcHJlc2VudBgGIAEoCBINCgVhbGxvdxgHIAEoCBInCgVzY29wZRgIIAEoDjIYLnBhbHlyYS52MS5BcHByb3ZhbFNjb3BlEiYKA3R0bBgJIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIkCgVtYXRjaBgKIAEoDjIVLnBhbHlyYS52MS5HcmFudE1hdGNoEg4KBnJlYXNvbhgLIAEoCRIUCgxzaG93bl9kaWdlc3QYDCABKAkSJgoCYXQYDSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgwKBHVzZXMYDiABKAMSEQoJdHJhbnNwb3J0GA8gASgJIoYECgVHcmFudBIQCghncmFudF9pZBgBIAEoCRITCgthcHByb3ZhbF9pZBgCIAEoCRInCgVzY29wZRgDIAEoDjIYLnBhbHlyYS52MS5BcHByb3ZhbFNjb3BlEiQKBW1hdGNoGAQgASgOMhUucGFseXJhLnYxLkdyYW50TWF0Y2gSDAoEdG9vbBgFIAEoCRIPCgdzdWJqZWN0GAYgASgJEhMKC2NhbGxfZGlnZXN0GAcgASgJEhEKCXByaW5jaXBhbBgIIAEoCRIPCgdzZXNzaW9uGAkgASgJEhEKCWFwcHJvdmVycxgKIAMoCRIuCgpjcmVhdGVkX2F0GAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgpleHBpcmVzX2F0GAwgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgpyZXZva2VkX2F0GA0gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgpyZXZva2VkX2J5GA4gASgJEhUKDXJldm9rZV9yZWFzb24YDyABKAkSDAoEdXNlcxgQIAEoAxIwCgxsYXN0X3VzZWRfYXQYESABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg4KBmNvdmVycxgSIAEoCRIRCgltb3N0X3VzZXMYEyABKAMijgQKFExpc3RBcHByb3ZhbHNSZXF1ZXN0EigKBnN0YXRlcxgBIAMoDjIYLnBhbHlyYS52MS5BcHByb3ZhbFN0YXRlEjUKDXN1YmplY3RfdHlwZXMYAiADKA4yHi5wYWx5cmEudjEuQXBwcm92YWxTdWJqZWN0VHlwZRISCgpwcmluY2lwYWxzGAMgAygJEikKBXNpbmNlGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIpCgV1bnRpbBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJcGFnZV9zaXplGAYgASgFEhIKCnBhZ2VfdG9rZW4YByABKAkSDQoFdG9vbHMYCCADKAkSEgoKc2V2ZXJpdGllcxgJIAMoCRIvCg1leGNlcHRfc3RhdGVzGAogAygOMhgucGFseXJhLnYxLkFwcHJvdmFsU3RhdGUSPAoUZXhjZXB0X3N1YmplY3RfdHlwZXMYCyADKA4yHi5wYWx5cmEudjEuQXBwcm92YWxTdWJqZWN0VHlwZRIZChFleGNlcHRfcHJpbmNpcGFscxgMIAMoCRIUCgxleGNlcHRfdG9vbHMYDSADKAkSGQoRZXhjZXB0X3NldmVyaXRpZXMYDiADKAkSEQoJYXNjZW5kaW5nGA8gASgIEhMKC3dpdGhfY291bnRzGBAgASgIIoMBChVMaXN0QXBwcm92YWxzUmVzcG9uc2USJgoJYXBwcm92YWxzGAEgAygLMhMucGFseXJhLnYxLkFwcHJvdmFsEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCRIpCgZjb3VudHMYAyABKAsyGS5wYWx5cmEudjEuQXBwcm92YWxDb3VudHMi4AMKDkFwcHJvdmFsQ291bnRzEg0KBXRvdGFsGAEgASgDEjgKCGJ5X3N0YXRlGAIgAygLMiYucGFseXJhLnYxLkFwcHJvdmFsQ291bnRzLkJ5U3RhdGVFbnRyeRI+CgtieV9zZXZlcml0eRgDIAMoCzIpLnBhbHlyYS52MS5BcHByb3ZhbENvdW50cy5CeVNldmVyaXR5RW50cnkSRQoPYnlfc3ViamVjdF90eXBlGAQgAygLMiwucGFseXJhLnYxLkFwcHJvdmFsQ291bnRzLkJ5U3ViamVjdFR5cGVFbnRyeRI2CgdieV90b29sGAUgAygLMiUucGFseXJhLnYxLkFwcHJvdmFsQ291bnRzLkJ5VG9vbEVudHJ5Gi4KDEJ5U3RhdGVFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAM6AjgBGjEKD0J5U2V2ZXJpdHlFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAM6AjgBGjQKEkJ5U3ViamVjdFR5cGVFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAM6AjgBGi0KC0J5VG9vbEVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoAzoCOAEiKQoSR2V0QXBwcm92YWxSZXF1ZXN0EhMKC2FwcHJvdmFsX2lkGAEgASgJIjwKE0dldEFwcHJvdmFsUmVzcG9uc2USJQoIYXBwcm92YWwYASABKAsyEy5wYWx5cmEudjEuQXBwcm92YWwiJwoVV2F0Y2hBcHByb3ZhbHNSZXF1ZXN0Eg4KBmN1cnNvchgBIAEoCSJPChZXYXRjaEFwcHJvdmFsc1Jlc3BvbnNlEiUKCGFwcHJvdmFsGAEgASgLMhMucGFseXJhLnYxLkFwcHJvdmFsEg4KBmN1cnNvchgCIAEoCSKjAgoVRGVjaWRlQXBwcm92YWxSZXF1ZXN0EhMKC2FwcHJvdmFsX2lkGAEgASgJEg0KBWFsbG93GAIgASgIEicKBXNjb3BlGAMgASgOMhgucGFseXJhLnYxLkFwcHJvdmFsU2NvcGUSJgoDdHRsGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEiQKBW1hdGNoGAUgASgOMhUucGFseXJhLnYxLkdyYW50TWF0Y2gSDgoGcmVhc29uGAYgASgJEhQKDHNob3duX2RpZ2VzdBgHIAEoCRIPCgdzdXJmYWNlGAggASgJEgwKBHVzZXMYCSABKAMSKgoIcHJlc2VuY2UYCiABKAsyGC5wYWx5cmEudjEuUHJlc2VuY2VQcm9vZiI/ChZEZWNpZGVBcHByb3ZhbFJlc3BvbnNlEiUKCGFwcHJvdmFsGAEgASgLMhMucGFseXJhLnYxLkFwcHJvdmFsIoYBChNFZGl0QXBwcm92YWxSZXF1ZXN0EhMKC2FwcHJvdmFsX2lkGAEgASgJEg8KB3ZlcnNpb24YAiABKAMSFAoMc2hvd25fZGlnZXN0GAMgASgJEhIKCmlucHV0X2pzb24YBCABKAwSDgoGcmVhc29uGAUgASgJEg8KB3N1cmZhY2UYBiABKAkiPQoURWRpdEFwcHJvdmFsUmVzcG9uc2USJQoIYXBwcm92YWwYASABKAsyEy5wYWx5cmEudjEuQXBwcm92YWwiPAoVQ2FuY2VsQXBwcm92YWxSZXF1ZXN0EhMKC2FwcHJvdmFsX2lkGAEgASgJEg4KBnJlYXNvbhgCIAEoCSI/ChZDYW5jZWxBcHByb3ZhbFJlc3BvbnNlEiUKCGFwcHJvdmFsGAEgASgLMhMucGFseXJhLnYxLkFwcHJvdmFsIsEBChZFeHBvcnRBcHByb3ZhbHNSZXF1ZXN0EicKBmZvcm1hdBgBIAEoDjIXLnBhbHlyYS52MS5FeHBvcnRGb3JtYXQSKAoGc3RhdGVzGAIgAygOMhgucGFseXJhLnYxLkFwcHJvdmFsU3RhdGUSKQoFc2luY2UYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEikKBXVudGlsGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCInChdFeHBvcnRBcHByb3ZhbHNSZXNwb25zZRIMCgRkYXRhGAEgASgMImQKEUxpc3RHcmFudHNSZXF1ZXN0EhEKCXByaW5jaXBhbBgBIAEoCRIVCg1pbmNsdWRlX2VuZGVkGAIgASgIEhEKCXBhZ2Vfc2l6ZRgDIAEoBRISCgpwYWdlX3Rva2VuGAQgASgJIk8KEkxpc3RHcmFudHNSZXNwb25zZRIgCgZncmFudHMYASADKAsyEC5wYWx5cmEudjEuR3JhbnQSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIjYKElJldm9rZUdyYW50UmVxdWVzdBIQCghncmFudF9pZBgBIAEoCRIOCgZyZWFzb24YAiABKAkiNgoTUmV2b2tlR3JhbnRSZXNwb25zZRIfCgVncmFudBgBIAEoCzIQLnBhbHlyYS52MS5HcmFudCr1AQoNQXBwcm92YWxTdGF0ZRIeChpBUFBST1ZBTF9TVEFURV9VTlNQRUNJRklFRBAAEhoKFkFQUFJPVkFMX1NUQVRFX1BFTkRJTkcQARIaChZBUFBST1ZBTF9TVEFURV9BTExPV0VEEAISGQoVQVBQUk9WQUxfU1RBVEVfREVOSUVEEAMSGgoWQVBQUk9WQUxfU1RBVEVfRVhQSVJFRBAEEhwKGEFQUFJPVkFMX1NUQVRFX0NBTkNFTExFRBAFEhsKF0FQUFJPVkFMX1NUQVRFX0NPTlNVTUVEEAYSGgoWQVBQUk9WQUxfU1RBVEVfUkVWT0tFRBAHKtYCChNBcHByb3ZhbFN1YmplY3RUeXBlEiUKIUFQUFJPVkFMX1NVQkpFQ1RfVFlQRV9VTlNQRUNJRklFRBAAEh4KGkFQUFJPVkFMX1NVQkpFQ1RfVFlQRV9UT09MEAESJgoiQVBQUk9WQUxfU1VCSkVDVF9UWVBFX0NIQU5ORUxfU0VORBACEicKI0FQUFJPVkFMX1NVQkpFQ1RfVFlQRV9TRUNSRVRfQUNDRVNTEAMSKAokQVBQUk9WQUxfU1VCSkVDVF9UWVBFX0JST1dTRVJfQUNUSU9OEAQSKQolQVBQUk9WQUxfU1VCSkVDVF9UWVBFX05PREVfQ0FQQUJJTElUWRAFEigKJEFQUFJPVkFMX1NVQkpFQ1RfVFlQRV9ERVZJQ0VfUEFJUklORxAGEigKJEFQUFJPVkFMX1NVQkpFQ1RfVFlQRV9HQVRFV0FZX0NIQU5HRRAHKoIBCg1BcHByb3ZhbFNjb3BlEh4KGkFQUFJPVkFMX1NDT1BFX1VOU1BFQ0lGSUVEEAASFwoTQVBQUk9WQUxfU0NPUEVfT05DRRABEhoKFkFQUFJPVkFMX1NDT1BFX1NFU1NJT04QAhIcChhBUFBST1ZBTF9TQ09QRV9USU1FQk9YRUQQAypvCgpHcmFudE1hdGNoEhsKF0dSQU5UX01BVENIX1VOU1BFQ0lGSUVEEAASFQoRR1JBTlRfTUFUQ0hfRVhBQ1QQARIXChNHUkFOVF9NQVRDSF9TVUJKRUNUEAISFAoQR1JBTlRfTUFUQ0hfVE9PTBADKl8KDEV4cG9ydEZvcm1hdBIdChlFWFBPUlRfRk9STUFUX1VOU1BFQ0lGSUVEEAASGAoURVhQT1JUX0ZPUk1BVF9OREpTT04QARIWChJFWFBPUlRfRk9STUFUX0pTT04QAjKQBgoQQXBwcm92YWxzU2VydmljZRJXCg1MaXN0QXBwcm92YWxzEh8ucGFseXJhLnYxLkxpc3RBcHByb3ZhbHNSZXF1ZXN0GiAucGFseXJhLnYxLkxpc3RBcHByb3ZhbHNSZXNwb25zZSIDkAIBElEKC0dldEFwcHJvdmFsEh0ucGFseXJhLnYxLkdldEFwcHJvdmFsUmVxdWVzdBoeLnBhbHlyYS52MS5HZXRBcHByb3ZhbFJlc3BvbnNlIgOQAgESVwoOV2F0Y2hBcHByb3ZhbHMSIC5wYWx5cmEudjEuV2F0Y2hBcHByb3ZhbHNSZXF1ZXN0GiEucGFseXJhLnYxLldhdGNoQXBwcm92YWxzUmVzcG9uc2UwARJVCg5EZWNpZGVBcHByb3ZhbBIgLnBhbHlyYS52MS5EZWNpZGVBcHByb3ZhbFJlcXVlc3QaIS5wYWx5cmEudjEuRGVjaWRlQXBwcm92YWxSZXNwb25zZRJPCgxFZGl0QXBwcm92YWwSHi5wYWx5cmEudjEuRWRpdEFwcHJvdmFsUmVxdWVzdBofLnBhbHlyYS52MS5FZGl0QXBwcm92YWxSZXNwb25zZRJVCg5DYW5jZWxBcHByb3ZhbBIgLnBhbHlyYS52MS5DYW5jZWxBcHByb3ZhbFJlcXVlc3QaIS5wYWx5cmEudjEuQ2FuY2VsQXBwcm92YWxSZXNwb25zZRJaCg9FeHBvcnRBcHByb3ZhbHMSIS5wYWx5cmEudjEuRXhwb3J0QXBwcm92YWxzUmVxdWVzdBoiLnBhbHlyYS52MS5FeHBvcnRBcHByb3ZhbHNSZXNwb25zZTABEk4KCkxpc3RHcmFudHMSHC5wYWx5cmEudjEuTGlzdEdyYW50c1JlcXVlc3QaHS5wYWx5cmEudjEuTGlzdEdyYW50c1Jlc3BvbnNlIgOQAgESTAoLUmV2b2tlR3JhbnQSHS5wYWx5cmEudjEuUmV2b2tlR3JhbnRSZXF1ZXN0Gh4ucGFseXJhLnYxLlJldm9rZUdyYW50UmVzcG9uc2VCH1odcGFseXJhL2dlbi9wYWx5cmEvdjE7cGFseXJhdjFiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_palyra_v1_presence]);
 
 /**
  * Approval asks humans about one exact call.
@@ -164,6 +164,13 @@ export type Approval = Message<"palyra.v1.Approval"> & {
    * @generated from field: palyra.v1.ApprovalStanding you = 26;
    */
   you?: ApprovalStanding | undefined;
+
+  /**
+   * How the call was changed since it was asked about, the first change first.
+   *
+   * @generated from field: repeated palyra.v1.ApprovalEdit edits = 27;
+   */
+  edits: ApprovalEdit[];
 };
 
 /**
@@ -172,6 +179,52 @@ export type Approval = Message<"palyra.v1.Approval"> & {
  */
 export const ApprovalSchema: GenMessage<Approval> = /*@__PURE__*/
   messageDesc(file_palyra_v1_approvals, 0);
+
+/**
+ * ApprovalEdit is one change of the call, by somebody who may answer.
+ *
+ * @generated from message palyra.v1.ApprovalEdit
+ */
+export type ApprovalEdit = Message<"palyra.v1.ApprovalEdit"> & {
+  /**
+   * @generated from field: string user = 1;
+   */
+  user: string;
+
+  /**
+   * @generated from field: string surface = 2;
+   */
+  surface: string;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp at = 3;
+   */
+  at?: Timestamp | undefined;
+
+  /**
+   * @generated from field: string reason = 4;
+   */
+  reason: string;
+
+  /**
+   * The call digests before and after.
+   *
+   * @generated from field: string was_digest = 5;
+   */
+  wasDigest: string;
+
+  /**
+   * @generated from field: string is_digest = 6;
+   */
+  isDigest: string;
+};
+
+/**
+ * Describes the message palyra.v1.ApprovalEdit.
+ * Use `create(ApprovalEditSchema)` to create a new message.
+ */
+export const ApprovalEditSchema: GenMessage<ApprovalEdit> = /*@__PURE__*/
+  messageDesc(file_palyra_v1_approvals, 1);
 
 /**
  * ApprovalNeeds is the fewest further people whose yes would allow the call: "1 of
@@ -228,7 +281,7 @@ export type ApprovalNeeds = Message<"palyra.v1.ApprovalNeeds"> & {
  * Use `create(ApprovalNeedsSchema)` to create a new message.
  */
 export const ApprovalNeedsSchema: GenMessage<ApprovalNeeds> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_approvals, 1);
+  messageDesc(file_palyra_v1_approvals, 2);
 
 /**
  * ApprovalStanding says before the buttons what an answer of the caller would meet.
@@ -296,7 +349,7 @@ export type ApprovalStanding = Message<"palyra.v1.ApprovalStanding"> & {
  * Use `create(ApprovalStandingSchema)` to create a new message.
  */
 export const ApprovalStandingSchema: GenMessage<ApprovalStanding> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_approvals, 2);
+  messageDesc(file_palyra_v1_approvals, 3);
 
 /**
  * ApprovalPrompt is what a person sees. Nothing in it is markup.
@@ -459,6 +512,14 @@ export type ApprovalPrompt = Message<"palyra.v1.ApprovalPrompt"> & {
    * @generated from field: bool last_allowed = 26;
    */
   lastAllowed: boolean;
+
+  /**
+   * How the arguments differ from those that were proposed, where people edited the
+   * call. The fields are JSON Pointers (RFC 6901).
+   *
+   * @generated from field: repeated palyra.v1.ApprovalDifference changed = 27;
+   */
+  changed: ApprovalDifference[];
 };
 
 /**
@@ -466,7 +527,7 @@ export type ApprovalPrompt = Message<"palyra.v1.ApprovalPrompt"> & {
  * Use `create(ApprovalPromptSchema)` to create a new message.
  */
 export const ApprovalPromptSchema: GenMessage<ApprovalPrompt> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_approvals, 3);
+  messageDesc(file_palyra_v1_approvals, 4);
 
 /**
  * ApprovalFileChange is one file of a diff.
@@ -523,7 +584,7 @@ export type ApprovalFileChange = Message<"palyra.v1.ApprovalFileChange"> & {
  * Use `create(ApprovalFileChangeSchema)` to create a new message.
  */
 export const ApprovalFileChangeSchema: GenMessage<ApprovalFileChange> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_approvals, 4);
+  messageDesc(file_palyra_v1_approvals, 5);
 
 /**
  * ApprovalHunk is a run of lines that change, with those around them. Lines count
@@ -553,7 +614,7 @@ export type ApprovalHunk = Message<"palyra.v1.ApprovalHunk"> & {
  * Use `create(ApprovalHunkSchema)` to create a new message.
  */
 export const ApprovalHunkSchema: GenMessage<ApprovalHunk> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_approvals, 5);
+  messageDesc(file_palyra_v1_approvals, 6);
 
 /**
  * ApprovalLine is a line of a hunk, without its end.
@@ -586,7 +647,7 @@ export type ApprovalLine = Message<"palyra.v1.ApprovalLine"> & {
  * Use `create(ApprovalLineSchema)` to create a new message.
  */
 export const ApprovalLineSchema: GenMessage<ApprovalLine> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_approvals, 6);
+  messageDesc(file_palyra_v1_approvals, 7);
 
 /**
  * ApprovalOperand is a file that the call names, bound by its content.
@@ -612,7 +673,7 @@ export type ApprovalOperand = Message<"palyra.v1.ApprovalOperand"> & {
  * Use `create(ApprovalOperandSchema)` to create a new message.
  */
 export const ApprovalOperandSchema: GenMessage<ApprovalOperand> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_approvals, 7);
+  messageDesc(file_palyra_v1_approvals, 8);
 
 /**
  * ApprovalWhy is one policy that made the call ask.
@@ -653,7 +714,7 @@ export type ApprovalWhy = Message<"palyra.v1.ApprovalWhy"> & {
  * Use `create(ApprovalWhySchema)` to create a new message.
  */
 export const ApprovalWhySchema: GenMessage<ApprovalWhy> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_approvals, 8);
+  messageDesc(file_palyra_v1_approvals, 9);
 
 /**
  * ApprovalDifference is one field that differs from the last allowed call.
@@ -682,7 +743,7 @@ export type ApprovalDifference = Message<"palyra.v1.ApprovalDifference"> & {
  * Use `create(ApprovalDifferenceSchema)` to create a new message.
  */
 export const ApprovalDifferenceSchema: GenMessage<ApprovalDifference> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_approvals, 9);
+  messageDesc(file_palyra_v1_approvals, 10);
 
 /**
  * ApprovalScopeOffer is a scope with what it would cover.
@@ -748,7 +809,7 @@ export type ApprovalScopeOffer = Message<"palyra.v1.ApprovalScopeOffer"> & {
  * Use `create(ApprovalScopeOfferSchema)` to create a new message.
  */
 export const ApprovalScopeOfferSchema: GenMessage<ApprovalScopeOffer> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_approvals, 10);
+  messageDesc(file_palyra_v1_approvals, 11);
 
 /**
  * ApprovalVote is one person's answer.
@@ -841,7 +902,7 @@ export type ApprovalVote = Message<"palyra.v1.ApprovalVote"> & {
  * Use `create(ApprovalVoteSchema)` to create a new message.
  */
 export const ApprovalVoteSchema: GenMessage<ApprovalVote> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_approvals, 11);
+  messageDesc(file_palyra_v1_approvals, 12);
 
 /**
  * Grant is a standing yes.
@@ -954,7 +1015,7 @@ export type Grant = Message<"palyra.v1.Grant"> & {
  * Use `create(GrantSchema)` to create a new message.
  */
 export const GrantSchema: GenMessage<Grant> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_approvals, 12);
+  messageDesc(file_palyra_v1_approvals, 13);
 
 /**
  * ListApprovalsRequest filters; empty fields do not. What a list names is shown, and
@@ -1060,7 +1121,7 @@ export type ListApprovalsRequest = Message<"palyra.v1.ListApprovalsRequest"> & {
  * Use `create(ListApprovalsRequestSchema)` to create a new message.
  */
 export const ListApprovalsRequestSchema: GenMessage<ListApprovalsRequest> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_approvals, 13);
+  messageDesc(file_palyra_v1_approvals, 14);
 
 /**
  * ListApprovalsResponse is one page.
@@ -1091,7 +1152,7 @@ export type ListApprovalsResponse = Message<"palyra.v1.ListApprovalsResponse"> &
  * Use `create(ListApprovalsResponseSchema)` to create a new message.
  */
 export const ListApprovalsResponseSchema: GenMessage<ListApprovalsResponse> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_approvals, 14);
+  messageDesc(file_palyra_v1_approvals, 15);
 
 /**
  * ApprovalCounts is how many approvals a filter chooses.
@@ -1132,7 +1193,7 @@ export type ApprovalCounts = Message<"palyra.v1.ApprovalCounts"> & {
  * Use `create(ApprovalCountsSchema)` to create a new message.
  */
 export const ApprovalCountsSchema: GenMessage<ApprovalCounts> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_approvals, 15);
+  messageDesc(file_palyra_v1_approvals, 16);
 
 /**
  * GetApprovalRequest names one approval.
@@ -1151,7 +1212,7 @@ export type GetApprovalRequest = Message<"palyra.v1.GetApprovalRequest"> & {
  * Use `create(GetApprovalRequestSchema)` to create a new message.
  */
 export const GetApprovalRequestSchema: GenMessage<GetApprovalRequest> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_approvals, 16);
+  messageDesc(file_palyra_v1_approvals, 17);
 
 /**
  * GetApprovalResponse is the approval.
@@ -1170,7 +1231,7 @@ export type GetApprovalResponse = Message<"palyra.v1.GetApprovalResponse"> & {
  * Use `create(GetApprovalResponseSchema)` to create a new message.
  */
 export const GetApprovalResponseSchema: GenMessage<GetApprovalResponse> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_approvals, 17);
+  messageDesc(file_palyra_v1_approvals, 18);
 
 /**
  * WatchApprovalsRequest starts after a cursor; empty means: what is pending
@@ -1190,7 +1251,7 @@ export type WatchApprovalsRequest = Message<"palyra.v1.WatchApprovalsRequest"> &
  * Use `create(WatchApprovalsRequestSchema)` to create a new message.
  */
 export const WatchApprovalsRequestSchema: GenMessage<WatchApprovalsRequest> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_approvals, 18);
+  messageDesc(file_palyra_v1_approvals, 19);
 
 /**
  * WatchApprovalsResponse is one approval as it is after a change, or a
@@ -1215,7 +1276,7 @@ export type WatchApprovalsResponse = Message<"palyra.v1.WatchApprovalsResponse">
  * Use `create(WatchApprovalsResponseSchema)` to create a new message.
  */
 export const WatchApprovalsResponseSchema: GenMessage<WatchApprovalsResponse> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_approvals, 19);
+  messageDesc(file_palyra_v1_approvals, 20);
 
 /**
  * DecideApprovalRequest is one vote.
@@ -1295,7 +1356,7 @@ export type DecideApprovalRequest = Message<"palyra.v1.DecideApprovalRequest"> &
  * Use `create(DecideApprovalRequestSchema)` to create a new message.
  */
 export const DecideApprovalRequestSchema: GenMessage<DecideApprovalRequest> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_approvals, 20);
+  messageDesc(file_palyra_v1_approvals, 21);
 
 /**
  * DecideApprovalResponse is the approval after the vote.
@@ -1314,7 +1375,80 @@ export type DecideApprovalResponse = Message<"palyra.v1.DecideApprovalResponse">
  * Use `create(DecideApprovalResponseSchema)` to create a new message.
  */
 export const DecideApprovalResponseSchema: GenMessage<DecideApprovalResponse> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_approvals, 21);
+  messageDesc(file_palyra_v1_approvals, 22);
+
+/**
+ * EditApprovalRequest is the call as the caller wants it.
+ *
+ * @generated from message palyra.v1.EditApprovalRequest
+ */
+export type EditApprovalRequest = Message<"palyra.v1.EditApprovalRequest"> & {
+  /**
+   * @generated from field: string approval_id = 1;
+   */
+  approvalId: string;
+
+  /**
+   * The version and the call digest that were shown to the person. When either is
+   * another by now, nothing is changed.
+   *
+   * @generated from field: int64 version = 2;
+   */
+  version: bigint;
+
+  /**
+   * @generated from field: string shown_digest = 3;
+   */
+  shownDigest: string;
+
+  /**
+   * All arguments of the call, one JSON object. What is shown as "[redacted]" stays what
+   * it is where it stands, and so does what stands for a secret.
+   *
+   * @generated from field: bytes input_json = 4;
+   */
+  inputJson: Uint8Array;
+
+  /**
+   * What the requester is told of it.
+   *
+   * @generated from field: string reason = 5;
+   */
+  reason: string;
+
+  /**
+   * The surface the edit is made on, as in DecideApprovalRequest.
+   *
+   * @generated from field: string surface = 6;
+   */
+  surface: string;
+};
+
+/**
+ * Describes the message palyra.v1.EditApprovalRequest.
+ * Use `create(EditApprovalRequestSchema)` to create a new message.
+ */
+export const EditApprovalRequestSchema: GenMessage<EditApprovalRequest> = /*@__PURE__*/
+  messageDesc(file_palyra_v1_approvals, 23);
+
+/**
+ * EditApprovalResponse is the approval of the changed call. It still waits.
+ *
+ * @generated from message palyra.v1.EditApprovalResponse
+ */
+export type EditApprovalResponse = Message<"palyra.v1.EditApprovalResponse"> & {
+  /**
+   * @generated from field: palyra.v1.Approval approval = 1;
+   */
+  approval?: Approval | undefined;
+};
+
+/**
+ * Describes the message palyra.v1.EditApprovalResponse.
+ * Use `create(EditApprovalResponseSchema)` to create a new message.
+ */
+export const EditApprovalResponseSchema: GenMessage<EditApprovalResponse> = /*@__PURE__*/
+  messageDesc(file_palyra_v1_approvals, 24);
 
 /**
  * CancelApprovalRequest names one approval that was not used yet.
@@ -1338,7 +1472,7 @@ export type CancelApprovalRequest = Message<"palyra.v1.CancelApprovalRequest"> &
  * Use `create(CancelApprovalRequestSchema)` to create a new message.
  */
 export const CancelApprovalRequestSchema: GenMessage<CancelApprovalRequest> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_approvals, 22);
+  messageDesc(file_palyra_v1_approvals, 25);
 
 /**
  * CancelApprovalResponse is the approval after it.
@@ -1357,7 +1491,7 @@ export type CancelApprovalResponse = Message<"palyra.v1.CancelApprovalResponse">
  * Use `create(CancelApprovalResponseSchema)` to create a new message.
  */
 export const CancelApprovalResponseSchema: GenMessage<CancelApprovalResponse> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_approvals, 23);
+  messageDesc(file_palyra_v1_approvals, 26);
 
 /**
  * ExportApprovalsRequest filters like ListApprovals.
@@ -1391,7 +1525,7 @@ export type ExportApprovalsRequest = Message<"palyra.v1.ExportApprovalsRequest">
  * Use `create(ExportApprovalsRequestSchema)` to create a new message.
  */
 export const ExportApprovalsRequestSchema: GenMessage<ExportApprovalsRequest> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_approvals, 24);
+  messageDesc(file_palyra_v1_approvals, 27);
 
 /**
  * ExportApprovalsResponse is a part of the export.
@@ -1410,7 +1544,7 @@ export type ExportApprovalsResponse = Message<"palyra.v1.ExportApprovalsResponse
  * Use `create(ExportApprovalsResponseSchema)` to create a new message.
  */
 export const ExportApprovalsResponseSchema: GenMessage<ExportApprovalsResponse> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_approvals, 25);
+  messageDesc(file_palyra_v1_approvals, 28);
 
 /**
  * ListGrantsRequest filters; empty fields do not.
@@ -1446,7 +1580,7 @@ export type ListGrantsRequest = Message<"palyra.v1.ListGrantsRequest"> & {
  * Use `create(ListGrantsRequestSchema)` to create a new message.
  */
 export const ListGrantsRequestSchema: GenMessage<ListGrantsRequest> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_approvals, 26);
+  messageDesc(file_palyra_v1_approvals, 29);
 
 /**
  * ListGrantsResponse is one page, newest first.
@@ -1470,7 +1604,7 @@ export type ListGrantsResponse = Message<"palyra.v1.ListGrantsResponse"> & {
  * Use `create(ListGrantsResponseSchema)` to create a new message.
  */
 export const ListGrantsResponseSchema: GenMessage<ListGrantsResponse> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_approvals, 27);
+  messageDesc(file_palyra_v1_approvals, 30);
 
 /**
  * RevokeGrantRequest ends a grant at once.
@@ -1494,7 +1628,7 @@ export type RevokeGrantRequest = Message<"palyra.v1.RevokeGrantRequest"> & {
  * Use `create(RevokeGrantRequestSchema)` to create a new message.
  */
 export const RevokeGrantRequestSchema: GenMessage<RevokeGrantRequest> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_approvals, 28);
+  messageDesc(file_palyra_v1_approvals, 31);
 
 /**
  * RevokeGrantResponse is the grant after the revoke.
@@ -1513,7 +1647,7 @@ export type RevokeGrantResponse = Message<"palyra.v1.RevokeGrantResponse"> & {
  * Use `create(RevokeGrantResponseSchema)` to create a new message.
  */
 export const RevokeGrantResponseSchema: GenMessage<RevokeGrantResponse> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_approvals, 29);
+  messageDesc(file_palyra_v1_approvals, 32);
 
 /**
  * ApprovalState is where an approval stands.
@@ -1757,6 +1891,18 @@ export const ApprovalsService: GenService<{
     methodKind: "unary";
     input: typeof DecideApprovalRequestSchema;
     output: typeof DecideApprovalResponseSchema;
+  },
+  /**
+   * EditApproval changes the arguments of the call that is asked about. It approves
+   * nothing: the votes before fall, and the changed call is judged anew, for its
+   * requester and for the editor.
+   *
+   * @generated from rpc palyra.v1.ApprovalsService.EditApproval
+   */
+  editApproval: {
+    methodKind: "unary";
+    input: typeof EditApprovalRequestSchema;
+    output: typeof EditApprovalResponseSchema;
   },
   /**
    * CancelApproval withdraws an approval that is pending, or takes back one

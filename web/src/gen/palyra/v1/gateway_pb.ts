@@ -9,7 +9,7 @@ import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobu
 import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
 import type { Duration, Timestamp } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_duration, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
-import type { Approval, ApprovalState, DecideApprovalRequest } from "./approvals_pb";
+import type { Approval, ApprovalDifference, ApprovalState, DecideApprovalRequest } from "./approvals_pb";
 import { file_palyra_v1_approvals } from "./approvals_pb";
 import type { Message } from "@bufbuild/protobuf";
 
@@ -17,7 +17,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file palyra/v1/gateway.proto.
  */
 export const file_palyra_v1_gateway: GenFile = /*@__PURE__*/
-  fileDesc("ChdwYWx5cmEvdjEvZ2F0ZXdheS5wcm90bxIJcGFseXJhLnYxInsKD0NhbGxUb29sUmVxdWVzdBIMCgR0b29sGAEgASgJEhIKCmlucHV0X2pzb24YAiABKAwSDwoHc2Vzc2lvbhgDIAEoCRILCgNydW4YBCABKAkSDwoHY2hhbm5lbBgFIAEoCRIXCg9pZGVtcG90ZW5jeV9rZXkYBiABKAkihwMKEENhbGxUb29sUmVzcG9uc2USEAoIc2VxdWVuY2UYASABKAMSKwoIcHJvcG9zZWQYAiABKAsyFy5wYWx5cmEudjEuVG9vbFByb3Bvc2VkSAASOgoSYXBwcm92YWxfcmVxdWVzdGVkGAMgASgLMhwucGFseXJhLnYxLkFwcHJvdmFsUmVxdWVzdGVkSAASOAoRYXBwcm92YWxfcmVzb2x2ZWQYBCABKAsyGy5wYWx5cmEudjEuQXBwcm92YWxSZXNvbHZlZEgAEisKCGRlY2lzaW9uGAUgASgLMhcucGFseXJhLnYxLlRvb2xEZWNpc2lvbkgAEiwKBm91dHB1dBgGIAEoCzIaLnBhbHlyYS52MS5Ub29sT3V0cHV0Q2h1bmtIABInCgZyZXN1bHQYByABKAsyFS5wYWx5cmEudjEuVG9vbFJlc3VsdEgAEjEKC2F0dGVzdGF0aW9uGAggASgLMhoucGFseXJhLnYxLlRvb2xBdHRlc3RhdGlvbkgAQgcKBWV2ZW50IncKDFRvb2xQcm9wb3NlZBITCgtwcm9wb3NhbF9pZBgBIAEoCRIPCgdzZXNzaW9uGAIgASgJEgsKA3J1bhgDIAEoCRIMCgR0b29sGAQgASgJEhQKDGlucHV0X2RpZ2VzdBgFIAEoCRIQCghyZXBsYXllZBgGIAEoCCI6ChFBcHByb3ZhbFJlcXVlc3RlZBIlCghhcHByb3ZhbBgBIAEoCzITLnBhbHlyYS52MS5BcHByb3ZhbCJiChBBcHByb3ZhbFJlc29sdmVkEhMKC2FwcHJvdmFsX2lkGAEgASgJEicKBXN0YXRlGAIgASgOMhgucGFseXJhLnYxLkFwcHJvdmFsU3RhdGUSEAoIZ3JhbnRfaWQYAyABKAkibAoLRGV0ZXJtaW5pbmcSEQoJcG9saWN5X2lkGAEgASgJEgwKBGZpbGUYAiABKAkSDAoEbGluZRgDIAEoBRIOCgZlZmZlY3QYBCABKAkSDgoGcmVhc29uGAUgASgJEg4KBnJlbWVkeRgGIAEoCSK9AgoMVG9vbERlY2lzaW9uEhMKC2RlY2lzaW9uX2lkGAEgASgJEg8KB2FsbG93ZWQYAiABKAgSDgoGcmVhc29uGAMgASgJEg8KB21lc3NhZ2UYBCABKAkSDgoGcmVtZWR5GAUgASgJEisKC2RldGVybWluaW5nGAYgAygLMhYucGFseXJhLnYxLkRldGVybWluaW5nEhMKC2FwcHJvdmFsX2lkGAcgASgJEhAKCGdyYW50X2lkGAggASgJEhMKC2NhbGxfZGlnZXN0GAkgASgJEhcKD3NuYXBzaG90X2RpZ2VzdBgKIAEoCRIWCg5wb2xpY3lfdmVyc2lvbhgLIAEoCRImCgJhdBgMIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFAoMZ3JhbnRfY292ZXJzGA0gASgJIi8KD1Rvb2xPdXRwdXRDaHVuaxIOCgZzdHJlYW0YASABKAkSDAoEZGF0YRgCIAEoDCK4AQoKVG9vbFJlc3VsdBIPCgdvdXRjb21lGAEgASgJEg4KBnJlYXNvbhgCIAEoCRIPCgdtZXNzYWdlGAMgASgJEg4KBnJlbWVkeRgEIAEoCRITCgtyZXN1bHRfanNvbhgFIAEoDBIMCgRtb3JlGAYgASgIEhgKEGV4ZWN1dGlvbl9kaWdlc3QYByABKAkSKwoIZHVyYXRpb24YCCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24igwEKD1Rvb2xBdHRlc3RhdGlvbhIWCg5hdHRlc3RhdGlvbl9pZBgBIAEoCRIVCg1lbnZlbG9wZV9qc29uGAIgASgMEhMKC2pvdXJuYWxfc2VxGAMgASgDEiwKB3Bvc3R1cmUYBCABKAsyGy5wYWx5cmEudjEuRXhlY3V0aW9uUG9zdHVyZSK+AQoQRXhlY3V0aW9uUG9zdHVyZRIQCghleGVjdXRvchgBIAEoCRIMCgR0aWVyGAIgASgJEg8KB2JhY2tlbmQYAyABKAkSEwoLZW5mb3JjZW1lbnQYBCABKAkSDgoGbGF5ZXJzGAUgAygJEhIKCmRvd25ncmFkZXMYBiADKAkSDgoGZWdyZXNzGAcgASgJEhYKDmVncmVzc19hbGxvd2VkGAggAygJEhgKEGV4ZWN1dGlvbl9kaWdlc3QYCSABKAkiEgoQTGlzdFRvb2xzUmVxdWVzdCJaChFMaXN0VG9vbHNSZXNwb25zZRIeCgV0b29scxgBIAMoCzIPLnBhbHlyYS52MS5Ub29sEiUKBmhpZGRlbhgCIAMoCzIVLnBhbHlyYS52MS5IaWRkZW5Ub29sIokBCgpIaWRkZW5Ub29sEh0KBHRvb2wYASABKAsyDy5wYWx5cmEudjEuVG9vbBIOCgZyZWFzb24YAiABKAkSDwoHbWVzc2FnZRgDIAEoCRIOCgZyZW1lZHkYBCABKAkSKwoLZGV0ZXJtaW5pbmcYBSADKAsyFi5wYWx5cmEudjEuRGV0ZXJtaW5pbmci4gEKBFRvb2wSDAoEbmFtZRgBIAEoCRINCgV0aXRsZRgCIAEoCRITCgtkZXNjcmlwdGlvbhgDIAEoCRIZChFpbnB1dF9zY2hlbWFfanNvbhgEIAEoDBIUCgxjYXBhYmlsaXRpZXMYBSADKAkSEAoIZXhlY3V0b3IYBiABKAkSEQoJcmVhZF9vbmx5GAcgASgIEhMKC2Rlc3RydWN0aXZlGAggASgIEhEKCXNlbnNpdGl2ZRgJIAEoCBIPCgdtYXlfYXNrGAogASgIEhkKEWRlZmluaXRpb25fZGlnZXN0GAsgASgJIlkKE0V2YWx1YXRlVG9vbFJlcXVlc3QSDAoEdG9vbBgBIAEoCRISCgppbnB1dF9qc29uGAIgASgMEg8KB3Nlc3Npb24YAyABKAkSDwoHY2hhbm5lbBgEIAEoCSLSAgoURXZhbHVhdGVUb29sUmVzcG9uc2USDwoHdmVyZGljdBgBIAEoCRIOCgZyZWFzb24YAiABKAkSDwoHbWVzc2FnZRgDIAEoCRIOCgZyZW1lZHkYBCABKAkSKwoLZGV0ZXJtaW5pbmcYBSADKAsyFi5wYWx5cmEudjEuRGV0ZXJtaW5pbmcSFgoOcG9saWN5X3ZlcnNpb24YBiABKAkSFwoPc25hcHNob3RfZGlnZXN0GAcgASgJEhMKC2NhbGxfZGlnZXN0GAggASgJEiIKGnByb3Bvc2FsX2FwcHJvdmFsX3JlcXVpcmVkGAogASgIEhsKE2FwcHJvdmFsX3N1YmplY3RfaWQYCyABKAkSEAoIZ3JhbnRfaWQYDCABKAkSLAoHc2VjcmV0cxgNIAMoCzIbLnBhbHlyYS52MS5TZWNyZXRFdmFsdWF0aW9uSgQICRAKIroBChBTZWNyZXRFdmFsdWF0aW9uEgsKA3JlZhgBIAEoCRIPCgd2ZXJzaW9uGAIgASgNEgsKA2VudhgDIAEoCRIMCgRmaWxlGAQgASgJEg8KB3ZlcmRpY3QYBSABKAkSDgoGcmVhc29uGAYgASgJEg8KB21lc3NhZ2UYByABKAkSDgoGcmVtZWR5GAggASgJEisKC2RldGVybWluaW5nGAkgAygLMhYucGFseXJhLnYxLkRldGVybWluaW5nIiQKEUVuZFNlc3Npb25SZXF1ZXN0Eg8KB3Nlc3Npb24YASABKAkiFAoSRW5kU2Vzc2lvblJlc3BvbnNlIoACChBSdW5TdHJlYW1SZXF1ZXN0EisKBXN0YXJ0GAEgASgLMhoucGFseXJhLnYxLlN0YXJ0UnVuUmVxdWVzdEgAEiYKBnJlc3VtZRgCIAEoCzIULnBhbHlyYS52MS5SZXN1bWVSdW5IABIuCgx1c2VyX21lc3NhZ2UYAyABKAsyFi5wYWx5cmEudjEuVXNlck1lc3NhZ2VIABI0CghhcHByb3ZhbBgEIAEoCzIgLnBhbHlyYS52MS5EZWNpZGVBcHByb3ZhbFJlcXVlc3RIABImCgZjYW5jZWwYBSABKAsyFC5wYWx5cmEudjEuQ2FuY2VsUnVuSABCCQoHbWVzc2FnZSIqCglSZXN1bWVSdW4SDgoGcnVuX2lkGAEgASgJEg0KBWFmdGVyGAIgASgDIhsKC1VzZXJNZXNzYWdlEgwKBHRleHQYASABKAkiGwoJQ2FuY2VsUnVuEg4KBnJlYXNvbhgBIAEoCSJjChFSdW5TdHJlYW1SZXNwb25zZRIiCgVldmVudBgBIAEoCzITLnBhbHlyYS52MS5SdW5FdmVudBIqCgdyZWZ1c2VkGAIgASgLMhkucGFseXJhLnYxLk1lc3NhZ2VSZWZ1c2VkIlYKDk1lc3NhZ2VSZWZ1c2VkEg4KBnJlYXNvbhgBIAEoCRIPCgdtZXNzYWdlGAIgASgJEg4KBnJlbWVkeRgDIAEoCRITCgthcHByb3ZhbF9pZBgEIAEoCSLbBQoIUnVuRXZlbnQSEAoIc2VxdWVuY2UYASABKAMSJgoCYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhMKC3Byb3Bvc2FsX2lkGAMgASgJEg8KB2NhbGxfaWQYBCABKAkSKAoHc3RhcnRlZBgFIAEoCzIVLnBhbHlyYS52MS5SdW5TdGFydGVkSAASLgoMdXNlcl9tZXNzYWdlGAYgASgLMhYucGFseXJhLnYxLlVzZXJNZXNzYWdlSAASLAoLbW9kZWxfZGVsdGEYByABKAsyFS5wYWx5cmEudjEuTW9kZWxEZWx0YUgAEiwKC21vZGVsX3JldHJ5GAggASgLMhUucGFseXJhLnYxLk1vZGVsUmV0cnlIABIqCgptb2RlbF90dXJuGAkgASgLMhQucGFseXJhLnYxLk1vZGVsVHVybkgAEisKCHByb3Bvc2VkGAogASgLMhcucGFseXJhLnYxLlRvb2xQcm9wb3NlZEgAEjoKEmFwcHJvdmFsX3JlcXVlc3RlZBgLIAEoCzIcLnBhbHlyYS52MS5BcHByb3ZhbFJlcXVlc3RlZEgAEjgKEWFwcHJvdmFsX3Jlc29sdmVkGAwgASgLMhsucGFseXJhLnYxLkFwcHJvdmFsUmVzb2x2ZWRIABIrCghkZWNpc2lvbhgNIAEoCzIXLnBhbHlyYS52MS5Ub29sRGVjaXNpb25IABIsCgZvdXRwdXQYDiABKAsyGi5wYWx5cmEudjEuVG9vbE91dHB1dENodW5rSAASJwoGcmVzdWx0GA8gASgLMhUucGFseXJhLnYxLlRvb2xSZXN1bHRIABIxCgthdHRlc3RhdGlvbhgQIAEoCzIaLnBhbHlyYS52MS5Ub29sQXR0ZXN0YXRpb25IABIqCghmaW5pc2hlZBgRIAEoCzIWLnBhbHlyYS52MS5SdW5GaW5pc2hlZEgAQgcKBWV2ZW50IikKClJ1blN0YXJ0ZWQSGwoDcnVuGAEgASgLMg4ucGFseXJhLnYxLlJ1biIaCgpNb2RlbERlbHRhEgwKBHRleHQYASABKAkiWAoKTW9kZWxSZXRyeRIPCgdhdHRlbXB0GAEgASgFEg8KB21lc3NhZ2UYAiABKAkSKAoFYWZ0ZXIYAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24imgEKCU1vZGVsVHVybhIMCgR0dXJuGAEgASgFEgwKBHRleHQYAiABKAkSJwoFY2FsbHMYAyADKAsyGC5wYWx5cmEudjEuTW9kZWxUb29sQ2FsbBIMCgRzdG9wGAQgASgJEhQKDGlucHV0X3Rva2VucxgFIAEoAxIVCg1vdXRwdXRfdG9rZW5zGAYgASgDEg0KBW1vZGVsGAcgASgJIj0KDU1vZGVsVG9vbENhbGwSDwoHY2FsbF9pZBgBIAEoCRIMCgR0b29sGAIgASgJEg0KBWlucHV0GAMgASgMIioKC1J1bkZpbmlzaGVkEhsKA3J1bhgBIAEoCzIOLnBhbHlyYS52MS5SdW4iuQMKA1J1bhIOCgZydW5faWQYASABKAkSIgoFc3RhdGUYAiABKA4yEy5wYWx5cmEudjEuUnVuU3RhdGUSEQoJcHJpbmNpcGFsGAMgASgJEhQKDG9uX2JlaGFsZl9vZhgEIAEoCRIPCgdzZXNzaW9uGAUgASgJEg0KBW1vZGVsGAYgASgJEhEKCXdvcmtzcGFjZRgHIAEoCRIPCgdtZXNzYWdlGAggASgJEi4KCnN0YXJ0ZWRfYXQYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiwKCGVuZGVkX2F0GAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIkCgZidWRnZXQYCyABKAsyFC5wYWx5cmEudjEuUnVuQnVkZ2V0EiIKBXVzYWdlGAwgASgLMhMucGFseXJhLnYxLlJ1blVzYWdlEg4KBnJlYXNvbhgNIAEoCRIOCgZkZXRhaWwYDiABKAkSDgoGcmVtZWR5GA8gASgJEhQKDGNhbmNlbGxlZF9ieRgQIAEoCRITCgtpbnRlcmFjdGl2ZRgRIAEoCBIOCgZkZXZpY2UYEiABKAkiWQoJUnVuQnVkZ2V0Eg0KBWNhbGxzGAEgASgFEg4KBnRva2VucxgCIAEoAxItCgp3YWxsX2Nsb2NrGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIoQBCghSdW5Vc2FnZRINCgVjYWxscxgBIAEoBRIUCgxpbnB1dF90b2tlbnMYAiABKAMSFQoNb3V0cHV0X3Rva2VucxgDIAEoAxINCgV0dXJucxgEIAEoBRItCgp3YWxsX2Nsb2NrGAUgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIqkBCg9TdGFydFJ1blJlcXVlc3QSDwoHc2Vzc2lvbhgBIAEoCRIPCgdtZXNzYWdlGAIgASgJEg0KBW1vZGVsGAMgASgJEhEKCXdvcmtzcGFjZRgEIAEoCRIkCgZidWRnZXQYBSABKAsyFC5wYWx5cmEudjEuUnVuQnVkZ2V0EhMKC2ludGVyYWN0aXZlGAYgASgIEhcKD2lkZW1wb3RlbmN5X2tleRgHIAEoCSIvChBTdGFydFJ1blJlc3BvbnNlEhsKA3J1bhgBIAEoCzIOLnBhbHlyYS52MS5SdW4iHwoNR2V0UnVuUmVxdWVzdBIOCgZydW5faWQYASABKAkiRAoOR2V0UnVuUmVzcG9uc2USGwoDcnVuGAEgASgLMg4ucGFseXJhLnYxLlJ1bhIVCg1sYXN0X3NlcXVlbmNlGAIgASgDItcBCg9MaXN0UnVuc1JlcXVlc3QSIwoGc3RhdGVzGAEgAygOMhMucGFseXJhLnYxLlJ1blN0YXRlEhEKCXByaW5jaXBhbBgCIAEoCRIPCgdzZXNzaW9uGAMgASgJEikKBXNpbmNlGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIpCgV1bnRpbBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJcGFnZV9zaXplGAYgASgFEhIKCnBhZ2VfdG9rZW4YByABKAkiSQoQTGlzdFJ1bnNSZXNwb25zZRIcCgRydW5zGAEgAygLMg4ucGFseXJhLnYxLlJ1bhIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiMAoPV2F0Y2hSdW5SZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCRINCgVhZnRlchgCIAEoAyI2ChBXYXRjaFJ1blJlc3BvbnNlEiIKBWV2ZW50GAEgASgLMhMucGFseXJhLnYxLlJ1bkV2ZW50IjIKEENhbmNlbFJ1blJlcXVlc3QSDgoGcnVuX2lkGAEgASgJEg4KBnJlYXNvbhgCIAEoCSIwChFDYW5jZWxSdW5SZXNwb25zZRIbCgNydW4YASABKAsyDi5wYWx5cmEudjEuUnVuItkDCgRDYWxsEhMKC3Byb3Bvc2FsX2lkGAEgASgJEg8KB2NhbGxfaWQYAiABKAkSIwoFc3RhdGUYAyABKA4yFC5wYWx5cmEudjEuQ2FsbFN0YXRlEg8KB291dGNvbWUYBCABKAkSDAoEdG9vbBgFIAEoCRIWCg5hcmd1bWVudHNfanNvbhgGIAEoDBIRCglwcmluY2lwYWwYByABKAkSFAoMb25fYmVoYWxmX29mGAggASgJEg8KB3Nlc3Npb24YCSABKAkSCwoDcnVuGAogASgJEi8KC3Byb3Bvc2VkX2F0GAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghlbmRlZF9hdBgMIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDgoGcmVhc29uGA0gASgJEg8KB21lc3NhZ2UYDiABKAkSDgoGcmVtZWR5GA8gASgJEhMKC2FwcHJvdmFsX2lkGBAgASgJEhAKCGdyYW50X2lkGBEgASgJEhMKC2RlY2lzaW9uX2lkGBIgASgJEhYKDmF0dGVzdGF0aW9uX2lkGBMgASgJEhYKCWV4aXRfY29kZRgUIAEoBUgAiAEBQgwKCl9leGl0X2NvZGUiiAEKCENhbGxTdGVwEgsKA3NlcRgBIAEoAxImCgJhdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEd2hhdBgDIAEoCRIMCgRraW5kGAQgASgJEgoKAmlkGAUgASgJEg4KBnJlYXNvbhgGIAEoCRIPCgdtZXNzYWdlGAcgASgJImcKEExpc3RDYWxsc1JlcXVlc3QSEQoJcHJpbmNpcGFsGAEgASgJEgsKA3J1bhgCIAEoCRIMCgRvcGVuGAMgASgIEhEKCXBhZ2Vfc2l6ZRgEIAEoBRISCgpwYWdlX3Rva2VuGAUgASgJIkwKEUxpc3RDYWxsc1Jlc3BvbnNlEh4KBWNhbGxzGAEgAygLMg8ucGFseXJhLnYxLkNhbGwSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIiUKDkdldENhbGxSZXF1ZXN0EhMKC3Byb3Bvc2FsX2lkGAEgASgJIlQKD0dldENhbGxSZXNwb25zZRIdCgRjYWxsGAEgASgLMg8ucGFseXJhLnYxLkNhbGwSIgoFc3RlcHMYAiADKAsyEy5wYWx5cmEudjEuQ2FsbFN0ZXAiOAoRQ2FuY2VsQ2FsbFJlcXVlc3QSEwoLcHJvcG9zYWxfaWQYASABKAkSDgoGcmVhc29uGAIgASgJIjMKEkNhbmNlbENhbGxSZXNwb25zZRIdCgRjYWxsGAEgASgLMg8ucGFseXJhLnYxLkNhbGwqnwEKCFJ1blN0YXRlEhkKFVJVTl9TVEFURV9VTlNQRUNJRklFRBAAEhUKEVJVTl9TVEFURV9SVU5OSU5HEAESFwoTUlVOX1NUQVRFX0NPTVBMRVRFRBACEhQKEFJVTl9TVEFURV9GQUlMRUQQAxIXChNSVU5fU1RBVEVfQ0FOQ0VMTEVEEAQSGQoVUlVOX1NUQVRFX0lOVEVSUlVQVEVEEAUqhgEKCUNhbGxTdGF0ZRIaChZDQUxMX1NUQVRFX1VOU1BFQ0lGSUVEEAASFwoTQ0FMTF9TVEFURV9QUk9QT1NFRBABEhYKEkNBTExfU1RBVEVfV0FJVElORxACEhYKEkNBTExfU1RBVEVfUlVOTklORxADEhQKEENBTExfU1RBVEVfRU5ERUQQBDLSBwoOR2F0ZXdheVNlcnZpY2USRQoIQ2FsbFRvb2wSGi5wYWx5cmEudjEuQ2FsbFRvb2xSZXF1ZXN0GhsucGFseXJhLnYxLkNhbGxUb29sUmVzcG9uc2UwARJLCglMaXN0VG9vbHMSGy5wYWx5cmEudjEuTGlzdFRvb2xzUmVxdWVzdBocLnBhbHlyYS52MS5MaXN0VG9vbHNSZXNwb25zZSIDkAIBElQKDEV2YWx1YXRlVG9vbBIeLnBhbHlyYS52MS5FdmFsdWF0ZVRvb2xSZXF1ZXN0Gh8ucGFseXJhLnYxLkV2YWx1YXRlVG9vbFJlc3BvbnNlIgOQAgESSQoKRW5kU2Vzc2lvbhIcLnBhbHlyYS52MS5FbmRTZXNzaW9uUmVxdWVzdBodLnBhbHlyYS52MS5FbmRTZXNzaW9uUmVzcG9uc2USSgoJUnVuU3RyZWFtEhsucGFseXJhLnYxLlJ1blN0cmVhbVJlcXVlc3QaHC5wYWx5cmEudjEuUnVuU3RyZWFtUmVzcG9uc2UoATABEkMKCFN0YXJ0UnVuEhoucGFseXJhLnYxLlN0YXJ0UnVuUmVxdWVzdBobLnBhbHlyYS52MS5TdGFydFJ1blJlc3BvbnNlEkIKBkdldFJ1bhIYLnBhbHlyYS52MS5HZXRSdW5SZXF1ZXN0GhkucGFseXJhLnYxLkdldFJ1blJlc3BvbnNlIgOQAgESSAoITGlzdFJ1bnMSGi5wYWx5cmEudjEuTGlzdFJ1bnNSZXF1ZXN0GhsucGFseXJhLnYxLkxpc3RSdW5zUmVzcG9uc2UiA5ACARJFCghXYXRjaFJ1bhIaLnBhbHlyYS52MS5XYXRjaFJ1blJlcXVlc3QaGy5wYWx5cmEudjEuV2F0Y2hSdW5SZXNwb25zZTABEkYKCUNhbmNlbFJ1bhIbLnBhbHlyYS52MS5DYW5jZWxSdW5SZXF1ZXN0GhwucGFseXJhLnYxLkNhbmNlbFJ1blJlc3BvbnNlEksKCUxpc3RDYWxscxIbLnBhbHlyYS52MS5MaXN0Q2FsbHNSZXF1ZXN0GhwucGFseXJhLnYxLkxpc3RDYWxsc1Jlc3BvbnNlIgOQAgESRQoHR2V0Q2FsbBIZLnBhbHlyYS52MS5HZXRDYWxsUmVxdWVzdBoaLnBhbHlyYS52MS5HZXRDYWxsUmVzcG9uc2UiA5ACARJJCgpDYW5jZWxDYWxsEhwucGFseXJhLnYxLkNhbmNlbENhbGxSZXF1ZXN0Gh0ucGFseXJhLnYxLkNhbmNlbENhbGxSZXNwb25zZUIfWh1wYWx5cmEvZ2VuL3BhbHlyYS92MTtwYWx5cmF2MWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_palyra_v1_approvals]);
+  fileDesc("ChdwYWx5cmEvdjEvZ2F0ZXdheS5wcm90bxIJcGFseXJhLnYxInsKD0NhbGxUb29sUmVxdWVzdBIMCgR0b29sGAEgASgJEhIKCmlucHV0X2pzb24YAiABKAwSDwoHc2Vzc2lvbhgDIAEoCRILCgNydW4YBCABKAkSDwoHY2hhbm5lbBgFIAEoCRIXCg9pZGVtcG90ZW5jeV9rZXkYBiABKAkihwMKEENhbGxUb29sUmVzcG9uc2USEAoIc2VxdWVuY2UYASABKAMSKwoIcHJvcG9zZWQYAiABKAsyFy5wYWx5cmEudjEuVG9vbFByb3Bvc2VkSAASOgoSYXBwcm92YWxfcmVxdWVzdGVkGAMgASgLMhwucGFseXJhLnYxLkFwcHJvdmFsUmVxdWVzdGVkSAASOAoRYXBwcm92YWxfcmVzb2x2ZWQYBCABKAsyGy5wYWx5cmEudjEuQXBwcm92YWxSZXNvbHZlZEgAEisKCGRlY2lzaW9uGAUgASgLMhcucGFseXJhLnYxLlRvb2xEZWNpc2lvbkgAEiwKBm91dHB1dBgGIAEoCzIaLnBhbHlyYS52MS5Ub29sT3V0cHV0Q2h1bmtIABInCgZyZXN1bHQYByABKAsyFS5wYWx5cmEudjEuVG9vbFJlc3VsdEgAEjEKC2F0dGVzdGF0aW9uGAggASgLMhoucGFseXJhLnYxLlRvb2xBdHRlc3RhdGlvbkgAQgcKBWV2ZW50IncKDFRvb2xQcm9wb3NlZBITCgtwcm9wb3NhbF9pZBgBIAEoCRIPCgdzZXNzaW9uGAIgASgJEgsKA3J1bhgDIAEoCRIMCgR0b29sGAQgASgJEhQKDGlucHV0X2RpZ2VzdBgFIAEoCRIQCghyZXBsYXllZBgGIAEoCCI6ChFBcHByb3ZhbFJlcXVlc3RlZBIlCghhcHByb3ZhbBgBIAEoCzITLnBhbHlyYS52MS5BcHByb3ZhbCJiChBBcHByb3ZhbFJlc29sdmVkEhMKC2FwcHJvdmFsX2lkGAEgASgJEicKBXN0YXRlGAIgASgOMhgucGFseXJhLnYxLkFwcHJvdmFsU3RhdGUSEAoIZ3JhbnRfaWQYAyABKAkibAoLRGV0ZXJtaW5pbmcSEQoJcG9saWN5X2lkGAEgASgJEgwKBGZpbGUYAiABKAkSDAoEbGluZRgDIAEoBRIOCgZlZmZlY3QYBCABKAkSDgoGcmVhc29uGAUgASgJEg4KBnJlbWVkeRgGIAEoCSK9AgoMVG9vbERlY2lzaW9uEhMKC2RlY2lzaW9uX2lkGAEgASgJEg8KB2FsbG93ZWQYAiABKAgSDgoGcmVhc29uGAMgASgJEg8KB21lc3NhZ2UYBCABKAkSDgoGcmVtZWR5GAUgASgJEisKC2RldGVybWluaW5nGAYgAygLMhYucGFseXJhLnYxLkRldGVybWluaW5nEhMKC2FwcHJvdmFsX2lkGAcgASgJEhAKCGdyYW50X2lkGAggASgJEhMKC2NhbGxfZGlnZXN0GAkgASgJEhcKD3NuYXBzaG90X2RpZ2VzdBgKIAEoCRIWCg5wb2xpY3lfdmVyc2lvbhgLIAEoCRImCgJhdBgMIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFAoMZ3JhbnRfY292ZXJzGA0gASgJIi8KD1Rvb2xPdXRwdXRDaHVuaxIOCgZzdHJlYW0YASABKAkSDAoEZGF0YRgCIAEoDCLxAQoKVG9vbFJlc3VsdBI3ChJleGVjdXRlZF9hc19lZGl0ZWQYCSABKAsyGy5wYWx5cmEudjEuRXhlY3V0ZWRBc0VkaXRlZBIPCgdvdXRjb21lGAEgASgJEg4KBnJlYXNvbhgCIAEoCRIPCgdtZXNzYWdlGAMgASgJEg4KBnJlbWVkeRgEIAEoCRITCgtyZXN1bHRfanNvbhgFIAEoDBIMCgRtb3JlGAYgASgIEhgKEGV4ZWN1dGlvbl9kaWdlc3QYByABKAkSKwoIZHVyYXRpb24YCCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24ikQEKEEV4ZWN1dGVkQXNFZGl0ZWQSEwoLYXBwcm92YWxfaWQYASABKAkSCgoCYnkYAiADKAkSDgoGcmVhc29uGAMgASgJEhwKFHByb3Bvc2VkX2NhbGxfZGlnZXN0GAQgASgJEi4KB2NoYW5nZXMYBSADKAsyHS5wYWx5cmEudjEuQXBwcm92YWxEaWZmZXJlbmNlIoMBCg9Ub29sQXR0ZXN0YXRpb24SFgoOYXR0ZXN0YXRpb25faWQYASABKAkSFQoNZW52ZWxvcGVfanNvbhgCIAEoDBITCgtqb3VybmFsX3NlcRgDIAEoAxIsCgdwb3N0dXJlGAQgASgLMhsucGFseXJhLnYxLkV4ZWN1dGlvblBvc3R1cmUivgEKEEV4ZWN1dGlvblBvc3R1cmUSEAoIZXhlY3V0b3IYASABKAkSDAoEdGllchgCIAEoCRIPCgdiYWNrZW5kGAMgASgJEhMKC2VuZm9yY2VtZW50GAQgASgJEg4KBmxheWVycxgFIAMoCRISCgpkb3duZ3JhZGVzGAYgAygJEg4KBmVncmVzcxgHIAEoCRIWCg5lZ3Jlc3NfYWxsb3dlZBgIIAMoCRIYChBleGVjdXRpb25fZGlnZXN0GAkgASgJIhIKEExpc3RUb29sc1JlcXVlc3QiWgoRTGlzdFRvb2xzUmVzcG9uc2USHgoFdG9vbHMYASADKAsyDy5wYWx5cmEudjEuVG9vbBIlCgZoaWRkZW4YAiADKAsyFS5wYWx5cmEudjEuSGlkZGVuVG9vbCKJAQoKSGlkZGVuVG9vbBIdCgR0b29sGAEgASgLMg8ucGFseXJhLnYxLlRvb2wSDgoGcmVhc29uGAIgASgJEg8KB21lc3NhZ2UYAyABKAkSDgoGcmVtZWR5GAQgASgJEisKC2RldGVybWluaW5nGAUgAygLMhYucGFseXJhLnYxLkRldGVybWluaW5nIuIBCgRUb29sEgwKBG5hbWUYASABKAkSDQoFdGl0bGUYAiABKAkSEwoLZGVzY3JpcHRpb24YAyABKAkSGQoRaW5wdXRfc2NoZW1hX2pzb24YBCABKAwSFAoMY2FwYWJpbGl0aWVzGAUgAygJEhAKCGV4ZWN1dG9yGAYgASgJEhEKCXJlYWRfb25seRgHIAEoCBITCgtkZXN0cnVjdGl2ZRgIIAEoCBIRCglzZW5zaXRpdmUYCSABKAgSDwoHbWF5X2FzaxgKIAEoCBIZChFkZWZpbml0aW9uX2RpZ2VzdBgLIAEoCSJZChNFdmFsdWF0ZVRvb2xSZXF1ZXN0EgwKBHRvb2wYASABKAkSEgoKaW5wdXRfanNvbhgCIAEoDBIPCgdzZXNzaW9uGAMgASgJEg8KB2NoYW5uZWwYBCABKAki0gIKFEV2YWx1YXRlVG9vbFJlc3BvbnNlEg8KB3ZlcmRpY3QYASABKAkSDgoGcmVhc29uGAIgASgJEg8KB21lc3NhZ2UYAyABKAkSDgoGcmVtZWR5GAQgASgJEisKC2RldGVybWluaW5nGAUgAygLMhYucGFseXJhLnYxLkRldGVybWluaW5nEhYKDnBvbGljeV92ZXJzaW9uGAYgASgJEhcKD3NuYXBzaG90X2RpZ2VzdBgHIAEoCRITCgtjYWxsX2RpZ2VzdBgIIAEoCRIiChpwcm9wb3NhbF9hcHByb3ZhbF9yZXF1aXJlZBgKIAEoCBIbChNhcHByb3ZhbF9zdWJqZWN0X2lkGAsgASgJEhAKCGdyYW50X2lkGAwgASgJEiwKB3NlY3JldHMYDSADKAsyGy5wYWx5cmEudjEuU2VjcmV0RXZhbHVhdGlvbkoECAkQCiK6AQoQU2VjcmV0RXZhbHVhdGlvbhILCgNyZWYYASABKAkSDwoHdmVyc2lvbhgCIAEoDRILCgNlbnYYAyABKAkSDAoEZmlsZRgEIAEoCRIPCgd2ZXJkaWN0GAUgASgJEg4KBnJlYXNvbhgGIAEoCRIPCgdtZXNzYWdlGAcgASgJEg4KBnJlbWVkeRgIIAEoCRIrCgtkZXRlcm1pbmluZxgJIAMoCzIWLnBhbHlyYS52MS5EZXRlcm1pbmluZyIkChFFbmRTZXNzaW9uUmVxdWVzdBIPCgdzZXNzaW9uGAEgASgJIhQKEkVuZFNlc3Npb25SZXNwb25zZSKAAgoQUnVuU3RyZWFtUmVxdWVzdBIrCgVzdGFydBgBIAEoCzIaLnBhbHlyYS52MS5TdGFydFJ1blJlcXVlc3RIABImCgZyZXN1bWUYAiABKAsyFC5wYWx5cmEudjEuUmVzdW1lUnVuSAASLgoMdXNlcl9tZXNzYWdlGAMgASgLMhYucGFseXJhLnYxLlVzZXJNZXNzYWdlSAASNAoIYXBwcm92YWwYBCABKAsyIC5wYWx5cmEudjEuRGVjaWRlQXBwcm92YWxSZXF1ZXN0SAASJgoGY2FuY2VsGAUgASgLMhQucGFseXJhLnYxLkNhbmNlbFJ1bkgAQgkKB21lc3NhZ2UiKgoJUmVzdW1lUnVuEg4KBnJ1bl9pZBgBIAEoCRINCgVhZnRlchgCIAEoAyIbCgtVc2VyTWVzc2FnZRIMCgR0ZXh0GAEgASgJIhsKCUNhbmNlbFJ1bhIOCgZyZWFzb24YASABKAkiYwoRUnVuU3RyZWFtUmVzcG9uc2USIgoFZXZlbnQYASABKAsyEy5wYWx5cmEudjEuUnVuRXZlbnQSKgoHcmVmdXNlZBgCIAEoCzIZLnBhbHlyYS52MS5NZXNzYWdlUmVmdXNlZCJWCg5NZXNzYWdlUmVmdXNlZBIOCgZyZWFzb24YASABKAkSDwoHbWVzc2FnZRgCIAEoCRIOCgZyZW1lZHkYAyABKAkSEwoLYXBwcm92YWxfaWQYBCABKAki2wUKCFJ1bkV2ZW50EhAKCHNlcXVlbmNlGAEgASgDEiYKAmF0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBITCgtwcm9wb3NhbF9pZBgDIAEoCRIPCgdjYWxsX2lkGAQgASgJEigKB3N0YXJ0ZWQYBSABKAsyFS5wYWx5cmEudjEuUnVuU3RhcnRlZEgAEi4KDHVzZXJfbWVzc2FnZRgGIAEoCzIWLnBhbHlyYS52MS5Vc2VyTWVzc2FnZUgAEiwKC21vZGVsX2RlbHRhGAcgASgLMhUucGFseXJhLnYxLk1vZGVsRGVsdGFIABIsCgttb2RlbF9yZXRyeRgIIAEoCzIVLnBhbHlyYS52MS5Nb2RlbFJldHJ5SAASKgoKbW9kZWxfdHVybhgJIAEoCzIULnBhbHlyYS52MS5Nb2RlbFR1cm5IABIrCghwcm9wb3NlZBgKIAEoCzIXLnBhbHlyYS52MS5Ub29sUHJvcG9zZWRIABI6ChJhcHByb3ZhbF9yZXF1ZXN0ZWQYCyABKAsyHC5wYWx5cmEudjEuQXBwcm92YWxSZXF1ZXN0ZWRIABI4ChFhcHByb3ZhbF9yZXNvbHZlZBgMIAEoCzIbLnBhbHlyYS52MS5BcHByb3ZhbFJlc29sdmVkSAASKwoIZGVjaXNpb24YDSABKAsyFy5wYWx5cmEudjEuVG9vbERlY2lzaW9uSAASLAoGb3V0cHV0GA4gASgLMhoucGFseXJhLnYxLlRvb2xPdXRwdXRDaHVua0gAEicKBnJlc3VsdBgPIAEoCzIVLnBhbHlyYS52MS5Ub29sUmVzdWx0SAASMQoLYXR0ZXN0YXRpb24YECABKAsyGi5wYWx5cmEudjEuVG9vbEF0dGVzdGF0aW9uSAASKgoIZmluaXNoZWQYESABKAsyFi5wYWx5cmEudjEuUnVuRmluaXNoZWRIAEIHCgVldmVudCIpCgpSdW5TdGFydGVkEhsKA3J1bhgBIAEoCzIOLnBhbHlyYS52MS5SdW4iGgoKTW9kZWxEZWx0YRIMCgR0ZXh0GAEgASgJIlgKCk1vZGVsUmV0cnkSDwoHYXR0ZW1wdBgBIAEoBRIPCgdtZXNzYWdlGAIgASgJEigKBWFmdGVyGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIpoBCglNb2RlbFR1cm4SDAoEdHVybhgBIAEoBRIMCgR0ZXh0GAIgASgJEicKBWNhbGxzGAMgAygLMhgucGFseXJhLnYxLk1vZGVsVG9vbENhbGwSDAoEc3RvcBgEIAEoCRIUCgxpbnB1dF90b2tlbnMYBSABKAMSFQoNb3V0cHV0X3Rva2VucxgGIAEoAxINCgVtb2RlbBgHIAEoCSI9Cg1Nb2RlbFRvb2xDYWxsEg8KB2NhbGxfaWQYASABKAkSDAoEdG9vbBgCIAEoCRINCgVpbnB1dBgDIAEoDCIqCgtSdW5GaW5pc2hlZBIbCgNydW4YASABKAsyDi5wYWx5cmEudjEuUnVuIrkDCgNSdW4SDgoGcnVuX2lkGAEgASgJEiIKBXN0YXRlGAIgASgOMhMucGFseXJhLnYxLlJ1blN0YXRlEhEKCXByaW5jaXBhbBgDIAEoCRIUCgxvbl9iZWhhbGZfb2YYBCABKAkSDwoHc2Vzc2lvbhgFIAEoCRINCgVtb2RlbBgGIAEoCRIRCgl3b3Jrc3BhY2UYByABKAkSDwoHbWVzc2FnZRgIIAEoCRIuCgpzdGFydGVkX2F0GAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghlbmRlZF9hdBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASJAoGYnVkZ2V0GAsgASgLMhQucGFseXJhLnYxLlJ1bkJ1ZGdldBIiCgV1c2FnZRgMIAEoCzITLnBhbHlyYS52MS5SdW5Vc2FnZRIOCgZyZWFzb24YDSABKAkSDgoGZGV0YWlsGA4gASgJEg4KBnJlbWVkeRgPIAEoCRIUCgxjYW5jZWxsZWRfYnkYECABKAkSEwoLaW50ZXJhY3RpdmUYESABKAgSDgoGZGV2aWNlGBIgASgJIlkKCVJ1bkJ1ZGdldBINCgVjYWxscxgBIAEoBRIOCgZ0b2tlbnMYAiABKAMSLQoKd2FsbF9jbG9jaxgDIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiKEAQoIUnVuVXNhZ2USDQoFY2FsbHMYASABKAUSFAoMaW5wdXRfdG9rZW5zGAIgASgDEhUKDW91dHB1dF90b2tlbnMYAyABKAMSDQoFdHVybnMYBCABKAUSLQoKd2FsbF9jbG9jaxgFIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiKpAQoPU3RhcnRSdW5SZXF1ZXN0Eg8KB3Nlc3Npb24YASABKAkSDwoHbWVzc2FnZRgCIAEoCRINCgVtb2RlbBgDIAEoCRIRCgl3b3Jrc3BhY2UYBCABKAkSJAoGYnVkZ2V0GAUgASgLMhQucGFseXJhLnYxLlJ1bkJ1ZGdldBITCgtpbnRlcmFjdGl2ZRgGIAEoCBIXCg9pZGVtcG90ZW5jeV9rZXkYByABKAkiLwoQU3RhcnRSdW5SZXNwb25zZRIbCgNydW4YASABKAsyDi5wYWx5cmEudjEuUnVuIh8KDUdldFJ1blJlcXVlc3QSDgoGcnVuX2lkGAEgASgJIkQKDkdldFJ1blJlc3BvbnNlEhsKA3J1bhgBIAEoCzIOLnBhbHlyYS52MS5SdW4SFQoNbGFzdF9zZXF1ZW5jZRgCIAEoAyLXAQoPTGlzdFJ1bnNSZXF1ZXN0EiMKBnN0YXRlcxgBIAMoDjITLnBhbHlyYS52MS5SdW5TdGF0ZRIRCglwcmluY2lwYWwYAiABKAkSDwoHc2Vzc2lvbhgDIAEoCRIpCgVzaW5jZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKQoFdW50aWwYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhEKCXBhZ2Vfc2l6ZRgGIAEoBRISCgpwYWdlX3Rva2VuGAcgASgJIkkKEExpc3RSdW5zUmVzcG9uc2USHAoEcnVucxgBIAMoCzIOLnBhbHlyYS52MS5SdW4SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIjAKD1dhdGNoUnVuUmVxdWVzdBIOCgZydW5faWQYASABKAkSDQoFYWZ0ZXIYAiABKAMiNgoQV2F0Y2hSdW5SZXNwb25zZRIiCgVldmVudBgBIAEoCzITLnBhbHlyYS52MS5SdW5FdmVudCIyChBDYW5jZWxSdW5SZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCRIOCgZyZWFzb24YAiABKAkiMAoRQ2FuY2VsUnVuUmVzcG9uc2USGwoDcnVuGAEgASgLMg4ucGFseXJhLnYxLlJ1biLZAwoEQ2FsbBITCgtwcm9wb3NhbF9pZBgBIAEoCRIPCgdjYWxsX2lkGAIgASgJEiMKBXN0YXRlGAMgASgOMhQucGFseXJhLnYxLkNhbGxTdGF0ZRIPCgdvdXRjb21lGAQgASgJEgwKBHRvb2wYBSABKAkSFgoOYXJndW1lbnRzX2pzb24YBiABKAwSEQoJcHJpbmNpcGFsGAcgASgJEhQKDG9uX2JlaGFsZl9vZhgIIAEoCRIPCgdzZXNzaW9uGAkgASgJEgsKA3J1bhgKIAEoCRIvCgtwcm9wb3NlZF9hdBgLIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIZW5kZWRfYXQYDCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg4KBnJlYXNvbhgNIAEoCRIPCgdtZXNzYWdlGA4gASgJEg4KBnJlbWVkeRgPIAEoCRITCgthcHByb3ZhbF9pZBgQIAEoCRIQCghncmFudF9pZBgRIAEoCRITCgtkZWNpc2lvbl9pZBgSIAEoCRIWCg5hdHRlc3RhdGlvbl9pZBgTIAEoCRIWCglleGl0X2NvZGUYFCABKAVIAIgBAUIMCgpfZXhpdF9jb2RlIogBCghDYWxsU3RlcBILCgNzZXEYASABKAMSJgoCYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgwKBHdoYXQYAyABKAkSDAoEa2luZBgEIAEoCRIKCgJpZBgFIAEoCRIOCgZyZWFzb24YBiABKAkSDwoHbWVzc2FnZRgHIAEoCSJnChBMaXN0Q2FsbHNSZXF1ZXN0EhEKCXByaW5jaXBhbBgBIAEoCRILCgNydW4YAiABKAkSDAoEb3BlbhgDIAEoCBIRCglwYWdlX3NpemUYBCABKAUSEgoKcGFnZV90b2tlbhgFIAEoCSJMChFMaXN0Q2FsbHNSZXNwb25zZRIeCgVjYWxscxgBIAMoCzIPLnBhbHlyYS52MS5DYWxsEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSIlCg5HZXRDYWxsUmVxdWVzdBITCgtwcm9wb3NhbF9pZBgBIAEoCSJUCg9HZXRDYWxsUmVzcG9uc2USHQoEY2FsbBgBIAEoCzIPLnBhbHlyYS52MS5DYWxsEiIKBXN0ZXBzGAIgAygLMhMucGFseXJhLnYxLkNhbGxTdGVwIjgKEUNhbmNlbENhbGxSZXF1ZXN0EhMKC3Byb3Bvc2FsX2lkGAEgASgJEg4KBnJlYXNvbhgCIAEoCSIzChJDYW5jZWxDYWxsUmVzcG9uc2USHQoEY2FsbBgBIAEoCzIPLnBhbHlyYS52MS5DYWxsKp8BCghSdW5TdGF0ZRIZChVSVU5fU1RBVEVfVU5TUEVDSUZJRUQQABIVChFSVU5fU1RBVEVfUlVOTklORxABEhcKE1JVTl9TVEFURV9DT01QTEVURUQQAhIUChBSVU5fU1RBVEVfRkFJTEVEEAMSFwoTUlVOX1NUQVRFX0NBTkNFTExFRBAEEhkKFVJVTl9TVEFURV9JTlRFUlJVUFRFRBAFKoYBCglDYWxsU3RhdGUSGgoWQ0FMTF9TVEFURV9VTlNQRUNJRklFRBAAEhcKE0NBTExfU1RBVEVfUFJPUE9TRUQQARIWChJDQUxMX1NUQVRFX1dBSVRJTkcQAhIWChJDQUxMX1NUQVRFX1JVTk5JTkcQAxIUChBDQUxMX1NUQVRFX0VOREVEEAQy0gcKDkdhdGV3YXlTZXJ2aWNlEkUKCENhbGxUb29sEhoucGFseXJhLnYxLkNhbGxUb29sUmVxdWVzdBobLnBhbHlyYS52MS5DYWxsVG9vbFJlc3BvbnNlMAESSwoJTGlzdFRvb2xzEhsucGFseXJhLnYxLkxpc3RUb29sc1JlcXVlc3QaHC5wYWx5cmEudjEuTGlzdFRvb2xzUmVzcG9uc2UiA5ACARJUCgxFdmFsdWF0ZVRvb2wSHi5wYWx5cmEudjEuRXZhbHVhdGVUb29sUmVxdWVzdBofLnBhbHlyYS52MS5FdmFsdWF0ZVRvb2xSZXNwb25zZSIDkAIBEkkKCkVuZFNlc3Npb24SHC5wYWx5cmEudjEuRW5kU2Vzc2lvblJlcXVlc3QaHS5wYWx5cmEudjEuRW5kU2Vzc2lvblJlc3BvbnNlEkoKCVJ1blN0cmVhbRIbLnBhbHlyYS52MS5SdW5TdHJlYW1SZXF1ZXN0GhwucGFseXJhLnYxLlJ1blN0cmVhbVJlc3BvbnNlKAEwARJDCghTdGFydFJ1bhIaLnBhbHlyYS52MS5TdGFydFJ1blJlcXVlc3QaGy5wYWx5cmEudjEuU3RhcnRSdW5SZXNwb25zZRJCCgZHZXRSdW4SGC5wYWx5cmEudjEuR2V0UnVuUmVxdWVzdBoZLnBhbHlyYS52MS5HZXRSdW5SZXNwb25zZSIDkAIBEkgKCExpc3RSdW5zEhoucGFseXJhLnYxLkxpc3RSdW5zUmVxdWVzdBobLnBhbHlyYS52MS5MaXN0UnVuc1Jlc3BvbnNlIgOQAgESRQoIV2F0Y2hSdW4SGi5wYWx5cmEudjEuV2F0Y2hSdW5SZXF1ZXN0GhsucGFseXJhLnYxLldhdGNoUnVuUmVzcG9uc2UwARJGCglDYW5jZWxSdW4SGy5wYWx5cmEudjEuQ2FuY2VsUnVuUmVxdWVzdBocLnBhbHlyYS52MS5DYW5jZWxSdW5SZXNwb25zZRJLCglMaXN0Q2FsbHMSGy5wYWx5cmEudjEuTGlzdENhbGxzUmVxdWVzdBocLnBhbHlyYS52MS5MaXN0Q2FsbHNSZXNwb25zZSIDkAIBEkUKB0dldENhbGwSGS5wYWx5cmEudjEuR2V0Q2FsbFJlcXVlc3QaGi5wYWx5cmEudjEuR2V0Q2FsbFJlc3BvbnNlIgOQAgESSQoKQ2FuY2VsQ2FsbBIcLnBhbHlyYS52MS5DYW5jZWxDYWxsUmVxdWVzdBodLnBhbHlyYS52MS5DYW5jZWxDYWxsUmVzcG9uc2VCH1odcGFseXJhL2dlbi9wYWx5cmEvdjE7cGFseXJhdjFiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_palyra_v1_approvals]);
 
 /**
  * CallToolRequest names one tool and its input.
@@ -404,6 +404,14 @@ export const ToolOutputChunkSchema: GenMessage<ToolOutputChunk> = /*@__PURE__*/
  */
 export type ToolResult = Message<"palyra.v1.ToolResult"> & {
   /**
+   * What ran is not what was proposed: the people who were asked changed it. On the
+   * first part of a result; absent for a call that ran as it was proposed.
+   *
+   * @generated from field: palyra.v1.ExecutedAsEdited executed_as_edited = 9;
+   */
+  executedAsEdited?: ExecutedAsEdited | undefined;
+
+  /**
    * succeeded, failed, timed_out, refused, cancelled, ambiguous.
    *
    * @generated from field: string outcome = 1;
@@ -460,6 +468,52 @@ export const ToolResultSchema: GenMessage<ToolResult> = /*@__PURE__*/
   messageDesc(file_palyra_v1_gateway, 8);
 
 /**
+ * ExecutedAsEdited says how a call was changed before it was approved.
+ *
+ * @generated from message palyra.v1.ExecutedAsEdited
+ */
+export type ExecutedAsEdited = Message<"palyra.v1.ExecutedAsEdited"> & {
+  /**
+   * @generated from field: string approval_id = 1;
+   */
+  approvalId: string;
+
+  /**
+   * The users who changed it.
+   *
+   * @generated from field: repeated string by = 2;
+   */
+  by: string[];
+
+  /**
+   * @generated from field: string reason = 3;
+   */
+  reason: string;
+
+  /**
+   * The digest of the call as it was proposed.
+   *
+   * @generated from field: string proposed_call_digest = 4;
+   */
+  proposedCallDigest: string;
+
+  /**
+   * The arguments that differ, by JSON Pointer (RFC 6901), secrets redacted. Empty for a
+   * result that is replayed.
+   *
+   * @generated from field: repeated palyra.v1.ApprovalDifference changes = 5;
+   */
+  changes: ApprovalDifference[];
+};
+
+/**
+ * Describes the message palyra.v1.ExecutedAsEdited.
+ * Use `create(ExecutedAsEditedSchema)` to create a new message.
+ */
+export const ExecutedAsEditedSchema: GenMessage<ExecutedAsEdited> = /*@__PURE__*/
+  messageDesc(file_palyra_v1_gateway, 9);
+
+/**
  * ToolAttestation is the signed statement of what ran.
  *
  * @generated from message palyra.v1.ToolAttestation
@@ -497,7 +551,7 @@ export type ToolAttestation = Message<"palyra.v1.ToolAttestation"> & {
  * Use `create(ToolAttestationSchema)` to create a new message.
  */
 export const ToolAttestationSchema: GenMessage<ToolAttestation> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 9);
+  messageDesc(file_palyra_v1_gateway, 10);
 
 /**
  * ExecutionPosture is the part of an attestation that says what held a call
@@ -571,7 +625,7 @@ export type ExecutionPosture = Message<"palyra.v1.ExecutionPosture"> & {
  * Use `create(ExecutionPostureSchema)` to create a new message.
  */
 export const ExecutionPostureSchema: GenMessage<ExecutionPosture> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 10);
+  messageDesc(file_palyra_v1_gateway, 11);
 
 /**
  * ListToolsRequest has no fields.
@@ -586,7 +640,7 @@ export type ListToolsRequest = Message<"palyra.v1.ListToolsRequest"> & {
  * Use `create(ListToolsRequestSchema)` to create a new message.
  */
 export const ListToolsRequestSchema: GenMessage<ListToolsRequest> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 11);
+  messageDesc(file_palyra_v1_gateway, 12);
 
 /**
  * ListToolsResponse lists tools by name.
@@ -613,7 +667,7 @@ export type ListToolsResponse = Message<"palyra.v1.ListToolsResponse"> & {
  * Use `create(ListToolsResponseSchema)` to create a new message.
  */
 export const ListToolsResponseSchema: GenMessage<ListToolsResponse> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 12);
+  messageDesc(file_palyra_v1_gateway, 13);
 
 /**
  * HiddenTool is a tool that no call of the caller can use at present, whatever
@@ -657,7 +711,7 @@ export type HiddenTool = Message<"palyra.v1.HiddenTool"> & {
  * Use `create(HiddenToolSchema)` to create a new message.
  */
 export const HiddenToolSchema: GenMessage<HiddenTool> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 13);
+  messageDesc(file_palyra_v1_gateway, 14);
 
 /**
  * Tool describes one tool.
@@ -728,7 +782,7 @@ export type Tool = Message<"palyra.v1.Tool"> & {
  * Use `create(ToolSchema)` to create a new message.
  */
 export const ToolSchema: GenMessage<Tool> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 14);
+  messageDesc(file_palyra_v1_gateway, 15);
 
 /**
  * EvaluateToolRequest is a proposal that will not run.
@@ -762,7 +816,7 @@ export type EvaluateToolRequest = Message<"palyra.v1.EvaluateToolRequest"> & {
  * Use `create(EvaluateToolRequestSchema)` to create a new message.
  */
 export const EvaluateToolRequestSchema: GenMessage<EvaluateToolRequest> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 15);
+  messageDesc(file_palyra_v1_gateway, 16);
 
 /**
  * EvaluateToolResponse is the verdict.
@@ -845,7 +899,7 @@ export type EvaluateToolResponse = Message<"palyra.v1.EvaluateToolResponse"> & {
  * Use `create(EvaluateToolResponseSchema)` to create a new message.
  */
 export const EvaluateToolResponseSchema: GenMessage<EvaluateToolResponse> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 16);
+  messageDesc(file_palyra_v1_gateway, 17);
 
 /**
  * SecretEvaluation is the verdict on one secret of a call.
@@ -910,7 +964,7 @@ export type SecretEvaluation = Message<"palyra.v1.SecretEvaluation"> & {
  * Use `create(SecretEvaluationSchema)` to create a new message.
  */
 export const SecretEvaluationSchema: GenMessage<SecretEvaluation> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 17);
+  messageDesc(file_palyra_v1_gateway, 18);
 
 /**
  * EndSessionRequest names a session of the caller.
@@ -929,7 +983,7 @@ export type EndSessionRequest = Message<"palyra.v1.EndSessionRequest"> & {
  * Use `create(EndSessionRequestSchema)` to create a new message.
  */
 export const EndSessionRequestSchema: GenMessage<EndSessionRequest> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 18);
+  messageDesc(file_palyra_v1_gateway, 19);
 
 /**
  * EndSessionResponse has no fields.
@@ -944,7 +998,7 @@ export type EndSessionResponse = Message<"palyra.v1.EndSessionResponse"> & {
  * Use `create(EndSessionResponseSchema)` to create a new message.
  */
 export const EndSessionResponseSchema: GenMessage<EndSessionResponse> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 19);
+  messageDesc(file_palyra_v1_gateway, 20);
 
 /**
  * RunStreamRequest is one message to a run. The first is start or resume.
@@ -1003,7 +1057,7 @@ export type RunStreamRequest = Message<"palyra.v1.RunStreamRequest"> & {
  * Use `create(RunStreamRequestSchema)` to create a new message.
  */
 export const RunStreamRequestSchema: GenMessage<RunStreamRequest> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 20);
+  messageDesc(file_palyra_v1_gateway, 21);
 
 /**
  * ResumeRun names a run and the last sequence number that the client saw; 0
@@ -1028,7 +1082,7 @@ export type ResumeRun = Message<"palyra.v1.ResumeRun"> & {
  * Use `create(ResumeRunSchema)` to create a new message.
  */
 export const ResumeRunSchema: GenMessage<ResumeRun> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 21);
+  messageDesc(file_palyra_v1_gateway, 22);
 
 /**
  * UserMessage is text from the user.
@@ -1047,7 +1101,7 @@ export type UserMessage = Message<"palyra.v1.UserMessage"> & {
  * Use `create(UserMessageSchema)` to create a new message.
  */
 export const UserMessageSchema: GenMessage<UserMessage> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 22);
+  messageDesc(file_palyra_v1_gateway, 23);
 
 /**
  * CancelRun says why a run is stopped.
@@ -1066,7 +1120,7 @@ export type CancelRun = Message<"palyra.v1.CancelRun"> & {
  * Use `create(CancelRunSchema)` to create a new message.
  */
 export const CancelRunSchema: GenMessage<CancelRun> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 23);
+  messageDesc(file_palyra_v1_gateway, 24);
 
 /**
  * RunStreamResponse is one event of the run, or a refused message.
@@ -1092,7 +1146,7 @@ export type RunStreamResponse = Message<"palyra.v1.RunStreamResponse"> & {
  * Use `create(RunStreamResponseSchema)` to create a new message.
  */
 export const RunStreamResponseSchema: GenMessage<RunStreamResponse> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 24);
+  messageDesc(file_palyra_v1_gateway, 25);
 
 /**
  * MessageRefused says why a message on the stream had no effect.
@@ -1130,7 +1184,7 @@ export type MessageRefused = Message<"palyra.v1.MessageRefused"> & {
  * Use `create(MessageRefusedSchema)` to create a new message.
  */
 export const MessageRefusedSchema: GenMessage<MessageRefused> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 25);
+  messageDesc(file_palyra_v1_gateway, 26);
 
 /**
  * RunEvent is one event of a run's tape.
@@ -1259,7 +1313,7 @@ export type RunEvent = Message<"palyra.v1.RunEvent"> & {
  * Use `create(RunEventSchema)` to create a new message.
  */
 export const RunEventSchema: GenMessage<RunEvent> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 26);
+  messageDesc(file_palyra_v1_gateway, 27);
 
 /**
  * RunStarted is the first event of a run.
@@ -1278,7 +1332,7 @@ export type RunStarted = Message<"palyra.v1.RunStarted"> & {
  * Use `create(RunStartedSchema)` to create a new message.
  */
 export const RunStartedSchema: GenMessage<RunStarted> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 27);
+  messageDesc(file_palyra_v1_gateway, 28);
 
 /**
  * ModelDelta is a part of the model's answer as it comes. It is provisional:
@@ -1299,7 +1353,7 @@ export type ModelDelta = Message<"palyra.v1.ModelDelta"> & {
  * Use `create(ModelDeltaSchema)` to create a new message.
  */
 export const ModelDeltaSchema: GenMessage<ModelDelta> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 28);
+  messageDesc(file_palyra_v1_gateway, 29);
 
 /**
  * ModelRetry says that a request to the provider failed and is made again.
@@ -1332,7 +1386,7 @@ export type ModelRetry = Message<"palyra.v1.ModelRetry"> & {
  * Use `create(ModelRetrySchema)` to create a new message.
  */
 export const ModelRetrySchema: GenMessage<ModelRetry> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 29);
+  messageDesc(file_palyra_v1_gateway, 30);
 
 /**
  * ModelTurn is one whole answer of the model.
@@ -1387,7 +1441,7 @@ export type ModelTurn = Message<"palyra.v1.ModelTurn"> & {
  * Use `create(ModelTurnSchema)` to create a new message.
  */
 export const ModelTurnSchema: GenMessage<ModelTurn> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 30);
+  messageDesc(file_palyra_v1_gateway, 31);
 
 /**
  * ModelToolCall is a call that the model wants.
@@ -1418,7 +1472,7 @@ export type ModelToolCall = Message<"palyra.v1.ModelToolCall"> & {
  * Use `create(ModelToolCallSchema)` to create a new message.
  */
 export const ModelToolCallSchema: GenMessage<ModelToolCall> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 31);
+  messageDesc(file_palyra_v1_gateway, 32);
 
 /**
  * RunFinished is the last event of a run.
@@ -1437,7 +1491,7 @@ export type RunFinished = Message<"palyra.v1.RunFinished"> & {
  * Use `create(RunFinishedSchema)` to create a new message.
  */
 export const RunFinishedSchema: GenMessage<RunFinished> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 32);
+  messageDesc(file_palyra_v1_gateway, 33);
 
 /**
  * Run is one agent run in a session.
@@ -1552,7 +1606,7 @@ export type Run = Message<"palyra.v1.Run"> & {
  * Use `create(RunSchema)` to create a new message.
  */
 export const RunSchema: GenMessage<Run> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 33);
+  messageDesc(file_palyra_v1_gateway, 34);
 
 /**
  * RunBudget bounds a run. In a request, 0 means the gateway's own bound, and
@@ -1588,7 +1642,7 @@ export type RunBudget = Message<"palyra.v1.RunBudget"> & {
  * Use `create(RunBudgetSchema)` to create a new message.
  */
 export const RunBudgetSchema: GenMessage<RunBudget> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 34);
+  messageDesc(file_palyra_v1_gateway, 35);
 
 /**
  * RunUsage is what a run used so far.
@@ -1627,7 +1681,7 @@ export type RunUsage = Message<"palyra.v1.RunUsage"> & {
  * Use `create(RunUsageSchema)` to create a new message.
  */
 export const RunUsageSchema: GenMessage<RunUsage> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 35);
+  messageDesc(file_palyra_v1_gateway, 36);
 
 /**
  * StartRunRequest describes a run.
@@ -1691,7 +1745,7 @@ export type StartRunRequest = Message<"palyra.v1.StartRunRequest"> & {
  * Use `create(StartRunRequestSchema)` to create a new message.
  */
 export const StartRunRequestSchema: GenMessage<StartRunRequest> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 36);
+  messageDesc(file_palyra_v1_gateway, 37);
 
 /**
  * StartRunResponse is the run that was started.
@@ -1710,7 +1764,7 @@ export type StartRunResponse = Message<"palyra.v1.StartRunResponse"> & {
  * Use `create(StartRunResponseSchema)` to create a new message.
  */
 export const StartRunResponseSchema: GenMessage<StartRunResponse> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 37);
+  messageDesc(file_palyra_v1_gateway, 38);
 
 /**
  * GetRunRequest names one run.
@@ -1729,7 +1783,7 @@ export type GetRunRequest = Message<"palyra.v1.GetRunRequest"> & {
  * Use `create(GetRunRequestSchema)` to create a new message.
  */
 export const GetRunRequestSchema: GenMessage<GetRunRequest> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 38);
+  messageDesc(file_palyra_v1_gateway, 39);
 
 /**
  * GetRunResponse is the run, and how far its tape goes now.
@@ -1756,7 +1810,7 @@ export type GetRunResponse = Message<"palyra.v1.GetRunResponse"> & {
  * Use `create(GetRunResponseSchema)` to create a new message.
  */
 export const GetRunResponseSchema: GenMessage<GetRunResponse> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 39);
+  messageDesc(file_palyra_v1_gateway, 40);
 
 /**
  * ListRunsRequest filters; empty fields do not.
@@ -1807,7 +1861,7 @@ export type ListRunsRequest = Message<"palyra.v1.ListRunsRequest"> & {
  * Use `create(ListRunsRequestSchema)` to create a new message.
  */
 export const ListRunsRequestSchema: GenMessage<ListRunsRequest> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 40);
+  messageDesc(file_palyra_v1_gateway, 41);
 
 /**
  * ListRunsResponse is one page, newest first.
@@ -1831,7 +1885,7 @@ export type ListRunsResponse = Message<"palyra.v1.ListRunsResponse"> & {
  * Use `create(ListRunsResponseSchema)` to create a new message.
  */
 export const ListRunsResponseSchema: GenMessage<ListRunsResponse> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 41);
+  messageDesc(file_palyra_v1_gateway, 42);
 
 /**
  * WatchRunRequest names a run and the last sequence number that was seen.
@@ -1855,7 +1909,7 @@ export type WatchRunRequest = Message<"palyra.v1.WatchRunRequest"> & {
  * Use `create(WatchRunRequestSchema)` to create a new message.
  */
 export const WatchRunRequestSchema: GenMessage<WatchRunRequest> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 42);
+  messageDesc(file_palyra_v1_gateway, 43);
 
 /**
  * WatchRunResponse is one event, or an empty message that opens the stream.
@@ -1874,7 +1928,7 @@ export type WatchRunResponse = Message<"palyra.v1.WatchRunResponse"> & {
  * Use `create(WatchRunResponseSchema)` to create a new message.
  */
 export const WatchRunResponseSchema: GenMessage<WatchRunResponse> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 43);
+  messageDesc(file_palyra_v1_gateway, 44);
 
 /**
  * CancelRunRequest names a run and says why.
@@ -1898,7 +1952,7 @@ export type CancelRunRequest = Message<"palyra.v1.CancelRunRequest"> & {
  * Use `create(CancelRunRequestSchema)` to create a new message.
  */
 export const CancelRunRequestSchema: GenMessage<CancelRunRequest> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 44);
+  messageDesc(file_palyra_v1_gateway, 45);
 
 /**
  * CancelRunResponse is the run after it.
@@ -1917,7 +1971,7 @@ export type CancelRunResponse = Message<"palyra.v1.CancelRunResponse"> & {
  * Use `create(CancelRunResponseSchema)` to create a new message.
  */
 export const CancelRunResponseSchema: GenMessage<CancelRunResponse> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 45);
+  messageDesc(file_palyra_v1_gateway, 46);
 
 /**
  * Call is one call as the journal has it.
@@ -2046,7 +2100,7 @@ export type Call = Message<"palyra.v1.Call"> & {
  * Use `create(CallSchema)` to create a new message.
  */
 export const CallSchema: GenMessage<Call> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 46);
+  messageDesc(file_palyra_v1_gateway, 47);
 
 /**
  * CallStep is one thing that happened to a call.
@@ -2100,7 +2154,7 @@ export type CallStep = Message<"palyra.v1.CallStep"> & {
  * Use `create(CallStepSchema)` to create a new message.
  */
 export const CallStepSchema: GenMessage<CallStep> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 47);
+  messageDesc(file_palyra_v1_gateway, 48);
 
 /**
  * ListCallsRequest filters; empty fields do not.
@@ -2145,7 +2199,7 @@ export type ListCallsRequest = Message<"palyra.v1.ListCallsRequest"> & {
  * Use `create(ListCallsRequestSchema)` to create a new message.
  */
 export const ListCallsRequestSchema: GenMessage<ListCallsRequest> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 48);
+  messageDesc(file_palyra_v1_gateway, 49);
 
 /**
  * ListCallsResponse is one page, newest first. A page may hold fewer calls than
@@ -2170,7 +2224,7 @@ export type ListCallsResponse = Message<"palyra.v1.ListCallsResponse"> & {
  * Use `create(ListCallsResponseSchema)` to create a new message.
  */
 export const ListCallsResponseSchema: GenMessage<ListCallsResponse> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 49);
+  messageDesc(file_palyra_v1_gateway, 50);
 
 /**
  * GetCallRequest names one call by the id of its proposal.
@@ -2189,7 +2243,7 @@ export type GetCallRequest = Message<"palyra.v1.GetCallRequest"> & {
  * Use `create(GetCallRequestSchema)` to create a new message.
  */
 export const GetCallRequestSchema: GenMessage<GetCallRequest> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 50);
+  messageDesc(file_palyra_v1_gateway, 51);
 
 /**
  * GetCallResponse is the call, and what happened to it, oldest first.
@@ -2213,7 +2267,7 @@ export type GetCallResponse = Message<"palyra.v1.GetCallResponse"> & {
  * Use `create(GetCallResponseSchema)` to create a new message.
  */
 export const GetCallResponseSchema: GenMessage<GetCallResponse> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 51);
+  messageDesc(file_palyra_v1_gateway, 52);
 
 /**
  * CancelCallRequest names a call and says why.
@@ -2237,7 +2291,7 @@ export type CancelCallRequest = Message<"palyra.v1.CancelCallRequest"> & {
  * Use `create(CancelCallRequestSchema)` to create a new message.
  */
 export const CancelCallRequestSchema: GenMessage<CancelCallRequest> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 52);
+  messageDesc(file_palyra_v1_gateway, 53);
 
 /**
  * CancelCallResponse is the call after it.
@@ -2256,7 +2310,7 @@ export type CancelCallResponse = Message<"palyra.v1.CancelCallResponse"> & {
  * Use `create(CancelCallResponseSchema)` to create a new message.
  */
 export const CancelCallResponseSchema: GenMessage<CancelCallResponse> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 53);
+  messageDesc(file_palyra_v1_gateway, 54);
 
 /**
  * RunState is where a run stands.

@@ -1,0 +1,274 @@
+package tui
+
+import (
+	"strings"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/cli/printer"
+	"palyra/internal/cli/question"
+)
+
+// dialog stands below what it is about, and takes the keys.
+type dialog interface {
+	key(m *model, k tea.KeyPressMsg) tea.Cmd
+	// lines are what it shows; the last one has its keys.
+	lines(m *model) []string
+}
+
+// filtering is the typing of a filter.
+type filtering struct{ line line }
+
+func (d *filtering) key(m *model, k tea.KeyPressMsg) tea.Cmd {
+	switch k.String() {
+	case "esc":
+		m.dialog = nil
+	case "enter":
+		return m.choose(d.line.text)
+	default:
+		d.line.key(k)
+	}
+	return nil
+}
+
+func (d *filtering) lines(m *model) []string {
+	return []string{"filter: " + d.line.shown(m.width-8), filterHelp, "Enter filter   Esc back"}
+}
+
+// confirming is a yes that counts once y is pressed.
+type confirming struct {
+	vote  question.Vote
+	since time.Time
+}
+
+func (d *confirming) key(m *model, k tea.KeyPressMsg) tea.Cmd {
+	name := k.String()
+	if by, ok := steps(name, m.pageRoom()-1); ok {
+		m.scroll(by) // the call can be read to its end while the answer is asked for
+		return nil
+	}
+	switch name {
+	case "esc", "n":
+		m.dialog = nil
+		m.notice = "not answered; it stays pending"
+	case "c":
+		m.dialog = &copying{commands: []string{d.vote.Command(m.open.approval)}, back: d}
+	case "y":
+		if m.armed(d.since) {
+			return d.send(m, m.presence && (m.open.approval.GetPresenceWanted() || m.open.approval.GetYou().GetWithPresence()))
+		}
+	case "p":
+		if !m.presence {
+			m.notice = "this device has no presence key; make one: palyra key presence --passphrase"
+		} else if m.armed(d.since) {
+			return d.send(m, true)
+		}
+	}
+	return nil
+}
+
+// send casts the vote; where a proof of presence goes with it, once the passphrase is
+// typed.
+func (d *confirming) send(m *model, present bool) tea.Cmd {
+	if m.open.approval == nil || m.refusal() != "" {
+		m.notice = "it changed meanwhile; read it again"
+		m.dialog = nil
+		return nil
+	}
+	if present {
+		m.dialog = &proving{vote: m.request(d.vote), line: line{hidden: true}}
+		return nil
+	}
+	m.sending = true
+	return m.cast(m.request(d.vote), nil)
+}
+
+func (d *confirming) lines(m *model) []string {
+	what := "allow this call once?"
+	if covers := d.vote.Covers(m.open.approval); covers != "" {
+		what = "allow " + covers + "?"
+	}
+	keys := "y allow   Esc leave it pending   c copy as command"
+	if m.presence {
+		keys = "y allow   p allow, with presence   Esc leave it pending   c copy as command"
+	}
+	return append(printer.Wrap(printer.VisibleLine(what), m.width), keys)
+}
+
+// choosing is which of the answers on offer is meant.
+type choosing struct {
+	offers []*palyrav1.ApprovalScopeOffer
+	at     int
+}
+
+func (d *choosing) key(m *model, k tea.KeyPressMsg) tea.Cmd {
+	switch k.String() {
+	case "esc":
+		m.dialog = nil
+	case "j", "down":
+		d.at = min(d.at+1, len(d.offers)-1)
+	case "k", "up":
+		d.at = max(d.at-1, 0)
+	case "enter":
+		if len(d.offers) == 0 {
+			return nil
+		}
+		o := d.offers[d.at]
+		v := question.Vote{Allow: true, Scope: o.GetScope(), Match: o.GetMatch()}
+		if v.Scope == palyrav1.ApprovalScope_APPROVAL_SCOPE_TIMEBOXED {
+			m.dialog = &timing{vote: v, line: line{text: "30m"}, back: d}
+			return nil
+		}
+		m.dialog = &confirming{vote: v, since: m.Now()}
+	}
+	return nil
+}
+
+func (d *choosing) lines(m *model) []string {
+	var list []string
+	for i, o := range d.offers {
+		mark := "  "
+		if i == d.at {
+			mark = "> "
+		}
+		name := strings.TrimSpace(printer.Enum(o.GetScope()) + " " + printer.Enum(o.GetMatch()))
+		text := o.GetCovers()
+		if o.GetPermission() != "" {
+			text += " (takes " + o.GetPermission() + ")"
+		}
+		list = append(list, clip(mark+name+": "+text, m.width))
+	}
+	if len(d.offers) > 0 && d.at < len(d.offers) {
+		list = append(list, printer.Wrap("covers "+printer.VisibleLine(head(d.offers[d.at].GetCovers(), mostWhat)), m.width)...)
+	}
+	return append(list, "j k choose   Enter go on   Esc leave it pending")
+}
+
+// timing is for how long a yes holds, and for how many calls.
+type timing struct {
+	vote question.Vote
+	line line
+	back *choosing
+}
+
+func (d *timing) key(m *model, k tea.KeyPressMsg) tea.Cmd {
+	switch k.String() {
+	case "esc":
+		m.dialog = d.back
+	case "enter":
+		v, err := question.ParseVote("t " + d.line.text + " " + printer.Enum(d.vote.Match))
+		if err == nil {
+			err = v.Check()
+		}
+		if err != nil {
+			m.notice = errorLine(err)
+			return nil
+		}
+		m.dialog = &confirming{vote: v, since: m.Now()}
+	default:
+		d.line.key(k)
+	}
+	return nil
+}
+
+func (d *timing) lines(m *model) []string {
+	return []string{"for how long (30m, 2h, 3d), and for how many more calls (x3): " + d.line.shown(16), "Enter go on   Esc back"}
+}
+
+// denying is the reason of a no.
+type denying struct {
+	line  line
+	since time.Time
+}
+
+func (d *denying) key(m *model, k tea.KeyPressMsg) tea.Cmd {
+	switch k.String() {
+	case "esc":
+		m.dialog = nil
+		m.notice = "not answered; it stays pending"
+	case "enter":
+		v := question.Vote{Reason: strings.TrimSpace(d.line.text)}
+		if v.Reason == "" {
+			m.notice = "a no needs a reason: it tells whoever asked what to do instead"
+			return nil
+		}
+		if !m.armed(d.since) {
+			return nil
+		}
+		m.sending = true
+		return m.cast(m.request(v), nil)
+	default:
+		d.line.key(k)
+	}
+	return nil
+}
+
+func (d *denying) lines(m *model) []string {
+	return []string{"deny, because: " + d.line.shown(m.width-16), "Enter deny   Esc leave it pending"}
+}
+
+// proving is the passphrase of the presence key, for a vote that is complete but for it.
+type proving struct {
+	vote *palyrav1.DecideApprovalRequest
+	line line
+}
+
+func (d *proving) key(m *model, k tea.KeyPressMsg) tea.Cmd {
+	switch k.String() {
+	case "esc":
+		m.dialog = nil
+		m.notice = "not answered; it stays pending"
+	case "enter":
+		phrase := d.line.text
+		d.line.text = ""
+		m.sending = true
+		return m.cast(d.vote, &phrase)
+	default:
+		d.line.key(k)
+	}
+	return nil
+}
+
+func (d *proving) lines(*model) []string {
+	return []string{"prove that you are there; passphrase of the presence key: " + d.line.shown(16), "Enter allow   Esc leave it pending"}
+}
+
+// copying shows command lines, and puts one into the clipboard of a terminal that lets
+// programs do so (OSC 52). They have ids and digests in them, and nothing from a model.
+type copying struct {
+	commands []string
+	at       int
+	back     dialog
+}
+
+func (d *copying) key(m *model, k tea.KeyPressMsg) tea.Cmd {
+	switch k.String() {
+	case "esc":
+		m.dialog = d.back
+		if c, ok := d.back.(*confirming); ok {
+			c.since = m.Now()
+		}
+	case "j", "down":
+		d.at = min(d.at+1, len(d.commands)-1)
+	case "k", "up":
+		d.at = max(d.at-1, 0)
+	case "enter":
+		m.notice = "copied, if this terminal lets programs copy"
+		return tea.SetClipboard(d.commands[d.at])
+	}
+	return nil
+}
+
+func (d *copying) lines(m *model) []string {
+	var list []string
+	for i, c := range d.commands {
+		mark := "  "
+		if i == d.at {
+			mark = "> "
+		}
+		list = append(list, fold(mark+c, m.width)...)
+	}
+	return append(list, "Enter copy   j k choose   Esc back")
+}

@@ -1,0 +1,60 @@
+package tui
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/cli/client"
+)
+
+// What the stream of changes says.
+type (
+	// openedMsg is that the stream is open: what changes comes from now on.
+	openedMsg struct{}
+	// beatMsg is that the gateway is there.
+	beatMsg struct{}
+	// changedMsg is an approval as it is after a change.
+	changedMsg struct{ approval *palyrav1.Approval }
+	// lostMsg is that the stream broke; it is opened again after a pause.
+	lostMsg struct{ again time.Duration }
+	// endedMsg is that it cannot be opened again.
+	endedMsg struct{ err error }
+)
+
+// follow sends what changes until ctx ends, over as many connections as it takes.
+func follow(ctx context.Context, a *client.App, g *client.Gateway, send func(tea.Msg)) {
+	cursor := ""
+	again := client.Reopening{
+		First: a.Retry, Most: 5 * time.Second,
+		// The gateway answered before the stream was opened: it comes back.
+		Early: func(error) bool { return true },
+		Lost:  func(wait time.Duration) { send(lostMsg{wait}) },
+	}
+	err := again.Follow(ctx, func() (received bool, err error) {
+		stream, err := g.Approvals.WatchApprovals(ctx, &palyrav1.WatchApprovalsRequest{Cursor: cursor})
+		if err != nil {
+			return false, err
+		}
+		defer func() { _ = stream.Close() }()
+		for stream.Receive() {
+			if !received {
+				send(openedMsg{})
+			}
+			received = true
+			cursor = cmp.Or(stream.Msg().GetCursor(), cursor)
+			if v := stream.Msg().GetApproval(); v != nil {
+				send(changedMsg{v})
+			} else {
+				send(beatMsg{})
+			}
+		}
+		return received, stream.Err()
+	})
+	if ctx.Err() == nil {
+		send(endedMsg{err})
+	}
+}

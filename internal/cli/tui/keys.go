@@ -1,0 +1,232 @@
+package tui
+
+import (
+	"strings"
+
+	tea "charm.land/bubbletea/v2"
+
+	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/cli/question"
+)
+
+// keyHelp is what ? shows, and docs/tui.md has.
+var keyHelp = [][2]string{
+	{"j k, arrows, PgUp PgDn", "move; G to the newest, Home to the oldest"},
+	{"Enter", "show the call in full"},
+	{"a", "allow this call once: asks to confirm with y"},
+	{"s", "allow more than once: shows what each answer would cover"},
+	{"d", "deny, with a reason"},
+	{"c", "the same as a command line, to copy"},
+	{"/", "filter; Esc in the list takes it away"},
+	{"p", "pause the list, and go on"},
+	{"x", "take what was answered off the list"},
+	{"g", "grants: see them, and take them back with r"},
+	{"Ctrl-L", "ask the gateway anew"},
+	{"Esc", "back; what was not answered stays pending"},
+	{"q, Ctrl-C", "leave"},
+}
+
+// key takes a key where it belongs: to the dialog, else to the screen.
+func (m *model) key(k tea.KeyPressMsg) tea.Cmd {
+	name := k.String()
+	switch {
+	case name == "ctrl+c":
+		return tea.Quit
+	case name == "ctrl+z":
+		return tea.Suspend
+	case m.sending || m.small():
+		return nil
+	}
+	m.notice = ""
+	if m.help {
+		m.help = false
+		return nil
+	}
+	if m.dialog != nil {
+		return m.dialog.key(m, k)
+	}
+	switch name {
+	case "q":
+		return tea.Quit
+	case "?":
+		m.help = true
+		return nil
+	case "ctrl+l":
+		return tea.Batch(tea.ClearScreen, m.again())
+	case "p":
+		m.pause()
+		return nil
+	}
+	switch {
+	case m.grants != nil:
+		return m.grantKey(name)
+	case m.open != nil:
+		return m.detailKey(name)
+	}
+	return m.listKey(name)
+}
+
+// again asks the gateway for all that is on the screen.
+func (m *model) again() tea.Cmd {
+	cmds := []tea.Cmd{m.list()}
+	if m.open != nil {
+		cmds = append(cmds, m.show(m.open.id))
+	}
+	if m.grants != nil {
+		cmds = append(cmds, m.listGrants())
+	}
+	return tea.Batch(cmds...)
+}
+
+// pause stops the list from moving; what comes meanwhile is held, and counted.
+func (m *model) pause() {
+	if m.held == nil {
+		m.held = map[string]*row{}
+		return
+	}
+	for _, r := range m.held {
+		m.rows.put(r, m.filter.admits)
+	}
+	m.held = nil
+	m.rows.reveal(m.room())
+}
+
+// steps are how far the keys that move do.
+func steps(name string, page int) (by int, ok bool) {
+	const all = 1 << 30
+	switch name {
+	case "j", "down":
+		return 1, true
+	case "k", "up":
+		return -1, true
+	case "pgdown", "space", "ctrl+f":
+		return max(1, page), true
+	case "pgup", "ctrl+b":
+		return -max(1, page), true
+	case "G", "end":
+		return all, true
+	case "home":
+		return -all, true
+	}
+	return 0, false
+}
+
+func (m *model) listKey(name string) tea.Cmd {
+	if by, ok := steps(name, m.room()); ok {
+		m.rows.move(by, m.room())
+		return nil
+	}
+	switch name {
+	case "/":
+		m.dialog = &filtering{line{text: m.filter.text}}
+	case "esc":
+		if m.filter.text != "" {
+			return m.choose("")
+		}
+	case "x":
+		m.rows.tidy(m.room(), true)
+	case "g":
+		m.grants = &grantList{}
+		return m.listGrants()
+	case "enter", "a", "s", "d", "c":
+		r := m.rows.under()
+		if r == nil {
+			return nil
+		}
+		m.open = &detail{id: r.id, since: m.Now()}
+		if name != "enter" {
+			m.open.then = name
+		}
+		return m.show(r.id)
+	}
+	return nil
+}
+
+func (m *model) detailKey(name string) tea.Cmd {
+	if by, ok := steps(name, m.pageRoom()-1); ok {
+		m.scroll(by)
+		return nil
+	}
+	switch name {
+	case "esc", "left", "backspace":
+		m.open = nil
+	case "g":
+		m.grants = &grantList{}
+		return m.listGrants()
+	case "a", "s", "d", "c":
+		if m.open.approval == nil || !m.armed(m.open.since) {
+			return nil
+		}
+		m.begin(name)
+	}
+	return nil
+}
+
+// begin opens the dialog of a key, unless no answer would be taken.
+func (m *model) begin(name string) {
+	v := m.open.approval
+	if name == "c" {
+		m.dialog = &copying{commands: []string{"palyra approvals show " + v.GetApprovalId(), allowOnce.Command(v), question.Vote{Reason: "TEXT"}.Command(v)}}
+		return
+	}
+	if why := m.refusal(); why != "" {
+		m.notice = why
+		return
+	}
+	switch name {
+	case "a":
+		m.dialog = &confirming{vote: allowOnce, since: m.Now()}
+	case "s":
+		m.dialog = &choosing{offers: v.GetPrompt().GetScopes()}
+	case "d":
+		m.dialog = &denying{line: line{most: 1024}, since: m.Now()}
+	}
+}
+
+var allowOnce = question.Vote{Allow: true, Scope: palyrav1.ApprovalScope_APPROVAL_SCOPE_ONCE}
+
+// refusal says why no answer to what is open would be taken, "" where one may be.
+func (m *model) refusal() string {
+	v := m.open.approval
+	if v.GetState() != palyrav1.ApprovalState_APPROVAL_STATE_PENDING {
+		return "it is " + stateOf(v) + " already"
+	}
+	you := v.GetYou()
+	if you == nil || you.GetMayDecide() || you.GetWithPresence() && m.presence {
+		return ""
+	}
+	return strings.TrimSpace(you.GetMessage() + " " + you.GetRemedy())
+}
+
+// choose filters the list by a text that can be read.
+func (m *model) choose(text string) tea.Cmd {
+	f, err := parseFilter(text, m.Now())
+	if err != nil {
+		m.notice = errorLine(err)
+		return nil
+	}
+	m.filter, m.rows, m.more, m.dialog = f, rows{}, false, nil
+	return m.list()
+}
+
+// typed is the line that is typed now, nil where none is.
+func (m *model) typed() *line {
+	switch d := m.dialog.(type) {
+	case *filtering:
+		return &d.line
+	case *timing:
+		return &d.line
+	case *denying:
+		return &d.line
+	case *proving:
+		return &d.line
+	case *revoking:
+		return &d.line
+	}
+	return nil
+}
+
+// scroll moves the page of what is open.
+func (m *model) scroll(by int) {
+	m.open.top = max(0, min(m.open.top+by, len(m.open.lines)-m.pageRoom()))
+}
