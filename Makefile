@@ -87,13 +87,17 @@ demo: deps-demo build ## Install what is missing, build, and drive real calls fr
 	scripts/demo.sh
 
 .PHONY: test
-test: deps-test init ## Install what is missing and run every test, in tiers with a budget of time each
+test: deps-test $(if $(filter ./...,$(PKG)),build,init) ## Install what is missing and run every test, in tiers with a budget of time each
 	@mkdir -p $(dir $(MATRIX))
-	TEST_PALYRA_ATTACK_MATRIX=$(MATRIX) GO="$(GO)" TAGS=$(TAGS) scripts/host-unchanged.sh scripts/test.sh $(PKG)
+	TEST_PALYRA_ATTACK_MATRIX=$(MATRIX) GO="$(GO)" TAGS=$(TAGS) WEB='$(if $(filter ./...,$(PKG)),$(WEB))' scripts/host-unchanged.sh scripts/test.sh $(PKG)
 	@if [[ '$(PKG)' == ./... && -f $(MATRIX) ]]; then cat $(MATRIX); fi
 
 # Tests run as root too: a script compares the machine's /etc and /dev/null with
 # what they were before, also when tests fail.
+
+.PHONY: test-browser
+test-browser: deps-test build ## Drive the console in Chromium against a real palyrad (SPEC=approvals for some)
+	npm --prefix web run --silent test:browser -- $(SPEC)
 
 # Inside its folder, go test prints what a passing test prints: the matrix.
 .PHONY: attack

@@ -6,14 +6,16 @@
 #   programs  tests that only drive programs which they build, without it: it would
 #             watch nothing but the test itself. They are compiled as these programs
 #             are, so that most of it is compiled once for both
+#   web       the console's own tests, and
+#   browser   the console in Chromium against the palyrad of bin, both where WEB is set
 #
 # Every tier runs, whatever became of the one before, and a tier that fails fails
 # the whole. Each has a budget of seconds on two cores; one that takes longer is
 # warned of and fails nothing. Last come the times, and what failed once more:
 # of a long log only the end may be seen.
 #
-# RACE_BUDGET, ATTACK_BUDGET and PROGRAMS_BUDGET are other budgets, for the test of
-# this script.
+# RACE_BUDGET, ATTACK_BUDGET, PROGRAMS_BUDGET, WEB_BUDGET and BROWSER_BUDGET are other
+# budgets, for the test of this script.
 set -uo pipefail
 
 go=${GO:-go}
@@ -57,6 +59,10 @@ tier() {
 tier race "${RACE_BUDGET:-600}" "${#race[@]}" env CGO_ENABLED=1 "$go" test -race "${flags[@]}" "${race[@]}"
 tier attack "${ATTACK_BUDGET:-240}" "${#attack[@]}" env CGO_ENABLED=1 "$go" test -race "${flags[@]}" "${attack[@]}"
 tier programs "${PROGRAMS_BUDGET:-720}" "${#programs[@]}" env CGO_ENABLED=0 "$go" test -trimpath "${flags[@]}" "${programs[@]}"
+if [[ -n ${WEB:-} ]]; then
+  tier web "${WEB_BUDGET:-60}" 1 env NO_COLOR=1 npm --prefix web run --silent test
+  tier browser "${BROWSER_BUDGET:-240}" 1 env NO_COLOR=1 npm --prefix web run --silent test:browser
+fi
 
 echo "== tiers"
 printf '%s\n' "${times[@]}" "${warnings[@]}"
@@ -64,6 +70,6 @@ if ((code)); then
   echo "== failed"
   # Packages that have no word of their own, such as one that panicked or does
   # not compile, have their line from go.
-  cat "$kept"/* | grep -E '^ *--- FAIL: |^FAIL\s+\S|^panic: |^WARNING: DATA RACE|\.go:[0-9]+:[0-9]+: ' | awk '!seen[$0]++' | head -n 200
+  cat "$kept"/* | grep -E '^ *--- FAIL: |^ *FAIL\s+\S|^ +✘ |^panic: |^WARNING: DATA RACE|\.go:[0-9]+:[0-9]+: ' | awk '!seen[$0]++' | head -n 200
 fi
 exit "$code"

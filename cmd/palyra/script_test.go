@@ -75,6 +75,8 @@ func detached() {
 //	                         seen of its journal
 //	killed AFTER ARGS...     runs palyra and kills it after that time, if it is not done by then
 //	holds UNIT               wants the address of a unit of systemd to be taken
+//	registry [VERSION]       has a registry on loopback with the package @probe/server, and the
+//	                         wheel probe-server, in that version; sets $REGISTRY and $INDEX
 //	desktop                  starts a graphical session
 //	notified TITLE [BODY]    waits for the next notification in it; without a
 //	                         title, for the end of what is shown
@@ -91,12 +93,12 @@ func TestScripts(t *testing.T) {
 			for _, name := range []string{"PALYRA_CONFIG", "PALYRA_ADDRESS", "PALYRA_CREDENTIALS", "PALYRA_STATE_DIR", "NO_COLOR", "CI"} {
 				env.Setenv(name, "")
 			}
-			env.Values[daemonKey{}], env.Values[desktopKey{}] = &running{}, &screen{}
+			env.Values[daemonKey{}], env.Values[desktopKey{}], env.Values[registryKey{}] = &running{}, &screen{}, &packageRegistry{}
 			return os.MkdirAll(home, 0o700)
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"gateway": gateway, "operator": operator, "authority": authority, "expire": expire, "find": find, "asked": asked, "exits": exits, "recovervault": recoverVault,
-			"desktop": desktop, "notified": notified, "listing": listing, "killed": killed, "holds": holds,
+			"desktop": desktop, "notified": notified, "listing": listing, "killed": killed, "holds": holds, "registry": registry,
 		},
 	})
 }

@@ -63,6 +63,7 @@ const (
 	SurfaceStream   Surface = "stream"
 	SurfaceInClient Surface = "in_client"
 	SurfaceWebhook  Surface = "webhook"
+	SurfaceSlack    Surface = "slack"
 	// SurfaceMCP is where calls of MCP clients come from; nobody votes there.
 	SurfaceMCP Surface = "mcp"
 )

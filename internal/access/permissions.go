@@ -46,6 +46,8 @@ const (
 	PermUpstreamRead       Permission = "upstream.read"
 	PermUpstreamWrite      Permission = "upstream.write"
 	PermUpstreamLogin      Permission = "upstream.login"
+	PermNotifyRead         Permission = "notify.read"
+	PermNotifyWrite        Permission = "notify.write"
 	PermDevicePair         Permission = "device.pair"
 	PermVaultList          Permission = "vault.list"
 	PermVaultPut           Permission = "vault.put"
@@ -60,7 +62,7 @@ const (
 // whom, and to loosen what holds. They take a device.
 var NeverByToken = []Permission{
 	PermApprovalDecide, PermApprovalGrantBroad, PermAccessWrite, PermAccessWriteOwner, PermAccessConsent,
-	PermTokenCreate, PermPolicyActivate, PermGatewayThaw, PermDevicePair, PermUpstreamWrite, PermUpstreamLogin,
+	PermTokenCreate, PermPolicyActivate, PermGatewayThaw, PermDevicePair, PermUpstreamWrite, PermUpstreamLogin, PermNotifyWrite,
 	PermVaultPut, PermVaultGet, PermVaultDelete, PermVaultRekey,
 }
 
@@ -72,5 +74,5 @@ var Permissions = []Permission{
 	PermAttestationVerify, PermAccessRead, PermAccessWrite, PermAccessWriteOwner, PermAccessConsent, PermAccessEvaluateFor,
 	PermTokenCreate, PermTokenRead, PermTokenRevoke, PermPolicySimulate, PermPolicyTest, PermRunStart,
 	PermRunRead, PermRunCancel, PermGatewayFreeze, PermGatewayThaw, PermWorkspaceRead, PermWorkspaceUndo, PermUpstreamRead, PermUpstreamWrite, PermUpstreamLogin,
-	PermDevicePair, PermVaultList, PermVaultPut, PermVaultGet, PermVaultDelete, PermVaultRekey, PermSecretLease,
+	PermNotifyRead, PermNotifyWrite, PermDevicePair, PermVaultList, PermVaultPut, PermVaultGet, PermVaultDelete, PermVaultRekey, PermSecretLease,
 }

@@ -92,6 +92,9 @@ type File struct {
 	Format Format
 	// Key is where the MCP servers stand in it, "" where it has none.
 	Key string
+	// Projects is where it has an object for each project, by directory, which has
+	// servers under Key, too; "" where it has none.
+	Projects string
 }
 
 // Has reports whether the file holds a kind.
@@ -199,6 +202,7 @@ func (m Machine) Files(a Agent, project string) []File {
 		add(Managed, filepath.Join(m.claudeManaged(), "managed-mcp.json"), JSON, "mcpServers", Servers)
 		add(User, filepath.Join(m.ClaudeDir(), "settings.json"), JSON, "", Settings, Hooks)
 		add(User, m.claudeFile(), JSON, "mcpServers", Servers)
+		list[len(list)-1].Projects = "projects"
 		in(Project, ".claude/settings.json", JSON, "", Settings, Hooks)
 		in(Local, ".claude/settings.local.json", JSON, "", Settings, Hooks)
 		in(Project, ".mcp.json", JSON, "mcpServers", Servers)

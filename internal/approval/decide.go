@@ -3,6 +3,7 @@ package approval
 import (
 	"context"
 	"slices"
+	"strconv"
 
 	"palyra/internal/access"
 	"palyra/internal/event"
@@ -48,6 +49,13 @@ func (d *Desk) mayVote(ctx context.Context, caller access.Caller, rec Record, b 
 	if b.ShownDigest != "" && b.ShownDigest != rec.CallDigest {
 		return reason.Errorf(reason.DigestMismatch, "the digest shown is %s, the call that waits has %s", Visible(b.ShownDigest), rec.CallDigest).
 			WithField("call_digest", rec.CallDigest)
+	}
+	if b.ShownVersion != 0 && b.ShownVersion != rec.Version {
+		return reason.Errorf(reason.ApprovalConflict, "approval %s has version %d by now, and version %d was shown", rec.ID, rec.Version, b.ShownVersion).
+			WithRemedy("Look at it again: somebody voted, or it was changed.").WithField("version", strconv.FormatInt(rec.Version, 10))
+	}
+	if b.Passkey != nil && b.Passkey.Version != rec.Version { // it would be a proof of another vote
+		return conflict(rec)
 	}
 	if b.Allow && rec.Withheld != nil { // nobody says yes to what nobody can see
 		return rec.Withheld

@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"palyra/internal/access"
+	"palyra/internal/passkey"
 	"palyra/internal/reason"
 )
 
@@ -64,6 +65,25 @@ type Vote struct {
 	// ShownDigest is the call digest that the approver was shown.
 	ShownDigest string    `json:"shown_digest"`
 	At          time.Time `json:"at"`
+	// Passkey is what the voter's passkey signed, where that is how it was present: who
+	// has the passkey's enrolment can check the vote by it (Said).
+	Passkey *passkey.Assertion `json:"passkey,omitempty"`
+}
+
+// Said is what the passkey of a voter signs of its vote on a record.
+func (v Vote) Said(gateway, approvalID string) passkey.Vote {
+	decision := "deny"
+	if v.Allow {
+		decision = "allow"
+	}
+	said := passkey.Vote{
+		Gateway: gateway, Voter: v.User.String(), Approval: approvalID, CallDigest: v.ShownDigest, Decision: decision,
+		Scope: string(v.Scope), Match: string(v.Match), TTL: v.TTL, Uses: v.Uses, Reason: v.Reason, Surface: string(v.Surface),
+	}
+	if v.Passkey != nil {
+		said.Version, said.Nonce = v.Passkey.Version, v.Passkey.Nonce
+	}
+	return said
 }
 
 // Ballot is what a user sends to Decide.
@@ -82,6 +102,11 @@ type Ballot struct {
 	Reason string
 	// ShownDigest, when given, must be the record's call digest.
 	ShownDigest string
+	// ShownVersion, when given, must be the record's version: then nothing happened to it
+	// since it was shown.
+	ShownVersion int64
+	// Passkey is a proof that was checked; its Version must be the record's.
+	Passkey *passkey.Assertion
 }
 
 // MaxUses is the most uses that a grant can be bound to; more is no bound.
@@ -158,6 +183,13 @@ func (b Ballot) vote(c access.Caller, at time.Time) Vote {
 		User: c.Principal, Roles: c.Roles, Device: c.DeviceID,
 		Surface: c.Surface, Paired: c.Paired, Present: c.Present, Transport: c.Transport,
 		Allow: b.Allow, Scope: b.Scope, TTL: b.TTL, Uses: b.Uses, Match: b.Match, Reason: b.Reason,
-		ShownDigest: b.ShownDigest, At: at,
+		ShownDigest: b.ShownDigest, At: at, Passkey: b.Passkey,
 	}
+}
+
+// Said is what the passkey of a caller signs of a vote: the ballot with its defaults
+// filled in.
+func (d *Desk) Said(caller access.Caller, gateway, approvalID string, b Ballot) (passkey.Vote, error) {
+	b, err := b.check(d.limits)
+	return b.vote(caller, time.Time{}).Said(gateway, approvalID), err
 }

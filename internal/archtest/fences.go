@@ -19,6 +19,7 @@ var Executors = []string{
 	"internal/sandbox/jobobject",
 	"internal/sandbox/ladder",
 	"internal/mcp/upstream",
+	"internal/mcp/packages",
 }
 
 // parts are executors that others are made of.

@@ -17,6 +17,7 @@ var internalSources = []string{
 	"internal/committing/committing.go", // in the error, which the tool reports
 	"internal/dispatch/router.go",       // logs
 	"internal/hook/service.go",          // logs
+	"internal/mcp/packages/install.go",  // in the report, which dispatch logs
 	"internal/mcp/server/call.go",       // logs
 	"internal/mcp/upstream/run.go",      // in the report, which dispatch logs
 	"internal/rpc/errors.go",            // logs

@@ -18,6 +18,7 @@ import (
 var arguments = map[string][]string{
 	"access explain": {"ada", "approval.decide"}, "access show": {"ada"}, "access allow": {"channel:ops"}, "access forbid": {"agent:claude"},
 	"approvals cancel": {clitest.ApprovalID}, "approvals decide": {clitest.ApprovalID, "--allow", "once", "--digest", someDigest}, "approvals edit": {clitest.ApprovalID, "--digest", someDigest, "--input", "-"},
+	"approvals sign": {clitest.ApprovalID, "--allow", "--digest", someDigest}, "notify test": {"ops"}, "notify slack map": {"T012AB3CD/U012AB3CD", "user:ada"}, "notify slack unmap": {"T012AB3CD/U012AB3CD"},
 	"approvals show": {clitest.ApprovalID}, "approvals why": {"toolu_1"}, "calls cancel": {clitest.EndedCall}, "calls show": {clitest.EndedCall}, "approve": {clitest.ApprovalID, "--digest", someDigest},
 	"attest show": {clitest.ApprovalID}, "call": {"process.run", "argv=git", "argv=status", "timeout_ms=x"},
 	"console revoke": {clitest.ConsoleSessionID},
@@ -30,7 +31,7 @@ var arguments = map[string][]string{
 	"policy simulate": {"process.run", "argv=git", "argv=status", "timeout_ms=x"},
 	"policy snapshot": {someDigest}, "run": {"task"}, "runs cancel": {clitest.ApprovalID},
 	"runs show": {clitest.ApprovalID}, "runs watch": {clitest.ApprovalID}, "sessions end": {clitest.ApprovalID}, "sessions show": {clitest.ApprovalID},
-	"tokens create": {"ci"}, "vault put": {"global/x"}, "vault edit": {"global/x", "--note", "x"}, "vault get": {"global/x"}, "vault show": {"global/x"}, "vault history": {"global/x"}, "vault rm": {"global/x", "--yes"}, "mcp add": {"x", "--", "x"}, "mcp show": {"x"}, "mcp refresh": {"x"}, "mcp approve": {"x", "--yes"}, "mcp remove": {"x", "--yes"}, "mcp login": {"x"}, "mcp logout": {"x"}, "login": {clitest.ClosedAddress}, "context use": {"local"}, "pair": {clitest.ClosedAddress}, "pairing cancel": {clitest.PairingID}, "key protect": {"--undo"}, "key presence": {"--confirm", clitest.ApprovalID}, "members confirm": {"bob"}, "members consent": {"claude"}, "tokens revoke": {clitest.TokenID, "--yes"}, "tools show": {"process.run"}, "workspace show": {clitest.ChangeSetID}, "workspace undo": {clitest.ChangeSetID},
+	"tokens create": {"ci"}, "vault put": {"global/x"}, "vault edit": {"global/x", "--note", "x"}, "vault get": {"global/x"}, "vault show": {"global/x"}, "vault history": {"global/x"}, "vault rm": {"global/x", "--yes"}, "mcp add": {"x", "--", "x"}, "mcp show": {"x"}, "mcp refresh": {"x"}, "mcp update": {"x"}, "mcp approve": {"x", "--yes"}, "mcp remove": {"x", "--yes"}, "mcp login": {"x"}, "mcp logout": {"x"}, "login": {clitest.ClosedAddress}, "context use": {"local"}, "pair": {clitest.ClosedAddress}, "pairing cancel": {clitest.PairingID}, "key protect": {"--undo"}, "key presence": {"--confirm", clitest.ApprovalID}, "members confirm": {"bob"}, "members consent": {"claude"}, "tokens revoke": {clitest.TokenID, "--yes"}, "tools show": {"process.run"}, "workspace show": {clitest.ChangeSetID}, "workspace undo": {clitest.ChangeSetID},
 }
 
 var someDigest = "sha256:" + strings.Repeat("0", 64)

@@ -45,6 +45,7 @@ func check(c *Config, origins Origins) Findings {
 	k.oidc(c)
 	k.oauthIssuers(c)
 	k.evaluators(c)
+	k.notify(c)
 	k.rates(c.RateLimits)
 	k.clients(c.MCPClients)
 	k.quotas(c.Quotas)
@@ -141,6 +142,7 @@ func trustDomain(name string) bool {
 
 func (k *checker) words(c *Config) {
 	k.oneOf("keys.store", c.Keys.Store, KeysInFiles, KeysInTPM)
+	k.presence(c.Presence)
 	k.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	k.oneOf("log.format", c.Log.Format, "text", "json")
 	seen := make(map[access.Role]bool)
@@ -241,7 +243,7 @@ func (k *checker) rules(each string, w Workspace, c *Config) {
 	type rule struct{ name, path string }
 	rules := []rule{
 		{"policy.dir", c.Policy.Dir}, {"the configuration file", c.Source}, {"client.credentials", c.Client.Credentials},
-		{"vault.passphrase_file", c.Vault.PassphraseFile},
+		{"vault.passphrase_file", c.Vault.PassphraseFile}, {"console.key_file", c.Console.KeyFile},
 	}
 	for i, m := range c.Models {
 		rules = append(rules, rule{fmt.Sprintf("models[%d].api_key_file", i), m.APIKeyFile})
@@ -401,4 +403,17 @@ func (k *checker) rates(r RateLimits) {
 		between(k, key+".burst", class.limit.Burst, 1, 1_000_000)
 	}
 	between(k, "rate_limits.global_factor", r.GlobalFactor, 1, 10_000)
+}
+
+var aaguidForm = lazyregexp.New(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+
+func (k *checker) presence(p Presence) {
+	for _, id := range p.AAGUIDs {
+		if !aaguidForm.MatchString(id) {
+			k.find("presence.aaguids", "has "+quote(id), "write the AAGUID of a make of authenticators as a UUID in small letters")
+		}
+	}
+	if p.AttestationRoots != "" && len(p.AAGUIDs) == 0 {
+		k.find("presence.attestation_roots", "is set, and no make is named that would have to attest itself", "name makes in presence.aaguids, or leave it out")
+	}
 }

@@ -28,6 +28,7 @@ type Config struct {
 	// that no other gateway has.
 	TrustDomain string   `toml:"trust_domain"`
 	Keys        KeyStore `toml:"keys"`
+	Presence    Presence `toml:"presence"`
 	Vault       Vault    `toml:"vault"`
 	Listen      Listen   `toml:"listen"`
 	Console     Console  `toml:"console"`
@@ -76,12 +77,14 @@ type Config struct {
 	Evaluators []Evaluator `toml:"evaluators"`
 	// MCPClients are those whose time for a call is another than what is known of them.
 	MCPClients []MCPClient `toml:"mcp_clients"`
-	OIDC       OIDC        `toml:"oidc"`
-	RateLimits RateLimits  `toml:"rate_limits"`
-	Quotas     Quotas      `toml:"quotas"`
-	Storage    Storage     `toml:"storage"`
-	Results    Results     `toml:"results"`
-	Client     Client      `toml:"client"`
+	// Notify are where people are told of what happens.
+	Notify     []Notify   `toml:"notify"`
+	OIDC       OIDC       `toml:"oidc"`
+	RateLimits RateLimits `toml:"rate_limits"`
+	Quotas     Quotas     `toml:"quotas"`
+	Storage    Storage    `toml:"storage"`
+	Results    Results    `toml:"results"`
+	Client     Client     `toml:"client"`
 }
 
 // ExecutionTimeout is the wall clock limit of one call.
@@ -112,6 +115,16 @@ type KeyStore struct {
 	TPMDevice string `toml:"tpm_device" path:"true"`
 }
 
+// Presence says which passkeys prove that somebody is there.
+type Presence struct {
+	// AAGUIDs are the makes of authenticators that may be enrolled, each a UUID in small
+	// letters; none means all, and some that each has to attest its make.
+	AAGUIDs []string `toml:"aaguids"`
+	// AttestationRoots is a file of certificates (PEM) to which the attestations have to
+	// lead; "" believes what an authenticator says of itself.
+	AttestationRoots string `toml:"attestation_roots" path:"true"`
+}
+
 // Listen says where palyrad listens.
 type Listen struct {
 	// API is host:port of the TLS listener for the API.
@@ -129,8 +142,8 @@ type Listen struct {
 	// AgentUIDs are the users beside the owner of the state directory whose processes
 	// Agents lets in.
 	AgentUIDs []int64 `toml:"agent_uids"`
-	// Console is host:port of the web console: plain HTTP on loopback; "" switches it
-	// off.
+	// Console is host:port of the web console, "" switches it off. Any address but
+	// loopback needs TLS.
 	Console string `toml:"console"`
 	// SocketOperator lets the owner of the state directory in as the local operator,
 	// over a Unix socket there.
@@ -149,7 +162,15 @@ type Console struct {
 	// Idle is how long a session lasts that nobody uses, Session how long any does.
 	Idle    time.Duration `toml:"idle"`
 	Session time.Duration `toml:"session"`
+	// CertificateFile and KeyFile are what it is served with, in PEM; OwnCA has a CA made
+	// that is good for its names alone. Without either it is plain HTTP, on loopback.
+	CertificateFile string `toml:"certificate_file" path:"true"`
+	KeyFile         string `toml:"key_file" path:"true"`
+	OwnCA           bool   `toml:"own_ca"`
 }
+
+// TLS reports whether the console is served over TLS.
+func (c Console) TLS() bool { return c.OwnCA || c.CertificateFile != "" }
 
 // Log says how palyrad logs to standard error.
 type Log struct {

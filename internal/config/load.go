@@ -95,6 +95,7 @@ func load(opts LoadOptions) (*Config, Origins, Findings) {
 	fillModels(c, origins)
 	fillSecrets(c, origins)
 	fillIssuers(c, origins)
+	fillNotify(c)
 	m.expand(c, keys)
 	c.oldWords()
 	if path != "" {

@@ -28,7 +28,7 @@ type Members interface {
 	SessionCaller(device string, over access.Transport) (access.Caller, error)
 }
 
-// Config is what a Console is made of. All but Hosts and Now are
+// Config is what a Console is made of. All but Hosts, Provider, LogOut and Now are
 // required where Origin is not "", which is for a gateway without a console.
 type Config struct {
 	// Origin is the one origin of the console, as browsers write it.
@@ -45,8 +45,12 @@ type Config struct {
 	// Idle is how long a session lasts without a request, Life how long in any case.
 	Idle, Life time.Duration
 	Files      Files
-	Log        *slog.Logger
-	Now        func() time.Time
+	// Provider lets people in for whom the identity provider vouches, nil for none, and
+	// LogOut ends the login that a device is.
+	Provider Provider
+	LogOut   func(ctx context.Context, device string) error
+	Log      *slog.Logger
+	Now      func() time.Time
 }
 
 // Console lets browsers in. It is safe for concurrent use.
@@ -55,7 +59,9 @@ type Console struct {
 	page *pages
 
 	mu     sync.Mutex
-	logins map[digest]*login
+	logins map[digest]*waiting
+	// gone are the browsers at the identity provider, by their cookie.
+	gone map[digest]*away
 	// byCookie are the sessions that have not ended.
 	byCookie map[digest]*session
 	ended    []func(Session, *reason.Error)
@@ -67,7 +73,7 @@ func New(c Config) (*Console, error) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	one := &Console{Config: c, logins: map[digest]*login{}, byCookie: map[digest]*session{}}
+	one := &Console{Config: c, logins: map[digest]*waiting{}, gone: map[digest]*away{}, byCookie: map[digest]*session{}}
 	if c.Origin == "" {
 		return one, nil
 	}

@@ -103,6 +103,7 @@ type browser struct {
 	cookies         map[string]string
 	secret          string
 	origin, host    string
+	background      string
 	refusesTheProbe bool
 }
 
@@ -116,6 +117,9 @@ func (b *browser) do(method, path, body string) *http.Response {
 	r.Host = b.host
 	if b.origin != "" && method != http.MethodGet {
 		r.Header.Set("Origin", b.origin)
+	}
+	if b.background != "" {
+		r.Header.Set(console.BackgroundHeader, b.background)
 	}
 	if b.secret != "" {
 		r.Header.Set(console.SecretHeader, b.secret)

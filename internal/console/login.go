@@ -3,7 +3,6 @@ package console
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
 	"fmt"
 	"time"
 
@@ -21,8 +20,8 @@ const (
 	mostLogins = 1024
 )
 
-// login is a link that was not opened yet.
-type login struct {
+// waiting is a link that was not opened yet.
+type waiting struct {
 	id   string
 	way  Way
 	ends time.Time
@@ -70,7 +69,7 @@ func (c *Console) link(ctx context.Context, way Way) (Link, error) {
 		return Link{}, fmt.Errorf("making a login id: %w", err)
 	}
 	token, key := fresh()
-	l := &login{id: id.String(), way: way, ends: now.Add(loginLife)}
+	l := &waiting{id: id.String(), way: way, ends: now.Add(loginLife)}
 	draft, err := event.DraftOf(event.ConsoleLink, way.Principal.String(), l.id, linked{
 		LoginID: l.id, Principal: way.Principal, DeviceID: way.Device, Paired: way.Paired, Until: l.ends,
 	})
@@ -95,8 +94,8 @@ func (c *Console) link(ctx context.Context, way Way) (Link, error) {
 }
 
 // redeem takes a token, which is good once.
-func (c *Console) redeem(token string) (*login, error) {
-	key := sha256.Sum256([]byte(token))
+func (c *Console) redeem(token string) (*waiting, error) {
+	key := digestOf(token)
 	c.mu.Lock()
 	l := c.logins[key]
 	delete(c.logins, key)

@@ -36,12 +36,14 @@ func fresh() (string, digest) {
 	// It never fails (crypto/rand).
 	_, _ = rand.Read(raw)
 	text := base64.RawURLEncoding.EncodeToString(raw)
-	return text, sha256.Sum256([]byte(text))
+	return text, digestOf(text)
 }
+
+func digestOf(text string) digest { return sha256.Sum256([]byte(text)) }
 
 // is compares in constant time.
 func (d digest) is(text string) bool {
-	other := sha256.Sum256([]byte(text))
+	other := digestOf(text)
 	return subtle.ConstantTimeCompare(d[:], other[:]) == 1
 }
 
@@ -54,8 +56,9 @@ type Way struct {
 	Paired bool
 	// Over is access.TransportSocket for the local operator's socket.
 	Over access.Transport
-	// Provider is true for a login at the identity provider.
+	// Provider is true for a login at the identity provider, which ends at Until.
 	Provider bool
+	Until    time.Time
 }
 
 // Session is one session of the console.
@@ -105,6 +108,9 @@ func (c *Console) begin(ctx context.Context, way Way, login, address, agent stri
 		ID: id.String(), Way: way, Login: login, CreatedAt: now, UsedAt: now, EndsAt: now.Add(c.Life), IdleAt: now.Add(c.Idle),
 		Address: address, UserAgent: clip.Ellipsis(agent, maxAgent),
 	}}
+	if !way.Until.IsZero() && way.Until.Before(one.EndsAt) {
+		one.EndsAt = way.Until
+	}
 	cookie, one.cookie = fresh()
 	secret, one.secret = fresh()
 	draft, err := event.DraftOf(event.ConsoleBegun, way.Principal.String(), one.ID, begun{
@@ -238,7 +244,7 @@ func (s *session) over(now time.Time) *reason.Error {
 func (c *Console) held(cookie string) (Session, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if s := c.byCookie[sha256.Sum256([]byte(cookie))]; s != nil {
+	if s := c.byCookie[digestOf(cookie)]; s != nil {
 		return s.Session, true
 	}
 	return Session{}, false
@@ -247,7 +253,7 @@ func (c *Console) held(cookie string) (Session, bool) {
 // find returns the session of a cookie and a secret. One that is over ends here.
 func (c *Console) find(ctx context.Context, cookie, secret string) (Session, error) {
 	c.mu.Lock()
-	s := c.byCookie[sha256.Sum256([]byte(cookie))]
+	s := c.byCookie[digestOf(cookie)]
 	if s == nil || !s.secret.is(secret) {
 		c.mu.Unlock()
 		return Session{}, reason.Errorf(reason.Unauthenticated, "the browser has no session of this console, or it ended").WithRemedy("Run `palyra console`.")
@@ -297,7 +303,7 @@ func (c *Console) use(cookie string) {
 	now := c.Now().UTC()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if s := c.byCookie[sha256.Sum256([]byte(cookie))]; s != nil {
+	if s := c.byCookie[digestOf(cookie)]; s != nil {
 		s.UsedAt, s.IdleAt = now, now.Add(c.Idle)
 	}
 }

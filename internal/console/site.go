@@ -61,7 +61,7 @@ var headers = map[string]string{
 // Handlers are the handlers of the console's routes.
 func (c *Console) Handlers() map[string]http.Handler {
 	return map[string]http.Handler{
-		LoginRoute: http.HandlerFunc(c.login), LogoutRoute: http.HandlerFunc(c.logout), PagesRoute: http.HandlerFunc(c.show),
+		LoginRoute: http.HandlerFunc(c.login), AboutRoute: http.HandlerFunc(c.about), ProviderRoute: http.HandlerFunc(c.toProvider), CallbackRoute: http.HandlerFunc(c.callback), LogoutRoute: http.HandlerFunc(c.logout), PagesRoute: http.HandlerFunc(c.show),
 	}
 }
 
@@ -200,6 +200,11 @@ func (c *Console) logout(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	c.end(r.Context(), s.ID, s.Principal, "logged out")
+	if s.Provider && c.LogOut != nil {
+		if err := c.LogOut(r.Context(), s.Device); err != nil {
+			c.Log.WarnContext(r.Context(), "ending the login of a console session", slog.String("session", s.ID), slog.String("error", err.Error()))
+		}
+	}
 	http.SetCookie(w, c.cookie(r, "", -1))
 	// What the page keeps beside it, such as keys that it pinned, stays.
 	w.Header().Set("Clear-Site-Data", `"cache"`)

@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -32,6 +33,7 @@ import (
 	"palyra/internal/hook"
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
+	"palyra/internal/identity/passkeys"
 	"palyra/internal/identity/tpm"
 	"palyra/internal/installed"
 	"palyra/internal/journal"
@@ -40,10 +42,12 @@ import (
 	"palyra/internal/login"
 	"palyra/internal/login/resource"
 	"palyra/internal/mcp/oauth"
+	"palyra/internal/mcp/packages"
 	mcpserver "palyra/internal/mcp/server"
 	"palyra/internal/mcp/upstream"
 	"palyra/internal/metrics"
 	"palyra/internal/model/providers"
+	"palyra/internal/notify"
 	"palyra/internal/pairing"
 	"palyra/internal/policy"
 	"palyra/internal/policyadmin"
@@ -54,6 +58,7 @@ import (
 	"palyra/internal/rpc"
 	"palyra/internal/rpc/authzen"
 	"palyra/internal/rpc/devicepairing"
+	"palyra/internal/rpc/presenceproof"
 	"palyra/internal/run"
 	"palyra/internal/sandbox"
 	"palyra/internal/statedir"
@@ -84,6 +89,7 @@ type gateway struct {
 	wrapper    *vault.Wrapper
 	registry   *access.Registry
 	identity   *identity.Service
+	passkeys   *passkeys.Keeper
 	tokens     *token.Service
 	installed  *installed.Watcher
 	notary     *attest.Notary
@@ -103,6 +109,7 @@ type gateway struct {
 	pairings  *pairing.Host
 	router    *dispatch.Router
 	upstreams *upstream.Manager
+	packages  *packages.Service
 	mcpLogins *oauth.Service
 	turns     *fairqueue.Queue
 	limiter   *ratelimit.Limiter
@@ -114,6 +121,8 @@ type gateway struct {
 	logins    *login.Service
 	issuers   *resource.Service
 	authzen   *authzen.Service
+	notify    *notify.Service
+	chatUsers *notify.Users
 	quotas    *usage.Quotas
 	commits   *metrics.Commits
 	metrics   *metrics.Metrics
@@ -177,6 +186,7 @@ func build(ctx context.Context, o Options) (_ *gateway, err error) {
 		{"oauth issuers", openIssuers},
 		{"authzen", openAuthZEN},
 		{"metrics", openMetrics},
+		{"notifications", openNotify},
 	} {
 		w.next(step.name)
 		if err := step.do(ctx, g, o); err != nil {
@@ -299,7 +309,13 @@ func openMembers(ctx context.Context, g *gateway, _ Options) error {
 	if g.tokens, err = token.New(ctx, token.Config{Store: g.stores.tokens, Members: g.registry, Revoked: revokedDevice(g.identity)}); err != nil {
 		return err
 	}
+	if g.passkeys, err = openPasskeys(ctx, g.cfg, g.stores, g.authority, g.registry, g.identity); err != nil {
+		return err
+	}
 	if g.installed, err = installed.New(ctx, g.stores.installed, g.log, time.Now); err != nil {
+		return err
+	}
+	if g.chatUsers, err = notify.NewUsers(ctx, g.stores.notify, g.registry, time.Now); err != nil {
 		return err
 	}
 	notary := g.authority.Notary()
@@ -309,6 +325,38 @@ func openMembers(ctx context.Context, g *gateway, _ Options) error {
 	}
 	g.notary, err = attest.NewNotary(cfg)
 	return err
+}
+
+// openPasskeys is shared with what works on a state directory whose daemon does not run.
+func openPasskeys(ctx context.Context, cfg *config.Config, s stores, authority *ca.Authority, registry *access.Registry, service *identity.Service) (*passkeys.Keeper, error) {
+	makes := passkeys.Makes{AAGUIDs: cfg.Presence.AAGUIDs}
+	if file := cfg.Presence.AttestationRoots; file != "" {
+		text, err := os.ReadFile(file)
+		if makes.Roots = x509.NewCertPool(); err != nil || !makes.Roots.AppendCertsFromPEM(text) {
+			return nil, reason.Errorf(reason.ConfigInvalid, "presence.attestation_roots: %s holds no certificates (PEM) that can be read", file)
+		}
+	}
+	return passkeys.New(ctx, passkeys.Config{
+		Store: s.passkeys, Members: registry, Gateway: presenceproof.Gateway(authority.Root()), Makes: makes,
+		Independent: func(a, b access.Principal) bool {
+			return service.History().Hands().Independence().Independent(a, b)
+		},
+		AgentConnected: func(ctx context.Context) (bool, error) { return agentConnected(ctx, s, registry) },
+	})
+}
+
+// agentConnected reports whether an agent was ever connected: there is, or was, one among
+// the members, a token, or a call.
+func agentConnected(ctx context.Context, s stores, registry *access.Registry) (bool, error) {
+	if slices.ContainsFunc(registry.List(), func(m access.Member) bool { return m.Principal.Kind == access.KindAgent }) {
+		return true, nil
+	}
+	tokens, err := s.tokens.Tokens(ctx)
+	if err != nil || len(tokens) > 0 {
+		return true, err
+	}
+	calls, err := s.journal.Events(ctx, journal.Filter{Code: string(event.Proposed), Limit: 1})
+	return len(calls) > 0, err
 }
 
 // startRestored ends what a state directory that was restored from a backup brings
@@ -406,7 +454,7 @@ func openUpstreams(ctx context.Context, g *gateway, process builtin.ProcessPolic
 		Denied: denied, Gateway: g.own,
 	})
 	cfg := upstream.Config{
-		Store: g.stores.upstreams, Router: g.router, Policies: g.policies, Lender: g.lending, Logins: g.mcpLogins, Enabled: process.Enabled,
+		Store: g.stores.upstreams, Router: g.router, Policies: g.policies, Lender: g.lending, Logins: g.mcpLogins, Prefixes: g.packages, Enabled: process.Enabled,
 		SearchPath: process.SearchPath, Toolchains: func() []sandbox.Toolchain { return g.isolation.toolchains.Now().Toolchains },
 		Limits: process.Limits, Required: process.Required, Workspaces: g.workspaces, Protected: protected, History: g.isolation.history,
 		Empty: empty, Denied: denied, OwnHosts: ownHosts(g.cfg), Gateway: g.own, Version: version.Get().Version, Log: g.log,
@@ -415,7 +463,19 @@ func openUpstreams(ctx context.Context, g *gateway, process builtin.ProcessPolic
 		cfg.Runner = g.isolation.watch
 	}
 	g.upstreams = upstream.New(cfg)
-	return g.upstreams.Load(ctx)
+	if err := g.upstreams.Load(ctx); err != nil {
+		return err
+	}
+	kept := map[string][]string{}
+	for _, s := range g.upstreams.List() {
+		if p := s.Server.Package; p != nil {
+			kept[s.Server.Name] = []string{p.Prefix}
+		}
+	}
+	if err := g.packages.Sweep(kept); err != nil {
+		g.log.WarnContext(ctx, "packages that no upstream server uses are not removed", slog.String("error", err.Error()))
+	}
+	return nil
 }
 
 // ownHosts are the names and addresses under which the gateway is reached.
@@ -471,6 +531,9 @@ func private(c *config.Config) []workspace.Private {
 	if c.OIDC.ClientSecretFile != "" {
 		list = append(list, workspace.Private{Name: "oidc.client_secret_file", Path: c.OIDC.ClientSecretFile})
 	}
+	if c.Console.KeyFile != "" {
+		list = append(list, workspace.Private{Name: "console.key_file", Path: c.Console.KeyFile})
+	}
 	for _, s := range c.Secrets {
 		list = append(list, workspace.Private{Name: fmt.Sprintf("file of secret %q", s.Name), Path: s.File})
 	}
@@ -491,7 +554,21 @@ func allTools(g *gateway, others []dispatch.Tool) ([]dispatch.Tool, builtin.Proc
 	for _, t := range builtin.New(cfg) {
 		tools = append(tools, t)
 	}
-	return tools, cfg.Process, nil
+	g.packages = newPackages(g, cfg.Process)
+	return append(tools, packages.Install{Service: g.packages}), cfg.Process, nil
+}
+
+// newPackages makes what installs the packages of upstream servers.
+func newPackages(g *gateway, process builtin.ProcessPolicy) *packages.Service {
+	cfg := packages.Config{
+		Dir: statedir.Packages(g.cfg.StateDir), Ready: func() error { return g.upstreams.Runs() }, SearchPath: process.SearchPath,
+		Toolchains: func() []sandbox.Toolchain { return g.isolation.toolchains.Now().Toolchains },
+		Limits:     process.Limits, Required: process.Required, Gateway: g.own, Version: version.Get().Version,
+	}
+	if g.isolation.watch != nil {
+		cfg.Runner = g.isolation.watch
+	}
+	return packages.New(cfg)
 }
 
 func openApprovals(ctx context.Context, g *gateway, o Options) error {
@@ -499,7 +576,7 @@ func openApprovals(ctx context.Context, g *gateway, o Options) error {
 	var err error
 	g.desk, err = approval.NewDesk(approval.Config{
 		Store: g.stores.approvals, Log: g.log,
-		Judge: gatewaychange.Judge{Calls: toolcall.Judge{Evaluator: g.engine, LiveDevice: liveDevice(g.identity)}, People: people},
+		Judge: gatewaychange.Judge{Calls: toolcall.Judge{Evaluator: g.engine, LiveDevice: votesGoOn(g)}, People: people},
 		Now:   approval.NewClock(g.stores.journal.Head().At, o.wall).Now,
 		Limits: approval.Limits{
 			Timeout:             g.cfg.Approvals.DefaultTimeout,
@@ -550,7 +627,7 @@ func openPipeline(ctx context.Context, g *gateway, o Options) error {
 	stages := toolcall.Config{
 		Evaluator: g.engine, Approver: g.desk, Dispatcher: g.router, Notary: g.notary, Ledger: g.stores.calls,
 		MaxCallsPerRun: g.cfg.MaxCallsPerRun, MaxCallsPerSession: g.cfg.MaxCallsPerSession, SessionIdle: g.cfg.Sessions.Idle,
-		LiveDevice: liveDevice(g.identity), Log: g.log, Quota: g.quotas,
+		LiveDevice: votesGoOn(g), Log: g.log, Quota: g.quotas,
 	}
 	if o.wrap != nil {
 		stages = o.wrap(stages)

@@ -80,6 +80,16 @@ func TestDoctorFindsDefects(t *testing.T) {
 			doctor.Exam{Result: doctor.Failed, Detail: "address already in use", Remedy: "listen.metrics"},
 		},
 		{
+			"listen.console",
+			func(t *testing.T, cfg *config.Config) { cfg.Listen.Console = taken(t) },
+			doctor.Exam{Result: doctor.Failed, Detail: "address already in use", Remedy: "listen.console"},
+		},
+		{
+			"console.origin",
+			func(_ *testing.T, cfg *config.Config) { cfg.Console.Origin = "http://localhost:7145" },
+			doctor.Exam{Result: doctor.Warning, Detail: "in place of palyra-", Remedy: "Set console.origin back"},
+		},
+		{
 			"workspaces",
 			func(_ *testing.T, cfg *config.Config) {
 				cfg.Workspaces = []config.Workspace{{Name: "inside", Path: cfg.StateDir}}

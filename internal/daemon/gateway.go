@@ -14,10 +14,14 @@ import (
 	"palyra/internal/approval"
 	"palyra/internal/identity"
 	mcpserver "palyra/internal/mcp/server"
+	"palyra/internal/notify"
+	"palyra/internal/notify/targets"
+	"palyra/internal/policy"
 	"palyra/internal/ratelimit"
 	"palyra/internal/reason"
 	"palyra/internal/rejoin"
 	"palyra/internal/rpc"
+	"palyra/internal/rpc/webhookvotes"
 	"palyra/internal/sandbox"
 	"palyra/internal/version"
 )
@@ -128,7 +132,7 @@ func notices(g *gateway) []string {
 	}
 	// There are no policies before the start.
 	if set := g.engine.Current(); set != nil {
-		if problem, remedy := set.NobodyPresent(identity.Proving(g.identity.Devices())); problem != "" {
+		if problem, remedy := set.NobodyPresent(append(identity.Proving(g.identity.Devices()), g.passkeys.Proving()...)); problem != "" {
 			list = append(list, problem+". "+remedy)
 		}
 	}
@@ -136,6 +140,7 @@ func notices(g *gateway) []string {
 	list = append(list, g.policies.Notices()...)
 	list = append(list, g.upstreams.Notices()...)
 	list = append(list, g.installed.Notices()...)
+	list = append(list, g.notify.Notices()...)
 	if names := g.policies.Suspended(); len(names) > 0 {
 		list = append(list, "suspended, because their changed definition does not fit the policies: "+strings.Join(names, ", ")+
 			"; see `palyra policy check`, correct the policy, then `palyra policy reload`")
@@ -242,4 +247,65 @@ func swapped(g *gateway) {
 	if g.mcp != nil {
 		g.mcp.Changed()
 	}
+}
+
+// openNotify makes what tells people elsewhere. Nobody is told yet.
+func openNotify(_ context.Context, g *gateway, _ Options) error {
+	list, err := targets.New(g.cfg.Notify, targets.Parts{
+		Gateway: g.authority.TrustDomain(), Lend: g.lending.Own, Denied: g.cfg.HTTP.DeniedHosts, Own: g.own, Log: g.log,
+		Voter: &notify.Voter{Desk: g.desk, Users: g.chatUsers, Members: g.registry, Permit: permit(g)},
+	})
+	if err != nil {
+		return err
+	}
+	g.notify = notify.New(notify.Config{
+		Store: g.stores.notify, Journal: g.journal, Approvals: g.desk, Targets: list, Log: g.log,
+		Link: func(id string) string {
+			if id == "" || g.listeners.at.API == "" {
+				return ""
+			}
+			return "https://" + reachable(g.listeners.at.API) + mcpserver.ApprovalsPath + id
+		},
+	})
+	return nil
+}
+
+// permit asks policy for a permission of the API.
+func permit(g *gateway) func(access.Caller, access.Permission) error {
+	return func(c access.Caller, p access.Permission) error {
+		return g.engine.Current().Permit(policy.AccessRequest{Caller: c, Permission: p})
+	}
+}
+
+// votesGoOn reports whether a vote that was cast by a device, or by a user of a chat,
+// still counts.
+func votesGoOn(g *gateway) func(id string) bool {
+	device := liveDevice(g.identity)
+	return func(id string) bool { return device(id) || g.chatUsers.Live(id) }
+}
+
+// webhookVotes takes votes that receivers of webhooks bring.
+func webhookVotes(g *gateway) http.Handler {
+	return webhookvotes.Handler{
+		Gateway: g.authority.TrustDomain(), Desk: g.desk, Authenticate: g.identity.Authenticate, Permit: permit(g), Log: g.log, Now: time.Now,
+		Spend: func(c access.Caller) error {
+			if ok, after := g.limiter.Allow(rpc.LimitDecide, c.Principal.String()); !ok {
+				return reason.Errorf(reason.RateLimited, "too many votes; try again in %s", after.Round(time.Millisecond))
+			}
+			return nil
+		},
+		Refused: func(ctx context.Context, code reason.Code) {
+			g.auditor.Refused(ctx, "webhook", webhookvotes.Route, code)
+		},
+		Refuse: errorsOf(g, webhookvotes.Route),
+	}
+}
+
+// runNotify tells people elsewhere until ctx ends. Nothing else waits for it.
+func runNotify(ctx context.Context, g *gateway) error {
+	err := g.notify.Run(access.Precede(ctx, access.PrecedenceEnding))
+	if err != nil && ctx.Err() == nil {
+		g.log.WarnContext(ctx, "notifications have stopped", slog.Any("error", err))
+	}
+	return nil
 }

@@ -280,11 +280,15 @@ func PresenceKeys(ctx context.Context, cfg *config.Config, do func(presencehost.
 	}
 	defer func() { err = errors.Join(err, lock.Release()) }()
 	return withStores(ctx, cfg, func(s stores, authority *ca.Authority) error {
-		_, service, err := openIdentity(ctx, s.identity, authority, cfg.Roles)
+		registry, service, err := openIdentity(ctx, s.identity, authority, cfg.Roles)
 		if err != nil {
 			return err
 		}
-		return do(presencehost.Stored{Service: service})
+		keeper, err := openPasskeys(ctx, cfg, s, authority, registry, service)
+		if err != nil {
+			return err
+		}
+		return do(presencehost.Stored{Service: service, Passkeys: keeper})
 	})
 }
 

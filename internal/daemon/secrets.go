@@ -36,7 +36,7 @@ func openVault(ctx context.Context, g *gateway, _ Options) (err error) {
 
 // openSecrets makes the vault, on the store and the keys, which may be locked.
 func openSecrets(_ context.Context, g *gateway, _ Options) (err error) {
-	own, err := modelKeys(g.cfg)
+	own, err := ownSecrets(g.cfg)
 	if err != nil {
 		return err
 	}
@@ -48,8 +48,9 @@ func openSecrets(_ context.Context, g *gateway, _ Options) (err error) {
 	return err
 }
 
-// modelKeys are the secrets that the gateway leases itself.
-func modelKeys(cfg *config.Config) (own []vault.Ref, err error) {
+// ownSecrets are the secrets that the gateway leases itself: keys of models, and what
+// notifications are signed and sent with.
+func ownSecrets(cfg *config.Config) (own []vault.Ref, err error) {
 	for _, m := range cfg.Models {
 		if m.APIKeySecret == "" {
 			continue
@@ -59,6 +60,15 @@ func modelKeys(cfg *config.Config) (own []vault.Ref, err error) {
 			return nil, fmt.Errorf("models: api_key_secret of %s: %w", m.Name, err)
 		}
 		own = append(own, ref)
+	}
+	for _, n := range cfg.Notify {
+		for _, name := range n.OwnSecrets() {
+			ref, err := vault.ParseRef(name)
+			if err != nil {
+				return nil, fmt.Errorf("notify: a secret of %s: %w", n.Name, err)
+			}
+			own = append(own, ref)
+		}
 	}
 	return own, nil
 }

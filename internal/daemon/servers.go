@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 	"palyra/internal/canonical"
 	"palyra/internal/console"
 	"palyra/internal/console/assets"
+	"palyra/internal/console/certificate"
 	"palyra/internal/doctor"
 	"palyra/internal/event"
 	"palyra/internal/hook"
@@ -37,6 +39,7 @@ import (
 	"palyra/internal/rpc/consoles"
 	"palyra/internal/rpc/dualcontrol"
 	"palyra/internal/rpc/logins"
+	"palyra/internal/rpc/webhookvotes"
 	"palyra/internal/statedir"
 	"palyra/internal/token"
 	"palyra/internal/version"
@@ -150,7 +153,11 @@ func (g *gateway) serve(ctx context.Context, drained <-chan struct{}, ready func
 	}
 	if l := g.listeners.console; l != nil {
 		group.Go(func() error {
-			return serveUntil(groupCtx, drained, web, &acceptor{Listener: l, log: g.log, most: g.cfg.Listen.MaxConnections, mostOfOne: g.cfg.Listen.MaxConnectionsPerAddress})
+			serve := serveUntil
+			if web.TLSConfig != nil {
+				serve = serveTLSUntil
+			}
+			return serve(groupCtx, drained, web, &acceptor{Listener: l, log: g.log, most: g.cfg.Listen.MaxConnections, mostOfOne: g.cfg.Listen.MaxConnectionsPerAddress})
 		})
 	}
 	if l := g.listeners.hooks; l != nil {
@@ -223,13 +230,14 @@ func apiServers(ctx context.Context, g *gateway) (api, agents, web *http.Server,
 		Desk: g.desk, Runs: g.runs, Journal: g.journal, Evidence: evidence{archive, g.stores.snapshots},
 		Policies: dualcontrol.Policies{Policies: g.policies, Proposer: g.policies, Gate: g.changing},
 		Members:  dualcontrol.Members{Members: admin, Gate: g.changing},
-		Devices:  admin, DeviceActs: g.stores.acts, Presence: g.identity,
+		Devices:  admin, DeviceActs: g.stores.acts, Presence: g.identity, Passkeys: g.passkeys,
 		Keys: &keyadmin.Keys{Authority: g.authority, Journal: g.journal, Notary: g.notary},
 		Gateway: dualcontrol.Gateway{
 			Gateway: control{g}, Gate: g.changing, Frozen: func(ctx context.Context) rpc.FreezeState { return freezeState(ctx, g) },
 		},
-		Upstreams: dualcontrol.Upstreams{Manager: g.upstreams, Gate: g.changing}, UpstreamLogins: g.mcpLogins,
+		Upstreams: dualcontrol.Upstreams{Manager: g.upstreams, Gate: g.changing}, UpstreamLogins: g.mcpLogins, Packages: g.packages,
 		Pairings: g.pairings, Workspaces: g.changes, Vault: g.vault, Installed: g.installed, Log: g.log,
+		Notify: g.notify, ChatUsers: dualcontrol.ChatUsers{Users: g.chatUsers, Gate: g.changing},
 		Logins: g.logins, Self: logins.Gateway{Root: string(g.authority.RootPEM()), ServerName: serverName},
 		Console: g.console, About: consoleAbout(g),
 		Surfaces: surfaces(g), Issuers: g.issuers, Hosts: func(name string) bool { return slices.Contains(g.cfg.Listen.ServerNames, name) },
@@ -255,6 +263,9 @@ func apiServers(ctx context.Context, g *gateway) (api, agents, web *http.Server,
 			}
 			endConsole(ctx, g, d.ID, d.RevokedBy)
 			return
+		}
+		if d.Session() && !time.Now().Before(d.LoginUntil) {
+			endConsole(ctx, g, d.ID, d.Principal)
 		}
 		g.log.InfoContext(ctx, "a member may do less than before", append(attrs, slog.String("note", why.Message))...)
 	})
@@ -287,7 +298,8 @@ func apiServers(ctx context.Context, g *gateway) (api, agents, web *http.Server,
 	}
 	api, agents = server(handler), agentServer(server(handler.Agents()))
 	api.TLSConfig = g.tls
-	return api, agents, consoleServer(g, handler, api), nil
+	web, err = consoleServer(ctx, g, handler, api)
+	return api, agents, web, err
 }
 
 // errorsOf answers the errors of a guarded route.
@@ -319,6 +331,7 @@ func surfaces(g *gateway) map[string]http.Handler {
 	}
 	handlers[hook.Pattern] = hook.Route{Service: g.hooks, Caller: rpc.CallerOf, Near: rpc.Near, Fail: errorsOf(g, hook.Pattern)}
 	handlers[rpc.MCPRoute] = g.mcp
+	handlers[webhookvotes.Route] = webhookVotes(g)
 	handlers[rpc.ApprovalPageRoute] = http.HandlerFunc(mcpserver.Page)
 	return handlers
 }
@@ -428,6 +441,7 @@ func openConsole(ctx context.Context, g *gateway) (err error) {
 		Allow: func(address string) (bool, time.Duration) {
 			return g.limiter.Allow(rpc.LimitLogin, ratelimit.Address(address))
 		},
+		LogOut:  g.identity.LogOut,
 		Refused: g.auditor.Refused, Idle: g.cfg.Console.Idle, Life: g.cfg.Console.Session, Log: g.log,
 	}
 	if g.cfg.Listen.Console != "" {
@@ -442,6 +456,12 @@ func openConsole(ctx context.Context, g *gateway) (err error) {
 			return err
 		}
 		g.listeners.at.Console = c.Origin
+		if err := g.passkeys.At(c.Origin); err != nil {
+			return err
+		}
+	}
+	if g.cfg.OIDC.Issuer != "" {
+		c.Provider = g.logins
 	}
 	g.console, err = console.New(c)
 	return err
@@ -481,16 +501,46 @@ func followConsole(g *gateway, handler *rpc.Server) {
 
 // endConsole ends the sessions that a device began.
 func endConsole(ctx context.Context, g *gateway, device string, by access.Principal) {
-	if n := g.console.EndDevice(ctx, device, by, "the device "+device+" was revoked"); n > 0 {
+	if n := g.console.EndDevice(ctx, device, by, "the device "+device+" was revoked, or logged out"); n > 0 {
 		g.log.InfoContext(ctx, "sessions of the console ended with their device", slog.String("device", device), slog.Int("sessions", n))
 	}
 }
 
-// consoleServer serves the console: over plain HTTP, to this machine.
-func consoleServer(g *gateway, handler *rpc.Server, of *http.Server) *http.Server {
+// consoleServer serves the console: over TLS, or over plain HTTP to this machine.
+func consoleServer(ctx context.Context, g *gateway, handler *rpc.Server, of *http.Server) (*http.Server, error) {
 	site := g.console.Site(rpc.Listed(g.console.Handlers()), handler.Console())
-	return &http.Server{
+	server := &http.Server{
 		Handler: cutOff(site, stalledAfter), ReadHeaderTimeout: of.ReadHeaderTimeout, IdleTimeout: of.IdleTimeout,
 		MaxHeaderBytes: of.MaxHeaderBytes, ErrorLog: of.ErrorLog,
 	}
+	if !g.cfg.Console.TLS() || g.cfg.Listen.Console == "" {
+		return server, nil
+	}
+	source, err := consoleCertificate(ctx, g)
+	if err != nil {
+		return nil, err
+	}
+	server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS13, GetCertificate: source}
+	return server, nil
+}
+
+// consoleCertificate is what the console is served with over TLS. The CA of devices signs
+// none: browsers would have to trust it.
+func consoleCertificate(ctx context.Context, g *gateway) (certificate.Source, error) {
+	c := g.cfg.Console
+	if !c.OwnCA {
+		return certificate.Files(c.CertificateFile, c.KeyFile, func(err error) {
+			g.log.ErrorContext(ctx, "the certificate of the console changed and cannot be read; the one before it stays", slog.String("error", err.Error()))
+		})
+	}
+	origin, err := console.ParseOrigin(g.console.Origin)
+	if err != nil {
+		return nil, err
+	}
+	dir := statedir.ConsoleCA(g.cfg.StateDir)
+	source, made, err := certificate.Own(dir, []string{origin.Name()})
+	if made {
+		g.log.WarnContext(ctx, "a CA for the console was made: browsers have to trust it", slog.String("console", g.console.Origin), slog.String("file", filepath.Join(dir, certificate.RootFile)))
+	}
+	return source, err
 }

@@ -18,15 +18,18 @@ import (
 	"palyra/internal/doctor"
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
+	"palyra/internal/identity/passkeys"
 	"palyra/internal/installed"
 	"palyra/internal/journal"
 	"palyra/internal/journalkey"
 	"palyra/internal/mcp/upstream"
+	"palyra/internal/notify"
 	"palyra/internal/policyadmin"
 	"palyra/internal/reason"
 	"palyra/internal/rpc/devicelife"
 	"palyra/internal/run"
 	"palyra/internal/sqlite"
+	"palyra/internal/sqlite/deliveries"
 	"palyra/internal/sqlite/tending"
 	"palyra/internal/statedir"
 	"palyra/internal/token"
@@ -40,6 +43,7 @@ import (
 type stores struct {
 	journal      journal.Store
 	identity     identity.Store
+	passkeys     passkeys.Store
 	acts         devicelife.Acts
 	tokens       token.Store
 	installed    installed.Store
@@ -47,6 +51,7 @@ type stores struct {
 	calls        toolcall.Ledger
 	approvals    approval.Store
 	runs         run.Store
+	notify       notify.Store
 	policies     policyadmin.Store
 	upstreams    upstream.Store
 	grants       policyadmin.Grants
@@ -112,7 +117,7 @@ func openStores(ctx context.Context, cfg *config.Config, authority *ca.Authority
 	}
 	approvals := sqlite.NewApprovals(db)
 	return stores{
-		journal: db, identity: db.Identity(), acts: db, tokens: db.Tokens(), installed: db.Installed(), secrets: db.Secrets(), calls: sqlite.NewCalls(db), approvals: approvals, runs: sqlite.NewRuns(db),
+		journal: db, identity: db.Identity(), passkeys: db.Identity(), acts: db, tokens: db.Tokens(), installed: db.Installed(), secrets: db.Secrets(), calls: sqlite.NewCalls(db), approvals: approvals, runs: sqlite.NewRuns(db), notify: deliveries.New(db),
 		policies: db, upstreams: db, grants: approvals, snapshots: db, attestations: db, usage: db, disk: db,
 		load:        func() (int, int) { l := db.Load(); return l.Queued, l.Reading },
 		reserve:     func() (int64, int64, int64) { r := db.Reserve(); return r.Free, r.Held, r.Size },

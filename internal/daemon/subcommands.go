@@ -22,6 +22,7 @@ import (
 	"palyra/internal/identity/ca"
 	"palyra/internal/keyadmin"
 	"palyra/internal/manpage"
+	"palyra/internal/mcp/packages"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/exec"
@@ -402,7 +403,7 @@ func describedTools(cfg *config.Config) ([]tool.Descriptor, error) {
 	for _, t := range builtin.New(settings) {
 		list = append(list, t.Descriptor())
 	}
-	return list, nil
+	return append(list, packages.Install{}.Descriptor()), nil
 }
 
 func sandboxCommand() *cobra.Command {

@@ -14,6 +14,7 @@ import (
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
 	"palyra/internal/journal"
+	"palyra/internal/passkey"
 	"palyra/internal/policyadmin"
 	"palyra/internal/provenance"
 	"palyra/internal/reason"
@@ -96,6 +97,7 @@ type Store interface {
 	access.MemberStore
 	Devices(ctx context.Context) ([]identity.Device, error)
 	Bindings(ctx context.Context) ([]identity.Binding, error)
+	Passkeys(ctx context.Context) ([]passkey.Passkey, error)
 	Provenance(ctx context.Context) (provenance.History, error)
 	Ceilings(ctx context.Context) ([]policyadmin.Ceiling, error)
 	// Older reports whether an older release left the store, which lacks what a start
@@ -143,6 +145,8 @@ func Examine(ctx context.Context, c Config) []Exam {
 		{"listen.api", p.apiPort},
 		{"listen.metrics", p.metricsPort},
 		{"listen.agents", p.agentsPort},
+		{"listen.console", p.consolePort},
+		{"console.origin", p.consoleOrigin},
 		{"workspaces", p.workspaces},
 		{"policy", p.policy},
 		{"models", p.models},

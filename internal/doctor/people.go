@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"palyra/internal/access"
 	"palyra/internal/gatewaychange"
@@ -61,11 +62,20 @@ func (p *patient) presence(ctx context.Context) finding {
 	if err != nil {
 		return broken(err)
 	}
+	byPasskey, err := p.passkeys(ctx)
+	if err != nil {
+		return broken(err)
+	}
 	set, err := policy.Load(policyadmin.SetConfig(p.Settings, sources, tools, people.Members.List(), people.Members.Roles()))
 	if err != nil {
 		return skipped("the policies do not load, see the check policy")
 	}
 	proving := identity.Proving(devices)
+	for _, m := range byPasskey {
+		if !slices.Contains(proving, m) {
+			proving = append(proving, m)
+		}
+	}
 	if problem, remedy := set.NobodyPresent(proving); problem != "" {
 		return doubtful(problem, remedy)
 	}
@@ -109,6 +119,22 @@ func (p *patient) people(ctx context.Context) (found gatewaychange.People, devic
 	}
 	engine, err := p.ceiled(ctx, db, registry)
 	return gatewaychange.People{Members: registry, History: func() provenance.History { return history }, Engine: engine}, devices, err
+}
+
+// passkeys are the members with a passkey that counts.
+func (p *patient) passkeys(ctx context.Context) (list []access.Principal, err error) {
+	db, err := p.OpenStore(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, db.Close(ctx)) }()
+	stored, err := db.Passkeys(ctx)
+	for _, k := range stored {
+		if k.Counts() {
+			list = append(list, k.Member)
+		}
+	}
+	return list, err
 }
 
 // ceiled knows whom the configuration and the ceilings let in. Whom they do is no

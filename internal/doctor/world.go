@@ -5,11 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
 
 	"palyra/internal/access"
+	"palyra/internal/console"
+	"palyra/internal/console/certificate"
 	"palyra/internal/model/providers"
 	"palyra/internal/policy"
 	policyfinding "palyra/internal/policy/finding"
@@ -36,6 +39,54 @@ func (p *patient) agentsPort(ctx context.Context) finding {
 		return skipped("switched off")
 	}
 	return p.port(ctx, p.Settings.Listen.Agents, "listen.agents")
+}
+
+func (p *patient) consolePort(ctx context.Context) finding {
+	if p.Settings.Listen.Console == "" {
+		return skipped("switched off")
+	}
+	return p.port(ctx, p.Settings.Listen.Console, "listen.console")
+}
+
+// consoleOrigin says where browsers reach the console, and whether that changed: passkeys
+// belong to its name.
+func (p *patient) consoleOrigin(context.Context) finding {
+	if p.Settings.Listen.Console == "" {
+		return skipped("switched off")
+	}
+	if c := p.Settings.Console; c.CertificateFile != "" {
+		if _, err := certificate.Files(c.CertificateFile, c.KeyFile, nil); err != nil {
+			return broken(err)
+		}
+	}
+	kept, err := console.ReadKept(statedir.Console(p.Settings.StateDir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return skipped("palyrad has not served the console yet")
+	}
+	if err != nil {
+		return broken(err)
+	}
+	was, err := console.ParseOrigin(kept.Origin)
+	if err != nil {
+		return broken(err)
+	}
+	next := was
+	if p.Settings.Console.Origin != "" {
+		if next, err = console.ParseOrigin(p.Settings.Console.Origin); err != nil {
+			return broken(err)
+		}
+	} else if was.Scheme == "https" || was.Name() != kept.Name+".localhost" {
+		if next, err = console.ParseOrigin("http://" + kept.Name + ".localhost"); err != nil {
+			return broken(err)
+		}
+	}
+	if next.Name() != was.Name() {
+		return doubtful("with the next start the console is at "+next.Name()+" in place of "+was.Name()+": passkeys that were enrolled there are lost", "Set console.origin back to "+kept.Origin+", or enroll passkeys anew.")
+	}
+	if before, err := console.ParseOrigin(kept.Was); err == nil && before.Name() != was.Name() {
+		return doubtful(kept.Origin+"; it was at "+kept.Was+" before: passkeys that were enrolled there are lost", "Set console.origin back to "+kept.Was+", or enroll passkeys anew.")
+	}
+	return fine(kept.Origin)
 }
 
 // port tries to listen. Beside a running daemon the port is taken, by it.

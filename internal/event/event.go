@@ -105,6 +105,11 @@ const (
 	PresenceKeyReset      Code = "PAL-I161" // the gateway's host took the presence key from a device
 	PresenceKeyConfirmed  Code = "PAL-I162" // a presence key that waited counts from now on
 
+	PasskeyEnrolled    Code = "PAL-I163" // a member got a passkey
+	PasskeyConfirmed   Code = "PAL-I164" // a passkey that waited counts from now on
+	PasskeyRemoved     Code = "PAL-I165" // a passkey counts no more
+	PasskeyCounterBack Code = "PAL-I166" // a passkey showed a counter that went back: there may be a copy of it
+
 	EvaluatedFor Code = "PAL-I170" // a caller asked whether a member may make a call that runs elsewhere, and was answered
 	AskedFor     Code = "PAL-I171" // a caller had people asked about a call of a member that runs elsewhere
 
@@ -135,6 +140,10 @@ const (
 	HookChanged       Code = "PAL-H111" // an entry that was installed is not any more what was installed, or is so again
 	HookUninstalled   Code = "PAL-H112" // what was installed is watched no longer
 
+	Notified       Code = "PAL-N100" // a notification arrived, or will not
+	ChatUserMapped Code = "PAL-N101" // a user of a chat was said to be a member
+	ChatUserGone   Code = "PAL-N102" // a user of a chat is no member any more
+
 	Opened       Code = "PAL-J100" // the daemon opened the journal
 	Closed       Code = "PAL-J101" // the daemon closed the journal in order
 	Checkpoint   Code = "PAL-J102" // a signed checkpoint over the Merkle tree
@@ -160,12 +169,13 @@ var Codes = []Code{
 	PairingOpened, PairingTried, PairingProved, PairingEnded, DevicePaired,
 	LoggedIn, LoggedOut,
 	DeviceKeyReplaced, OldKeyUsed, GatewayKeyReplaced, VaultKeyPinned,
-	PresenceKeyRegistered, PresenceKeyReset, PresenceKeyConfirmed, EvaluatedFor, AskedFor,
+	PresenceKeyRegistered, PresenceKeyReset, PresenceKeyConfirmed, PasskeyEnrolled, PasskeyConfirmed, PasskeyRemoved, PasskeyCounterBack, EvaluatedFor, AskedFor,
 	ConsoleLink, ConsoleBegun, ConsoleEnded,
 	PolicyLoaded, PolicyRejected, Frozen, Thawed, ToolPinned, ToolSuspended, ToolResumed, PolicyReset,
 	GatewayChange, DualControlOff, PolicyProposed, CeilingSet,
 	UpstreamAdded, UpstreamRemoved, UpstreamSeen, UpstreamApproved, UpstreamLoggedIn, UpstreamLoggedOut,
 	HookInstalled, HookChanged, HookUninstalled,
+	Notified, ChatUserMapped, ChatUserGone,
 	Opened, Closed, Checkpoint, ClockStepped, KeyRotated, Restored,
 }
 

@@ -26,12 +26,14 @@ const (
 	Thaw            Kind = "gateway.thaw"
 	AddUpstream     Kind = "upstream.add"
 	ApproveUpstream Kind = "upstream.approve"
+	UpdateUpstream  Kind = "upstream.update"
+	MapChatUser     Kind = "chat_user.map"
 	// Erase is of what the journal points to; nothing does that yet.
 	Erase Kind = "journal.erase"
 )
 
 // Kinds lists them.
-var Kinds = []Kind{AddMember, UpdateMember, EnableMember, RemoveMember, ConfirmMember, AddDevice, ActivatePolicy, ReloadPolicy, LetIn, Thaw, AddUpstream, ApproveUpstream, Erase}
+var Kinds = []Kind{AddMember, UpdateMember, EnableMember, RemoveMember, ConfirmMember, AddDevice, ActivatePolicy, ReloadPolicy, LetIn, Thaw, AddUpstream, ApproveUpstream, UpdateUpstream, MapChatUser, Erase}
 
 // byOwners are permissions that an owner has whatever policies say, so that no set of
 // them is in force for good.

@@ -125,6 +125,9 @@ type Request struct {
 	// Redirect is where the provider sends the person's browser; "" asks for a device
 	// flow.
 	Redirect string
+	// ToConsole says that Redirect is the callback of the gateway's own console, which
+	// keeps the session's key, and not a loopback address. No client of the API sets it.
+	ToConsole bool
 	// Address is where the request comes from.
 	Address string
 }
@@ -154,7 +157,7 @@ func (s *Service) Begin(ctx context.Context, r Request) (Begun, error) {
 		return Begun{}, err
 	}
 	if r.Redirect != "" {
-		if err := CheckRedirect(r.Redirect); err != nil {
+		if err := CheckRedirect(r.Redirect); err != nil && !r.ToConsole {
 			return Begun{}, err
 		}
 	} else if !s.DeviceFlow {

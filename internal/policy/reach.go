@@ -16,14 +16,14 @@ var callSurfaces = []access.Surface{access.SurfaceMCP}
 // surfaces are those where people vote.
 var surfaces = []access.Surface{
 	access.SurfaceConsole, access.SurfaceCLI, access.SurfaceTUI, access.SurfaceGRPC,
-	access.SurfaceStream, access.SurfaceInClient, access.SurfaceWebhook,
+	access.SurfaceStream, access.SurfaceInClient, access.SurfaceWebhook, access.SurfaceSlack,
 }
 
 // reach is where people can vote and whether they can prove their presence:
 // what a gateway offers, or would have to. It is comparable.
 type reach struct {
 	// on has a bit per element of surfaces.
-	on      uint8
+	on      uint16
 	present bool
 }
 

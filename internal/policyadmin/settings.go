@@ -32,8 +32,17 @@ func SetConfig(cfg *config.Config, sources []policy.Source, tools []tool.Descrip
 		Sources: sources, Tools: tools, Members: members, Roles: roles, Workspaces: names, Snapshot: snapshot(cfg, tools),
 		// What this version can produce: a rule that wants more is said to be
 		// unattainable instead of being waited for.
-		Surfaces: []access.Surface{access.SurfaceCLI, access.SurfaceTUI, access.SurfaceGRPC, access.SurfaceStream, access.SurfaceConsole},
+		Surfaces: surfaces(cfg),
 	}
+}
+
+// surfaces are where votes can come from.
+func surfaces(cfg *config.Config) []access.Surface {
+	list := []access.Surface{access.SurfaceCLI, access.SurfaceTUI, access.SurfaceGRPC, access.SurfaceStream, access.SurfaceConsole, access.SurfaceWebhook}
+	if slices.ContainsFunc(cfg.Notify, func(n config.Notify) bool { return n.Decide }) {
+		list = append(list, access.SurfaceSlack)
+	}
+	return list
 }
 
 // snapshot is the settings behind a snapshot digest: everything that bounds

@@ -15,6 +15,7 @@ import (
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/access"
 	"palyra/internal/approval"
+	"palyra/internal/passkey"
 	"palyra/internal/policy"
 	"palyra/internal/reason"
 	"palyra/internal/rpc/presenceproof"
@@ -206,13 +207,7 @@ func beat(ctx context.Context, send func() error) {
 
 // DecideApproval casts the caller's vote.
 func (a *approvals) DecideApproval(ctx context.Context, req *palyrav1.DecideApprovalRequest) (*palyrav1.DecideApprovalResponse, error) {
-	caller := callerOf(ctx)
-	// What a client says of itself counts among programs alone: nobody is the console but
-	// its sessions, and they are nothing else.
-	if s := req.GetSurface(); s != "" && caller.Surface == access.SurfaceGRPC {
-		caller.Surface = access.Surface(s)
-	}
-	r, err := vote(ctx, a.desk, a.presence, caller, req)
+	r, err := vote(ctx, a.desk, a.presence, presenceproof.Voting(callerOf(ctx), req), req)
 	if err != nil {
 		return nil, err
 	}
@@ -229,14 +224,11 @@ func vote(ctx context.Context, desk *approval.Desk, proofs *presenceproof.Servic
 	if !req.GetAllow() && req.GetReason() == "" {
 		return approval.Record{}, reason.Errorf(reason.InvalidInput, "a denial needs a reason")
 	}
-	caller, err := proofs.Prove(caller, req)
+	caller, proof, err := proofs.Prove(ctx, caller, req)
 	if err != nil {
 		return approval.Record{}, err
 	}
-	r, err := desk.Decide(ctx, caller, req.GetApprovalId(), approval.Ballot{
-		Allow: req.GetAllow(), Scope: scopeOf(req.GetScope()), TTL: req.GetTtl().AsDuration(), Match: matchOf(req.GetMatch()), Uses: req.GetUses(),
-		Reason: req.GetReason(), ShownDigest: req.GetShownDigest(),
-	})
+	r, err := desk.Decide(ctx, caller, req.GetApprovalId(), ballotOf(req, proof))
 	return r, proofs.Wanted(caller, err)
 }
 
@@ -259,6 +251,29 @@ func (a *approvals) EditApproval(ctx context.Context, req *palyrav1.EditApproval
 	m := approvalMessage(r)
 	m.You, m.Prompt.Files = a.standing(ctx, r), fileMessages(r.Prompt.Diff)
 	return &palyrav1.EditApprovalResponse{Approval: m}, nil
+}
+
+func ballotOf(req *palyrav1.DecideApprovalRequest, proof *passkey.Assertion) approval.Ballot {
+	return approval.Ballot{
+		Allow: req.GetAllow(), Scope: scopeOf(req.GetScope()), TTL: req.GetTtl().AsDuration(), Match: matchOf(req.GetMatch()), Uses: req.GetUses(),
+		Reason: req.GetReason(), ShownDigest: req.GetShownDigest(), Passkey: proof,
+	}
+}
+
+// Version is that of an approval which the caller is shown.
+func (a *approvals) Version(ctx context.Context, id string) (int64, error) {
+	res, err := a.GetApproval(ctx, &palyrav1.GetApprovalRequest{ApprovalId: id})
+	return res.GetApproval().GetVersion(), err
+}
+
+// Said is what a passkey of the caller signs of its vote.
+func (a *approvals) Said(caller access.Caller, gateway string, req *palyrav1.DecideApprovalRequest, proof *passkey.Assertion) (passkey.Vote, error) {
+	return a.desk.Said(caller, gateway, req.GetApprovalId(), ballotOf(req, proof))
+}
+
+// MayRead is the error of who may not see other members.
+func (a *approvals) MayRead(caller access.Caller) error {
+	return a.engine.Current().Permit(policy.AccessRequest{Caller: caller, Permission: access.PermAccessRead})
 }
 
 // CancelApproval withdraws a pending approval, or takes back one that was

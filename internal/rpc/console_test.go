@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -23,6 +24,7 @@ import (
 	"palyra/internal/event"
 	"palyra/internal/identity"
 	"palyra/internal/journal"
+	"palyra/internal/login/logintest"
 	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/rpc"
@@ -44,6 +46,7 @@ func (w *world) openConsole() *console.Console {
 		},
 		Allow:   func(string) (bool, time.Duration) { return true, 0 },
 		Refused: w.audit.Refused, Idle: time.Hour, Life: 12 * time.Hour, Log: slog.New(slog.DiscardHandler),
+		Provider: w.logins, LogOut: w.identity.LogOut,
 		Files: fstest.MapFS{"index.html": {Data: []byte("<title>console</title>")}},
 	}))(w.t)
 	return w.console
@@ -107,6 +110,14 @@ func (w *world) enter(c *client) *page {
 	made := must.Get(palyrav1connect.NewConsoleServiceClient(c.http, w.url).CreateConsoleLogin(w.t.Context(), &palyrav1.CreateConsoleLoginRequest{}))(w.t)
 	_, token, _ := strings.Cut(made.GetUrl(), "#token=")
 	p := &page{w: w, origin: w.console.Origin}
+	p.enterBy(token)
+	return p
+}
+
+// enterBy exchanges the token of a link.
+func (p *page) enterBy(token string) {
+	w := p.w
+	w.t.Helper()
 	res := p.post("/console/v1/login", `{"token":"`+token+`"}`)
 	if res.StatusCode != http.StatusOK {
 		w.t.Fatalf("login: %d %s", res.StatusCode, must.Get(io.ReadAll(res.Body))(w.t))
@@ -118,7 +129,6 @@ func (w *world) enter(c *client) *page {
 	must.Do(w.t, json.NewDecoder(res.Body).Decode(&answer))
 	cookie, _, _ := strings.Cut(res.Header.Get("Set-Cookie"), ";")
 	p.cookie, p.secret, p.id = cookie, answer.Secret, answer.SessionID
-	return p
 }
 
 func (p *page) whoami() (*palyrav1.WhoamiResponse, error) {
@@ -392,5 +402,57 @@ func TestSettingsAndExams(t *testing.T) {
 	w.examining = nil
 	if res := must.Get(ask(alice).Examine(t.Context(), &palyrav1.ExamineRequest{}))(t); len(res.GetExams()) != 1 || res.GetExams()[0].GetCheck() != "clock" {
 		t.Errorf("exams %v", res)
+	}
+}
+
+// get sends a browser somewhere and returns where it is sent on to.
+func (p *page) get(path string) *url.URL {
+	p.w.t.Helper()
+	c := p.http()
+	c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	res := must.Get(c.Get(p.w.console.Origin + path))(p.w.t)
+	must.Do(p.w.t, res.Body.Close())
+	if set := res.Header.Get("Set-Cookie"); set != "" {
+		p.cookie, _, _ = strings.Cut(set, ";")
+	}
+	if res.Header.Get("Location") == "" {
+		p.w.t.Fatalf("%s: %d", path, res.StatusCode)
+	}
+	return must.Get(res.Location())(p.w.t)
+}
+
+// A person logs in at the identity provider, is in as a session of theirs, and out of both.
+func TestConsoleByProvider(t *testing.T) {
+	provider := logintest.Start(t, "")
+	provider.SignIn(logintest.Person{Subject: "s-fay", Name: "fay", Groups: []string{"approvers"}})
+	w := newWorld(t, letsPeopleIn(provider))
+	w.serveConsole()
+	p := &page{w: w, origin: w.console.Origin}
+	back := redirected(t, p.get("/console/v1/login/oidc").String()).Encode()
+	// Another browser cannot end the login: it would be in as somebody else.
+	other := &page{w: w, origin: w.console.Origin}
+	if to := other.get("/console/v1/callback?" + back); !strings.Contains(to.Fragment, "LOGIN_REFUSED") {
+		t.Errorf("another browser is sent to %s", to)
+	}
+	to := p.get("/console/v1/callback?" + back)
+	token, ok := strings.CutPrefix(to.Fragment, "token=")
+	if !ok {
+		t.Fatalf("sent to %s", to)
+	}
+	if again := p.get("/console/v1/callback?" + back); strings.Contains(again.Fragment, "token=") {
+		t.Errorf("a second answer is sent to %s", again)
+	}
+	p.cookie = ""
+	p.enterBy(token)
+	who := must.Get(p.whoami())(t)
+	if who.GetPrincipal() != "user:fay" || who.GetSession().GetEndsAt().AsTime().After(time.Now().Add(time.Hour)) {
+		t.Errorf("whoami %v", who)
+	}
+	p.post("/console/v1/logout", "")
+	if _, err := p.whoami(); connect.CodeOf(err) != connect.CodeUnauthenticated {
+		t.Errorf("logged out: %v", err)
+	}
+	if d, known := w.identity.Device(who.GetDeviceId()); !known || time.Now().Before(d.LoginUntil) {
+		t.Errorf("the login goes on until %s", d.LoginUntil)
 	}
 }

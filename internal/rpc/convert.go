@@ -13,6 +13,7 @@ import (
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/approval"
 	"palyra/internal/policy"
+	"palyra/internal/rpc/presenceproof"
 	"palyra/internal/tool"
 	"palyra/internal/workspace/unified"
 )
@@ -238,6 +239,7 @@ func voteMessage(v approval.Vote) *palyrav1.ApprovalVote {
 		User: v.User.String(), Roles: roles, Device: v.Device, Surface: string(v.Surface), Paired: v.Paired, Present: v.Present,
 		Allow: v.Allow, Scope: scopeMessage(v.Scope), Ttl: durationpb.New(v.TTL), Match: matchMessage(v.Match),
 		Reason: v.Reason, ShownDigest: v.ShownDigest, At: timeMessage(v.At), Uses: v.Uses, Transport: string(v.Transport),
+		Passkey: presenceproof.PasskeyProof(v.Passkey),
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"palyra/internal/login/resource"
 	"palyra/internal/ratelimit"
 	"palyra/internal/rpc/accessreview"
+	"palyra/internal/rpc/webhookvotes"
 )
 
 // Audit says what the journal gets from a method.
@@ -196,6 +197,15 @@ var methods = map[string]Method{
 	palyrav1connect.PresenceServiceConfirmPresenceKeyProcedure:  {access.PermDaemonStatus, AuditRoom, LimitMutate, NeedsDevice},
 	palyrav1connect.PresenceServiceResetPresenceKeyProcedure:    {access.PermAccessWriteOwner, AuditRoom, LimitMutate, NeedsProgram},
 
+	// A passkey is its member's own; who makes another count or ends it, and that others'
+	// take access.read, is the handler's to say.
+	palyrav1connect.PresenceServiceBeginPasskeyEnrolmentProcedure:  {access.PermDaemonStatus, AuditNone, LimitMutate, NeedsDevice},
+	palyrav1connect.PresenceServiceFinishPasskeyEnrolmentProcedure: {access.PermDaemonStatus, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.PresenceServiceConfirmPasskeyProcedure:         {access.PermDaemonStatus, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.PresenceServiceRemovePasskeyProcedure:          {access.PermDaemonStatus, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.PresenceServiceListPasskeysProcedure:           {access.PermDaemonStatus, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.PresenceServiceChallengePasskeyProcedure:       {access.PermDaemonStatus, AuditNone, LimitDecide, NeedsDevice},
+
 	palyrav1connect.WorkspaceServiceListWorkspacesProcedure: {access.PermWorkspaceRead, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.WorkspaceServiceListChangeSetsProcedure: {access.PermWorkspaceRead, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.WorkspaceServiceGetChangeSetProcedure:   {access.PermWorkspaceRead, AuditNone, LimitRead, NeedsDevice},
@@ -207,6 +217,8 @@ var methods = map[string]Method{
 	palyrav1connect.McpServiceRemoveUpstreamProcedure:        {access.PermUpstreamWrite, AuditRoom, LimitMutate, NeedsDevice},
 	palyrav1connect.McpServiceRefreshUpstreamProcedure:       {access.PermUpstreamWrite, AuditRoom, LimitMutate, NeedsDevice},
 	palyrav1connect.McpServiceApproveUpstreamProcedure:       {access.PermUpstreamWrite, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.McpServiceResolvePackageProcedure:        {access.PermUpstreamWrite, AuditNone, LimitMutate, NeedsDevice},
+	palyrav1connect.McpServiceUpdateUpstreamProcedure:        {access.PermUpstreamWrite, AuditRoom, LimitMutate, NeedsDevice},
 	palyrav1connect.McpServiceBeginUpstreamLoginProcedure:    {access.PermUpstreamLogin, AuditNone, LimitMutate, NeedsProgram},
 	palyrav1connect.McpServiceCompleteUpstreamLoginProcedure: {access.PermUpstreamLogin, AuditRoom, LimitMutate, NeedsProgram},
 	palyrav1connect.McpServiceEndUpstreamLoginProcedure:      {access.PermUpstreamLogin, AuditRoom, LimitMutate, NeedsDevice},
@@ -227,6 +239,14 @@ var methods = map[string]Method{
 	palyrav1connect.InstallServiceRegisterInstalledProcedure: {access.PermTokenCreate, AuditRoom, LimitMutate, NeedsProgram},
 	palyrav1connect.InstallServiceListInstalledProcedure:     {access.PermTokenRead, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.InstallServiceRemoveInstalledProcedure:   {access.PermTokenRevoke, AuditRoom, LimitMutate, NeedsProgram},
+
+	// A test of a target is a message to whoever looks there, in the gateway's own words.
+	palyrav1connect.NotifyServiceListNotifyTargetsProcedure: {access.PermNotifyRead, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.NotifyServiceTestNotifyProcedure:        {access.PermNotifyWrite, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.NotifyServiceListDeliveriesProcedure:    {access.PermNotifyRead, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.NotifyServiceListChatUsersProcedure:     {access.PermNotifyRead, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.NotifyServiceMapChatUserProcedure:       {access.PermNotifyWrite, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.NotifyServiceUnmapChatUserProcedure:     {access.PermNotifyWrite, AuditRoom, LimitMutate, NeedsDevice},
 
 	// Which secrets a caller may put, see, read and remove is the vault's to ask, of
 	// each one.
@@ -307,9 +327,12 @@ var routes = map[string]Route{
 	"GET /metrics":           {"listen.metrics", "counters and durations for Prometheus, of no caller and no call", nil},
 	"POST /hooks/v1/{agent}": {"listen.agents", "what agents ask and report by their hooks; also on the socket `hooks.sock` of the state directory, and nowhere else", &Method{access.PermHookReport, AuditRoom, LimitToolCall, NeedsDevice}},
 
-	console.PagesRoute:  {"listen.console", "the pages of the console, the same for everybody", nil},
-	console.LoginRoute:  {"listen.console", "a session for the token of a link, which is good once", nil},
-	console.LogoutRoute: {"listen.console", "the end of the session that the request shows", nil},
+	console.PagesRoute:    {"listen.console", "the pages of the console, the same for everybody", nil},
+	console.LoginRoute:    {"listen.console", "a session for the token of a link, which is good once", nil},
+	console.AboutRoute:    {"listen.console", "whether people log in at an identity provider", nil},
+	console.ProviderRoute: {"listen.console", "the way to the identity provider, for a browser", nil},
+	console.CallbackRoute: {"listen.console", "the way back from there, for the browser that went", nil},
+	console.LogoutRoute:   {"listen.console", "the end of the session that the request shows", nil},
 
 	"GET /healthz": {"listen.metrics", "that palyrad runs", nil},
 	"GET /readyz":  {"listen.metrics", "that it is ready, or why not", nil},
@@ -325,6 +348,7 @@ var routes = map[string]Route{
 	"POST /access/v1/requests/{task}/cancel": {everywhere, "take the question back", &Method{access.PermAccessEvaluateFor, AuditRoom, LimitMutate, NeedsDevice}},
 	"GET /access/v1/jwks":                    {everywhere, "the key of what AuthZEN's answers are bound with", &Method{"", AuditNone, LimitRead, NeedsNothing}},
 	"GET /.well-known/authzen-configuration": {everywhere, "where AuthZEN's routes are", &Method{"", AuditNone, LimitRead, NeedsNothing}},
+	webhookvotes.Route:                       {everywhere, "votes that receivers of webhooks bring, each signed by the device of its voter", &Method{"", AuditRoom, LimitDecide, NeedsNothing}},
 	MCPRoute:                                 {everywhere, "MCP over Streamable HTTP ([mcp.md](mcp.md))", &Method{access.PermToolCall, AuditRoom, LimitToolCall, NeedsDevice}},
 	ApprovalPageRoute:                        {everywhere, "how an approval is answered, and nothing of it", &Method{"", AuditNone, LimitRead, NeedsNothing}},
 }

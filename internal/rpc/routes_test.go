@@ -13,12 +13,13 @@ import (
 	"palyra/internal/metrics"
 	"palyra/internal/rpc"
 	"palyra/internal/rpc/authzen"
+	"palyra/internal/rpc/webhookvotes"
 )
 
 // TestEveryRouteHasARow: what is served by plain HTTP stands in the table, and nothing
 // else does.
 func TestEveryRouteHasARow(t *testing.T) {
-	served := slices.Concat(slices.Collect(maps.Keys((&metrics.Metrics{}).Handlers())), slices.Collect(maps.Keys((&authzen.Service{}).Handlers())), slices.Collect(maps.Keys((&console.Console{}).Handlers())), resource.MetadataRoutes, []string{rpc.MCPRoute, rpc.ApprovalPageRoute, hook.Pattern})
+	served := slices.Concat(slices.Collect(maps.Keys((&metrics.Metrics{}).Handlers())), slices.Collect(maps.Keys((&authzen.Service{}).Handlers())), slices.Collect(maps.Keys((&console.Console{}).Handlers())), resource.MetadataRoutes, []string{rpc.MCPRoute, rpc.ApprovalPageRoute, hook.Pattern, webhookvotes.Route})
 	slices.Sort(served)
 	rows := slices.Sorted(maps.Keys(maps.Collect(rpc.Routes())))
 	if !slices.Equal(served, rows) {

@@ -23,6 +23,7 @@ import (
 	"palyra/internal/installed"
 	"palyra/internal/journal"
 	"palyra/internal/login"
+	"palyra/internal/notify"
 	"palyra/internal/pairing"
 	"palyra/internal/policy"
 	"palyra/internal/reason"
@@ -35,6 +36,7 @@ import (
 	"palyra/internal/rpc/gatewaykeys"
 	"palyra/internal/rpc/installs"
 	"palyra/internal/rpc/logins"
+	"palyra/internal/rpc/notices"
 	"palyra/internal/rpc/presenceproof"
 	"palyra/internal/rpc/secrets"
 	"palyra/internal/rpc/upstreams"
@@ -71,8 +73,9 @@ type Config struct {
 	DeviceActs devicelife.Acts
 	Keys       gatewaykeys.Keys
 	Pairings   *pairing.Host
-	// Presence has the presence keys of devices.
+	// Presence has the presence keys of devices, Passkeys those of members.
 	Presence presenceproof.Devices
+	Passkeys Passkeys
 	Gateway  Gateway
 	// Logins lets people in; Self is the gateway as they are told of it.
 	Logins *login.Service
@@ -85,8 +88,13 @@ type Config struct {
 	Upstreams upstreams.Manager
 	// UpstreamLogins are the gateway's logins at them.
 	UpstreamLogins upstreams.Logins
+	// Packages are those that upstream servers are part of.
+	Packages upstreams.Packages
 	// Installed watches what was installed into agents.
 	Installed *installed.Watcher
+	// Notify tells people elsewhere, and ChatUsers who is who there.
+	Notify    *notify.Service
+	ChatUsers notices.Users
 	// Workspaces are the declared ones and their change sets.
 	Workspaces Workspaces
 	// Surfaces are the handlers of guarded routes by their patterns (Routes), and
@@ -149,8 +157,8 @@ func New(stopping context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the field rules: %w", err)
 	}
-	proofs, err := presenceproof.New(cfg.Self.Root, cfg.Presence, callerOf)
-	if err != nil {
+	asked := &approvals{desk: cfg.Desk, engine: cfg.Engine, pipeline: cfg.Pipeline}
+	if asked.presence, err = presenceproof.New(cfg.Self.Root, cfg.Presence, cfg.Passkeys, asked, callerOf); err != nil {
 		return nil, err
 	}
 	g := &guard{engine: cfg.Engine, limiter: cfg.Limiter, audit: cfg.Audit, rules: rules, log: cfg.Log}
@@ -159,14 +167,13 @@ func New(stopping context.Context, cfg Config) (*Server, error) {
 	}
 	mux := http.NewServeMux()
 	mux.Handle(palyrav1connect.NewGatewayServiceHandler(&gateway{
-		guard: g, pipeline: cfg.Pipeline, router: cfg.Router, engine: cfg.Engine, desk: cfg.Desk, runs: cfg.Runs, presence: proofs, stopping: stopping.Done(),
+		guard: g, pipeline: cfg.Pipeline, router: cfg.Router, engine: cfg.Engine, desk: cfg.Desk, runs: cfg.Runs, presence: asked.presence, stopping: stopping.Done(),
 	}, opts...))
-	asks := &approvals{cfg.Desk, cfg.Engine, proofs, cfg.Pipeline}
-	mux.Handle(palyrav1connect.NewApprovalsServiceHandler(asks, opts...))
+	mux.Handle(palyrav1connect.NewApprovalsServiceHandler(asked, opts...))
 	mux.Handle(palyrav1connect.NewPolicyServiceHandler(&policies{admin: cfg.Policies, evidence: cfg.Evidence, engine: cfg.Engine, pipeline: cfg.Pipeline}, opts...))
 	mux.Handle(palyrav1connect.NewJournalServiceHandler(&journalService{cfg.Journal, cfg.Evidence}, opts...))
 	mux.Handle(palyrav1connect.NewAttestationServiceHandler(&attestations{cfg.Evidence}, opts...))
-	mux.Handle(palyrav1connect.NewStatusServiceHandler(&status{cfg.Gateway, cfg.Members, cfg.Journal}, opts...))
+	mux.Handle(palyrav1connect.NewStatusServiceHandler(&status{cfg.Gateway, cfg.Members, cfg.Passkeys, cfg.Journal}, opts...))
 	mux.Handle(palyrav1connect.NewAccessServiceHandler(&members{cfg.Members, cfg.Engine}, opts...))
 	mux.Handle(palyrav1connect.NewIdentityServiceHandler(&devices{cfg.Members}, opts...))
 	mux.Handle(palyrav1connect.NewWorkspaceServiceHandler(&workspaces{cfg.Workspaces}, opts...))
@@ -185,13 +192,14 @@ func New(stopping context.Context, cfg Config) (*Server, error) {
 		Engine: cfg.Engine, Devices: cfg.Devices, Acts: cfg.DeviceActs, Caller: callerOf,
 	}, opts...))
 	mux.Handle(palyrav1connect.NewKeyServiceHandler(&gatewaykeys.Service{Keys: cfg.Keys, Devices: cfg.Devices, Caller: callerOf}, opts...))
-	mux.Handle(palyrav1connect.NewPresenceServiceHandler(proofs, opts...))
-	mux.Handle(palyrav1connect.NewMcpServiceHandler(&upstreams.Service{Manager: cfg.Upstreams, Logins: cfg.UpstreamLogins, Caller: callerOf}, opts...))
+	mux.Handle(palyrav1connect.NewPresenceServiceHandler(asked.presence, opts...))
+	mux.Handle(palyrav1connect.NewMcpServiceHandler(&upstreams.Service{Manager: cfg.Upstreams, Logins: cfg.UpstreamLogins, Packages: cfg.Packages, Caller: callerOf}, opts...))
 	mux.Handle(palyrav1connect.NewVaultServiceHandler(&secrets.Service{Vault: cfg.Vault, Caller: callerOf}, opts...))
 	mux.Handle(palyrav1connect.NewInstallServiceHandler(&installs.Service{Installed: cfg.Installed, Caller: callerOf}, opts...))
+	mux.Handle(palyrav1connect.NewNotifyServiceHandler(&notices.Service{Notify: cfg.Notify, Users: cfg.ChatUsers, Caller: callerOf}, opts...))
 	mux.Handle(palyrav1connect.NewConsoleServiceHandler(&consoles.Service{
 		Console: cfg.Console, About: cfg.About, Engine: cfg.Engine, Caller: callerOf, Session: sessionOf, Withheld: withheld(),
-		Journal: cfg.Journal, Approval: asks.current,
+		Journal: cfg.Journal, Approval: asked.current,
 	}, opts...))
 	mux.Handle(healthv1connect.HealthCheckProcedure, newHealthHandler(cfg.Gateway, opts...))
 	mux.Handle(newReflectionHandler("v1", opts...))
@@ -221,6 +229,7 @@ var services = []string{
 	palyrav1connect.TokenServiceName,
 	palyrav1connect.AccessReviewServiceName,
 	palyrav1connect.InstallServiceName,
+	palyrav1connect.NotifyServiceName,
 	palyrav1connect.DeviceServiceName,
 	palyrav1connect.KeyServiceName,
 	palyrav1connect.PresenceServiceName,

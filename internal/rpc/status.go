@@ -17,6 +17,7 @@ import (
 	"palyra/internal/journal"
 	"palyra/internal/model"
 	"palyra/internal/policyadmin"
+	"palyra/internal/rpc/presenceproof"
 	"palyra/internal/sandbox"
 	"palyra/internal/vault/kek"
 )
@@ -68,10 +69,18 @@ type FreezeState struct {
 	At     time.Time
 }
 
+// Passkeys keeps the passkeys of members, and tells of them.
+type Passkeys interface {
+	presenceproof.Passkeys
+	// Notices are what a principal has to know of them.
+	Notices(to access.Principal) []string
+}
+
 type status struct {
-	gateway Gateway
-	members Members
-	log     *journal.Log
+	gateway  Gateway
+	members  Members
+	passkeys Passkeys
+	log      *journal.Log
 }
 
 // GetStatus says how the gateway is and who the caller is.
@@ -96,7 +105,7 @@ func (s *status) GetStatus(ctx context.Context, req *palyrav1.GetStatusRequest) 
 		JournalSize: st.JournalSize, LastCheckpointSize: st.LastCheckpointSize, Freeze: freezeMessage(st.Freeze),
 		PendingApprovals: int32(st.PendingApprovals), LiveGrants: int32(st.LiveGrants), CallsInFlight: int32(st.CallsInFlight),
 		Workspaces: workspaceMessages(st.Workspaces), Sandbox: sandboxMessage(st.Sandbox, st.Prepared),
-		Notices:    slices.Concat(toldOfOldKeys(s.members.OldKeys(caller.Principal)), toldOfPresence(s.members.PresenceKeys(caller.Principal)), toldOfWaiting(s.members.Waiting(caller.Principal)), toldOfDevices(s.members.Added(caller.Principal)), toldOfConfirmed(s.members.Confirmed()), st.Notices),
+		Notices:    slices.Concat(toldOfOldKeys(s.members.OldKeys(caller.Principal)), toldOfPresence(s.members.PresenceKeys(caller.Principal)), s.passkeys.Notices(caller.Principal), toldOfWaiting(s.members.Waiting(caller.Principal)), toldOfDevices(s.members.Added(caller.Principal)), toldOfConfirmed(s.members.Confirmed()), st.Notices),
 		ActiveRuns: int32(st.ActiveRuns), Models: modelMessages(st.Models), PolicyDirectory: directoryMessage(st.PolicyDirectory),
 		Keys: keyMessages(st.Keys), Vault: vaultMessage(st.Vault), Checkpoint: checkpoint.Note, Consistency: hexHashes(proof.Hashes),
 		Caller: &palyrav1.Identity{

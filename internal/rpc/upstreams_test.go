@@ -13,7 +13,20 @@ type noUpstreams struct{}
 
 func (noUpstreams) List() []declared.State { return nil }
 
-func (noUpstreams) Check(s declared.Server) error { return s.Check() }
+func (noUpstreams) Check(s declared.Server) (declared.Server, error) { return s, s.Check() }
+
+func (noUpstreams) Resolve(context.Context, access.Caller, declared.Wanted) (declared.Resolution, error) {
+	return declared.Resolution{}, reason.Errorf(reason.SandboxDisabled, "there is no sandbox")
+}
+
+func (n noUpstreams) Updated(name, _ string) (declared.Server, error) {
+	_, err := n.Show(name)
+	return declared.Server{}, err
+}
+
+func (n noUpstreams) Update(_ context.Context, _ access.Caller, name, _ string) (declared.State, error) {
+	return n.Show(name)
+}
 
 func (noUpstreams) Show(name string) (declared.State, error) {
 	return declared.State{}, reason.Errorf(reason.NotFound, "there is no upstream server %q", name)

@@ -32,6 +32,7 @@ import (
 	"palyra/internal/gatewaytest"
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
+	"palyra/internal/identity/passkeys"
 	"palyra/internal/installed"
 	"palyra/internal/journal"
 	"palyra/internal/keyadmin"
@@ -112,6 +113,9 @@ type world struct {
 	limits   map[ratelimit.Class]ratelimit.Limits
 	// issuers are those whose tokens the guarded routes take.
 	issuers rpc.AccessTokens
+	// passkeys are those of members; agentConnected says that an agent was connected.
+	passkeys       *passkeys.Keeper
+	agentConnected bool
 }
 
 func (w *world) now() time.Time { return time.Now().Add(-time.Duration(w.ago.Load())) }
@@ -193,8 +197,8 @@ func (w *world) serve() {
 	w.stopping = stop
 	w.server = must.Get(rpc.New(stopping, rpc.Config{
 		Auth: w.identity, Tokens: w.tokens, Limiter: limiter, Audit: w.audit, Engine: w.engine, Pipeline: g.Pipeline, Router: g.Router, Desk: w.desk, Runs: runs,
-		Journal: w.journal, Evidence: w.evidence, Policies: policiesFake{w}, Members: membersFake{w.identity, w}, Pairings: w.openPairings(), Gateway: w.gateway, Devices: devicesFake{w.registry, w.identity}, DeviceActs: w.db, Presence: w.identity,
-		Keys: &keyadmin.Keys{Authority: w.authority, Journal: w.journal, Notary: w.notary}, Workspaces: w.workspaces, Vault: w.vault, Upstreams: noUpstreams{}, UpstreamLogins: oauth.New(oauth.Config{}), Log: logger,
+		Journal: w.journal, Evidence: w.evidence, Policies: policiesFake{w}, Members: membersFake{w.identity, w}, Pairings: w.openPairings(), Gateway: w.gateway, Devices: devicesFake{w.registry, w.identity}, DeviceActs: w.db, Presence: w.identity, Passkeys: w.openPasskeys(),
+		Keys: &keyadmin.Keys{Authority: w.authority, Journal: w.journal, Notary: w.notary}, Workspaces: w.workspaces, Vault: w.vault, Upstreams: noUpstreams{}, Packages: noUpstreams{}, UpstreamLogins: oauth.New(oauth.Config{}), Log: logger,
 		Installed: must.Get(installed.New(t.Context(), w.db.Installed(), logger, w.now))(t),
 		Console:   w.openConsole(), About: consoles.About{ID: "gateway.test", Version: "test", Frozen: func(context.Context) bool { return false }, Pending: func() int { return w.desk.Counts().Pending },
 			Settings: config.Default(), Examine: func(ctx context.Context) []consoles.Exam {

@@ -54,6 +54,9 @@ func Environment(program string, env []string, toolchains []Toolchain) []string 
 			out = append(out, pair)
 		}
 	}
+	for _, t := range toolchains {
+		out = append(out, t.Env...)
+	}
 	return append(out, env...)
 }
 

@@ -23,6 +23,8 @@ type Toolchain struct {
 	// programs in bin, where all of them are shown; "" where only one is. Programs of
 	// a version that is not in Bins are started by their path.
 	Versions string
+	// Env holds name=value pairs that its programs need, whatever the caller may set.
+	Env []string
 }
 
 // Holds reports whether a file, named by its real path, is part of it.

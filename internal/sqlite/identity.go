@@ -7,7 +7,9 @@ import (
 	"strings"
 
 	"palyra/internal/access"
+	"palyra/internal/event"
 	"palyra/internal/identity"
+	"palyra/internal/passkey"
 	"palyra/internal/provenance"
 	"palyra/internal/reason"
 )
@@ -305,4 +307,56 @@ func updateDevice(tx *Tx, d identity.Device) error {
 		return reason.Errorf(reason.NotFound, "there is no device %s", d.ID)
 	}
 	return fmt.Errorf("device %s, version %d: %w", d.ID, d.Version, identity.ErrConflict)
+}
+
+// Passkeys returns all passkeys, removed ones included; none in a store of before there
+// were any, which palyrad doctor reads as it is.
+func (s IdentityStore) Passkeys(ctx context.Context) ([]passkey.Passkey, error) {
+	there := false
+	err := s.db.Read(ctx, func(c *Conn) (err error) {
+		there, err = c.QueryRow("SELECT 1 FROM sqlite_schema WHERE name = 'passkeys'", func(*Row) error { return nil })
+		return err
+	})
+	if err != nil || !there {
+		return nil, err
+	}
+	return list(ctx, s.db, "reading passkeys", func(r *Row) (p passkey.Passkey, err error) {
+		if err = json.Unmarshal(r.Bytes(0), &p); err != nil {
+			err = fmt.Errorf("a passkey of %s: %w", r.Text(1), err)
+		}
+		return p, err
+	}, "SELECT passkey, member FROM passkeys ORDER BY id")
+}
+
+// KeepPasskey keeps a passkey with its events. It never changes whose one is.
+func (s IdentityStore) KeepPasskey(ctx context.Context, p passkey.Passkey, events ...event.Draft) error {
+	text, err := json.Marshal(p)
+	if err != nil {
+		return fmt.Errorf("keeping a passkey of %s: %w", p.Member, err)
+	}
+	_, err = s.db.Commit(ctx, Unit{Events: events, Check: func(tx *Tx) error {
+		if p.Version == 1 {
+			return insertPasskey(tx, p, string(text))
+		}
+		n, err := tx.Exec("UPDATE passkeys SET passkey = ?3, version = ?4 WHERE id = ?1 AND member = ?2 AND version = ?4 - 1", p.ID, p.Member.String(), string(text), p.Version)
+		if err != nil {
+			return fmt.Errorf("keeping a passkey of %s: %w", p.Member, err)
+		}
+		if n != 1 {
+			return fmt.Errorf("passkey %s, version %d: %w", passkey.Text(p.ID), p.Version, identity.ErrConflict)
+		}
+		return nil
+	}})
+	return err
+}
+
+func insertPasskey(tx *Tx, p passkey.Passkey, text string) error {
+	n, err := tx.Exec("INSERT INTO passkeys (id, member, passkey, version) VALUES (?1, ?2, ?3, 1) ON CONFLICT DO NOTHING", p.ID, p.Member.String(), text)
+	if err != nil {
+		return fmt.Errorf("keeping a passkey of %s: %w", p.Member, err)
+	}
+	if n == 0 {
+		return reason.Errorf(reason.AlreadyExists, "the passkey %s was enrolled already", passkey.Text(p.ID))
+	}
+	return nil
 }

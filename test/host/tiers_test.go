@@ -109,3 +109,19 @@ func TestTiersOverBudget(t *testing.T) {
 		}
 	}
 }
+
+// TestTiersOfTheConsole: they come last, where they are asked for, and what fails in a
+// browser stands once more at the end.
+func TestTiersOfTheConsole(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	must.Do(t, os.WriteFile(filepath.Join(dir, "npm"), []byte("#!/bin/sh\necho \"  ✘  1 e2e/$5.spec.ts:1:1 › it\"\ntest $5 = test\n"), 0o755))
+	path := "PATH=" + dir + string(os.PathListSeparator) + os.Getenv("PATH")
+	code, said, _ := tiers(t, []string{path, "WEB=npm", "WEB_BUDGET=61"}, "palyra/internal/x")
+	if _, end, _ := strings.Cut(said, "== tiers\n"); code == 0 || !regexp.MustCompile(`(?s)\nweb +ok .* of 1m01s\nbrowser +FAIL .* of 4m00s\n.*== failed\n.*✘  1 e2e/test:browser`).MatchString(end) {
+		t.Errorf("exit code %d: %s", code, said)
+	}
+	if _, said, _ := tiers(t, []string{path}, "palyra/internal/x"); strings.Contains(said, "browser") {
+		t.Errorf("nobody asked for it: %s", said)
+	}
+}

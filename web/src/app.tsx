@@ -76,7 +76,7 @@ const router = createRouter({
   stringifySearch,
 });
 
-export function App({ queries, live }: { queries: QueryClient; live: Connection | null }) {
+export function App({ queries, live }: { queries: QueryClient; live: Connection }) {
   return (
     <QueryClientProvider client={queries}>
       <LiveContext value={live}>

@@ -1,8 +1,11 @@
 import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
 import { newQueryClient } from "./api/query";
-import { followOtherTabs, login, session, takeToken } from "./api/session";
+import { drop, followOtherTabs, login, session, takeToken } from "./api/session";
 import { App } from "./app";
+import { Connection } from "./live/connection";
+import { followQueries } from "./live/invalidate";
+import { gatewayStream } from "./live/source";
 import { Login } from "./shell/Login";
 import { startTheme } from "./shell/theme";
 import "./styles.css";
@@ -27,7 +30,10 @@ function page() {
     return <Login attempt={attempt} />;
   }
   if (location.pathname === "/login") history.replaceState(null, "", "/");
-  return <App queries={newQueryClient()} live={null} />;
+  const queries = newQueryClient();
+  const live = new Connection(gatewayStream, `palyra.live.${here.user}`, () => drop("ended"));
+  followQueries(live, queries);
+  return <App queries={queries} live={live} />;
 }
 
 createRoot(place).render(<StrictMode>{page()}</StrictMode>);

@@ -16,6 +16,17 @@ export interface ScreenRoute {
 export const screens: readonly ScreenRoute[] = [
   // The list stays where it is while an ask of it is open.
   { path: "/approvals/{-$id}", label: "Approvals", needs: "approval.read", nav: "Decide", load: () => import("./screens/approvals/Approvals") },
+  { path: "/grants", label: "Grants", needs: "grant.read", nav: "Decide", load: () => import("./screens/grants/Grants") },
+  { path: "/runs/{-$id}", label: "Runs", needs: "run.read", nav: "Work", load: () => import("./screens/runs/Runs") },
+  { path: "/calls/{-$id}", label: "Calls", needs: "run.read", nav: "Work", load: () => import("./screens/calls/Calls") },
+  { path: "/changes/{-$id}", label: "Changes", needs: "workspace.read", nav: "Work", load: () => import("./screens/changes/Changes") },
+  { path: "/tools/{-$name}", label: "Tools", needs: "tool.list", nav: "Rules", load: () => import("./screens/tools/Tools") },
+  { path: "/servers/{-$name}", label: "MCP servers", needs: "upstream.read", nav: "Rules", load: () => import("./screens/servers/Servers") },
+  { path: "/members/{-$member}", label: "Members", needs: "access.read", nav: "People and keys", load: () => import("./screens/members/Members") },
+  { path: "/devices/{-$id}", label: "Devices", needs: "access.read", nav: "People and keys", load: () => import("./screens/devices/Devices") },
+  { path: "/tokens", label: "API tokens", needs: "token.read", nav: "People and keys", load: () => import("./screens/tokens/Tokens") },
+  { path: "/vault/{-$ref}", label: "Vault", needs: "vault.list", nav: "People and keys", load: () => import("./screens/vault/Vault") },
+  { path: "/health", label: "Health", needs: "daemon.status", nav: "Gateway", load: () => import("./screens/health/Health") },
 ];
 
 /** Where the navigation leads for a screen: its path without parameters. */

@@ -1672,7 +1672,10 @@ type ApprovalVote struct {
 	// How many calls the grant may let through; 0 for as many as come in its time.
 	Uses int64 `protobuf:"varint,14,opt,name=uses,proto3" json:"uses,omitempty"`
 	// How the voter reached the gateway: "socket" for the Unix socket of its host.
-	Transport     string `protobuf:"bytes,15,opt,name=transport,proto3" json:"transport,omitempty"`
+	Transport string `protobuf:"bytes,15,opt,name=transport,proto3" json:"transport,omitempty"`
+	// What the voter's passkey signed of this vote, where that is how it was present. It can
+	// be checked with the passkey's public key (docs/identity.md).
+	Passkey       *PasskeyAssertion `protobuf:"bytes,16,opt,name=passkey,proto3" json:"passkey,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1810,6 +1813,13 @@ func (x *ApprovalVote) GetTransport() string {
 		return x.Transport
 	}
 	return ""
+}
+
+func (x *ApprovalVote) GetPasskey() *PasskeyAssertion {
+	if x != nil {
+		return x.Passkey
+	}
+	return nil
 }
 
 // Grant is a standing yes.
@@ -2527,7 +2537,9 @@ type DecideApprovalRequest struct {
 	Uses int64 `protobuf:"varint,9,opt,name=uses,proto3" json:"uses,omitempty"`
 	// The proof that a person is there, by the presence key of the caller's device. One
 	// that is wrong refuses the vote; without one the vote is not present.
-	Presence      *PresenceProof `protobuf:"bytes,10,opt,name=presence,proto3" json:"presence,omitempty"`
+	Presence *PresenceProof `protobuf:"bytes,10,opt,name=presence,proto3" json:"presence,omitempty"`
+	// In its place: what a passkey of the caller signed (ChallengePasskey).
+	Passkey       *PasskeyAssertion `protobuf:"bytes,11,opt,name=passkey,proto3" json:"passkey,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2628,6 +2640,13 @@ func (x *DecideApprovalRequest) GetUses() int64 {
 func (x *DecideApprovalRequest) GetPresence() *PresenceProof {
 	if x != nil {
 		return x.Presence
+	}
+	return nil
+}
+
+func (x *DecideApprovalRequest) GetPasskey() *PasskeyAssertion {
+	if x != nil {
+		return x.Passkey
 	}
 	return nil
 }
@@ -3250,7 +3269,7 @@ var File_palyra_v1_approvals_proto protoreflect.FileDescriptor
 
 const file_palyra_v1_approvals_proto_rawDesc = "" +
 	"\n" +
-	"\x19palyra/v1/approvals.proto\x12\tpalyra.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18palyra/v1/presence.proto\"\x9d\b\n" +
+	"\x19palyra/v1/approvals.proto\x12\tpalyra.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1epalyra/v1/presence_proof.proto\"\x9d\b\n" +
 	"\bApproval\x12\x1f\n" +
 	"\vapproval_id\x18\x01 \x01(\tR\n" +
 	"approvalId\x12\x1f\n" +
@@ -3387,7 +3406,7 @@ const file_palyra_v1_approvals_proto_rawDesc = "" +
 	"\n" +
 	"permission\x18\a \x01(\tR\n" +
 	"permission\x12*\n" +
-	"\x11covered_last_week\x18\b \x01(\x03R\x0fcoveredLastWeek\"\xd5\x03\n" +
+	"\x11covered_last_week\x18\b \x01(\x03R\x0fcoveredLastWeek\"\x8c\x04\n" +
 	"\fApprovalVote\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x14\n" +
 	"\x05roles\x18\x02 \x03(\tR\x05roles\x12\x16\n" +
@@ -3404,7 +3423,8 @@ const file_palyra_v1_approvals_proto_rawDesc = "" +
 	"\fshown_digest\x18\f \x01(\tR\vshownDigest\x12*\n" +
 	"\x02at\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x12\n" +
 	"\x04uses\x18\x0e \x01(\x03R\x04uses\x12\x1c\n" +
-	"\ttransport\x18\x0f \x01(\tR\ttransport\"\xc1\x05\n" +
+	"\ttransport\x18\x0f \x01(\tR\ttransport\x125\n" +
+	"\apasskey\x18\x10 \x01(\v2\x1b.palyra.v1.PasskeyAssertionR\apasskey\"\xc1\x05\n" +
 	"\x05Grant\x12\x19\n" +
 	"\bgrant_id\x18\x01 \x01(\tR\agrantId\x12\x1f\n" +
 	"\vapproval_id\x18\x02 \x01(\tR\n" +
@@ -3490,7 +3510,7 @@ const file_palyra_v1_approvals_proto_rawDesc = "" +
 	"\x06cursor\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\x06cursor\"a\n" +
 	"\x16WatchApprovalsResponse\x12/\n" +
 	"\bapproval\x18\x01 \x01(\v2\x13.palyra.v1.ApprovalR\bapproval\x12\x16\n" +
-	"\x06cursor\x18\x02 \x01(\tR\x06cursor\"\xe1\x03\n" +
+	"\x06cursor\x18\x02 \x01(\tR\x06cursor\"\x98\x04\n" +
 	"\x15DecideApprovalRequest\x12)\n" +
 	"\vapproval_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x98\x01\x1aR\n" +
 	"approvalId\x12\x14\n" +
@@ -3503,7 +3523,8 @@ const file_palyra_v1_approvals_proto_rawDesc = "" +
 	"\asurface\x18\b \x01(\tB\x17\xbaH\x14r\x12R\x00R\x03cliR\x03tuiR\x04grpcR\asurface\x12\x1b\n" +
 	"\x04uses\x18\t \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x04uses\x124\n" +
 	"\bpresence\x18\n" +
-	" \x01(\v2\x18.palyra.v1.PresenceProofR\bpresence\"I\n" +
+	" \x01(\v2\x18.palyra.v1.PresenceProofR\bpresence\x125\n" +
+	"\apasskey\x18\v \x01(\v2\x1b.palyra.v1.PasskeyAssertionR\apasskey\"I\n" +
 	"\x16DecideApprovalResponse\x12/\n" +
 	"\bapproval\x18\x01 \x01(\v2\x13.palyra.v1.ApprovalR\bapproval\"\xa5\x02\n" +
 	"\x13EditApprovalRequest\x12)\n" +
@@ -3649,7 +3670,8 @@ var file_palyra_v1_approvals_proto_goTypes = []any{
 	nil,                             // 41: palyra.v1.ApprovalCounts.ByToolEntry
 	(*timestamppb.Timestamp)(nil),   // 42: google.protobuf.Timestamp
 	(*durationpb.Duration)(nil),     // 43: google.protobuf.Duration
-	(*PresenceProof)(nil),           // 44: palyra.v1.PresenceProof
+	(*PasskeyAssertion)(nil),        // 44: palyra.v1.PasskeyAssertion
+	(*PresenceProof)(nil),           // 45: palyra.v1.PresenceProof
 }
 var file_palyra_v1_approvals_proto_depIdxs = []int32{
 	1,  // 0: palyra.v1.Approval.subject_type:type_name -> palyra.v1.ApprovalSubjectType
@@ -3678,62 +3700,64 @@ var file_palyra_v1_approvals_proto_depIdxs = []int32{
 	43, // 23: palyra.v1.ApprovalVote.ttl:type_name -> google.protobuf.Duration
 	3,  // 24: palyra.v1.ApprovalVote.match:type_name -> palyra.v1.GrantMatch
 	42, // 25: palyra.v1.ApprovalVote.at:type_name -> google.protobuf.Timestamp
-	2,  // 26: palyra.v1.Grant.scope:type_name -> palyra.v1.ApprovalScope
-	3,  // 27: palyra.v1.Grant.match:type_name -> palyra.v1.GrantMatch
-	42, // 28: palyra.v1.Grant.created_at:type_name -> google.protobuf.Timestamp
-	42, // 29: palyra.v1.Grant.expires_at:type_name -> google.protobuf.Timestamp
-	42, // 30: palyra.v1.Grant.revoked_at:type_name -> google.protobuf.Timestamp
-	42, // 31: palyra.v1.Grant.last_used_at:type_name -> google.protobuf.Timestamp
-	0,  // 32: palyra.v1.ListApprovalsRequest.states:type_name -> palyra.v1.ApprovalState
-	1,  // 33: palyra.v1.ListApprovalsRequest.subject_types:type_name -> palyra.v1.ApprovalSubjectType
-	42, // 34: palyra.v1.ListApprovalsRequest.since:type_name -> google.protobuf.Timestamp
-	42, // 35: palyra.v1.ListApprovalsRequest.until:type_name -> google.protobuf.Timestamp
-	0,  // 36: palyra.v1.ListApprovalsRequest.except_states:type_name -> palyra.v1.ApprovalState
-	1,  // 37: palyra.v1.ListApprovalsRequest.except_subject_types:type_name -> palyra.v1.ApprovalSubjectType
-	5,  // 38: palyra.v1.ListApprovalsResponse.approvals:type_name -> palyra.v1.Approval
-	21, // 39: palyra.v1.ListApprovalsResponse.counts:type_name -> palyra.v1.ApprovalCounts
-	38, // 40: palyra.v1.ApprovalCounts.by_state:type_name -> palyra.v1.ApprovalCounts.ByStateEntry
-	39, // 41: palyra.v1.ApprovalCounts.by_severity:type_name -> palyra.v1.ApprovalCounts.BySeverityEntry
-	40, // 42: palyra.v1.ApprovalCounts.by_subject_type:type_name -> palyra.v1.ApprovalCounts.BySubjectTypeEntry
-	41, // 43: palyra.v1.ApprovalCounts.by_tool:type_name -> palyra.v1.ApprovalCounts.ByToolEntry
-	5,  // 44: palyra.v1.GetApprovalResponse.approval:type_name -> palyra.v1.Approval
-	5,  // 45: palyra.v1.WatchApprovalsResponse.approval:type_name -> palyra.v1.Approval
-	2,  // 46: palyra.v1.DecideApprovalRequest.scope:type_name -> palyra.v1.ApprovalScope
-	43, // 47: palyra.v1.DecideApprovalRequest.ttl:type_name -> google.protobuf.Duration
-	3,  // 48: palyra.v1.DecideApprovalRequest.match:type_name -> palyra.v1.GrantMatch
-	44, // 49: palyra.v1.DecideApprovalRequest.presence:type_name -> palyra.v1.PresenceProof
-	5,  // 50: palyra.v1.DecideApprovalResponse.approval:type_name -> palyra.v1.Approval
-	5,  // 51: palyra.v1.EditApprovalResponse.approval:type_name -> palyra.v1.Approval
-	5,  // 52: palyra.v1.CancelApprovalResponse.approval:type_name -> palyra.v1.Approval
-	4,  // 53: palyra.v1.ExportApprovalsRequest.format:type_name -> palyra.v1.ExportFormat
-	0,  // 54: palyra.v1.ExportApprovalsRequest.states:type_name -> palyra.v1.ApprovalState
-	42, // 55: palyra.v1.ExportApprovalsRequest.since:type_name -> google.protobuf.Timestamp
-	42, // 56: palyra.v1.ExportApprovalsRequest.until:type_name -> google.protobuf.Timestamp
-	18, // 57: palyra.v1.ListGrantsResponse.grants:type_name -> palyra.v1.Grant
-	18, // 58: palyra.v1.RevokeGrantResponse.grant:type_name -> palyra.v1.Grant
-	19, // 59: palyra.v1.ApprovalsService.ListApprovals:input_type -> palyra.v1.ListApprovalsRequest
-	22, // 60: palyra.v1.ApprovalsService.GetApproval:input_type -> palyra.v1.GetApprovalRequest
-	24, // 61: palyra.v1.ApprovalsService.WatchApprovals:input_type -> palyra.v1.WatchApprovalsRequest
-	26, // 62: palyra.v1.ApprovalsService.DecideApproval:input_type -> palyra.v1.DecideApprovalRequest
-	28, // 63: palyra.v1.ApprovalsService.EditApproval:input_type -> palyra.v1.EditApprovalRequest
-	30, // 64: palyra.v1.ApprovalsService.CancelApproval:input_type -> palyra.v1.CancelApprovalRequest
-	32, // 65: palyra.v1.ApprovalsService.ExportApprovals:input_type -> palyra.v1.ExportApprovalsRequest
-	34, // 66: palyra.v1.ApprovalsService.ListGrants:input_type -> palyra.v1.ListGrantsRequest
-	36, // 67: palyra.v1.ApprovalsService.RevokeGrant:input_type -> palyra.v1.RevokeGrantRequest
-	20, // 68: palyra.v1.ApprovalsService.ListApprovals:output_type -> palyra.v1.ListApprovalsResponse
-	23, // 69: palyra.v1.ApprovalsService.GetApproval:output_type -> palyra.v1.GetApprovalResponse
-	25, // 70: palyra.v1.ApprovalsService.WatchApprovals:output_type -> palyra.v1.WatchApprovalsResponse
-	27, // 71: palyra.v1.ApprovalsService.DecideApproval:output_type -> palyra.v1.DecideApprovalResponse
-	29, // 72: palyra.v1.ApprovalsService.EditApproval:output_type -> palyra.v1.EditApprovalResponse
-	31, // 73: palyra.v1.ApprovalsService.CancelApproval:output_type -> palyra.v1.CancelApprovalResponse
-	33, // 74: palyra.v1.ApprovalsService.ExportApprovals:output_type -> palyra.v1.ExportApprovalsResponse
-	35, // 75: palyra.v1.ApprovalsService.ListGrants:output_type -> palyra.v1.ListGrantsResponse
-	37, // 76: palyra.v1.ApprovalsService.RevokeGrant:output_type -> palyra.v1.RevokeGrantResponse
-	68, // [68:77] is the sub-list for method output_type
-	59, // [59:68] is the sub-list for method input_type
-	59, // [59:59] is the sub-list for extension type_name
-	59, // [59:59] is the sub-list for extension extendee
-	0,  // [0:59] is the sub-list for field type_name
+	44, // 26: palyra.v1.ApprovalVote.passkey:type_name -> palyra.v1.PasskeyAssertion
+	2,  // 27: palyra.v1.Grant.scope:type_name -> palyra.v1.ApprovalScope
+	3,  // 28: palyra.v1.Grant.match:type_name -> palyra.v1.GrantMatch
+	42, // 29: palyra.v1.Grant.created_at:type_name -> google.protobuf.Timestamp
+	42, // 30: palyra.v1.Grant.expires_at:type_name -> google.protobuf.Timestamp
+	42, // 31: palyra.v1.Grant.revoked_at:type_name -> google.protobuf.Timestamp
+	42, // 32: palyra.v1.Grant.last_used_at:type_name -> google.protobuf.Timestamp
+	0,  // 33: palyra.v1.ListApprovalsRequest.states:type_name -> palyra.v1.ApprovalState
+	1,  // 34: palyra.v1.ListApprovalsRequest.subject_types:type_name -> palyra.v1.ApprovalSubjectType
+	42, // 35: palyra.v1.ListApprovalsRequest.since:type_name -> google.protobuf.Timestamp
+	42, // 36: palyra.v1.ListApprovalsRequest.until:type_name -> google.protobuf.Timestamp
+	0,  // 37: palyra.v1.ListApprovalsRequest.except_states:type_name -> palyra.v1.ApprovalState
+	1,  // 38: palyra.v1.ListApprovalsRequest.except_subject_types:type_name -> palyra.v1.ApprovalSubjectType
+	5,  // 39: palyra.v1.ListApprovalsResponse.approvals:type_name -> palyra.v1.Approval
+	21, // 40: palyra.v1.ListApprovalsResponse.counts:type_name -> palyra.v1.ApprovalCounts
+	38, // 41: palyra.v1.ApprovalCounts.by_state:type_name -> palyra.v1.ApprovalCounts.ByStateEntry
+	39, // 42: palyra.v1.ApprovalCounts.by_severity:type_name -> palyra.v1.ApprovalCounts.BySeverityEntry
+	40, // 43: palyra.v1.ApprovalCounts.by_subject_type:type_name -> palyra.v1.ApprovalCounts.BySubjectTypeEntry
+	41, // 44: palyra.v1.ApprovalCounts.by_tool:type_name -> palyra.v1.ApprovalCounts.ByToolEntry
+	5,  // 45: palyra.v1.GetApprovalResponse.approval:type_name -> palyra.v1.Approval
+	5,  // 46: palyra.v1.WatchApprovalsResponse.approval:type_name -> palyra.v1.Approval
+	2,  // 47: palyra.v1.DecideApprovalRequest.scope:type_name -> palyra.v1.ApprovalScope
+	43, // 48: palyra.v1.DecideApprovalRequest.ttl:type_name -> google.protobuf.Duration
+	3,  // 49: palyra.v1.DecideApprovalRequest.match:type_name -> palyra.v1.GrantMatch
+	45, // 50: palyra.v1.DecideApprovalRequest.presence:type_name -> palyra.v1.PresenceProof
+	44, // 51: palyra.v1.DecideApprovalRequest.passkey:type_name -> palyra.v1.PasskeyAssertion
+	5,  // 52: palyra.v1.DecideApprovalResponse.approval:type_name -> palyra.v1.Approval
+	5,  // 53: palyra.v1.EditApprovalResponse.approval:type_name -> palyra.v1.Approval
+	5,  // 54: palyra.v1.CancelApprovalResponse.approval:type_name -> palyra.v1.Approval
+	4,  // 55: palyra.v1.ExportApprovalsRequest.format:type_name -> palyra.v1.ExportFormat
+	0,  // 56: palyra.v1.ExportApprovalsRequest.states:type_name -> palyra.v1.ApprovalState
+	42, // 57: palyra.v1.ExportApprovalsRequest.since:type_name -> google.protobuf.Timestamp
+	42, // 58: palyra.v1.ExportApprovalsRequest.until:type_name -> google.protobuf.Timestamp
+	18, // 59: palyra.v1.ListGrantsResponse.grants:type_name -> palyra.v1.Grant
+	18, // 60: palyra.v1.RevokeGrantResponse.grant:type_name -> palyra.v1.Grant
+	19, // 61: palyra.v1.ApprovalsService.ListApprovals:input_type -> palyra.v1.ListApprovalsRequest
+	22, // 62: palyra.v1.ApprovalsService.GetApproval:input_type -> palyra.v1.GetApprovalRequest
+	24, // 63: palyra.v1.ApprovalsService.WatchApprovals:input_type -> palyra.v1.WatchApprovalsRequest
+	26, // 64: palyra.v1.ApprovalsService.DecideApproval:input_type -> palyra.v1.DecideApprovalRequest
+	28, // 65: palyra.v1.ApprovalsService.EditApproval:input_type -> palyra.v1.EditApprovalRequest
+	30, // 66: palyra.v1.ApprovalsService.CancelApproval:input_type -> palyra.v1.CancelApprovalRequest
+	32, // 67: palyra.v1.ApprovalsService.ExportApprovals:input_type -> palyra.v1.ExportApprovalsRequest
+	34, // 68: palyra.v1.ApprovalsService.ListGrants:input_type -> palyra.v1.ListGrantsRequest
+	36, // 69: palyra.v1.ApprovalsService.RevokeGrant:input_type -> palyra.v1.RevokeGrantRequest
+	20, // 70: palyra.v1.ApprovalsService.ListApprovals:output_type -> palyra.v1.ListApprovalsResponse
+	23, // 71: palyra.v1.ApprovalsService.GetApproval:output_type -> palyra.v1.GetApprovalResponse
+	25, // 72: palyra.v1.ApprovalsService.WatchApprovals:output_type -> palyra.v1.WatchApprovalsResponse
+	27, // 73: palyra.v1.ApprovalsService.DecideApproval:output_type -> palyra.v1.DecideApprovalResponse
+	29, // 74: palyra.v1.ApprovalsService.EditApproval:output_type -> palyra.v1.EditApprovalResponse
+	31, // 75: palyra.v1.ApprovalsService.CancelApproval:output_type -> palyra.v1.CancelApprovalResponse
+	33, // 76: palyra.v1.ApprovalsService.ExportApprovals:output_type -> palyra.v1.ExportApprovalsResponse
+	35, // 77: palyra.v1.ApprovalsService.ListGrants:output_type -> palyra.v1.ListGrantsResponse
+	37, // 78: palyra.v1.ApprovalsService.RevokeGrant:output_type -> palyra.v1.RevokeGrantResponse
+	70, // [70:79] is the sub-list for method output_type
+	61, // [61:70] is the sub-list for method input_type
+	61, // [61:61] is the sub-list for extension type_name
+	61, // [61:61] is the sub-list for extension extendee
+	0,  // [0:61] is the sub-list for field type_name
 }
 
 func init() { file_palyra_v1_approvals_proto_init() }
@@ -3741,7 +3765,7 @@ func file_palyra_v1_approvals_proto_init() {
 	if File_palyra_v1_approvals_proto != nil {
 		return
 	}
-	file_palyra_v1_presence_proto_init()
+	file_palyra_v1_presence_proof_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

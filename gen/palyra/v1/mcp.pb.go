@@ -50,7 +50,10 @@ type UpstreamServer struct {
 	// The annotations of its tools count.
 	Trusted bool `protobuf:"varint,11,opt,name=trusted,proto3" json:"trusted,omitempty"`
 	// The gateway logs in there and shows a token with each request to a URL.
-	Oauth         *UpstreamOAuth `protobuf:"bytes,12,opt,name=oauth,proto3" json:"oauth,omitempty"`
+	Oauth *UpstreamOAuth `protobuf:"bytes,12,opt,name=oauth,proto3" json:"oauth,omitempty"`
+	// What the program was installed with; absent for a program of the machine. A request
+	// names its prefix alone, and the gateway knows the rest.
+	Package       *UpstreamPackage `protobuf:"bytes,13,opt,name=package,proto3" json:"package,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -169,6 +172,102 @@ func (x *UpstreamServer) GetOauth() *UpstreamOAuth {
 	return nil
 }
 
+func (x *UpstreamServer) GetPackage() *UpstreamPackage {
+	if x != nil {
+		return x.Package
+	}
+	return nil
+}
+
+// UpstreamPackage is a package that was installed for one server.
+type UpstreamPackage struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "npm" or "pypi".
+	Ecosystem string `protobuf:"bytes,1,opt,name=ecosystem,proto3" json:"ecosystem,omitempty"`
+	Name      string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Version   string `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
+	// The digest of the package itself, as its registry has it.
+	Integrity string `protobuf:"bytes,4,opt,name=integrity,proto3" json:"integrity,omitempty"`
+	// The URL that it was fetched from.
+	Registry string `protobuf:"bytes,5,opt,name=registry,proto3" json:"registry,omitempty"`
+	// "sha256:<hex>" over everything that was installed.
+	Prefix        string `protobuf:"bytes,6,opt,name=prefix,proto3" json:"prefix,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpstreamPackage) Reset() {
+	*x = UpstreamPackage{}
+	mi := &file_palyra_v1_mcp_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpstreamPackage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpstreamPackage) ProtoMessage() {}
+
+func (x *UpstreamPackage) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_mcp_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpstreamPackage.ProtoReflect.Descriptor instead.
+func (*UpstreamPackage) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *UpstreamPackage) GetEcosystem() string {
+	if x != nil {
+		return x.Ecosystem
+	}
+	return ""
+}
+
+func (x *UpstreamPackage) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *UpstreamPackage) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *UpstreamPackage) GetIntegrity() string {
+	if x != nil {
+		return x.Integrity
+	}
+	return ""
+}
+
+func (x *UpstreamPackage) GetRegistry() string {
+	if x != nil {
+		return x.Registry
+	}
+	return ""
+}
+
+func (x *UpstreamPackage) GetPrefix() string {
+	if x != nil {
+		return x.Prefix
+	}
+	return ""
+}
+
 // UpstreamOAuth says how the gateway logs in at a server.
 type UpstreamOAuth struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -190,7 +289,7 @@ type UpstreamOAuth struct {
 
 func (x *UpstreamOAuth) Reset() {
 	*x = UpstreamOAuth{}
-	mi := &file_palyra_v1_mcp_proto_msgTypes[1]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -202,7 +301,7 @@ func (x *UpstreamOAuth) String() string {
 func (*UpstreamOAuth) ProtoMessage() {}
 
 func (x *UpstreamOAuth) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_mcp_proto_msgTypes[1]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -215,7 +314,7 @@ func (x *UpstreamOAuth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpstreamOAuth.ProtoReflect.Descriptor instead.
 func (*UpstreamOAuth) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{1}
+	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *UpstreamOAuth) GetIssuer() string {
@@ -267,7 +366,7 @@ type UpstreamHeader struct {
 
 func (x *UpstreamHeader) Reset() {
 	*x = UpstreamHeader{}
-	mi := &file_palyra_v1_mcp_proto_msgTypes[2]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -279,7 +378,7 @@ func (x *UpstreamHeader) String() string {
 func (*UpstreamHeader) ProtoMessage() {}
 
 func (x *UpstreamHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_mcp_proto_msgTypes[2]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -292,7 +391,7 @@ func (x *UpstreamHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpstreamHeader.ProtoReflect.Descriptor instead.
 func (*UpstreamHeader) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{2}
+	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *UpstreamHeader) GetName() string {
@@ -334,7 +433,7 @@ type UpstreamDefinition struct {
 
 func (x *UpstreamDefinition) Reset() {
 	*x = UpstreamDefinition{}
-	mi := &file_palyra_v1_mcp_proto_msgTypes[3]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -346,7 +445,7 @@ func (x *UpstreamDefinition) String() string {
 func (*UpstreamDefinition) ProtoMessage() {}
 
 func (x *UpstreamDefinition) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_mcp_proto_msgTypes[3]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -359,7 +458,7 @@ func (x *UpstreamDefinition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpstreamDefinition.ProtoReflect.Descriptor instead.
 func (*UpstreamDefinition) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{3}
+	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *UpstreamDefinition) GetKind() string {
@@ -407,7 +506,7 @@ type UpstreamChange struct {
 
 func (x *UpstreamChange) Reset() {
 	*x = UpstreamChange{}
-	mi := &file_palyra_v1_mcp_proto_msgTypes[4]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -419,7 +518,7 @@ func (x *UpstreamChange) String() string {
 func (*UpstreamChange) ProtoMessage() {}
 
 func (x *UpstreamChange) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_mcp_proto_msgTypes[4]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -432,7 +531,7 @@ func (x *UpstreamChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpstreamChange.ProtoReflect.Descriptor instead.
 func (*UpstreamChange) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{4}
+	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *UpstreamChange) GetKind() string {
@@ -505,7 +604,7 @@ type Upstream struct {
 
 func (x *Upstream) Reset() {
 	*x = Upstream{}
-	mi := &file_palyra_v1_mcp_proto_msgTypes[5]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -517,7 +616,7 @@ func (x *Upstream) String() string {
 func (*Upstream) ProtoMessage() {}
 
 func (x *Upstream) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_mcp_proto_msgTypes[5]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -530,7 +629,7 @@ func (x *Upstream) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Upstream.ProtoReflect.Descriptor instead.
 func (*Upstream) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{5}
+	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Upstream) GetServer() *UpstreamServer {
@@ -668,7 +767,7 @@ type ListUpstreamsRequest struct {
 
 func (x *ListUpstreamsRequest) Reset() {
 	*x = ListUpstreamsRequest{}
-	mi := &file_palyra_v1_mcp_proto_msgTypes[6]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -680,7 +779,7 @@ func (x *ListUpstreamsRequest) String() string {
 func (*ListUpstreamsRequest) ProtoMessage() {}
 
 func (x *ListUpstreamsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_mcp_proto_msgTypes[6]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -693,7 +792,7 @@ func (x *ListUpstreamsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListUpstreamsRequest.ProtoReflect.Descriptor instead.
 func (*ListUpstreamsRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{6}
+	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{7}
 }
 
 // ListUpstreamsResponse has them by name.
@@ -706,7 +805,7 @@ type ListUpstreamsResponse struct {
 
 func (x *ListUpstreamsResponse) Reset() {
 	*x = ListUpstreamsResponse{}
-	mi := &file_palyra_v1_mcp_proto_msgTypes[7]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -718,7 +817,7 @@ func (x *ListUpstreamsResponse) String() string {
 func (*ListUpstreamsResponse) ProtoMessage() {}
 
 func (x *ListUpstreamsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_mcp_proto_msgTypes[7]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -731,7 +830,7 @@ func (x *ListUpstreamsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListUpstreamsResponse.ProtoReflect.Descriptor instead.
 func (*ListUpstreamsResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{7}
+	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListUpstreamsResponse) GetUpstreams() []*Upstream {
@@ -751,7 +850,7 @@ type GetUpstreamRequest struct {
 
 func (x *GetUpstreamRequest) Reset() {
 	*x = GetUpstreamRequest{}
-	mi := &file_palyra_v1_mcp_proto_msgTypes[8]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -763,7 +862,7 @@ func (x *GetUpstreamRequest) String() string {
 func (*GetUpstreamRequest) ProtoMessage() {}
 
 func (x *GetUpstreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_mcp_proto_msgTypes[8]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -776,7 +875,7 @@ func (x *GetUpstreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetUpstreamRequest.ProtoReflect.Descriptor instead.
 func (*GetUpstreamRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{8}
+	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *GetUpstreamRequest) GetName() string {
@@ -802,7 +901,7 @@ type GetUpstreamResponse struct {
 
 func (x *GetUpstreamResponse) Reset() {
 	*x = GetUpstreamResponse{}
-	mi := &file_palyra_v1_mcp_proto_msgTypes[9]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -814,7 +913,7 @@ func (x *GetUpstreamResponse) String() string {
 func (*GetUpstreamResponse) ProtoMessage() {}
 
 func (x *GetUpstreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_mcp_proto_msgTypes[9]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -827,7 +926,7 @@ func (x *GetUpstreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetUpstreamResponse.ProtoReflect.Descriptor instead.
 func (*GetUpstreamResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{9}
+	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *GetUpstreamResponse) GetUpstream() *Upstream {
@@ -868,7 +967,7 @@ type AddUpstreamRequest struct {
 
 func (x *AddUpstreamRequest) Reset() {
 	*x = AddUpstreamRequest{}
-	mi := &file_palyra_v1_mcp_proto_msgTypes[10]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -880,7 +979,7 @@ func (x *AddUpstreamRequest) String() string {
 func (*AddUpstreamRequest) ProtoMessage() {}
 
 func (x *AddUpstreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_mcp_proto_msgTypes[10]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -893,7 +992,7 @@ func (x *AddUpstreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddUpstreamRequest.ProtoReflect.Descriptor instead.
 func (*AddUpstreamRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{10}
+	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *AddUpstreamRequest) GetServer() *UpstreamServer {
@@ -913,7 +1012,7 @@ type AddUpstreamResponse struct {
 
 func (x *AddUpstreamResponse) Reset() {
 	*x = AddUpstreamResponse{}
-	mi := &file_palyra_v1_mcp_proto_msgTypes[11]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -925,7 +1024,7 @@ func (x *AddUpstreamResponse) String() string {
 func (*AddUpstreamResponse) ProtoMessage() {}
 
 func (x *AddUpstreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_mcp_proto_msgTypes[11]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -938,7 +1037,7 @@ func (x *AddUpstreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddUpstreamResponse.ProtoReflect.Descriptor instead.
 func (*AddUpstreamResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{11}
+	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *AddUpstreamResponse) GetUpstream() *Upstream {
@@ -958,7 +1057,7 @@ type RemoveUpstreamRequest struct {
 
 func (x *RemoveUpstreamRequest) Reset() {
 	*x = RemoveUpstreamRequest{}
-	mi := &file_palyra_v1_mcp_proto_msgTypes[12]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -970,7 +1069,7 @@ func (x *RemoveUpstreamRequest) String() string {
 func (*RemoveUpstreamRequest) ProtoMessage() {}
 
 func (x *RemoveUpstreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_mcp_proto_msgTypes[12]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -983,7 +1082,7 @@ func (x *RemoveUpstreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveUpstreamRequest.ProtoReflect.Descriptor instead.
 func (*RemoveUpstreamRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{12}
+	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RemoveUpstreamRequest) GetName() string {
@@ -1002,7 +1101,7 @@ type RemoveUpstreamResponse struct {
 
 func (x *RemoveUpstreamResponse) Reset() {
 	*x = RemoveUpstreamResponse{}
-	mi := &file_palyra_v1_mcp_proto_msgTypes[13]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1014,7 +1113,7 @@ func (x *RemoveUpstreamResponse) String() string {
 func (*RemoveUpstreamResponse) ProtoMessage() {}
 
 func (x *RemoveUpstreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_mcp_proto_msgTypes[13]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1027,7 +1126,7 @@ func (x *RemoveUpstreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveUpstreamResponse.ProtoReflect.Descriptor instead.
 func (*RemoveUpstreamResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{13}
+	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{14}
 }
 
 // RefreshUpstreamRequest names a server.
@@ -1040,7 +1139,7 @@ type RefreshUpstreamRequest struct {
 
 func (x *RefreshUpstreamRequest) Reset() {
 	*x = RefreshUpstreamRequest{}
-	mi := &file_palyra_v1_mcp_proto_msgTypes[14]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1052,7 +1151,7 @@ func (x *RefreshUpstreamRequest) String() string {
 func (*RefreshUpstreamRequest) ProtoMessage() {}
 
 func (x *RefreshUpstreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_mcp_proto_msgTypes[14]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1065,7 +1164,7 @@ func (x *RefreshUpstreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefreshUpstreamRequest.ProtoReflect.Descriptor instead.
 func (*RefreshUpstreamRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{14}
+	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RefreshUpstreamRequest) GetName() string {
@@ -1085,7 +1184,7 @@ type RefreshUpstreamResponse struct {
 
 func (x *RefreshUpstreamResponse) Reset() {
 	*x = RefreshUpstreamResponse{}
-	mi := &file_palyra_v1_mcp_proto_msgTypes[15]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1097,7 +1196,7 @@ func (x *RefreshUpstreamResponse) String() string {
 func (*RefreshUpstreamResponse) ProtoMessage() {}
 
 func (x *RefreshUpstreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_mcp_proto_msgTypes[15]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1110,7 +1209,7 @@ func (x *RefreshUpstreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefreshUpstreamResponse.ProtoReflect.Descriptor instead.
 func (*RefreshUpstreamResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{15}
+	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RefreshUpstreamResponse) GetUpstream() *Upstream {
@@ -1133,7 +1232,7 @@ type ApproveUpstreamRequest struct {
 
 func (x *ApproveUpstreamRequest) Reset() {
 	*x = ApproveUpstreamRequest{}
-	mi := &file_palyra_v1_mcp_proto_msgTypes[16]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1145,7 +1244,7 @@ func (x *ApproveUpstreamRequest) String() string {
 func (*ApproveUpstreamRequest) ProtoMessage() {}
 
 func (x *ApproveUpstreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_mcp_proto_msgTypes[16]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1158,7 +1257,7 @@ func (x *ApproveUpstreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApproveUpstreamRequest.ProtoReflect.Descriptor instead.
 func (*ApproveUpstreamRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{16}
+	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ApproveUpstreamRequest) GetName() string {
@@ -1185,7 +1284,7 @@ type ApproveUpstreamResponse struct {
 
 func (x *ApproveUpstreamResponse) Reset() {
 	*x = ApproveUpstreamResponse{}
-	mi := &file_palyra_v1_mcp_proto_msgTypes[17]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1197,7 +1296,7 @@ func (x *ApproveUpstreamResponse) String() string {
 func (*ApproveUpstreamResponse) ProtoMessage() {}
 
 func (x *ApproveUpstreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_mcp_proto_msgTypes[17]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1210,10 +1309,302 @@ func (x *ApproveUpstreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApproveUpstreamResponse.ProtoReflect.Descriptor instead.
 func (*ApproveUpstreamResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{17}
+	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ApproveUpstreamResponse) GetUpstream() *Upstream {
+	if x != nil {
+		return x.Upstream
+	}
+	return nil
+}
+
+// ResolvePackageRequest says what is wanted for a server.
+type ResolvePackageRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name that the server has, or will have.
+	Server string `protobuf:"bytes,1,opt,name=server,proto3" json:"server,omitempty"`
+	// "npm" or "pypi".
+	Ecosystem string `protobuf:"bytes,2,opt,name=ecosystem,proto3" json:"ecosystem,omitempty"`
+	Name      string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	// A version, or a range in the words of the ecosystem; "" for the newest.
+	Version string `protobuf:"bytes,4,opt,name=version,proto3" json:"version,omitempty"`
+	// The URL of a registry; "" for the one that everybody uses.
+	Registry      string `protobuf:"bytes,5,opt,name=registry,proto3" json:"registry,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResolvePackageRequest) Reset() {
+	*x = ResolvePackageRequest{}
+	mi := &file_palyra_v1_mcp_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResolvePackageRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResolvePackageRequest) ProtoMessage() {}
+
+func (x *ResolvePackageRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_mcp_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResolvePackageRequest.ProtoReflect.Descriptor instead.
+func (*ResolvePackageRequest) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *ResolvePackageRequest) GetServer() string {
+	if x != nil {
+		return x.Server
+	}
+	return ""
+}
+
+func (x *ResolvePackageRequest) GetEcosystem() string {
+	if x != nil {
+		return x.Ecosystem
+	}
+	return ""
+}
+
+func (x *ResolvePackageRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ResolvePackageRequest) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *ResolvePackageRequest) GetRegistry() string {
+	if x != nil {
+		return x.Registry
+	}
+	return ""
+}
+
+// ResolvePackageResponse has what the call of package.install is made with.
+type ResolvePackageResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "sha256:<hex>" over the resolution.
+	Resolution string `protobuf:"bytes,1,opt,name=resolution,proto3" json:"resolution,omitempty"`
+	Ecosystem  string `protobuf:"bytes,2,opt,name=ecosystem,proto3" json:"ecosystem,omitempty"`
+	Name       string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	Version    string `protobuf:"bytes,4,opt,name=version,proto3" json:"version,omitempty"`
+	Integrity  string `protobuf:"bytes,5,opt,name=integrity,proto3" json:"integrity,omitempty"`
+	Registry   string `protobuf:"bytes,6,opt,name=registry,proto3" json:"registry,omitempty"`
+	// What the installation reaches.
+	Hosts []string `protobuf:"bytes,7,rep,name=hosts,proto3" json:"hosts,omitempty"`
+	// How many packages are installed, and those whose scripts do not run.
+	Packages      int32    `protobuf:"varint,8,opt,name=packages,proto3" json:"packages,omitempty"`
+	Scripts       []string `protobuf:"bytes,9,rep,name=scripts,proto3" json:"scripts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResolvePackageResponse) Reset() {
+	*x = ResolvePackageResponse{}
+	mi := &file_palyra_v1_mcp_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResolvePackageResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResolvePackageResponse) ProtoMessage() {}
+
+func (x *ResolvePackageResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_mcp_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResolvePackageResponse.ProtoReflect.Descriptor instead.
+func (*ResolvePackageResponse) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *ResolvePackageResponse) GetResolution() string {
+	if x != nil {
+		return x.Resolution
+	}
+	return ""
+}
+
+func (x *ResolvePackageResponse) GetEcosystem() string {
+	if x != nil {
+		return x.Ecosystem
+	}
+	return ""
+}
+
+func (x *ResolvePackageResponse) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ResolvePackageResponse) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *ResolvePackageResponse) GetIntegrity() string {
+	if x != nil {
+		return x.Integrity
+	}
+	return ""
+}
+
+func (x *ResolvePackageResponse) GetRegistry() string {
+	if x != nil {
+		return x.Registry
+	}
+	return ""
+}
+
+func (x *ResolvePackageResponse) GetHosts() []string {
+	if x != nil {
+		return x.Hosts
+	}
+	return nil
+}
+
+func (x *ResolvePackageResponse) GetPackages() int32 {
+	if x != nil {
+		return x.Packages
+	}
+	return 0
+}
+
+func (x *ResolvePackageResponse) GetScripts() []string {
+	if x != nil {
+		return x.Scripts
+	}
+	return nil
+}
+
+// UpdateUpstreamRequest names a server and what was installed for it.
+type UpdateUpstreamRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// UpstreamPackage.prefix of what was installed.
+	Prefix        string `protobuf:"bytes,2,opt,name=prefix,proto3" json:"prefix,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateUpstreamRequest) Reset() {
+	*x = UpdateUpstreamRequest{}
+	mi := &file_palyra_v1_mcp_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateUpstreamRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateUpstreamRequest) ProtoMessage() {}
+
+func (x *UpdateUpstreamRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_mcp_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateUpstreamRequest.ProtoReflect.Descriptor instead.
+func (*UpdateUpstreamRequest) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *UpdateUpstreamRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *UpdateUpstreamRequest) GetPrefix() string {
+	if x != nil {
+		return x.Prefix
+	}
+	return ""
+}
+
+// UpdateUpstreamResponse has the server as it is now.
+type UpdateUpstreamResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Upstream      *Upstream              `protobuf:"bytes,1,opt,name=upstream,proto3" json:"upstream,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateUpstreamResponse) Reset() {
+	*x = UpdateUpstreamResponse{}
+	mi := &file_palyra_v1_mcp_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateUpstreamResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateUpstreamResponse) ProtoMessage() {}
+
+func (x *UpdateUpstreamResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_mcp_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateUpstreamResponse.ProtoReflect.Descriptor instead.
+func (*UpdateUpstreamResponse) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *UpdateUpstreamResponse) GetUpstream() *Upstream {
 	if x != nil {
 		return x.Upstream
 	}
@@ -1232,7 +1623,7 @@ type BeginUpstreamLoginRequest struct {
 
 func (x *BeginUpstreamLoginRequest) Reset() {
 	*x = BeginUpstreamLoginRequest{}
-	mi := &file_palyra_v1_mcp_proto_msgTypes[18]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1244,7 +1635,7 @@ func (x *BeginUpstreamLoginRequest) String() string {
 func (*BeginUpstreamLoginRequest) ProtoMessage() {}
 
 func (x *BeginUpstreamLoginRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_mcp_proto_msgTypes[18]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1257,7 +1648,7 @@ func (x *BeginUpstreamLoginRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginUpstreamLoginRequest.ProtoReflect.Descriptor instead.
 func (*BeginUpstreamLoginRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{18}
+	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *BeginUpstreamLoginRequest) GetName() string {
@@ -1288,7 +1679,7 @@ type BeginUpstreamLoginResponse struct {
 
 func (x *BeginUpstreamLoginResponse) Reset() {
 	*x = BeginUpstreamLoginResponse{}
-	mi := &file_palyra_v1_mcp_proto_msgTypes[19]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1300,7 +1691,7 @@ func (x *BeginUpstreamLoginResponse) String() string {
 func (*BeginUpstreamLoginResponse) ProtoMessage() {}
 
 func (x *BeginUpstreamLoginResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_mcp_proto_msgTypes[19]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1313,7 +1704,7 @@ func (x *BeginUpstreamLoginResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginUpstreamLoginResponse.ProtoReflect.Descriptor instead.
 func (*BeginUpstreamLoginResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{19}
+	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *BeginUpstreamLoginResponse) GetLoginId() string {
@@ -1358,7 +1749,7 @@ type CompleteUpstreamLoginRequest struct {
 
 func (x *CompleteUpstreamLoginRequest) Reset() {
 	*x = CompleteUpstreamLoginRequest{}
-	mi := &file_palyra_v1_mcp_proto_msgTypes[20]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1370,7 +1761,7 @@ func (x *CompleteUpstreamLoginRequest) String() string {
 func (*CompleteUpstreamLoginRequest) ProtoMessage() {}
 
 func (x *CompleteUpstreamLoginRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_mcp_proto_msgTypes[20]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1383,7 +1774,7 @@ func (x *CompleteUpstreamLoginRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompleteUpstreamLoginRequest.ProtoReflect.Descriptor instead.
 func (*CompleteUpstreamLoginRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{20}
+	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CompleteUpstreamLoginRequest) GetLoginId() string {
@@ -1431,7 +1822,7 @@ type CompleteUpstreamLoginResponse struct {
 
 func (x *CompleteUpstreamLoginResponse) Reset() {
 	*x = CompleteUpstreamLoginResponse{}
-	mi := &file_palyra_v1_mcp_proto_msgTypes[21]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1443,7 +1834,7 @@ func (x *CompleteUpstreamLoginResponse) String() string {
 func (*CompleteUpstreamLoginResponse) ProtoMessage() {}
 
 func (x *CompleteUpstreamLoginResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_mcp_proto_msgTypes[21]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1456,7 +1847,7 @@ func (x *CompleteUpstreamLoginResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompleteUpstreamLoginResponse.ProtoReflect.Descriptor instead.
 func (*CompleteUpstreamLoginResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{21}
+	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *CompleteUpstreamLoginResponse) GetIssuer() string {
@@ -1504,7 +1895,7 @@ type EndUpstreamLoginRequest struct {
 
 func (x *EndUpstreamLoginRequest) Reset() {
 	*x = EndUpstreamLoginRequest{}
-	mi := &file_palyra_v1_mcp_proto_msgTypes[22]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1516,7 +1907,7 @@ func (x *EndUpstreamLoginRequest) String() string {
 func (*EndUpstreamLoginRequest) ProtoMessage() {}
 
 func (x *EndUpstreamLoginRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_mcp_proto_msgTypes[22]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1529,7 +1920,7 @@ func (x *EndUpstreamLoginRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndUpstreamLoginRequest.ProtoReflect.Descriptor instead.
 func (*EndUpstreamLoginRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{22}
+	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *EndUpstreamLoginRequest) GetName() string {
@@ -1548,7 +1939,7 @@ type EndUpstreamLoginResponse struct {
 
 func (x *EndUpstreamLoginResponse) Reset() {
 	*x = EndUpstreamLoginResponse{}
-	mi := &file_palyra_v1_mcp_proto_msgTypes[23]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1560,7 +1951,7 @@ func (x *EndUpstreamLoginResponse) String() string {
 func (*EndUpstreamLoginResponse) ProtoMessage() {}
 
 func (x *EndUpstreamLoginResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_mcp_proto_msgTypes[23]
+	mi := &file_palyra_v1_mcp_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1573,14 +1964,14 @@ func (x *EndUpstreamLoginResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndUpstreamLoginResponse.ProtoReflect.Descriptor instead.
 func (*EndUpstreamLoginResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{23}
+	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{28}
 }
 
 var File_palyra_v1_mcp_proto protoreflect.FileDescriptor
 
 const file_palyra_v1_mcp_proto_rawDesc = "" +
 	"\n" +
-	"\x13palyra/v1/mcp.proto\x12\tpalyra.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xca\x03\n" +
+	"\x13palyra/v1/mcp.proto\x12\tpalyra.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x80\x04\n" +
 	"\x0eUpstreamServer\x12\x1d\n" +
 	"\x04name\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18 R\x04name\x12*\n" +
 	"\acommand\x18\x02 \x03(\tB\x10\xbaH\r\x92\x01\n" +
@@ -1595,7 +1986,16 @@ const file_palyra_v1_mcp_proto_rawDesc = "" +
 	"\x06shared\x18\n" +
 	" \x01(\bR\x06shared\x12\x18\n" +
 	"\atrusted\x18\v \x01(\bR\atrusted\x12.\n" +
-	"\x05oauth\x18\f \x01(\v2\x18.palyra.v1.UpstreamOAuthR\x05oauth\"\xc8\x01\n" +
+	"\x05oauth\x18\f \x01(\v2\x18.palyra.v1.UpstreamOAuthR\x05oauth\x124\n" +
+	"\apackage\x18\r \x01(\v2\x1a.palyra.v1.UpstreamPackageR\apackage\"\xec\x01\n" +
+	"\x0fUpstreamPackage\x12%\n" +
+	"\tecosystem\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18\x10R\tecosystem\x12\x1c\n" +
+	"\x04name\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x90\x03R\x04name\x12\"\n" +
+	"\aversion\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\aversion\x12&\n" +
+	"\tintegrity\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\tintegrity\x12$\n" +
+	"\bregistry\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x10R\bregistry\x12\"\n" +
+	"\x06prefix\x18\x06 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x06prefix\"\xc8\x01\n" +
 	"\rUpstreamOAuth\x12 \n" +
 	"\x06issuer\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x10R\x06issuer\x12%\n" +
 	"\tclient_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x10R\bclientId\x12-\n" +
@@ -1666,6 +2066,31 @@ const file_palyra_v1_mcp_proto_rawDesc = "" +
 	"\x0epending_digest\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\rpendingDigest\"J\n" +
 	"\x17ApproveUpstreamResponse\x12/\n" +
+	"\bupstream\x18\x01 \x01(\v2\x13.palyra.v1.UpstreamR\bupstream\"\xcc\x01\n" +
+	"\x15ResolvePackageRequest\x12!\n" +
+	"\x06server\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18 R\x06server\x12'\n" +
+	"\tecosystem\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18\x10R\tecosystem\x12\x1e\n" +
+	"\x04name\x18\x03 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x90\x03R\x04name\x12!\n" +
+	"\aversion\x18\x04 \x01(\tB\a\xbaH\x04r\x02\x18dR\aversion\x12$\n" +
+	"\bregistry\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x10R\bregistry\"\x8a\x02\n" +
+	"\x16ResolvePackageResponse\x12\x1e\n" +
+	"\n" +
+	"resolution\x18\x01 \x01(\tR\n" +
+	"resolution\x12\x1c\n" +
+	"\tecosystem\x18\x02 \x01(\tR\tecosystem\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x18\n" +
+	"\aversion\x18\x04 \x01(\tR\aversion\x12\x1c\n" +
+	"\tintegrity\x18\x05 \x01(\tR\tintegrity\x12\x1a\n" +
+	"\bregistry\x18\x06 \x01(\tR\bregistry\x12\x14\n" +
+	"\x05hosts\x18\a \x03(\tR\x05hosts\x12\x1a\n" +
+	"\bpackages\x18\b \x01(\x05R\bpackages\x12\x18\n" +
+	"\ascripts\x18\t \x03(\tR\ascripts\"Z\n" +
+	"\x15UpdateUpstreamRequest\x12\x1d\n" +
+	"\x04name\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18 R\x04name\x12\"\n" +
+	"\x06prefix\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x06prefix\"I\n" +
+	"\x16UpdateUpstreamResponse\x12/\n" +
 	"\bupstream\x18\x01 \x01(\v2\x13.palyra.v1.UpstreamR\bupstream\"h\n" +
 	"\x19BeginUpstreamLoginRequest\x12\x1d\n" +
 	"\x04name\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18 R\x04name\x12,\n" +
@@ -1691,7 +2116,7 @@ const file_palyra_v1_mcp_proto_rawDesc = "" +
 	"\x06renews\x18\x05 \x01(\bR\x06renews\"8\n" +
 	"\x17EndUpstreamLoginRequest\x12\x1d\n" +
 	"\x04name\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18 R\x04name\"\x1a\n" +
-	"\x18EndUpstreamLoginResponse2\xc7\x06\n" +
+	"\x18EndUpstreamLoginResponse2\xf5\a\n" +
 	"\n" +
 	"McpService\x12W\n" +
 	"\rListUpstreams\x12\x1f.palyra.v1.ListUpstreamsRequest\x1a .palyra.v1.ListUpstreamsResponse\"\x03\x90\x02\x01\x12Q\n" +
@@ -1699,7 +2124,9 @@ const file_palyra_v1_mcp_proto_rawDesc = "" +
 	"\vAddUpstream\x12\x1d.palyra.v1.AddUpstreamRequest\x1a\x1e.palyra.v1.AddUpstreamResponse\x12Z\n" +
 	"\x0eRemoveUpstream\x12 .palyra.v1.RemoveUpstreamRequest\x1a!.palyra.v1.RemoveUpstreamResponse\"\x03\x90\x02\x02\x12]\n" +
 	"\x0fRefreshUpstream\x12!.palyra.v1.RefreshUpstreamRequest\x1a\".palyra.v1.RefreshUpstreamResponse\"\x03\x90\x02\x02\x12X\n" +
-	"\x0fApproveUpstream\x12!.palyra.v1.ApproveUpstreamRequest\x1a\".palyra.v1.ApproveUpstreamResponse\x12a\n" +
+	"\x0fApproveUpstream\x12!.palyra.v1.ApproveUpstreamRequest\x1a\".palyra.v1.ApproveUpstreamResponse\x12U\n" +
+	"\x0eResolvePackage\x12 .palyra.v1.ResolvePackageRequest\x1a!.palyra.v1.ResolvePackageResponse\x12U\n" +
+	"\x0eUpdateUpstream\x12 .palyra.v1.UpdateUpstreamRequest\x1a!.palyra.v1.UpdateUpstreamResponse\x12a\n" +
 	"\x12BeginUpstreamLogin\x12$.palyra.v1.BeginUpstreamLoginRequest\x1a%.palyra.v1.BeginUpstreamLoginResponse\x12j\n" +
 	"\x15CompleteUpstreamLogin\x12'.palyra.v1.CompleteUpstreamLoginRequest\x1a(.palyra.v1.CompleteUpstreamLoginResponse\x12[\n" +
 	"\x10EndUpstreamLogin\x12\".palyra.v1.EndUpstreamLoginRequest\x1a#.palyra.v1.EndUpstreamLoginResponseB\x1fZ\x1dpalyra/gen/palyra/v1;palyrav1b\x06proto3"
@@ -1716,74 +2143,85 @@ func file_palyra_v1_mcp_proto_rawDescGZIP() []byte {
 	return file_palyra_v1_mcp_proto_rawDescData
 }
 
-var file_palyra_v1_mcp_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_palyra_v1_mcp_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_palyra_v1_mcp_proto_goTypes = []any{
 	(*UpstreamServer)(nil),                // 0: palyra.v1.UpstreamServer
-	(*UpstreamOAuth)(nil),                 // 1: palyra.v1.UpstreamOAuth
-	(*UpstreamHeader)(nil),                // 2: palyra.v1.UpstreamHeader
-	(*UpstreamDefinition)(nil),            // 3: palyra.v1.UpstreamDefinition
-	(*UpstreamChange)(nil),                // 4: palyra.v1.UpstreamChange
-	(*Upstream)(nil),                      // 5: palyra.v1.Upstream
-	(*ListUpstreamsRequest)(nil),          // 6: palyra.v1.ListUpstreamsRequest
-	(*ListUpstreamsResponse)(nil),         // 7: palyra.v1.ListUpstreamsResponse
-	(*GetUpstreamRequest)(nil),            // 8: palyra.v1.GetUpstreamRequest
-	(*GetUpstreamResponse)(nil),           // 9: palyra.v1.GetUpstreamResponse
-	(*AddUpstreamRequest)(nil),            // 10: palyra.v1.AddUpstreamRequest
-	(*AddUpstreamResponse)(nil),           // 11: palyra.v1.AddUpstreamResponse
-	(*RemoveUpstreamRequest)(nil),         // 12: palyra.v1.RemoveUpstreamRequest
-	(*RemoveUpstreamResponse)(nil),        // 13: palyra.v1.RemoveUpstreamResponse
-	(*RefreshUpstreamRequest)(nil),        // 14: palyra.v1.RefreshUpstreamRequest
-	(*RefreshUpstreamResponse)(nil),       // 15: palyra.v1.RefreshUpstreamResponse
-	(*ApproveUpstreamRequest)(nil),        // 16: palyra.v1.ApproveUpstreamRequest
-	(*ApproveUpstreamResponse)(nil),       // 17: palyra.v1.ApproveUpstreamResponse
-	(*BeginUpstreamLoginRequest)(nil),     // 18: palyra.v1.BeginUpstreamLoginRequest
-	(*BeginUpstreamLoginResponse)(nil),    // 19: palyra.v1.BeginUpstreamLoginResponse
-	(*CompleteUpstreamLoginRequest)(nil),  // 20: palyra.v1.CompleteUpstreamLoginRequest
-	(*CompleteUpstreamLoginResponse)(nil), // 21: palyra.v1.CompleteUpstreamLoginResponse
-	(*EndUpstreamLoginRequest)(nil),       // 22: palyra.v1.EndUpstreamLoginRequest
-	(*EndUpstreamLoginResponse)(nil),      // 23: palyra.v1.EndUpstreamLoginResponse
-	(*timestamppb.Timestamp)(nil),         // 24: google.protobuf.Timestamp
+	(*UpstreamPackage)(nil),               // 1: palyra.v1.UpstreamPackage
+	(*UpstreamOAuth)(nil),                 // 2: palyra.v1.UpstreamOAuth
+	(*UpstreamHeader)(nil),                // 3: palyra.v1.UpstreamHeader
+	(*UpstreamDefinition)(nil),            // 4: palyra.v1.UpstreamDefinition
+	(*UpstreamChange)(nil),                // 5: palyra.v1.UpstreamChange
+	(*Upstream)(nil),                      // 6: palyra.v1.Upstream
+	(*ListUpstreamsRequest)(nil),          // 7: palyra.v1.ListUpstreamsRequest
+	(*ListUpstreamsResponse)(nil),         // 8: palyra.v1.ListUpstreamsResponse
+	(*GetUpstreamRequest)(nil),            // 9: palyra.v1.GetUpstreamRequest
+	(*GetUpstreamResponse)(nil),           // 10: palyra.v1.GetUpstreamResponse
+	(*AddUpstreamRequest)(nil),            // 11: palyra.v1.AddUpstreamRequest
+	(*AddUpstreamResponse)(nil),           // 12: palyra.v1.AddUpstreamResponse
+	(*RemoveUpstreamRequest)(nil),         // 13: palyra.v1.RemoveUpstreamRequest
+	(*RemoveUpstreamResponse)(nil),        // 14: palyra.v1.RemoveUpstreamResponse
+	(*RefreshUpstreamRequest)(nil),        // 15: palyra.v1.RefreshUpstreamRequest
+	(*RefreshUpstreamResponse)(nil),       // 16: palyra.v1.RefreshUpstreamResponse
+	(*ApproveUpstreamRequest)(nil),        // 17: palyra.v1.ApproveUpstreamRequest
+	(*ApproveUpstreamResponse)(nil),       // 18: palyra.v1.ApproveUpstreamResponse
+	(*ResolvePackageRequest)(nil),         // 19: palyra.v1.ResolvePackageRequest
+	(*ResolvePackageResponse)(nil),        // 20: palyra.v1.ResolvePackageResponse
+	(*UpdateUpstreamRequest)(nil),         // 21: palyra.v1.UpdateUpstreamRequest
+	(*UpdateUpstreamResponse)(nil),        // 22: palyra.v1.UpdateUpstreamResponse
+	(*BeginUpstreamLoginRequest)(nil),     // 23: palyra.v1.BeginUpstreamLoginRequest
+	(*BeginUpstreamLoginResponse)(nil),    // 24: palyra.v1.BeginUpstreamLoginResponse
+	(*CompleteUpstreamLoginRequest)(nil),  // 25: palyra.v1.CompleteUpstreamLoginRequest
+	(*CompleteUpstreamLoginResponse)(nil), // 26: palyra.v1.CompleteUpstreamLoginResponse
+	(*EndUpstreamLoginRequest)(nil),       // 27: palyra.v1.EndUpstreamLoginRequest
+	(*EndUpstreamLoginResponse)(nil),      // 28: palyra.v1.EndUpstreamLoginResponse
+	(*timestamppb.Timestamp)(nil),         // 29: google.protobuf.Timestamp
 }
 var file_palyra_v1_mcp_proto_depIdxs = []int32{
-	2,  // 0: palyra.v1.UpstreamServer.headers:type_name -> palyra.v1.UpstreamHeader
-	1,  // 1: palyra.v1.UpstreamServer.oauth:type_name -> palyra.v1.UpstreamOAuth
-	0,  // 2: palyra.v1.Upstream.server:type_name -> palyra.v1.UpstreamServer
-	24, // 3: palyra.v1.Upstream.added_at:type_name -> google.protobuf.Timestamp
-	24, // 4: palyra.v1.Upstream.seen_at:type_name -> google.protobuf.Timestamp
-	24, // 5: palyra.v1.Upstream.approved_at:type_name -> google.protobuf.Timestamp
-	5,  // 6: palyra.v1.ListUpstreamsResponse.upstreams:type_name -> palyra.v1.Upstream
-	5,  // 7: palyra.v1.GetUpstreamResponse.upstream:type_name -> palyra.v1.Upstream
-	3,  // 8: palyra.v1.GetUpstreamResponse.definitions:type_name -> palyra.v1.UpstreamDefinition
-	4,  // 9: palyra.v1.GetUpstreamResponse.changes:type_name -> palyra.v1.UpstreamChange
-	0,  // 10: palyra.v1.AddUpstreamRequest.server:type_name -> palyra.v1.UpstreamServer
-	5,  // 11: palyra.v1.AddUpstreamResponse.upstream:type_name -> palyra.v1.Upstream
-	5,  // 12: palyra.v1.RefreshUpstreamResponse.upstream:type_name -> palyra.v1.Upstream
-	5,  // 13: palyra.v1.ApproveUpstreamResponse.upstream:type_name -> palyra.v1.Upstream
-	24, // 14: palyra.v1.BeginUpstreamLoginResponse.expires_at:type_name -> google.protobuf.Timestamp
-	24, // 15: palyra.v1.CompleteUpstreamLoginResponse.expires_at:type_name -> google.protobuf.Timestamp
-	6,  // 16: palyra.v1.McpService.ListUpstreams:input_type -> palyra.v1.ListUpstreamsRequest
-	8,  // 17: palyra.v1.McpService.GetUpstream:input_type -> palyra.v1.GetUpstreamRequest
-	10, // 18: palyra.v1.McpService.AddUpstream:input_type -> palyra.v1.AddUpstreamRequest
-	12, // 19: palyra.v1.McpService.RemoveUpstream:input_type -> palyra.v1.RemoveUpstreamRequest
-	14, // 20: palyra.v1.McpService.RefreshUpstream:input_type -> palyra.v1.RefreshUpstreamRequest
-	16, // 21: palyra.v1.McpService.ApproveUpstream:input_type -> palyra.v1.ApproveUpstreamRequest
-	18, // 22: palyra.v1.McpService.BeginUpstreamLogin:input_type -> palyra.v1.BeginUpstreamLoginRequest
-	20, // 23: palyra.v1.McpService.CompleteUpstreamLogin:input_type -> palyra.v1.CompleteUpstreamLoginRequest
-	22, // 24: palyra.v1.McpService.EndUpstreamLogin:input_type -> palyra.v1.EndUpstreamLoginRequest
-	7,  // 25: palyra.v1.McpService.ListUpstreams:output_type -> palyra.v1.ListUpstreamsResponse
-	9,  // 26: palyra.v1.McpService.GetUpstream:output_type -> palyra.v1.GetUpstreamResponse
-	11, // 27: palyra.v1.McpService.AddUpstream:output_type -> palyra.v1.AddUpstreamResponse
-	13, // 28: palyra.v1.McpService.RemoveUpstream:output_type -> palyra.v1.RemoveUpstreamResponse
-	15, // 29: palyra.v1.McpService.RefreshUpstream:output_type -> palyra.v1.RefreshUpstreamResponse
-	17, // 30: palyra.v1.McpService.ApproveUpstream:output_type -> palyra.v1.ApproveUpstreamResponse
-	19, // 31: palyra.v1.McpService.BeginUpstreamLogin:output_type -> palyra.v1.BeginUpstreamLoginResponse
-	21, // 32: palyra.v1.McpService.CompleteUpstreamLogin:output_type -> palyra.v1.CompleteUpstreamLoginResponse
-	23, // 33: palyra.v1.McpService.EndUpstreamLogin:output_type -> palyra.v1.EndUpstreamLoginResponse
-	25, // [25:34] is the sub-list for method output_type
-	16, // [16:25] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	3,  // 0: palyra.v1.UpstreamServer.headers:type_name -> palyra.v1.UpstreamHeader
+	2,  // 1: palyra.v1.UpstreamServer.oauth:type_name -> palyra.v1.UpstreamOAuth
+	1,  // 2: palyra.v1.UpstreamServer.package:type_name -> palyra.v1.UpstreamPackage
+	0,  // 3: palyra.v1.Upstream.server:type_name -> palyra.v1.UpstreamServer
+	29, // 4: palyra.v1.Upstream.added_at:type_name -> google.protobuf.Timestamp
+	29, // 5: palyra.v1.Upstream.seen_at:type_name -> google.protobuf.Timestamp
+	29, // 6: palyra.v1.Upstream.approved_at:type_name -> google.protobuf.Timestamp
+	6,  // 7: palyra.v1.ListUpstreamsResponse.upstreams:type_name -> palyra.v1.Upstream
+	6,  // 8: palyra.v1.GetUpstreamResponse.upstream:type_name -> palyra.v1.Upstream
+	4,  // 9: palyra.v1.GetUpstreamResponse.definitions:type_name -> palyra.v1.UpstreamDefinition
+	5,  // 10: palyra.v1.GetUpstreamResponse.changes:type_name -> palyra.v1.UpstreamChange
+	0,  // 11: palyra.v1.AddUpstreamRequest.server:type_name -> palyra.v1.UpstreamServer
+	6,  // 12: palyra.v1.AddUpstreamResponse.upstream:type_name -> palyra.v1.Upstream
+	6,  // 13: palyra.v1.RefreshUpstreamResponse.upstream:type_name -> palyra.v1.Upstream
+	6,  // 14: palyra.v1.ApproveUpstreamResponse.upstream:type_name -> palyra.v1.Upstream
+	6,  // 15: palyra.v1.UpdateUpstreamResponse.upstream:type_name -> palyra.v1.Upstream
+	29, // 16: palyra.v1.BeginUpstreamLoginResponse.expires_at:type_name -> google.protobuf.Timestamp
+	29, // 17: palyra.v1.CompleteUpstreamLoginResponse.expires_at:type_name -> google.protobuf.Timestamp
+	7,  // 18: palyra.v1.McpService.ListUpstreams:input_type -> palyra.v1.ListUpstreamsRequest
+	9,  // 19: palyra.v1.McpService.GetUpstream:input_type -> palyra.v1.GetUpstreamRequest
+	11, // 20: palyra.v1.McpService.AddUpstream:input_type -> palyra.v1.AddUpstreamRequest
+	13, // 21: palyra.v1.McpService.RemoveUpstream:input_type -> palyra.v1.RemoveUpstreamRequest
+	15, // 22: palyra.v1.McpService.RefreshUpstream:input_type -> palyra.v1.RefreshUpstreamRequest
+	17, // 23: palyra.v1.McpService.ApproveUpstream:input_type -> palyra.v1.ApproveUpstreamRequest
+	19, // 24: palyra.v1.McpService.ResolvePackage:input_type -> palyra.v1.ResolvePackageRequest
+	21, // 25: palyra.v1.McpService.UpdateUpstream:input_type -> palyra.v1.UpdateUpstreamRequest
+	23, // 26: palyra.v1.McpService.BeginUpstreamLogin:input_type -> palyra.v1.BeginUpstreamLoginRequest
+	25, // 27: palyra.v1.McpService.CompleteUpstreamLogin:input_type -> palyra.v1.CompleteUpstreamLoginRequest
+	27, // 28: palyra.v1.McpService.EndUpstreamLogin:input_type -> palyra.v1.EndUpstreamLoginRequest
+	8,  // 29: palyra.v1.McpService.ListUpstreams:output_type -> palyra.v1.ListUpstreamsResponse
+	10, // 30: palyra.v1.McpService.GetUpstream:output_type -> palyra.v1.GetUpstreamResponse
+	12, // 31: palyra.v1.McpService.AddUpstream:output_type -> palyra.v1.AddUpstreamResponse
+	14, // 32: palyra.v1.McpService.RemoveUpstream:output_type -> palyra.v1.RemoveUpstreamResponse
+	16, // 33: palyra.v1.McpService.RefreshUpstream:output_type -> palyra.v1.RefreshUpstreamResponse
+	18, // 34: palyra.v1.McpService.ApproveUpstream:output_type -> palyra.v1.ApproveUpstreamResponse
+	20, // 35: palyra.v1.McpService.ResolvePackage:output_type -> palyra.v1.ResolvePackageResponse
+	22, // 36: palyra.v1.McpService.UpdateUpstream:output_type -> palyra.v1.UpdateUpstreamResponse
+	24, // 37: palyra.v1.McpService.BeginUpstreamLogin:output_type -> palyra.v1.BeginUpstreamLoginResponse
+	26, // 38: palyra.v1.McpService.CompleteUpstreamLogin:output_type -> palyra.v1.CompleteUpstreamLoginResponse
+	28, // 39: palyra.v1.McpService.EndUpstreamLogin:output_type -> palyra.v1.EndUpstreamLoginResponse
+	29, // [29:40] is the sub-list for method output_type
+	18, // [18:29] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_palyra_v1_mcp_proto_init() }
@@ -1797,7 +2235,7 @@ func file_palyra_v1_mcp_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_palyra_v1_mcp_proto_rawDesc), len(file_palyra_v1_mcp_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   24,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

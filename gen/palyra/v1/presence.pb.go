@@ -133,61 +133,6 @@ func (x *ChallengePresenceResponse) GetKeySha256() string {
 	return ""
 }
 
-// PresenceProof is a signature by a presence key.
-type PresenceProof struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Of ChallengePresence.
-	Nonce []byte `protobuf:"bytes,1,opt,name=nonce,proto3" json:"nonce,omitempty"`
-	// Ed25519, over what docs/api.md says.
-	Signature     []byte `protobuf:"bytes,2,opt,name=signature,proto3" json:"signature,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *PresenceProof) Reset() {
-	*x = PresenceProof{}
-	mi := &file_palyra_v1_presence_proto_msgTypes[2]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *PresenceProof) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*PresenceProof) ProtoMessage() {}
-
-func (x *PresenceProof) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_presence_proto_msgTypes[2]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use PresenceProof.ProtoReflect.Descriptor instead.
-func (*PresenceProof) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{2}
-}
-
-func (x *PresenceProof) GetNonce() []byte {
-	if x != nil {
-		return x.Nonce
-	}
-	return nil
-}
-
-func (x *PresenceProof) GetSignature() []byte {
-	if x != nil {
-		return x.Signature
-	}
-	return nil
-}
-
 // RegisterPresenceKeyRequest is the key and the proofs that it takes.
 type RegisterPresenceKeyRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -203,7 +148,7 @@ type RegisterPresenceKeyRequest struct {
 
 func (x *RegisterPresenceKeyRequest) Reset() {
 	*x = RegisterPresenceKeyRequest{}
-	mi := &file_palyra_v1_presence_proto_msgTypes[3]
+	mi := &file_palyra_v1_presence_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -215,7 +160,7 @@ func (x *RegisterPresenceKeyRequest) String() string {
 func (*RegisterPresenceKeyRequest) ProtoMessage() {}
 
 func (x *RegisterPresenceKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_presence_proto_msgTypes[3]
+	mi := &file_palyra_v1_presence_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -228,7 +173,7 @@ func (x *RegisterPresenceKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterPresenceKeyRequest.ProtoReflect.Descriptor instead.
 func (*RegisterPresenceKeyRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{3}
+	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *RegisterPresenceKeyRequest) GetPublicKey() []byte {
@@ -262,7 +207,7 @@ type RegisterPresenceKeyResponse struct {
 
 func (x *RegisterPresenceKeyResponse) Reset() {
 	*x = RegisterPresenceKeyResponse{}
-	mi := &file_palyra_v1_presence_proto_msgTypes[4]
+	mi := &file_palyra_v1_presence_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -274,7 +219,7 @@ func (x *RegisterPresenceKeyResponse) String() string {
 func (*RegisterPresenceKeyResponse) ProtoMessage() {}
 
 func (x *RegisterPresenceKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_presence_proto_msgTypes[4]
+	mi := &file_palyra_v1_presence_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -287,7 +232,7 @@ func (x *RegisterPresenceKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterPresenceKeyResponse.ProtoReflect.Descriptor instead.
 func (*RegisterPresenceKeyResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{4}
+	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *RegisterPresenceKeyResponse) GetKey() *PresenceKey {
@@ -311,7 +256,7 @@ type PresenceKey struct {
 
 func (x *PresenceKey) Reset() {
 	*x = PresenceKey{}
-	mi := &file_palyra_v1_presence_proto_msgTypes[5]
+	mi := &file_palyra_v1_presence_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -323,7 +268,7 @@ func (x *PresenceKey) String() string {
 func (*PresenceKey) ProtoMessage() {}
 
 func (x *PresenceKey) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_presence_proto_msgTypes[5]
+	mi := &file_palyra_v1_presence_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -336,7 +281,7 @@ func (x *PresenceKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PresenceKey.ProtoReflect.Descriptor instead.
 func (*PresenceKey) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{5}
+	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *PresenceKey) GetSha256() string {
@@ -374,7 +319,7 @@ type ConfirmPresenceKeyRequest struct {
 
 func (x *ConfirmPresenceKeyRequest) Reset() {
 	*x = ConfirmPresenceKeyRequest{}
-	mi := &file_palyra_v1_presence_proto_msgTypes[6]
+	mi := &file_palyra_v1_presence_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -386,7 +331,7 @@ func (x *ConfirmPresenceKeyRequest) String() string {
 func (*ConfirmPresenceKeyRequest) ProtoMessage() {}
 
 func (x *ConfirmPresenceKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_presence_proto_msgTypes[6]
+	mi := &file_palyra_v1_presence_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -399,7 +344,7 @@ func (x *ConfirmPresenceKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfirmPresenceKeyRequest.ProtoReflect.Descriptor instead.
 func (*ConfirmPresenceKeyRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{6}
+	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ConfirmPresenceKeyRequest) GetDeviceId() string {
@@ -433,7 +378,7 @@ type ConfirmPresenceKeyResponse struct {
 
 func (x *ConfirmPresenceKeyResponse) Reset() {
 	*x = ConfirmPresenceKeyResponse{}
-	mi := &file_palyra_v1_presence_proto_msgTypes[7]
+	mi := &file_palyra_v1_presence_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -445,7 +390,7 @@ func (x *ConfirmPresenceKeyResponse) String() string {
 func (*ConfirmPresenceKeyResponse) ProtoMessage() {}
 
 func (x *ConfirmPresenceKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_presence_proto_msgTypes[7]
+	mi := &file_palyra_v1_presence_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -458,7 +403,7 @@ func (x *ConfirmPresenceKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfirmPresenceKeyResponse.ProtoReflect.Descriptor instead.
 func (*ConfirmPresenceKeyResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{7}
+	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ConfirmPresenceKeyResponse) GetKey() *PresenceKey {
@@ -478,7 +423,7 @@ type ResetPresenceKeyRequest struct {
 
 func (x *ResetPresenceKeyRequest) Reset() {
 	*x = ResetPresenceKeyRequest{}
-	mi := &file_palyra_v1_presence_proto_msgTypes[8]
+	mi := &file_palyra_v1_presence_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -490,7 +435,7 @@ func (x *ResetPresenceKeyRequest) String() string {
 func (*ResetPresenceKeyRequest) ProtoMessage() {}
 
 func (x *ResetPresenceKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_presence_proto_msgTypes[8]
+	mi := &file_palyra_v1_presence_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -503,7 +448,7 @@ func (x *ResetPresenceKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetPresenceKeyRequest.ProtoReflect.Descriptor instead.
 func (*ResetPresenceKeyRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{8}
+	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ResetPresenceKeyRequest) GetDeviceId() string {
@@ -523,7 +468,7 @@ type ResetPresenceKeyResponse struct {
 
 func (x *ResetPresenceKeyResponse) Reset() {
 	*x = ResetPresenceKeyResponse{}
-	mi := &file_palyra_v1_presence_proto_msgTypes[9]
+	mi := &file_palyra_v1_presence_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -535,7 +480,7 @@ func (x *ResetPresenceKeyResponse) String() string {
 func (*ResetPresenceKeyResponse) ProtoMessage() {}
 
 func (x *ResetPresenceKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_presence_proto_msgTypes[9]
+	mi := &file_palyra_v1_presence_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -548,7 +493,7 @@ func (x *ResetPresenceKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetPresenceKeyResponse.ProtoReflect.Descriptor instead.
 func (*ResetPresenceKeyResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{9}
+	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ResetPresenceKeyResponse) GetWas() *PresenceKey {
@@ -558,11 +503,834 @@ func (x *ResetPresenceKeyResponse) GetWas() *PresenceKey {
 	return nil
 }
 
+// Passkey is a passkey of a member as people see it.
+type Passkey struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The credential's id: base64url without padding.
+	PasskeyId string `protobuf:"bytes,1,opt,name=passkey_id,json=passkeyId,proto3" json:"passkey_id,omitempty"`
+	// "user:ada".
+	Member     string                 `protobuf:"bytes,2,opt,name=member,proto3" json:"member,omitempty"`
+	Name       string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	EnrolledAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=enrolled_at,json=enrolledAt,proto3" json:"enrolled_at,omitempty"`
+	LastUsedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=last_used_at,json=lastUsedAt,proto3" json:"last_used_at,omitempty"`
+	// Whether it proves nothing before somebody confirms it.
+	Waits bool `protobuf:"varint,6,opt,name=waits,proto3" json:"waits,omitempty"`
+	// The host of the origin that it was made for; browsers offer it there alone.
+	RpId string `protobuf:"bytes,7,opt,name=rp_id,json=rpId,proto3" json:"rp_id,omitempty"`
+	// Whether it was made for another origin than the console's of today.
+	Lost bool `protobuf:"varint,8,opt,name=lost,proto3" json:"lost,omitempty"`
+	// The make of the authenticator, a UUID, and the format of what attests that ("none").
+	Aaguid      string `protobuf:"bytes,9,opt,name=aaguid,proto3" json:"aaguid,omitempty"`
+	Attestation string `protobuf:"bytes,10,opt,name=attestation,proto3" json:"attestation,omitempty"`
+	// Whether its maker's cloud copies it between machines.
+	BackedUp bool `protobuf:"varint,11,opt,name=backed_up,json=backedUp,proto3" json:"backed_up,omitempty"`
+	// When it last showed a counter that went back; not set for never.
+	CounterBackAt *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=counter_back_at,json=counterBackAt,proto3" json:"counter_back_at,omitempty"`
+	// A SubjectPublicKeyInfo (DER), with which its votes can be checked.
+	PublicKey     []byte `protobuf:"bytes,13,opt,name=public_key,json=publicKey,proto3" json:"public_key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Passkey) Reset() {
+	*x = Passkey{}
+	mi := &file_palyra_v1_presence_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Passkey) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Passkey) ProtoMessage() {}
+
+func (x *Passkey) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_presence_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Passkey.ProtoReflect.Descriptor instead.
+func (*Passkey) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Passkey) GetPasskeyId() string {
+	if x != nil {
+		return x.PasskeyId
+	}
+	return ""
+}
+
+func (x *Passkey) GetMember() string {
+	if x != nil {
+		return x.Member
+	}
+	return ""
+}
+
+func (x *Passkey) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Passkey) GetEnrolledAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.EnrolledAt
+	}
+	return nil
+}
+
+func (x *Passkey) GetLastUsedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastUsedAt
+	}
+	return nil
+}
+
+func (x *Passkey) GetWaits() bool {
+	if x != nil {
+		return x.Waits
+	}
+	return false
+}
+
+func (x *Passkey) GetRpId() string {
+	if x != nil {
+		return x.RpId
+	}
+	return ""
+}
+
+func (x *Passkey) GetLost() bool {
+	if x != nil {
+		return x.Lost
+	}
+	return false
+}
+
+func (x *Passkey) GetAaguid() string {
+	if x != nil {
+		return x.Aaguid
+	}
+	return ""
+}
+
+func (x *Passkey) GetAttestation() string {
+	if x != nil {
+		return x.Attestation
+	}
+	return ""
+}
+
+func (x *Passkey) GetBackedUp() bool {
+	if x != nil {
+		return x.BackedUp
+	}
+	return false
+}
+
+func (x *Passkey) GetCounterBackAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CounterBackAt
+	}
+	return nil
+}
+
+func (x *Passkey) GetPublicKey() []byte {
+	if x != nil {
+		return x.PublicKey
+	}
+	return nil
+}
+
+// BeginPasskeyEnrolmentRequest is empty: whose it will be follows from the session.
+type BeginPasskeyEnrolmentRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BeginPasskeyEnrolmentRequest) Reset() {
+	*x = BeginPasskeyEnrolmentRequest{}
+	mi := &file_palyra_v1_presence_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BeginPasskeyEnrolmentRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BeginPasskeyEnrolmentRequest) ProtoMessage() {}
+
+func (x *BeginPasskeyEnrolmentRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_presence_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BeginPasskeyEnrolmentRequest.ProtoReflect.Descriptor instead.
+func (*BeginPasskeyEnrolmentRequest) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{10}
+}
+
+// BeginPasskeyEnrolmentResponse is for navigator.credentials.create.
+type BeginPasskeyEnrolmentResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// PublicKeyCredentialCreationOptionsJSON (WebAuthn Level 3), for
+	// PublicKeyCredential.parseCreationOptionsFromJSON.
+	OptionsJson   string                 `protobuf:"bytes,1,opt,name=options_json,json=optionsJson,proto3" json:"options_json,omitempty"`
+	Nonce         []byte                 `protobuf:"bytes,2,opt,name=nonce,proto3" json:"nonce,omitempty"`
+	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BeginPasskeyEnrolmentResponse) Reset() {
+	*x = BeginPasskeyEnrolmentResponse{}
+	mi := &file_palyra_v1_presence_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BeginPasskeyEnrolmentResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BeginPasskeyEnrolmentResponse) ProtoMessage() {}
+
+func (x *BeginPasskeyEnrolmentResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_presence_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BeginPasskeyEnrolmentResponse.ProtoReflect.Descriptor instead.
+func (*BeginPasskeyEnrolmentResponse) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *BeginPasskeyEnrolmentResponse) GetOptionsJson() string {
+	if x != nil {
+		return x.OptionsJson
+	}
+	return ""
+}
+
+func (x *BeginPasskeyEnrolmentResponse) GetNonce() []byte {
+	if x != nil {
+		return x.Nonce
+	}
+	return nil
+}
+
+func (x *BeginPasskeyEnrolmentResponse) GetExpiresAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpiresAt
+	}
+	return nil
+}
+
+// FinishPasskeyEnrolmentRequest is what the browser made.
+type FinishPasskeyEnrolmentRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of BeginPasskeyEnrolment.
+	Nonce []byte `protobuf:"bytes,1,opt,name=nonce,proto3" json:"nonce,omitempty"`
+	// What people call it.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// RegistrationResponseJSON: what PublicKeyCredential.toJSON returns.
+	CredentialJson string `protobuf:"bytes,3,opt,name=credential_json,json=credentialJson,proto3" json:"credential_json,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *FinishPasskeyEnrolmentRequest) Reset() {
+	*x = FinishPasskeyEnrolmentRequest{}
+	mi := &file_palyra_v1_presence_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FinishPasskeyEnrolmentRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FinishPasskeyEnrolmentRequest) ProtoMessage() {}
+
+func (x *FinishPasskeyEnrolmentRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_presence_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FinishPasskeyEnrolmentRequest.ProtoReflect.Descriptor instead.
+func (*FinishPasskeyEnrolmentRequest) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *FinishPasskeyEnrolmentRequest) GetNonce() []byte {
+	if x != nil {
+		return x.Nonce
+	}
+	return nil
+}
+
+func (x *FinishPasskeyEnrolmentRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *FinishPasskeyEnrolmentRequest) GetCredentialJson() string {
+	if x != nil {
+		return x.CredentialJson
+	}
+	return ""
+}
+
+// FinishPasskeyEnrolmentResponse is the passkey.
+type FinishPasskeyEnrolmentResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Passkey       *Passkey               `protobuf:"bytes,1,opt,name=passkey,proto3" json:"passkey,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FinishPasskeyEnrolmentResponse) Reset() {
+	*x = FinishPasskeyEnrolmentResponse{}
+	mi := &file_palyra_v1_presence_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FinishPasskeyEnrolmentResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FinishPasskeyEnrolmentResponse) ProtoMessage() {}
+
+func (x *FinishPasskeyEnrolmentResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_presence_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FinishPasskeyEnrolmentResponse.ProtoReflect.Descriptor instead.
+func (*FinishPasskeyEnrolmentResponse) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *FinishPasskeyEnrolmentResponse) GetPasskey() *Passkey {
+	if x != nil {
+		return x.Passkey
+	}
+	return nil
+}
+
+// ConfirmPasskeyRequest names the passkey.
+type ConfirmPasskeyRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	PasskeyId string                 `protobuf:"bytes,1,opt,name=passkey_id,json=passkeyId,proto3" json:"passkey_id,omitempty"`
+	// By a passkey of the caller, who needs none where they have none and are another admin,
+	// or come over the socket.
+	Proof         *PasskeyAssertion `protobuf:"bytes,2,opt,name=proof,proto3" json:"proof,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConfirmPasskeyRequest) Reset() {
+	*x = ConfirmPasskeyRequest{}
+	mi := &file_palyra_v1_presence_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConfirmPasskeyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConfirmPasskeyRequest) ProtoMessage() {}
+
+func (x *ConfirmPasskeyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_presence_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConfirmPasskeyRequest.ProtoReflect.Descriptor instead.
+func (*ConfirmPasskeyRequest) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *ConfirmPasskeyRequest) GetPasskeyId() string {
+	if x != nil {
+		return x.PasskeyId
+	}
+	return ""
+}
+
+func (x *ConfirmPasskeyRequest) GetProof() *PasskeyAssertion {
+	if x != nil {
+		return x.Proof
+	}
+	return nil
+}
+
+// ConfirmPasskeyResponse is the passkey after.
+type ConfirmPasskeyResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Passkey       *Passkey               `protobuf:"bytes,1,opt,name=passkey,proto3" json:"passkey,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConfirmPasskeyResponse) Reset() {
+	*x = ConfirmPasskeyResponse{}
+	mi := &file_palyra_v1_presence_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConfirmPasskeyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConfirmPasskeyResponse) ProtoMessage() {}
+
+func (x *ConfirmPasskeyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_presence_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConfirmPasskeyResponse.ProtoReflect.Descriptor instead.
+func (*ConfirmPasskeyResponse) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *ConfirmPasskeyResponse) GetPasskey() *Passkey {
+	if x != nil {
+		return x.Passkey
+	}
+	return nil
+}
+
+// RemovePasskeyRequest names the passkey.
+type RemovePasskeyRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	PasskeyId string                 `protobuf:"bytes,1,opt,name=passkey_id,json=passkeyId,proto3" json:"passkey_id,omitempty"`
+	// As for ConfirmPasskey. One of the caller's own that waits takes none.
+	Proof         *PasskeyAssertion `protobuf:"bytes,2,opt,name=proof,proto3" json:"proof,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemovePasskeyRequest) Reset() {
+	*x = RemovePasskeyRequest{}
+	mi := &file_palyra_v1_presence_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemovePasskeyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemovePasskeyRequest) ProtoMessage() {}
+
+func (x *RemovePasskeyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_presence_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemovePasskeyRequest.ProtoReflect.Descriptor instead.
+func (*RemovePasskeyRequest) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *RemovePasskeyRequest) GetPasskeyId() string {
+	if x != nil {
+		return x.PasskeyId
+	}
+	return ""
+}
+
+func (x *RemovePasskeyRequest) GetProof() *PasskeyAssertion {
+	if x != nil {
+		return x.Proof
+	}
+	return nil
+}
+
+// RemovePasskeyResponse is the passkey that was.
+type RemovePasskeyResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Passkey       *Passkey               `protobuf:"bytes,1,opt,name=passkey,proto3" json:"passkey,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemovePasskeyResponse) Reset() {
+	*x = RemovePasskeyResponse{}
+	mi := &file_palyra_v1_presence_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemovePasskeyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemovePasskeyResponse) ProtoMessage() {}
+
+func (x *RemovePasskeyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_presence_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemovePasskeyResponse.ProtoReflect.Descriptor instead.
+func (*RemovePasskeyResponse) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *RemovePasskeyResponse) GetPasskey() *Passkey {
+	if x != nil {
+		return x.Passkey
+	}
+	return nil
+}
+
+// ListPasskeysRequest says whose.
+type ListPasskeysRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "user:ada"; empty is the caller, and "*" everybody, which takes access.read.
+	Member        string `protobuf:"bytes,1,opt,name=member,proto3" json:"member,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListPasskeysRequest) Reset() {
+	*x = ListPasskeysRequest{}
+	mi := &file_palyra_v1_presence_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListPasskeysRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListPasskeysRequest) ProtoMessage() {}
+
+func (x *ListPasskeysRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_presence_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListPasskeysRequest.ProtoReflect.Descriptor instead.
+func (*ListPasskeysRequest) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ListPasskeysRequest) GetMember() string {
+	if x != nil {
+		return x.Member
+	}
+	return ""
+}
+
+// ListPasskeysResponse is the list, the oldest first.
+type ListPasskeysResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Passkeys      []*Passkey             `protobuf:"bytes,1,rep,name=passkeys,proto3" json:"passkeys,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListPasskeysResponse) Reset() {
+	*x = ListPasskeysResponse{}
+	mi := &file_palyra_v1_presence_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListPasskeysResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListPasskeysResponse) ProtoMessage() {}
+
+func (x *ListPasskeysResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_presence_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListPasskeysResponse.ProtoReflect.Descriptor instead.
+func (*ListPasskeysResponse) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *ListPasskeysResponse) GetPasskeys() []*Passkey {
+	if x != nil {
+		return x.Passkeys
+	}
+	return nil
+}
+
+// ChallengePasskeyRequest says what the passkey is to sign.
+type ChallengePasskeyRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Said:
+	//
+	//	*ChallengePasskeyRequest_Vote
+	//	*ChallengePasskeyRequest_Confirm
+	//	*ChallengePasskeyRequest_Remove
+	Said          isChallengePasskeyRequest_Said `protobuf_oneof:"said"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChallengePasskeyRequest) Reset() {
+	*x = ChallengePasskeyRequest{}
+	mi := &file_palyra_v1_presence_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChallengePasskeyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChallengePasskeyRequest) ProtoMessage() {}
+
+func (x *ChallengePasskeyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_presence_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChallengePasskeyRequest.ProtoReflect.Descriptor instead.
+func (*ChallengePasskeyRequest) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *ChallengePasskeyRequest) GetSaid() isChallengePasskeyRequest_Said {
+	if x != nil {
+		return x.Said
+	}
+	return nil
+}
+
+func (x *ChallengePasskeyRequest) GetVote() *DecideApprovalRequest {
+	if x != nil {
+		if x, ok := x.Said.(*ChallengePasskeyRequest_Vote); ok {
+			return x.Vote
+		}
+	}
+	return nil
+}
+
+func (x *ChallengePasskeyRequest) GetConfirm() string {
+	if x != nil {
+		if x, ok := x.Said.(*ChallengePasskeyRequest_Confirm); ok {
+			return x.Confirm
+		}
+	}
+	return ""
+}
+
+func (x *ChallengePasskeyRequest) GetRemove() string {
+	if x != nil {
+		if x, ok := x.Said.(*ChallengePasskeyRequest_Remove); ok {
+			return x.Remove
+		}
+	}
+	return ""
+}
+
+type isChallengePasskeyRequest_Said interface {
+	isChallengePasskeyRequest_Said()
+}
+
+type ChallengePasskeyRequest_Vote struct {
+	// The vote as it will be sent, but for its proofs.
+	Vote *DecideApprovalRequest `protobuf:"bytes,1,opt,name=vote,proto3,oneof"`
+}
+
+type ChallengePasskeyRequest_Confirm struct {
+	// The ids of passkeys.
+	Confirm string `protobuf:"bytes,2,opt,name=confirm,proto3,oneof"`
+}
+
+type ChallengePasskeyRequest_Remove struct {
+	Remove string `protobuf:"bytes,3,opt,name=remove,proto3,oneof"`
+}
+
+func (*ChallengePasskeyRequest_Vote) isChallengePasskeyRequest_Said() {}
+
+func (*ChallengePasskeyRequest_Confirm) isChallengePasskeyRequest_Said() {}
+
+func (*ChallengePasskeyRequest_Remove) isChallengePasskeyRequest_Said() {}
+
+// ChallengePasskeyResponse is for navigator.credentials.get.
+type ChallengePasskeyResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// PublicKeyCredentialRequestOptionsJSON (WebAuthn Level 3), for
+	// PublicKeyCredential.parseRequestOptionsFromJSON.
+	OptionsJson string `protobuf:"bytes,1,opt,name=options_json,json=optionsJson,proto3" json:"options_json,omitempty"`
+	// Both go back in the PasskeyAssertion. The version is that of the approval, 0 for what
+	// is no vote.
+	Nonce         []byte                 `protobuf:"bytes,2,opt,name=nonce,proto3" json:"nonce,omitempty"`
+	Version       int64                  `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`
+	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChallengePasskeyResponse) Reset() {
+	*x = ChallengePasskeyResponse{}
+	mi := &file_palyra_v1_presence_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChallengePasskeyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChallengePasskeyResponse) ProtoMessage() {}
+
+func (x *ChallengePasskeyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_presence_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChallengePasskeyResponse.ProtoReflect.Descriptor instead.
+func (*ChallengePasskeyResponse) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *ChallengePasskeyResponse) GetOptionsJson() string {
+	if x != nil {
+		return x.OptionsJson
+	}
+	return ""
+}
+
+func (x *ChallengePasskeyResponse) GetNonce() []byte {
+	if x != nil {
+		return x.Nonce
+	}
+	return nil
+}
+
+func (x *ChallengePasskeyResponse) GetVersion() int64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *ChallengePasskeyResponse) GetExpiresAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpiresAt
+	}
+	return nil
+}
+
 var File_palyra_v1_presence_proto protoreflect.FileDescriptor
 
 const file_palyra_v1_presence_proto_rawDesc = "" +
 	"\n" +
-	"\x18palyra/v1/presence.proto\x12\tpalyra.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"D\n" +
+	"\x18palyra/v1/presence.proto\x12\tpalyra.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19palyra/v1/approvals.proto\x1a\x1epalyra/v1/presence_proof.proto\"D\n" +
 	"\x18ChallengePresenceRequest\x12(\n" +
 	"\vapproval_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18\x1aR\n" +
 	"approvalId\"\x8b\x01\n" +
@@ -571,10 +1339,7 @@ const file_palyra_v1_presence_proto_rawDesc = "" +
 	"\n" +
 	"expires_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12\x1d\n" +
 	"\n" +
-	"key_sha256\x18\x03 \x01(\tR\tkeySha256\"U\n" +
-	"\rPresenceProof\x12\x1d\n" +
-	"\x05nonce\x18\x01 \x01(\fB\a\xbaH\x04z\x02h R\x05nonce\x12%\n" +
-	"\tsignature\x18\x02 \x01(\fB\a\xbaH\x04z\x02h@R\tsignature\"\xb6\x01\n" +
+	"key_sha256\x18\x03 \x01(\tR\tkeySha256\"\xb6\x01\n" +
 	"\x1aRegisterPresenceKeyRequest\x12(\n" +
 	"\n" +
 	"public_key\x18\x01 \x01(\fB\t\xbaH\x06z\x04\x10\x01\x18dR\tpublicKey\x126\n" +
@@ -596,12 +1361,80 @@ const file_palyra_v1_presence_proto_rawDesc = "" +
 	"\x17ResetPresenceKeyRequest\x12&\n" +
 	"\tdevice_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18\x1aR\bdeviceId\"D\n" +
 	"\x18ResetPresenceKeyResponse\x12(\n" +
-	"\x03was\x18\x01 \x01(\v2\x16.palyra.v1.PresenceKeyR\x03was2\x97\x03\n" +
+	"\x03was\x18\x01 \x01(\v2\x16.palyra.v1.PresenceKeyR\x03was\"\xc8\x03\n" +
+	"\aPasskey\x12\x1d\n" +
+	"\n" +
+	"passkey_id\x18\x01 \x01(\tR\tpasskeyId\x12\x16\n" +
+	"\x06member\x18\x02 \x01(\tR\x06member\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12;\n" +
+	"\venrolled_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"enrolledAt\x12<\n" +
+	"\flast_used_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"lastUsedAt\x12\x14\n" +
+	"\x05waits\x18\x06 \x01(\bR\x05waits\x12\x13\n" +
+	"\x05rp_id\x18\a \x01(\tR\x04rpId\x12\x12\n" +
+	"\x04lost\x18\b \x01(\bR\x04lost\x12\x16\n" +
+	"\x06aaguid\x18\t \x01(\tR\x06aaguid\x12 \n" +
+	"\vattestation\x18\n" +
+	" \x01(\tR\vattestation\x12\x1b\n" +
+	"\tbacked_up\x18\v \x01(\bR\bbackedUp\x12B\n" +
+	"\x0fcounter_back_at\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\rcounterBackAt\x12\x1d\n" +
+	"\n" +
+	"public_key\x18\r \x01(\fR\tpublicKey\"\x1e\n" +
+	"\x1cBeginPasskeyEnrolmentRequest\"\x93\x01\n" +
+	"\x1dBeginPasskeyEnrolmentResponse\x12!\n" +
+	"\foptions_json\x18\x01 \x01(\tR\voptionsJson\x12\x14\n" +
+	"\x05nonce\x18\x02 \x01(\fR\x05nonce\x129\n" +
+	"\n" +
+	"expires_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\"\xb2\x01\n" +
+	"\x1dFinishPasskeyEnrolmentRequest\x12\x1d\n" +
+	"\x05nonce\x18\x01 \x01(\fB\a\xbaH\x04z\x02h R\x05nonce\x12<\n" +
+	"\x04name\x18\x02 \x01(\tB(\xbaH%r#\x10\x01\x18?2\x1d^[A-Za-z0-9][A-Za-z0-9 ._-]*$R\x04name\x124\n" +
+	"\x0fcredential_json\x18\x03 \x01(\tB\v\xbaH\br\x06\x10\x01\x18\x80\x80\x04R\x0ecredentialJson\"N\n" +
+	"\x1eFinishPasskeyEnrolmentResponse\x12,\n" +
+	"\apasskey\x18\x01 \x01(\v2\x12.palyra.v1.PasskeyR\apasskey\"\x87\x01\n" +
+	"\x15ConfirmPasskeyRequest\x12;\n" +
+	"\n" +
+	"passkey_id\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x10\x01\x18\xd4\n" +
+	"2\x10^[A-Za-z0-9_-]+$R\tpasskeyId\x121\n" +
+	"\x05proof\x18\x02 \x01(\v2\x1b.palyra.v1.PasskeyAssertionR\x05proof\"F\n" +
+	"\x16ConfirmPasskeyResponse\x12,\n" +
+	"\apasskey\x18\x01 \x01(\v2\x12.palyra.v1.PasskeyR\apasskey\"\x86\x01\n" +
+	"\x14RemovePasskeyRequest\x12;\n" +
+	"\n" +
+	"passkey_id\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x10\x01\x18\xd4\n" +
+	"2\x10^[A-Za-z0-9_-]+$R\tpasskeyId\x121\n" +
+	"\x05proof\x18\x02 \x01(\v2\x1b.palyra.v1.PasskeyAssertionR\x05proof\"E\n" +
+	"\x15RemovePasskeyResponse\x12,\n" +
+	"\apasskey\x18\x01 \x01(\v2\x12.palyra.v1.PasskeyR\apasskey\"7\n" +
+	"\x13ListPasskeysRequest\x12 \n" +
+	"\x06member\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x06member\"F\n" +
+	"\x14ListPasskeysResponse\x12.\n" +
+	"\bpasskeys\x18\x01 \x03(\v2\x12.palyra.v1.PasskeyR\bpasskeys\"\xd2\x01\n" +
+	"\x17ChallengePasskeyRequest\x126\n" +
+	"\x04vote\x18\x01 \x01(\v2 .palyra.v1.DecideApprovalRequestH\x00R\x04vote\x128\n" +
+	"\aconfirm\x18\x02 \x01(\tB\x1c\xbaH\x19r\x17\x10\x01\x18\xd4\n" +
+	"2\x10^[A-Za-z0-9_-]+$H\x00R\aconfirm\x126\n" +
+	"\x06remove\x18\x03 \x01(\tB\x1c\xbaH\x19r\x17\x10\x01\x18\xd4\n" +
+	"2\x10^[A-Za-z0-9_-]+$H\x00R\x06removeB\r\n" +
+	"\x04said\x12\x05\xbaH\x02\b\x01\"\xa8\x01\n" +
+	"\x18ChallengePasskeyResponse\x12!\n" +
+	"\foptions_json\x18\x01 \x01(\tR\voptionsJson\x12\x14\n" +
+	"\x05nonce\x18\x02 \x01(\fR\x05nonce\x12\x18\n" +
+	"\aversion\x18\x03 \x01(\x03R\aversion\x129\n" +
+	"\n" +
+	"expires_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt2\xd0\a\n" +
 	"\x0fPresenceService\x12^\n" +
 	"\x11ChallengePresence\x12#.palyra.v1.ChallengePresenceRequest\x1a$.palyra.v1.ChallengePresenceResponse\x12d\n" +
 	"\x13RegisterPresenceKey\x12%.palyra.v1.RegisterPresenceKeyRequest\x1a&.palyra.v1.RegisterPresenceKeyResponse\x12a\n" +
 	"\x12ConfirmPresenceKey\x12$.palyra.v1.ConfirmPresenceKeyRequest\x1a%.palyra.v1.ConfirmPresenceKeyResponse\x12[\n" +
-	"\x10ResetPresenceKey\x12\".palyra.v1.ResetPresenceKeyRequest\x1a#.palyra.v1.ResetPresenceKeyResponseB\x1fZ\x1dpalyra/gen/palyra/v1;palyrav1b\x06proto3"
+	"\x10ResetPresenceKey\x12\".palyra.v1.ResetPresenceKeyRequest\x1a#.palyra.v1.ResetPresenceKeyResponse\x12j\n" +
+	"\x15BeginPasskeyEnrolment\x12'.palyra.v1.BeginPasskeyEnrolmentRequest\x1a(.palyra.v1.BeginPasskeyEnrolmentResponse\x12m\n" +
+	"\x16FinishPasskeyEnrolment\x12(.palyra.v1.FinishPasskeyEnrolmentRequest\x1a).palyra.v1.FinishPasskeyEnrolmentResponse\x12U\n" +
+	"\x0eConfirmPasskey\x12 .palyra.v1.ConfirmPasskeyRequest\x1a!.palyra.v1.ConfirmPasskeyResponse\x12R\n" +
+	"\rRemovePasskey\x12\x1f.palyra.v1.RemovePasskeyRequest\x1a .palyra.v1.RemovePasskeyResponse\x12T\n" +
+	"\fListPasskeys\x12\x1e.palyra.v1.ListPasskeysRequest\x1a\x1f.palyra.v1.ListPasskeysResponse\"\x03\x90\x02\x01\x12[\n" +
+	"\x10ChallengePasskey\x12\".palyra.v1.ChallengePasskeyRequest\x1a#.palyra.v1.ChallengePasskeyResponseB\x1fZ\x1dpalyra/gen/palyra/v1;palyrav1b\x06proto3"
 
 var (
 	file_palyra_v1_presence_proto_rawDescOnce sync.Once
@@ -615,41 +1448,80 @@ func file_palyra_v1_presence_proto_rawDescGZIP() []byte {
 	return file_palyra_v1_presence_proto_rawDescData
 }
 
-var file_palyra_v1_presence_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_palyra_v1_presence_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_palyra_v1_presence_proto_goTypes = []any{
-	(*ChallengePresenceRequest)(nil),    // 0: palyra.v1.ChallengePresenceRequest
-	(*ChallengePresenceResponse)(nil),   // 1: palyra.v1.ChallengePresenceResponse
-	(*PresenceProof)(nil),               // 2: palyra.v1.PresenceProof
-	(*RegisterPresenceKeyRequest)(nil),  // 3: palyra.v1.RegisterPresenceKeyRequest
-	(*RegisterPresenceKeyResponse)(nil), // 4: palyra.v1.RegisterPresenceKeyResponse
-	(*PresenceKey)(nil),                 // 5: palyra.v1.PresenceKey
-	(*ConfirmPresenceKeyRequest)(nil),   // 6: palyra.v1.ConfirmPresenceKeyRequest
-	(*ConfirmPresenceKeyResponse)(nil),  // 7: palyra.v1.ConfirmPresenceKeyResponse
-	(*ResetPresenceKeyRequest)(nil),     // 8: palyra.v1.ResetPresenceKeyRequest
-	(*ResetPresenceKeyResponse)(nil),    // 9: palyra.v1.ResetPresenceKeyResponse
-	(*timestamppb.Timestamp)(nil),       // 10: google.protobuf.Timestamp
+	(*ChallengePresenceRequest)(nil),       // 0: palyra.v1.ChallengePresenceRequest
+	(*ChallengePresenceResponse)(nil),      // 1: palyra.v1.ChallengePresenceResponse
+	(*RegisterPresenceKeyRequest)(nil),     // 2: palyra.v1.RegisterPresenceKeyRequest
+	(*RegisterPresenceKeyResponse)(nil),    // 3: palyra.v1.RegisterPresenceKeyResponse
+	(*PresenceKey)(nil),                    // 4: palyra.v1.PresenceKey
+	(*ConfirmPresenceKeyRequest)(nil),      // 5: palyra.v1.ConfirmPresenceKeyRequest
+	(*ConfirmPresenceKeyResponse)(nil),     // 6: palyra.v1.ConfirmPresenceKeyResponse
+	(*ResetPresenceKeyRequest)(nil),        // 7: palyra.v1.ResetPresenceKeyRequest
+	(*ResetPresenceKeyResponse)(nil),       // 8: palyra.v1.ResetPresenceKeyResponse
+	(*Passkey)(nil),                        // 9: palyra.v1.Passkey
+	(*BeginPasskeyEnrolmentRequest)(nil),   // 10: palyra.v1.BeginPasskeyEnrolmentRequest
+	(*BeginPasskeyEnrolmentResponse)(nil),  // 11: palyra.v1.BeginPasskeyEnrolmentResponse
+	(*FinishPasskeyEnrolmentRequest)(nil),  // 12: palyra.v1.FinishPasskeyEnrolmentRequest
+	(*FinishPasskeyEnrolmentResponse)(nil), // 13: palyra.v1.FinishPasskeyEnrolmentResponse
+	(*ConfirmPasskeyRequest)(nil),          // 14: palyra.v1.ConfirmPasskeyRequest
+	(*ConfirmPasskeyResponse)(nil),         // 15: palyra.v1.ConfirmPasskeyResponse
+	(*RemovePasskeyRequest)(nil),           // 16: palyra.v1.RemovePasskeyRequest
+	(*RemovePasskeyResponse)(nil),          // 17: palyra.v1.RemovePasskeyResponse
+	(*ListPasskeysRequest)(nil),            // 18: palyra.v1.ListPasskeysRequest
+	(*ListPasskeysResponse)(nil),           // 19: palyra.v1.ListPasskeysResponse
+	(*ChallengePasskeyRequest)(nil),        // 20: palyra.v1.ChallengePasskeyRequest
+	(*ChallengePasskeyResponse)(nil),       // 21: palyra.v1.ChallengePasskeyResponse
+	(*timestamppb.Timestamp)(nil),          // 22: google.protobuf.Timestamp
+	(*PresenceProof)(nil),                  // 23: palyra.v1.PresenceProof
+	(*PasskeyAssertion)(nil),               // 24: palyra.v1.PasskeyAssertion
+	(*DecideApprovalRequest)(nil),          // 25: palyra.v1.DecideApprovalRequest
 }
 var file_palyra_v1_presence_proto_depIdxs = []int32{
-	10, // 0: palyra.v1.ChallengePresenceResponse.expires_at:type_name -> google.protobuf.Timestamp
-	2,  // 1: palyra.v1.RegisterPresenceKeyRequest.proof:type_name -> palyra.v1.PresenceProof
-	5,  // 2: palyra.v1.RegisterPresenceKeyResponse.key:type_name -> palyra.v1.PresenceKey
-	10, // 3: palyra.v1.PresenceKey.registered_at:type_name -> google.protobuf.Timestamp
-	2,  // 4: palyra.v1.ConfirmPresenceKeyRequest.proof:type_name -> palyra.v1.PresenceProof
-	5,  // 5: palyra.v1.ConfirmPresenceKeyResponse.key:type_name -> palyra.v1.PresenceKey
-	5,  // 6: palyra.v1.ResetPresenceKeyResponse.was:type_name -> palyra.v1.PresenceKey
-	0,  // 7: palyra.v1.PresenceService.ChallengePresence:input_type -> palyra.v1.ChallengePresenceRequest
-	3,  // 8: palyra.v1.PresenceService.RegisterPresenceKey:input_type -> palyra.v1.RegisterPresenceKeyRequest
-	6,  // 9: palyra.v1.PresenceService.ConfirmPresenceKey:input_type -> palyra.v1.ConfirmPresenceKeyRequest
-	8,  // 10: palyra.v1.PresenceService.ResetPresenceKey:input_type -> palyra.v1.ResetPresenceKeyRequest
-	1,  // 11: palyra.v1.PresenceService.ChallengePresence:output_type -> palyra.v1.ChallengePresenceResponse
-	4,  // 12: palyra.v1.PresenceService.RegisterPresenceKey:output_type -> palyra.v1.RegisterPresenceKeyResponse
-	7,  // 13: palyra.v1.PresenceService.ConfirmPresenceKey:output_type -> palyra.v1.ConfirmPresenceKeyResponse
-	9,  // 14: palyra.v1.PresenceService.ResetPresenceKey:output_type -> palyra.v1.ResetPresenceKeyResponse
-	11, // [11:15] is the sub-list for method output_type
-	7,  // [7:11] is the sub-list for method input_type
-	7,  // [7:7] is the sub-list for extension type_name
-	7,  // [7:7] is the sub-list for extension extendee
-	0,  // [0:7] is the sub-list for field type_name
+	22, // 0: palyra.v1.ChallengePresenceResponse.expires_at:type_name -> google.protobuf.Timestamp
+	23, // 1: palyra.v1.RegisterPresenceKeyRequest.proof:type_name -> palyra.v1.PresenceProof
+	4,  // 2: palyra.v1.RegisterPresenceKeyResponse.key:type_name -> palyra.v1.PresenceKey
+	22, // 3: palyra.v1.PresenceKey.registered_at:type_name -> google.protobuf.Timestamp
+	23, // 4: palyra.v1.ConfirmPresenceKeyRequest.proof:type_name -> palyra.v1.PresenceProof
+	4,  // 5: palyra.v1.ConfirmPresenceKeyResponse.key:type_name -> palyra.v1.PresenceKey
+	4,  // 6: palyra.v1.ResetPresenceKeyResponse.was:type_name -> palyra.v1.PresenceKey
+	22, // 7: palyra.v1.Passkey.enrolled_at:type_name -> google.protobuf.Timestamp
+	22, // 8: palyra.v1.Passkey.last_used_at:type_name -> google.protobuf.Timestamp
+	22, // 9: palyra.v1.Passkey.counter_back_at:type_name -> google.protobuf.Timestamp
+	22, // 10: palyra.v1.BeginPasskeyEnrolmentResponse.expires_at:type_name -> google.protobuf.Timestamp
+	9,  // 11: palyra.v1.FinishPasskeyEnrolmentResponse.passkey:type_name -> palyra.v1.Passkey
+	24, // 12: palyra.v1.ConfirmPasskeyRequest.proof:type_name -> palyra.v1.PasskeyAssertion
+	9,  // 13: palyra.v1.ConfirmPasskeyResponse.passkey:type_name -> palyra.v1.Passkey
+	24, // 14: palyra.v1.RemovePasskeyRequest.proof:type_name -> palyra.v1.PasskeyAssertion
+	9,  // 15: palyra.v1.RemovePasskeyResponse.passkey:type_name -> palyra.v1.Passkey
+	9,  // 16: palyra.v1.ListPasskeysResponse.passkeys:type_name -> palyra.v1.Passkey
+	25, // 17: palyra.v1.ChallengePasskeyRequest.vote:type_name -> palyra.v1.DecideApprovalRequest
+	22, // 18: palyra.v1.ChallengePasskeyResponse.expires_at:type_name -> google.protobuf.Timestamp
+	0,  // 19: palyra.v1.PresenceService.ChallengePresence:input_type -> palyra.v1.ChallengePresenceRequest
+	2,  // 20: palyra.v1.PresenceService.RegisterPresenceKey:input_type -> palyra.v1.RegisterPresenceKeyRequest
+	5,  // 21: palyra.v1.PresenceService.ConfirmPresenceKey:input_type -> palyra.v1.ConfirmPresenceKeyRequest
+	7,  // 22: palyra.v1.PresenceService.ResetPresenceKey:input_type -> palyra.v1.ResetPresenceKeyRequest
+	10, // 23: palyra.v1.PresenceService.BeginPasskeyEnrolment:input_type -> palyra.v1.BeginPasskeyEnrolmentRequest
+	12, // 24: palyra.v1.PresenceService.FinishPasskeyEnrolment:input_type -> palyra.v1.FinishPasskeyEnrolmentRequest
+	14, // 25: palyra.v1.PresenceService.ConfirmPasskey:input_type -> palyra.v1.ConfirmPasskeyRequest
+	16, // 26: palyra.v1.PresenceService.RemovePasskey:input_type -> palyra.v1.RemovePasskeyRequest
+	18, // 27: palyra.v1.PresenceService.ListPasskeys:input_type -> palyra.v1.ListPasskeysRequest
+	20, // 28: palyra.v1.PresenceService.ChallengePasskey:input_type -> palyra.v1.ChallengePasskeyRequest
+	1,  // 29: palyra.v1.PresenceService.ChallengePresence:output_type -> palyra.v1.ChallengePresenceResponse
+	3,  // 30: palyra.v1.PresenceService.RegisterPresenceKey:output_type -> palyra.v1.RegisterPresenceKeyResponse
+	6,  // 31: palyra.v1.PresenceService.ConfirmPresenceKey:output_type -> palyra.v1.ConfirmPresenceKeyResponse
+	8,  // 32: palyra.v1.PresenceService.ResetPresenceKey:output_type -> palyra.v1.ResetPresenceKeyResponse
+	11, // 33: palyra.v1.PresenceService.BeginPasskeyEnrolment:output_type -> palyra.v1.BeginPasskeyEnrolmentResponse
+	13, // 34: palyra.v1.PresenceService.FinishPasskeyEnrolment:output_type -> palyra.v1.FinishPasskeyEnrolmentResponse
+	15, // 35: palyra.v1.PresenceService.ConfirmPasskey:output_type -> palyra.v1.ConfirmPasskeyResponse
+	17, // 36: palyra.v1.PresenceService.RemovePasskey:output_type -> palyra.v1.RemovePasskeyResponse
+	19, // 37: palyra.v1.PresenceService.ListPasskeys:output_type -> palyra.v1.ListPasskeysResponse
+	21, // 38: palyra.v1.PresenceService.ChallengePasskey:output_type -> palyra.v1.ChallengePasskeyResponse
+	29, // [29:39] is the sub-list for method output_type
+	19, // [19:29] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_palyra_v1_presence_proto_init() }
@@ -657,13 +1529,20 @@ func file_palyra_v1_presence_proto_init() {
 	if File_palyra_v1_presence_proto != nil {
 		return
 	}
+	file_palyra_v1_approvals_proto_init()
+	file_palyra_v1_presence_proof_proto_init()
+	file_palyra_v1_presence_proto_msgTypes[20].OneofWrappers = []any{
+		(*ChallengePasskeyRequest_Vote)(nil),
+		(*ChallengePasskeyRequest_Confirm)(nil),
+		(*ChallengePasskeyRequest_Remove)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_palyra_v1_presence_proto_rawDesc), len(file_palyra_v1_presence_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

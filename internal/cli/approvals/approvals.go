@@ -31,7 +31,7 @@ var approvalListing = printer.Listing{
 func Command(program *client.App) *cobra.Command {
 	a := &app{program}
 	return command.NewGroup("approvals", "See and answer the calls that wait for a human",
-		a.approvalsList(), a.approvalsShow(), a.approvalsWatch(), a.approvalsDecide(), a.approvalsEdit(), a.approvalsCancel(), a.approvalsExport())
+		a.approvalsList(), a.approvalsShow(), a.approvalsWatch(), a.approvalsDecide(), a.approvalsEdit(), a.approvalsSign(), a.approvalsCancel(), a.approvalsExport())
 }
 
 func (a *app) approvalRecord(v *palyrav1.Approval) printer.Record {

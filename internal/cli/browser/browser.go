@@ -62,7 +62,7 @@ func (p Page) Open(ctx context.Context) error {
 	if _, err := exec.LookPath(name); err != nil {
 		return reason.Errorf(reason.NotFound, "there is no %s", name)
 	}
-	out, err := exec.CommandContext(ctx, name, args...).CombinedOutput() //nolint:gosec // the system's opener, with a file of ours
+	out, err := exec.CommandContext(ctx, name, args...).CombinedOutput()
 	if err != nil {
 		return reason.Errorf(reason.NotFound, "%s: %s", name, strings.TrimSpace(string(out)))
 	}

@@ -76,6 +76,8 @@ type Gateway struct {
 	Mcp palyrav1connect.McpServiceClient
 	// Installed watches what is written into the settings of agents.
 	Installed palyrav1connect.InstallServiceClient
+	// Notices has the targets of notifications.
+	Notices palyrav1connect.NotifyServiceClient
 	// Console lets people into the web console.
 	Console palyrav1connect.ConsoleServiceClient
 }
@@ -120,6 +122,23 @@ func (a *App) Connect(ctx context.Context) (*Gateway, error) {
 	g := a.dial(b, address, &c)
 	g.Local, g.Notify = c.local, c.notify
 	return g, nil
+}
+
+// Device returns the unlocked credential of the device that this machine is, for what is
+// signed by it and travels another way.
+func (a *App) Device(ctx context.Context) (identity.Bundle, error) {
+	c, err := a.client()
+	if err != nil {
+		return identity.Bundle{}, err
+	}
+	b, err := readBundle(c)
+	if err != nil {
+		return b, err
+	}
+	if b.Token != "" {
+		return b, reason.Errorf(reason.PermissionDenied, "a token signs nothing: that takes a device").WithRemedy("Name the bundle of a device with --credentials.")
+	}
+	return a.Unlocked(ctx, b)
 }
 
 // reach is the address of the gateway of a bundle.
@@ -188,6 +207,7 @@ func (a *App) services(client *http.Client, base, address string) *Gateway {
 		Vault:        palyrav1connect.NewVaultServiceClient(client, base, opts...),
 		Mcp:          palyrav1connect.NewMcpServiceClient(client, base, opts...),
 		Installed:    palyrav1connect.NewInstallServiceClient(client, base, opts...),
+		Notices:      palyrav1connect.NewNotifyServiceClient(client, base, opts...),
 		Console:      palyrav1connect.NewConsoleServiceClient(client, base, opts...),
 	}
 	return g

@@ -95,6 +95,8 @@ type Gateway struct {
 	// CreatedTokens are the requests for tokens, RevokedTokens the ids.
 	CreatedTokens []*palyrav1.CreateTokenRequest
 	RevokedTokens []string
+	// MappedUsers are the requests to map a user of a chat.
+	MappedUsers []*palyrav1.MapChatUserRequest
 	// RevokedConsoles are the sessions of the console that were revoked.
 	RevokedConsoles []string
 	// PutSecrets are the requests for secrets, RemovedSecrets the references.
@@ -141,6 +143,7 @@ func (f *Gateway) handler() http.Handler {
 	mux.Handle(palyrav1connect.NewConsoleServiceHandler(fakeConsole{f: f}, refuse))
 	mux.Handle(palyrav1connect.NewMcpServiceHandler(fakeUpstreams{f}, refuse))
 	mux.Handle(palyrav1connect.NewVaultServiceHandler(fakeVault{f}, refuse))
+	mux.Handle(palyrav1connect.NewNotifyServiceHandler(fakeNotices{f}, refuse))
 	mux.Handle(palyrav1connect.NewPairingServiceHandler(fakePairings{f}, refuse))
 	mux.Handle(palyrav1connect.NewLoginServiceHandler(f.logins, refuse))
 	mux.Handle(palyrav1connect.NewAccessReviewServiceHandler(fakeReviews{}, refuse))
@@ -449,10 +452,10 @@ func (s fakeApprovals) EditApproval(_ context.Context, req *palyrav1.EditApprova
 
 // DecideApproval follows the rules: one answer, a reason for a no, and the
 // digest of the call that waits.
-func (s fakeApprovals) DecideApproval(_ context.Context, req *palyrav1.DecideApprovalRequest) (*palyrav1.DecideApprovalResponse, error) {
+func (s fakeApprovals) DecideApproval(ctx context.Context, req *palyrav1.DecideApprovalRequest) (*palyrav1.DecideApprovalResponse, error) {
 	var v *palyrav1.Approval
 	var err error
-	proven, unproven := s.f.proven(req)
+	proven, unproven := s.f.proven(ctx, req)
 	s.f.Change(func() {
 		s.f.Votes = append(s.f.Votes, req)
 		v = s.f.Approvals[req.GetApprovalId()]

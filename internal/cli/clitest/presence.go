@@ -53,7 +53,7 @@ func (p presenceKeys) ResetPresence(context.Context, access.Principal, string) (
 func (f *Gateway) openPresence() (err error) {
 	f.PresenceKeys = map[string]identity.PresenceKey{}
 	root := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: f.root.Cert.Raw})
-	f.presence, err = presenceproof.New(string(root), presenceKeys{f}, func(context.Context) access.Caller { return bundleCaller })
+	f.presence, err = presenceproof.New(string(root), presenceKeys{f}, passkeys{}, passkeyVotes{}, func(context.Context) access.Caller { return bundleCaller })
 	return err
 }
 
@@ -77,8 +77,8 @@ var roomErrors = connect.UnaryInterceptorFunc(func(next connect.UnaryFunc) conne
 var bundleCaller = access.Caller{Principal: access.User("ada"), OnBehalfOf: access.User("ada"), DeviceID: BundleDevice, Paired: true}
 
 // proven refuses a vote whose proof of presence is not good, and says whether it has one.
-func (f *Gateway) proven(req *palyrav1.DecideApprovalRequest) (bool, error) {
-	c, err := f.presence.Prove(bundleCaller, req)
+func (f *Gateway) proven(ctx context.Context, req *palyrav1.DecideApprovalRequest) (bool, error) {
+	c, _, err := f.presence.Prove(ctx, bundleCaller, req)
 	if err != nil {
 		return false, asGateway(err)
 	}

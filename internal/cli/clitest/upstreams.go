@@ -57,6 +57,17 @@ func (s fakeUpstreams) AddUpstream(_ context.Context, req *palyrav1.AddUpstreamR
 	return &palyrav1.AddUpstreamResponse{Upstream: u}, nil
 }
 
+func (fakeUpstreams) ResolvePackage(_ context.Context, req *palyrav1.ResolvePackageRequest) (*palyrav1.ResolvePackageResponse, error) {
+	return &palyrav1.ResolvePackageResponse{
+		Resolution: "sha256:ee", Ecosystem: req.GetEcosystem(), Name: req.GetName(), Version: "1.2.3", Integrity: "sha512-ff", Registry: "https://registry.npmjs.org",
+		Hosts: []string{"registry.npmjs.org:443"}, Packages: 3, Scripts: []string{"esbuild 0.25.0"},
+	}, nil
+}
+
+func (fakeUpstreams) UpdateUpstream(_ context.Context, req *palyrav1.UpdateUpstreamRequest) (*palyrav1.UpdateUpstreamResponse, error) {
+	return &palyrav1.UpdateUpstreamResponse{Upstream: someUpstream()}, noUpstream(req.GetName())
+}
+
 func (fakeUpstreams) RemoveUpstream(_ context.Context, req *palyrav1.RemoveUpstreamRequest) (*palyrav1.RemoveUpstreamResponse, error) {
 	return &palyrav1.RemoveUpstreamResponse{}, noUpstream(req.GetName())
 }

@@ -71,7 +71,7 @@ func (a *app) open(ctx context.Context, g *client.Gateway, link *palyrav1.Create
 		return a.printLink(link)
 	}
 	a.Say("opening the console in a browser ... (if none appears: palyra console --no-browser)")
-	ctx, cancel := context.WithDeadline(ctx, link.GetExpiresAt().AsTime())
+	ctx, cancel := context.WithTimeout(ctx, link.GetExpiresAt().AsTime().Sub(a.Now()))
 	defer cancel()
 	tick := time.NewTicker(lookInterval)
 	defer tick.Stop()

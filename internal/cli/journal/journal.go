@@ -61,6 +61,8 @@ var eventWords = map[event.Code]string{
 	event.PairingOpened: "pairing code", event.PairingTried: "pairing tried", event.PairingProved: "pairing asked", event.PairingEnded: "pairing ended", event.DevicePaired: "device paired",
 	event.DeviceKeyReplaced: "key replaced", event.OldKeyUsed: "OLD KEY USED", event.GatewayKeyReplaced: "gateway key", event.VaultKeyPinned: "vault key",
 	event.PresenceKeyRegistered: "presence key", event.PresenceKeyReset: "PRESENCE KEY RESET", event.PresenceKeyConfirmed: "presence key confirmed",
+	event.PasskeyEnrolled: "passkey enrolled", event.PasskeyConfirmed: "passkey confirmed", event.PasskeyRemoved: "PASSKEY REMOVED", event.PasskeyCounterBack: "PASSKEY COPIED",
+	event.ConsoleLink: "console link", event.ConsoleBegun: "console session", event.ConsoleEnded: "console ended",
 	event.LoggedIn: "logged in", event.LoggedOut: "logged out",
 	event.PolicyLoaded: "policy loaded", event.PolicyRejected: "policy rejected", event.PolicyReset: "policy reset", event.PolicyProposed: "policy proposed",
 	event.GatewayChange: "gateway change", event.DualControlOff: "dual control off", event.CeilingSet: "ceiling set", event.Frozen: "frozen", event.Thawed: "thawed",
@@ -69,6 +71,7 @@ var eventWords = map[event.Code]string{
 	event.EvaluatedFor: "evaluated for", event.AskedFor: "asked for",
 	event.UpstreamAdded: "upstream added", event.UpstreamRemoved: "upstream removed", event.UpstreamSeen: "upstream says", event.UpstreamApproved: "upstream approved",
 	event.UpstreamLoggedIn: "upstream login", event.UpstreamLoggedOut: "upstream logout",
+	event.Notified: "notified", event.ChatUserMapped: "chat user mapped", event.ChatUserGone: "chat user unmapped",
 	event.HookInstalled: "hook installed", event.HookChanged: "HOOK CHANGED", event.HookUninstalled: "hook uninstalled",
 	event.Opened: "opened", event.Closed: "closed", event.Checkpoint: "checkpoint", event.ClockStepped: "clock stepped", event.KeyRotated: "key replaced", event.Restored: "restored",
 }

@@ -19,6 +19,7 @@ import (
 	"palyra/internal/cli/witness"
 	"palyra/internal/event"
 	"palyra/internal/journal"
+	"palyra/internal/passkey"
 	"palyra/internal/progress"
 	"palyra/internal/reason"
 )
@@ -115,6 +116,7 @@ type verification struct {
 	attestations int
 	erased       int
 	calls        *calls
+	passkeys     passkey.Log
 	// counted counts events.
 	counted progress.Meter
 	// begunEarlier counts attestations of calls whose events before it are not
@@ -317,6 +319,10 @@ func (v *verification) visit(keys json.RawMessage, e *journal.Event) error {
 func (v *verification) examine(e *journal.Event) error {
 	if v.calls == nil {
 		v.calls = newCalls(e.Seq - 1)
+		v.passkeys.Whole, v.passkeys.Gateway = e.Seq == 1, v.caRoot
+	}
+	if err := callrecord.NotePasskey(&v.passkeys, e); err != nil {
+		return &journal.CorruptError{Seq: e.Seq, What: "what it says of a passkey: " + err.Error()}
 	}
 	if e.Code != event.Attested {
 		return v.calls.note(e)
@@ -388,7 +394,8 @@ func (v *verification) print(sum journal.Summary) error {
 		{"source", v.name}, {"verified", true}, {"origin_proven", v.keyBy != ""},
 		{"gateway", sum.Gateway}, {"first", sum.First}, {"last", sum.Last},
 		{"events", sum.Events}, {"checkpoints", sum.Checkpoints}, {"erased", sum.Erased}, {"key_rotations", sum.Rotations},
-		{"attestations", v.attestations}, {"erased_attestations", v.erased}, {"attestations_not_compared", v.begunEarlier}, {"signed_size", sum.Signed.Size},
+		{"attestations", v.attestations}, {"erased_attestations", v.erased}, {"attestations_not_compared", v.begunEarlier},
+		{"votes_by_passkey", v.passkeys.Verified}, {"votes_by_passkey_not_compared", v.passkeys.Unknown}, {"signed_size", sum.Signed.Size},
 		{"verifier_key", sum.Key}, {"verifier_key_pinned_by", v.keyBy},
 		{"ca_root", v.caRoot}, {"ca_root_pinned_by", v.caRootBy},
 	}
@@ -409,6 +416,9 @@ func (v *verification) print(sum journal.Summary) error {
 		if v.attestations > 0 {
 			p.Field("agreeing", fmt.Sprintf("%d with the events beside them", v.attestations-v.begunEarlier)+v.notCompared())
 		}
+		if n := v.passkeys.Verified + v.passkeys.Unknown; n > 0 {
+			p.Field("passkeys", fmt.Sprintf("%d votes proven by their voters' passkeys", v.passkeys.Verified)+earlier(v.passkeys.Unknown))
+		}
 		p.Field("signed up to", fmt.Sprint(sum.Signed.Size))
 		p.Field("trusted key", sum.Key+trustedBy(v.keyBy))
 		if v.caRoot != "" {
@@ -426,6 +436,14 @@ func (v *verification) notCompared() string {
 		return ""
 	}
 	return fmt.Sprintf("; %d of calls that began before this export are not compared with theirs", v.begunEarlier)
+}
+
+// earlier says of how many votes the enrolments are elsewhere.
+func earlier(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; %d of passkeys that were enrolled before this export are not", n)
 }
 
 func trustedBy(by string) string {

@@ -2,9 +2,9 @@ package taking
 
 import (
 	"fmt"
+	"maps"
 	"net/url"
 	"path/filepath"
-
 	"slices"
 	"strings"
 
@@ -33,23 +33,15 @@ type entry struct {
 	Enabled       *bool  `json:"-" toml:"enabled"`
 }
 
-// runners fetch a program each time that they start it.
-var runners = map[string]string{
-	"npx": "npm", "bunx": "bun", "uvx": "uv", "pipx": "pipx",
-}
-
-// fetching is why a command line cannot be moved that does not name its program, "" for
+// elsewhere is why a command line cannot be moved that does not name its program, "" for
 // one that can.
-func fetching(e entry) string {
-	program := strings.TrimSuffix(strings.ToLower(filepath.Base(e.Command)), ".exe")
-	program = strings.TrimSuffix(program, ".cmd")
+func elsewhere(e entry) string {
+	program := programOf(e.Command)
 	first := ""
 	if len(e.Args) > 0 {
 		first = e.Args[0]
 	}
 	switch {
-	case runners[program] != "":
-		return fmt.Sprintf("%s fetches its package anew at each start, and the sandbox is offline: install it with %s, and name the program that it installs", program, runners[program])
 	case slices.Contains([]string{"npm", "pnpm", "yarn", "bun", "uv"}, program) && slices.Contains([]string{"exec", "x", "dlx", "run", "tool", "create"}, first):
 		return program + " " + first + " may fetch what it starts, and the sandbox is offline: name the installed program itself"
 	case slices.Contains([]string{"docker", "podman", "nerdctl", "wsl", "ssh"}, program):
@@ -117,13 +109,15 @@ func judge(agent agentfiles.Agent, name string, e entry, hosts map[string][]stri
 }
 
 func (s *Server) program(e entry, hosts []string) string {
-	if why := fetching(e); why != "" {
+	argv := append([]string{e.Command}, e.Args...)
+	f, why, fetches := Fetch(argv)
+	if !fetches {
+		why = elsewhere(e)
+	}
+	if why != "" {
 		return why
 	}
-	texts := append([]string{e.Command}, e.Args...)
-	for _, value := range e.Env {
-		texts = append(texts, value)
-	}
+	texts := slices.Concat(argv, slices.Collect(maps.Values(e.Env)))
 	switch {
 	case slices.ContainsFunc(texts, varies.MatchString):
 		return "it uses variables that the client fills in"
@@ -131,10 +125,13 @@ func (s *Server) program(e entry, hosts []string) string {
 		return "it runs in the directory " + e.Dir + ", which no sandbox has: add it with --workspace"
 	case e.EnvFile != "" || len(e.Variables) > 0:
 		return "it takes variables from elsewhere: name them with their values"
-	case strings.ContainsAny(e.Command, `/\`) && !filepath.IsAbs(e.Command):
+	case !fetches && strings.ContainsAny(e.Command, `/\`) && !filepath.IsAbs(e.Command):
 		return "its program is named relative to a directory"
 	}
-	s.declared = &palyrav1.UpstreamServer{Name: s.Name, Command: append([]string{e.Command}, e.Args...), Hosts: hosts}
+	s.declared = &palyrav1.UpstreamServer{Name: s.Name, Command: argv, Hosts: hosts}
+	if fetches {
+		s.fetched, s.Package = &f, f.Named()
+	}
 	for _, variable := range sorted(e.Env) {
 		value := e.Env[variable]
 		switch {

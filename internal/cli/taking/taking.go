@@ -12,6 +12,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -30,6 +31,9 @@ type Gateway interface {
 	Servers(ctx context.Context) ([]string, error)
 	Add(ctx context.Context, s *palyrav1.UpstreamServer) (*palyrav1.Upstream, error)
 	Remove(ctx context.Context, name string) error
+	// Install resolves a package for a server and installs it, when somebody approved
+	// that.
+	Install(ctx context.Context, server string, f Fetched) (Installed, error)
 	// Has reports whether the vault has a secret.
 	Has(ctx context.Context, ref string) (bool, error)
 	Put(ctx context.Context, req *palyrav1.PutSecretRequest) error
@@ -60,20 +64,30 @@ type secret struct {
 // Server is an entry of a file, and what becomes of it.
 type Server struct {
 	Agent string `json:"agent"`
-	// Entry is its name in the file, Name that at the gateway.
-	Entry string `json:"entry"`
-	Name  string `json:"name"`
-	File  string `json:"file"`
+	// Entry is its name in the file, Name that at the gateway. Project is the directory
+	// for which it counts, "" for one that always does.
+	Entry   string `json:"entry"`
+	Project string `json:"project,omitempty"`
+	Name    string `json:"name"`
+	File    string `json:"file"`
 	// Why is why it stays where it is, "" for one that is taken.
 	Why string `json:"why,omitempty"`
 	// Secrets are references of the vault for what stood in the file.
 	Secrets []string `json:"secrets,omitempty"`
+	// Package is what is installed for it, "" for a program of the machine.
+	Package string `json:"package,omitempty"`
 	// Login is that somebody has to log in there (palyra mcp login).
 	Login bool `json:"login,omitempty"`
 
 	declared *palyrav1.UpstreamServer
 	secrets  []secret
+	fetched  *Fetched
 	file     agentfiles.File
+	// at is where it stands in the file, and entry what stands there. same is that of
+	// another place which is the same, and is added once for both.
+	at    []string
+	entry entry
+	same  bool
 }
 
 // saved is a file as it was.
@@ -111,7 +125,10 @@ func (t *Taker) Plan(ctx context.Context, agents []agentfiles.Agent, project str
 				return nil, err
 			}
 			for _, one := range found {
-				if one.Why == "" && slices.Contains(there, one.Name) {
+				one.same = one.Why == "" && slices.ContainsFunc(list, func(o Server) bool {
+					return o.Why == "" && o.Name == one.Name && reflect.DeepEqual(o.entry, one.entry)
+				})
+				if one.Why == "" && !one.same && slices.Contains(there, one.Name) {
 					one.Why = "the gateway has a server of that name"
 				}
 				if one.Why == "" {
@@ -125,38 +142,74 @@ func (t *Taker) Plan(ctx context.Context, agents []agentfiles.Agent, project str
 }
 
 // read judges what one file has.
-func (t *Taker) read(file agentfiles.File, project string) ([]Server, error) {
+func (t *Taker) read(file agentfiles.File, project string) (list []Server, err error) {
 	f, err := fileedit.Read(file.Path, t.root(file, project))
 	if err != nil || !f.Exists() {
 		return nil, err
 	}
-	var all map[string]json.RawMessage
-	entries := map[string]entry{}
+	all, err := entries(file, f.Text)
+	if err != nil {
+		return nil, reason.Errorf(reason.ConfigInvalid, "%s: %w", f.Path, err).WithRemedy("Mend the file; nothing was written.")
+	}
+	for i := range all {
+		at := all[i].at
+		s := judge(file.Agent, at[len(at)-1], all[i].entry, t.Hosts)
+		s.File, s.file, s.at, s.entry, s.Project = f.Path, file, at, all[i].entry, all[i].project
+		list = append(list, s)
+	}
+	return list, nil
+}
+
+// place is an entry and where it stands in its file.
+type place struct {
+	at      []string
+	project string
+	entry   entry
+}
+
+// entries are those of a file, by name, those that always count before those of projects.
+func entries(file agentfiles.File, text []byte) (list []place, err error) {
 	if file.Format == agentfiles.TOML {
 		var doc struct {
 			Servers map[string]entry `toml:"mcp_servers"`
 		}
-		err = tomledit.Decode(f.Text, &doc)
-		entries = doc.Servers
-	} else if err = jsonc.Decode(f.Text, &all); err == nil && all[file.Key] != nil {
-		var servers map[string]json.RawMessage
-		err = json.Unmarshal(all[file.Key], &servers)
-		for name, text := range servers {
-			var e entry
-			if json.Unmarshal(text, &e) != nil {
-				e = entry{} // judged as what it is: neither a command nor a URL
-			}
-			entries[name] = e
+		err = tomledit.Decode(text, &doc)
+		for _, name := range sorted(doc.Servers) {
+			list = append(list, place{at: []string{file.Key, name}, entry: doc.Servers[name]})
 		}
+		return list, err
 	}
-	if err != nil {
-		return nil, reason.Errorf(reason.ConfigInvalid, "%s: %w", f.Path, err).WithRemedy("Mend the file; nothing was written.")
+	var doc map[string]json.RawMessage
+	if err := jsonc.Decode(text, &doc); err != nil {
+		return nil, err
 	}
-	var list []Server
-	for _, name := range sorted(entries) {
-		s := judge(file.Agent, name, entries[name], t.Hosts)
-		s.File, s.file = f.Path, file
-		list = append(list, s)
+	add := func(project string, servers json.RawMessage, at ...string) error {
+		var all map[string]json.RawMessage
+		if servers != nil {
+			if err := json.Unmarshal(servers, &all); err != nil {
+				return err
+			}
+		}
+		for _, name := range sorted(all) {
+			one := place{at: append(slices.Clone(at), name), project: project}
+			if json.Unmarshal(all[name], &one.entry) != nil {
+				one.entry = entry{} // judged as what it is: neither a command nor a URL
+			}
+			list = append(list, one)
+		}
+		return nil
+	}
+	if err := add("", doc[file.Key], file.Key); err != nil || file.Projects == "" || doc[file.Projects] == nil {
+		return list, err
+	}
+	var projects map[string]map[string]json.RawMessage
+	if err := json.Unmarshal(doc[file.Projects], &projects); err != nil {
+		return nil, err
+	}
+	for _, dir := range sorted(projects) {
+		if err := add(dir, projects[dir][file.Key], file.Projects, dir, file.Key); err != nil {
+			return nil, err
+		}
 	}
 	return list, nil
 }
@@ -188,6 +241,10 @@ func (t *Taker) Take(ctx context.Context, plan []Server, project string) ([]Serv
 		if plan[i].Why != "" {
 			continue
 		}
+		if plan[i].same {
+			plan[i].Why = t.otherwise(plan[:i], plan[i])
+			continue
+		}
 		if err := t.declare(ctx, rec, &plan[i]); err != nil {
 			return plan, err
 		}
@@ -196,6 +253,16 @@ func (t *Taker) Take(ctx context.Context, plan []Server, project string) ([]Serv
 		return plan, t.forget()
 	}
 	return plan, t.edit(rec, plan, project)
+}
+
+// otherwise is why the same server stays at another place, "" if it was taken.
+func (t *Taker) otherwise(before []Server, s Server) string {
+	for _, o := range before {
+		if o.Name == s.Name && reflect.DeepEqual(o.entry, s.entry) {
+			return o.Why
+		}
+	}
+	return "it was not added"
 }
 
 // declare adds one server with its secrets. What cannot be reached is taken back.
@@ -245,6 +312,9 @@ func (t *Taker) add(ctx context.Context, s *Server) (why string, err error) {
 			return refusal(err)
 		}
 	}
+	if why, err := t.install(ctx, s); why != "" || err != nil {
+		return why, err
+	}
 	up, err := t.Gateway.Add(ctx, s.declared)
 	if err != nil {
 		return refusal(err)
@@ -262,6 +332,20 @@ func (t *Taker) add(ctx context.Context, s *Server) (why string, err error) {
 	return up.GetProblem(), nil
 }
 
+// install has a server come from its package, if it is of one. It returns why it cannot.
+func (t *Taker) install(ctx context.Context, s *Server) (why string, err error) {
+	if s.fetched == nil {
+		return "", nil
+	}
+	made, err := t.Gateway.Install(ctx, s.Name, *s.fetched)
+	if err != nil {
+		return refusal(err)
+	}
+	s.declared.Package = made.Declared()
+	s.declared.Command, why = s.fetched.Started(made.Program, made.Programs)
+	return why, nil
+}
+
 // wantsLogin reports whether a server answered that it wants a login.
 func wantsLogin(problem string) bool {
 	return strings.Contains(problem, "Unauthorized") || strings.Contains(problem, "401")
@@ -271,7 +355,8 @@ func wantsLogin(problem string) bool {
 // gateway that is away is an error.
 func refusal(err error) (string, error) {
 	switch reason.Of(err) {
-	case reason.InvalidInput, reason.HostInvalid, reason.AlreadyExists, reason.EgressDenied:
+	case reason.InvalidInput, reason.HostInvalid, reason.AlreadyExists, reason.EgressDenied, reason.ToolFailed, reason.TimedOut, reason.QuotaExceeded, reason.NotFound,
+		reason.PolicyDenied, reason.ApprovalDenied, reason.ApprovalExpired, reason.ApprovalCancelled, reason.SandboxUnavailable, reason.SandboxDisabled:
 		return err.Error(), nil
 	}
 	return "", err
@@ -296,9 +381,9 @@ func (t *Taker) edit(rec *record, plan []Server, project string) error {
 		text := f.Text
 		for _, s := range byFile[path] {
 			if s.file.Format == agentfiles.TOML {
-				text, err = tomledit.Remove(text, []string{s.file.Key, s.Entry})
+				text, err = tomledit.Remove(text, s.at)
 			} else {
-				text, err = jsonc.Remove(text, jsonc.Keys(s.file.Key, s.Entry))
+				text, err = jsonc.Remove(text, jsonc.Keys(s.at...))
 			}
 			if err != nil {
 				return reason.Errorf(reason.ConfigInvalid, "%s: %w", path, err).WithRemedy("`palyra mcp import --undo` takes back what was declared.")

@@ -21,6 +21,8 @@ import (
 type gateway struct {
 	servers map[string]*palyrav1.UpstreamServer
 	secrets map[string]*palyrav1.PutSecretRequest
+	// installed are packages, each with its server.
+	installed []string
 	// problem is what a server says of being reached.
 	problem map[string]string
 }
@@ -64,6 +66,16 @@ func (g *gateway) Forget(_ context.Context, ref string) error {
 	return nil
 }
 
+// Install installs what is in no registry but this one.
+func (g *gateway) Install(_ context.Context, server string, f taking.Fetched) (made taking.Installed, err error) {
+	if f.Name == "gone" {
+		return made, reason.Errorf(reason.ToolFailed, "npm failed: 404")
+	}
+	g.installed = append(g.installed, server+" "+f.Ecosystem+" "+f.Named())
+	made.Package.Prefix, made.Program, made.Programs = "sha256:"+server, "mcp-"+server, []string{"mcp-" + server, "other"}
+	return made, nil
+}
+
 const claude = `{
   // what I use
   "theme": "dark",
@@ -77,13 +89,20 @@ const claude = `{
     "broken": {"command": "mcp-broken"},
     "search": {"type": "http", "url": "https://mcp.example.org/mcp", "headers": {"Authorization": "Bearer abcdefgh12345678"}},
     "linear": {"type": "http", "url": "https://mcp.linear.app/mcp"},
-    "fetcher": {"command": "npx", "args": ["-y", "@x/y"]},
-    "python": {"command": "uvx", "args": ["z"]},
+    "fetcher": {"command": "npx", "args": ["-y", "@x/y@1.2", "/data"], "env": {"LOG": "debug"}},
+    "python": {"command": "uvx", "args": ["--from", "z[cli]==3.1", "other", "--fast"]},
+    "gone": {"command": "npx", "args": ["gone"]},
+    "git": {"command": "npx", "args": ["-y", "github:x/y"]},
+    "with": {"command": "uvx", "args": ["--with", "a", "b"]},
     "boxed": {"command": "docker", "args": ["run", "-i", "x"]},
     "shell": {"command": "sh", "args": ["-c", "exec y"]},
     "old": {"type": "sse", "url": "https://old.example/sse"},
     "filled": {"command": "y", "args": ["${HOME}"]},
     "palyra": {"command": "palyra", "args": ["mcp", "serve"]}
+  },
+  "projects": {
+    "/home/me/a": {"allowedTools": [], "mcpServers": {"notes": {"command": "mcp-notes"}, "github": {"command": "other-github"}}},
+    "/home/me/b": {"mcpServers": {"notes": {"command": "mcp-notes"}}, "history": [1]}
   }
 }
 `
@@ -154,12 +173,14 @@ func TestPlanAndTake(t *testing.T) {
 	w := newWorld(t)
 	why := map[string]string{}
 	for _, s := range w.plan(t) {
-		why[s.Entry] = s.Why
+		why[strings.TrimPrefix(s.Project+" "+s.Entry, " ")] = s.Why
 	}
 	for entry, want := range map[string]string{
 		"Files": "", "github": "", "search": "", "linear": "", "docs": "", "broken": "",
-		"nohosts": "--host nohosts=HOST:PORT", "fetcher": "npx fetches", "python": "uvx fetches", "boxed": "docker starts", "shell": "may start anything", "old": "SSE",
+		"nohosts": "--host nohosts=HOST:PORT", "fetcher": "", "python": "", "gone": "", "git": "no package of a registry", "with": "--with", "boxed": "docker starts", "shell": "may start anything", "old": "SSE",
 		"filled": "fills in", "palyra": "Palyra's own", "tok": "fills in",
+		// Of projects: what is the same twice is one, and what only has the name stays.
+		"/home/me/a notes": "", "/home/me/b notes": "", "/home/me/a github": "has a server of that name",
 	} {
 		if got, there := why[entry]; !there || (got == "") != (want == "") || !strings.Contains(got, want) {
 			t.Errorf("%s: %q, want %q", entry, got, want)
@@ -172,8 +193,16 @@ func TestPlanAndTake(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 	}
-	if names := must.Get(w.gateway.Servers(t.Context()))(t); len(names) != 5 || slices.Contains(names, "broken") {
+	if names := must.Get(w.gateway.Servers(t.Context()))(t); len(names) != 8 || slices.Contains(names, "broken") {
 		t.Errorf("declared %v", names)
+	}
+	if want := []string{"fetcher npm @x/y 1.2", "python pypi z[cli] 3.1"}; !slices.Equal(w.gateway.installed, want) {
+		t.Errorf("installed %q, want %q", w.gateway.installed, want)
+	}
+	for name, want := range map[string]string{"fetcher": "mcp-fetcher /data", "python": "other --fast"} {
+		if s := w.gateway.servers[name]; strings.Join(s.GetCommand(), " ") != want || s.GetPackage().GetPrefix() != "sha256:"+name {
+			t.Errorf("%s is declared as %v", name, s)
+		}
 	}
 	github := w.gateway.servers["github"]
 	kept := w.gateway.secrets["global/mcp.github.github_token"]
@@ -185,12 +214,12 @@ func TestPlanAndTake(t *testing.T) {
 		t.Errorf("search: %v", search)
 	}
 	after := string(must.Get(os.ReadFile(filepath.Join(w.home, ".claude.json")))(t))
-	for _, gone := range []string{"Files", "ghp_", "search", "linear"} {
+	for _, gone := range []string{"Files", "ghp_", "search", "linear", "fetcher", "python", "mcp-notes"} {
 		if strings.Contains(after, gone) {
 			t.Errorf("%s is still in\n%s", gone, after)
 		}
 	}
-	for _, stays := range []string{"// what I use", "broken", "fetcher", "theme"} {
+	for _, stays := range []string{"// what I use", "broken", "gone", "theme", "other-github", "allowedTools", `"history": [1]`} {
 		if !strings.Contains(after, stays) {
 			t.Errorf("%s is not in\n%s", stays, after)
 		}

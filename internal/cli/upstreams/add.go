@@ -15,6 +15,7 @@ func (a *app) add() *cobra.Command {
 	s := &palyrav1.UpstreamServer{}
 	var headers []string
 	var oauth bool
+	var registry string
 	login := &palyrav1.UpstreamOAuth{}
 	c := &cobra.Command{
 		Use: "add NAME [--url URL] [-- COMMAND ARG...]", Short: "Add a server: a program that runs in a sandbox, or a URL", Args: command.Args(1, -1),
@@ -22,6 +23,9 @@ func (a *app) add() *cobra.Command {
 			"A program runs in a sandbox of Tier C: offline unless --host names what it may reach,\n" +
 			"without a workspace unless --workspace names one, which it sees read-only unless --write\n" +
 			"is given. What it writes then passes the commit gate at the end of each call.\n\n" +
+			"A package of npx, bunx, uvx or pipx is resolved once, pinned by version and digest, and\n" +
+			"installed when somebody approved that, into a directory that its sandbox alone sees, and\n" +
+			"reads only. `palyra mcp update` installs another version.\n\n" +
 			"Secrets stay in the vault: --secret lends one to the program for its hosts while a call\n" +
 			"runs, by a placeholder; --header fills a header of the requests to a URL. With --oauth\n" +
 			"members log in there with `palyra mcp login`.\n\n" +
@@ -29,6 +33,7 @@ func (a *app) add() *cobra.Command {
 			"tools concerned are suspended until `palyra mcp approve`. Its annotations, such as that\n" +
 			"a tool only reads, count only with --trust.",
 		Example: "palyra mcp add files --workspace demo --write -- /usr/local/bin/mcp-files /workspace\n" +
+			"palyra mcp add memory -- npx -y @modelcontextprotocol/server-memory\n" +
 			"palyra mcp add github --host api.github.com:443 --secret vault://global/github -- github-mcp-server stdio\n" +
 			"palyra mcp add search --url https://mcp.example.org/mcp --header 'Authorization: Bearer vault://global/search'\n" +
 			"palyra mcp add linear --url https://mcp.linear.app/mcp --oauth",
@@ -43,6 +48,9 @@ func (a *app) add() *cobra.Command {
 					return err
 				}
 				s.Headers = append(s.Headers, h)
+			}
+			if err := a.fetched(ctx, g, s, registry); err != nil {
+				return err
 			}
 			reply, err := g.Mcp.AddUpstream(ctx, &palyrav1.AddUpstreamRequest{Server: s})
 			if err != nil {
@@ -59,6 +67,7 @@ func (a *app) add() *cobra.Command {
 	flags.BoolVar(&s.Write, "write", false, "let the program write to a copy of the workspace")
 	flags.StringSliceVar(&s.Hosts, "host", nil, "host:port that the program may reach")
 	flags.StringSliceVar(&s.Secrets, "secret", nil, "secret of the vault that the program may use for its hosts")
+	flags.StringVar(&registry, "registry", "", "URL of the registry of a package, instead of the one that everybody uses")
 	flags.BoolVar(&s.Shared, "shared", false, "one instance for all principals, instead of one for each")
 	flags.BoolVar(&s.Trusted, "trust", false, "let what the server says of its tools count")
 	flags.BoolVar(&oauth, "oauth", false, "the gateway logs in at the URL (palyra mcp login)")

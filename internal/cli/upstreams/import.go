@@ -22,7 +22,7 @@ import (
 // importing is what the flags of import say.
 type importing struct {
 	dry, undo, finish, sure, project bool
-	hosts                            []string
+	hosts, registries                []string
 }
 
 func (a *app) importCommand() *cobra.Command {
@@ -36,7 +36,8 @@ func (a *app) importCommand() *cobra.Command {
 		Long: "Read the MCP servers in the configuration of Claude Code, Codex, Cursor and VS Code, add\n" +
 			"each to the gateway, and take it out of the client's file, of which all else stays as it\n" +
 			"is. A server that the gateway cannot start or reach stays where it was, and so does what\n" +
-			"cannot be moved; each is named with the reason. Secrets in variables and headers move to\n" +
+			"cannot be moved; each is named with the reason. What npx, bunx, uvx and pipx fetch is\n" +
+			"installed first, each when somebody approved it (`palyra mcp add`). Secrets in variables and headers move to\n" +
 			"the vault. A program gets one by a placeholder for the hosts that --host names alone.\n" +
 			"Then give the client Palyra's own server: `palyra mcp config CLIENT`.\n\n" +
 			"The files of before are kept, with what was secret in them, until --finish. Until then\n" +
@@ -52,6 +53,7 @@ func (a *app) importCommand() *cobra.Command {
 	flags.BoolVar(&f.finish, "finish", false, "forget the files of before; after that nothing can be undone")
 	flags.BoolVar(&f.sure, "yes", false, "do not ask")
 	flags.BoolVar(&f.project, "project", false, "also the files of the project in this directory")
+	flags.StringSliceVar(&f.registries, "registry", nil, "npm=URL or pypi=URL, instead of the one that everybody uses")
 	flags.StringSliceVar(&f.hosts, "host", nil, "SERVER=HOST:PORT that a program may reach, and its secrets travel to")
 	c.MarkFlagsMutuallyExclusive("dry-run", "undo", "finish")
 	return c
@@ -62,7 +64,15 @@ func (a *app) taker(g *client.Gateway, f importing) (*taking.Taker, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &taking.Taker{Machine: machine, Record: filepath.Join(machine.ClientState(), "mcp-import.json"), Gateway: ofGateway{g}, Hosts: map[string][]string{}}
+	through := ofGateway{g: g, a: a, registries: map[string]string{}}
+	for _, text := range f.registries {
+		ecosystem, registry, ok := strings.Cut(text, "=")
+		if !ok || ecosystem != "npm" && ecosystem != "pypi" {
+			return nil, command.Usage("--registry %q is not npm=URL or pypi=URL", text)
+		}
+		through.registries[ecosystem] = registry
+	}
+	t := &taking.Taker{Machine: machine, Record: filepath.Join(machine.ClientState(), "mcp-import.json"), Gateway: through, Hosts: map[string][]string{}}
 	for _, text := range f.hosts {
 		name, host, ok := strings.Cut(text, "=")
 		if !ok || name == "" || host == "" {
@@ -139,7 +149,7 @@ func chosen(given []string, project bool) (agents []agentfiles.Agent, dir string
 }
 
 var takings = printer.Listing{
-	Kind: "McpImport", Columns: []string{"CLIENT", "SERVER", "AS", "STAYS BECAUSE"}, Wide: []string{"FILE", "SECRETS"}, Empty: "no MCP servers in the files of other clients",
+	Kind: "McpImport", Columns: []string{"CLIENT", "SERVER", "AS", "STAYS BECAUSE"}, Wide: []string{"FILE", "PROJECT", "PACKAGE", "SECRETS"}, Empty: "no MCP servers in the files of other clients",
 }
 
 func (a *app) planned(plan []taking.Server) error {
@@ -148,17 +158,27 @@ func (a *app) planned(plan []taking.Server) error {
 		records = append(records, printer.Record{
 			Name: s.Entry,
 			Body: printer.Object{
-				{Name: "client", Value: s.Agent}, {Name: "server", Value: s.Entry}, {Name: "name", Value: s.Name}, {Name: "file", Value: s.File},
+				{Name: "client", Value: s.Agent}, {Name: "server", Value: s.Entry}, {Name: "name", Value: s.Name}, {Name: "file", Value: s.File}, {Name: "project", Value: s.Project}, {Name: "package", Value: s.Package},
 				{Name: "stays_because", Value: s.Why}, {Name: "secrets", Value: s.Secrets}, {Name: "login", Value: s.Login},
 			},
-			Cells: []string{s.Agent, s.Entry, s.Name, s.Why}, Wide: []string{s.File, strings.Join(s.Secrets, ", ")},
+			Cells: []string{s.Agent, s.Entry, s.Name, s.Why}, Wide: []string{s.File, s.Project, s.Package, strings.Join(s.Secrets, ", ")},
 		})
 	}
 	return a.PrintList(takings, records)
 }
 
 // ofGateway is a gateway for taking.
-type ofGateway struct{ g *client.Gateway }
+type ofGateway struct {
+	g *client.Gateway
+	a *app
+	// registries are by ecosystem.
+	registries map[string]string
+}
+
+func (o ofGateway) Install(ctx context.Context, server string, f taking.Fetched) (taking.Installed, error) {
+	made, err := o.a.install(ctx, o.g, server, f, o.registries[f.Ecosystem])
+	return made, told(err)
+}
 
 func (o ofGateway) Servers(ctx context.Context) (names []string, err error) {
 	reply, err := o.g.Mcp.ListUpstreams(ctx, &palyrav1.ListUpstreamsRequest{})

@@ -31,7 +31,7 @@ var listing = printer.Listing{
 func Command(program *client.App, others ...*cobra.Command) *cobra.Command {
 	a := &app{program}
 	return command.NewGroup("mcp", "Put the tools of MCP servers behind the gateway",
-		append([]*cobra.Command{a.add(), a.list(), a.show(), a.refresh(), a.approve(), a.login(), a.logout(), a.importCommand(), a.remove()}, others...)...)
+		append([]*cobra.Command{a.add(), a.list(), a.show(), a.refresh(), a.update(), a.approve(), a.login(), a.logout(), a.importCommand(), a.remove()}, others...)...)
 }
 
 func record(u *palyrav1.Upstream) printer.Record {
@@ -101,6 +101,12 @@ func (a *app) page(u *palyrav1.Upstream, full *palyrav1.GetUpstreamResponse) err
 			workspace += ", which it may write to"
 		}
 		p.Field("workspace", workspace)
+		if k := s.GetPackage(); k != nil {
+			p.Field("package", strings.TrimSpace(k.GetName()+" "+k.GetVersion()))
+			p.Field("integrity", k.GetIntegrity())
+			p.Field("registry", k.GetRegistry())
+			p.Field("installed", k.GetPrefix())
+		}
 		p.List("hosts", s.GetHosts())
 		p.List("secrets", s.GetSecrets())
 		for _, h := range s.GetHeaders() {

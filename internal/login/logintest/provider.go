@@ -208,7 +208,7 @@ func (p *Provider) authorize(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	redirect, err := url.Parse(q.Get("redirect_uri"))
 	switch {
-	case q.Get("client_id") != ClientID || err != nil || redirect.Hostname() != "127.0.0.1" || redirect.Path != "/callback":
+	case q.Get("client_id") != ClientID || err != nil || !registered(redirect):
 		http.Error(w, "unknown client or redirect_uri", http.StatusBadRequest)
 		return
 	case q.Get("response_type") != "code" || q.Get("code_challenge_method") != "S256" || q.Get("code_challenge") == "" ||
@@ -344,4 +344,10 @@ func answer(w http.ResponseWriter, status int, body map[string]any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(body)
+}
+
+// registered are the redirects that an administrator registered: those of people's own
+// machines, and that of a console.
+func registered(u *url.URL) bool {
+	return u.Hostname() == "127.0.0.1" && u.Path == "/callback" || strings.HasSuffix(u.Hostname(), ".localhost") && u.Path == "/console/v1/callback"
 }

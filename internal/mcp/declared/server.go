@@ -27,6 +27,8 @@ type Server struct {
 	// Command is the program and its arguments.
 	Command []string          `json:"command,omitempty"`
 	Env     map[string]string `json:"env,omitempty"`
+	// Package is what the program was installed with, nil for a program of the machine.
+	Package *Package `json:"package,omitempty"`
 	// Workspace is the declared workspace that the program sees, "" for none. It
 	// writes to a copy of it if Write is set; what it changes passes the commit gate
 	// at the end of each call.
@@ -107,6 +109,9 @@ func (s Server) checkCommand() error {
 	if err := sandbox.CheckEnv(s.Environment()); err != nil {
 		return err
 	}
+	if err := s.checkPackage(); err != nil {
+		return err
+	}
 	if s.Write && s.Workspace == "" {
 		return invalid("write", "a server that writes has a workspace to write to")
 	}
@@ -156,8 +161,8 @@ func checkRefs(refs []string) error {
 }
 
 func (s Server) checkRemote() error {
-	if len(s.Env)+len(s.Hosts)+len(s.Secrets) > 0 || s.Workspace != "" || s.Write {
-		return invalid("url", "a server that is reached by a URL has no environment, workspace, hosts or secrets; it has headers")
+	if len(s.Env)+len(s.Hosts)+len(s.Secrets) > 0 || s.Workspace != "" || s.Write || s.Package != nil {
+		return invalid("url", "a server that is reached by a URL has no package, environment, workspace, hosts or secrets; it has headers")
 	}
 	u, target, err := s.Target()
 	if err != nil {

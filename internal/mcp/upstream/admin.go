@@ -57,28 +57,46 @@ func (m *Manager) Show(name string) (declared.State, error) {
 	return m.state(name, m.servers[name]), nil
 }
 
-// Check refuses a server that cannot be added.
-func (m *Manager) Check(s declared.Server) error {
+// Check refuses a server that cannot be added, and returns it with what is known of its
+// package.
+func (m *Manager) Check(s declared.Server) (declared.Server, error) {
 	if err := s.Check(); err != nil {
-		return err
+		return s, err
+	}
+	if err := m.complete(&s, s.Name); err != nil {
+		return s, err
 	}
 	if s.Workspace != "" {
 		root, err := m.use.Workspaces.Open(s.Workspace)
 		if err != nil {
-			return err
+			return s, err
 		}
 		root.Close()
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if _, there := m.servers[s.Name]; there {
-		return reason.Errorf(reason.AlreadyExists, "there is an upstream server %s already", s.Name).
+		return s, reason.Errorf(reason.AlreadyExists, "there is an upstream server %s already", s.Name).
 			WithRemedy("Take another name, or remove it first with `palyra mcp remove %s`.", s.Name)
 	}
 	if len(m.servers) >= mostServers {
-		return reason.Errorf(reason.QuotaExceeded, "there are %d upstream servers, which is the most", mostServers).WithRemedy("Remove one that nobody uses.")
+		return s, reason.Errorf(reason.QuotaExceeded, "there are %d upstream servers, which is the most", mostServers).WithRemedy("Remove one that nobody uses.")
 	}
-	return nil
+	return s, nil
+}
+
+// complete fills in what was installed under the prefix that a declaration names: whoever
+// declares it does not say what that is.
+func (m *Manager) complete(s *declared.Server, server string) error {
+	if s.Package == nil {
+		return nil
+	}
+	if m.use.Prefixes == nil {
+		return reason.Errorf(reason.NotFound, "this gateway installs no packages for upstream servers")
+	}
+	p, err := m.use.Prefixes.Find(server, s.Package.Prefix)
+	s.Package = &p
+	return err
 }
 
 // Add declares a server and reaches it for the first time: what it says of itself then
@@ -87,7 +105,8 @@ func (m *Manager) Check(s declared.Server) error {
 func (m *Manager) Add(ctx context.Context, by access.Caller, s declared.Server) (declared.State, error) {
 	m.changing.Lock()
 	defer m.changing.Unlock()
-	if err := m.Check(s); err != nil {
+	s, err := m.Check(s)
+	if err != nil {
 		return declared.State{}, err
 	}
 	digest, err := s.Digest()
@@ -139,7 +158,7 @@ func (m *Manager) Refresh(ctx context.Context, by access.Caller, name string) (d
 // caller holds m.changing.
 func (m *Manager) reach(ctx context.Context, by access.Caller, s declared.Server) error {
 	if !s.Remote() {
-		if err := m.runs(); err != nil {
+		if err := m.Runs(); err != nil {
 			return err
 		}
 	}
@@ -257,5 +276,96 @@ func (m *Manager) Remove(ctx context.Context, by access.Caller, name string) err
 	m.mu.Lock()
 	delete(m.servers, name)
 	m.mu.Unlock()
-	return m.drop(ctx, name)
+	if err := m.drop(ctx, name); err != nil {
+		return err
+	}
+	return m.tidy(name)
+}
+
+// tidy removes what is installed for a server and not used. The caller has ended the
+// instances that used it.
+func (m *Manager) tidy(name string, kept ...string) error {
+	if m.use.Prefixes == nil {
+		return nil
+	}
+	return m.use.Prefixes.Keep(name, kept...)
+}
+
+// Updated is a server as Update would declare it.
+func (m *Manager) Updated(name, prefix string) (declared.Server, error) {
+	k, err := m.find(name)
+	if err != nil {
+		return declared.Server{}, err
+	}
+	s := k.Server
+	if s.Package == nil {
+		return s, reason.Errorf(reason.InvalidInput, "the upstream server %s is no package that was installed", name).
+			WithRemedy("Update %s where it is installed, and then `palyra mcp refresh %s`.", s.Where(), name)
+	}
+	s.Package = &declared.Package{Prefix: prefix}
+	if err := s.Check(); err != nil {
+		return s, err
+	}
+	was, now := k.Server.Package, s
+	if err := m.complete(&now, name); err != nil {
+		return s, err
+	}
+	if was.Ecosystem != now.Package.Ecosystem || was.Name != now.Package.Name {
+		return s, reason.Errorf(reason.InvalidInput, "the upstream server %s is of the package %s, and %s was installed", name, was.Name, now.Package.Name).
+			WithRemedy("Remove the server and add the other one.")
+	}
+	return now, nil
+}
+
+// Update has the program of a server come from what is installed as prefix. Calls that
+// are under way go on with what it came from before; if nothing else uses that, it is
+// removed. Definitions that differ wait to be approved, as always.
+func (m *Manager) Update(ctx context.Context, by access.Caller, name, prefix string) (declared.State, error) {
+	m.changing.Lock()
+	defer m.changing.Unlock()
+	s, err := m.Updated(name, prefix)
+	if err != nil {
+		return declared.State{}, err
+	}
+	if err := m.redeclare(ctx, by, s); err != nil {
+		return declared.State{}, err
+	}
+	if err := m.rebuild(ctx, by, name); err != nil {
+		return declared.State{}, err
+	}
+	if err := m.drop(ctx, name); err != nil {
+		return declared.State{}, err
+	}
+	if err := m.tidy(name, prefix); err != nil {
+		return declared.State{}, err
+	}
+	if err := m.reach(ctx, by, s); err != nil {
+		m.noted(name, func(k *kept) { k.problem = reason.Known(err, reason.UpstreamUnavailable) })
+	}
+	return m.Show(name)
+}
+
+// redeclare keeps a server as it is declared now, with all that was approved of it.
+func (m *Manager) redeclare(ctx context.Context, by access.Caller, s declared.Server) error {
+	m.keeping.Lock()
+	defer m.keeping.Unlock()
+	k, err := m.find(s.Name)
+	if err != nil {
+		return err
+	}
+	digest, err := s.Digest()
+	if err != nil {
+		return err
+	}
+	draft, err := drafted(ctx, event.UpstreamAdded, by, s.Name, added{s, digest})
+	if err != nil {
+		return err
+	}
+	now := k.Kept
+	now.Server = s
+	if err := m.use.Store.PutUpstream(context.WithoutCancel(ctx), now, draft); err != nil {
+		return err
+	}
+	m.noted(s.Name, func(k *kept) { k.Kept, k.digest = now, digest })
+	return nil
 }

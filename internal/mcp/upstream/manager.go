@@ -62,6 +62,17 @@ type Logins interface {
 	Use(ctx context.Context, c access.Caller, server declared.Server, call string, rejected int) (*oauth.Login, error)
 }
 
+// Prefixes are what was installed for servers (packages.Service).
+type Prefixes interface {
+	Find(server, digest string) (declared.Package, error)
+	// Open is what a sandbox shows of a prefix.
+	Open(server string, p declared.Package) (sandbox.Toolchain, error)
+	// Check refuses a prefix that is not what was installed.
+	Check(server string, p declared.Package) error
+	// Keep removes all prefixes of a server but those that are named.
+	Keep(server string, digests ...string) error
+}
+
 // Config is what a Manager works with.
 type Config struct {
 	Store    Store
@@ -70,6 +81,8 @@ type Config struct {
 	Lender   Lender
 	// Logins are the gateway's logins at servers; nil for none.
 	Logins Logins
+	// Prefixes are what was installed for servers; nil for none.
+	Prefixes Prefixes
 	// Runner starts the programs of servers. They need Tier C; without it such
 	// servers are unavailable.
 	Runner Runner
@@ -264,13 +277,13 @@ func (m *Manager) usable(s declared.Server, name string) error {
 		return suspended(s.Name+"/"+name, s.Name, c)
 	}
 	if !s.Remote() {
-		return m.runs()
+		return m.Runs()
 	}
 	return nil
 }
 
-// runs is why no program of a server can run here.
-func (m *Manager) runs() error {
+// Runs is why no program of a server can run here.
+func (m *Manager) Runs() error {
 	if !m.use.Enabled || m.use.Runner == nil {
 		return reason.Errorf(reason.SandboxDisabled, "running programs is switched off, and this upstream server is one")
 	}
@@ -317,6 +330,15 @@ func (m *Manager) local(l *launch) error {
 	search := slices.Clone(m.use.SearchPath)
 	for _, chain := range l.chains {
 		search = append(search, chain.Bins...)
+	}
+	if s.Package != nil {
+		prefix, err := m.use.Prefixes.Open(s.Name, *s.Package)
+		if err != nil {
+			return err
+		}
+		// The program is one of the package, and no other of that name.
+		search = prefix.Bins
+		l.chains = append([]sandbox.Toolchain{prefix}, l.chains...)
 	}
 	program, err := m.resolver.ResolveExecutable(s.Command[0], search)
 	if err != nil {

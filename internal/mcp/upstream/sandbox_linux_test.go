@@ -5,6 +5,7 @@ package upstream_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -56,7 +57,7 @@ func files() int {
 	add(s, "count", "", handle(func(in) (string, error) { count++; return strings.Repeat("x", count), nil }))
 	add(s, "read", "", handle(func(i in) (string, error) { b, err := os.ReadFile(i.Name); return string(b), err }))
 	add(s, "write", "", handle(func(i in) (string, error) { return "written", os.WriteFile(i.Name, []byte("new"), 0o644) }))
-	if err := s.Run(context.Background(), &mcp.StdioTransport{}); err != nil && err != io.EOF {
+	if err := s.Run(context.Background(), &mcp.StdioTransport{}); err != nil && !errors.Is(err, io.EOF) {
 		return 1
 	}
 	return 0

@@ -94,6 +94,11 @@ func (m *Manager) start(ctx context.Context, l launch, lent []egress.Secret) (*i
 
 // spawn starts the program of a server in a sandbox, and returns when it runs.
 func (m *Manager) spawn(ctx context.Context, in *instance, l launch) error {
+	if p := l.server.Package; p != nil {
+		if err := m.use.Prefixes.Check(l.server.Name, *p); err != nil {
+			return err
+		}
+	}
 	read, write, err := os.Pipe()
 	if err != nil {
 		return fmt.Errorf("making a pipe: %w", err)

@@ -23,6 +23,7 @@ type Row struct {
 // dual control itself.
 var Guarded = []access.Permission{
 	access.PermAccessWrite, access.PermAccessWriteOwner, access.PermPolicyActivate, access.PermGatewayThaw, access.PermUpstreamWrite,
+	access.PermNotifyWrite,
 }
 
 // table is the one that says which methods take a second person, by procedure.
@@ -46,8 +47,14 @@ var table = map[string]Row{
 	// What runs for calls, and what models are told of it.
 	palyrav1connect.McpServiceAddUpstreamProcedure:     {Kind: gatewaychange.AddUpstream},
 	palyrav1connect.McpServiceApproveUpstreamProcedure: {Kind: gatewaychange.ApproveUpstream},
+	palyrav1connect.McpServiceUpdateUpstreamProcedure:  {Kind: gatewaychange.UpdateUpstream},
+
+	palyrav1connect.NotifyServiceMapChatUserProcedure:   {Kind: gatewaychange.MapChatUser},
+	palyrav1connect.NotifyServiceTestNotifyProcedure:    {Alone: "it sends words of the gateway's own to where the configuration says"},
+	palyrav1connect.NotifyServiceUnmapChatUserProcedure: {Alone: "it takes a vote away and gives none"},
 
 	palyrav1connect.McpServiceRemoveUpstreamProcedure:    {Alone: "it takes tools away and gives none"},
+	palyrav1connect.McpServiceResolvePackageProcedure:    {Alone: "it looks at a registry and installs nothing; the installation is a call, and what runs it is added or updated"},
 	palyrav1connect.McpServiceRefreshUpstreamProcedure:   {Alone: "it looks at a server that was let in already; what that says differently is approved by itself"},
 	palyrav1connect.AccessServiceDisableMemberProcedure:  {Alone: "whoever sees that a member is somebody else's must not have to wait"},
 	palyrav1connect.IdentityServiceRevokeDeviceProcedure: {Alone: "a lost device is revoked by whoever knows of it, at once"},

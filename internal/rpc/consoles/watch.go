@@ -11,6 +11,7 @@ import (
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/access"
 	"palyra/internal/journal"
+	"palyra/internal/reason"
 )
 
 const (
@@ -65,9 +66,8 @@ func about(code string) (kind string, needs access.Permission) {
 type watcher struct {
 	*Service
 	send func(*palyrav1.WatchConsoleResponse) error
-	// at is the last number that was sent, headAt when the journal's size was.
-	at     int64
-	headAt time.Time
+	// at is the last number that was sent.
+	at int64
 	// stale says that more of the journal is there than the client was told.
 	stale bool
 }
@@ -105,9 +105,11 @@ func (w *watcher) run(stream context.Context) error {
 			}
 		})
 	}()
+	followed := true
 	defer func() {
-		cancel()
-		<-ended
+		if cancel(); followed {
+			<-ended //nolint:errcheck // it is why the stream is over, which is said already
+		}
 	}()
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
@@ -119,7 +121,7 @@ func (w *watcher) run(stream context.Context) error {
 		case <-stream.Done():
 			return stream.Err()
 		case err = <-ended:
-			ended <- err // for who waits for it
+			followed = false
 			return err
 		case e := <-events:
 			err = w.event(stream, e)
@@ -133,6 +135,11 @@ func (w *watcher) run(stream context.Context) error {
 			return err
 		}
 	}
+}
+
+// lists reports whether the caller may list what takes a permission.
+func (w *watcher) lists(caller access.Caller, p access.Permission) bool {
+	return w.may(caller, p) == nil
 }
 
 // emit sends with the number that the stream is at.
@@ -155,14 +162,17 @@ func (w *watcher) event(ctx context.Context, e journal.Event) error {
 		return nil
 	case kind == "approval":
 		a, err := w.Approval(ctx, e.Subject)
-		if err != nil || a == nil {
+		if reason.Of(err) == reason.NotFound || err == nil && a == nil {
 			return nil // it is gone, or not the caller's to see
+		}
+		if err != nil {
+			return err
 		}
 		m.Event = &palyrav1.WatchConsoleResponse_Approval{Approval: a}
 		return w.emit(m)
 	}
 	caller := w.Caller(ctx)
-	if e.Actor != caller.Principal.String() && w.may(caller, needs) != nil {
+	if e.Actor != caller.Principal.String() && !w.lists(caller, needs) {
 		return nil
 	}
 	m.Event = &palyrav1.WatchConsoleResponse_Change{Change: &palyrav1.ConsoleChange{
@@ -176,7 +186,7 @@ func (w *watcher) event(ctx context.Context, e journal.Event) error {
 
 // head says how far the journal is, to whoever may read it.
 func (w *watcher) head(ctx context.Context) error {
-	if !w.stale || w.may(w.Caller(ctx), access.PermJournalRead) != nil {
+	if !w.stale || !w.lists(w.Caller(ctx), access.PermJournalRead) {
 		return nil
 	}
 	w.stale = false
@@ -186,6 +196,6 @@ func (w *watcher) head(ctx context.Context) error {
 // status says how the gateway is.
 func (w *watcher) status(ctx context.Context) error {
 	return w.emit(&palyrav1.WatchConsoleResponse{Event: &palyrav1.WatchConsoleResponse_Status{Status: &palyrav1.ConsoleStatus{
-		Frozen: w.About.Frozen(ctx), PendingApprovals: int32(min(w.About.Pending(), 1<<30)), //nolint:gosec // bounded
+		Frozen: w.About.Frozen(ctx), PendingApprovals: int32(min(w.About.Pending(), 1<<30)),
 	}}})
 }

@@ -21,7 +21,8 @@ type Upstreams struct {
 // Add adds a server.
 func (u Upstreams) Add(ctx context.Context, by access.Caller, s declared.Server) (state declared.State, err error) {
 	err = change(ctx, u.Gate, by, func(context.Context) (*gatewaychange.Plan, error) {
-		if err := u.Check(s); err != nil {
+		s, err := u.Check(s)
+		if err != nil {
 			return nil, err
 		}
 		return &gatewaychange.Plan{
@@ -32,6 +33,28 @@ func (u Upstreams) Add(ctx context.Context, by access.Caller, s declared.Server)
 			},
 			Make: func(ctx context.Context) (err error) {
 				state, err = u.Manager.Add(ctx, by, s)
+				return err
+			},
+		}, nil
+	})
+	return state, err
+}
+
+// Update has a server come from what is installed as prefix.
+func (u Upstreams) Update(ctx context.Context, by access.Caller, name, prefix string) (state declared.State, err error) {
+	err = change(ctx, u.Gate, by, func(context.Context) (*gatewaychange.Plan, error) {
+		s, err := u.Updated(name, prefix)
+		if err != nil {
+			return nil, err
+		}
+		return &gatewaychange.Plan{
+			Kind: gatewaychange.UpdateUpstream, Needs: access.PermUpstreamWrite,
+			Question: gatewaychange.Question{
+				ID: "upstream:" + name + ":" + prefix, Title: "Update the upstream server " + name,
+				Summary: fmt.Sprintf("Have the upstream MCP server %s come from %s.", name, s.Package), Details: s, Notes: notes(s),
+			},
+			Make: func(ctx context.Context) (err error) {
+				state, err = u.Manager.Update(ctx, by, name, prefix)
 				return err
 			},
 		}, nil

@@ -35,6 +35,7 @@ var named = []string{
 	"AddMemberRequest.roles", "BeginPairingRequest.pairing_id",
 	"CallToolRequest.channel", "CallToolRequest.run", "CallToolRequest.session", "CallToolRequest.tool",
 	"ChallengePresenceRequest.approval_id", "ConfirmPresenceKeyRequest.device_id", "ConfirmPresenceKeyRequest.key_sha256", "ResetPresenceKeyRequest.device_id",
+	"ChallengePasskeyRequest.confirm", "ChallengePasskeyRequest.remove", "ConfirmPasskeyRequest.passkey_id", "FinishPasskeyEnrolmentRequest.name", "ListPasskeysRequest.member", "RemovePasskeyRequest.passkey_id",
 	"ExportRecoveryRequest.recipient", "GetSecretRequest.ref", "HostList.hosts", "ListSecretsRequest.scope",
 	"PutSecretRequest.env", "PutSecretRequest.file", "PutSecretRequest.header", "PutSecretRequest.ref", "RemoveSecretRequest.ref", "RevealSecretRequest.ref",
 	"CancelApprovalRequest.approval_id", "CancelCallRequest.proposal_id", "CancelPairingRequest.pairing_id", "CancelRunRequest.run_id",
@@ -66,6 +67,11 @@ var named = []string{
 	"BeginUpstreamLoginRequest.name", "EndUpstreamLoginRequest.name", "UpstreamOAuth.issuer", "UpstreamOAuth.client_id", "UpstreamOAuth.client_secret", "UpstreamOAuth.scopes",
 	"UpstreamServer.name", "UpstreamServer.command", "UpstreamServer.env", "UpstreamServer.workspace", "UpstreamServer.hosts", "UpstreamServer.secrets", "UpstreamServer.url",
 	"UpstreamHeader.name", "UpstreamHeader.scheme", "UpstreamHeader.secret",
+	"TestNotifyRequest.target", "ListDeliveriesRequest.states", "ListDeliveriesRequest.target",
+	"MapChatUserRequest.member", "MapChatUserRequest.team", "MapChatUserRequest.user", "UnmapChatUserRequest.team", "UnmapChatUserRequest.user",
+	"UpstreamPackage.ecosystem", "UpstreamPackage.name", "UpstreamPackage.version", "UpstreamPackage.integrity", "UpstreamPackage.registry", "UpstreamPackage.prefix",
+	"ResolvePackageRequest.server", "ResolvePackageRequest.ecosystem", "ResolvePackageRequest.name", "ResolvePackageRequest.version", "ResolvePackageRequest.registry",
+	"UpdateUpstreamRequest.name", "UpdateUpstreamRequest.prefix",
 	"UpdateMemberRequest.add_roles", "UpdateMemberRequest.member", "UpdateMemberRequest.owner", "UpdateMemberRequest.remove_roles", "WatchRunRequest.run_id",
 }
 
@@ -78,7 +84,7 @@ var read = map[string][]string{
 	},
 	"a policy that is tried is judged and not kept": {"PolicySource.name", "PolicySource.text"},
 	"the gateway wrote it, and reads it once": {
-		"GetChangeSetRequest.page_token", "ListApprovalsRequest.page_token", "ListAttestationsRequest.page_token", "ListCallsRequest.page_token",
+		"GetChangeSetRequest.page_token", "ListApprovalsRequest.page_token", "ListAttestationsRequest.page_token", "ListCallsRequest.page_token", "ListDeliveriesRequest.page_token",
 		"ListDeviceActsRequest.page_token", "ListGrantsRequest.page_token", "ListPolicyVersionsRequest.page_token", "ListRunsRequest.page_token",
 		"ListSecretsRequest.page_token", "ListSessionsRequest.page_token", "WatchApprovalsRequest.cursor",
 	},
@@ -87,8 +93,9 @@ var read = map[string][]string{
 		"PollLoginRequest.proof", "CollectPairingRequest.signature", "ConfirmPairingRequest.attempt", "ConfirmPairingRequest.confirmation",
 		"ConfirmPairingRequest.nonce", "ProvePairingRequest.commitment", "ProvePairingRequest.share",
 	},
-	"the vault seals the value, and the passphrase opens its key":             {"PutSecretRequest.value", "UnlockVaultRequest.passphrase"},
-	"it is a public key, a number of the gateway's, or a signature over them": {"PresenceProof.nonce", "PresenceProof.signature", "RegisterPresenceKeyRequest.previous_signature", "RegisterPresenceKeyRequest.public_key"},
+	"the vault seals the value, and the passphrase opens its key": {"PutSecretRequest.value", "UnlockVaultRequest.passphrase"},
+	"it is a public key, a number of the gateway's, or a signature over them": {"PresenceProof.nonce", "PresenceProof.signature", "RegisterPresenceKeyRequest.previous_signature", "RegisterPresenceKeyRequest.public_key",
+		"FinishPasskeyEnrolmentRequest.credential_json", "FinishPasskeyEnrolmentRequest.nonce", "PasskeyAssertion.authenticator_data", "PasskeyAssertion.client_data_json", "PasskeyAssertion.credential_id", "PasskeyAssertion.nonce", "PasskeyAssertion.signature"},
 	"a request for a certificate has a public key, and what else it says is not taken over": {
 		"AddDeviceRequest.certificate_request", "AddMemberRequest.certificate_request", "BeginLoginRequest.certificate_request",
 		"CollectPairingRequest.certificate_request", "ProvePairingRequest.certificate_request", "RenewCertificateRequest.certificate_request",

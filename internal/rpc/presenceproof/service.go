@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/x509"
 	"fmt"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -16,6 +17,7 @@ import (
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
 	"palyra/internal/identity/presence"
+	"palyra/internal/passkey"
 	"palyra/internal/reason"
 )
 
@@ -33,17 +35,22 @@ type Service struct {
 	gateway string
 	devices Devices
 	book    *presence.Book
+	// passkeys are those of members, votes what they sign for.
+	passkeys Passkeys
+	votes    Votes
 	// caller is who asks.
 	caller func(context.Context) access.Caller
 }
 
 // New makes the service of a gateway, whose root certificate is PEM.
-func New(root string, devices Devices, caller func(context.Context) access.Caller) (*Service, error) {
+func New(root string, devices Devices, passkeys Passkeys, votes Votes, caller func(context.Context) access.Caller) (*Service, error) {
 	chain, err := ca.ParseChain([]byte(root))
 	if err != nil {
 		return nil, fmt.Errorf("reading the root for proofs of presence: %w", err)
 	}
-	return &Service{gateway: Gateway(chain[0]), devices: devices, book: presence.NewBook(time.Now), caller: caller}, nil
+	return &Service{
+		gateway: Gateway(chain[0]), devices: devices, book: presence.NewBook(time.Now), passkeys: passkeys, votes: votes, caller: caller,
+	}, nil
 }
 
 // Gateway names a gateway in proofs, at both of their ends: the digest of its root
@@ -97,7 +104,7 @@ func (s *Service) RegisterPresenceKey(ctx context.Context, req *palyrav1.Registe
 // be present, or of the gateway's host.
 func (s *Service) ConfirmPresenceKey(ctx context.Context, req *palyrav1.ConfirmPresenceKeyRequest) (*palyrav1.ConfirmPresenceKeyResponse, error) {
 	caller := s.caller(ctx)
-	if caller.Transport != access.TransportSocket {
+	if !host(caller) {
 		if err := s.vouches(caller, req); err != nil {
 			return nil, err
 		}
@@ -125,7 +132,7 @@ func (s *Service) ResetPresenceKey(ctx context.Context, req *palyrav1.ResetPrese
 	caller := s.caller(ctx)
 	// Whoever copied the host's own credential has its certificate, and must not get rid
 	// of the key that they do not have. The socket takes the uid.
-	if caller.Transport != access.TransportSocket {
+	if !host(caller) {
 		return nil, reason.Errorf(reason.PermissionDenied, "only the gateway's own host takes a presence key away").
 			WithRemedy("Run `palyrad presence reset %s` there.", req.GetDeviceId())
 	}
@@ -136,23 +143,35 @@ func (s *Service) ResetPresenceKey(ctx context.Context, req *palyrav1.ResetPrese
 	return &palyrav1.ResetPresenceKeyResponse{Was: KeyMessage(was)}, nil
 }
 
-// Prove returns the caller as its vote counts: present where the vote carries a proof.
-// One that is wrong is an error, and nothing is to be voted.
-func (s *Service) Prove(caller access.Caller, vote *palyrav1.DecideApprovalRequest) (access.Caller, error) {
+// Prove returns the caller as its vote counts: present where the vote carries a proof, and
+// the proof where a passkey gave it, which is kept with the vote. One that is wrong is an
+// error, and nothing is to be voted.
+func (s *Service) Prove(ctx context.Context, caller access.Caller, vote *palyrav1.DecideApprovalRequest) (_ access.Caller, byPasskey *passkey.Assertion, err error) {
 	caller.Present = false
-	proof := vote.GetPresence()
-	if proof == nil {
-		return caller, nil
+	switch {
+	case vote.GetPresence() != nil && vote.GetPasskey() != nil:
+		return caller, nil, reason.Errorf(reason.InvalidInput, "a vote carries one proof of presence, not two")
+	case vote.GetPasskey() != nil:
+		byPasskey, err = s.provePasskey(ctx, caller, vote)
+	case vote.GetPresence() != nil:
+		err = s.provePresence(caller, vote)
+	default:
+		return caller, nil, nil
 	}
-	dev, err := s.device(caller)
 	if err != nil {
-		return caller, err
-	}
-	if err := s.proves(dev, vote.GetApprovalId(), proof, Statement(s.gateway, dev.ID, vote)); err != nil {
-		return caller, err
+		return caller, nil, err
 	}
 	caller.Present = true
-	return caller, nil
+	return caller, byPasskey, nil
+}
+
+// provePresence checks a vote that carries a signature of its device's presence key.
+func (s *Service) provePresence(caller access.Caller, vote *palyrav1.DecideApprovalRequest) error {
+	dev, err := s.device(caller)
+	if err != nil {
+		return err
+	}
+	return s.proves(dev, vote.GetApprovalId(), vote.GetPresence(), Statement(s.gateway, dev.ID, vote))
 }
 
 // proves checks a proof by the presence key that a device has now.
@@ -164,6 +183,12 @@ func (s *Service) proves(dev identity.Device, approval string, proof *palyrav1.P
 		return err
 	}
 	return presence.Verify(dev.Presence.Public, said, proof.GetSignature())
+}
+
+// host reports whether a caller has the word of the gateway's host: the local operator's
+// socket itself, and no session of the console that began there and may be stolen.
+func host(c access.Caller) bool {
+	return c.Transport == access.TransportSocket && c.Surface != access.SurfaceConsole
 }
 
 // device is that of a person who showed its certificate. Nothing else proves presence:
@@ -198,6 +223,9 @@ func unproven(dev identity.Device) error {
 func (s *Service) Wanted(caller access.Caller, err error) error {
 	if reason.Of(err) != reason.PresenceNotProven {
 		return err
+	}
+	if slices.Contains(s.passkeys.Proving(), caller.Principal) {
+		return reason.Errorf(reason.PresenceNotProven, "%w", err).WithRemedy("Answer in the console with your passkey, or vote with --present, which opens it.")
 	}
 	dev, wrong := s.device(caller)
 	if wrong != nil {

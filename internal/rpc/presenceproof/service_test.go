@@ -46,7 +46,7 @@ func TestWhoIsPresent(t *testing.T) {
 		nonce := must.Get(s.book.Challenge(dev.ID, "01APPROVAL0000000000000000"))(t).Nonce
 		vote := &palyrav1.DecideApprovalRequest{ApprovalId: "01APPROVAL0000000000000000", Allow: true, Presence: &palyrav1.PresenceProof{Nonce: nonce[:]}}
 		vote.Presence.Signature = must.Get(presence.Sign(key, Statement("", dev.ID, vote)))(t)
-		got, err := s.Prove(caller, vote)
+		got, _, err := s.Prove(t.Context(), caller, vote)
 		if got.Present != c.good || (err == nil) != c.good || err != nil && reason.Of(err) == reason.Internal {
 			t.Errorf("%s: present %v, %v", name, got.Present, err)
 		}

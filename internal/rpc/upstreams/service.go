@@ -23,12 +23,21 @@ import (
 type Manager interface {
 	List() []declared.State
 	Show(name string) (declared.State, error)
-	// Check refuses a declaration that cannot be added.
-	Check(s declared.Server) error
+	// Check refuses a declaration that cannot be added, and returns it with what the
+	// gateway knows of its package.
+	Check(s declared.Server) (declared.Server, error)
 	Add(ctx context.Context, by access.Caller, s declared.Server) (declared.State, error)
 	Remove(ctx context.Context, by access.Caller, name string) error
 	Refresh(ctx context.Context, by access.Caller, name string) (declared.State, error)
 	Approve(ctx context.Context, by access.Caller, name, digest string) (declared.State, error)
+	// Updated is a server as Update would declare it: from what is installed as prefix.
+	Updated(name, prefix string) (declared.Server, error)
+	Update(ctx context.Context, by access.Caller, name, prefix string) (declared.State, error)
+}
+
+// Packages are those that servers are part of (packages.Service).
+type Packages interface {
+	Resolve(ctx context.Context, by access.Caller, w declared.Wanted) (declared.Resolution, error)
 }
 
 // Logins are the gateway's logins at servers (oauth.Service).
@@ -40,8 +49,9 @@ type Logins interface {
 
 // Service is the McpService. All fields are required.
 type Service struct {
-	Manager Manager
-	Logins  Logins
+	Manager  Manager
+	Logins   Logins
+	Packages Packages
 	// Caller is who asks.
 	Caller func(context.Context) access.Caller
 }
@@ -106,6 +116,30 @@ func (s *Service) ApproveUpstream(ctx context.Context, req *palyrav1.ApproveUpst
 		return nil, err
 	}
 	return &palyrav1.ApproveUpstreamResponse{Upstream: message(state)}, nil
+}
+
+// ResolvePackage pins a package.
+func (s *Service) ResolvePackage(ctx context.Context, req *palyrav1.ResolvePackageRequest) (*palyrav1.ResolvePackageResponse, error) {
+	r, err := s.Packages.Resolve(ctx, s.Caller(ctx), declared.Wanted{
+		Server: req.GetServer(), Ecosystem: declared.Ecosystem(req.GetEcosystem()), Name: req.GetName(), Version: req.GetVersion(), Registry: req.GetRegistry(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	digest, err := r.Digest()
+	return &palyrav1.ResolvePackageResponse{
+		Resolution: digest, Ecosystem: string(r.Ecosystem), Name: r.Name, Version: r.Version, Integrity: r.Integrity, Registry: r.Registry,
+		Hosts: r.Hosts, Packages: count(len(r.Parts)), Scripts: r.Scripts,
+	}, err
+}
+
+// UpdateUpstream has a server come from another prefix.
+func (s *Service) UpdateUpstream(ctx context.Context, req *palyrav1.UpdateUpstreamRequest) (*palyrav1.UpdateUpstreamResponse, error) {
+	state, err := s.Manager.Update(ctx, s.Caller(ctx), req.GetName(), req.GetPrefix())
+	if err != nil {
+		return nil, err
+	}
+	return &palyrav1.UpdateUpstreamResponse{Upstream: message(state)}, nil
 }
 
 // BeginUpstreamLogin begins a login.
@@ -190,6 +224,9 @@ func serverOf(m *palyrav1.UpstreamServer) (declared.Server, error) {
 	for _, h := range m.GetHeaders() {
 		s.Headers = append(s.Headers, declared.Header{Name: h.GetName(), Scheme: h.GetScheme(), Secret: strings.TrimPrefix(h.GetSecret(), scheme)})
 	}
+	if p := m.GetPackage(); p != nil {
+		s.Package = &declared.Package{Prefix: p.GetPrefix()}
+	}
 	if o := m.GetOauth(); o != nil {
 		s.OAuth = &declared.OAuth{
 			Issuer: o.GetIssuer(), ClientID: o.GetClientId(), ClientSecret: strings.TrimPrefix(o.GetClientSecret(), scheme), Scopes: o.GetScopes(), Shared: o.GetShared(),
@@ -228,6 +265,9 @@ func serverMessage(s declared.Server) *palyrav1.UpstreamServer {
 	}
 	for _, h := range s.Headers {
 		m.Headers = append(m.Headers, &palyrav1.UpstreamHeader{Name: h.Name, Scheme: h.Scheme, Secret: h.Secret})
+	}
+	if p := s.Package; p != nil {
+		m.Package = &palyrav1.UpstreamPackage{Ecosystem: string(p.Ecosystem), Name: p.Name, Version: p.Version, Integrity: p.Integrity, Registry: p.Registry, Prefix: p.Prefix}
 	}
 	if o := s.OAuth; o != nil {
 		m.Oauth = &palyrav1.UpstreamOAuth{Issuer: o.Issuer, ClientId: o.ClientID, ClientSecret: o.ClientSecret, Scopes: o.Scopes, Shared: o.Shared}

@@ -22,6 +22,8 @@ export interface LiveState {
   paused: boolean;
   /** How many events are held back. */
   held: number;
+  /** How the gateway is, once it has said so. */
+  gateway: { frozen: boolean; pending: number } | undefined;
 }
 
 type Message = { type: "event"; event: LiveEvent } | { type: "mark"; mark: Mark; sequence: number } | { type: "hello" };
@@ -33,8 +35,9 @@ export const heartbeat = 10_000;
 const silence = 2.5 * heartbeat;
 
 export class Connection {
-  #state: LiveState = { mark: "connecting", since: Date.now(), paused: false, held: 0 };
+  #state: LiveState = { mark: "connecting", since: Date.now(), paused: false, held: 0, gateway: undefined };
   #sequence = 0;
+  #status: LiveEvent | undefined;
   #leading = false;
   #held: LiveEvent[] = [];
   readonly #watchers = new Set<() => void>();
@@ -105,18 +108,18 @@ export class Connection {
       const stop = () => attempt.abort();
       this.#closing.signal.addEventListener("abort", stop);
       let watchdog = setTimeout(stop, silence);
+      // What was asked for before the stream began may be out of date already.
+      let fresh = this.#sequence === 0;
       try {
         for await (const event of this.#source.open(this.#sequence, attempt.signal)) {
           failures = 0;
+          if (fresh) this.#tell(this.#listeners, { ...event, kind: "reset" });
+          fresh = false;
           clearTimeout(watchdog);
           watchdog = setTimeout(stop, silence);
           this.#take(event);
           this.#mark("live");
           this.#post({ type: "event", event });
-          if (event.kind === "session-ended") {
-            this.#over();
-            return;
-          }
         }
       } catch (thrown) {
         if (this.#source.over(thrown)) {
@@ -149,7 +152,9 @@ export class Connection {
   #hear(message: Message): void {
     switch (message.type) {
       case "hello":
-        if (this.#leading) this.#post({ type: "mark", mark: this.#state.mark, sequence: this.#sequence });
+        if (!this.#leading) return;
+        this.#post({ type: "mark", mark: this.#state.mark, sequence: this.#sequence });
+        if (this.#status !== undefined) this.#post({ type: "event", event: this.#status });
         return;
       case "mark":
         this.#listen();
@@ -166,11 +171,13 @@ export class Connection {
   }
 
   #take(event: LiveEvent): void {
-    if (event.kind === "reset") {
-      this.#sequence = event.sequence;
-    } else if (event.sequence > 0) {
-      if (event.sequence <= this.#sequence) return;
-      this.#sequence = event.sequence;
+    // Another leader may say again what this tab has heard; several events may come of one
+    // of the journal.
+    if (event.kind !== "reset" && event.kind !== "status" && event.sequence < this.#sequence) return;
+    this.#sequence = event.kind === "reset" ? event.sequence : Math.max(event.sequence, this.#sequence);
+    if (event.kind === "status") {
+      this.#status = event;
+      this.#set({ gateway: event.status });
     }
     if (event.kind === "heartbeat") return;
     this.#tell(this.#urgent, event);

@@ -4,7 +4,7 @@ import type { LiveEvent } from "./events";
 
 export const LiveContext = createContext<Connection | null>(null);
 
-const none: LiveState = { mark: "connecting", since: 0, paused: false, held: 0 };
+const none: LiveState = { mark: "connecting", since: 0, paused: false, held: 0, gateway: undefined };
 const never = () => () => undefined;
 
 export function useLive(): Connection | null {

@@ -7,23 +7,38 @@ import type { LiveEvent } from "./events";
  * words is live: ["run", id], ["runs", ...].
  */
 export function outdated(event: LiveEvent): readonly (readonly string[])[] {
+  const run = event.run === "" ? [] : [["run", event.run]];
   switch (event.kind) {
     case "approval":
       return [["approval", event.id], ["waiting"]];
     case "grant":
       return [["grants"], ["grant", event.id]];
     case "run":
-      return [["runs"], ["run", event.id]];
+      return [["runs"], ["run", event.id], ...run];
     case "call":
-      return [["calls"], ["call", event.id]];
+      return [["calls"], ["call", event.id], ...run];
+    case "session":
+      return [["sessions"]];
+    case "secret":
+      return [["secrets"], ["secret", event.id]];
+    case "member":
+      return [["members"], ["devices"], ["tokens"], ["whoami"]];
+    case "policy":
+      return [["policies"], ["policy"], ["whoami"]];
+    case "gateway":
+      return [["status"], ["settings"], ["whoami"]];
+    case "upstream":
+      return [["upstreams"], ["tools"]];
+    case "install":
+      return [["installs"]];
     case "journal":
       return [["journal"]];
     case "status":
-      return [["status"], ["whoami"]];
+      return [["status"], ["waiting"]];
     case "reset":
       return [[]];
-    case "session-ended":
     case "heartbeat":
+    case "other":
       return [];
   }
 }
@@ -41,11 +56,11 @@ export function followQueries(live: Connection, queries: QueryClient): () => voi
     keys.clear();
   };
   const stop = live.subscribe((event) => {
-    if (event.kind === "approval" || event.kind === "reset") {
-      for (const key of outdated(event)) void queries.invalidateQueries({ queryKey: key });
-      return;
+    for (const key of outdated(event)) {
+      // What a person may be about to decide is asked for at once.
+      if (key[0] === "approval" || event.kind === "reset") void queries.invalidateQueries({ queryKey: key });
+      else keys.set(key.join("/"), key);
     }
-    for (const key of outdated(event)) keys.set(key.join("/"), key);
     if (keys.size > 0) timer ??= setTimeout(flush, gather);
   });
   return () => {

@@ -12,7 +12,9 @@ import { Menu, MenuItem, MenuLabel } from "../ui/Menu";
 import { ErrorState, Loading, Notice } from "../ui/State";
 import { cx } from "../ui/cx";
 import { ms } from "../text/time";
+import { useLiveState } from "../live/context";
 import { Announcer } from "./announce";
+import { Attention, NotifyItem } from "./Attention";
 import { KeysHelp } from "./KeysHelp";
 import { useKeys } from "./keys";
 import { LiveMark } from "./LiveMark";
@@ -27,6 +29,7 @@ export function Shell() {
   const [menu, setMenu] = useState(false);
   const main = useRef<HTMLElement>(null);
   const { pathname } = useLocation();
+  const { gateway } = useLiveState();
   useKeys([{ key: "?", says: "What keys do", run: () => setHelping(true) }]);
   useEffect(() => {
     const now = ms(me.data?.now);
@@ -61,7 +64,7 @@ export function Shell() {
             <Account onHelp={() => setHelping(true)} />
           </div>
         </header>
-        {me.data?.frozen === true && (
+        {(gateway?.frozen ?? me.data?.frozen) === true && (
           <div className="px-3 pt-2">
             <Notice tone="bad">
               The gateway is frozen: nothing runs until somebody thaws it (<code>palyra thaw</code>).
@@ -86,6 +89,7 @@ export function Shell() {
         <Nav onGo={() => setMenu(false)} />
       </Dialog>
       <KeysHelp open={helping} onClose={() => setHelping(false)} />
+      <Attention />
       <Announcer />
     </div>
   );
@@ -172,6 +176,7 @@ function Account({ onHelp }: { onHelp: () => void }) {
           {chosen === value && <span className="sr-only">(chosen)</span>}
         </MenuItem>
       ))}
+      <NotifyItem />
       <MenuItem onSelect={onHelp}>What keys do</MenuItem>
       <MenuItem onSelect={() => void logout()}>Log out</MenuItem>
     </Menu>

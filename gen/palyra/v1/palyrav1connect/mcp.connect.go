@@ -49,6 +49,12 @@ const (
 	// McpServiceApproveUpstreamProcedure is the fully-qualified name of the McpService's
 	// ApproveUpstream RPC.
 	McpServiceApproveUpstreamProcedure = "/palyra.v1.McpService/ApproveUpstream"
+	// McpServiceResolvePackageProcedure is the fully-qualified name of the McpService's ResolvePackage
+	// RPC.
+	McpServiceResolvePackageProcedure = "/palyra.v1.McpService/ResolvePackage"
+	// McpServiceUpdateUpstreamProcedure is the fully-qualified name of the McpService's UpdateUpstream
+	// RPC.
+	McpServiceUpdateUpstreamProcedure = "/palyra.v1.McpService/UpdateUpstream"
 	// McpServiceBeginUpstreamLoginProcedure is the fully-qualified name of the McpService's
 	// BeginUpstreamLogin RPC.
 	McpServiceBeginUpstreamLoginProcedure = "/palyra.v1.McpService/BeginUpstreamLogin"
@@ -75,6 +81,13 @@ type McpServiceClient interface {
 	RefreshUpstream(context.Context, *v1.RefreshUpstreamRequest) (*v1.RefreshUpstreamResponse, error)
 	// Accepts what a server says of itself now.
 	ApproveUpstream(context.Context, *v1.ApproveUpstreamRequest) (*v1.ApproveUpstreamResponse, error)
+	// Pins a package for a server: the version and digest of it and of all that it needs,
+	// found at its registry by npm or pip in a sandbox. Nothing is installed; that is the
+	// call of package.install, with what is returned.
+	ResolvePackage(context.Context, *v1.ResolvePackageRequest) (*v1.ResolvePackageResponse, error)
+	// Has the program of a server come from what was installed last, instead of from what
+	// it came from so far. What it says of itself differently waits to be approved.
+	UpdateUpstream(context.Context, *v1.UpdateUpstreamRequest) (*v1.UpdateUpstreamResponse, error)
 	// Begins a login of the gateway at a server, in the name of who asks, or of everybody
 	// where the server is declared so: a code flow in a browser.
 	BeginUpstreamLogin(context.Context, *v1.BeginUpstreamLoginRequest) (*v1.BeginUpstreamLoginResponse, error)
@@ -136,6 +149,18 @@ func NewMcpServiceClient(httpClient connect.HTTPClient, baseURL string, opts ...
 			connect.WithSchema(mcpServiceMethods.ByName("ApproveUpstream")),
 			connect.WithClientOptions(opts...),
 		),
+		resolvePackage: connect.NewClient[v1.ResolvePackageRequest, v1.ResolvePackageResponse](
+			httpClient,
+			baseURL+McpServiceResolvePackageProcedure,
+			connect.WithSchema(mcpServiceMethods.ByName("ResolvePackage")),
+			connect.WithClientOptions(opts...),
+		),
+		updateUpstream: connect.NewClient[v1.UpdateUpstreamRequest, v1.UpdateUpstreamResponse](
+			httpClient,
+			baseURL+McpServiceUpdateUpstreamProcedure,
+			connect.WithSchema(mcpServiceMethods.ByName("UpdateUpstream")),
+			connect.WithClientOptions(opts...),
+		),
 		beginUpstreamLogin: connect.NewClient[v1.BeginUpstreamLoginRequest, v1.BeginUpstreamLoginResponse](
 			httpClient,
 			baseURL+McpServiceBeginUpstreamLoginProcedure,
@@ -165,6 +190,8 @@ type mcpServiceClient struct {
 	removeUpstream        *connect.Client[v1.RemoveUpstreamRequest, v1.RemoveUpstreamResponse]
 	refreshUpstream       *connect.Client[v1.RefreshUpstreamRequest, v1.RefreshUpstreamResponse]
 	approveUpstream       *connect.Client[v1.ApproveUpstreamRequest, v1.ApproveUpstreamResponse]
+	resolvePackage        *connect.Client[v1.ResolvePackageRequest, v1.ResolvePackageResponse]
+	updateUpstream        *connect.Client[v1.UpdateUpstreamRequest, v1.UpdateUpstreamResponse]
 	beginUpstreamLogin    *connect.Client[v1.BeginUpstreamLoginRequest, v1.BeginUpstreamLoginResponse]
 	completeUpstreamLogin *connect.Client[v1.CompleteUpstreamLoginRequest, v1.CompleteUpstreamLoginResponse]
 	endUpstreamLogin      *connect.Client[v1.EndUpstreamLoginRequest, v1.EndUpstreamLoginResponse]
@@ -224,6 +251,24 @@ func (c *mcpServiceClient) ApproveUpstream(ctx context.Context, req *v1.ApproveU
 	return nil, err
 }
 
+// ResolvePackage calls palyra.v1.McpService.ResolvePackage.
+func (c *mcpServiceClient) ResolvePackage(ctx context.Context, req *v1.ResolvePackageRequest) (*v1.ResolvePackageResponse, error) {
+	response, err := c.resolvePackage.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// UpdateUpstream calls palyra.v1.McpService.UpdateUpstream.
+func (c *mcpServiceClient) UpdateUpstream(ctx context.Context, req *v1.UpdateUpstreamRequest) (*v1.UpdateUpstreamResponse, error) {
+	response, err := c.updateUpstream.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // BeginUpstreamLogin calls palyra.v1.McpService.BeginUpstreamLogin.
 func (c *mcpServiceClient) BeginUpstreamLogin(ctx context.Context, req *v1.BeginUpstreamLoginRequest) (*v1.BeginUpstreamLoginResponse, error) {
 	response, err := c.beginUpstreamLogin.CallUnary(ctx, connect.NewRequest(req))
@@ -266,6 +311,13 @@ type McpServiceHandler interface {
 	RefreshUpstream(context.Context, *v1.RefreshUpstreamRequest) (*v1.RefreshUpstreamResponse, error)
 	// Accepts what a server says of itself now.
 	ApproveUpstream(context.Context, *v1.ApproveUpstreamRequest) (*v1.ApproveUpstreamResponse, error)
+	// Pins a package for a server: the version and digest of it and of all that it needs,
+	// found at its registry by npm or pip in a sandbox. Nothing is installed; that is the
+	// call of package.install, with what is returned.
+	ResolvePackage(context.Context, *v1.ResolvePackageRequest) (*v1.ResolvePackageResponse, error)
+	// Has the program of a server come from what was installed last, instead of from what
+	// it came from so far. What it says of itself differently waits to be approved.
+	UpdateUpstream(context.Context, *v1.UpdateUpstreamRequest) (*v1.UpdateUpstreamResponse, error)
 	// Begins a login of the gateway at a server, in the name of who asks, or of everybody
 	// where the server is declared so: a code flow in a browser.
 	BeginUpstreamLogin(context.Context, *v1.BeginUpstreamLoginRequest) (*v1.BeginUpstreamLoginResponse, error)
@@ -323,6 +375,18 @@ func NewMcpServiceHandler(svc McpServiceHandler, opts ...connect.HandlerOption) 
 		connect.WithSchema(mcpServiceMethods.ByName("ApproveUpstream")),
 		connect.WithHandlerOptions(opts...),
 	)
+	mcpServiceResolvePackageHandler := connect.NewUnaryHandlerSimple(
+		McpServiceResolvePackageProcedure,
+		svc.ResolvePackage,
+		connect.WithSchema(mcpServiceMethods.ByName("ResolvePackage")),
+		connect.WithHandlerOptions(opts...),
+	)
+	mcpServiceUpdateUpstreamHandler := connect.NewUnaryHandlerSimple(
+		McpServiceUpdateUpstreamProcedure,
+		svc.UpdateUpstream,
+		connect.WithSchema(mcpServiceMethods.ByName("UpdateUpstream")),
+		connect.WithHandlerOptions(opts...),
+	)
 	mcpServiceBeginUpstreamLoginHandler := connect.NewUnaryHandlerSimple(
 		McpServiceBeginUpstreamLoginProcedure,
 		svc.BeginUpstreamLogin,
@@ -355,6 +419,10 @@ func NewMcpServiceHandler(svc McpServiceHandler, opts ...connect.HandlerOption) 
 			mcpServiceRefreshUpstreamHandler.ServeHTTP(w, r)
 		case McpServiceApproveUpstreamProcedure:
 			mcpServiceApproveUpstreamHandler.ServeHTTP(w, r)
+		case McpServiceResolvePackageProcedure:
+			mcpServiceResolvePackageHandler.ServeHTTP(w, r)
+		case McpServiceUpdateUpstreamProcedure:
+			mcpServiceUpdateUpstreamHandler.ServeHTTP(w, r)
 		case McpServiceBeginUpstreamLoginProcedure:
 			mcpServiceBeginUpstreamLoginHandler.ServeHTTP(w, r)
 		case McpServiceCompleteUpstreamLoginProcedure:
@@ -392,6 +460,14 @@ func (UnimplementedMcpServiceHandler) RefreshUpstream(context.Context, *v1.Refre
 
 func (UnimplementedMcpServiceHandler) ApproveUpstream(context.Context, *v1.ApproveUpstreamRequest) (*v1.ApproveUpstreamResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("palyra.v1.McpService.ApproveUpstream is not implemented"))
+}
+
+func (UnimplementedMcpServiceHandler) ResolvePackage(context.Context, *v1.ResolvePackageRequest) (*v1.ResolvePackageResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("palyra.v1.McpService.ResolvePackage is not implemented"))
+}
+
+func (UnimplementedMcpServiceHandler) UpdateUpstream(context.Context, *v1.UpdateUpstreamRequest) (*v1.UpdateUpstreamResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("palyra.v1.McpService.UpdateUpstream is not implemented"))
 }
 
 func (UnimplementedMcpServiceHandler) BeginUpstreamLogin(context.Context, *v1.BeginUpstreamLoginRequest) (*v1.BeginUpstreamLoginResponse, error) {

@@ -45,6 +45,24 @@ const (
 	// PresenceServiceResetPresenceKeyProcedure is the fully-qualified name of the PresenceService's
 	// ResetPresenceKey RPC.
 	PresenceServiceResetPresenceKeyProcedure = "/palyra.v1.PresenceService/ResetPresenceKey"
+	// PresenceServiceBeginPasskeyEnrolmentProcedure is the fully-qualified name of the
+	// PresenceService's BeginPasskeyEnrolment RPC.
+	PresenceServiceBeginPasskeyEnrolmentProcedure = "/palyra.v1.PresenceService/BeginPasskeyEnrolment"
+	// PresenceServiceFinishPasskeyEnrolmentProcedure is the fully-qualified name of the
+	// PresenceService's FinishPasskeyEnrolment RPC.
+	PresenceServiceFinishPasskeyEnrolmentProcedure = "/palyra.v1.PresenceService/FinishPasskeyEnrolment"
+	// PresenceServiceConfirmPasskeyProcedure is the fully-qualified name of the PresenceService's
+	// ConfirmPasskey RPC.
+	PresenceServiceConfirmPasskeyProcedure = "/palyra.v1.PresenceService/ConfirmPasskey"
+	// PresenceServiceRemovePasskeyProcedure is the fully-qualified name of the PresenceService's
+	// RemovePasskey RPC.
+	PresenceServiceRemovePasskeyProcedure = "/palyra.v1.PresenceService/RemovePasskey"
+	// PresenceServiceListPasskeysProcedure is the fully-qualified name of the PresenceService's
+	// ListPasskeys RPC.
+	PresenceServiceListPasskeysProcedure = "/palyra.v1.PresenceService/ListPasskeys"
+	// PresenceServiceChallengePasskeyProcedure is the fully-qualified name of the PresenceService's
+	// ChallengePasskey RPC.
+	PresenceServiceChallengePasskeyProcedure = "/palyra.v1.PresenceService/ChallengePasskey"
 )
 
 // PresenceServiceClient is a client for the palyra.v1.PresenceService service.
@@ -60,6 +78,23 @@ type PresenceServiceClient interface {
 	// ResetPresenceKey takes the presence key from a device. It is for the gateway's host:
 	// it comes over the local operator's socket, and no certificate is enough.
 	ResetPresenceKey(context.Context, *v1.ResetPresenceKeyRequest) (*v1.ResetPresenceKeyResponse, error)
+	// BeginPasskeyEnrolment begins the enrolment of a passkey of the caller.
+	BeginPasskeyEnrolment(context.Context, *v1.BeginPasskeyEnrolmentRequest) (*v1.BeginPasskeyEnrolmentResponse, error)
+	// FinishPasskeyEnrolment enrols what the browser made. It waits to be confirmed, unless
+	// it is the member's first and no agent was connected to the gateway yet.
+	FinishPasskeyEnrolment(context.Context, *v1.FinishPasskeyEnrolmentRequest) (*v1.FinishPasskeyEnrolmentResponse, error)
+	// ConfirmPasskey makes a passkey count that waits for it. A member's first takes the
+	// local operator's socket; a later one that, another passkey of the member's, or another
+	// admin.
+	ConfirmPasskey(context.Context, *v1.ConfirmPasskeyRequest) (*v1.ConfirmPasskeyResponse, error)
+	// RemovePasskey ends a passkey for good: with one of the member's, by an admin, or over
+	// the socket.
+	RemovePasskey(context.Context, *v1.RemovePasskeyRequest) (*v1.RemovePasskeyResponse, error)
+	// ListPasskeys lists the passkeys of a member that were not removed.
+	ListPasskeys(context.Context, *v1.ListPasskeysRequest) (*v1.ListPasskeysResponse, error)
+	// ChallengePasskey gives the caller what a passkey has to sign for a vote, or for a
+	// change of a passkey.
+	ChallengePasskey(context.Context, *v1.ChallengePasskeyRequest) (*v1.ChallengePasskeyResponse, error)
 }
 
 // NewPresenceServiceClient constructs a client for the palyra.v1.PresenceService service. By
@@ -97,15 +132,58 @@ func NewPresenceServiceClient(httpClient connect.HTTPClient, baseURL string, opt
 			connect.WithSchema(presenceServiceMethods.ByName("ResetPresenceKey")),
 			connect.WithClientOptions(opts...),
 		),
+		beginPasskeyEnrolment: connect.NewClient[v1.BeginPasskeyEnrolmentRequest, v1.BeginPasskeyEnrolmentResponse](
+			httpClient,
+			baseURL+PresenceServiceBeginPasskeyEnrolmentProcedure,
+			connect.WithSchema(presenceServiceMethods.ByName("BeginPasskeyEnrolment")),
+			connect.WithClientOptions(opts...),
+		),
+		finishPasskeyEnrolment: connect.NewClient[v1.FinishPasskeyEnrolmentRequest, v1.FinishPasskeyEnrolmentResponse](
+			httpClient,
+			baseURL+PresenceServiceFinishPasskeyEnrolmentProcedure,
+			connect.WithSchema(presenceServiceMethods.ByName("FinishPasskeyEnrolment")),
+			connect.WithClientOptions(opts...),
+		),
+		confirmPasskey: connect.NewClient[v1.ConfirmPasskeyRequest, v1.ConfirmPasskeyResponse](
+			httpClient,
+			baseURL+PresenceServiceConfirmPasskeyProcedure,
+			connect.WithSchema(presenceServiceMethods.ByName("ConfirmPasskey")),
+			connect.WithClientOptions(opts...),
+		),
+		removePasskey: connect.NewClient[v1.RemovePasskeyRequest, v1.RemovePasskeyResponse](
+			httpClient,
+			baseURL+PresenceServiceRemovePasskeyProcedure,
+			connect.WithSchema(presenceServiceMethods.ByName("RemovePasskey")),
+			connect.WithClientOptions(opts...),
+		),
+		listPasskeys: connect.NewClient[v1.ListPasskeysRequest, v1.ListPasskeysResponse](
+			httpClient,
+			baseURL+PresenceServiceListPasskeysProcedure,
+			connect.WithSchema(presenceServiceMethods.ByName("ListPasskeys")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		challengePasskey: connect.NewClient[v1.ChallengePasskeyRequest, v1.ChallengePasskeyResponse](
+			httpClient,
+			baseURL+PresenceServiceChallengePasskeyProcedure,
+			connect.WithSchema(presenceServiceMethods.ByName("ChallengePasskey")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // presenceServiceClient implements PresenceServiceClient.
 type presenceServiceClient struct {
-	challengePresence   *connect.Client[v1.ChallengePresenceRequest, v1.ChallengePresenceResponse]
-	registerPresenceKey *connect.Client[v1.RegisterPresenceKeyRequest, v1.RegisterPresenceKeyResponse]
-	confirmPresenceKey  *connect.Client[v1.ConfirmPresenceKeyRequest, v1.ConfirmPresenceKeyResponse]
-	resetPresenceKey    *connect.Client[v1.ResetPresenceKeyRequest, v1.ResetPresenceKeyResponse]
+	challengePresence      *connect.Client[v1.ChallengePresenceRequest, v1.ChallengePresenceResponse]
+	registerPresenceKey    *connect.Client[v1.RegisterPresenceKeyRequest, v1.RegisterPresenceKeyResponse]
+	confirmPresenceKey     *connect.Client[v1.ConfirmPresenceKeyRequest, v1.ConfirmPresenceKeyResponse]
+	resetPresenceKey       *connect.Client[v1.ResetPresenceKeyRequest, v1.ResetPresenceKeyResponse]
+	beginPasskeyEnrolment  *connect.Client[v1.BeginPasskeyEnrolmentRequest, v1.BeginPasskeyEnrolmentResponse]
+	finishPasskeyEnrolment *connect.Client[v1.FinishPasskeyEnrolmentRequest, v1.FinishPasskeyEnrolmentResponse]
+	confirmPasskey         *connect.Client[v1.ConfirmPasskeyRequest, v1.ConfirmPasskeyResponse]
+	removePasskey          *connect.Client[v1.RemovePasskeyRequest, v1.RemovePasskeyResponse]
+	listPasskeys           *connect.Client[v1.ListPasskeysRequest, v1.ListPasskeysResponse]
+	challengePasskey       *connect.Client[v1.ChallengePasskeyRequest, v1.ChallengePasskeyResponse]
 }
 
 // ChallengePresence calls palyra.v1.PresenceService.ChallengePresence.
@@ -144,6 +222,60 @@ func (c *presenceServiceClient) ResetPresenceKey(ctx context.Context, req *v1.Re
 	return nil, err
 }
 
+// BeginPasskeyEnrolment calls palyra.v1.PresenceService.BeginPasskeyEnrolment.
+func (c *presenceServiceClient) BeginPasskeyEnrolment(ctx context.Context, req *v1.BeginPasskeyEnrolmentRequest) (*v1.BeginPasskeyEnrolmentResponse, error) {
+	response, err := c.beginPasskeyEnrolment.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// FinishPasskeyEnrolment calls palyra.v1.PresenceService.FinishPasskeyEnrolment.
+func (c *presenceServiceClient) FinishPasskeyEnrolment(ctx context.Context, req *v1.FinishPasskeyEnrolmentRequest) (*v1.FinishPasskeyEnrolmentResponse, error) {
+	response, err := c.finishPasskeyEnrolment.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ConfirmPasskey calls palyra.v1.PresenceService.ConfirmPasskey.
+func (c *presenceServiceClient) ConfirmPasskey(ctx context.Context, req *v1.ConfirmPasskeyRequest) (*v1.ConfirmPasskeyResponse, error) {
+	response, err := c.confirmPasskey.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// RemovePasskey calls palyra.v1.PresenceService.RemovePasskey.
+func (c *presenceServiceClient) RemovePasskey(ctx context.Context, req *v1.RemovePasskeyRequest) (*v1.RemovePasskeyResponse, error) {
+	response, err := c.removePasskey.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ListPasskeys calls palyra.v1.PresenceService.ListPasskeys.
+func (c *presenceServiceClient) ListPasskeys(ctx context.Context, req *v1.ListPasskeysRequest) (*v1.ListPasskeysResponse, error) {
+	response, err := c.listPasskeys.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ChallengePasskey calls palyra.v1.PresenceService.ChallengePasskey.
+func (c *presenceServiceClient) ChallengePasskey(ctx context.Context, req *v1.ChallengePasskeyRequest) (*v1.ChallengePasskeyResponse, error) {
+	response, err := c.challengePasskey.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // PresenceServiceHandler is an implementation of the palyra.v1.PresenceService service.
 type PresenceServiceHandler interface {
 	// ChallengePresence gives the caller's device a number for one proof.
@@ -157,6 +289,23 @@ type PresenceServiceHandler interface {
 	// ResetPresenceKey takes the presence key from a device. It is for the gateway's host:
 	// it comes over the local operator's socket, and no certificate is enough.
 	ResetPresenceKey(context.Context, *v1.ResetPresenceKeyRequest) (*v1.ResetPresenceKeyResponse, error)
+	// BeginPasskeyEnrolment begins the enrolment of a passkey of the caller.
+	BeginPasskeyEnrolment(context.Context, *v1.BeginPasskeyEnrolmentRequest) (*v1.BeginPasskeyEnrolmentResponse, error)
+	// FinishPasskeyEnrolment enrols what the browser made. It waits to be confirmed, unless
+	// it is the member's first and no agent was connected to the gateway yet.
+	FinishPasskeyEnrolment(context.Context, *v1.FinishPasskeyEnrolmentRequest) (*v1.FinishPasskeyEnrolmentResponse, error)
+	// ConfirmPasskey makes a passkey count that waits for it. A member's first takes the
+	// local operator's socket; a later one that, another passkey of the member's, or another
+	// admin.
+	ConfirmPasskey(context.Context, *v1.ConfirmPasskeyRequest) (*v1.ConfirmPasskeyResponse, error)
+	// RemovePasskey ends a passkey for good: with one of the member's, by an admin, or over
+	// the socket.
+	RemovePasskey(context.Context, *v1.RemovePasskeyRequest) (*v1.RemovePasskeyResponse, error)
+	// ListPasskeys lists the passkeys of a member that were not removed.
+	ListPasskeys(context.Context, *v1.ListPasskeysRequest) (*v1.ListPasskeysResponse, error)
+	// ChallengePasskey gives the caller what a passkey has to sign for a vote, or for a
+	// change of a passkey.
+	ChallengePasskey(context.Context, *v1.ChallengePasskeyRequest) (*v1.ChallengePasskeyResponse, error)
 }
 
 // NewPresenceServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -190,6 +339,43 @@ func NewPresenceServiceHandler(svc PresenceServiceHandler, opts ...connect.Handl
 		connect.WithSchema(presenceServiceMethods.ByName("ResetPresenceKey")),
 		connect.WithHandlerOptions(opts...),
 	)
+	presenceServiceBeginPasskeyEnrolmentHandler := connect.NewUnaryHandlerSimple(
+		PresenceServiceBeginPasskeyEnrolmentProcedure,
+		svc.BeginPasskeyEnrolment,
+		connect.WithSchema(presenceServiceMethods.ByName("BeginPasskeyEnrolment")),
+		connect.WithHandlerOptions(opts...),
+	)
+	presenceServiceFinishPasskeyEnrolmentHandler := connect.NewUnaryHandlerSimple(
+		PresenceServiceFinishPasskeyEnrolmentProcedure,
+		svc.FinishPasskeyEnrolment,
+		connect.WithSchema(presenceServiceMethods.ByName("FinishPasskeyEnrolment")),
+		connect.WithHandlerOptions(opts...),
+	)
+	presenceServiceConfirmPasskeyHandler := connect.NewUnaryHandlerSimple(
+		PresenceServiceConfirmPasskeyProcedure,
+		svc.ConfirmPasskey,
+		connect.WithSchema(presenceServiceMethods.ByName("ConfirmPasskey")),
+		connect.WithHandlerOptions(opts...),
+	)
+	presenceServiceRemovePasskeyHandler := connect.NewUnaryHandlerSimple(
+		PresenceServiceRemovePasskeyProcedure,
+		svc.RemovePasskey,
+		connect.WithSchema(presenceServiceMethods.ByName("RemovePasskey")),
+		connect.WithHandlerOptions(opts...),
+	)
+	presenceServiceListPasskeysHandler := connect.NewUnaryHandlerSimple(
+		PresenceServiceListPasskeysProcedure,
+		svc.ListPasskeys,
+		connect.WithSchema(presenceServiceMethods.ByName("ListPasskeys")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	presenceServiceChallengePasskeyHandler := connect.NewUnaryHandlerSimple(
+		PresenceServiceChallengePasskeyProcedure,
+		svc.ChallengePasskey,
+		connect.WithSchema(presenceServiceMethods.ByName("ChallengePasskey")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/palyra.v1.PresenceService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case PresenceServiceChallengePresenceProcedure:
@@ -200,6 +386,18 @@ func NewPresenceServiceHandler(svc PresenceServiceHandler, opts ...connect.Handl
 			presenceServiceConfirmPresenceKeyHandler.ServeHTTP(w, r)
 		case PresenceServiceResetPresenceKeyProcedure:
 			presenceServiceResetPresenceKeyHandler.ServeHTTP(w, r)
+		case PresenceServiceBeginPasskeyEnrolmentProcedure:
+			presenceServiceBeginPasskeyEnrolmentHandler.ServeHTTP(w, r)
+		case PresenceServiceFinishPasskeyEnrolmentProcedure:
+			presenceServiceFinishPasskeyEnrolmentHandler.ServeHTTP(w, r)
+		case PresenceServiceConfirmPasskeyProcedure:
+			presenceServiceConfirmPasskeyHandler.ServeHTTP(w, r)
+		case PresenceServiceRemovePasskeyProcedure:
+			presenceServiceRemovePasskeyHandler.ServeHTTP(w, r)
+		case PresenceServiceListPasskeysProcedure:
+			presenceServiceListPasskeysHandler.ServeHTTP(w, r)
+		case PresenceServiceChallengePasskeyProcedure:
+			presenceServiceChallengePasskeyHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -223,4 +421,28 @@ func (UnimplementedPresenceServiceHandler) ConfirmPresenceKey(context.Context, *
 
 func (UnimplementedPresenceServiceHandler) ResetPresenceKey(context.Context, *v1.ResetPresenceKeyRequest) (*v1.ResetPresenceKeyResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("palyra.v1.PresenceService.ResetPresenceKey is not implemented"))
+}
+
+func (UnimplementedPresenceServiceHandler) BeginPasskeyEnrolment(context.Context, *v1.BeginPasskeyEnrolmentRequest) (*v1.BeginPasskeyEnrolmentResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("palyra.v1.PresenceService.BeginPasskeyEnrolment is not implemented"))
+}
+
+func (UnimplementedPresenceServiceHandler) FinishPasskeyEnrolment(context.Context, *v1.FinishPasskeyEnrolmentRequest) (*v1.FinishPasskeyEnrolmentResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("palyra.v1.PresenceService.FinishPasskeyEnrolment is not implemented"))
+}
+
+func (UnimplementedPresenceServiceHandler) ConfirmPasskey(context.Context, *v1.ConfirmPasskeyRequest) (*v1.ConfirmPasskeyResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("palyra.v1.PresenceService.ConfirmPasskey is not implemented"))
+}
+
+func (UnimplementedPresenceServiceHandler) RemovePasskey(context.Context, *v1.RemovePasskeyRequest) (*v1.RemovePasskeyResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("palyra.v1.PresenceService.RemovePasskey is not implemented"))
+}
+
+func (UnimplementedPresenceServiceHandler) ListPasskeys(context.Context, *v1.ListPasskeysRequest) (*v1.ListPasskeysResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("palyra.v1.PresenceService.ListPasskeys is not implemented"))
+}
+
+func (UnimplementedPresenceServiceHandler) ChallengePasskey(context.Context, *v1.ChallengePasskeyRequest) (*v1.ChallengePasskeyResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("palyra.v1.PresenceService.ChallengePasskey is not implemented"))
 }

@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file palyra/v1/mcp.proto.
  */
 export const file_palyra_v1_mcp: GenFile = /*@__PURE__*/
-  fileDesc("ChNwYWx5cmEvdjEvbWNwLnByb3RvEglwYWx5cmEudjEigQIKDlVwc3RyZWFtU2VydmVyEgwKBG5hbWUYASABKAkSDwoHY29tbWFuZBgCIAMoCRILCgNlbnYYAyADKAkSEQoJd29ya3NwYWNlGAQgASgJEg0KBXdyaXRlGAUgASgIEg0KBWhvc3RzGAYgAygJEg8KB3NlY3JldHMYByADKAkSCwoDdXJsGAggASgJEioKB2hlYWRlcnMYCSADKAsyGS5wYWx5cmEudjEuVXBzdHJlYW1IZWFkZXISDgoGc2hhcmVkGAogASgIEg8KB3RydXN0ZWQYCyABKAgSJwoFb2F1dGgYDCABKAsyGC5wYWx5cmEudjEuVXBzdHJlYW1PQXV0aCJpCg1VcHN0cmVhbU9BdXRoEg4KBmlzc3VlchgBIAEoCRIRCgljbGllbnRfaWQYAiABKAkSFQoNY2xpZW50X3NlY3JldBgDIAEoCRIOCgZzY29wZXMYBCADKAkSDgoGc2hhcmVkGAUgASgIIj4KDlVwc3RyZWFtSGVhZGVyEgwKBG5hbWUYASABKAkSDgoGc2NoZW1lGAIgASgJEg4KBnNlY3JldBgDIAEoCSJZChJVcHN0cmVhbURlZmluaXRpb24SDAoEa2luZBgBIAEoCRIMCgRuYW1lGAIgASgJEg4KBmRpZ2VzdBgDIAEoCRIXCg9kZWZpbml0aW9uX2pzb24YBCABKAwiXwoOVXBzdHJlYW1DaGFuZ2USDAoEa2luZBgBIAEoCRIMCgRuYW1lGAIgASgJEg4KBmNoYW5nZRgDIAEoCRIQCgh3YXNfanNvbhgEIAEoDBIPCgdpc19qc29uGAUgASgMIsIDCghVcHN0cmVhbRIpCgZzZXJ2ZXIYASABKAsyGS5wYWx5cmEudjEuVXBzdHJlYW1TZXJ2ZXISDgoGZGlnZXN0GAIgASgJEhAKCGFkZGVkX2J5GAMgASgJEiwKCGFkZGVkX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIrCgdzZWVuX2F0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBITCgthcHByb3ZlZF9ieRgGIAEoCRIvCgthcHByb3ZlZF9hdBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFgoOaW1wbGVtZW50YXRpb24YCCABKAkSEAoIcHJvdG9jb2wYCSABKAkSDQoFdG9vbHMYCiABKAUSEQoJc3VzcGVuZGVkGAsgASgFEg8KB3BlbmRpbmcYDCABKAUSFgoOcGVuZGluZ19kaWdlc3QYDSABKAkSDwoHcHJvYmxlbRgOIAEoCRIOCgZyZW1lZHkYDyABKAkSEQoJaW5zdGFuY2VzGBAgASgFEg0KBWNhbGxzGBEgASgFEhAKCGxlZnRfb3V0GBIgAygJIhYKFExpc3RVcHN0cmVhbXNSZXF1ZXN0Ij8KFUxpc3RVcHN0cmVhbXNSZXNwb25zZRImCgl1cHN0cmVhbXMYASADKAsyEy5wYWx5cmEudjEuVXBzdHJlYW0iIgoSR2V0VXBzdHJlYW1SZXF1ZXN0EgwKBG5hbWUYASABKAkiqgEKE0dldFVwc3RyZWFtUmVzcG9uc2USJQoIdXBzdHJlYW0YASABKAsyEy5wYWx5cmEudjEuVXBzdHJlYW0SMgoLZGVmaW5pdGlvbnMYAiADKAsyHS5wYWx5cmEudjEuVXBzdHJlYW1EZWZpbml0aW9uEioKB2NoYW5nZXMYAyADKAsyGS5wYWx5cmEudjEuVXBzdHJlYW1DaGFuZ2USDAoEZGlmZhgEIAEoCSI/ChJBZGRVcHN0cmVhbVJlcXVlc3QSKQoGc2VydmVyGAEgASgLMhkucGFseXJhLnYxLlVwc3RyZWFtU2VydmVyIjwKE0FkZFVwc3RyZWFtUmVzcG9uc2USJQoIdXBzdHJlYW0YASABKAsyEy5wYWx5cmEudjEuVXBzdHJlYW0iJQoVUmVtb3ZlVXBzdHJlYW1SZXF1ZXN0EgwKBG5hbWUYASABKAkiGAoWUmVtb3ZlVXBzdHJlYW1SZXNwb25zZSImChZSZWZyZXNoVXBzdHJlYW1SZXF1ZXN0EgwKBG5hbWUYASABKAkiQAoXUmVmcmVzaFVwc3RyZWFtUmVzcG9uc2USJQoIdXBzdHJlYW0YASABKAsyEy5wYWx5cmEudjEuVXBzdHJlYW0iPgoWQXBwcm92ZVVwc3RyZWFtUmVxdWVzdBIMCgRuYW1lGAEgASgJEhYKDnBlbmRpbmdfZGlnZXN0GAIgASgJIkAKF0FwcHJvdmVVcHN0cmVhbVJlc3BvbnNlEiUKCHVwc3RyZWFtGAEgASgLMhMucGFseXJhLnYxLlVwc3RyZWFtIj8KGUJlZ2luVXBzdHJlYW1Mb2dpblJlcXVlc3QSDAoEbmFtZRgBIAEoCRIUCgxyZWRpcmVjdF91cmkYAiABKAkiiQEKGkJlZ2luVXBzdHJlYW1Mb2dpblJlc3BvbnNlEhAKCGxvZ2luX2lkGAEgASgJEi4KCmV4cGlyZXNfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhkKEWF1dGhvcml6YXRpb25fdXJsGAMgASgJEg4KBmlzc3VlchgEIAEoCSJdChxDb21wbGV0ZVVwc3RyZWFtTG9naW5SZXF1ZXN0EhAKCGxvZ2luX2lkGAEgASgJEg0KBXN0YXRlGAIgASgJEgwKBGNvZGUYAyABKAkSDgoGaXNzdWVyGAQgASgJIo4BCh1Db21wbGV0ZVVwc3RyZWFtTG9naW5SZXNwb25zZRIOCgZpc3N1ZXIYASABKAkSDQoFc2NvcGUYAiABKAkSDgoGc2VjcmV0GAMgASgJEi4KCmV4cGlyZXNfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg4KBnJlbmV3cxgFIAEoCCInChdFbmRVcHN0cmVhbUxvZ2luUmVxdWVzdBIMCgRuYW1lGAEgASgJIhoKGEVuZFVwc3RyZWFtTG9naW5SZXNwb25zZTLHBgoKTWNwU2VydmljZRJXCg1MaXN0VXBzdHJlYW1zEh8ucGFseXJhLnYxLkxpc3RVcHN0cmVhbXNSZXF1ZXN0GiAucGFseXJhLnYxLkxpc3RVcHN0cmVhbXNSZXNwb25zZSIDkAIBElEKC0dldFVwc3RyZWFtEh0ucGFseXJhLnYxLkdldFVwc3RyZWFtUmVxdWVzdBoeLnBhbHlyYS52MS5HZXRVcHN0cmVhbVJlc3BvbnNlIgOQAgESTAoLQWRkVXBzdHJlYW0SHS5wYWx5cmEudjEuQWRkVXBzdHJlYW1SZXF1ZXN0Gh4ucGFseXJhLnYxLkFkZFVwc3RyZWFtUmVzcG9uc2USWgoOUmVtb3ZlVXBzdHJlYW0SIC5wYWx5cmEudjEuUmVtb3ZlVXBzdHJlYW1SZXF1ZXN0GiEucGFseXJhLnYxLlJlbW92ZVVwc3RyZWFtUmVzcG9uc2UiA5ACAhJdCg9SZWZyZXNoVXBzdHJlYW0SIS5wYWx5cmEudjEuUmVmcmVzaFVwc3RyZWFtUmVxdWVzdBoiLnBhbHlyYS52MS5SZWZyZXNoVXBzdHJlYW1SZXNwb25zZSIDkAICElgKD0FwcHJvdmVVcHN0cmVhbRIhLnBhbHlyYS52MS5BcHByb3ZlVXBzdHJlYW1SZXF1ZXN0GiIucGFseXJhLnYxLkFwcHJvdmVVcHN0cmVhbVJlc3BvbnNlEmEKEkJlZ2luVXBzdHJlYW1Mb2dpbhIkLnBhbHlyYS52MS5CZWdpblVwc3RyZWFtTG9naW5SZXF1ZXN0GiUucGFseXJhLnYxLkJlZ2luVXBzdHJlYW1Mb2dpblJlc3BvbnNlEmoKFUNvbXBsZXRlVXBzdHJlYW1Mb2dpbhInLnBhbHlyYS52MS5Db21wbGV0ZVVwc3RyZWFtTG9naW5SZXF1ZXN0GigucGFseXJhLnYxLkNvbXBsZXRlVXBzdHJlYW1Mb2dpblJlc3BvbnNlElsKEEVuZFVwc3RyZWFtTG9naW4SIi5wYWx5cmEudjEuRW5kVXBzdHJlYW1Mb2dpblJlcXVlc3QaIy5wYWx5cmEudjEuRW5kVXBzdHJlYW1Mb2dpblJlc3BvbnNlQh9aHXBhbHlyYS9nZW4vcGFseXJhL3YxO3BhbHlyYXYxYgZwcm90bzM", [file_google_protobuf_timestamp]);
+  fileDesc("ChNwYWx5cmEvdjEvbWNwLnByb3RvEglwYWx5cmEudjEirgIKDlVwc3RyZWFtU2VydmVyEgwKBG5hbWUYASABKAkSDwoHY29tbWFuZBgCIAMoCRILCgNlbnYYAyADKAkSEQoJd29ya3NwYWNlGAQgASgJEg0KBXdyaXRlGAUgASgIEg0KBWhvc3RzGAYgAygJEg8KB3NlY3JldHMYByADKAkSCwoDdXJsGAggASgJEioKB2hlYWRlcnMYCSADKAsyGS5wYWx5cmEudjEuVXBzdHJlYW1IZWFkZXISDgoGc2hhcmVkGAogASgIEg8KB3RydXN0ZWQYCyABKAgSJwoFb2F1dGgYDCABKAsyGC5wYWx5cmEudjEuVXBzdHJlYW1PQXV0aBIrCgdwYWNrYWdlGA0gASgLMhoucGFseXJhLnYxLlVwc3RyZWFtUGFja2FnZSJ4Cg9VcHN0cmVhbVBhY2thZ2USEQoJZWNvc3lzdGVtGAEgASgJEgwKBG5hbWUYAiABKAkSDwoHdmVyc2lvbhgDIAEoCRIRCglpbnRlZ3JpdHkYBCABKAkSEAoIcmVnaXN0cnkYBSABKAkSDgoGcHJlZml4GAYgASgJImkKDVVwc3RyZWFtT0F1dGgSDgoGaXNzdWVyGAEgASgJEhEKCWNsaWVudF9pZBgCIAEoCRIVCg1jbGllbnRfc2VjcmV0GAMgASgJEg4KBnNjb3BlcxgEIAMoCRIOCgZzaGFyZWQYBSABKAgiPgoOVXBzdHJlYW1IZWFkZXISDAoEbmFtZRgBIAEoCRIOCgZzY2hlbWUYAiABKAkSDgoGc2VjcmV0GAMgASgJIlkKElVwc3RyZWFtRGVmaW5pdGlvbhIMCgRraW5kGAEgASgJEgwKBG5hbWUYAiABKAkSDgoGZGlnZXN0GAMgASgJEhcKD2RlZmluaXRpb25fanNvbhgEIAEoDCJfCg5VcHN0cmVhbUNoYW5nZRIMCgRraW5kGAEgASgJEgwKBG5hbWUYAiABKAkSDgoGY2hhbmdlGAMgASgJEhAKCHdhc19qc29uGAQgASgMEg8KB2lzX2pzb24YBSABKAwiwgMKCFVwc3RyZWFtEikKBnNlcnZlchgBIAEoCzIZLnBhbHlyYS52MS5VcHN0cmVhbVNlcnZlchIOCgZkaWdlc3QYAiABKAkSEAoIYWRkZWRfYnkYAyABKAkSLAoIYWRkZWRfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEisKB3NlZW5fYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhMKC2FwcHJvdmVkX2J5GAYgASgJEi8KC2FwcHJvdmVkX2F0GAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIWCg5pbXBsZW1lbnRhdGlvbhgIIAEoCRIQCghwcm90b2NvbBgJIAEoCRINCgV0b29scxgKIAEoBRIRCglzdXNwZW5kZWQYCyABKAUSDwoHcGVuZGluZxgMIAEoBRIWCg5wZW5kaW5nX2RpZ2VzdBgNIAEoCRIPCgdwcm9ibGVtGA4gASgJEg4KBnJlbWVkeRgPIAEoCRIRCglpbnN0YW5jZXMYECABKAUSDQoFY2FsbHMYESABKAUSEAoIbGVmdF9vdXQYEiADKAkiFgoUTGlzdFVwc3RyZWFtc1JlcXVlc3QiPwoVTGlzdFVwc3RyZWFtc1Jlc3BvbnNlEiYKCXVwc3RyZWFtcxgBIAMoCzITLnBhbHlyYS52MS5VcHN0cmVhbSIiChJHZXRVcHN0cmVhbVJlcXVlc3QSDAoEbmFtZRgBIAEoCSKqAQoTR2V0VXBzdHJlYW1SZXNwb25zZRIlCgh1cHN0cmVhbRgBIAEoCzITLnBhbHlyYS52MS5VcHN0cmVhbRIyCgtkZWZpbml0aW9ucxgCIAMoCzIdLnBhbHlyYS52MS5VcHN0cmVhbURlZmluaXRpb24SKgoHY2hhbmdlcxgDIAMoCzIZLnBhbHlyYS52MS5VcHN0cmVhbUNoYW5nZRIMCgRkaWZmGAQgASgJIj8KEkFkZFVwc3RyZWFtUmVxdWVzdBIpCgZzZXJ2ZXIYASABKAsyGS5wYWx5cmEudjEuVXBzdHJlYW1TZXJ2ZXIiPAoTQWRkVXBzdHJlYW1SZXNwb25zZRIlCgh1cHN0cmVhbRgBIAEoCzITLnBhbHlyYS52MS5VcHN0cmVhbSIlChVSZW1vdmVVcHN0cmVhbVJlcXVlc3QSDAoEbmFtZRgBIAEoCSIYChZSZW1vdmVVcHN0cmVhbVJlc3BvbnNlIiYKFlJlZnJlc2hVcHN0cmVhbVJlcXVlc3QSDAoEbmFtZRgBIAEoCSJAChdSZWZyZXNoVXBzdHJlYW1SZXNwb25zZRIlCgh1cHN0cmVhbRgBIAEoCzITLnBhbHlyYS52MS5VcHN0cmVhbSI+ChZBcHByb3ZlVXBzdHJlYW1SZXF1ZXN0EgwKBG5hbWUYASABKAkSFgoOcGVuZGluZ19kaWdlc3QYAiABKAkiQAoXQXBwcm92ZVVwc3RyZWFtUmVzcG9uc2USJQoIdXBzdHJlYW0YASABKAsyEy5wYWx5cmEudjEuVXBzdHJlYW0iawoVUmVzb2x2ZVBhY2thZ2VSZXF1ZXN0Eg4KBnNlcnZlchgBIAEoCRIRCgllY29zeXN0ZW0YAiABKAkSDAoEbmFtZRgDIAEoCRIPCgd2ZXJzaW9uGAQgASgJEhAKCHJlZ2lzdHJ5GAUgASgJIrUBChZSZXNvbHZlUGFja2FnZVJlc3BvbnNlEhIKCnJlc29sdXRpb24YASABKAkSEQoJZWNvc3lzdGVtGAIgASgJEgwKBG5hbWUYAyABKAkSDwoHdmVyc2lvbhgEIAEoCRIRCglpbnRlZ3JpdHkYBSABKAkSEAoIcmVnaXN0cnkYBiABKAkSDQoFaG9zdHMYByADKAkSEAoIcGFja2FnZXMYCCABKAUSDwoHc2NyaXB0cxgJIAMoCSI1ChVVcGRhdGVVcHN0cmVhbVJlcXVlc3QSDAoEbmFtZRgBIAEoCRIOCgZwcmVmaXgYAiABKAkiPwoWVXBkYXRlVXBzdHJlYW1SZXNwb25zZRIlCgh1cHN0cmVhbRgBIAEoCzITLnBhbHlyYS52MS5VcHN0cmVhbSI/ChlCZWdpblVwc3RyZWFtTG9naW5SZXF1ZXN0EgwKBG5hbWUYASABKAkSFAoMcmVkaXJlY3RfdXJpGAIgASgJIokBChpCZWdpblVwc3RyZWFtTG9naW5SZXNwb25zZRIQCghsb2dpbl9pZBgBIAEoCRIuCgpleHBpcmVzX2F0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIZChFhdXRob3JpemF0aW9uX3VybBgDIAEoCRIOCgZpc3N1ZXIYBCABKAkiXQocQ29tcGxldGVVcHN0cmVhbUxvZ2luUmVxdWVzdBIQCghsb2dpbl9pZBgBIAEoCRINCgVzdGF0ZRgCIAEoCRIMCgRjb2RlGAMgASgJEg4KBmlzc3VlchgEIAEoCSKOAQodQ29tcGxldGVVcHN0cmVhbUxvZ2luUmVzcG9uc2USDgoGaXNzdWVyGAEgASgJEg0KBXNjb3BlGAIgASgJEg4KBnNlY3JldBgDIAEoCRIuCgpleHBpcmVzX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIOCgZyZW5ld3MYBSABKAgiJwoXRW5kVXBzdHJlYW1Mb2dpblJlcXVlc3QSDAoEbmFtZRgBIAEoCSIaChhFbmRVcHN0cmVhbUxvZ2luUmVzcG9uc2Uy9QcKCk1jcFNlcnZpY2USVwoNTGlzdFVwc3RyZWFtcxIfLnBhbHlyYS52MS5MaXN0VXBzdHJlYW1zUmVxdWVzdBogLnBhbHlyYS52MS5MaXN0VXBzdHJlYW1zUmVzcG9uc2UiA5ACARJRCgtHZXRVcHN0cmVhbRIdLnBhbHlyYS52MS5HZXRVcHN0cmVhbVJlcXVlc3QaHi5wYWx5cmEudjEuR2V0VXBzdHJlYW1SZXNwb25zZSIDkAIBEkwKC0FkZFVwc3RyZWFtEh0ucGFseXJhLnYxLkFkZFVwc3RyZWFtUmVxdWVzdBoeLnBhbHlyYS52MS5BZGRVcHN0cmVhbVJlc3BvbnNlEloKDlJlbW92ZVVwc3RyZWFtEiAucGFseXJhLnYxLlJlbW92ZVVwc3RyZWFtUmVxdWVzdBohLnBhbHlyYS52MS5SZW1vdmVVcHN0cmVhbVJlc3BvbnNlIgOQAgISXQoPUmVmcmVzaFVwc3RyZWFtEiEucGFseXJhLnYxLlJlZnJlc2hVcHN0cmVhbVJlcXVlc3QaIi5wYWx5cmEudjEuUmVmcmVzaFVwc3RyZWFtUmVzcG9uc2UiA5ACAhJYCg9BcHByb3ZlVXBzdHJlYW0SIS5wYWx5cmEudjEuQXBwcm92ZVVwc3RyZWFtUmVxdWVzdBoiLnBhbHlyYS52MS5BcHByb3ZlVXBzdHJlYW1SZXNwb25zZRJVCg5SZXNvbHZlUGFja2FnZRIgLnBhbHlyYS52MS5SZXNvbHZlUGFja2FnZVJlcXVlc3QaIS5wYWx5cmEudjEuUmVzb2x2ZVBhY2thZ2VSZXNwb25zZRJVCg5VcGRhdGVVcHN0cmVhbRIgLnBhbHlyYS52MS5VcGRhdGVVcHN0cmVhbVJlcXVlc3QaIS5wYWx5cmEudjEuVXBkYXRlVXBzdHJlYW1SZXNwb25zZRJhChJCZWdpblVwc3RyZWFtTG9naW4SJC5wYWx5cmEudjEuQmVnaW5VcHN0cmVhbUxvZ2luUmVxdWVzdBolLnBhbHlyYS52MS5CZWdpblVwc3RyZWFtTG9naW5SZXNwb25zZRJqChVDb21wbGV0ZVVwc3RyZWFtTG9naW4SJy5wYWx5cmEudjEuQ29tcGxldGVVcHN0cmVhbUxvZ2luUmVxdWVzdBooLnBhbHlyYS52MS5Db21wbGV0ZVVwc3RyZWFtTG9naW5SZXNwb25zZRJbChBFbmRVcHN0cmVhbUxvZ2luEiIucGFseXJhLnYxLkVuZFVwc3RyZWFtTG9naW5SZXF1ZXN0GiMucGFseXJhLnYxLkVuZFVwc3RyZWFtTG9naW5SZXNwb25zZUIfWh1wYWx5cmEvZ2VuL3BhbHlyYS92MTtwYWx5cmF2MWIGcHJvdG8z", [file_google_protobuf_timestamp]);
 
 /**
  * UpstreamServer is what an operator declares of a server: a command or a URL.
@@ -102,6 +102,14 @@ export type UpstreamServer = Message<"palyra.v1.UpstreamServer"> & {
    * @generated from field: palyra.v1.UpstreamOAuth oauth = 12;
    */
   oauth?: UpstreamOAuth | undefined;
+
+  /**
+   * What the program was installed with; absent for a program of the machine. A request
+   * names its prefix alone, and the gateway knows the rest.
+   *
+   * @generated from field: palyra.v1.UpstreamPackage package = 13;
+   */
+  package?: UpstreamPackage | undefined;
 };
 
 /**
@@ -110,6 +118,58 @@ export type UpstreamServer = Message<"palyra.v1.UpstreamServer"> & {
  */
 export const UpstreamServerSchema: GenMessage<UpstreamServer> = /*@__PURE__*/
   messageDesc(file_palyra_v1_mcp, 0);
+
+/**
+ * UpstreamPackage is a package that was installed for one server.
+ *
+ * @generated from message palyra.v1.UpstreamPackage
+ */
+export type UpstreamPackage = Message<"palyra.v1.UpstreamPackage"> & {
+  /**
+   * "npm" or "pypi".
+   *
+   * @generated from field: string ecosystem = 1;
+   */
+  ecosystem: string;
+
+  /**
+   * @generated from field: string name = 2;
+   */
+  name: string;
+
+  /**
+   * @generated from field: string version = 3;
+   */
+  version: string;
+
+  /**
+   * The digest of the package itself, as its registry has it.
+   *
+   * @generated from field: string integrity = 4;
+   */
+  integrity: string;
+
+  /**
+   * The URL that it was fetched from.
+   *
+   * @generated from field: string registry = 5;
+   */
+  registry: string;
+
+  /**
+   * "sha256:<hex>" over everything that was installed.
+   *
+   * @generated from field: string prefix = 6;
+   */
+  prefix: string;
+};
+
+/**
+ * Describes the message palyra.v1.UpstreamPackage.
+ * Use `create(UpstreamPackageSchema)` to create a new message.
+ */
+export const UpstreamPackageSchema: GenMessage<UpstreamPackage> = /*@__PURE__*/
+  messageDesc(file_palyra_v1_mcp, 1);
 
 /**
  * UpstreamOAuth says how the gateway logs in at a server.
@@ -160,7 +220,7 @@ export type UpstreamOAuth = Message<"palyra.v1.UpstreamOAuth"> & {
  * Use `create(UpstreamOAuthSchema)` to create a new message.
  */
 export const UpstreamOAuthSchema: GenMessage<UpstreamOAuth> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_mcp, 1);
+  messageDesc(file_palyra_v1_mcp, 2);
 
 /**
  * UpstreamHeader is sent with each request to a URL, filled with a secret.
@@ -193,7 +253,7 @@ export type UpstreamHeader = Message<"palyra.v1.UpstreamHeader"> & {
  * Use `create(UpstreamHeaderSchema)` to create a new message.
  */
 export const UpstreamHeaderSchema: GenMessage<UpstreamHeader> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_mcp, 2);
+  messageDesc(file_palyra_v1_mcp, 3);
 
 /**
  * UpstreamDefinition is something that a server says of itself.
@@ -236,7 +296,7 @@ export type UpstreamDefinition = Message<"palyra.v1.UpstreamDefinition"> & {
  * Use `create(UpstreamDefinitionSchema)` to create a new message.
  */
 export const UpstreamDefinitionSchema: GenMessage<UpstreamDefinition> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_mcp, 3);
+  messageDesc(file_palyra_v1_mcp, 4);
 
 /**
  * UpstreamChange is a difference between what was approved of a server and what it
@@ -280,7 +340,7 @@ export type UpstreamChange = Message<"palyra.v1.UpstreamChange"> & {
  * Use `create(UpstreamChangeSchema)` to create a new message.
  */
 export const UpstreamChangeSchema: GenMessage<UpstreamChange> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_mcp, 4);
+  messageDesc(file_palyra_v1_mcp, 5);
 
 /**
  * Upstream is a server with what is known of it.
@@ -400,7 +460,7 @@ export type Upstream = Message<"palyra.v1.Upstream"> & {
  * Use `create(UpstreamSchema)` to create a new message.
  */
 export const UpstreamSchema: GenMessage<Upstream> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_mcp, 5);
+  messageDesc(file_palyra_v1_mcp, 6);
 
 /**
  * ListUpstreamsRequest has no fields.
@@ -415,7 +475,7 @@ export type ListUpstreamsRequest = Message<"palyra.v1.ListUpstreamsRequest"> & {
  * Use `create(ListUpstreamsRequestSchema)` to create a new message.
  */
 export const ListUpstreamsRequestSchema: GenMessage<ListUpstreamsRequest> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_mcp, 6);
+  messageDesc(file_palyra_v1_mcp, 7);
 
 /**
  * ListUpstreamsResponse has them by name.
@@ -434,7 +494,7 @@ export type ListUpstreamsResponse = Message<"palyra.v1.ListUpstreamsResponse"> &
  * Use `create(ListUpstreamsResponseSchema)` to create a new message.
  */
 export const ListUpstreamsResponseSchema: GenMessage<ListUpstreamsResponse> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_mcp, 7);
+  messageDesc(file_palyra_v1_mcp, 8);
 
 /**
  * GetUpstreamRequest names a server.
@@ -453,7 +513,7 @@ export type GetUpstreamRequest = Message<"palyra.v1.GetUpstreamRequest"> & {
  * Use `create(GetUpstreamRequestSchema)` to create a new message.
  */
 export const GetUpstreamRequestSchema: GenMessage<GetUpstreamRequest> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_mcp, 8);
+  messageDesc(file_palyra_v1_mcp, 9);
 
 /**
  * GetUpstreamResponse has everything.
@@ -493,7 +553,7 @@ export type GetUpstreamResponse = Message<"palyra.v1.GetUpstreamResponse"> & {
  * Use `create(GetUpstreamResponseSchema)` to create a new message.
  */
 export const GetUpstreamResponseSchema: GenMessage<GetUpstreamResponse> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_mcp, 9);
+  messageDesc(file_palyra_v1_mcp, 10);
 
 /**
  * AddUpstreamRequest declares a server.
@@ -512,7 +572,7 @@ export type AddUpstreamRequest = Message<"palyra.v1.AddUpstreamRequest"> & {
  * Use `create(AddUpstreamRequestSchema)` to create a new message.
  */
 export const AddUpstreamRequestSchema: GenMessage<AddUpstreamRequest> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_mcp, 10);
+  messageDesc(file_palyra_v1_mcp, 11);
 
 /**
  * AddUpstreamResponse has what was found.
@@ -531,7 +591,7 @@ export type AddUpstreamResponse = Message<"palyra.v1.AddUpstreamResponse"> & {
  * Use `create(AddUpstreamResponseSchema)` to create a new message.
  */
 export const AddUpstreamResponseSchema: GenMessage<AddUpstreamResponse> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_mcp, 11);
+  messageDesc(file_palyra_v1_mcp, 12);
 
 /**
  * RemoveUpstreamRequest names a server.
@@ -550,7 +610,7 @@ export type RemoveUpstreamRequest = Message<"palyra.v1.RemoveUpstreamRequest"> &
  * Use `create(RemoveUpstreamRequestSchema)` to create a new message.
  */
 export const RemoveUpstreamRequestSchema: GenMessage<RemoveUpstreamRequest> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_mcp, 12);
+  messageDesc(file_palyra_v1_mcp, 13);
 
 /**
  * RemoveUpstreamResponse has no fields.
@@ -565,7 +625,7 @@ export type RemoveUpstreamResponse = Message<"palyra.v1.RemoveUpstreamResponse">
  * Use `create(RemoveUpstreamResponseSchema)` to create a new message.
  */
 export const RemoveUpstreamResponseSchema: GenMessage<RemoveUpstreamResponse> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_mcp, 13);
+  messageDesc(file_palyra_v1_mcp, 14);
 
 /**
  * RefreshUpstreamRequest names a server.
@@ -584,7 +644,7 @@ export type RefreshUpstreamRequest = Message<"palyra.v1.RefreshUpstreamRequest">
  * Use `create(RefreshUpstreamRequestSchema)` to create a new message.
  */
 export const RefreshUpstreamRequestSchema: GenMessage<RefreshUpstreamRequest> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_mcp, 14);
+  messageDesc(file_palyra_v1_mcp, 15);
 
 /**
  * RefreshUpstreamResponse has what was found.
@@ -603,7 +663,7 @@ export type RefreshUpstreamResponse = Message<"palyra.v1.RefreshUpstreamResponse
  * Use `create(RefreshUpstreamResponseSchema)` to create a new message.
  */
 export const RefreshUpstreamResponseSchema: GenMessage<RefreshUpstreamResponse> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_mcp, 15);
+  messageDesc(file_palyra_v1_mcp, 16);
 
 /**
  * ApproveUpstreamRequest accepts what somebody saw of a server.
@@ -630,7 +690,7 @@ export type ApproveUpstreamRequest = Message<"palyra.v1.ApproveUpstreamRequest">
  * Use `create(ApproveUpstreamRequestSchema)` to create a new message.
  */
 export const ApproveUpstreamRequestSchema: GenMessage<ApproveUpstreamRequest> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_mcp, 16);
+  messageDesc(file_palyra_v1_mcp, 17);
 
 /**
  * ApproveUpstreamResponse has the server as it is now.
@@ -649,7 +709,164 @@ export type ApproveUpstreamResponse = Message<"palyra.v1.ApproveUpstreamResponse
  * Use `create(ApproveUpstreamResponseSchema)` to create a new message.
  */
 export const ApproveUpstreamResponseSchema: GenMessage<ApproveUpstreamResponse> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_mcp, 17);
+  messageDesc(file_palyra_v1_mcp, 18);
+
+/**
+ * ResolvePackageRequest says what is wanted for a server.
+ *
+ * @generated from message palyra.v1.ResolvePackageRequest
+ */
+export type ResolvePackageRequest = Message<"palyra.v1.ResolvePackageRequest"> & {
+  /**
+   * The name that the server has, or will have.
+   *
+   * @generated from field: string server = 1;
+   */
+  server: string;
+
+  /**
+   * "npm" or "pypi".
+   *
+   * @generated from field: string ecosystem = 2;
+   */
+  ecosystem: string;
+
+  /**
+   * @generated from field: string name = 3;
+   */
+  name: string;
+
+  /**
+   * A version, or a range in the words of the ecosystem; "" for the newest.
+   *
+   * @generated from field: string version = 4;
+   */
+  version: string;
+
+  /**
+   * The URL of a registry; "" for the one that everybody uses.
+   *
+   * @generated from field: string registry = 5;
+   */
+  registry: string;
+};
+
+/**
+ * Describes the message palyra.v1.ResolvePackageRequest.
+ * Use `create(ResolvePackageRequestSchema)` to create a new message.
+ */
+export const ResolvePackageRequestSchema: GenMessage<ResolvePackageRequest> = /*@__PURE__*/
+  messageDesc(file_palyra_v1_mcp, 19);
+
+/**
+ * ResolvePackageResponse has what the call of package.install is made with.
+ *
+ * @generated from message palyra.v1.ResolvePackageResponse
+ */
+export type ResolvePackageResponse = Message<"palyra.v1.ResolvePackageResponse"> & {
+  /**
+   * "sha256:<hex>" over the resolution.
+   *
+   * @generated from field: string resolution = 1;
+   */
+  resolution: string;
+
+  /**
+   * @generated from field: string ecosystem = 2;
+   */
+  ecosystem: string;
+
+  /**
+   * @generated from field: string name = 3;
+   */
+  name: string;
+
+  /**
+   * @generated from field: string version = 4;
+   */
+  version: string;
+
+  /**
+   * @generated from field: string integrity = 5;
+   */
+  integrity: string;
+
+  /**
+   * @generated from field: string registry = 6;
+   */
+  registry: string;
+
+  /**
+   * What the installation reaches.
+   *
+   * @generated from field: repeated string hosts = 7;
+   */
+  hosts: string[];
+
+  /**
+   * How many packages are installed, and those whose scripts do not run.
+   *
+   * @generated from field: int32 packages = 8;
+   */
+  packages: number;
+
+  /**
+   * @generated from field: repeated string scripts = 9;
+   */
+  scripts: string[];
+};
+
+/**
+ * Describes the message palyra.v1.ResolvePackageResponse.
+ * Use `create(ResolvePackageResponseSchema)` to create a new message.
+ */
+export const ResolvePackageResponseSchema: GenMessage<ResolvePackageResponse> = /*@__PURE__*/
+  messageDesc(file_palyra_v1_mcp, 20);
+
+/**
+ * UpdateUpstreamRequest names a server and what was installed for it.
+ *
+ * @generated from message palyra.v1.UpdateUpstreamRequest
+ */
+export type UpdateUpstreamRequest = Message<"palyra.v1.UpdateUpstreamRequest"> & {
+  /**
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * UpstreamPackage.prefix of what was installed.
+   *
+   * @generated from field: string prefix = 2;
+   */
+  prefix: string;
+};
+
+/**
+ * Describes the message palyra.v1.UpdateUpstreamRequest.
+ * Use `create(UpdateUpstreamRequestSchema)` to create a new message.
+ */
+export const UpdateUpstreamRequestSchema: GenMessage<UpdateUpstreamRequest> = /*@__PURE__*/
+  messageDesc(file_palyra_v1_mcp, 21);
+
+/**
+ * UpdateUpstreamResponse has the server as it is now.
+ *
+ * @generated from message palyra.v1.UpdateUpstreamResponse
+ */
+export type UpdateUpstreamResponse = Message<"palyra.v1.UpdateUpstreamResponse"> & {
+  /**
+   * @generated from field: palyra.v1.Upstream upstream = 1;
+   */
+  upstream?: Upstream | undefined;
+};
+
+/**
+ * Describes the message palyra.v1.UpdateUpstreamResponse.
+ * Use `create(UpdateUpstreamResponseSchema)` to create a new message.
+ */
+export const UpdateUpstreamResponseSchema: GenMessage<UpdateUpstreamResponse> = /*@__PURE__*/
+  messageDesc(file_palyra_v1_mcp, 22);
 
 /**
  * BeginUpstreamLoginRequest names a server.
@@ -675,7 +892,7 @@ export type BeginUpstreamLoginRequest = Message<"palyra.v1.BeginUpstreamLoginReq
  * Use `create(BeginUpstreamLoginRequestSchema)` to create a new message.
  */
 export const BeginUpstreamLoginRequestSchema: GenMessage<BeginUpstreamLoginRequest> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_mcp, 18);
+  messageDesc(file_palyra_v1_mcp, 23);
 
 /**
  * BeginUpstreamLoginResponse is a login that waits for its person.
@@ -711,7 +928,7 @@ export type BeginUpstreamLoginResponse = Message<"palyra.v1.BeginUpstreamLoginRe
  * Use `create(BeginUpstreamLoginResponseSchema)` to create a new message.
  */
 export const BeginUpstreamLoginResponseSchema: GenMessage<BeginUpstreamLoginResponse> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_mcp, 19);
+  messageDesc(file_palyra_v1_mcp, 24);
 
 /**
  * CompleteUpstreamLoginRequest is what the browser came back with.
@@ -747,7 +964,7 @@ export type CompleteUpstreamLoginRequest = Message<"palyra.v1.CompleteUpstreamLo
  * Use `create(CompleteUpstreamLoginRequestSchema)` to create a new message.
  */
 export const CompleteUpstreamLoginRequestSchema: GenMessage<CompleteUpstreamLoginRequest> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_mcp, 20);
+  messageDesc(file_palyra_v1_mcp, 25);
 
 /**
  * CompleteUpstreamLoginResponse is a login that holds.
@@ -792,7 +1009,7 @@ export type CompleteUpstreamLoginResponse = Message<"palyra.v1.CompleteUpstreamL
  * Use `create(CompleteUpstreamLoginResponseSchema)` to create a new message.
  */
 export const CompleteUpstreamLoginResponseSchema: GenMessage<CompleteUpstreamLoginResponse> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_mcp, 21);
+  messageDesc(file_palyra_v1_mcp, 26);
 
 /**
  * EndUpstreamLoginRequest names a server.
@@ -811,7 +1028,7 @@ export type EndUpstreamLoginRequest = Message<"palyra.v1.EndUpstreamLoginRequest
  * Use `create(EndUpstreamLoginRequestSchema)` to create a new message.
  */
 export const EndUpstreamLoginRequestSchema: GenMessage<EndUpstreamLoginRequest> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_mcp, 22);
+  messageDesc(file_palyra_v1_mcp, 27);
 
 /**
  * EndUpstreamLoginResponse has no fields.
@@ -826,7 +1043,7 @@ export type EndUpstreamLoginResponse = Message<"palyra.v1.EndUpstreamLoginRespon
  * Use `create(EndUpstreamLoginResponseSchema)` to create a new message.
  */
 export const EndUpstreamLoginResponseSchema: GenMessage<EndUpstreamLoginResponse> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_mcp, 23);
+  messageDesc(file_palyra_v1_mcp, 28);
 
 /**
  * McpService declares upstream MCP servers, whose tools are called like any other
@@ -895,6 +1112,29 @@ export const McpService: GenService<{
     methodKind: "unary";
     input: typeof ApproveUpstreamRequestSchema;
     output: typeof ApproveUpstreamResponseSchema;
+  },
+  /**
+   * Pins a package for a server: the version and digest of it and of all that it needs,
+   * found at its registry by npm or pip in a sandbox. Nothing is installed; that is the
+   * call of package.install, with what is returned.
+   *
+   * @generated from rpc palyra.v1.McpService.ResolvePackage
+   */
+  resolvePackage: {
+    methodKind: "unary";
+    input: typeof ResolvePackageRequestSchema;
+    output: typeof ResolvePackageResponseSchema;
+  },
+  /**
+   * Has the program of a server come from what was installed last, instead of from what
+   * it came from so far. What it says of itself differently waits to be approved.
+   *
+   * @generated from rpc palyra.v1.McpService.UpdateUpstream
+   */
+  updateUpstream: {
+    methodKind: "unary";
+    input: typeof UpdateUpstreamRequestSchema;
+    output: typeof UpdateUpstreamResponseSchema;
   },
   /**
    * Begins a login of the gateway at a server, in the name of who asks, or of everybody

@@ -6,13 +6,17 @@ import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegen
 import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
+import type { DecideApprovalRequest } from "./approvals_pb";
+import { file_palyra_v1_approvals } from "./approvals_pb";
+import type { PasskeyAssertion, PresenceProof } from "./presence_proof_pb";
+import { file_palyra_v1_presence_proof } from "./presence_proof_pb";
 import type { Message } from "@bufbuild/protobuf";
 
 /**
  * Describes the file palyra/v1/presence.proto.
  */
 export const file_palyra_v1_presence: GenFile = /*@__PURE__*/
-  fileDesc("ChhwYWx5cmEvdjEvcHJlc2VuY2UucHJvdG8SCXBhbHlyYS52MSIvChhDaGFsbGVuZ2VQcmVzZW5jZVJlcXVlc3QSEwoLYXBwcm92YWxfaWQYASABKAkibgoZQ2hhbGxlbmdlUHJlc2VuY2VSZXNwb25zZRINCgVub25jZRgBIAEoDBIuCgpleHBpcmVzX2F0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgprZXlfc2hhMjU2GAMgASgJIjEKDVByZXNlbmNlUHJvb2YSDQoFbm9uY2UYASABKAwSEQoJc2lnbmF0dXJlGAIgASgMInUKGlJlZ2lzdGVyUHJlc2VuY2VLZXlSZXF1ZXN0EhIKCnB1YmxpY19rZXkYASABKAwSJwoFcHJvb2YYAiABKAsyGC5wYWx5cmEudjEuUHJlc2VuY2VQcm9vZhIaChJwcmV2aW91c19zaWduYXR1cmUYAyABKAwiQgobUmVnaXN0ZXJQcmVzZW5jZUtleVJlc3BvbnNlEiMKA2tleRgBIAEoCzIWLnBhbHlyYS52MS5QcmVzZW5jZUtleSJfCgtQcmVzZW5jZUtleRIOCgZzaGEyNTYYASABKAkSMQoNcmVnaXN0ZXJlZF9hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDQoFd2FpdHMYAyABKAgiawoZQ29uZmlybVByZXNlbmNlS2V5UmVxdWVzdBIRCglkZXZpY2VfaWQYASABKAkSEgoKa2V5X3NoYTI1NhgCIAEoCRInCgVwcm9vZhgDIAEoCzIYLnBhbHlyYS52MS5QcmVzZW5jZVByb29mIkEKGkNvbmZpcm1QcmVzZW5jZUtleVJlc3BvbnNlEiMKA2tleRgBIAEoCzIWLnBhbHlyYS52MS5QcmVzZW5jZUtleSIsChdSZXNldFByZXNlbmNlS2V5UmVxdWVzdBIRCglkZXZpY2VfaWQYASABKAkiPwoYUmVzZXRQcmVzZW5jZUtleVJlc3BvbnNlEiMKA3dhcxgBIAEoCzIWLnBhbHlyYS52MS5QcmVzZW5jZUtleTKXAwoPUHJlc2VuY2VTZXJ2aWNlEl4KEUNoYWxsZW5nZVByZXNlbmNlEiMucGFseXJhLnYxLkNoYWxsZW5nZVByZXNlbmNlUmVxdWVzdBokLnBhbHlyYS52MS5DaGFsbGVuZ2VQcmVzZW5jZVJlc3BvbnNlEmQKE1JlZ2lzdGVyUHJlc2VuY2VLZXkSJS5wYWx5cmEudjEuUmVnaXN0ZXJQcmVzZW5jZUtleVJlcXVlc3QaJi5wYWx5cmEudjEuUmVnaXN0ZXJQcmVzZW5jZUtleVJlc3BvbnNlEmEKEkNvbmZpcm1QcmVzZW5jZUtleRIkLnBhbHlyYS52MS5Db25maXJtUHJlc2VuY2VLZXlSZXF1ZXN0GiUucGFseXJhLnYxLkNvbmZpcm1QcmVzZW5jZUtleVJlc3BvbnNlElsKEFJlc2V0UHJlc2VuY2VLZXkSIi5wYWx5cmEudjEuUmVzZXRQcmVzZW5jZUtleVJlcXVlc3QaIy5wYWx5cmEudjEuUmVzZXRQcmVzZW5jZUtleVJlc3BvbnNlQh9aHXBhbHlyYS9nZW4vcGFseXJhL3YxO3BhbHlyYXYxYgZwcm90bzM", [file_google_protobuf_timestamp]);
+  fileDesc("ChhwYWx5cmEvdjEvcHJlc2VuY2UucHJvdG8SCXBhbHlyYS52MSIvChhDaGFsbGVuZ2VQcmVzZW5jZVJlcXVlc3QSEwoLYXBwcm92YWxfaWQYASABKAkibgoZQ2hhbGxlbmdlUHJlc2VuY2VSZXNwb25zZRINCgVub25jZRgBIAEoDBIuCgpleHBpcmVzX2F0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgprZXlfc2hhMjU2GAMgASgJInUKGlJlZ2lzdGVyUHJlc2VuY2VLZXlSZXF1ZXN0EhIKCnB1YmxpY19rZXkYASABKAwSJwoFcHJvb2YYAiABKAsyGC5wYWx5cmEudjEuUHJlc2VuY2VQcm9vZhIaChJwcmV2aW91c19zaWduYXR1cmUYAyABKAwiQgobUmVnaXN0ZXJQcmVzZW5jZUtleVJlc3BvbnNlEiMKA2tleRgBIAEoCzIWLnBhbHlyYS52MS5QcmVzZW5jZUtleSJfCgtQcmVzZW5jZUtleRIOCgZzaGEyNTYYASABKAkSMQoNcmVnaXN0ZXJlZF9hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDQoFd2FpdHMYAyABKAgiawoZQ29uZmlybVByZXNlbmNlS2V5UmVxdWVzdBIRCglkZXZpY2VfaWQYASABKAkSEgoKa2V5X3NoYTI1NhgCIAEoCRInCgVwcm9vZhgDIAEoCzIYLnBhbHlyYS52MS5QcmVzZW5jZVByb29mIkEKGkNvbmZpcm1QcmVzZW5jZUtleVJlc3BvbnNlEiMKA2tleRgBIAEoCzIWLnBhbHlyYS52MS5QcmVzZW5jZUtleSIsChdSZXNldFByZXNlbmNlS2V5UmVxdWVzdBIRCglkZXZpY2VfaWQYASABKAkiPwoYUmVzZXRQcmVzZW5jZUtleVJlc3BvbnNlEiMKA3dhcxgBIAEoCzIWLnBhbHlyYS52MS5QcmVzZW5jZUtleSLLAgoHUGFzc2tleRISCgpwYXNza2V5X2lkGAEgASgJEg4KBm1lbWJlchgCIAEoCRIMCgRuYW1lGAMgASgJEi8KC2Vucm9sbGVkX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIwCgxsYXN0X3VzZWRfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg0KBXdhaXRzGAYgASgIEg0KBXJwX2lkGAcgASgJEgwKBGxvc3QYCCABKAgSDgoGYWFndWlkGAkgASgJEhMKC2F0dGVzdGF0aW9uGAogASgJEhEKCWJhY2tlZF91cBgLIAEoCBIzCg9jb3VudGVyX2JhY2tfYXQYDCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhIKCnB1YmxpY19rZXkYDSABKAwiHgocQmVnaW5QYXNza2V5RW5yb2xtZW50UmVxdWVzdCJ0Ch1CZWdpblBhc3NrZXlFbnJvbG1lbnRSZXNwb25zZRIUCgxvcHRpb25zX2pzb24YASABKAkSDQoFbm9uY2UYAiABKAwSLgoKZXhwaXJlc19hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiVQodRmluaXNoUGFzc2tleUVucm9sbWVudFJlcXVlc3QSDQoFbm9uY2UYASABKAwSDAoEbmFtZRgCIAEoCRIXCg9jcmVkZW50aWFsX2pzb24YAyABKAkiRQoeRmluaXNoUGFzc2tleUVucm9sbWVudFJlc3BvbnNlEiMKB3Bhc3NrZXkYASABKAsyEi5wYWx5cmEudjEuUGFzc2tleSJXChVDb25maXJtUGFzc2tleVJlcXVlc3QSEgoKcGFzc2tleV9pZBgBIAEoCRIqCgVwcm9vZhgCIAEoCzIbLnBhbHlyYS52MS5QYXNza2V5QXNzZXJ0aW9uIj0KFkNvbmZpcm1QYXNza2V5UmVzcG9uc2USIwoHcGFzc2tleRgBIAEoCzISLnBhbHlyYS52MS5QYXNza2V5IlYKFFJlbW92ZVBhc3NrZXlSZXF1ZXN0EhIKCnBhc3NrZXlfaWQYASABKAkSKgoFcHJvb2YYAiABKAsyGy5wYWx5cmEudjEuUGFzc2tleUFzc2VydGlvbiI8ChVSZW1vdmVQYXNza2V5UmVzcG9uc2USIwoHcGFzc2tleRgBIAEoCzISLnBhbHlyYS52MS5QYXNza2V5IiUKE0xpc3RQYXNza2V5c1JlcXVlc3QSDgoGbWVtYmVyGAEgASgJIjwKFExpc3RQYXNza2V5c1Jlc3BvbnNlEiQKCHBhc3NrZXlzGAEgAygLMhIucGFseXJhLnYxLlBhc3NrZXkieAoXQ2hhbGxlbmdlUGFzc2tleVJlcXVlc3QSMAoEdm90ZRgBIAEoCzIgLnBhbHlyYS52MS5EZWNpZGVBcHByb3ZhbFJlcXVlc3RIABIRCgdjb25maXJtGAIgASgJSAASEAoGcmVtb3ZlGAMgASgJSABCBgoEc2FpZCKAAQoYQ2hhbGxlbmdlUGFzc2tleVJlc3BvbnNlEhQKDG9wdGlvbnNfanNvbhgBIAEoCRINCgVub25jZRgCIAEoDBIPCgd2ZXJzaW9uGAMgASgDEi4KCmV4cGlyZXNfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wMtAHCg9QcmVzZW5jZVNlcnZpY2USXgoRQ2hhbGxlbmdlUHJlc2VuY2USIy5wYWx5cmEudjEuQ2hhbGxlbmdlUHJlc2VuY2VSZXF1ZXN0GiQucGFseXJhLnYxLkNoYWxsZW5nZVByZXNlbmNlUmVzcG9uc2USZAoTUmVnaXN0ZXJQcmVzZW5jZUtleRIlLnBhbHlyYS52MS5SZWdpc3RlclByZXNlbmNlS2V5UmVxdWVzdBomLnBhbHlyYS52MS5SZWdpc3RlclByZXNlbmNlS2V5UmVzcG9uc2USYQoSQ29uZmlybVByZXNlbmNlS2V5EiQucGFseXJhLnYxLkNvbmZpcm1QcmVzZW5jZUtleVJlcXVlc3QaJS5wYWx5cmEudjEuQ29uZmlybVByZXNlbmNlS2V5UmVzcG9uc2USWwoQUmVzZXRQcmVzZW5jZUtleRIiLnBhbHlyYS52MS5SZXNldFByZXNlbmNlS2V5UmVxdWVzdBojLnBhbHlyYS52MS5SZXNldFByZXNlbmNlS2V5UmVzcG9uc2USagoVQmVnaW5QYXNza2V5RW5yb2xtZW50EicucGFseXJhLnYxLkJlZ2luUGFzc2tleUVucm9sbWVudFJlcXVlc3QaKC5wYWx5cmEudjEuQmVnaW5QYXNza2V5RW5yb2xtZW50UmVzcG9uc2USbQoWRmluaXNoUGFzc2tleUVucm9sbWVudBIoLnBhbHlyYS52MS5GaW5pc2hQYXNza2V5RW5yb2xtZW50UmVxdWVzdBopLnBhbHlyYS52MS5GaW5pc2hQYXNza2V5RW5yb2xtZW50UmVzcG9uc2USVQoOQ29uZmlybVBhc3NrZXkSIC5wYWx5cmEudjEuQ29uZmlybVBhc3NrZXlSZXF1ZXN0GiEucGFseXJhLnYxLkNvbmZpcm1QYXNza2V5UmVzcG9uc2USUgoNUmVtb3ZlUGFzc2tleRIfLnBhbHlyYS52MS5SZW1vdmVQYXNza2V5UmVxdWVzdBogLnBhbHlyYS52MS5SZW1vdmVQYXNza2V5UmVzcG9uc2USVAoMTGlzdFBhc3NrZXlzEh4ucGFseXJhLnYxLkxpc3RQYXNza2V5c1JlcXVlc3QaHy5wYWx5cmEudjEuTGlzdFBhc3NrZXlzUmVzcG9uc2UiA5ACARJbChBDaGFsbGVuZ2VQYXNza2V5EiIucGFseXJhLnYxLkNoYWxsZW5nZVBhc3NrZXlSZXF1ZXN0GiMucGFseXJhLnYxLkNoYWxsZW5nZVBhc3NrZXlSZXNwb25zZUIfWh1wYWx5cmEvZ2VuL3BhbHlyYS92MTtwYWx5cmF2MWIGcHJvdG8z", [file_google_protobuf_timestamp, file_palyra_v1_approvals, file_palyra_v1_presence_proof]);
 
 /**
  * ChallengePresenceRequest says what the proof will be for.
@@ -69,34 +73,6 @@ export const ChallengePresenceResponseSchema: GenMessage<ChallengePresenceRespon
   messageDesc(file_palyra_v1_presence, 1);
 
 /**
- * PresenceProof is a signature by a presence key.
- *
- * @generated from message palyra.v1.PresenceProof
- */
-export type PresenceProof = Message<"palyra.v1.PresenceProof"> & {
-  /**
-   * Of ChallengePresence.
-   *
-   * @generated from field: bytes nonce = 1;
-   */
-  nonce: Uint8Array;
-
-  /**
-   * Ed25519, over what docs/api.md says.
-   *
-   * @generated from field: bytes signature = 2;
-   */
-  signature: Uint8Array;
-};
-
-/**
- * Describes the message palyra.v1.PresenceProof.
- * Use `create(PresenceProofSchema)` to create a new message.
- */
-export const PresenceProofSchema: GenMessage<PresenceProof> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_presence, 2);
-
-/**
  * RegisterPresenceKeyRequest is the key and the proofs that it takes.
  *
  * @generated from message palyra.v1.RegisterPresenceKeyRequest
@@ -129,7 +105,7 @@ export type RegisterPresenceKeyRequest = Message<"palyra.v1.RegisterPresenceKeyR
  * Use `create(RegisterPresenceKeyRequestSchema)` to create a new message.
  */
 export const RegisterPresenceKeyRequestSchema: GenMessage<RegisterPresenceKeyRequest> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_presence, 3);
+  messageDesc(file_palyra_v1_presence, 2);
 
 /**
  * RegisterPresenceKeyResponse is the device's presence key after.
@@ -148,7 +124,7 @@ export type RegisterPresenceKeyResponse = Message<"palyra.v1.RegisterPresenceKey
  * Use `create(RegisterPresenceKeyResponseSchema)` to create a new message.
  */
 export const RegisterPresenceKeyResponseSchema: GenMessage<RegisterPresenceKeyResponse> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_presence, 4);
+  messageDesc(file_palyra_v1_presence, 3);
 
 /**
  * PresenceKey is the public half of a device's presence key.
@@ -181,7 +157,7 @@ export type PresenceKey = Message<"palyra.v1.PresenceKey"> & {
  * Use `create(PresenceKeySchema)` to create a new message.
  */
 export const PresenceKeySchema: GenMessage<PresenceKey> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_presence, 5);
+  messageDesc(file_palyra_v1_presence, 4);
 
 /**
  * ConfirmPresenceKeyRequest names the key.
@@ -214,7 +190,7 @@ export type ConfirmPresenceKeyRequest = Message<"palyra.v1.ConfirmPresenceKeyReq
  * Use `create(ConfirmPresenceKeyRequestSchema)` to create a new message.
  */
 export const ConfirmPresenceKeyRequestSchema: GenMessage<ConfirmPresenceKeyRequest> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_presence, 6);
+  messageDesc(file_palyra_v1_presence, 5);
 
 /**
  * ConfirmPresenceKeyResponse is the key after.
@@ -233,7 +209,7 @@ export type ConfirmPresenceKeyResponse = Message<"palyra.v1.ConfirmPresenceKeyRe
  * Use `create(ConfirmPresenceKeyResponseSchema)` to create a new message.
  */
 export const ConfirmPresenceKeyResponseSchema: GenMessage<ConfirmPresenceKeyResponse> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_presence, 7);
+  messageDesc(file_palyra_v1_presence, 6);
 
 /**
  * ResetPresenceKeyRequest names a device.
@@ -252,7 +228,7 @@ export type ResetPresenceKeyRequest = Message<"palyra.v1.ResetPresenceKeyRequest
  * Use `create(ResetPresenceKeyRequestSchema)` to create a new message.
  */
 export const ResetPresenceKeyRequestSchema: GenMessage<ResetPresenceKeyRequest> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_presence, 8);
+  messageDesc(file_palyra_v1_presence, 7);
 
 /**
  * ResetPresenceKeyResponse is the key that was taken away.
@@ -271,12 +247,423 @@ export type ResetPresenceKeyResponse = Message<"palyra.v1.ResetPresenceKeyRespon
  * Use `create(ResetPresenceKeyResponseSchema)` to create a new message.
  */
 export const ResetPresenceKeyResponseSchema: GenMessage<ResetPresenceKeyResponse> = /*@__PURE__*/
+  messageDesc(file_palyra_v1_presence, 8);
+
+/**
+ * Passkey is a passkey of a member as people see it.
+ *
+ * @generated from message palyra.v1.Passkey
+ */
+export type Passkey = Message<"palyra.v1.Passkey"> & {
+  /**
+   * The credential's id: base64url without padding.
+   *
+   * @generated from field: string passkey_id = 1;
+   */
+  passkeyId: string;
+
+  /**
+   * "user:ada".
+   *
+   * @generated from field: string member = 2;
+   */
+  member: string;
+
+  /**
+   * @generated from field: string name = 3;
+   */
+  name: string;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp enrolled_at = 4;
+   */
+  enrolledAt?: Timestamp | undefined;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp last_used_at = 5;
+   */
+  lastUsedAt?: Timestamp | undefined;
+
+  /**
+   * Whether it proves nothing before somebody confirms it.
+   *
+   * @generated from field: bool waits = 6;
+   */
+  waits: boolean;
+
+  /**
+   * The host of the origin that it was made for; browsers offer it there alone.
+   *
+   * @generated from field: string rp_id = 7;
+   */
+  rpId: string;
+
+  /**
+   * Whether it was made for another origin than the console's of today.
+   *
+   * @generated from field: bool lost = 8;
+   */
+  lost: boolean;
+
+  /**
+   * The make of the authenticator, a UUID, and the format of what attests that ("none").
+   *
+   * @generated from field: string aaguid = 9;
+   */
+  aaguid: string;
+
+  /**
+   * @generated from field: string attestation = 10;
+   */
+  attestation: string;
+
+  /**
+   * Whether its maker's cloud copies it between machines.
+   *
+   * @generated from field: bool backed_up = 11;
+   */
+  backedUp: boolean;
+
+  /**
+   * When it last showed a counter that went back; not set for never.
+   *
+   * @generated from field: google.protobuf.Timestamp counter_back_at = 12;
+   */
+  counterBackAt?: Timestamp | undefined;
+
+  /**
+   * A SubjectPublicKeyInfo (DER), with which its votes can be checked.
+   *
+   * @generated from field: bytes public_key = 13;
+   */
+  publicKey: Uint8Array;
+};
+
+/**
+ * Describes the message palyra.v1.Passkey.
+ * Use `create(PasskeySchema)` to create a new message.
+ */
+export const PasskeySchema: GenMessage<Passkey> = /*@__PURE__*/
   messageDesc(file_palyra_v1_presence, 9);
 
 /**
+ * BeginPasskeyEnrolmentRequest is empty: whose it will be follows from the session.
+ *
+ * @generated from message palyra.v1.BeginPasskeyEnrolmentRequest
+ */
+export type BeginPasskeyEnrolmentRequest = Message<"palyra.v1.BeginPasskeyEnrolmentRequest"> & {
+};
+
+/**
+ * Describes the message palyra.v1.BeginPasskeyEnrolmentRequest.
+ * Use `create(BeginPasskeyEnrolmentRequestSchema)` to create a new message.
+ */
+export const BeginPasskeyEnrolmentRequestSchema: GenMessage<BeginPasskeyEnrolmentRequest> = /*@__PURE__*/
+  messageDesc(file_palyra_v1_presence, 10);
+
+/**
+ * BeginPasskeyEnrolmentResponse is for navigator.credentials.create.
+ *
+ * @generated from message palyra.v1.BeginPasskeyEnrolmentResponse
+ */
+export type BeginPasskeyEnrolmentResponse = Message<"palyra.v1.BeginPasskeyEnrolmentResponse"> & {
+  /**
+   * PublicKeyCredentialCreationOptionsJSON (WebAuthn Level 3), for
+   * PublicKeyCredential.parseCreationOptionsFromJSON.
+   *
+   * @generated from field: string options_json = 1;
+   */
+  optionsJson: string;
+
+  /**
+   * @generated from field: bytes nonce = 2;
+   */
+  nonce: Uint8Array;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp expires_at = 3;
+   */
+  expiresAt?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message palyra.v1.BeginPasskeyEnrolmentResponse.
+ * Use `create(BeginPasskeyEnrolmentResponseSchema)` to create a new message.
+ */
+export const BeginPasskeyEnrolmentResponseSchema: GenMessage<BeginPasskeyEnrolmentResponse> = /*@__PURE__*/
+  messageDesc(file_palyra_v1_presence, 11);
+
+/**
+ * FinishPasskeyEnrolmentRequest is what the browser made.
+ *
+ * @generated from message palyra.v1.FinishPasskeyEnrolmentRequest
+ */
+export type FinishPasskeyEnrolmentRequest = Message<"palyra.v1.FinishPasskeyEnrolmentRequest"> & {
+  /**
+   * Of BeginPasskeyEnrolment.
+   *
+   * @generated from field: bytes nonce = 1;
+   */
+  nonce: Uint8Array;
+
+  /**
+   * What people call it.
+   *
+   * @generated from field: string name = 2;
+   */
+  name: string;
+
+  /**
+   * RegistrationResponseJSON: what PublicKeyCredential.toJSON returns.
+   *
+   * @generated from field: string credential_json = 3;
+   */
+  credentialJson: string;
+};
+
+/**
+ * Describes the message palyra.v1.FinishPasskeyEnrolmentRequest.
+ * Use `create(FinishPasskeyEnrolmentRequestSchema)` to create a new message.
+ */
+export const FinishPasskeyEnrolmentRequestSchema: GenMessage<FinishPasskeyEnrolmentRequest> = /*@__PURE__*/
+  messageDesc(file_palyra_v1_presence, 12);
+
+/**
+ * FinishPasskeyEnrolmentResponse is the passkey.
+ *
+ * @generated from message palyra.v1.FinishPasskeyEnrolmentResponse
+ */
+export type FinishPasskeyEnrolmentResponse = Message<"palyra.v1.FinishPasskeyEnrolmentResponse"> & {
+  /**
+   * @generated from field: palyra.v1.Passkey passkey = 1;
+   */
+  passkey?: Passkey | undefined;
+};
+
+/**
+ * Describes the message palyra.v1.FinishPasskeyEnrolmentResponse.
+ * Use `create(FinishPasskeyEnrolmentResponseSchema)` to create a new message.
+ */
+export const FinishPasskeyEnrolmentResponseSchema: GenMessage<FinishPasskeyEnrolmentResponse> = /*@__PURE__*/
+  messageDesc(file_palyra_v1_presence, 13);
+
+/**
+ * ConfirmPasskeyRequest names the passkey.
+ *
+ * @generated from message palyra.v1.ConfirmPasskeyRequest
+ */
+export type ConfirmPasskeyRequest = Message<"palyra.v1.ConfirmPasskeyRequest"> & {
+  /**
+   * @generated from field: string passkey_id = 1;
+   */
+  passkeyId: string;
+
+  /**
+   * By a passkey of the caller, who needs none where they have none and are another admin,
+   * or come over the socket.
+   *
+   * @generated from field: palyra.v1.PasskeyAssertion proof = 2;
+   */
+  proof?: PasskeyAssertion | undefined;
+};
+
+/**
+ * Describes the message palyra.v1.ConfirmPasskeyRequest.
+ * Use `create(ConfirmPasskeyRequestSchema)` to create a new message.
+ */
+export const ConfirmPasskeyRequestSchema: GenMessage<ConfirmPasskeyRequest> = /*@__PURE__*/
+  messageDesc(file_palyra_v1_presence, 14);
+
+/**
+ * ConfirmPasskeyResponse is the passkey after.
+ *
+ * @generated from message palyra.v1.ConfirmPasskeyResponse
+ */
+export type ConfirmPasskeyResponse = Message<"palyra.v1.ConfirmPasskeyResponse"> & {
+  /**
+   * @generated from field: palyra.v1.Passkey passkey = 1;
+   */
+  passkey?: Passkey | undefined;
+};
+
+/**
+ * Describes the message palyra.v1.ConfirmPasskeyResponse.
+ * Use `create(ConfirmPasskeyResponseSchema)` to create a new message.
+ */
+export const ConfirmPasskeyResponseSchema: GenMessage<ConfirmPasskeyResponse> = /*@__PURE__*/
+  messageDesc(file_palyra_v1_presence, 15);
+
+/**
+ * RemovePasskeyRequest names the passkey.
+ *
+ * @generated from message palyra.v1.RemovePasskeyRequest
+ */
+export type RemovePasskeyRequest = Message<"palyra.v1.RemovePasskeyRequest"> & {
+  /**
+   * @generated from field: string passkey_id = 1;
+   */
+  passkeyId: string;
+
+  /**
+   * As for ConfirmPasskey. One of the caller's own that waits takes none.
+   *
+   * @generated from field: palyra.v1.PasskeyAssertion proof = 2;
+   */
+  proof?: PasskeyAssertion | undefined;
+};
+
+/**
+ * Describes the message palyra.v1.RemovePasskeyRequest.
+ * Use `create(RemovePasskeyRequestSchema)` to create a new message.
+ */
+export const RemovePasskeyRequestSchema: GenMessage<RemovePasskeyRequest> = /*@__PURE__*/
+  messageDesc(file_palyra_v1_presence, 16);
+
+/**
+ * RemovePasskeyResponse is the passkey that was.
+ *
+ * @generated from message palyra.v1.RemovePasskeyResponse
+ */
+export type RemovePasskeyResponse = Message<"palyra.v1.RemovePasskeyResponse"> & {
+  /**
+   * @generated from field: palyra.v1.Passkey passkey = 1;
+   */
+  passkey?: Passkey | undefined;
+};
+
+/**
+ * Describes the message palyra.v1.RemovePasskeyResponse.
+ * Use `create(RemovePasskeyResponseSchema)` to create a new message.
+ */
+export const RemovePasskeyResponseSchema: GenMessage<RemovePasskeyResponse> = /*@__PURE__*/
+  messageDesc(file_palyra_v1_presence, 17);
+
+/**
+ * ListPasskeysRequest says whose.
+ *
+ * @generated from message palyra.v1.ListPasskeysRequest
+ */
+export type ListPasskeysRequest = Message<"palyra.v1.ListPasskeysRequest"> & {
+  /**
+   * "user:ada"; empty is the caller, and "*" everybody, which takes access.read.
+   *
+   * @generated from field: string member = 1;
+   */
+  member: string;
+};
+
+/**
+ * Describes the message palyra.v1.ListPasskeysRequest.
+ * Use `create(ListPasskeysRequestSchema)` to create a new message.
+ */
+export const ListPasskeysRequestSchema: GenMessage<ListPasskeysRequest> = /*@__PURE__*/
+  messageDesc(file_palyra_v1_presence, 18);
+
+/**
+ * ListPasskeysResponse is the list, the oldest first.
+ *
+ * @generated from message palyra.v1.ListPasskeysResponse
+ */
+export type ListPasskeysResponse = Message<"palyra.v1.ListPasskeysResponse"> & {
+  /**
+   * @generated from field: repeated palyra.v1.Passkey passkeys = 1;
+   */
+  passkeys: Passkey[];
+};
+
+/**
+ * Describes the message palyra.v1.ListPasskeysResponse.
+ * Use `create(ListPasskeysResponseSchema)` to create a new message.
+ */
+export const ListPasskeysResponseSchema: GenMessage<ListPasskeysResponse> = /*@__PURE__*/
+  messageDesc(file_palyra_v1_presence, 19);
+
+/**
+ * ChallengePasskeyRequest says what the passkey is to sign.
+ *
+ * @generated from message palyra.v1.ChallengePasskeyRequest
+ */
+export type ChallengePasskeyRequest = Message<"palyra.v1.ChallengePasskeyRequest"> & {
+  /**
+   * @generated from oneof palyra.v1.ChallengePasskeyRequest.said
+   */
+  said: {
+    /**
+     * The vote as it will be sent, but for its proofs.
+     *
+     * @generated from field: palyra.v1.DecideApprovalRequest vote = 1;
+     */
+    value: DecideApprovalRequest;
+    case: "vote";
+  } | {
+    /**
+     * The ids of passkeys.
+     *
+     * @generated from field: string confirm = 2;
+     */
+    value: string;
+    case: "confirm";
+  } | {
+    /**
+     * @generated from field: string remove = 3;
+     */
+    value: string;
+    case: "remove";
+  } | { case: undefined; value?: undefined };
+};
+
+/**
+ * Describes the message palyra.v1.ChallengePasskeyRequest.
+ * Use `create(ChallengePasskeyRequestSchema)` to create a new message.
+ */
+export const ChallengePasskeyRequestSchema: GenMessage<ChallengePasskeyRequest> = /*@__PURE__*/
+  messageDesc(file_palyra_v1_presence, 20);
+
+/**
+ * ChallengePasskeyResponse is for navigator.credentials.get.
+ *
+ * @generated from message palyra.v1.ChallengePasskeyResponse
+ */
+export type ChallengePasskeyResponse = Message<"palyra.v1.ChallengePasskeyResponse"> & {
+  /**
+   * PublicKeyCredentialRequestOptionsJSON (WebAuthn Level 3), for
+   * PublicKeyCredential.parseRequestOptionsFromJSON.
+   *
+   * @generated from field: string options_json = 1;
+   */
+  optionsJson: string;
+
+  /**
+   * Both go back in the PasskeyAssertion. The version is that of the approval, 0 for what
+   * is no vote.
+   *
+   * @generated from field: bytes nonce = 2;
+   */
+  nonce: Uint8Array;
+
+  /**
+   * @generated from field: int64 version = 3;
+   */
+  version: bigint;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp expires_at = 4;
+   */
+  expiresAt?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message palyra.v1.ChallengePasskeyResponse.
+ * Use `create(ChallengePasskeyResponseSchema)` to create a new message.
+ */
+export const ChallengePasskeyResponseSchema: GenMessage<ChallengePasskeyResponse> = /*@__PURE__*/
+  messageDesc(file_palyra_v1_presence, 21);
+
+/**
  * PresenceService is for proofs that a person was there when a vote was cast: by a
- * presence key of the device, which is unlocked for each use. A vote that carries a
- * proof (DecideApprovalRequest.presence) counts as present.
+ * presence key of the device, which is unlocked for each use, or by a passkey of the
+ * member (WebAuthn), which verifies its user for each use. A vote that carries a proof
+ * (DecideApprovalRequest.presence or .passkey) counts as present.
  *
  * @generated from service palyra.v1.PresenceService
  */
@@ -323,6 +710,71 @@ export const PresenceService: GenService<{
     methodKind: "unary";
     input: typeof ResetPresenceKeyRequestSchema;
     output: typeof ResetPresenceKeyResponseSchema;
+  },
+  /**
+   * BeginPasskeyEnrolment begins the enrolment of a passkey of the caller.
+   *
+   * @generated from rpc palyra.v1.PresenceService.BeginPasskeyEnrolment
+   */
+  beginPasskeyEnrolment: {
+    methodKind: "unary";
+    input: typeof BeginPasskeyEnrolmentRequestSchema;
+    output: typeof BeginPasskeyEnrolmentResponseSchema;
+  },
+  /**
+   * FinishPasskeyEnrolment enrols what the browser made. It waits to be confirmed, unless
+   * it is the member's first and no agent was connected to the gateway yet.
+   *
+   * @generated from rpc palyra.v1.PresenceService.FinishPasskeyEnrolment
+   */
+  finishPasskeyEnrolment: {
+    methodKind: "unary";
+    input: typeof FinishPasskeyEnrolmentRequestSchema;
+    output: typeof FinishPasskeyEnrolmentResponseSchema;
+  },
+  /**
+   * ConfirmPasskey makes a passkey count that waits for it. A member's first takes the
+   * local operator's socket; a later one that, another passkey of the member's, or another
+   * admin.
+   *
+   * @generated from rpc palyra.v1.PresenceService.ConfirmPasskey
+   */
+  confirmPasskey: {
+    methodKind: "unary";
+    input: typeof ConfirmPasskeyRequestSchema;
+    output: typeof ConfirmPasskeyResponseSchema;
+  },
+  /**
+   * RemovePasskey ends a passkey for good: with one of the member's, by an admin, or over
+   * the socket.
+   *
+   * @generated from rpc palyra.v1.PresenceService.RemovePasskey
+   */
+  removePasskey: {
+    methodKind: "unary";
+    input: typeof RemovePasskeyRequestSchema;
+    output: typeof RemovePasskeyResponseSchema;
+  },
+  /**
+   * ListPasskeys lists the passkeys of a member that were not removed.
+   *
+   * @generated from rpc palyra.v1.PresenceService.ListPasskeys
+   */
+  listPasskeys: {
+    methodKind: "unary";
+    input: typeof ListPasskeysRequestSchema;
+    output: typeof ListPasskeysResponseSchema;
+  },
+  /**
+   * ChallengePasskey gives the caller what a passkey has to sign for a vote, or for a
+   * change of a passkey.
+   *
+   * @generated from rpc palyra.v1.PresenceService.ChallengePasskey
+   */
+  challengePasskey: {
+    methodKind: "unary";
+    input: typeof ChallengePasskeyRequestSchema;
+    output: typeof ChallengePasskeyResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_palyra_v1_presence, 0);

@@ -1,0 +1,182 @@
+package passkeys
+
+import (
+	"context"
+	"slices"
+
+	"palyra/internal/access"
+	"palyra/internal/event"
+	"palyra/internal/passkey"
+	"palyra/internal/reason"
+)
+
+// enrolling is the purpose of a number for a new passkey.
+const enrolling = "passkey"
+
+// Begin begins the enrolment of a passkey of a member.
+func (k *Keeper) Begin(member access.Principal) (passkey.Ceremony, error) {
+	party, err := k.here()
+	if err != nil {
+		return passkey.Ceremony{}, err
+	}
+	if member.Kind != access.KindUser {
+		return passkey.Ceremony{}, reason.Errorf(reason.PermissionDenied, "%s is no person, and has no passkey", member)
+	}
+	have := k.Passkeys(member)
+	if len(have) >= most {
+		return passkey.Ceremony{}, reason.Errorf(reason.InvalidInput, "%s has %d passkeys, and no more are taken", member, most).WithRemedy("Remove one first.")
+	}
+	number, err := k.book.Challenge(member.String(), enrolling)
+	if err != nil {
+		return passkey.Ceremony{}, err
+	}
+	c := passkey.Ceremony{Nonce: number.Nonce[:], Until: number.Until}
+	c.Options, err = creation(party, handle(k.cfg.Gateway, member), member, have, c.Nonce, k.cfg.Makes.attestation())
+	return c, err
+}
+
+// Finish enrols the passkey that a browser made (RegistrationResponseJSON). It counts at
+// once where it is the member's first and no agent was connected yet, and waits to be
+// confirmed otherwise: who has a stolen session could enrol one, too.
+func (k *Keeper) Finish(ctx context.Context, member access.Principal, name string, nonce []byte, credential string) (passkey.Passkey, error) {
+	party, err := k.here()
+	if err != nil {
+		return passkey.Passkey{}, err
+	}
+	if err := k.book.Redeem(member.String(), enrolling, nonce); err != nil {
+		return passkey.Passkey{}, err
+	}
+	p, err := k.cfg.Makes.registered(party, nonce, credential)
+	if err != nil {
+		return passkey.Passkey{}, err
+	}
+	k.changing.Lock()
+	defer k.changing.Unlock()
+	if _, known := k.Passkey(p.ID); known {
+		return passkey.Passkey{}, reason.Errorf(reason.AlreadyExists, "this passkey was enrolled already")
+	}
+	p.Member, p.Name, p.EnrolledAt = member, name, k.now()
+	if p.Waits, err = k.waits(ctx, member); err != nil {
+		return passkey.Passkey{}, err
+	}
+	enrolled, err := event.DraftOf(event.PasskeyEnrolled, member.String(), passkey.Text(p.ID), passkey.EnrolledPayload{
+		Credential: passkey.Text(p.ID), Member: member, Name: name, PublicKey: p.PublicKey, RPID: p.RPID, Origin: party.Origin, Gateway: k.cfg.Gateway,
+		AAGUID: p.AAGUID, Attestation: p.Attestation, BackedUp: p.BackedUp, SignCount: p.SignCount, Waits: p.Waits,
+	})
+	if err != nil {
+		return passkey.Passkey{}, err
+	}
+	if err := k.keep(ctx, p, enrolled); err != nil {
+		return passkey.Passkey{}, err
+	}
+	p, _ = k.Passkey(p.ID)
+	return p, nil
+}
+
+// begun reports whether a member has, or had, a passkey that counted.
+func (k *Keeper) begun(member access.Principal) bool {
+	return len(k.those(func(p passkey.Passkey) bool { return p.Member == member && !p.Waits })) > 0
+}
+
+func (k *Keeper) waits(ctx context.Context, member access.Principal) (bool, error) {
+	if k.begun(member) {
+		return true, nil
+	}
+	return k.cfg.AgentConnected(ctx)
+}
+
+// Confirm makes a passkey count that waits. A member's first takes the gateway's host;
+// a later one that, another passkey of the member's, or another admin.
+func (k *Keeper) Confirm(ctx context.Context, w passkey.Word, id []byte) (passkey.Passkey, error) {
+	return k.change(ctx, w, id, passkey.Confirm)
+}
+
+// Remove ends a passkey for good.
+func (k *Keeper) Remove(ctx context.Context, w passkey.Word, id []byte) (passkey.Passkey, error) {
+	return k.change(ctx, w, id, passkey.Remove)
+}
+
+func (k *Keeper) change(ctx context.Context, w passkey.Word, id []byte, what string) (passkey.Passkey, error) {
+	p, known := k.Passkey(id)
+	if !known || p.Removed() {
+		return p, noSuch(id)
+	}
+	if what == passkey.Confirm && !p.Waits {
+		return p, reason.Errorf(reason.AlreadyExists, "passkey %s was confirmed already", short(id))
+	}
+	if err := k.vouches(ctx, w, p, what); err != nil {
+		return p, err
+	}
+	k.changing.Lock()
+	defer k.changing.Unlock()
+	// What the proof showed of its counter may be of this very passkey.
+	if p, _ = k.Passkey(id); p.Removed() || what == passkey.Confirm && !p.Waits {
+		return p, noSuch(id)
+	}
+	code := event.PasskeyConfirmed
+	if p.Waits = p.Waits && what != passkey.Confirm; what == passkey.Remove {
+		code, p.RemovedAt = event.PasskeyRemoved, k.now()
+	}
+	changed, err := event.DraftOf(code, w.By.String(), passkey.Text(id), passkey.ChangedPayload{
+		Credential: passkey.Text(id), Member: p.Member, By: w.By, Host: w.Host, Proof: w.Proof,
+	})
+	if err != nil {
+		return p, err
+	}
+	if err := k.keep(ctx, p, changed); err != nil {
+		return p, err
+	}
+	p, _ = k.Passkey(id)
+	return p, nil
+}
+
+// vouches checks that somebody's word is enough for a change. Who has a passkey that
+// counts gives it with that: a stolen session has none.
+func (k *Keeper) vouches(ctx context.Context, w passkey.Word, p passkey.Passkey, what string) error {
+	if w.Host {
+		return nil
+	}
+	own, has := w.By == p.Member, len(k.counting(w.By)) > 0
+	switch {
+	case what == passkey.Confirm && !k.begun(p.Member):
+		return reason.Errorf(reason.PermissionDenied, "%s has no passkey that counts, and agents are connected: the first takes the gateway's host", p.Member).
+			WithRemedy("Run `palyrad presence passkey confirm %s` there, as the user that palyrad runs as.", passkey.Text(p.ID))
+	case own && !has && what == passkey.Remove && p.Waits:
+		return nil // it proves nothing
+	case own && !has:
+		return reason.Errorf(reason.PresenceNotProven, "it takes a passkey of %s that counts, another admin, or the gateway's host", p.Member).
+			WithRemedy("Run `palyrad presence passkey %s %s` there, as the user that palyrad runs as.", what, passkey.Text(p.ID))
+	case !own:
+		if err := k.mayChange(w.By, p.Member); err != nil {
+			return err
+		}
+		if what == passkey.Confirm && !k.cfg.Independent(w.By, p.Member) {
+			return reason.Errorf(reason.PermissionDenied, "%s and %s are not independent: one made or changed the other, or somebody else has both in hand", w.By, p.Member).
+				WithRemedy("Have another admin confirm it, or run `palyrad presence passkey confirm %s` on the gateway's host.", passkey.Text(p.ID))
+		}
+		if !has {
+			return nil
+		}
+	}
+	if w.Proof == nil {
+		return reason.Errorf(reason.PresenceNotProven, "it takes a proof by a passkey of %s", w.By).WithRemedy("Confirm with the passkey when the browser asks.")
+	}
+	_, err := k.Prove(ctx, w.By, passkey.ChangePurpose(what, p.ID), *w.Proof, k.ChangeOf(w.By, what, p.ID, w.Proof.Nonce))
+	return err
+}
+
+// mayChange is as for devices: owners change what is anybody's, and admins what is not an
+// owner's.
+func (k *Keeper) mayChange(actor, of access.Principal) error {
+	m, ok := k.cfg.Members.Active(actor)
+	if ok && m.Holds(access.RoleOwner) {
+		return nil
+	}
+	if !ok || !m.Holds(access.RoleAdmin) {
+		return reason.Errorf(reason.PermissionDenied, "%s may not change the passkeys of %s", actor, of)
+	}
+	if owner, known := k.cfg.Members.Active(of); known && slices.Contains(owner.Roles, access.RoleOwner) {
+		return reason.Errorf(reason.PermissionDenied, "only an owner changes the passkeys of an owner")
+	}
+	return nil
+}

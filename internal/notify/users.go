@@ -1,0 +1,172 @@
+package notify
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"palyra/internal/access"
+	"palyra/internal/event"
+	"palyra/internal/lazyregexp"
+	"palyra/internal/reason"
+)
+
+// Members says who may act (access.Registry).
+type Members interface {
+	Active(p access.Principal) (access.Member, bool)
+	Get(p access.Principal) (access.Member, bool)
+}
+
+// Users knows which member a user of a chat is. What a chat says of names and mail
+// addresses counts for nothing: an admin maps ids.
+type Users struct {
+	store   Store
+	members Members
+	now     func() time.Time
+
+	// acting is held while a mapping is changed.
+	acting sync.Mutex
+	mu     sync.RWMutex
+	list   []ChatUser
+}
+
+// NewUsers reads who is mapped.
+func NewUsers(ctx context.Context, store Store, members Members, now func() time.Time) (*Users, error) {
+	list, err := store.ChatUsers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &Users{store: store, members: members, now: now, list: list}, nil
+}
+
+// Find returns the mapping of a user.
+func (u *Users) Find(team, user string) (ChatUser, bool) {
+	return u.find(func(c ChatUser) bool { return c.Team == team && c.User == user })
+}
+
+// Live reports whether a mapping with the id is there, so that a vote which was cast by
+// it goes on to count.
+func (u *Users) Live(id string) bool {
+	_, found := u.find(func(c ChatUser) bool { return c.ID == id })
+	return found
+}
+
+func (u *Users) find(is func(ChatUser) bool) (ChatUser, bool) {
+	u.mu.RLock()
+	defer u.mu.RUnlock()
+	i := slices.IndexFunc(u.list, is)
+	if i < 0 {
+		return ChatUser{}, false
+	}
+	return u.list[i], true
+}
+
+// List returns all by team and user.
+func (u *Users) List() []ChatUser {
+	u.mu.RLock()
+	defer u.mu.RUnlock()
+	return slices.Clone(u.list)
+}
+
+// Slack's ids.
+var (
+	teamForm = lazyregexp.New(`^T[A-Z0-9]{2,30}$`)
+	userForm = lazyregexp.New(`^[UW][A-Z0-9]{2,30}$`)
+)
+
+// ParseChatUser reads "T012AB3CD/U012AB3CD".
+func ParseChatUser(text string) (team, user string, err error) {
+	team, user, _ = strings.Cut(text, "/")
+	if !teamForm.MatchString(team) || !userForm.MatchString(user) {
+		return "", "", reason.Errorf(reason.InvalidInput, "%q is no user of Slack: want TEAM/USER by their ids, such as T012AB3CD/U012AB3CD", text).
+			WithRemedy("In Slack, open the profile of the person and choose Copy member ID; the team id begins with T and is in the address of the workspace in a browser.")
+	}
+	return team, user, nil
+}
+
+// mapped is of event.ChatUserMapped and event.ChatUserGone.
+type mapped struct {
+	ID        string           `json:"mapping_id"`
+	Team      string           `json:"team"`
+	User      string           `json:"user"`
+	Member    access.Principal `json:"member"`
+	Principal access.Principal `json:"principal"`
+}
+
+func (c ChatUser) draft(code event.Code, by access.Caller) (event.Draft, error) {
+	d, err := event.DraftOf(code, by.Principal.String(), c.ID, mapped{c.ID, c.Team, c.User, c.Member, by.Principal})
+	if err != nil {
+		return d, err
+	}
+	return d.By(by.DeviceID)
+}
+
+// CheckMap finds what keeps a user from being mapped, and whether that would change
+// something.
+func (u *Users) CheckMap(team, user string, member access.Principal) (changes bool, err error) {
+	m, known := u.members.Get(member)
+	if !known || m.Removed() || member.Kind != access.KindUser {
+		return false, reason.Errorf(reason.NotFound, "there is no member %s who could answer in a chat", member).
+			WithRemedy("Name a person: `palyra members list` shows them.")
+	}
+	was, found := u.Find(team, user)
+	return !found || was.Member != member, nil
+}
+
+// Map says which member a user is, in the place of what was said before.
+func (u *Users) Map(ctx context.Context, by access.Caller, team, user string, member access.Principal) (ChatUser, error) {
+	u.acting.Lock()
+	defer u.acting.Unlock()
+	changes, err := u.CheckMap(team, user, member)
+	if err != nil {
+		return ChatUser{}, err
+	}
+	if was, found := u.Find(team, user); found && !changes {
+		return was, nil
+	}
+	c := ChatUser{ID: ulid.Make().String(), Team: team, User: user, Member: member, By: by.Principal, At: u.now().UTC().Truncate(time.Microsecond)}
+	draft, err := c.draft(event.ChatUserMapped, by)
+	if err == nil {
+		err = u.store.PutChatUser(ctx, c, draft)
+	}
+	if err != nil {
+		return ChatUser{}, err
+	}
+	u.keep(func(list []ChatUser) []ChatUser {
+		list = append(slices.DeleteFunc(list, func(o ChatUser) bool { return o.Team == team && o.User == user }), c)
+		slices.SortFunc(list, func(a, b ChatUser) int { return strings.Compare(a.Team+"/"+a.User, b.Team+"/"+b.User) })
+		return list
+	})
+	return c, nil
+}
+
+// Unmap forgets who a user is. Its votes on what is still open count no more.
+func (u *Users) Unmap(ctx context.Context, by access.Caller, team, user string) (ChatUser, error) {
+	u.acting.Lock()
+	defer u.acting.Unlock()
+	c, found := u.Find(team, user)
+	if !found {
+		return c, reason.Errorf(reason.NotFound, "%s/%s is mapped to nobody", team, user).WithRemedy("`palyra notify slack list` shows who is.")
+	}
+	draft, err := c.draft(event.ChatUserGone, by)
+	if err == nil {
+		err = u.store.DropChatUser(ctx, c.ID, draft)
+	}
+	if err != nil {
+		return c, err
+	}
+	u.keep(func(list []ChatUser) []ChatUser {
+		return slices.DeleteFunc(list, func(o ChatUser) bool { return o.ID == c.ID })
+	})
+	return c, nil
+}
+
+func (u *Users) keep(change func([]ChatUser) []ChatUser) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.list = change(slices.Clone(u.list))
+}

@@ -1,0 +1,207 @@
+import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
+import { client } from "../../api/transport";
+import type { Call, CallStep } from "../../gen/palyra/v1/gateway_pb";
+import { CallState, GatewayService } from "../../gen/palyra/v1/gateway_pb";
+import { AttestationService } from "../../gen/palyra/v1/attestation_pb";
+import { Screen, Section } from "../../shell/Screen";
+import { ScreenLink, useParam, useQueryParam } from "../../shell/router";
+import { palyra } from "../../text/cli";
+import { Act } from "../../ui/Act";
+import { Badge } from "../../ui/Badge";
+import { Id } from "../../ui/Copy";
+import { Checkbox } from "../../ui/Field";
+import { Json } from "../../ui/Json";
+import { KeyValue } from "../../ui/KeyValue";
+import { EmptyState, ErrorState, Loading, Notice } from "../../ui/State";
+import { Table } from "../../ui/Table";
+import { Time } from "../../ui/Time";
+import { Untrusted } from "../../ui/Untrusted";
+import { argumentsOf, standing } from "./words";
+
+/** Every call of a tool: proposed, decided, run and attested. */
+export default function Calls() {
+  const id = useParam("id");
+  return id === "" ? <All /> : <One key={id} id={id} />;
+}
+
+function All() {
+  const [open, setOpen] = useQueryParam("open", "no");
+  return (
+    <Screen title="Calls" command={palyra("calls", "list", ...(open === "yes" ? ["--open"] : []))} fill actions={<Checkbox label="Only what is under way" checked={open === "yes"} onChange={(event) => setOpen(event.target.checked ? "yes" : "no")} />}>
+      <CallList run="" open={open === "yes"} />
+    </Screen>
+  );
+}
+
+/** The calls of a run, or of all. */
+export function CallList({ run, open }: { run: string; open: boolean }) {
+  const query = useInfiniteQuery({
+    queryKey: ["calls", run, open],
+    queryFn: ({ pageParam, signal }) => client(GatewayService).listCalls({ run, open, pageSize: 100, pageToken: pageParam }, { signal }),
+    initialPageParam: "",
+    getNextPageParam: (page) => (page.nextPageToken === "" ? undefined : page.nextPageToken),
+  });
+  const rows = query.data?.pages.flatMap((page) => page.calls) ?? [];
+  if (query.isPending) return <Loading what="calls" />;
+  if (query.isError) return <ErrorState error={query.error} retry={() => void query.refetch()} />;
+  if (rows.length === 0) return <EmptyState title={open ? "No call is under way" : "No call yet"}>An agent proposes one by MCP, by its hooks, in a run, or with palyra call.</EmptyState>;
+  return (
+    <Table
+      label="Calls"
+      rows={rows}
+      rowKey={(call) => call.proposalId}
+      rowHeight={60}
+      href={(call) => `/calls/${call.proposalId}`}
+      columns={[
+        { id: "call", label: "Call", className: "grow", cell: (call) => <Named call={call} /> },
+        { id: "who", label: "Who", className: "w-40 max-md:hidden", cell: (call) => <Untrusted text={call.principal} line={40} /> },
+        { id: "state", label: "State", className: "w-36", cell: (call) => <Badge tone={standing(call).tone}>{standing(call).word}</Badge> },
+        { id: "at", label: "When", className: "w-24 text-right max-sm:hidden", cell: (call) => <Time at={call.proposedAt} /> },
+      ]}
+      onEnd={() => {
+        if (query.hasNextPage && !query.isFetchingNextPage) void query.fetchNextPage();
+      }}
+      end={query.hasNextPage ? "More follow." : "No more."}
+    />
+  );
+}
+
+function Named({ call }: { call: Call }) {
+  return (
+    <>
+      <span className="block truncate">
+        <Untrusted text={call.tool} line={80} className="font-semibold" />
+      </span>
+      <span className="block truncate text-sm text-quiet">
+        <Untrusted text={argumentsOf(call)} line={200} />
+      </span>
+    </>
+  );
+}
+
+function One({ id }: { id: string }) {
+  const query = useQuery({ queryKey: ["call", id], queryFn: ({ signal }) => client(GatewayService).getCall({ proposalId: id }, { signal }) });
+  const call = query.data?.call;
+  return (
+    <Screen
+      title={call === undefined ? "Call" : call.tool}
+      command={palyra("calls", "show", id)}
+      actions={
+        <>
+          <ScreenLink to="/calls">All calls</ScreenLink>
+          {call !== undefined && call.state !== CallState.ENDED && (
+            <Act label="Cancel" title="Cancel this call?" does="Cancel the call" said="The call is cancelled." look="bad" needs="run.cancel" reason="Reason (the requester reads it)" keys={["calls", "call"]} run={(reason) => client(GatewayService).cancelCall({ proposalId: id, reason })}>
+              <p>What runs is killed in its sandbox. What it has done so far stays done, and is attested.</p>
+            </Act>
+          )}
+        </>
+      }
+    >
+      {query.isPending ? (
+        <Loading what="the call" />
+      ) : query.isError ? (
+        <ErrorState error={query.error} retry={() => void query.refetch()} />
+      ) : call === undefined ? (
+        <EmptyState title="There is no such call" />
+      ) : (
+        <>
+          {call.message !== "" && (
+            <Notice tone={standing(call).tone === "bad" ? "bad" : "plain"}>
+              <p>
+                <Untrusted text={call.message} />
+              </p>
+              {call.remedy !== "" && (
+                <p className="mt-1">
+                  <Untrusted text={call.remedy} />
+                </p>
+              )}
+              {call.reason !== "" && <code className="font-mono text-sm">{call.reason}</code>}
+            </Notice>
+          )}
+          <KeyValue
+            rows={[
+              ["State", <Badge tone={standing(call).tone}>{standing(call).word}</Badge>],
+              ["Principal", <Untrusted text={call.principal} />],
+              ["On behalf of", call.onBehalfOf !== "" && <Untrusted text={call.onBehalfOf} />],
+              ["Proposed", <Time at={call.proposedAt} full />],
+              ["Ended", call.endedAt !== undefined && <Time at={call.endedAt} full />],
+              ["Exit code", call.exitCode !== undefined && String(call.exitCode)],
+              ["Session", call.session !== "" && <Id id={call.session} />],
+              ["Run", call.run !== "" && <ScreenLink to={`/runs/${call.run}`}>{call.run}</ScreenLink>],
+              ["Approval", call.approvalId !== "" && <ScreenLink to={`/approvals/${call.approvalId}`}>{call.approvalId}</ScreenLink>],
+              ["Grant", call.grantId !== "" && <Id id={call.grantId} keep={26} />],
+              ["Decision", call.decisionId !== "" && <Id id={call.decisionId} keep={26} />],
+              ["Attestation", call.attestationId !== "" && <Id id={call.attestationId} keep={26} />],
+            ]}
+          />
+          <Section title="Arguments">
+            <Json bytes={call.argumentsJson} />
+          </Section>
+          <Section title="Timeline">
+            <Timeline steps={query.data.steps} />
+          </Section>
+          {call.attestationId !== "" && <Attestation id={call.attestationId} />}
+        </>
+      )}
+    </Screen>
+  );
+}
+
+/** What happened to a call, in the order of the journal. */
+export function Timeline({ steps }: { steps: readonly CallStep[] }) {
+  return (
+    <ol className="flex flex-col border-l-2 border-line">
+      {steps.map((step) => (
+        <li key={String(step.seq)} className="-ml-px flex flex-wrap items-baseline gap-x-3 gap-y-1 border-l-2 border-transparent py-1.5 pl-3">
+          <span className="w-24 shrink-0 text-sm text-quiet">
+            <Time at={step.at} />
+          </span>
+          <span className="min-w-0 flex-1">
+            <Untrusted text={step.what} />
+            {step.message !== "" && (
+              <span className="block text-sm text-quiet">
+                <Untrusted text={step.message} />
+              </span>
+            )}
+            {step.reason !== "" && <code className="font-mono text-sm">{step.reason}</code>}
+          </span>
+          <span className="text-sm text-quiet">event {String(step.seq)}</span>
+        </li>
+      ))}
+    </ol>
+  );
+}
+
+/** The signed statement of what ran, as it is kept; the payload is laid out beside its signatures. */
+function Attestation({ id }: { id: string }) {
+  const query = useQuery({ queryKey: ["attestation", id], staleTime: Infinity, queryFn: ({ signal }) => client(AttestationService).getAttestation({ id }, { signal }) });
+  return (
+    <Section title="Attestation">
+      {query.isPending ? (
+        <Loading what="the attestation" />
+      ) : query.isError ? (
+        <ErrorState error={query.error} />
+      ) : (
+        <>
+          <p className="text-quiet">
+            Signed, and in the journal as event {String(query.data.journalSeq)}. Verify it without trusting this page: <code className="font-mono">{palyra("attest", "verify", id)}</code>
+          </p>
+          <Json bytes={payloadOf(query.data.envelopeJson)} />
+        </>
+      )}
+    </Section>
+  );
+}
+
+// The payload of a DSSE envelope, or the envelope where it has none that can be read.
+function payloadOf(envelope: Uint8Array): Uint8Array {
+  try {
+    const parsed: unknown = JSON.parse(new TextDecoder().decode(envelope));
+    if (typeof parsed === "object" && parsed !== null && "payload" in parsed && typeof parsed.payload === "string") {
+      return Uint8Array.from(atob(parsed.payload), (character) => character.charCodeAt(0));
+    }
+  } catch {
+    return envelope;
+  }
+  return envelope;
+}

@@ -1,0 +1,165 @@
+import { useQuery } from "@tanstack/react-query";
+import type { ReactNode } from "react";
+import { client } from "../../api/transport";
+import type { GetStatusResponse } from "../../gen/palyra/v1/status_pb";
+import { StatusService } from "../../gen/palyra/v1/status_pb";
+import { Screen, Section } from "../../shell/Screen";
+import { palyra } from "../../text/cli";
+import { Act } from "../../ui/Act";
+import { Badge } from "../../ui/Badge";
+import { Id } from "../../ui/Copy";
+import { KeyValue } from "../../ui/KeyValue";
+import { ErrorState, Loading, Notice } from "../../ui/State";
+import { Time } from "../../ui/Time";
+import { Untrusted } from "../../ui/Untrusted";
+
+/** How the gateway is: what works, what does not, and the one switch that stops everything. */
+export default function Health() {
+  const query = useQuery({ queryKey: ["status"], queryFn: ({ signal }) => client(StatusService).getStatus({}, { signal }) });
+  const status = query.data;
+  return (
+    <Screen title="Health" command={palyra("status")} actions={status !== undefined && <Freeze frozen={status.freeze?.frozen === true} />}>
+      {query.isPending ? (
+        <Loading what="the status" />
+      ) : query.isError ? (
+        <ErrorState error={query.error} retry={() => void query.refetch()} />
+      ) : (
+        <Found status={query.data} />
+      )}
+    </Screen>
+  );
+}
+
+function Found({ status }: { status: GetStatusResponse }) {
+  return (
+    <>
+      {status.freeze?.frozen === true && (
+        <Notice tone="bad">
+          Frozen by <Untrusted text={status.freeze.by} />, <Time at={status.freeze.at} />: <Untrusted text={status.freeze.reason || "no reason given"} />. Nothing runs until it is thawed.
+        </Notice>
+      )}
+      <Texts tone="bad" title="What keeps it from working" texts={status.problems} />
+      <Texts tone="warn" title="What works less than it could" texts={status.degraded} />
+      <Texts tone="plain" title="Notices" texts={status.notices} />
+      <Section title="The gateway">
+        <KeyValue
+          rows={[
+            ["State", <Badge tone={status.ready ? "good" : "bad"}>{status.ready ? "ready" : "not ready"}</Badge>],
+            ["Version", status.version],
+            ["Id", <Id id={status.gatewayId} keep={26} />],
+            ["Started", <Time at={status.startedAt} full />],
+            ["Waiting asks", String(status.pendingApprovals)],
+            ["Grants in force", String(status.liveGrants)],
+            ["Calls under way", String(status.callsInFlight)],
+            ["Runs under way", String(status.activeRuns)],
+            ["Policy version", <Id id={status.policyVersion} />],
+            ["Snapshot", <Id id={status.snapshotDigest} />],
+            ["Journal", `${status.journalSize.toLocaleString()} events, checkpoint at ${status.lastCheckpointSize.toLocaleString()}`],
+          ]}
+        />
+      </Section>
+      {status.sandbox !== undefined && (
+        <Section title="Sandbox">
+          <KeyValue
+            rows={[
+              ["State", <Badge tone={status.sandbox.available ? "good" : "bad"}>{status.sandbox.available ? "available" : "unavailable"}</Badge>],
+              ["Backend", status.sandbox.backend],
+              ["Tier", status.sandbox.tier],
+              ["Limits by", status.sandbox.limitsBy],
+              ["Layers", status.sandbox.layers.join(", ")],
+              ["Missing", status.sandbox.missingLayers.join(", ")],
+              ["Problem", status.sandbox.problem],
+              ["What to do", status.sandbox.remedy],
+            ]}
+          />
+        </Section>
+      )}
+      {status.vault !== undefined && (
+        <Section title="Vault">
+          <KeyValue
+            rows={[
+              ["State", <Badge tone={status.vault.locked ? "bad" : "good"}>{status.vault.locked ? "locked" : "open"}</Badge>],
+              ["Backend", status.vault.backend],
+              ["Key", status.vault.keyId],
+              ["Problem", status.vault.summary],
+              ["What to do", status.vault.remedy],
+            ]}
+          />
+        </Section>
+      )}
+      {status.models.length > 0 && (
+        <Section title="Models">
+          <Rows rows={status.models.map((model) => ({ key: model.name, good: model.available, name: `${model.name}: ${model.provider} ${model.model}`, problem: [model.problem, model.remedy].filter(Boolean).join(" ") }))} />
+        </Section>
+      )}
+      {status.workspaces.length > 0 && (
+        <Section title="Workspaces">
+          <ul className="flex flex-col gap-1">
+            {status.workspaces.map((workspace) => (
+              <li key={workspace.name} className="flex flex-wrap gap-2">
+                <Untrusted text={workspace.name} className="font-semibold" />
+                <Untrusted text={workspace.path} className="font-mono" />
+                <Badge>{workspace.readOnly ? "read only" : workspace.mode}</Badge>
+              </li>
+            ))}
+          </ul>
+        </Section>
+      )}
+    </>
+  );
+}
+
+function Texts({ tone, title, texts }: { tone: "plain" | "warn" | "bad"; title: string; texts: readonly string[] }) {
+  if (texts.length === 0) return null;
+  return (
+    <Notice tone={tone}>
+      <h2 className="font-semibold">{title}</h2>
+      <ul className="list-disc pl-5">
+        {texts.map((text) => (
+          <li key={text}>
+            <Untrusted text={text} />
+          </li>
+        ))}
+      </ul>
+    </Notice>
+  );
+}
+
+function Rows({ rows }: { rows: readonly { key: string; good: boolean; name: string; problem: ReactNode }[] }) {
+  return (
+    <ul className="flex flex-col gap-1">
+      {rows.map((row) => (
+        <li key={row.key} className="flex flex-wrap gap-2">
+          <Badge tone={row.good ? "good" : "bad"}>{row.good ? "available" : "unavailable"}</Badge>
+          <Untrusted text={row.name} />
+          {row.problem !== "" && <span className="text-quiet">{row.problem}</span>}
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+function Freeze({ frozen }: { frozen: boolean }) {
+  if (frozen) {
+    return (
+      <Act label="Thaw" title="Let calls run again?" does="Thaw the gateway" said="The gateway is thawed." needs="gateway.thaw" keys={["status", "whoami"]} run={() => client(StatusService).thaw({})}>
+        <p>Calls are decided and run again. Where two people have to agree, this asks the second one.</p>
+      </Act>
+    );
+  }
+  return (
+    <Act
+      label="Freeze"
+      title="Stop everything?"
+      does="Freeze the gateway"
+      said="The gateway is frozen."
+      look="bad"
+      needs="gateway.freeze"
+      reason="Reason (kept in the journal)"
+      keys={["status", "whoami"]}
+      run={(reason) => client(StatusService).freeze({ reason })}
+    >
+      <p>Nothing is dispatched from now on, sandboxes that run are killed, and grants let nothing through, until somebody thaws it. It survives a restart.</p>
+    </Act>
+  );
+}

@@ -1,0 +1,39 @@
+import { create } from "@bufbuild/protobuf";
+import { expect, test } from "vitest";
+import type { RunEvent } from "../../gen/palyra/v1/gateway_pb";
+import { RunEventSchema } from "../../gen/palyra/v1/gateway_pb";
+import { extend, outputOf, resultOf, stepsOf } from "./tape";
+
+let sequence = 0n;
+const event = (value: RunEvent["event"], proposalId = ""): RunEvent => {
+  sequence += 1n;
+  return create(RunEventSchema, { sequence, proposalId, event: value as never });
+};
+const bytes = (text: string) => new TextEncoder().encode(text);
+
+test("what a model says is one text, until something else happens", () => {
+  const rows = extend([], [event({ case: "modelDelta", value: { text: "I wi" } as never }), event({ case: "modelDelta", value: { text: "ll look." } as never }), event({ case: "proposed", value: { tool: "fs.read" } as never }, "P1"), event({ case: "modelDelta", value: { text: "Done." } as never })]);
+  expect(rows.map((row) => [row.kind, row.text])).toEqual([
+    ["said", "I will look."],
+    ["call", "fs.read"],
+    ["said", "Done."],
+  ]);
+});
+
+test("calls that run side by side keep their own events", () => {
+  const first = extend([], [event({ case: "proposed", value: { tool: "a" } as never }, "P1"), event({ case: "proposed", value: { tool: "b" } as never }, "P2")]);
+  const rows = extend(first, [
+    event({ case: "output", value: { data: bytes("from b") } as never }, "P2"),
+    event({ case: "output", value: { data: bytes("from a") } as never }, "P1"),
+    event({ case: "result", value: { outcome: "", reason: "", more: true, resultJson: bytes('{"x"') } as never }, "P1"),
+    event({ case: "result", value: { outcome: "ok", reason: "", more: false, resultJson: bytes(":1}") } as never }, "P1"),
+  ]);
+  expect(rows).toHaveLength(2);
+  const [a, b] = rows;
+  if (a === undefined || b === undefined) throw new Error("two rows");
+  expect(outputOf(a)).toBe("from a");
+  expect(outputOf(b)).toBe("from b");
+  expect(new TextDecoder().decode(resultOf(a))).toBe('{"x":1}');
+  expect(stepsOf(a).map((step) => step.word)).toEqual(["proposed", "ok"]);
+  expect(first[0]?.events).toHaveLength(1);
+});

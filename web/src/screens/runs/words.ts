@@ -1,0 +1,18 @@
+// The words of a run's states, with their tones.
+import { RunState } from "../../gen/palyra/v1/gateway_pb";
+import type { Tone } from "../../ui/Badge";
+
+const unknown: { word: string; tone: Tone } = { word: "unknown", tone: "warn" };
+
+const words: Readonly<Partial<Record<RunState, { word: string; tone: Tone }>>> = {
+  [RunState.RUNNING]: { word: "running", tone: "accent" },
+  [RunState.COMPLETED]: { word: "completed", tone: "good" },
+  [RunState.FAILED]: { word: "failed", tone: "bad" },
+  [RunState.CANCELLED]: { word: "cancelled", tone: "warn" },
+  [RunState.INTERRUPTED]: { word: "interrupted", tone: "warn" },
+};
+
+/** The word of a state; one that this page does not know yet is "unknown". */
+export function stateOf(state: RunState): { word: string; tone: Tone } {
+  return words[state] ?? unknown;
+}
