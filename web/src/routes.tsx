@@ -20,6 +20,7 @@ export const screens: readonly ScreenRoute[] = [
   { path: "/runs/{-$id}", label: "Runs", needs: "run.read", nav: "Work", load: () => import("./screens/runs/Runs") },
   { path: "/calls/{-$id}", label: "Calls", needs: "run.read", nav: "Work", load: () => import("./screens/calls/Calls") },
   { path: "/changes/{-$id}", label: "Changes", needs: "workspace.read", nav: "Work", load: () => import("./screens/changes/Changes") },
+  { path: "/policies", label: "Policies", needs: "policy.read", nav: "Rules", load: () => import("./screens/policies/Policies") },
   { path: "/tools/{-$name}", label: "Tools", needs: "tool.list", nav: "Rules", load: () => import("./screens/tools/Tools") },
   { path: "/servers/{-$name}", label: "MCP servers", needs: "upstream.read", nav: "Rules", load: () => import("./screens/servers/Servers") },
   { path: "/members/{-$member}", label: "Members", needs: "access.read", nav: "People and keys", load: () => import("./screens/members/Members") },
