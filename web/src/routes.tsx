@@ -25,6 +25,7 @@ export const screens: readonly ScreenRoute[] = [
   { path: "/servers/{-$name}", label: "MCP servers", needs: "upstream.read", nav: "Rules", load: () => import("./screens/servers/Servers") },
   { path: "/members/{-$member}", label: "Members", needs: "access.read", nav: "People and keys", load: () => import("./screens/members/Members") },
   { path: "/devices/{-$id}", label: "Devices", needs: "access.read", nav: "People and keys", load: () => import("./screens/devices/Devices") },
+  { path: "/pairing", label: "Pairing", needs: "device.pair", nav: "People and keys", load: () => import("./screens/devices/Pairings") },
   { path: "/tokens", label: "API tokens", needs: "token.read", nav: "People and keys", load: () => import("./screens/tokens/Tokens") },
   { path: "/vault/{-$ref}", label: "Vault", needs: "vault.list", nav: "People and keys", load: () => import("./screens/vault/Vault") },
   { path: "/sessions/{-$id}", label: "Sessions", needs: "run.read", nav: "People and keys", load: () => import("./screens/sessions/Sessions") },
