@@ -31,6 +31,7 @@ export const screens: readonly ScreenRoute[] = [
   { path: "/vault/{-$ref}", label: "Vault", needs: "vault.list", nav: "People and keys", load: () => import("./screens/vault/Vault") },
   { path: "/sessions/{-$id}", label: "Sessions", needs: "run.read", nav: "People and keys", load: () => import("./screens/sessions/Sessions") },
   { path: "/access", label: "Access", needs: "daemon.status", nav: "People and keys", load: () => import("./screens/access/Access") },
+  { path: "/notifications", label: "Notifications", needs: "notify.read", nav: "Gateway", load: () => import("./screens/notifications/Notifications") },
   { path: "/settings", label: "Settings", needs: "config.read", nav: "Gateway", load: () => import("./screens/settings/Settings") },
   { path: "/health", label: "Health", needs: "daemon.status", nav: "Gateway", load: () => import("./screens/health/Health") },
 ];
