@@ -50,7 +50,7 @@ type Notify struct {
 	Decide bool `toml:"decide"`
 }
 
-// The types of targets, and the words of their settings. A test of package daemon
+// The types of targets, and the words of their settings. A test of package targets
 // compares them with package notify.
 var (
 	NotifyTypes      = []string{"webhook", "slack", "email"}

@@ -1,13 +1,225 @@
 import { existsSync, readFileSync } from "node:fs";
-import { expect, test } from "./fixtures";
+import type { Page } from "@playwright/test";
+import type { Gateway } from "./gateway";
+import { expect, expectAccessible, test } from "./fixtures";
+
+/** The state of the newest ask that names a word, as the gateway has it. */
+async function stateOf(gateway: Gateway, named: string): Promise<string> {
+  const list = JSON.parse(await gateway.palyra("approvals", "list", "--all", "-o", "json")) as { items: { state: string; prompt: { lead: string } }[] };
+  return list.items.find((a) => a.prompt.lead.includes(named))?.state ?? "";
+}
+
+/** Opens the ask that names a word, once it is there. */
+async function openAsk(page: Page, named: string): Promise<void> {
+  await page.getByRole("link", { name: named }).click();
+  await expect(page.getByRole("region", { name: "Decision" })).toBeVisible();
+}
+
+const decision = (page: Page) => page.getByRole("region", { name: "Decision" });
+const recorded = (page: Page, answer: string) => expect(page.getByText(`The gateway recorded your ${answer}`)).toBeVisible();
 
 test("a yes for once lets one call run, after the gateway's word", async ({ inbox: page, gateway }) => {
   const call = gateway.call("fs.write", { path: "once.txt", content: "written once\n" });
-  await page.getByRole("link", { name: /once\.txt/ }).click();
+  await openAsk(page, "once.txt");
   await expect(page).toHaveURL(/\/approvals\/[0-9A-Z]{26}/);
   expect(existsSync(gateway.file("once.txt"))).toBe(false);
-  await page.getByRole("button", { name: "Allow once" }).click();
-  await expect(page.getByText(/The gateway recorded your yes/)).toBeVisible();
+  await decision(page).getByRole("button", { name: "Allow once" }).click();
+  await recorded(page, "yes");
   expect((await call.done).code).toBe(0);
   expect(readFileSync(gateway.file("once.txt"), "utf8")).toBe("written once\n");
+  // Once is once.
+  const again = gateway.call("fs.write", { path: "once.txt", content: "written once more\n", mode: "overwrite" });
+  await expect(page.getByRole("row", { name: /once\.txt.*left/ })).toBeVisible();
+  again.stop();
+});
+
+test("a yes for the session covers the next call like it", async ({ inbox: page, gateway }) => {
+  const call = gateway.call("fs.write", { path: "session.txt", content: "one\n" });
+  await openAsk(page, "session.txt");
+  await decision(page).getByLabel("A yes covers").selectOption({ label: "For this session, calls like it" });
+  await expect(decision(page).getByText(/any change that fs\.write makes to session\.txt/)).toBeVisible();
+  await decision(page).getByRole("button", { name: "Allow for this session" }).click();
+  await recorded(page, "yes");
+  expect((await call.done).code).toBe(0);
+  expect((await gateway.call("fs.write", { path: "session.txt", content: "two\n", mode: "overwrite" }).done).code).toBe(0);
+  expect(readFileSync(gateway.file("session.txt"), "utf8")).toBe("two\n");
+});
+
+test("a yes for a time makes a grant with an end", async ({ inbox: page, gateway }) => {
+  const call = gateway.call("fs.write", { path: "time.txt", content: "one\n" });
+  await openAsk(page, "time.txt");
+  await decision(page).getByLabel("A yes covers").selectOption({ label: "For a time, calls like it" });
+  await decision(page).getByLabel("For", { exact: true }).selectOption({ label: "15m" });
+  await decision(page).getByLabel("At most so many calls").fill("3");
+  await decision(page).getByRole("button", { name: "Allow for 15m" }).click();
+  await recorded(page, "yes");
+  expect((await call.done).code).toBe(0);
+  expect((await gateway.call("fs.write", { path: "time.txt", content: "two\n", mode: "overwrite" }).done).code).toBe(0);
+  const grants = await gateway.palyra("grants", "list", "-o", "json");
+  expect(grants).toContain("time.txt");
+  expect(grants).toMatch(/"most_uses": *"?3/);
+});
+
+test("a no has a reason, which the requester reads", async ({ inbox: page, gateway }) => {
+  const call = gateway.call("fs.write", { path: "no.txt", content: "no\n" });
+  await openAsk(page, "no.txt");
+  const deny = decision(page).getByRole("button", { name: "Deny" });
+  await expect(deny).toHaveAttribute("aria-disabled", "true");
+  await decision(page).getByLabel(/Reason for a no/).fill("not on a Friday");
+  await deny.click();
+  await recorded(page, "no");
+  const result = await call.done;
+  expect(result.code).toBe(4);
+  expect(result.err + result.out).toContain("not on a Friday");
+  expect(existsSync(gateway.file("no.txt"))).toBe(false);
+});
+
+test("hostile text is text", async ({ inbox: page, gateway }) => {
+  const hostile = `<script>window.hacked = 1</script><img src=x onerror="window.hacked = 2">\u202egnp.exe\u202c \u001b[31mred\u001b[0m pay\u200bpal`;
+  const calls = [
+    gateway.call("fs.write", { path: "hostile.txt", content: hostile }),
+    gateway.call("process.run", { argv: ["git", "log", "<b>bold</b>\u202etxt.sh"] }),
+    gateway.call("fs.write", { path: "large.txt", content: "A".repeat(1_000_000) }),
+  ];
+  await openAsk(page, "hostile.txt");
+  const shown = page.locator("[data-detail]");
+  await expect(shown.getByText("<script>window.hacked = 1</script>").first()).toBeVisible();
+  for (const hidden of ["\u202e", "\u001b", "\u200b"]) expect(await page.locator("body").innerText()).not.toContain(hidden);
+  await page.getByRole("button", { name: "Show the exact bytes" }).click();
+  await expectAccessible(page);
+  await expect(page.getByRole("link", { name: /<b>bold/ })).toBeVisible();
+  await page.getByRole("link", { name: "large.txt" }).click();
+  await expect(page.getByRole("button", { name: /Show .* more of/ }).first()).toBeVisible();
+  expect(await page.evaluate(() => "hacked" in window)).toBe(false);
+  for (const call of calls) call.stop();
+});
+
+test("nothing is decided in the moment that it appears", async ({ inbox: page, gateway }) => {
+  const call = gateway.call("fs.write", { path: "arming.txt", content: "x\n" });
+  // Clicks the button in the frame in which it is first there.
+  await page.evaluate(() => {
+    new MutationObserver((_, observer) => {
+      for (const button of document.querySelectorAll("button")) {
+        if (button.textContent === "Allow once" && !("clicked" in window)) {
+          Object.assign(window, { clicked: true });
+          button.click();
+          observer.disconnect();
+        }
+      }
+    }).observe(document.body, { childList: true, subtree: true });
+  });
+  await openAsk(page, "arming.txt");
+  await expect.poll(() => page.evaluate(() => "clicked" in window)).toBe(true);
+  await expect(page.locator("[data-armed=true]")).toBeVisible();
+  expect(await stateOf(gateway, "arming.txt")).toBe("pending");
+  await decision(page).getByRole("button", { name: "Allow once" }).click();
+  await recorded(page, "yes");
+  expect((await call.done).code).toBe(0);
+});
+
+test("everything by keyboard", async ({ inbox: page, gateway }) => {
+  const yes = gateway.call("fs.write", { path: "keys-yes.txt", content: "x\n" });
+  await expect(page.getByRole("link", { name: "keys-yes.txt" })).toBeVisible();
+  await page.keyboard.press("j");
+  await page.keyboard.press("Enter");
+  await expect(page.locator("[data-armed=true]")).toBeVisible();
+  // One key decides nothing.
+  await page.keyboard.press("a");
+  const dialog = page.getByRole("dialog", { name: "Allow once?" });
+  await expect(dialog).toBeVisible();
+  expect(await stateOf(gateway, "keys-yes.txt")).toBe("pending");
+  await expect(dialog.getByRole("button", { name: "Allow once" })).toBeFocused();
+  await expect(dialog.getByRole("button", { name: "Allow once" })).not.toHaveAttribute("aria-disabled");
+  await page.keyboard.press("Enter");
+  await recorded(page, "yes");
+  expect((await yes.done).code).toBe(0);
+
+  const no = gateway.call("fs.write", { path: "keys-no.txt", content: "x\n" });
+  await page.keyboard.press("u");
+  await page.keyboard.press("n");
+  await page.getByRole("link", { name: "keys-no.txt" }).focus();
+  await page.keyboard.press("Enter");
+  await expect(page.locator("[data-armed=true]")).toBeVisible();
+  await page.keyboard.press("d");
+  await page.keyboard.type("a person at a keyboard says no");
+  await page.keyboard.press("Tab");
+  await page.keyboard.press("Tab");
+  await expect(decision(page).getByRole("button", { name: "Deny" })).toBeFocused();
+  await page.keyboard.press("Enter");
+  await recorded(page, "no");
+  expect((await no.done).code).toBe(4);
+});
+
+test("several are reviewed one by one, and nothing is sent before all were seen", async ({ inbox: page, gateway }) => {
+  const first = gateway.call("fs.write", { path: "batch-1.txt", content: "x\n" });
+  const second = gateway.call("fs.write", { path: "batch-2.txt", content: "x\n" });
+  await page.getByRole("checkbox", { name: /batch-1/ }).check();
+  await page.getByRole("checkbox", { name: /batch-2/ }).check();
+  await page.getByRole("button", { name: "Review 2 one by one" }).click();
+  const dialog = page.getByRole("dialog");
+  for (const step of ["Ask 1 of 2", "Ask 2 of 2"]) {
+    await expect(dialog.getByRole("heading", { name: step })).toBeVisible();
+    await expect(dialog.getByRole("button", { name: "Yes, once" })).not.toHaveAttribute("aria-disabled");
+    if (step === "Ask 2 of 2") {
+      await expectAccessible(page);
+      await dialog.getByLabel(/Reason for a no/).fill("one is enough");
+      await dialog.getByRole("button", { name: "No", exact: true }).click();
+    } else {
+      await dialog.getByRole("button", { name: "Yes, once" }).click();
+    }
+  }
+  expect([await stateOf(gateway, "batch-1.txt"), await stateOf(gateway, "batch-2.txt")]).toEqual(["pending", "pending"]);
+  await dialog.getByRole("button", { name: "Send 2 votes" }).click();
+  await expect(dialog.getByText("2 of 2 votes are recorded.")).toBeVisible();
+  expect([(await first.done).code, (await second.done).code].sort()).toEqual([0, 4]);
+});
+
+test("what is new moves nothing under the pointer, and is announced", async ({ inbox: page, gateway }) => {
+  const first = gateway.call("fs.write", { path: "still-1.txt", content: "x\n" });
+  const row = page.getByRole("row", { name: /still-1\.txt/ });
+  await row.hover();
+  const before = await row.boundingBox();
+  const second = gateway.call("fs.write", { path: "still-2.txt", content: "x\n" });
+  await expect(page.getByRole("button", { name: /1 new: .*still-2\.txt/ })).toBeVisible();
+  await expect(page.getByRole("status").filter({ hasText: "New ask" })).toHaveText(/still-2\.txt/);
+  await expect(page).toHaveTitle(/^\(\d+\)/);
+  expect(await row.boundingBox()).toEqual(before);
+  await page.keyboard.press("n");
+  await expect(page.getByRole("row", { name: /still-2\.txt/ })).toBeVisible();
+  // An answer from elsewhere is said in place.
+  const id = /approvals\/([0-9A-Z]{26})/.exec((await page.getByRole("link", { name: "still-1.txt" }).getAttribute("href")) ?? "")?.[1] ?? "";
+  const { call_digest: digest } = JSON.parse(await gateway.palyra("approvals", "show", id, "-o", "json")) as { call_digest: string };
+  await gateway.palyra("approvals", "decide", id, "--deny", "--reason", "from a terminal", "--digest", digest);
+  await expect(row.getByText("denied")).toBeVisible();
+  expect((await first.done).code).toBe(4);
+  second.stop();
+});
+
+test("inbox and detail are accessible, also on a phone", async ({ inbox: page, gateway }) => {
+  const call = gateway.call("process.run", { argv: ["git", "push", "origin", "main"] });
+  await expect(page.getByRole("link", { name: "git push origin main" })).toBeVisible();
+  await page.getByRole("searchbox", { name: "Filter" }).fill("-severity:low tool:process.run");
+  await page.keyboard.press("Enter");
+  await expect(page).toHaveURL(/q=-severity/);
+  await expect(page.getByRole("list", { name: "Filters in force" })).toBeVisible();
+  await expectAccessible(page);
+  await openAsk(page, "git push origin main");
+  await expectAccessible(page);
+  await page.setViewportSize({ width: 360, height: 740 });
+  expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(360);
+  await expectAccessible(page);
+  call.stop();
+});
+
+test("a logout ends the session in every tab", async ({ inbox: page, context }) => {
+  const other = await context.newPage();
+  await other.goto(page.url());
+  await expect(other.getByRole("heading", { name: "Approvals", level: 1 })).toBeVisible();
+  await page.getByRole("button", { name: "user:local" }).click();
+  await page.getByRole("menuitem", { name: "Log out" }).click();
+  await expect(page.getByText(/You are logged out/)).toBeVisible();
+  await expect(other.getByText(/You are logged out/)).toBeVisible();
+  await expectAccessible(page);
+  // The cookie reaches nothing any more, with or without a secret.
+  expect(await other.evaluate(async () => (await fetch("/palyra.v1.ConsoleService/Whoami", { method: "POST", headers: { "Content-Type": "application/json" }, body: "{}" })).status)).toBe(401);
 });

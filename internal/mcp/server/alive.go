@@ -31,6 +31,8 @@ type alive struct {
 // keepAlive wraps an answer; end has to be called.
 func keepAlive(w http.ResponseWriter) (a *alive, end func()) {
 	a = &alive{w: w, header: w.Header().Clone()}
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	a.timer = time.AfterFunc(aliveEvery, a.comment)
 	return a, func() {
 		a.mu.Lock()

@@ -402,7 +402,7 @@ func (q *request) beside(ctx context.Context, server, name string, input map[str
 func (q *request) given(o toolcall.Outcome, form func(map[string]any) bool) (mcp.Result, error) {
 	r := resultOf(q.sub.Tool, o)
 	if r.IsError {
-		if err := faultIn(o.Report, q.uri); err != nil {
+		if err := faultIn(o.Report, q.uri); err != nil && o.Report.Edited == nil {
 			return nil, err
 		}
 		return nil, errorOf(r)
@@ -434,7 +434,7 @@ func shown(s string) string {
 func inputOfURI(uri string) []byte {
 	text, err := json.Marshal(map[string]string{"uri": uri})
 	if err != nil {
-		return nil //nolint:nilerr // texts always have a form
+		return nil // texts always have a form
 	}
 	return text
 }

@@ -251,7 +251,7 @@ func (q *request) ended(o toolcall.Outcome, err error) (mcp.Result, error) {
 	case q.answer != nil:
 		return q.answer(o)
 	}
-	if err := faultIn(o.Report, ""); err != nil && o.Decision.Allowed {
+	if err := faultIn(o.Report, ""); err != nil && o.Decision.Allowed && o.Report.Edited == nil {
 		return nil, err
 	}
 	return resultOf(q.sub.Tool, o), nil

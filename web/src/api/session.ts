@@ -87,20 +87,23 @@ export async function login(token: string): Promise<Session> {
 /** Ends the session here, in all tabs and at the gateway. */
 export async function logout(): Promise<void> {
   const s = session();
+  // First here: other tabs leave because of this, and not because the gateway hung up.
+  localStorage.removeItem(key);
   try {
     await fetch("/console/v1/logout", { method: "POST", headers: { "Palyra-Console-Secret": s?.secret ?? "" } });
   } catch {
     // The gateway is away: here it ends all the same, there by its idle timeout.
   } finally {
-    drop("logout");
+    leave("logout");
   }
 }
 
 /**
- * Ends the session in this browser. The page is loaded anew, in this tab and, by the
+ * Ends the session in this browser, if there still is one. The page is loaded anew, in this tab and, by the
  * storage event, in every other: nothing of what was shown stays in memory.
  */
 export function drop(why: Ended): void {
+  if (session() === undefined) return;
   localStorage.removeItem(key);
   leave(why);
 }

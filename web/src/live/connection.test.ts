@@ -98,7 +98,9 @@ function tab(): { live: Connection; heard: number[] } {
   const live = new Connection(gateway, "live", over);
   open.push(live);
   const heard: number[] = [];
-  live.subscribe((e) => heard.push(e.sequence));
+  live.subscribe((e) => {
+    if (e.kind !== "reset") heard.push(e.sequence);
+  });
   return { live, heard };
 }
 
@@ -128,6 +130,16 @@ test("all tabs hear of one stream", async () => {
   await settle();
   expect([a.heard, b.heard]).toEqual([[7], [7]]);
   expect([a.live.state().mark, b.live.state().mark]).toEqual(["live", "live"]);
+});
+
+test("what was asked for before the stream began is asked for again", async () => {
+  const kinds: string[] = [];
+  const { live } = tab();
+  live.subscribe((e) => kinds.push(e.kind));
+  await settle();
+  gateway.last().give(event(7));
+  await settle();
+  expect(kinds).toEqual(["reset", "run"]);
 });
 
 test("when the leader goes, another resumes after what it heard", async () => {

@@ -108,9 +108,13 @@ export class Connection {
       const stop = () => attempt.abort();
       this.#closing.signal.addEventListener("abort", stop);
       let watchdog = setTimeout(stop, silence);
+      // What was asked for before the stream began may be out of date already.
+      let fresh = this.#sequence === 0;
       try {
         for await (const event of this.#source.open(this.#sequence, attempt.signal)) {
           failures = 0;
+          if (fresh) this.#tell(this.#listeners, { ...event, kind: "reset" });
+          fresh = false;
           clearTimeout(watchdog);
           watchdog = setTimeout(stop, silence);
           this.#take(event);

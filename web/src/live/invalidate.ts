@@ -10,7 +10,7 @@ export function outdated(event: LiveEvent): readonly (readonly string[])[] {
   const run = event.run === "" ? [] : [["run", event.run]];
   switch (event.kind) {
     case "approval":
-      return [["approval", event.id]];
+      return [["approval", event.id], ["waiting"]];
     case "grant":
       return [["grants"], ["grant", event.id]];
     case "run":
@@ -34,7 +34,7 @@ export function outdated(event: LiveEvent): readonly (readonly string[])[] {
     case "journal":
       return [["journal"]];
     case "status":
-      return [["status"]];
+      return [["status"], ["waiting"]];
     case "reset":
       return [[]];
     case "heartbeat":
@@ -56,11 +56,11 @@ export function followQueries(live: Connection, queries: QueryClient): () => voi
     keys.clear();
   };
   const stop = live.subscribe((event) => {
-    if (event.kind === "approval" || event.kind === "reset") {
-      for (const key of outdated(event)) void queries.invalidateQueries({ queryKey: key });
-      return;
+    for (const key of outdated(event)) {
+      // What a person may be about to decide is asked for at once.
+      if (key[0] === "approval" || event.kind === "reset") void queries.invalidateQueries({ queryKey: key });
+      else keys.set(key.join("/"), key);
     }
-    for (const key of outdated(event)) keys.set(key.join("/"), key);
     if (keys.size > 0) timer ??= setTimeout(flush, gather);
   });
   return () => {

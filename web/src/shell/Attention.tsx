@@ -1,7 +1,10 @@
+import { useQuery } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
+import { client } from "../api/transport";
+import { useCan } from "../api/whoami";
 import type { Approval } from "../gen/palyra/v1/approvals_pb";
-import { ApprovalState } from "../gen/palyra/v1/approvals_pb";
-import { useLiveEvents, useLiveState } from "../live/context";
+import { ApprovalState, ApprovalsService } from "../gen/palyra/v1/approvals_pb";
+import { useLiveEvents } from "../live/context";
 import { ms } from "../text/time";
 import { oneLine } from "../text/visible";
 import { gatewayNow } from "../ui/clock";
@@ -18,9 +21,16 @@ function wanted(): boolean {
 
 /** Calls a person who looks elsewhere: how many asks wait in the tab's title, and a notification of each new one. */
 export function Attention() {
-  const { gateway } = useLiveState();
   const go = useGo();
-  useEffect(() => setBadge(gateway?.pending ?? 0), [gateway?.pending]);
+  const waiting = useQuery({
+    queryKey: ["waiting"],
+    queryFn: async ({ signal }) => {
+      const { counts } = await client(ApprovalsService).listApprovals({ states: [ApprovalState.PENDING], pageSize: 1, withCounts: true }, { signal });
+      return Number(counts?.total ?? 0n);
+    },
+    enabled: useCan("approval.read"),
+  }).data;
+  useEffect(() => setBadge(waiting ?? 0), [waiting]);
   useLiveEvents((event) => {
     if (event.kind !== "approval" || event.approval === undefined || !isNew(event.approval)) return;
     if (!document.hidden || !wanted()) return;

@@ -22,7 +22,7 @@ export function Dialog({ open, onClose, title, description, children, wide }: {
             {...(description === undefined ? { "aria-describedby": undefined } : {})}
             className={`z-50 flex max-h-[calc(100dvh-1.5rem)] w-full flex-col rounded-lg border border-line bg-page shadow-xl ${wide === true ? "max-w-4xl" : "max-w-lg"}`}
           >
-            <header className="flex items-start justify-between gap-3 border-b border-line px-4 py-3">
+            <div className="flex items-start justify-between gap-3 border-b border-line px-4 py-3">
               <div>
                 <Radix.Title className="text-lg font-semibold">{title}</Radix.Title>
                 {description !== undefined && <Radix.Description className="text-quiet">{description}</Radix.Description>}
@@ -32,7 +32,7 @@ export function Dialog({ open, onClose, title, description, children, wide }: {
                   ✕
                 </Button>
               </Radix.Close>
-            </header>
+            </div>
             <div className="overflow-y-auto px-4 py-3">{children}</div>
           </Radix.Content>
         </div>

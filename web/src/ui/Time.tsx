@@ -25,7 +25,7 @@ export function Countdown({ until, over = "expired", loud }: { until: Timestamp 
   const late = left < 30_000;
   return (
     <span className="whitespace-nowrap">
-      <span role="timer" title={absolute(end)} className={cx("tabular-nums", late && "font-semibold text-bad")}>
+      <span {...(loud === true ? { role: "timer" } : {})} className={cx("tabular-nums", late && "font-semibold text-bad")}>
         {left <= 0 ? over : `${length(left)} left`}
       </span>
       {loud === true && (

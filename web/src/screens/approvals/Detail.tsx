@@ -65,7 +65,7 @@ export function Detail({ id, back }: { id: string; back: string }) {
 export function Head({ approval }: { approval: Approval }) {
   const state = word(states, approval.state);
   return (
-    <header className="flex flex-col gap-2">
+    <div className="flex flex-col gap-2">
       <div className="flex flex-wrap items-center gap-2">
         <Severity level={approval.severity} />
         <Badge tone={stateTones[state] ?? "plain"}>{state}</Badge>
@@ -92,6 +92,6 @@ export function Head({ approval }: { approval: Approval }) {
         {Number(approval.prompt?.askedLastWeek ?? 0n) > 0 && `; people were asked about the same ${Number(approval.prompt?.askedLastWeek).toLocaleString()} times in the 7 days before`}
       </p>
       <Needs approval={approval} />
-    </header>
+    </div>
   );
 }

@@ -78,12 +78,18 @@ export function shows(filter: Filter, approval: Approval, now: number): boolean 
   });
 }
 
-/** The flags of `palyra approvals list` that show the same, as far as it has them. */
+/** The flags of `palyra approvals list` that show the same. */
 export function flagsOf(filter: Filter): string[] {
   const flags: string[] = [];
-  for (const s of statesOf(filter)) flags.push("--state", s);
-  for (const t of valuesOf(filter, "type")) flags.push("--type", t);
-  for (const r of valuesOf(filter, "requester").slice(0, 1)) flags.push("--principal", r);
-  for (const n of valuesOf(filter, "newer").slice(0, 1)) flags.push("--since", n);
+  const add = (name: string, values: readonly string[]) => {
+    if (values.length > 0) flags.push(`--${name}`, values.join(","));
+  };
+  for (const [facet, flag] of Object.entries({ tool: "tool", severity: "severity", requester: "principal", type: "type" })) {
+    add(flag, valuesOf(filter, facet));
+    add(`except-${flag}`, valuesOf(filter, facet, true));
+  }
+  add("state", statesOf(filter));
+  add("except-state", valuesOf(filter, "state", true));
+  add("since", valuesOf(filter, "newer").slice(0, 1));
   return flags;
 }

@@ -1,0 +1,46 @@
+import { create } from "@bufbuild/protobuf";
+import { durationFromMs } from "@bufbuild/protobuf/wkt";
+import { expect, test } from "vitest";
+import { ApprovalSchema, ApprovalScope, ApprovalScopeOfferSchema, ApprovalState, GrantMatch } from "../../gen/palyra/v1/approvals_pb";
+import { parseFilter } from "../../ui/filter";
+import { commandOf, labelOf, timesUpTo, voteOf } from "./decide";
+import { facets, flagsOf, requestOf, shows } from "./facets";
+import { needsOf } from "./Needs";
+
+const shown = create(ApprovalSchema, { approvalId: "01J", callDigest: `sha256:${"a".repeat(64)}` });
+const timed = create(ApprovalScopeOfferSchema, { scope: ApprovalScope.TIMEBOXED, match: GrantMatch.SUBJECT, longest: durationFromMs(7_200_000) });
+
+test("a vote is on what was shown, and reaches no further than what was chosen", () => {
+  expect(voteOf(shown, { allow: true, offer: undefined, ttl: 999, uses: 5 })).toEqual({ approvalId: "01J", shownDigest: shown.callDigest, allow: true, scope: ApprovalScope.ONCE });
+  expect(voteOf(shown, { allow: true, offer: timed, ttl: 900_000, uses: 3 })).toMatchObject({ scope: ApprovalScope.TIMEBOXED, match: GrantMatch.SUBJECT, ttl: durationFromMs(900_000), uses: 3n });
+  expect(voteOf(shown, { allow: false, reason: " no " })).toEqual({ approvalId: "01J", shownDigest: shown.callDigest, allow: false, reason: "no" });
+});
+
+test("the same vote as a command", () => {
+  expect(commandOf(shown, { allow: true, offer: timed, ttl: 900_000, uses: 0 })).toBe(`palyra approvals decide 01J --allow timeboxed --for 15m --match subject --digest ${shown.callDigest}`);
+  expect(commandOf(shown, { allow: false, reason: "it's $HOME" })).toContain(`--reason 'it'\\''s $HOME'`);
+});
+
+test("the button says how far a yes reaches", () => {
+  expect(labelOf({ allow: true, offer: timed, ttl: 900_000, uses: 0 })).toBe("Allow for 15m");
+  expect(labelOf({ allow: true, offer: undefined, ttl: 0, uses: 0 })).toBe("Allow once");
+  expect(timesUpTo(7_200_000).map((t) => t.label)).toEqual(["5m", "15m", "30m", "1h", "2h"]);
+});
+
+test("a filter asks the gateway, and judges what the stream tells in the same way", () => {
+  const filter = parseFilter("-tool:echo severity:high requester:agent:x newer:1h", facets);
+  const now = 10_000_000;
+  expect(requestOf(filter, now)).toMatchObject({ exceptTools: ["echo"], severities: ["high"], principals: ["agent:x"], since: { seconds: 6400n } });
+  expect(flagsOf(filter)).toEqual(["--except-tool", "echo", "--severity", "high", "--principal", "agent:x", "--state", "pending", "--since", "1h"]);
+  const ask = (over: object) => create(ApprovalSchema, { state: ApprovalState.PENDING, severity: "high", requestedBy: "agent:x", prompt: { tool: "fs.write" }, createdAt: { seconds: 9000n }, ...over });
+  expect(shows(filter, ask({}), now)).toBe(true);
+  expect(shows(filter, ask({ prompt: { tool: "echo" } }), now)).toBe(false);
+  expect(shows(filter, ask({ severity: "low" }), now)).toBe(false);
+  expect(shows(filter, ask({ state: ApprovalState.ALLOWED }), now)).toBe(false);
+  expect(shows(filter, ask({ createdAt: { seconds: 10n } }), now)).toBe(false);
+  expect(shows(filter, ask({ requestedBy: "agent:y", onBehalfOf: "agent:x" }), now)).toBe(true);
+});
+
+test("who is still needed is said in a line", () => {
+  expect(needsOf(create(ApprovalSchema, { needs: { have: 1, want: 2, role: "security", presence: true } }))).toBe("1 of 2 said yes, needs role security, with proof of presence");
+});
