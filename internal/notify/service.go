@@ -106,7 +106,7 @@ func (s *Service) keepOn(ctx context.Context, failing string, do func(context.Co
 		if ctx.Err() != nil || reason.Of(err) == reason.ShuttingDown {
 			return nil //nolint:nilerr // the daemon ends, and so does this
 		}
-		s.use.Log.WarnContext(ctx, "notices wait", slog.String("what", failing), slog.Any("error", err))
+		s.use.Log.WarnContext(ctx, "notices wait", slog.String("problem", failing), slog.Any("error", err))
 		if !pause(ctx, storePause, nil) {
 			return nil
 		}
