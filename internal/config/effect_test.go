@@ -38,14 +38,14 @@ var readBy = map[string][2]string{
 	"keys.store":      {"daemon/build.go", "cfg.Keys.Store == config.KeysInTPM"},
 	"keys.tpm_device": {"daemon/build.go", "tpm.New(cfg.Keys.TPMDevice)"},
 
-	"presence.aaguids":           {"daemon/build.go", "AAGUIDs: cfg.Presence.AAGUIDs"},
-	"presence.attestation_roots": {"daemon/build.go", "os.ReadFile(file)"},
+	"presence.aaguids":           {"daemon/members.go", "AAGUIDs: cfg.Presence.AAGUIDs"},
+	"presence.attestation_roots": {"daemon/members.go", "os.ReadFile(file)"},
 
 	"log.level":  {"daemon/command.go", "UnmarshalText([]byte(cfg.Log.Level))"},
 	"log.format": {"daemon/command.go", `cfg.Log.Format == "json"`},
 
 	"policy.dir": {"policyadmin/files.go", "dir := p.use.Settings.Policy.Dir"},
-	"roles":      {"daemon/build.go", "g.authority, g.cfg.Roles)"},
+	"roles":      {"daemon/members.go", "g.authority, g.cfg.Roles)"},
 
 	"workspaces.name":      {"daemon/build.go", "Name: w.Name"},
 	"workspaces.path":      {"daemon/build.go", "Path: w.Path"},
