@@ -1,0 +1,105 @@
+// SHA-256 (FIPS 180-4), synchronous: one call of WebCrypto takes longer than the hash of
+// a whole event, and it takes no stream.
+import type { Bytes } from "./bytes";
+
+const K = new Int32Array([
+  0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5, 0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
+  0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da, 0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967,
+  0x27b70a85, 0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85, 0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070,
+  0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3, 0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2,
+]);
+const start = [0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19];
+
+const W = new Int32Array(64);
+
+// An index within a typed array of fixed length is there.
+/* eslint-disable @typescript-eslint/no-non-null-assertion */
+
+function compress(H: Int32Array, b: Uint8Array, at: number): void {
+  for (let i = 0; i < 16; i++, at += 4) W[i] = (b[at]! << 24) | (b[at + 1]! << 16) | (b[at + 2]! << 8) | b[at + 3]!;
+  for (let i = 16; i < 64; i++) {
+    const x = W[i - 15]!;
+    const y = W[i - 2]!;
+    const s0 = ((x >>> 7) | (x << 25)) ^ ((x >>> 18) | (x << 14)) ^ (x >>> 3);
+    const s1 = ((y >>> 17) | (y << 15)) ^ ((y >>> 19) | (y << 13)) ^ (y >>> 10);
+    W[i] = (W[i - 16]! + s0 + W[i - 7]! + s1) | 0;
+  }
+  let a = H[0]!;
+  let c1 = H[1]!;
+  let c2 = H[2]!;
+  let d = H[3]!;
+  let e = H[4]!;
+  let f = H[5]!;
+  let g = H[6]!;
+  let h = H[7]!;
+  for (let i = 0; i < 64; i++) {
+    const S1 = ((e >>> 6) | (e << 26)) ^ ((e >>> 11) | (e << 21)) ^ ((e >>> 25) | (e << 7));
+    const t1 = (h + S1 + ((e & f) ^ (~e & g)) + K[i]! + W[i]!) | 0;
+    const S0 = ((a >>> 2) | (a << 30)) ^ ((a >>> 13) | (a << 19)) ^ ((a >>> 22) | (a << 10));
+    const t2 = (S0 + ((a & c1) ^ (a & c2) ^ (c1 & c2))) | 0;
+    h = g;
+    g = f;
+    f = e;
+    e = (d + t1) | 0;
+    d = c2;
+    c2 = c1;
+    c1 = a;
+    a = (t1 + t2) | 0;
+  }
+  H[0] = H[0]! + a;
+  H[1] = H[1]! + c1;
+  H[2] = H[2]! + c2;
+  H[3] = H[3]! + d;
+  H[4] = H[4]! + e;
+  H[5] = H[5]! + f;
+  H[6] = H[6]! + g;
+  H[7] = H[7]! + h;
+}
+
+/** A running digest. digest() may be asked at any time and ends nothing. */
+export class Sha256 {
+  readonly #H = new Int32Array(start);
+  readonly #block = new Uint8Array(64);
+  #filled = 0;
+  #length = 0;
+
+  update(bytes: Uint8Array): this {
+    this.#length += bytes.length;
+    let at = 0;
+    if (this.#filled > 0) {
+      at = Math.min(64 - this.#filled, bytes.length);
+      this.#block.set(bytes.subarray(0, at), this.#filled);
+      this.#filled += at;
+      if (this.#filled < 64) return this;
+      compress(this.#H, this.#block, 0);
+      this.#filled = 0;
+    }
+    for (; at + 64 <= bytes.length; at += 64) compress(this.#H, bytes, at);
+    if (at < bytes.length) {
+      this.#block.set(bytes.subarray(at));
+      this.#filled = bytes.length - at;
+    }
+    return this;
+  }
+
+  digest(): Bytes {
+    const H = this.#H.slice();
+    const end = new Uint8Array(this.#filled < 56 ? 64 : 128);
+    end.set(this.#block.subarray(0, this.#filled));
+    end[this.#filled] = 0x80;
+    const view = new DataView(end.buffer);
+    view.setUint32(end.length - 8, Math.floor(this.#length / 0x20000000));
+    view.setUint32(end.length - 4, (this.#length << 3) >>> 0);
+    for (let at = 0; at < end.length; at += 64) compress(H, end, at);
+    const out = new Uint8Array(32);
+    const words = new DataView(out.buffer);
+    for (let i = 0; i < 8; i++) words.setInt32(4 * i, H[i]!);
+    return out;
+  }
+}
+
+export function sha256(...parts: readonly Uint8Array[]): Bytes {
+  const sum = new Sha256();
+  for (const part of parts) sum.update(part);
+  return sum.digest();
+}
