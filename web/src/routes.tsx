@@ -22,6 +22,7 @@ export const screens: readonly ScreenRoute[] = [
   { path: "/changes/{-$id}", label: "Changes", needs: "workspace.read", nav: "Work", load: () => import("./screens/changes/Changes") },
   { path: "/tools/{-$name}", label: "Tools", needs: "tool.list", nav: "Rules", load: () => import("./screens/tools/Tools") },
   { path: "/servers/{-$name}", label: "MCP servers", needs: "upstream.read", nav: "Rules", load: () => import("./screens/servers/Servers") },
+  { path: "/journal/verify", label: "Verify the journal", needs: "journal.export", nav: "Record", load: () => import("./screens/journal/verify/VerifyPanel") },
   { path: "/members/{-$member}", label: "Members", needs: "access.read", nav: "People and keys", load: () => import("./screens/members/Members") },
   { path: "/devices/{-$id}", label: "Devices", needs: "access.read", nav: "People and keys", load: () => import("./screens/devices/Devices") },
   { path: "/tokens", label: "API tokens", needs: "token.read", nav: "People and keys", load: () => import("./screens/tokens/Tokens") },

@@ -56,6 +56,46 @@ function compress(H: Int32Array, b: Uint8Array, at: number): void {
   H[7] = H[7]! + h;
 }
 
+// Bytes of an update that fill no block yet, and the end of a message.
+const ending = new Uint8Array(128);
+const endingWords = new DataView(ending.buffer);
+
+/** Digests what is left of a message of so many bytes, and returns the hash. H is used up. */
+function finish(H: Int32Array, rest: Uint8Array, filled: number, length: number): Bytes {
+  const end = filled < 56 ? 64 : 128;
+  if (rest !== ending) ending.set(rest.subarray(0, filled));
+  ending[filled] = 0x80;
+  ending.fill(0, filled + 1, end);
+  endingWords.setUint32(end - 8, Math.floor(length / 0x20000000));
+  endingWords.setUint32(end - 4, (length << 3) >>> 0);
+  for (let at = 0; at < end; at += 64) compress(H, ending, at);
+  const out = new Uint8Array(32);
+  for (let i = 0; i < 8; i++) {
+    const word = H[i]!;
+    out[4 * i] = word >>> 24;
+    out[4 * i + 1] = word >>> 16;
+    out[4 * i + 2] = word >>> 8;
+    out[4 * i + 3] = word;
+  }
+  return out;
+}
+
+/** Digests whole blocks; what is left goes into a block, whose fill is returned. */
+function absorb(H: Int32Array, block: Uint8Array, filled: number, bytes: Uint8Array): number {
+  let at = 0;
+  if (filled > 0) {
+    at = Math.min(64 - filled, bytes.length);
+    for (let i = 0; i < at; i++) block[filled + i] = bytes[i]!;
+    filled += at;
+    if (filled < 64) return filled;
+    compress(H, block, 0);
+  }
+  for (; at + 64 <= bytes.length; at += 64) compress(H, bytes, at);
+  filled = 0;
+  while (at < bytes.length) block[filled++] = bytes[at++]!;
+  return filled;
+}
+
 /** A running digest. digest() may be asked at any time and ends nothing. */
 export class Sha256 {
   readonly #H = new Int32Array(start);
@@ -65,41 +105,24 @@ export class Sha256 {
 
   update(bytes: Uint8Array): this {
     this.#length += bytes.length;
-    let at = 0;
-    if (this.#filled > 0) {
-      at = Math.min(64 - this.#filled, bytes.length);
-      this.#block.set(bytes.subarray(0, at), this.#filled);
-      this.#filled += at;
-      if (this.#filled < 64) return this;
-      compress(this.#H, this.#block, 0);
-      this.#filled = 0;
-    }
-    for (; at + 64 <= bytes.length; at += 64) compress(this.#H, bytes, at);
-    if (at < bytes.length) {
-      this.#block.set(bytes.subarray(at));
-      this.#filled = bytes.length - at;
-    }
+    this.#filled = absorb(this.#H, this.#block, this.#filled, bytes);
     return this;
   }
 
   digest(): Bytes {
-    const H = this.#H.slice();
-    const end = new Uint8Array(this.#filled < 56 ? 64 : 128);
-    end.set(this.#block.subarray(0, this.#filled));
-    end[this.#filled] = 0x80;
-    const view = new DataView(end.buffer);
-    view.setUint32(end.length - 8, Math.floor(this.#length / 0x20000000));
-    view.setUint32(end.length - 4, (this.#length << 3) >>> 0);
-    for (let at = 0; at < end.length; at += 64) compress(H, end, at);
-    const out = new Uint8Array(32);
-    const words = new DataView(out.buffer);
-    for (let i = 0; i < 8; i++) words.setInt32(4 * i, H[i]!);
-    return out;
+    return finish(this.#H.slice(), this.#block, this.#filled, this.#length);
   }
 }
 
+const once = new Int32Array(8);
+
 export function sha256(...parts: readonly Uint8Array[]): Bytes {
-  const sum = new Sha256();
-  for (const part of parts) sum.update(part);
-  return sum.digest();
+  once.set(start);
+  let filled = 0;
+  let length = 0;
+  for (const part of parts) {
+    length += part.length;
+    filled = absorb(once, ending, filled, part);
+  }
+  return finish(once, ending, filled, length);
 }
