@@ -59,10 +59,10 @@ interface Statement {
     policy: Record<string, unknown>;
     executor: Record<string, unknown>;
     sandbox_enforcement: unknown;
-    enforcement: { requested: string[]; applied: string[]; downgrades: string[] };
+    enforcement: { requested: string[] | null; applied: string[] | null; downgrades: string[] | null };
     isolation?: Record<string, unknown>;
-    inputs: { arguments_digest: unknown; executable?: { sha256: unknown }; files: { sha256: unknown }[] };
-    outputs: Record<string, unknown> & { files: { workspace: string; path: string; was: unknown; is: unknown }[] };
+    inputs: { arguments_digest: unknown; executable?: { sha256: unknown }; files: { sha256: unknown }[] | null };
+    outputs: Record<string, unknown> & { files: { workspace: string; path: string; was: unknown; is: unknown }[] | null };
     changes?: Record<string, unknown>;
     violations?: { count: number; first: unknown[] };
     journal?: { size: number; head_sha256: unknown };

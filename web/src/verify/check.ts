@@ -3,7 +3,7 @@ import { hex } from "./bytes";
 import type { Summary } from "./export";
 import { verifyExport } from "./export";
 import { because, Fault } from "./fault";
-import { Pool, spareCores } from "./pool";
+import { Pool, workersHere } from "./pool";
 import type { Pins } from "./trust";
 import { judge } from "./trust";
 
@@ -41,7 +41,7 @@ export interface Progress {
 
 /** Verifies an export in Workers of this browser. What it throws is a Failure's fault, or the source's own error. */
 export async function check(source: AsyncIterable<Uint8Array>, makeWorker: () => Worker, pins: Pins, seen: Seen | undefined, progress: (p: Progress) => void): Promise<Outcome> {
-  const pool = new Pool(makeWorker, spareCores());
+  const pool = new Pool(makeWorker, workersHere());
   const start = performance.now();
   const seconds = () => (performance.now() - start) / 1000;
   let ca: string | undefined;

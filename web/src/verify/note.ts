@@ -70,7 +70,6 @@ export interface Note {
 export function readNote(text: string): Note {
   const cut = text.lastIndexOf("\n\n");
   // A control character would make two notes that look the same.
-  // eslint-disable-next-line no-control-regex
   if (cut < 0 || !text.endsWith("\n") || /[\u0000-\u0009\u000b-\u001f]/.test(text)) throw new Fault("malformed note");
   const signatures = text
     .slice(cut + 2, -1)

@@ -70,7 +70,7 @@ export class Pool {
   }
 }
 
-/** As many Workers as the machine has spare cores for. */
-export function spareCores(): number {
-  return Math.max(1, Math.min(4, (navigator.hardwareConcurrency || 2) - 1));
+/** So many Workers keep the cores busy: the page's own thread only joins what they found. */
+export function workersHere(): number {
+  return Math.max(2, Math.min(4, navigator.hardwareConcurrency - 1));
 }
