@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { expect, expectAccessible, test } from "./fixtures";
 
 test("verifies, pins, remembers, and says what is proven", async ({ inbox: page, gateway }) => {
-  await page.goto("/journal/verify");
+  await page.goto(new URL("/journal/verify", page.url()).href);
   await expect(page.getByText("No key is pinned: this proves that the journal is whole, and not whose it is.")).toBeVisible();
   await page.getByRole("button", { name: "Verify", exact: true }).click();
   await expect(page.getByText(/^Whole\. Whose it is was not proven/)).toBeVisible();
@@ -36,7 +36,7 @@ test("verifies, pins, remembers, and says what is proven", async ({ inbox: page,
 });
 
 test("the verifier in one file opens from disk and finds a change", async ({ inbox: page, gateway, context }, info) => {
-  await page.goto("/journal/verify");
+  await page.goto(new URL("/journal/verify", page.url()).href);
   const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("link", { name: "verifier in one file" }).click()]);
   const file = info.outputPath("palyra-verifier.html");
   await download.saveAs(file);
