@@ -13,3 +13,4 @@ scripts/npm.sh web || {
   exit 1
 }
 npm --prefix web run --silent build >&2
+(cd internal/console/assets/dist && sha256sum palyra-verifier.html) >docs/format/verifier.sha256

@@ -1,0 +1,397 @@
+// An export, verified with nothing but its bytes and what the caller knows of its keys:
+// the same checks, in the same order, as `palyra journal verify FILE`.
+import type { Bytes } from "./bytes";
+import { hash, hex, join, same, textOf, utf8 } from "./bytes";
+import { count, list, object, readCanonical, string } from "./canonical";
+import type { Head, JournalEvent } from "./event";
+import { checkAfter, codes } from "./event";
+import { because, Fault } from "./fault";
+import type { NotaryKey } from "./keyset";
+import type { Checkpoint } from "./note";
+import { noteKey, openNote } from "./note";
+import { Sha256, sha256 } from "./sha256";
+import type { Rotation, SigningKey } from "./signers";
+import { Signers } from "./signers";
+import type { Stretch, Work } from "./stretch";
+import { Frontier, Roots } from "./tree";
+
+/** What is known of a gateway's keys. */
+export interface Trust {
+  /** Those that may have signed; when empty, the keys of the file are used. */
+  keys: readonly SigningKey[];
+  /** They did not come from the file alone. */
+  pinned: boolean;
+  /** Refuses a key that a rotation brings in. */
+  admit?: (r: Rotation) => Promise<void>;
+  /** What attestations are proven with; absent when there is no key set. */
+  notaries?: { gateway: string; keys: readonly NotaryKey[] };
+}
+
+export interface Remembered {
+  size: number;
+  /** The root of the tree of that size, in hex. */
+  root: string;
+}
+
+export interface Options {
+  /** The verifier key that must have sealed the export. */
+  key?: string | undefined;
+  trust?: ((header: Header) => Promise<Trust>) | undefined;
+  /** What was seen before, and must be in the export as far as it reaches. */
+  remembered?: readonly Remembered[] | undefined;
+  /** Verifies a stretch of events; several run at a time. */
+  verify: (work: Work) => Promise<Stretch>;
+  parallel: number;
+  /** Told how many events verified so far. */
+  progress?: ((events: number) => void) | undefined;
+}
+
+export interface Header {
+  after: number;
+  gateway: string;
+  keys: unknown;
+  verifiers: string[];
+}
+
+export interface Summary {
+  gateway: string;
+  after: number;
+  last: number;
+  events: number;
+  checkpoints: number;
+  erased: number;
+  rotations: number;
+  attestations: number;
+  erasedAttestations: number;
+  signed: Checkpoint;
+  /** Checkpoint keys with their sizes; none when nothing is known of the sizes. */
+  keys: SigningKey[];
+  /** The key that sealed the export. */
+  key: string;
+  keyPinned: boolean;
+}
+
+/** Verifies an export. What does not verify is a Fault with the line and the first bad event. */
+export async function verifyExport(source: AsyncIterable<Uint8Array>, options: Options): Promise<Summary> {
+  const walk = new Walk(options);
+  try {
+    await walk.run(source);
+  } catch (thrown) {
+    const fault = thrown instanceof Fault ? thrown : new Fault(because(thrown));
+    fault.line ??= walk.line;
+    throw fault;
+  }
+  return walk.summary();
+}
+
+const lineFeed = 10;
+// So many bytes of events are verified at a time.
+const stretchSize = 256 << 10;
+const maxLine = 64 << 20;
+const trailerStart = utf8('{"checkpoint":');
+
+class Walk {
+  /** The line that is looked at. */
+  line = 0;
+  readonly #options: Options;
+  readonly #content = new Sha256();
+  #header: Header = { after: 0, gateway: "", keys: null, verifiers: [] };
+  #headerSum: Bytes = new Uint8Array();
+  #trust: Trust = { keys: [], pinned: false };
+  #signers = new Signers([], 0, false);
+  #prev: Head = { seq: 0, hash: new Uint8Array(32), at: -Infinity };
+  #roots = new Roots(new Frontier());
+  #proven = 0; // the newest size whose root was found signed
+  #signed: Checkpoint | undefined;
+  #contradiction: Fault | undefined;
+  readonly #counts = { events: 0, checkpoints: 0, erased: 0, rotations: 0, attestations: 0, erasedAttestations: 0 };
+  #sent = 0; // lines handed out or read
+  readonly #pending: { line: number; done: Promise<Stretch> }[] = [];
+
+  constructor(options: Options) {
+    this.#options = options;
+  }
+
+  async run(source: AsyncIterable<Uint8Array>): Promise<void> {
+    const lines = new Lines(source);
+    const first = await lines.line();
+    this.line = this.#sent = 1;
+    if (first === undefined) throw this.#cutOff(lines.rest() > 0);
+    await this.#begin(first);
+    for (;;) {
+      const { events, trailer } = await lines.stretch();
+      if (events.length > 0) {
+        this.#content.update(events);
+        const line = this.#sent + 1;
+        for (let at = events.indexOf(lineFeed); at >= 0; at = events.indexOf(lineFeed, at + 1)) this.#sent++;
+        const notaries = this.#trust.notaries;
+        const done = this.#options.verify({ lines: events, line, notaries: notaries?.keys ?? [], notaryOf: notaries?.gateway });
+        done.catch(() => undefined); // it is awaited in its turn
+        this.#pending.push({ line, done });
+      }
+      await this.#settle(trailer === undefined && !lines.ended ? this.#options.parallel : 0);
+      if (trailer !== undefined) {
+        this.line = ++this.#sent;
+        await this.#end(trailer);
+        if (!(await lines.atEnd())) throw new Fault("there is something after the trailer", { line: this.line + 1 });
+        break;
+      }
+      if (lines.ended) {
+        this.line = this.#sent + 1;
+        throw this.#cutOff(lines.rest() > 0);
+      }
+    }
+    if (this.#contradiction !== undefined) throw this.#contradiction;
+  }
+
+  summary(): Summary {
+    if (this.#signed === undefined) throw new Fault("there is no checkpoint");
+    const { after, gateway, verifiers } = this.#header;
+    return { gateway, after, last: this.#prev.seq, ...this.#counts, signed: this.#signed, keys: this.#signers.keys(), key: verifiers[0] ?? "", keyPinned: this.#options.key !== undefined || this.#trust.pinned };
+  }
+
+  #cutOff(inside: boolean): Fault {
+    return new Fault(inside ? "the export ends inside a line: it was cut off" : "the export ends before its trailer: it was cut off", { seq: this.#prev.seq + 1 });
+  }
+
+  async #begin(line: Bytes): Promise<void> {
+    try {
+      const { header, frontier, prev } = readHeader(line);
+      this.#header = header;
+      this.#prev = prev;
+      this.#proven = header.after;
+      this.#roots = new Roots(frontier);
+      await this.#startKeys();
+    } catch (thrown) {
+      throw new Fault(`header: ${because(thrown)}`, { line: 1 });
+    }
+    this.#content.update(line).update(new Uint8Array([lineFeed]));
+    this.#headerSum = this.#content.digest();
+  }
+
+  async #startKeys(): Promise<void> {
+    const { gateway, verifiers, after } = this.#header;
+    const [first] = verifiers;
+    if (first === undefined) throw new Fault("there is no verifier key");
+    for (const text of verifiers) if (noteKey(text).name !== gateway) throw new Fault(`a verifier key of another gateway in an export of ${JSON.stringify(gateway)}`);
+    const { key } = this.#options;
+    if (key !== undefined && key !== first) throw new Fault(`the export is signed by the key ${first}, not by the expected ${key}`);
+    if (this.#options.trust !== undefined) this.#trust = await this.#options.trust(this.#header);
+    const loose = this.#trust.keys.length === 0;
+    this.#signers = new Signers(loose ? verifiers.map((verifier) => ({ verifier, first: 0 })) : this.#trust.keys, after, loose);
+    // One of the known keys may hand over to the others in the export.
+    if (!verifiers.some((text) => this.#signers.knows(text))) throw unknownKey(first);
+  }
+
+  /** Takes up results in their order, until at most so many are pending. */
+  async #settle(most: number): Promise<void> {
+    while (this.#pending.length > most) {
+      const next = this.#pending.shift();
+      if (next === undefined) return;
+      this.line = next.line;
+      await this.#join(await next.done, next.line);
+      this.#options.progress?.(this.#counts.events);
+    }
+  }
+
+  async #join(s: Stretch, line: number): Promise<void> {
+    if (s.first !== undefined) checkAfter(s.first, this.#prev);
+    const signed = new Map(s.signed.map(({ index, event }) => [index, event]));
+    const start = this.#prev.seq;
+    for (let i = 0; i < s.events; i++) {
+      this.line = line + i;
+      this.#roots.push(s.leaves.slice(32 * i, 32 * i + 32));
+      for (const seen of this.#options.remembered ?? []) if (seen.size === start + i + 1) this.#checkRoot(seen.size, hash(seen.root) ?? new Uint8Array(), seen.size);
+      const event = signed.get(i);
+      if (event !== undefined) await this.#takeSigned(event);
+    }
+    this.#counts.events += s.events;
+    this.#counts.erased += s.erased;
+    this.#counts.attestations += s.attestations;
+    this.#counts.erasedAttestations += s.erasedAttestations;
+    if (s.last !== undefined) this.#prev = s.last;
+    if (s.contradiction !== undefined) this.#contradiction ??= new Fault(s.contradiction.what, s.contradiction);
+    if (s.fault !== undefined) throw new Fault(s.fault.what, { line: s.fault.line, seq: s.fault.seq ?? this.#prev.seq + 1 });
+  }
+
+  async #takeSigned(event: JournalEvent): Promise<void> {
+    if (event.code === codes.rotation) {
+      await this.#signers.rotate(event, this.#header.gateway, this.#signed?.size ?? 0, this.#trust.admit);
+      this.#counts.rotations++;
+      return;
+    }
+    let cp: Checkpoint;
+    try {
+      cp = await this.#signers.checkpoint(string(event.payload?.note, "note"), this.#header.gateway);
+    } catch (thrown) {
+      throw new Fault(because(thrown), { seq: event.seq });
+    }
+    if (cp.size >= event.seq) throw new Fault(`the checkpoint covers ${cp.size} events, itself included`, { seq: event.seq });
+    this.#counts.checkpoints++;
+    const before = this.#signed?.size ?? 0;
+    if (cp.size < before) throw new Fault(`the checkpoint covers ${cp.size} events, the one before it ${before}: it was rolled back`, { seq: event.seq });
+    if (cp.size >= this.#roots.base.size) {
+      this.#checkRoot(cp.size, cp.root, event.seq);
+      this.#roots.settle(cp.size);
+      this.#proven = cp.size;
+    }
+    this.#signed = cp;
+  }
+
+  /** Events up to the last good checkpoint are proven, so the fault names the one after it. */
+  #checkRoot(size: number, root: Uint8Array, seq: number): void {
+    const own = this.#roots.at(size);
+    if (own === undefined) throw new Fault(`the checkpoint cannot be checked: it covers ${size} events, not between ${this.#roots.base.size} and ${this.#roots.size}`, { seq });
+    if (!same(own, root)) throw new Fault(`the events ${this.#proven + 1} to ${size} are not those that a signed checkpoint covers`, { seq: this.#proven + 1 });
+  }
+
+  async #end(line: Bytes): Promise<void> {
+    let trailer: Record<string, unknown>;
+    let text: string;
+    const { gateway, after, verifiers } = this.#header;
+    const [first = ""] = verifiers;
+    try {
+      trailer = object(readCanonical(textOf(line)), ["checkpoint", "count", "kind", "seal", "sha256"]);
+      if (trailer.kind !== "trailer") throw new Fault(`kind is ${JSON.stringify(trailer.kind)}`);
+      count(trailer.count, "count");
+      if (!this.#signers.knows(first)) throw unknownKey(first);
+      const key = noteKey(first);
+      text = (await openNote(string(trailer.seal, "seal"), (name, id) => (name === key.name && id === key.id ? key : undefined))).note.text;
+    } catch (thrown) {
+      throw new Fault(`trailer: ${because(thrown)}`);
+    }
+    const checkpoint = string(trailer.checkpoint, "checkpoint");
+    const events = this.#prev.seq - after;
+    const content = hex(this.#content.digest());
+    const sealed = ["palyra.dev/journal/export/v1", gateway, String(after), String(events), hex(this.#headerSum), content, hex(sha256(utf8(checkpoint))), ""];
+    if (trailer.sha256 !== content && text === sealed.join("\n")) throw new Fault("trailer: sha256 is not that of the bytes before it");
+    if (trailer.count !== events) throw new Fault(`the trailer counts ${String(trailer.count)} events, there are ${events}`, { seq: this.#prev.seq + 1 });
+    this.#compareSeal(sealed, text.split("\n"));
+    await this.#checkLast(checkpoint);
+  }
+
+  /** Says which part of the export is not what the seal covers. */
+  #compareSeal(have: string[], want: string[]): void {
+    if (have.join("\n") === want.join("\n")) return;
+    if (have.length !== want.length) throw new Fault("trailer: the seal is of another kind");
+    if (have[4] !== want[4]) throw new Fault("the header is not the one that the seal covers", { line: 1 });
+    if (have[6] !== want[6]) throw new Fault("trailer: the checkpoint is not the one that the seal covers");
+    if (have.slice(0, 4).join("\n") !== want.slice(0, 4).join("\n")) throw new Fault("the seal covers other events: some are missing or were added", { seq: this.#prev.seq + 1 });
+    throw new Fault(`the events ${this.#proven + 1} to ${this.#prev.seq} are not those that the seal covers`, { seq: this.#proven + 1 });
+  }
+
+  /** The trailer's checkpoint covers the last event, so that an older one cannot hide a rollback. */
+  async #checkLast(text: string): Promise<void> {
+    const cp = await this.#signers.checkpoint(text, this.#header.gateway).catch((thrown: unknown) => {
+      throw new Fault(`trailer: ${because(thrown)}`);
+    });
+    const end = this.#prev.seq;
+    if (cp.size !== end) throw new Fault(`the trailer's checkpoint covers ${cp.size} events, the export ends at ${end}`, { seq: Math.min(cp.size, end) + 1 });
+    this.#checkRoot(cp.size, cp.root, cp.size);
+    this.#signed = cp;
+  }
+}
+
+function unknownKey(key: string): Fault {
+  return new Fault(`it is signed by the key ${key}, which is not known as a key of this gateway`, { line: 1 });
+}
+
+function readHeader(line: Bytes): { header: Header; frontier: Frontier; prev: Head } {
+  const h = object(readCanonical(textOf(line)), ["after", "format", "frontier", "gateway", "keys", "kind", "prev_hash", "verifiers"]);
+  if (h.kind !== "header" || h.format !== "palyra-journal-export/1") throw new Fault("it is not the first line of a journal export");
+  const after = count(h.after, "after");
+  const roots = list(h.frontier, "frontier").map((text) => {
+    const root = hash(text);
+    if (root === undefined) throw new Fault("frontier: want 64 hex digits");
+    return root;
+  });
+  const prev = hash(h.prev_hash);
+  const frontier = new Frontier(after, roots);
+  if (prev === undefined) throw new Fault("prev_hash: want 64 hex digits");
+  if (!frontier.valid() || (after === 0) !== prev.every((byte) => byte === 0)) throw new Fault(`frontier and prev_hash are not those of an export after ${after}`);
+  const verifiers = list(h.verifiers, "verifiers").map((text) => string(text, "verifiers"));
+  return { header: { after, gateway: string(h.gateway, "gateway"), keys: h.keys, verifiers }, frontier, prev: { seq: after, hash: prev, at: -Infinity } };
+}
+
+/** The source's bytes by whole lines. */
+class Lines {
+  readonly #source: AsyncIterator<Uint8Array>;
+  #held: Bytes[] = []; // chunks with no line feed but in the last one
+  #heldSize = 0;
+  ended = false;
+
+  constructor(source: AsyncIterable<Uint8Array>) {
+    this.#source = source[Symbol.asyncIterator]();
+  }
+
+  async #read(): Promise<void> {
+    const next = await this.#source.next();
+    if (next.done === true) this.ended = true;
+    else if (next.value.length > 0) this.#hold(new Uint8Array(next.value));
+  }
+
+  #hold(bytes: Bytes): void {
+    this.#held.push(bytes);
+    this.#heldSize += bytes.length;
+  }
+
+  #take(): Bytes {
+    const all = this.#held.length === 1 && this.#held[0] !== undefined ? this.#held[0] : join(...this.#held);
+    this.#held = [];
+    this.#heldSize = 0;
+    return all;
+  }
+
+  rest(): number {
+    return this.#heldSize;
+  }
+
+  /** The next line without its line feed; undefined when the source ends before one. */
+  async line(): Promise<Bytes | undefined> {
+    while (!this.#held.some((chunk) => chunk.includes(lineFeed)) && !this.ended) {
+      await this.#read();
+      if (this.#heldSize > maxLine && !this.#held.some((chunk) => chunk.includes(lineFeed))) throw tooLong();
+    }
+    const all = this.#take();
+    const end = all.indexOf(lineFeed);
+    if (end < 0) {
+      if (all.length > 0) this.#hold(all);
+      return undefined;
+    }
+    if (end + 1 < all.length) this.#hold(all.slice(end + 1));
+    return all.slice(0, end);
+  }
+
+  /** Whole lines of events, and the trailer's line when it follows them. */
+  async stretch(): Promise<{ events: Bytes; trailer: Bytes | undefined }> {
+    let all: Bytes;
+    let end: number;
+    for (;;) {
+      while (this.#heldSize < stretchSize && !this.ended) await this.#read();
+      all = this.#take();
+      end = all.lastIndexOf(lineFeed) + 1;
+      if (end > 0 || this.ended) break;
+      if (all.length > maxLine) throw tooLong();
+      this.#hold(all);
+      await this.#read();
+    }
+    for (let from = 0; from < end; from = all.indexOf(lineFeed, from) + 1) {
+      if (!same(all.subarray(from, from + trailerStart.length), trailerStart)) continue;
+      const trailerEnd = all.indexOf(lineFeed, from);
+      if (trailerEnd + 1 < all.length) this.#hold(all.slice(trailerEnd + 1));
+      return { events: all.slice(0, from), trailer: all.slice(from, trailerEnd) };
+    }
+    if (end < all.length) this.#hold(all.slice(end));
+    return { events: all.slice(0, end), trailer: undefined };
+  }
+
+  /** Whether nothing follows. */
+  async atEnd(): Promise<boolean> {
+    while (this.#heldSize === 0 && !this.ended) await this.#read();
+    return this.#heldSize === 0;
+  }
+}
+
+function tooLong(): Fault {
+  return new Fault(`the line is longer than ${maxLine} bytes`);
+}

@@ -1,0 +1,16 @@
+/** What does not verify, and where: the first event that is wrong or missing, and the line of the export. */
+export class Fault extends Error {
+  override name = "Fault";
+  seq: number | undefined;
+  line: number | undefined;
+
+  constructor(what: string, at: { seq?: number | undefined; line?: number | undefined } = {}) {
+    super(what);
+    this.seq = at.seq;
+    this.line = at.line;
+  }
+}
+
+export function because(thrown: unknown): string {
+  return thrown instanceof Error ? thrown.message : String(thrown);
+}

@@ -1,0 +1,43 @@
+// The verifier in one file: palyra-verifier.html, beside the console and fetched from it.
+// The same sources give the same bytes; docs/format/verifier.sha256 has their digest.
+import { createHash } from "node:crypto";
+import { readFileSync } from "node:fs";
+import { resolve } from "node:path";
+import type { Plugin } from "vite";
+import { defineConfig } from "vite";
+
+const from = resolve(import.meta.dirname, "src/verify/standalone");
+
+function digest(text: string): string {
+  return `sha256-${createHash("sha256").update(text).digest("base64")}`;
+}
+
+/** Puts the script and the style into the page, and their digests into its policy. */
+const onePage: Plugin = {
+  name: "one-page",
+  enforce: "post",
+  generateBundle(_, bundle) {
+    const chunks = Object.values(bundle);
+    const [main] = chunks;
+    if (main?.type !== "chunk" || chunks.length !== 1) this.error(`the verifier is ${chunks.map((chunk) => chunk.fileName).join(", ")}, not one script`);
+    const script = main.code.trim().replaceAll("</script", "<\\/script");
+    const style = readFileSync(resolve(from, "page.css"), "utf8").trim();
+    let page = readFileSync(resolve(from, "page.html"), "utf8");
+    for (const [name, text] of [["SCRIPT-DIGEST", digest(script)], ["STYLE-DIGEST", digest(style)], ["STYLE", style], ["SCRIPT", script]] as const) page = page.replace(name, () => text);
+    Reflect.deleteProperty(bundle, main.fileName);
+    this.emitFile({ type: "asset", fileName: "palyra-verifier.html", source: page });
+  },
+};
+
+export default defineConfig({
+  plugins: [onePage],
+  publicDir: false,
+  worker: { format: "iife" },
+  build: {
+    outDir: "../internal/console/assets/dist",
+    emptyOutDir: false,
+    modulePreload: false,
+    target: "es2023",
+    rolldownOptions: { input: resolve(from, "main.ts"), output: { format: "es" } },
+  },
+});
