@@ -45,14 +45,26 @@ type proven struct {
 	keys []journal.SigningKey
 }
 
-func (a *app) prove(ctx context.Context, seq int64) error {
-	g, err := a.Connect(ctx)
-	if err != nil {
-		return err
+// Prove proves an event as `palyra journal prove` does.
+func Prove(program *client.App) func(ctx context.Context, g *client.Gateway, seq int64) (witness.Inclusion, error) {
+	a := &app{program}
+	return func(ctx context.Context, g *client.Gateway, seq int64) (witness.Inclusion, error) {
+		p, err := a.proveAndRemember(ctx, g, seq)
+		if err != nil {
+			return witness.Inclusion{}, err
+		}
+		return witness.Inclusion{
+			Seq: seq, Code: string(p.event.Code), Hash: hex.EncodeToString(p.event.Hash[:]), Gateway: p.now.Origin,
+			Size: p.now.Size, Root: hex.EncodeToString(p.now.Root[:]), Key: p.reply.GetVerifierKey(), Event: p.event,
+		}, nil
 	}
+}
+
+// proveAndRemember remembers the newest checkpoint that was seen.
+func (a *app) proveAndRemember(ctx context.Context, g *client.Gateway, seq int64) (proven, error) {
 	p, err := a.proveAt(ctx, g, seq)
 	if err != nil {
-		return err
+		return p, err
 	}
 	newest := p.now
 	if p.hadSeen && p.before.Size > newest.Size {
@@ -60,7 +72,19 @@ func (a *app) prove(ctx context.Context, seq int64) error {
 	}
 	err = witness.Remember(a.App, witness.Memory{Gateway: p.now.Origin, VerifierKey: p.reply.GetVerifierKey(), Keys: p.keys, CARoot: witness.Fingerprint(g.Root), Note: newest.Note})
 	if err != nil {
-		return fmt.Errorf("remembering the checkpoint: %w", err)
+		return p, fmt.Errorf("remembering the checkpoint: %w", err)
+	}
+	return p, nil
+}
+
+func (a *app) prove(ctx context.Context, seq int64) error {
+	g, err := a.Connect(ctx)
+	if err != nil {
+		return err
+	}
+	p, err := a.proveAndRemember(ctx, g, seq)
+	if err != nil {
+		return err
 	}
 	body := append(printer.ProtoObject(p.reply), printer.Member{"verified", true}, printer.Member{"tree_size", p.now.Size}, printer.Member{"earlier_tree_size", p.before.Size})
 	return a.PrintOne("JournalProof", printer.Record{Name: fmt.Sprint(seq), Body: body}, func(pg *printer.Page) {

@@ -26,11 +26,11 @@ var runListing = printer.Listing{
 	Drop:    []string{"MODEL", "CALLS", "FOR"},
 }
 
-// Command is `palyra runs`.
-func Command(program *client.App) *cobra.Command {
+// Command is `palyra runs`. Its reports say what prove says.
+func Command(program *client.App, prove Prover) *cobra.Command {
 	a := &app{program}
 	return command.NewGroup("runs", "See, watch and cancel the runs of models",
-		a.runsList(), a.runsShow(), a.runsWatch(), a.runsCancel())
+		a.runsList(), a.runsShow(), a.runsReport(prove), a.runsWatch(), a.runsCancel())
 }
 
 func (a *app) runRecord(r *palyrav1.Run) printer.Record {

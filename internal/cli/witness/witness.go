@@ -241,3 +241,18 @@ func ParseHashes(texts []string) ([]tlog.Hash, error) {
 	}
 	return out, nil
 }
+
+// Inclusion is where an event is in the signed journal, as it was proven.
+type Inclusion struct {
+	Seq  int64  `json:"seq"`
+	Code string `json:"code"`
+	// Hash and Root are hex; Root is that of the checkpoint over Size events.
+	Hash    string `json:"hash"`
+	Gateway string `json:"gateway"`
+	Size    int64  `json:"tree_size"`
+	Root    string `json:"root"`
+	// Key is the verifier key that signed the checkpoint.
+	Key string `json:"verifier_key"`
+	// Event is what is there.
+	Event journal.Event `json:"-"`
+}
