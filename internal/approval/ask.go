@@ -254,12 +254,14 @@ func shownSubject(subject string) string {
 type callKey struct {
 	principal, onBehalfOf access.Principal
 	session, callDigest   string
+	// reason is that of the requester: people who said yes to one did not to another.
+	reason string
 }
 
 func keyOf(a Ask) callKey {
-	return callKey{a.Proposal.Caller.Principal, a.Proposal.Caller.OnBehalfOf, a.Proposal.Session, a.CallDigest}
+	return callKey{a.Proposal.Caller.Principal, a.Proposal.Caller.OnBehalfOf, a.Proposal.Session, a.CallDigest, Visible(tool.RedactText(a.Prompt.RequesterReason))}
 }
 
 func keyOfRecord(r Record) callKey {
-	return callKey{r.RequestedBy, r.OnBehalfOf, r.Session, r.CallDigest}
+	return callKey{r.RequestedBy, r.OnBehalfOf, r.Session, r.CallDigest, r.Prompt.RequesterReason}
 }

@@ -36,7 +36,7 @@ func EncodePayload(r Record) ([]byte, error) {
 // outline leaves of prompt and binding what the journal's events have of them, too.
 func (r Record) outline() Record {
 	r.Prompt = Prompt{Title: r.Prompt.Title, Severity: r.Prompt.Severity, Summary: r.Prompt.Summary, Arguments: json.RawMessage("{}"),
-		Scopes: r.Prompt.Scopes, ExactOnly: r.Prompt.ExactOnly, AskedLately: r.Prompt.AskedLately}
+		Scopes: r.Prompt.Scopes, ExactOnly: r.Prompt.ExactOnly, AskedLately: r.Prompt.AskedLately, RequesterReason: r.Prompt.RequesterReason}
 	r.Binding = tool.Binding{
 		Principal: r.Binding.Principal, OnBehalfOf: r.Binding.OnBehalfOf,
 		Tool: r.Binding.Tool, ToolDefinitionDigest: r.Binding.ToolDefinitionDigest, Arguments: json.RawMessage("{}"),

@@ -25,6 +25,8 @@ type AskedPayload struct {
 	OnBehalfOf     access.Principal `json:"on_behalf_of"`
 	Severity       string           `json:"severity"`
 	Summary        string           `json:"summary"`
+	// RequesterReason is why the requester wants it; "" when they said nothing.
+	RequesterReason string `json:"requester_reason,omitempty"`
 	// PromptDigest is of the prompt that is shown, RFC 8785 JSON.
 	PromptDigest string    `json:"prompt_digest"`
 	ExpiresAt    time.Time `json:"expires_at"`
@@ -108,7 +110,7 @@ func askedEvents(r Record) ([]event.Draft, error) {
 		ApprovalID: r.ID, ProposalID: r.ProposalID, CallDigest: r.CallDigest, SnapshotDigest: r.SnapshotDigest,
 		SubjectType: r.SubjectType, SubjectID: r.SubjectID, Tool: r.Binding.Tool,
 		RequestedBy: r.RequestedBy, OnBehalfOf: r.OnBehalfOf, Severity: r.Severity,
-		Summary: r.Prompt.Summary, PromptDigest: digest, ExpiresAt: r.ExpiresAt,
+		Summary: r.Prompt.Summary, RequesterReason: r.Prompt.RequesterReason, PromptDigest: digest, ExpiresAt: r.ExpiresAt,
 	})
 	return []event.Draft{d}, err
 }

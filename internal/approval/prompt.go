@@ -37,6 +37,9 @@ type Prompt struct {
 	// Changed is how the call differs from the one that was proposed, where people
 	// edited it.
 	Changed []tool.Difference `json:"changed,omitempty"`
+	// RequesterReason is why the requester wants the call, in their own words; "" when
+	// they said nothing.
+	RequesterReason string `json:"requester_reason,omitempty"`
 	// Lead stands first: the command line, the file, or the address.
 	Lead string `json:"lead,omitempty"`
 	// AskedLately is how often people were asked about the same subject, or about the
@@ -151,6 +154,7 @@ func (p Prompt) clean() Prompt {
 		return Visible(safe)
 	}
 	p.Title, p.Summary, p.Diff, p.Lead = show(p.Title), show(p.Summary), show(p.Diff), show(p.Lead)
+	p.RequesterReason = show(p.RequesterReason)
 	p.Notes = slices.Clone(p.Notes)
 	for i, note := range p.Notes {
 		p.Notes[i] = show(note)

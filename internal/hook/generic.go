@@ -11,6 +11,7 @@ import (
 // the gateway's own words what its tools do; `palyra-hook schema` prints them.
 var generic = Agent{
 	Name: "generic", read: readGeneric, answer: answerGeneric,
+	reasonBy: "Ask about the call again, with a new id and the reason as requester_reason.",
 	rows: []row{
 		{hook: []string{"read"}, name: "read", act: tool.ActRead, caps: reads, paths: []string{"path"}},
 		{hook: []string{"write"}, name: "write", act: tool.ActWrite, caps: writes, paths: []string{"path"}},
@@ -30,6 +31,7 @@ type genericMessage struct {
 	Error          string          `json:"error"`
 	Cwd            string          `json:"cwd"`
 	PermissionMode string          `json:"permission_mode"`
+	Why            string          `json:"requester_reason"`
 }
 
 // genericEvents are all that there are: an agent that is written for this has no other.
@@ -46,7 +48,7 @@ func readGeneric(body []byte) (*Message, error) {
 	}
 	m := &Message{
 		Kind: kind, Event: g.Event, Session: g.Session, CallID: g.Call, Tool: g.Tool, Input: g.Input, Response: g.Result, Message: g.Error,
-		Cwd: g.Cwd, PermissionMode: g.PermissionMode,
+		Cwd: g.Cwd, PermissionMode: g.PermissionMode, RequesterReason: g.Why,
 	}
 	return m, m.check()
 }

@@ -43,6 +43,8 @@ type Message struct {
 	Message        string
 	Cwd            string
 	PermissionMode string
+	// RequesterReason is why the agent wants the call; "" where it cannot say.
+	RequesterReason string
 	// Busy says that something of the turn goes on in the background.
 	Busy bool
 }

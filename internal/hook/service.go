@@ -1,6 +1,7 @@
 package hook
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -127,6 +128,9 @@ func (s *Service) Hear(ctx context.Context, caller access.Caller, a *Agent, m *M
 	return Answer{Allowed: true}
 }
 
+// noReason is the next step of who asks by a hook that cannot bring a reason.
+const noReason = "The hooks of this agent bring no reason along. Use one of the gateway's own tools, or have a person make the call: `palyra call --reason TEXT`."
+
 // ask proposes a call and waits for its decision.
 func (s *Service) ask(ctx context.Context, caller access.Caller, a *Agent, m *Message, id visitID, limit time.Duration) Answer {
 	r, name, input, err := a.submitted(m)
@@ -147,7 +151,7 @@ func (s *Service) ask(ctx context.Context, caller access.Caller, a *Agent, m *Me
 	}
 	return s.propose(ctx, caller, v, r, toolcall.Submission{
 		Caller: caller, Tool: name, Input: input, Session: m.Session, Run: m.place(), CallID: m.CallID,
-		NoEdit: a.noEdit(r),
+		NoEdit: a.noEdit(r), Reason: m.RequesterReason, ReasonBy: cmp.Or(a.reasonBy, noReason),
 	}, limit)
 }
 

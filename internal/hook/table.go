@@ -70,6 +70,8 @@ type Agent struct {
 	answer func(m *Message, a Answer) []byte
 	// edits is true for one whose hooks can give a call other input.
 	edits bool
+	// reasonBy says how its hook brings a reason of the requester, "" where it cannot.
+	reasonBy string
 }
 
 // noEdit is why people cannot change a call of a row, "" where they can.

@@ -57,6 +57,8 @@ const (
 	ByNobody Way = iota + 1
 	// ByArgument is of what a call chooses: the caller can choose another.
 	ByArgument
+	// ByReason is of what the requester says of a call, which is no part of it.
+	ByReason
 	// ByVote is of what people say.
 	ByVote
 	// ByWaiting is of what time brings.
@@ -64,7 +66,7 @@ const (
 )
 
 func (w Way) String() string {
-	return [...]string{"", "nobody", "the caller, by another argument", "who approves", "who waits"}[w]
+	return [...]string{"", "nobody", "the caller, by another argument", "the requester, by another reason", "who approves", "who waits"}[w]
 }
 
 // contexts are those in which a fact is.
@@ -135,6 +137,7 @@ var facts = [...]Fact{
 	{"surface", "String", surfaceNames(), bound, inAll, ofCaller, ByNobody, func(r *Request) any { return &r.Caller.Surface }, "how the caller came in"},
 	{"paired", "Bool", nil, bound, inAll, ofCaller, ByNobody, func(r *Request) any { return &r.Caller.Paired }, "the caller's device is paired"},
 	{"present", "Bool", nil, bound, inAll, ofCaller, ByNobody, func(r *Request) any { return &r.Caller.Present }, "the caller proved to be present"},
+	{"requester_reason", "String", nil, bound, inAll, ofCaller, ByReason, func(r *Request) any { return &r.RequesterReason }, "why the requester wants the call, in their own words ([below](#a-reason-of-the-requester)); `\"\"` when they said nothing. Nobody checked it"},
 	{"capabilities", "Set<String>", capabilityNames(), bound, inAll, ofCaller, ByNobody, func(r *Request) any { return &r.Capabilities }, "those the call asks for"},
 	{"now", "datetime", nil, fresh, inAll, ofClock, ByWaiting, func(r *Request) any { return &r.Time }, "when the call was judged, at most a second before its decision"},
 	{"channel", "Channel?", nil, bound, inCall, ofCall, ByNobody, func(r *Request) any { return &r.Channel }, "the messaging channel that the call comes from"},

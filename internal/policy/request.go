@@ -26,10 +26,13 @@ type Request struct {
 	// was kept.
 	GatewaySession string `json:"gateway_session,omitempty"`
 	// Channel and SkillID are "" when the call comes from none.
-	Channel      string            `json:"channel"`
-	SkillID      string            `json:"skill_id"`
-	Facts        tool.Facts        `json:"facts"`
-	SessionFacts tool.SessionFacts `json:"session_facts"`
+	Channel string `json:"channel"`
+	SkillID string `json:"skill_id"`
+	// RequesterReason is why the requester wants the call, in their own words; "" when
+	// they said nothing. What has the form of a key is redacted in it.
+	RequesterReason string            `json:"requester_reason,omitempty"`
+	Facts           tool.Facts        `json:"facts"`
+	SessionFacts    tool.SessionFacts `json:"session_facts"`
 	// Commit makes it a request about workspace.commit: whether what the call
 	// changed in its copy of the workspace may be applied. Args, Channel, SkillID
 	// and most of Facts are then not looked at.

@@ -105,7 +105,7 @@ func compile(p *expr.Policy) *compiled {
 	}
 	c.determining = Determining{
 		ID: p.ID, File: p.Source.Name, Line: p.Line, Effect: expr.EffectWord(p.Permits()), Condition: p.ConditionText(nil),
-		Reason: p.Notes.Reason, Remedy: p.Notes.Remedy, Severity: p.Notes.Severity,
+		Reason: p.Notes.Reason, Remedy: p.Notes.Remedy, Severity: p.Notes.Severity, AskReason: p.Notes.AskReason,
 	}
 	return c
 }

@@ -2,6 +2,8 @@ package policy
 
 import (
 	"encoding/json"
+	"slices"
+	"strings"
 	"time"
 
 	"palyra/internal/policy/internal/expr"
@@ -52,6 +54,9 @@ type Determining struct {
 	Reason    string `json:"reason,omitempty"`
 	Remedy    string `json:"remedy,omitempty"`
 	Severity  string `json:"severity,omitempty"`
+	// AskReason is what the policy wants to know of the requester before people are
+	// asked; "" when it wants nothing.
+	AskReason string `json:"ask_reason,omitempty"`
 }
 
 // Verdict is what policy says of a proposal. It is sealed: only this package
@@ -113,6 +118,22 @@ func (v Verdict) Timeout() time.Duration { return v.timeout }
 // Severity returns the highest @severity of the policies that caused an ask,
 // "" for other verdicts.
 func (v Verdict) Severity() string { return v.severity }
+
+// AskReason returns what the policies that caused an ask want to know of the requester
+// (@ask_reason), by the ids of the policies and each question once; "" when they want
+// nothing, and for other verdicts.
+func (v Verdict) AskReason() string {
+	if v.effect != Ask {
+		return ""
+	}
+	var questions []string
+	for _, d := range v.determining {
+		if d.AskReason != "" && !slices.Contains(questions, d.AskReason) {
+			questions = append(questions, d.AskReason)
+		}
+	}
+	return strings.Join(questions, " ")
+}
 
 // Missing returns what an approval still lacks: for an ask, what it takes;
 // for a deny with ApprovalUnattainable, what nobody can give.

@@ -72,6 +72,7 @@ const (
 	Ungoverned         Code = "UNGOVERNED"
 
 	ApprovalRequired     Code = "APPROVAL_REQUIRED"
+	RequestReasonNeeded  Code = "REQUEST_REASON_NEEDED"
 	ApprovalDenied       Code = "APPROVAL_DENIED"
 	ApprovalExpired      Code = "APPROVAL_EXPIRED"
 	ApprovalCancelled    Code = "APPROVAL_CANCELLED"
@@ -195,6 +196,7 @@ var Table = []Row{
 	{RanOther, ExitFailure, "The agent says that it ran something else than what was decided.", "Look at what the agent did, and at what changes its calls after the hook: `palyra hook status`."},
 	{Ungoverned, ExitFailure, "The agent says that it ran a call that was not allowed.", "Look at what the agent did, and at what bypasses its hook: `palyra hook status`."},
 	{ApprovalRequired, ExitDenied, "A human has to approve this call.", "Answer it with `palyra approvals decide`."},
+	{RequestReasonNeeded, ExitDenied, "Policy wants to know why before people are asked; nobody was asked.", "Make the same call again with the reason: `palyra call --reason TEXT`."},
 	{ApprovalDenied, ExitDenied, "A human denied the call.", "Do not repeat it; choose another way or ask the person why."},
 	{ApprovalExpired, ExitExpired, "Nobody approved the call in time.", "Ask an operator to be ready, then propose it again."},
 	{ApprovalCancelled, ExitDenied, "The request for approval was withdrawn.", "Propose the call again if it is still wanted."},

@@ -134,6 +134,7 @@ func promptMessage(r approval.Record) *palyrav1.ApprovalPrompt {
 		Executor: string(p.Runs.Executor), SandboxTier: p.Runs.Tier, SandboxProfile: p.Runs.Profile,
 		Egress: p.Runs.Egress, Secrets: p.Runs.Secrets, Diff: p.Diff, Notes: p.Notes, Redacted: p.Redacted,
 		ExactOnly: p.ExactOnly, Lead: cmp.Or(p.Lead, p.Summary), AskedLastWeek: p.AskedLately, LastAllowed: p.LastAllowed,
+		RequesterReason: p.RequesterReason,
 	}
 	for _, o := range p.Runs.Operands {
 		m.Operands = append(m.Operands, &palyrav1.ApprovalOperand{Path: o.Path, Sha256: o.SHA256})

@@ -79,6 +79,7 @@ var codes = map[reason.Code]connect.Code{
 	reason.OutcomeUnknown:     connect.CodeAborted,
 
 	reason.ApprovalRequired:     connect.CodeFailedPrecondition,
+	reason.RequestReasonNeeded:  connect.CodeFailedPrecondition,
 	reason.ApprovalDenied:       connect.CodePermissionDenied,
 	reason.ApprovalExpired:      connect.CodeDeadlineExceeded,
 	reason.ApprovalCancelled:    connect.CodeCanceled,

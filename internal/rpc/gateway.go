@@ -47,7 +47,7 @@ func (g *gateway) CallTool(ctx context.Context, req *palyrav1.CallToolRequest, s
 	sender := &callSender{stream: stream, cancel: cancel, reader: reader{mayExplain(g.engine, caller)}}
 	_, err := g.pipeline.Call(ctx, toolcall.Submission{
 		Caller: caller, Tool: req.GetTool(), Input: req.GetInputJson(), Session: req.GetSession(), Run: req.GetRun(),
-		Channel: req.GetChannel(), IdempotencyKey: req.GetIdempotencyKey(), Precedence: callPrecedence(ctx, g.engine, req.GetRun()),
+		Channel: req.GetChannel(), Reason: req.GetRequesterReason(), IdempotencyKey: req.GetIdempotencyKey(), Precedence: callPrecedence(ctx, g.engine, req.GetRun()),
 	}, func(e toolcall.Event) {
 		hold(ctx, e.Follows || e.Attestation != nil) // the end of the stream follows the attestation
 		sender.observe(e)
@@ -177,6 +177,7 @@ func (g *gateway) EvaluateTool(ctx context.Context, req *palyrav1.EvaluateToolRe
 	caller := callerOf(ctx)
 	e, err := g.pipeline.Evaluate(ctx, toolcall.Submission{
 		Caller: caller, Tool: req.GetTool(), Input: req.GetInputJson(), Session: req.GetSession(), Channel: req.GetChannel(),
+		Reason: req.GetRequesterReason(),
 	})
 	if err != nil {
 		return nil, err
@@ -186,7 +187,7 @@ func (g *gateway) EvaluateTool(ctx context.Context, req *palyrav1.EvaluateToolRe
 		Verdict: v.Effect().String(), Reason: string(v.Reason()), Remedy: v.Remedy(),
 		PolicyVersion: v.PolicyVersion(), SnapshotDigest: v.SnapshotDigest(), CallDigest: e.CallDigest,
 		ProposalApprovalRequired: v.Effect() == policy.Ask,
-		ApprovalSubjectId:        e.Plan.Subject, GrantId: v.GrantID(),
+		ApprovalSubjectId:        e.Plan.Subject, GrantId: v.GrantID(), RequesterReasonWanted: e.ReasonWanted,
 	}
 	explained := mayExplain(g.engine, caller)
 	if code := v.Reason(); code != "" {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 
 	"palyra/internal/canonical"
@@ -26,9 +27,9 @@ func (c *conversation) answerCalls(ctx context.Context, t model.Turn) *ending {
 	results := make([]model.Result, len(t.Calls))
 	ends := make([]*ending, len(t.Calls))
 	if len(t.Calls) == 1 {
-		results[0], ends[0] = c.call(ctx, t.Calls[0])
+		results[0], ends[0] = c.call(ctx, t.Calls[0], reasonIn(t.Text))
 	} else {
-		c.sideBySide(len(t.Calls), func(i int) { results[i], ends[i] = c.call(ctx, t.Calls[i]) })
+		c.sideBySide(len(t.Calls), func(i int) { results[i], ends[i] = c.call(ctx, t.Calls[i], reasonIn(t.Text)) })
 	}
 	if ctx.Err() != nil {
 		return endOf(ctx, ctx.Err())
@@ -54,9 +55,29 @@ func (c *conversation) sideBySide(n int, fn func(int)) {
 	running.Wait()
 }
 
-// call takes one call through the pipeline. When the ending is not nil, the run ends
-// with it.
-func (c *conversation) call(ctx context.Context, wanted model.Call) (model.Result, *ending) {
+// reasonMark begins the line of a turn's text in which the model says why it wants the
+// calls of that turn. It is no argument of theirs: tools would get it, strict schemas
+// would refuse it, and the call digest would be of it.
+const reasonMark = "palyra-reason:"
+
+// reasonBy tells the model so.
+const reasonBy = `Make the same call again, and write in the text of the same answer, before the call, a line that begins with "` + reasonMark +
+	`" and says why. Say what is so: a person reads it. If you do not know it, ask the user.`
+
+// reasonIn is the reason in a turn's text: the last line that has the mark.
+func reasonIn(text string) string {
+	said := ""
+	for line := range strings.Lines(text) {
+		if after, marked := strings.CutPrefix(strings.TrimSpace(line), reasonMark); marked {
+			said = clip.To(strings.TrimSpace(after), toolcall.MaxReason)
+		}
+	}
+	return said
+}
+
+// call takes one call through the pipeline, with what the model said of why. When the
+// ending is not nil, the run ends with it.
+func (c *conversation) call(ctx context.Context, wanted model.Call, why string) (model.Result, *ending) {
 	if err := ctx.Err(); err != nil {
 		return model.Result{}, endOf(ctx, err)
 	}
@@ -75,6 +96,7 @@ func (c *conversation) call(ctx context.Context, wanted model.Call) (model.Resul
 	led := c.led()
 	outcome, err := c.Calls.Call(ctx, toolcall.Submission{
 		Caller: c.run.caller, Tool: wanted.Tool, Input: c.inWorkspace(record.Workspace, wanted), Session: c.run.session, Run: record.ID,
+		Reason: why, ReasonBy: reasonBy,
 		CallID: wanted.ID, MaxCalls: record.Budget.Calls, Lead: led.Drafts, LeadBlobs: led.Blobs,
 	}, c.run.tape.observer(ctx, wanted.ID))
 	if err != nil {

@@ -34,8 +34,12 @@ func CheckClientName(what, name string) error {
 	return nil
 }
 
-// ask builds what humans are shown and what the approval binds to.
+// ask builds what humans are shown and what the approval binds to. There is none
+// without the reason that policy wants of the requester.
 func (a *authorization) ask() (*approval.Ask, error) {
+	if err := a.reasonGiven(); err != nil {
+		return nil, err
+	}
 	request, err := json.Marshal(a.request)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the policy request: %w", err)
@@ -44,6 +48,7 @@ func (a *authorization) ask() (*approval.Ask, error) {
 	if err != nil {
 		return nil, err
 	}
+	prompt.RequesterReason = a.request.RequesterReason
 	covers := a.covers
 	if a.request.Injection != nil {
 		covers = nil // no grant gives a secret to a program

@@ -1,6 +1,7 @@
 package toolcall
 
 import (
+	"cmp"
 	"context"
 
 	"palyra/internal/policy"
@@ -15,6 +16,9 @@ type Evaluation struct {
 	// Secrets are the verdicts on what the program of the call would get; none when
 	// the call itself is denied.
 	Secrets []SecretEvaluation
+	// ReasonWanted is what policy wants to know of the requester before people are asked
+	// about the call or about a secret of it; "" when it wants nothing, or was told.
+	ReasonWanted string
 }
 
 // SecretEvaluation is what policy would say of one secret of a call.
@@ -39,6 +43,9 @@ func (p *Pipeline) weigh(ctx context.Context, s Submission) (*call, Evaluation, 
 		return nil, Evaluation{}, err
 	}
 	c.proposal.Tool, c.proposal.Input = descriptor, input
+	if c.reason, err = requesterReason(s.Reason); err != nil {
+		return nil, Evaluation{}, err
+	}
 	if err := c.planCall(ctx, tool.SessionFacts{CallsInRun: 1}); err != nil {
 		return nil, Evaluation{}, err
 	}
@@ -46,7 +53,14 @@ func (p *Pipeline) weigh(ctx context.Context, s Submission) (*call, Evaluation, 
 		return nil, Evaluation{}, err
 	}
 	secrets, err := c.evaluateInjections(ctx)
-	return c, Evaluation{Verdict: c.verdict, CallDigest: c.digest, Plan: c.plan, Secrets: secrets}, err
+	e := Evaluation{Verdict: c.verdict, CallDigest: c.digest, Plan: c.plan, Secrets: secrets}
+	if c.reason == "" {
+		e.ReasonWanted = c.verdict.AskReason()
+		for _, one := range secrets {
+			e.ReasonWanted = cmp.Or(e.ReasonWanted, one.Verdict.AskReason())
+		}
+	}
+	return c, e, err
 }
 
 func (a *authorization) evaluateInjections(ctx context.Context) ([]SecretEvaluation, error) {

@@ -73,6 +73,8 @@ type call struct {
 	authorization
 	claim      *Claim
 	proposedAt time.Time
+	// reason is why the caller wants it, as it is kept.
+	reason string
 	// exchanged is zero when the call did not run.
 	exchanged session.Traffic
 	// journal is the newest durable event when the call was proposed.
@@ -207,6 +209,9 @@ func (c *call) propose(ctx context.Context) error {
 		return err
 	}
 	c.proposal.Tool, c.proposal.Input = descriptor, input
+	if c.reason, err = requesterReason(c.sub.Reason); err != nil {
+		return err
+	}
 	// Every call may return something, and what it returned is kept.
 	if err := c.Ledger.Ready(ctx); err != nil {
 		return err
@@ -298,16 +303,17 @@ func capabilities(d tool.Descriptor, facts tool.Facts) []tool.Capability {
 // policyRequest is the call as policy gets it.
 func (c *call) policyRequest(facts tool.Facts, session tool.SessionFacts) policy.Request {
 	return policy.Request{
-		Caller:         c.sub.Caller,
-		Tool:           c.proposal.Tool.Name,
-		Capabilities:   capabilities(c.proposal.Tool, facts),
-		Args:           c.proposal.Input,
-		Session:        c.proposal.Session,
-		Run:            c.proposal.Run,
-		GatewaySession: c.sessionID(),
-		Channel:        c.proposal.Channel,
-		Facts:          facts,
-		SessionFacts:   session,
-		Time:           c.proposedAt,
+		Caller:          c.sub.Caller,
+		Tool:            c.proposal.Tool.Name,
+		Capabilities:    capabilities(c.proposal.Tool, facts),
+		Args:            c.proposal.Input,
+		Session:         c.proposal.Session,
+		Run:             c.proposal.Run,
+		GatewaySession:  c.sessionID(),
+		Channel:         c.proposal.Channel,
+		RequesterReason: c.reason,
+		Facts:           facts,
+		SessionFacts:    session,
+		Time:            c.proposedAt,
 	}
 }

@@ -134,9 +134,13 @@ func (s *Submission) Digest() (string, error) {
 	if text, err := canonical.JSON(input); err == nil {
 		input = text
 	}
-	return canonical.DigestOf(map[string]string{
+	parts := map[string]string{
 		"tool": s.Tool, "input": canonical.Digest(input), "session": s.Session, "run": s.Run, "channel": s.Channel,
-	})
+	}
+	if s.Reason != "" {
+		parts["reason"] = tool.RedactText(s.Reason)
+	}
+	return canonical.DigestOf(parts)
 }
 
 func (k *keyedCalls) join(key claimKey, digest string) (*liveCall, bool) {

@@ -205,6 +205,12 @@ type Submission struct {
 	// NoEdit is why the call cannot be told that people changed its arguments, "" when
 	// it can.
 	NoEdit string
+	// Reason is why the caller wants the call, in its own words; "" when it says
+	// nothing. It is for policy and for people, and no part of the call.
+	Reason string
+	// ReasonBy says how this client sends a reason, as the next step of who is told that
+	// one is wanted; "" for what docs/reasons.md says.
+	ReasonBy string
 	// Peer is the client, for executors that pass something on to it.
 	Peer tool.Peer
 }

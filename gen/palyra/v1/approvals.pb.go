@@ -911,9 +911,12 @@ type ApprovalPrompt struct {
 	LastAllowed bool `protobuf:"varint,26,opt,name=last_allowed,json=lastAllowed,proto3" json:"last_allowed,omitempty"`
 	// How the arguments differ from those that were proposed, where people edited the
 	// call. The fields are JSON Pointers (RFC 6901).
-	Changed       []*ApprovalDifference `protobuf:"bytes,27,rep,name=changed,proto3" json:"changed,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Changed []*ApprovalDifference `protobuf:"bytes,27,rep,name=changed,proto3" json:"changed,omitempty"`
+	// Why the requester wants the call, in their own words, which nobody checked; empty
+	// when they said nothing.
+	RequesterReason string `protobuf:"bytes,28,opt,name=requester_reason,json=requesterReason,proto3" json:"requester_reason,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *ApprovalPrompt) Reset() {
@@ -1133,6 +1136,13 @@ func (x *ApprovalPrompt) GetChanged() []*ApprovalDifference {
 		return x.Changed
 	}
 	return nil
+}
+
+func (x *ApprovalPrompt) GetRequesterReason() string {
+	if x != nil {
+		return x.RequesterReason
+	}
+	return ""
 }
 
 // ApprovalFileChange is one file of a diff.
@@ -3338,7 +3348,7 @@ const file_palyra_v1_approvals_proto_rawDesc = "" +
 	"permission\x12\x10\n" +
 	"\x03own\x18\x06 \x01(\bR\x03own\x12\x14\n" +
 	"\x05voted\x18\a \x01(\bR\x05voted\x12#\n" +
-	"\rwith_presence\x18\b \x01(\bR\fwithPresence\"\xba\a\n" +
+	"\rwith_presence\x18\b \x01(\bR\fwithPresence\"\xe5\a\n" +
 	"\x0eApprovalPrompt\x12\x14\n" +
 	"\x05title\x18\x01 \x01(\tR\x05title\x12\x1a\n" +
 	"\bseverity\x18\x02 \x01(\tR\bseverity\x12\x18\n" +
@@ -3370,7 +3380,8 @@ const file_palyra_v1_approvals_proto_rawDesc = "" +
 	"\x0fasked_last_week\x18\x18 \x01(\x03R\raskedLastWeek\x123\n" +
 	"\x05files\x18\x19 \x03(\v2\x1d.palyra.v1.ApprovalFileChangeR\x05files\x12!\n" +
 	"\flast_allowed\x18\x1a \x01(\bR\vlastAllowed\x127\n" +
-	"\achanged\x18\x1b \x03(\v2\x1d.palyra.v1.ApprovalDifferenceR\achanged\"\xd4\x01\n" +
+	"\achanged\x18\x1b \x03(\v2\x1d.palyra.v1.ApprovalDifferenceR\achanged\x12)\n" +
+	"\x10requester_reason\x18\x1c \x01(\tR\x0frequesterReason\"\xd4\x01\n" +
 	"\x12ApprovalFileChange\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x19\n" +

@@ -166,8 +166,12 @@ type CallToolRequest struct {
 	// A retry with the same key never runs the call twice: it gets the events
 	// of the first. Keys are the caller's own and are kept for 24 hours.
 	IdempotencyKey string `protobuf:"bytes,6,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Why the caller wants the call, in its own words. People whom policy asks are shown
+	// it, and policies can read it. It is no part of the call: the tool does not get it.
+	// A policy with @ask_reason asks nobody without one: REQUEST_REASON_NEEDED.
+	RequesterReason string `protobuf:"bytes,7,opt,name=requester_reason,json=requesterReason,proto3" json:"requester_reason,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *CallToolRequest) Reset() {
@@ -238,6 +242,13 @@ func (x *CallToolRequest) GetChannel() string {
 func (x *CallToolRequest) GetIdempotencyKey() string {
 	if x != nil {
 		return x.IdempotencyKey
+	}
+	return ""
+}
+
+func (x *CallToolRequest) GetRequesterReason() string {
+	if x != nil {
+		return x.RequesterReason
 	}
 	return ""
 }
@@ -1577,13 +1588,15 @@ func (x *Tool) GetDefinitionDigest() string {
 
 // EvaluateToolRequest is a proposal that will not run.
 type EvaluateToolRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Tool          string                 `protobuf:"bytes,1,opt,name=tool,proto3" json:"tool,omitempty"`
-	InputJson     []byte                 `protobuf:"bytes,2,opt,name=input_json,json=inputJson,proto3" json:"input_json,omitempty"`
-	Session       string                 `protobuf:"bytes,3,opt,name=session,proto3" json:"session,omitempty"`
-	Channel       string                 `protobuf:"bytes,4,opt,name=channel,proto3" json:"channel,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Tool      string                 `protobuf:"bytes,1,opt,name=tool,proto3" json:"tool,omitempty"`
+	InputJson []byte                 `protobuf:"bytes,2,opt,name=input_json,json=inputJson,proto3" json:"input_json,omitempty"`
+	Session   string                 `protobuf:"bytes,3,opt,name=session,proto3" json:"session,omitempty"`
+	Channel   string                 `protobuf:"bytes,4,opt,name=channel,proto3" json:"channel,omitempty"`
+	// As in CallToolRequest.
+	RequesterReason string `protobuf:"bytes,5,opt,name=requester_reason,json=requesterReason,proto3" json:"requester_reason,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *EvaluateToolRequest) Reset() {
@@ -1644,6 +1657,13 @@ func (x *EvaluateToolRequest) GetChannel() string {
 	return ""
 }
 
+func (x *EvaluateToolRequest) GetRequesterReason() string {
+	if x != nil {
+		return x.RequesterReason
+	}
+	return ""
+}
+
 // EvaluateToolResponse is the verdict.
 type EvaluateToolResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1663,9 +1683,12 @@ type EvaluateToolResponse struct {
 	GrantId string `protobuf:"bytes,12,opt,name=grant_id,json=grantId,proto3" json:"grant_id,omitempty"`
 	// What policy says of each secret that the program would get: the call needs a yes
 	// to each, beside its own. Empty when the call itself is denied.
-	Secrets       []*SecretEvaluation `protobuf:"bytes,13,rep,name=secrets,proto3" json:"secrets,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Secrets []*SecretEvaluation `protobuf:"bytes,13,rep,name=secrets,proto3" json:"secrets,omitempty"`
+	// What policy wants to know of the requester before it asks people, such as "Which
+	// ticket?"; empty when it wants nothing, or requester_reason says it.
+	RequesterReasonWanted string `protobuf:"bytes,14,opt,name=requester_reason_wanted,json=requesterReasonWanted,proto3" json:"requester_reason_wanted,omitempty"`
+	unknownFields         protoimpl.UnknownFields
+	sizeCache             protoimpl.SizeCache
 }
 
 func (x *EvaluateToolResponse) Reset() {
@@ -1780,6 +1803,13 @@ func (x *EvaluateToolResponse) GetSecrets() []*SecretEvaluation {
 		return x.Secrets
 	}
 	return nil
+}
+
+func (x *EvaluateToolResponse) GetRequesterReasonWanted() string {
+	if x != nil {
+		return x.RequesterReasonWanted
+	}
+	return ""
 }
 
 // SecretEvaluation is the verdict on one secret of a call.
@@ -4594,7 +4624,7 @@ var File_palyra_v1_gateway_proto protoreflect.FileDescriptor
 
 const file_palyra_v1_gateway_proto_rawDesc = "" +
 	"\n" +
-	"\x17palyra/v1/gateway.proto\x12\tpalyra.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19palyra/v1/approvals.proto\"\x9f\x02\n" +
+	"\x17palyra/v1/gateway.proto\x12\tpalyra.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19palyra/v1/approvals.proto\"\xd4\x02\n" +
 	"\x0fCallToolRequest\x12\x1e\n" +
 	"\x04tool\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x04tool\x12\x1d\n" +
@@ -4603,7 +4633,8 @@ const file_palyra_v1_gateway_proto_rawDesc = "" +
 	"\asession\x18\x03 \x01(\tB\x1a\xbaH\x17r\x15\x18@2\x11^[A-Za-z0-9._-]*$R\asession\x12,\n" +
 	"\x03run\x18\x04 \x01(\tB\x1a\xbaH\x17r\x15\x18@2\x11^[A-Za-z0-9._-]*$R\x03run\x12\"\n" +
 	"\achannel\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\achannel\x12E\n" +
-	"\x0fidempotency_key\x18\x06 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[A-Za-z0-9._:-]*$R\x0eidempotencyKey\"\xe7\x03\n" +
+	"\x0fidempotency_key\x18\x06 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[A-Za-z0-9._:-]*$R\x0eidempotencyKey\x123\n" +
+	"\x10requester_reason\x18\a \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x0frequesterReason\"\xe7\x03\n" +
 	"\x10CallToolResponse\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x03R\bsequence\x125\n" +
 	"\bproposed\x18\x02 \x01(\v2\x17.palyra.v1.ToolProposedH\x00R\bproposed\x12M\n" +
@@ -4717,14 +4748,15 @@ const file_palyra_v1_gateway_proto_rawDesc = "" +
 	"\tsensitive\x18\t \x01(\bR\tsensitive\x12\x17\n" +
 	"\amay_ask\x18\n" +
 	" \x01(\bR\x06mayAsk\x12+\n" +
-	"\x11definition_digest\x18\v \x01(\tR\x10definitionDigest\"\x9b\x01\n" +
+	"\x11definition_digest\x18\v \x01(\tR\x10definitionDigest\"\xd0\x01\n" +
 	"\x13EvaluateToolRequest\x12\x1e\n" +
 	"\x04tool\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x04tool\x12\x1d\n" +
 	"\n" +
 	"input_json\x18\x02 \x01(\fR\tinputJson\x12!\n" +
 	"\asession\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18@R\asession\x12\"\n" +
-	"\achannel\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\achannel\"\xeb\x03\n" +
+	"\achannel\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\achannel\x123\n" +
+	"\x10requester_reason\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x0frequesterReason\"\xa3\x04\n" +
 	"\x14EvaluateToolResponse\x12\x18\n" +
 	"\averdict\x18\x01 \x01(\tR\averdict\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
@@ -4739,7 +4771,8 @@ const file_palyra_v1_gateway_proto_rawDesc = "" +
 	" \x01(\bR\x18proposalApprovalRequired\x12.\n" +
 	"\x13approval_subject_id\x18\v \x01(\tR\x11approvalSubjectId\x12\x19\n" +
 	"\bgrant_id\x18\f \x01(\tR\agrantId\x125\n" +
-	"\asecrets\x18\r \x03(\v2\x1b.palyra.v1.SecretEvaluationR\asecretsJ\x04\b\t\x10\n" +
+	"\asecrets\x18\r \x03(\v2\x1b.palyra.v1.SecretEvaluationR\asecrets\x126\n" +
+	"\x17requester_reason_wanted\x18\x0e \x01(\tR\x15requesterReasonWantedJ\x04\b\t\x10\n" +
 	"\"\x82\x02\n" +
 	"\x10SecretEvaluation\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x18\n" +

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -22,8 +23,8 @@ type app struct{ *client.App }
 
 // callFlags are those of `palyra call`.
 type callFlags struct {
-	input, session, run, channel, key string
-	dryRun                            bool
+	input, session, run, channel, key, reason string
+	dryRun                                    bool
 }
 
 // Command is `palyra call`.
@@ -45,6 +46,8 @@ func Command(program *client.App) *cobra.Command {
 			"elsewhere the command that answers it is printed on stderr, and the call waits.\n" +
 			"Ctrl-C ends the waiting and not the call: an approval stays pending, and the\n" +
 			"call runs if it is allowed, unless `palyra approvals cancel ID` withdraws it.\n\n" +
+			"A policy may want to know why before it asks anybody (@ask_reason): say it with\n" +
+			"--reason, or when the terminal asks for it.\n\n" +
 			"The exit code is 0 whatever the tool's own exit code, which is in the result;\n" +
 			"see `palyra help exit-codes`.",
 		Example: "palyra call fs.read path=README.md\n" +
@@ -63,6 +66,7 @@ func Command(program *client.App) *cobra.Command {
 	flags.StringVar(&f.run, "run", "", "your name for the agent run it belongs to (default: a run of its own)")
 	flags.StringVar(&f.channel, "channel", "", "the messaging channel it came from, if any; policies can ask for it")
 	flags.StringVar(&f.key, "idempotency-key", "", "a retry with the same key never runs the call twice (default: a new one)")
+	flags.StringVar(&f.reason, "reason", "", "why you want the call, such as a ticket: people who are asked see it, and policies can read and demand it")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "say what policy would decide; nothing runs and nobody is asked")
 	return c
 }
@@ -88,19 +92,47 @@ func (a *app) call(ctx context.Context, toolName string, members []string, f cal
 	if f.dryRun {
 		return a.evaluate(ctx, g, toolName, input, f)
 	}
-	if f.key == "" {
-		f.key = invocation.NewKey()
-	}
-	c := &callRun{a: a, g: g, tool: toolName, key: f.key, session: f.session}
-	return c.run(ctx, &palyrav1.CallToolRequest{
-		Tool: toolName, InputJson: input, Session: f.session, Run: f.run, Channel: f.channel, IdempotencyKey: f.key,
+	return a.propose(ctx, g, f, &palyrav1.CallToolRequest{
+		Tool: toolName, InputJson: input, Session: f.session, Run: f.run, Channel: f.channel, IdempotencyKey: f.key, RequesterReason: f.reason,
 	})
+}
+
+// propose makes the call. Where policy wants to know why first, the terminal asks for
+// it, once, and the call is made again: it is another one, with a key of its own.
+func (a *app) propose(ctx context.Context, g *client.Gateway, f callFlags, req *palyrav1.CallToolRequest) error {
+	once := func() error {
+		req.IdempotencyKey = cmp.Or(f.key, invocation.NewKey())
+		c := &callRun{a: a, g: g, tool: req.GetTool(), key: req.GetIdempotencyKey(), session: f.session}
+		return c.run(ctx, req)
+	}
+	err := once()
+	question, wanted := reasonWanted(err)
+	if !wanted || f.reason != "" || f.key != "" || !a.Interactive() {
+		return err
+	}
+	a.Say("before people are asked, policy wants to know: %s", printer.VisibleLine(question))
+	said, asking := a.Ask(ctx, "why> ")
+	if asking != nil || strings.TrimSpace(said) == "" {
+		return cmp.Or(asking, err)
+	}
+	req.RequesterReason = said
+	return once()
+}
+
+// reasonWanted is what policy wants to know of the requester, if that is why a call was
+// refused.
+func reasonWanted(err error) (question string, wanted bool) {
+	if err == nil {
+		return "", false
+	}
+	info := client.ErrorInfo(client.AsRemote(err))
+	return info.GetMetadata()["question"], info.GetReason() == string(reason.RequestReasonNeeded)
 }
 
 // evaluate is `palyra call --dry-run`.
 func (a *app) evaluate(ctx context.Context, g *client.Gateway, toolName string, input []byte, f callFlags) error {
 	v, err := g.Calls.EvaluateTool(ctx, &palyrav1.EvaluateToolRequest{
-		Tool: toolName, InputJson: input, Session: f.session, Channel: f.channel,
+		Tool: toolName, InputJson: input, Session: f.session, Channel: f.channel, RequesterReason: f.reason,
 	})
 	if err != nil {
 		return err
@@ -130,6 +162,7 @@ func evaluationPage(p *printer.Page, v *palyrav1.EvaluateToolResponse) {
 	p.Field("reason", v.GetReason())
 	p.Field("because", v.GetMessage())
 	p.Field("next", v.GetRemedy())
+	p.Field("wants to know", v.GetRequesterReasonWanted())
 	p.List("policies", invocation.DeterminingLines(v.GetDetermining()))
 	p.List("secrets", secretLines(v.GetSecrets()))
 	p.Field("grant", v.GetGrantId())

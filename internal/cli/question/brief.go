@@ -36,6 +36,7 @@ func Brief(a *client.App, v *palyrav1.Approval) string {
 	p.Gap()
 	p.Heading("%s", cmp.Or(prompt.GetTitle(), v.GetSubjectId()))
 	p.Field("asked by", cell(askedBy(v)))
+	p.Field("they say", cell(prompt.GetRequesterReason()))
 	p.Field("severity", severity(v)+", "+strings.TrimPrefix(a.Relative(v.GetExpiresAt()), "in ")+" left")
 	p.Field("not shown", cell(strings.Join(prompt.GetRedacted(), " ")))
 	why := whyRoom

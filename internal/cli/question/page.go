@@ -24,6 +24,7 @@ func Page(a *client.App, p *printer.Page, v *palyrav1.Approval) {
 	p.Field("state", printer.Enum(v.GetState()))
 	p.Field("severity", cmp.Or(prompt.GetSeverity(), v.GetSeverity()))
 	p.Field("asked by", askedBy(v))
+	p.Wrapped("they say", prompt.GetRequesterReason())
 	p.Field("subject", strings.TrimSpace(printer.Enum(v.GetSubjectType())+" "+v.GetSubjectId()))
 	p.Field("digest", v.GetCallDigest())
 	approvalTimes(a, p, v)

@@ -90,6 +90,12 @@ func sessionName(id string) string {
 // a claim.
 var callIDs = []string{"claudecode/toolUseId", "callId"}
 
+// reasonKey is where a client says why it wants a call.
+const reasonKey = "palyra.dev/requester-reason"
+
+// reasonBy tells a client so.
+const reasonBy = `Make the same call again with the reason as the text "` + reasonKey + `" in its _meta.`
+
 // longestCallID bounds that claim.
 const longestCallID = 128
 
@@ -114,6 +120,8 @@ func (f *Face) requestOf(v *visit, req mcp.Request) (*request, error) {
 	}
 	q := &request{visit: v, face: f, session: session, meta: params.GetMeta(), token: params.GetProgressToken(), client: declaredBy(session)}
 	q.sub = toolcall.Submission{Caller: v.caller, Session: sessionName(session.ID()), CallID: callID(q.meta)}
+	q.sub.Reason, _ = q.meta[reasonKey].(string)
+	q.sub.ReasonBy = reasonBy
 	q.sub.Peer = tool.Peer{Meta: q.meta, LogLevel: f.logLevel(q)}
 	return q, nil
 }

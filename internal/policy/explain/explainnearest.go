@@ -136,7 +136,7 @@ func effortOfPlace(chain []string) effort {
 		return effortWorld
 	case row.Change == policy.ByVote:
 		return effortApproval
-	case row.Change == policy.ByArgument:
+	case row.Change == policy.ByArgument || row.Change == policy.ByReason:
 		return effortCaller
 	case row.Brought():
 		return effortOrigin

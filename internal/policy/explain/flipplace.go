@@ -76,7 +76,7 @@ func (f *search) placesAt(chain []string) []place {
 		return f.argument(chain)
 	}
 	row := policy.FactNamed(strings.Join(chain[1:], "."))
-	if row == nil || row.Change != policy.ByArgument && row.Change != policy.ByWaiting {
+	if row == nil || row.Change != policy.ByArgument && row.Change != policy.ByReason && row.Change != policy.ByWaiting {
 		return nil
 	}
 	p := place{chain: chain, usual: slices.Concat(row.Values, examples[row.Name]), set: func(r *policy.Request, v types.Value) error { return setFact(row, r, v) }}

@@ -165,7 +165,7 @@ func (s *shadows) covers(a, b *expr.Policy) bool {
 	if a == b || a.Permits() && !b.Permits() {
 		return false
 	}
-	if a.Permits() == b.Permits() && (b.Notes.Severity != a.Notes.Severity || b.Notes.Timeout != a.Notes.Timeout) {
+	if a.Permits() == b.Permits() && (b.Notes.Severity != a.Notes.Severity || b.Notes.Timeout != a.Notes.Timeout || b.Notes.AskReason != a.Notes.AskReason) {
 		return false
 	}
 	if !scopeWider(a.AST.Principal, b.AST.Principal) || !scopeWider(a.AST.Resource, b.AST.Resource) ||

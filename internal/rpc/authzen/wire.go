@@ -98,11 +98,12 @@ func (e evaluation) tool() (string, bool) {
 
 // relevant are the members of the context that decide, beside who, what and on what. One
 // that is not there is another than one that is null.
-var relevant = []string{"arguments", "channel", "session"}
+var relevant = []string{"arguments", "channel", "requester_reason", "session"}
 
 // submission is the call of a member.
 func (e evaluation) submission(c access.Caller, tool string) (toolcall.Submission, error) {
-	s := toolcall.Submission{Caller: c, Tool: tool, Input: e.Context["arguments"], Session: e.Context.text("session"), Channel: e.Context.text("channel")}
+	s := toolcall.Submission{Caller: c, Tool: tool, Input: e.Context["arguments"], Session: e.Context.text("session"), Channel: e.Context.text("channel"),
+		Reason: e.Context.text("requester_reason"), ReasonBy: "Ask again with the reason as context.requester_reason."}
 	return s, toolcall.CheckClientName("session", s.Session)
 }
 

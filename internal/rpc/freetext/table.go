@@ -21,6 +21,7 @@ const (
 
 // redacted are sentences: why somebody did something.
 var redacted = []string{
+	"CallToolRequest.requester_reason", "EvaluateToolRequest.requester_reason",
 	"CancelApprovalRequest.reason", "CancelCallRequest.reason", "CancelRun.reason", "CancelRunRequest.reason", "DecideApprovalRequest.reason",
 	"EditApprovalRequest.reason",
 	"DisableMemberRequest.reason", "EnableMemberRequest.reason", "FreezeRequest.reason", "PutSecretRequest.note", "RemoveMemberRequest.reason", "RevokeDeviceRequest.reason",

@@ -1,6 +1,7 @@
 package expr
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -17,15 +18,20 @@ type annotations struct {
 	// Timeout is 0 when there is none.
 	Timeout time.Duration
 	Waives  string
+	// AskReason is the question that the requester answers before people are asked.
+	AskReason string
 }
 
-var annotationNames = []string{"id", "reason", "remedy", "severity", "timeout", "waives"}
+var annotationNames = []string{"id", "ask_reason", "reason", "remedy", "severity", "timeout", "waives"}
 
 var idForm = lazyregexp.New(`^[a-z0-9][a-z0-9._/-]{0,127}$`)
 
 var waivesForm = lazyregexp.New(`^approval: *\S`)
 
 const maxAnnotation = 500
+
+// maxAskReason bounds the question of an @ask_reason, in bytes.
+const maxAskReason = 120
 
 // readAnnotations fills c.id and c.notes, and finds what is unknown or
 // malformed: an annotation that nobody reads is a rule that nobody keeps.
@@ -66,6 +72,11 @@ func (c *Policy) readAnnotation(name, value string) (problem, help string) {
 			return "an id is 1 to 128 of a-z, 0-9, '.', '_', '/', '-' and begins with a letter or digit", ""
 		}
 		c.ID = value
+	case "ask_reason":
+		if len(value) > maxAskReason {
+			return fmt.Sprintf("the question is longer than %d bytes: it stands in one sentence of an error", maxAskReason), ""
+		}
+		c.Notes.AskReason = value
 	case "reason":
 		c.Notes.Reason = value
 	case "remedy":

@@ -91,6 +91,14 @@ export function Head({ approval }: { approval: Approval }) {
         asked <Time at={approval.createdAt} />
         {Number(approval.prompt?.askedLastWeek ?? 0n) > 0 && `; people were asked about the same ${Number(approval.prompt?.askedLastWeek).toLocaleString()} times in the 7 days before`}
       </p>
+      {approval.prompt !== undefined && approval.prompt.requesterReason !== "" && (
+        <div>
+          <p className="text-quiet">Why, in the requester's words, which nobody checked:</p>
+          <blockquote className="border-l-2 border-line pl-3 wrap-anywhere whitespace-pre-wrap">
+            <Untrusted text={approval.prompt.requesterReason} />
+          </blockquote>
+        </div>
+      )}
       <Needs approval={approval} />
     </div>
   );

@@ -1,0 +1,61 @@
+package calls_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"connectrpc.com/connect"
+
+	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/cli/clitest"
+	"palyra/internal/reason"
+)
+
+// wantsReason refuses calls that have no reason, and notes all.
+func wantsReason(w *clitest.World) *[]*palyrav1.CallToolRequest {
+	var got []*palyrav1.CallToolRequest
+	w.Gateway.Play = func(_ context.Context, req *palyrav1.CallToolRequest, send func(*palyrav1.CallToolResponse) error) error {
+		got = append(got, req)
+		if req.GetRequesterReason() == "" {
+			return clitest.GatewayError(connect.CodeFailedPrecondition, reason.RequestReasonNeeded, "before people are asked, the requester has to say why: Which ticket?\x1b[2J",
+				map[string]string{"question": "Which ticket?\x1b[2J"})
+		}
+		return clitest.Play(send, clitest.Allowed(), clitest.Finished("succeeded", "", `{}`), clitest.Attested())
+	}
+	return &got
+}
+
+// A terminal is asked for the reason, once, and the call made again is another one;
+// elsewhere, and with an answer that says nothing, the error says what to do.
+func TestCallAsksForTheReason(t *testing.T) {
+	w := clitest.NewWorld(t)
+	got := wantsReason(w)
+	r := w.With(clitest.Typing("OPS-1\n"), "--no-color", "call", "process.run")
+	w.Want(r, 0)
+	if list := *got; len(list) != 2 || list[1].GetRequesterReason() != "OPS-1" || list[0].GetIdempotencyKey() == list[1].GetIdempotencyKey() {
+		t.Errorf("called %v", list)
+	}
+	if !strings.Contains(r.Err, "policy wants to know: Which ticket?") || strings.Contains(r.Err, "\x1b[2J") {
+		t.Errorf("stderr %q", r.Err)
+	}
+	for name, run := range map[string]func() clitest.Result{
+		"no terminal":  func() clitest.Result { return w.Run("call", "process.run") },
+		"nothing said": func() clitest.Result { return w.With(clitest.Typing("\n"), "call", "process.run") },
+		"a key of theirs": func() clitest.Result {
+			return w.With(clitest.Typing("OPS-1\n"), "call", "process.run", "--idempotency-key", "k1")
+		},
+	} {
+		*got = nil
+		r := run()
+		w.Want(r, reason.Lookup(reason.RequestReasonNeeded).Exit)
+		if len(*got) != 1 || !strings.Contains(r.Err, "Which ticket?") || !strings.Contains(r.Err, "--reason TEXT") {
+			t.Errorf("%s: %d calls, stderr %q", name, len(*got), r.Err)
+		}
+	}
+	*got = nil
+	w.Want(w.Run("call", "process.run", "--reason", "OPS-2"), 0)
+	if list := *got; len(list) != 1 || list[0].GetRequesterReason() != "OPS-2" {
+		t.Errorf("with the flag: %v", list)
+	}
+}

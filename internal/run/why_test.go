@@ -1,0 +1,46 @@
+package run_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"palyra/internal/model"
+	"palyra/internal/reason"
+	"palyra/internal/run"
+	"palyra/internal/tool"
+	"palyra/internal/toolcall"
+)
+
+// The model reads that a reason is wanted and how to give it; what it then says in the
+// text of its answer goes along with the calls, whose arguments stay what they are.
+func TestModelGivesAReason(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		saying := func(context.Context, model.Request, func(model.Event)) (model.Turn, error) {
+			return model.Turn{
+				Text:  "I need it. palyra-reason: not this\n palyra-reason: OPS-1\npalyra-reason: OPS-2, as ada asked \nNow I call.",
+				Calls: []model.Call{call("b", "why", `{"x":1}`), call("c", "why", `{"x":2}`)}, Stop: model.ToolUse, Model: "m-1",
+			}, nil
+		}
+		w := newWorld(t, calls(call("a", "why", `{"x":1}`)), saying, says("done"))
+		defer w.stop()
+		w.pipeline.tools["why"] = func(_ context.Context, s toolcall.Submission, _ func(string)) (tool.Report, error) {
+			if s.Reason == "" {
+				return tool.Report{}, reason.Errorf(reason.RequestReasonNeeded, "which ticket?").WithRemedy("%s", s.ReasonBy)
+			}
+			return returns(`{"ok":true}`)(nil, s, nil)
+		}
+		r, _ := w.start(run.Start{})
+		wantEnd(t, w.finish(r.ID), run.Completed, "")
+		told := result(w.model.asked(2), 0)
+		if !strings.Contains(told.Text, "REQUEST_REASON_NEEDED") || !strings.Contains(told.Text, `palyra-reason:`) {
+			t.Errorf("the model is told %s", told.Text)
+		}
+		for i, want := range []string{"", "OPS-2, as ada asked", "OPS-2, as ada asked"} {
+			if s := w.pipeline.submitted[i]; s.Reason != want || !strings.HasPrefix(string(s.Input), `{"x":`) || strings.Contains(string(s.Input), "OPS") {
+				t.Errorf("call %d: %q with %s", i, s.Reason, s.Input)
+			}
+		}
+	})
+}
