@@ -24,6 +24,7 @@ export const screens: readonly ScreenRoute[] = [
   { path: "/servers/{-$name}", label: "MCP servers", needs: "upstream.read", nav: "Rules", load: () => import("./screens/servers/Servers") },
   { path: "/members/{-$member}", label: "Members", needs: "access.read", nav: "People and keys", load: () => import("./screens/members/Members") },
   { path: "/devices/{-$id}", label: "Devices", needs: "access.read", nav: "People and keys", load: () => import("./screens/devices/Devices") },
+  { path: "/passkeys", label: "Passkeys", needs: "daemon.status", nav: "People and keys", load: () => import("./screens/passkeys/Passkeys") },
   { path: "/tokens", label: "API tokens", needs: "token.read", nav: "People and keys", load: () => import("./screens/tokens/Tokens") },
   { path: "/vault/{-$ref}", label: "Vault", needs: "vault.list", nav: "People and keys", load: () => import("./screens/vault/Vault") },
   { path: "/health", label: "Health", needs: "daemon.status", nav: "Gateway", load: () => import("./screens/health/Health") },

@@ -222,7 +222,7 @@ function Votes({ votes }: { votes: readonly ApprovalVote[] }) {
           {vote.allow && <span>{[word(scopes, vote.scope), vote.scope === ApprovalScope.ONCE ? "" : word(matches, vote.match), durationMs(vote.ttl) > 0 ? length(durationMs(vote.ttl)) : ""].filter((w) => w !== "").join(", ")}</span>}
           <span className="text-quiet">
             by {vote.surface}
-            {vote.present ? ", present" : ""}
+            {vote.present ? (vote.passkey === undefined ? ", present" : ", present, by passkey") : ""}
             {vote.paired ? ", paired device" : ""}
           </span>
           <Time at={vote.at} full />
