@@ -1,3 +1,4 @@
+import { whyNoPasskeys } from "../../api/passkey";
 import { hasScreen } from "../../routes";
 import type { Approval } from "../../gen/palyra/v1/approvals_pb";
 import { ScreenLink } from "../../shell/router";
@@ -13,7 +14,7 @@ export function useMeans(approval: Approval): Means | undefined {
   const query = usePasskeys(false, wanted);
   if (!wanted) return undefined;
   if (query.isError) return { can: false, why: "Your passkeys cannot be read just now." };
-  return query.data === undefined ? undefined : meansOf(query.data);
+  return query.data === undefined ? undefined : meansOf(query.data, whyNoPasskeys());
 }
 
 /** Says, before the buttons, that a passkey will be asked for, or why it cannot be. */

@@ -1,4 +1,4 @@
-import { counts, whyNoPasskeys } from "../../api/passkey";
+import { counts } from "../../api/passkey";
 import type { Approval } from "../../gen/palyra/v1/approvals_pb";
 import type { Passkey } from "../../gen/palyra/v1/presence_pb";
 
@@ -19,7 +19,8 @@ export type Means =
   /** waiting is the passkey that would do, were it confirmed. */
   | { can: false; why: string; waiting?: Passkey };
 
-export function meansOf(own: readonly Passkey[], browser = whyNoPasskeys()): Means {
+/** browser is why this one has no passkeys, undefined where it has. */
+export function meansOf(own: readonly Passkey[], browser: string | undefined): Means {
   if (browser !== undefined) return { can: false, why: browser };
   if (own.some(counts)) return { can: true };
   const waiting = own.find((p) => p.waits && !p.lost);
