@@ -21,6 +21,7 @@ import { Untrusted } from "../../ui/Untrusted";
 import { useArmed } from "./armed";
 import type { Choice } from "./decide";
 import { commandOf, conflict, defaultTtl, labelOf, offerName, timesUpTo, voteOf, waits } from "./decide";
+import { EditDialog } from "./Edit";
 import { needsOf } from "./Needs";
 import { PresenceNotice, useMeans } from "./Presence";
 import { mayProveLater, presenceWanted, takenWithout } from "./presence";
@@ -55,6 +56,7 @@ export function Decide({ approval, stale }: { approval: Approval; stale: unknown
   const mine = approval.votes.find((v) => v.user === me?.principal);
   const later = mayProveLater(approval, me?.principal);
   const means = useMeans(approval);
+  const [editing, setEditing] = useState<Approval | undefined>(undefined);
   const proving = (choice: Choice) => means?.can === true && presenceWanted(approval, choice.allow);
   return (
     <section aria-label="Decision" className="sticky bottom-0 -mx-3 flex max-h-[60dvh] flex-col gap-2 overflow-y-auto border-t-2 border-edge bg-page px-3 pt-2 pb-3 sm:-mx-5 sm:px-5">
@@ -77,9 +79,10 @@ export function Decide({ approval, stale }: { approval: Approval; stale: unknown
         <Standing approval={approval} again={later}>
           {later && <Notice tone="warn">You said yes without proving that you are there. Say it again with your passkey: it takes the place of the first.</Notice>}
           <PresenceNotice approval={approval} means={means} />
-          <Form approval={approval} busy={vote.isPending} proving={proving} again={later} onVote={(choice) => vote.mutate({ shown: approval, choice, present: proving(choice) })} />
+          <Form approval={approval} busy={vote.isPending} proving={proving} again={later} onEdit={() => setEditing(approval)} onVote={(choice) => vote.mutate({ shown: approval, choice, present: proving(choice) })} />
         </Standing>
       )}
+      {editing !== undefined && <EditDialog shown={editing} now={approval} onClose={() => setEditing(undefined)} />}
     </section>
   );
 }
@@ -120,7 +123,7 @@ function Standing({ approval, again, children }: { approval: Approval; again: bo
   if (you?.own === true && !you.mayDecide) {
     return (
       <Notice tone="warn">
-        <p className="font-semibold">This is your own call, so somebody else answers it.</p>
+        <p className="font-semibold">{approval.edits.length === 0 ? "This is your own call, so somebody else answers it." : "You changed this call, or it is your own: somebody else answers it."}</p>
         <p>
           <Untrusted text={you.message} /> <Untrusted text={you.remedy} />
         </p>
@@ -145,13 +148,14 @@ function Standing({ approval, again, children }: { approval: Approval; again: bo
 }
 
 /** The choice and its buttons. */
-function Form({ approval, busy, proving, again, onVote }: {
+function Form({ approval, busy, proving, again, onEdit, onVote }: {
   approval: Approval;
   busy: boolean;
   /** Whether an answer asks for a passkey first. */
   proving: (choice: Choice) => boolean;
   /** The caller said yes before, without a proof. */
   again: boolean;
+  onEdit: () => void;
   onVote: (choice: Choice) => void;
 }) {
   const offers = approval.prompt?.scopes ?? [];
@@ -176,6 +180,7 @@ function Form({ approval, busy, proving, again, onVote }: {
   const offDeny = wait ?? (again ? "You said yes already." : unproved(deny)) ?? (reason.trim() === "" ? "Give a reason: the requester reads it." : undefined);
   useKeys([
     { key: "a", says: "Allow (asks to confirm)", run: () => setAsking(true) },
+    { key: "e", says: "Edit the call, then approve it", run: onEdit },
     { key: "d", says: "Deny: write the reason", run: () => denial.current?.focus() },
   ]);
   const choose = (i: number) => {
@@ -216,6 +221,9 @@ function Form({ approval, busy, proving, again, onVote }: {
         </Button>
         <Button look="bad" off={offDeny} onClick={() => send(deny)}>
           Deny{proving(deny) && ", with passkey"}
+        </Button>
+        <Button off={again ? "You said yes already." : undefined} onClick={onEdit}>
+          Edit, then approve
         </Button>
         <Countdown until={approval.expiresAt} />
         <span className="ml-auto">
