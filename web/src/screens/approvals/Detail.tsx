@@ -15,6 +15,7 @@ import { Countdown, Time } from "../../ui/Time";
 import { Untrusted } from "../../ui/Untrusted";
 import { Decide } from "./Decide";
 import { waits } from "./decide";
+import { Edits } from "./Edits";
 import { Evidence } from "./Evidence";
 import { Needs } from "./Needs";
 import { headline, stateTones, states, word } from "./words";
@@ -99,6 +100,7 @@ export function Head({ approval }: { approval: Approval }) {
           </blockquote>
         </div>
       )}
+      <Edits approval={approval} />
       <Needs approval={approval} />
     </div>
   );
