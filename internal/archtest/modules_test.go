@@ -1,6 +1,7 @@
 package archtest
 
 import (
+	"encoding/json"
 	"os"
 	"regexp"
 	"strings"
@@ -9,9 +10,35 @@ import (
 	"golang.org/x/mod/modfile"
 )
 
-// TestDependenciesAreExplained holds go.mod and the table of RATIONALE.md
-// together: every direct module says what for, why and under which licence.
+// TestDependenciesAreExplained holds go.mod, the console's package.json and the tables
+// of RATIONALE.md together: every direct dependency says what for, why and under which
+// licence.
 func TestDependenciesAreExplained(t *testing.T) {
+	text, err := os.ReadFile("../../RATIONALE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := make(map[string]bool)
+	for _, row := range regexp.MustCompile("(?m)^\\| (`[^|]+`) \\| [A-Z][^|]+ \\| [^|]{10,} \\|$").FindAllStringSubmatch(string(text), -1) {
+		for _, name := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row[1], -1) {
+			rows[name[1]] = true
+		}
+	}
+	for where, names := range map[string][]string{"go.mod": goModules(t), "web/package.json": npmPackages(t)} {
+		for _, name := range names {
+			if !rows[name] {
+				t.Errorf("%s requires %s: give it a row in a table of RATIONALE.md, with licence, what for and why this one", where, name)
+			}
+			delete(rows, name)
+		}
+	}
+	for name := range rows {
+		t.Errorf("RATIONALE.md explains %s, which neither go.mod nor web/package.json requires directly: remove the row", name)
+	}
+}
+
+func goModules(t *testing.T) []string {
+	t.Helper()
 	mod, err := os.ReadFile("../../go.mod")
 	if err != nil {
 		t.Fatal(err)
@@ -20,26 +47,34 @@ func TestDependenciesAreExplained(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile("../../RATIONALE.md")
+	var names []string
+	for _, r := range parsed.Require {
+		if !r.Indirect {
+			names = append(names, r.Mod.Path)
+		}
+	}
+	return names
+}
+
+func npmPackages(t *testing.T) []string {
+	t.Helper()
+	text, err := os.ReadFile("../../web/package.json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows := make(map[string]bool)
-	for _, match := range regexp.MustCompile("(?m)^\\| `([^`]+)` \\| [A-Z][^|]+ \\| [^|]{10,} \\|$").FindAllStringSubmatch(string(text), -1) {
-		rows[match[1]] = true
+	var file struct {
+		Dependencies, DevDependencies, OptionalDependencies map[string]string
 	}
-	for _, r := range parsed.Require {
-		if r.Indirect {
-			continue
+	if err := json.Unmarshal(text, &file); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, group := range []map[string]string{file.Dependencies, file.DevDependencies, file.OptionalDependencies} {
+		for name := range group {
+			names = append(names, name)
 		}
-		if !rows[r.Mod.Path] {
-			t.Errorf("go.mod requires %s: give it a row in the table of RATIONALE.md, with licence, what for and why this one", r.Mod.Path)
-		}
-		delete(rows, r.Mod.Path)
 	}
-	for path := range rows {
-		t.Errorf("RATIONALE.md explains %s, which go.mod does not require directly: remove the row", path)
-	}
+	return names
 }
 
 // TestMapIsWritten holds the tree and the map of CONTRIBUTING.md together.

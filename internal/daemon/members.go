@@ -2,12 +2,26 @@ package daemon
 
 import (
 	"context"
+	"crypto/x509"
+	"os"
+	"slices"
+	"time"
 
 	"palyra/internal/access"
+	"palyra/internal/attest"
+	"palyra/internal/config"
+	"palyra/internal/event"
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
+	"palyra/internal/identity/passkeys"
+	"palyra/internal/installed"
+	"palyra/internal/journal"
+	"palyra/internal/notify"
 	"palyra/internal/policyadmin"
+	"palyra/internal/reason"
 	"palyra/internal/rpc"
+	"palyra/internal/rpc/presenceproof"
+	"palyra/internal/token"
 )
 
 // members is what the API does with members and devices; what it only reads is
@@ -96,4 +110,74 @@ func (m *members) AddDevice(ctx context.Context, by access.Caller, r identity.Re
 	return rpc.Credential{
 		Device: made.Device, Revoked: made.Revoked, Chain: string(made.Certificate.PEM), Root: string(m.authority.RootPEM()), ServerName: serverName,
 	}, nil
+}
+
+func openMembers(ctx context.Context, g *gateway, _ Options) error {
+	var err error
+	g.registry, g.identity, err = openIdentity(ctx, g.stores.identity, g.authority, g.cfg.Roles)
+	if err != nil {
+		return err
+	}
+	if g.tokens, err = token.New(ctx, token.Config{Store: g.stores.tokens, Members: g.registry, Revoked: revokedDevice(g.identity)}); err != nil {
+		return err
+	}
+	if g.passkeys, err = openPasskeys(ctx, g.cfg, g.stores, g.authority, g.registry, g.identity); err != nil {
+		return err
+	}
+	if g.installed, err = installed.New(ctx, g.stores.installed, g.log, time.Now); err != nil {
+		return err
+	}
+	if g.chatUsers, err = notify.NewUsers(ctx, g.stores.notify, g.registry, time.Now); err != nil {
+		return err
+	}
+	notary := g.authority.Notary()
+	cfg := attest.NotaryConfig{Signer: notary.Signer, Chain: notary.Chain, Gateway: g.authority.TrustDomain()}
+	for _, p := range g.authority.PastNotaries() {
+		cfg.Past = append(cfg.Past, attest.PastKey{Chain: p.Chain, RetiredAt: p.RetiredAt})
+	}
+	g.notary, err = attest.NewNotary(cfg)
+	return err
+}
+
+// openPasskeys is shared with what works on a state directory whose daemon does not run.
+func openPasskeys(ctx context.Context, cfg *config.Config, s stores, authority *ca.Authority, registry *access.Registry, service *identity.Service) (*passkeys.Keeper, error) {
+	makes := passkeys.Makes{AAGUIDs: cfg.Presence.AAGUIDs}
+	if file := cfg.Presence.AttestationRoots; file != "" {
+		text, err := os.ReadFile(file)
+		if makes.Roots = x509.NewCertPool(); err != nil || !makes.Roots.AppendCertsFromPEM(text) {
+			return nil, reason.Errorf(reason.ConfigInvalid, "presence.attestation_roots: %s holds no certificates (PEM) that can be read", file)
+		}
+	}
+	return passkeys.New(ctx, passkeys.Config{
+		Store: s.passkeys, Members: registry, Gateway: presenceproof.Gateway(authority.Root()), Makes: makes,
+		Independent: func(a, b access.Principal) bool {
+			return service.History().Hands().Independence().Independent(a, b)
+		},
+		AgentConnected: func(ctx context.Context) (bool, error) { return agentConnected(ctx, s, registry) },
+	})
+}
+
+// agentConnected reports whether an agent was ever connected: there is, or was, one among
+// the members, a token, or a call.
+func agentConnected(ctx context.Context, s stores, registry *access.Registry) (bool, error) {
+	if slices.ContainsFunc(registry.List(), func(m access.Member) bool { return m.Principal.Kind == access.KindAgent }) {
+		return true, nil
+	}
+	tokens, err := s.tokens.Tokens(ctx)
+	if err != nil || len(tokens) > 0 {
+		return true, err
+	}
+	calls, err := s.journal.Events(ctx, journal.Filter{Code: string(event.Proposed), Limit: 1})
+	return len(calls) > 0, err
+}
+
+// openIdentity is shared with what works on a state directory whose daemon
+// does not run.
+func openIdentity(ctx context.Context, store identity.Store, authority *ca.Authority, roles []access.Role) (*access.Registry, *identity.Service, error) {
+	registry, err := access.NewRegistry(ctx, store, roles)
+	if err != nil {
+		return nil, nil, err
+	}
+	service, err := identity.New(ctx, identity.Config{Authority: authority, Store: store, Registry: registry})
+	return registry, service, err
 }

@@ -115,7 +115,7 @@ func (v *visit) edit(p tool.Proposal) {
 	if m := v.answer.Amended(); m != nil {
 		by = strings.Join(m.By(), ", ")
 	}
-	v.edited, v.digest = json.RawMessage(p.Input), digest
+	v.edited, v.digest = p.Input, digest
 	v.told = "palyra: executed_as_edited: " + by + " changed the input of this call before it was approved; what runs is not what was asked for: " + string(p.Input)
 }
 

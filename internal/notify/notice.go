@@ -89,8 +89,8 @@ func of(e journal.Event) (Notice, bool) {
 		return n, ofApproval(e, &n)
 	case event.DeviceAdded, event.DevicePaired:
 		n.Kind, n.Text = DeviceEnrolled, "A member of the gateway got another device."
-	case event.PresenceKeyRegistered:
-		n.Kind, n.Text = PresenceEnrolled, "A device got a key that proves that a person is there."
+	case event.PresenceKeyRegistered, event.PasskeyEnrolled:
+		n.Kind, n.Text = PresenceEnrolled, "A member got a key that proves that a person is there."
 	case event.HookChanged:
 		n.Kind, n.Text = HookChanged, "What was installed into an agent is not as it was: it may not ask any more."
 		return n, !intactAgain(e.Payload)

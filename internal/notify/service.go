@@ -104,9 +104,9 @@ func (s *Service) keepOn(ctx context.Context, failing string, do func(context.Co
 	for {
 		err := do(ctx)
 		if ctx.Err() != nil || reason.Of(err) == reason.ShuttingDown {
-			return nil
+			return nil //nolint:nilerr // the daemon ends, and so does this
 		}
-		s.use.Log.WarnContext(ctx, failing, slog.Any("error", err))
+		s.use.Log.WarnContext(ctx, "notices wait", slog.String("problem", failing), slog.Any("error", err))
 		if !pause(ctx, storePause, nil) {
 			return nil
 		}

@@ -387,6 +387,11 @@ func TestLink(t *testing.T) {
 	if got := must.Get(ParseLink(l.String()))(t); got != l || !IsLink(l.String()) || len(l.String()) > 200 {
 		t.Errorf("%s is read as %+v", l, got)
 	}
+	// The console writes links, too: web/src/screens/devices/pairing.test.ts has the same.
+	written := "palyra://pair?address=192.0.2.7%3A7443&ca=-_v7-_v7-_v7-_v7-_v7-_v7-_v7-_v7-_v7-_v7-_8&code=k7qf3m2x&token=AAECAwQFBgcICQoLDA0ODw"
+	if got := must.Get(ParseLink(written))(t); got.Address != "192.0.2.7:7443" || got.CA[30] != 0xfb || got.CA[31] != 0xff || got.Code != "k7qf3m2x" {
+		t.Errorf("%s is read as %+v", written, got)
+	}
 	text := l.String()
 	for _, bad := range []string{
 		"", "palyra:", strings.Replace(text, "palyra:", "https:", 1), strings.Replace(text, "//pair", "//pear", 1), text + "&x=1", text + "&code=b",

@@ -18,6 +18,7 @@ import (
 	"palyra/internal/passkey"
 	"palyra/internal/policy"
 	"palyra/internal/reason"
+	"palyra/internal/rpc/exportform"
 	"palyra/internal/rpc/presenceproof"
 	"palyra/internal/toolcall"
 )
@@ -306,17 +307,9 @@ func (a *approvals) takeBack(ctx context.Context, caller access.Caller, id, why 
 
 // ExportApprovals streams all matching approvals with a trailer.
 func (a *approvals) ExportApprovals(ctx context.Context, req *palyrav1.ExportApprovalsRequest, stream *connect.ServerStream[palyrav1.ExportApprovalsResponse]) error {
-	write := func(text string) error {
-		return stream.Send(&palyrav1.ExportApprovalsResponse{Data: []byte(text)})
-	}
-	form := ndjson
-	if req.GetFormat() == palyrav1.ExportFormat_EXPORT_FORMAT_JSON {
-		form = document
-	}
-	if err := write(form.open); err != nil {
-		return err
-	}
-	between := ""
+	out := exportform.Approvals(parts(func(data []byte) error {
+		return stream.Send(&palyrav1.ExportApprovalsResponse{Data: data})
+	}), exportForm(req.GetFormat()))
 	trailer, err := a.desk.Export(ctx, approval.Filter{
 		Traits: approval.Traits{States: wordsOf[approval.State](statePrefix, req.GetStates())}, Since: timeOf(req.GetSince()), Until: timeOf(req.GetUntil()),
 	}, func(r approval.Record) error {
@@ -324,9 +317,7 @@ func (a *approvals) ExportApprovals(ctx context.Context, req *palyrav1.ExportApp
 		if err != nil {
 			return err
 		}
-		text := between + string(line)
-		between = form.between
-		return write(text)
+		return out.Record(line)
 	})
 	if err != nil {
 		return err
@@ -335,16 +326,34 @@ func (a *approvals) ExportApprovals(ctx context.Context, req *palyrav1.ExportApp
 	if err != nil {
 		return fmt.Errorf("encoding the trailer: %w", err)
 	}
-	return write(form.trailer + string(text) + form.end)
+	return out.Trailer(text)
 }
 
-// exportForm is the text around the records of an export.
-type exportForm struct{ open, between, trailer, end string }
+// exportForm is the form of an export that was asked for; NDJSON when none was.
+func exportForm(f palyrav1.ExportFormat) exportform.Form {
+	switch f {
+	case palyrav1.ExportFormat_EXPORT_FORMAT_JSON:
+		return exportform.JSON
+	case palyrav1.ExportFormat_EXPORT_FORMAT_CSV:
+		return exportform.CSV
+	}
+	return exportform.NDJSON
+}
 
-var (
-	ndjson   = exportForm{trailer: `{"trailer":`, end: "}\n"}
-	document = exportForm{open: `{"approvals":[`, between: ",", trailer: `],"trailer":`, end: "}\n"}
-)
+// parts sends what is written in parts that fit into a message.
+type parts func([]byte) error
+
+// Write implements io.Writer.
+func (send parts) Write(p []byte) (int, error) {
+	sent := 0
+	for part := range slices.Chunk(p, resultPart) {
+		if err := send(part); err != nil {
+			return sent, err
+		}
+		sent += len(part)
+	}
+	return sent, nil
+}
 
 // ListGrants returns one page, newest first.
 func (a *approvals) ListGrants(ctx context.Context, req *palyrav1.ListGrantsRequest) (*palyrav1.ListGrantsResponse, error) {

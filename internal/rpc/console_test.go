@@ -255,7 +255,7 @@ func TestConsoleStreamsEnd(t *testing.T) {
 			}
 			stream, kept := watch(p), watch(other)
 			end(w, p)
-			for stream.Receive() { //nolint:revive // until it ends
+			for stream.Receive() { // until it ends
 			}
 			if err := stream.Err(); connect.CodeOf(err) != connect.CodeUnauthenticated {
 				t.Errorf("the stream ended with %v", err)

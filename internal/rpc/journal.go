@@ -14,6 +14,7 @@ import (
 	"palyra/internal/attest"
 	"palyra/internal/journal"
 	"palyra/internal/reason"
+	"palyra/internal/rpc/exportform"
 )
 
 // Evidence is what the gateway keeps beside the events.
@@ -177,24 +178,13 @@ func (j *journalService) ExportJournal(ctx context.Context, req *palyrav1.Export
 	if err != nil {
 		return err
 	}
-	return j.log.Export(ctx, exportWriter{stream}, req.GetAfter(), keys)
-}
-
-type exportWriter struct {
-	stream *connect.ServerStream[palyrav1.ExportJournalResponse]
-}
-
-// Write sends p in parts that fit into a message.
-func (w exportWriter) Write(p []byte) (int, error) {
-	sent := 0
-	for sent < len(p) {
-		part := p[sent:min(len(p), sent+resultPart)]
-		if err := w.stream.Send(&palyrav1.ExportJournalResponse{Data: part}); err != nil {
-			return sent, err
-		}
-		sent += len(part)
+	out := exportform.Journal(parts(func(data []byte) error {
+		return stream.Send(&palyrav1.ExportJournalResponse{Data: data})
+	}), exportForm(req.GetFormat()))
+	if err := j.log.Export(ctx, out, req.GetAfter(), keys); err != nil {
+		return err
 	}
-	return sent, nil
+	return out.Close()
 }
 
 func eventMessage(e journal.Event) *palyrav1.Event {

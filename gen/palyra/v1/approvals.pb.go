@@ -267,6 +267,9 @@ const (
 	ExportFormat_EXPORT_FORMAT_UNSPECIFIED ExportFormat = 0
 	ExportFormat_EXPORT_FORMAT_NDJSON      ExportFormat = 1
 	ExportFormat_EXPORT_FORMAT_JSON        ExportFormat = 2
+	// RFC 4180, for spreadsheets; no cell is taken for a formula. The last column
+	// of each row has the line that NDJSON has.
+	ExportFormat_EXPORT_FORMAT_CSV ExportFormat = 3
 )
 
 // Enum value maps for ExportFormat.
@@ -275,11 +278,13 @@ var (
 		0: "EXPORT_FORMAT_UNSPECIFIED",
 		1: "EXPORT_FORMAT_NDJSON",
 		2: "EXPORT_FORMAT_JSON",
+		3: "EXPORT_FORMAT_CSV",
 	}
 	ExportFormat_value = map[string]int32{
 		"EXPORT_FORMAT_UNSPECIFIED": 0,
 		"EXPORT_FORMAT_NDJSON":      1,
 		"EXPORT_FORMAT_JSON":        2,
+		"EXPORT_FORMAT_CSV":         3,
 	}
 )
 
@@ -3594,11 +3599,12 @@ const file_palyra_v1_approvals_proto_rawDesc = "" +
 	"\x17GRANT_MATCH_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11GRANT_MATCH_EXACT\x10\x01\x12\x17\n" +
 	"\x13GRANT_MATCH_SUBJECT\x10\x02\x12\x14\n" +
-	"\x10GRANT_MATCH_TOOL\x10\x03*_\n" +
+	"\x10GRANT_MATCH_TOOL\x10\x03*v\n" +
 	"\fExportFormat\x12\x1d\n" +
 	"\x19EXPORT_FORMAT_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14EXPORT_FORMAT_NDJSON\x10\x01\x12\x16\n" +
-	"\x12EXPORT_FORMAT_JSON\x10\x022\x90\x06\n" +
+	"\x12EXPORT_FORMAT_JSON\x10\x02\x12\x15\n" +
+	"\x11EXPORT_FORMAT_CSV\x10\x032\x90\x06\n" +
 	"\x10ApprovalsService\x12W\n" +
 	"\rListApprovals\x12\x1f.palyra.v1.ListApprovalsRequest\x1a .palyra.v1.ListApprovalsResponse\"\x03\x90\x02\x01\x12Q\n" +
 	"\vGetApproval\x12\x1d.palyra.v1.GetApprovalRequest\x1a\x1e.palyra.v1.GetApprovalResponse\"\x03\x90\x02\x01\x12W\n" +

@@ -803,8 +803,10 @@ func (x *ProveEventResponse) GetConsistency() []string {
 
 // ExportJournalRequest starts after a sequence number; 0 exports all.
 type ExportJournalRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	After         int64                  `protobuf:"varint,1,opt,name=after,proto3" json:"after,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	After int64                  `protobuf:"varint,1,opt,name=after,proto3" json:"after,omitempty"`
+	// Without one it is NDJSON.
+	Format        ExportFormat `protobuf:"varint,2,opt,name=format,proto3,enum=palyra.v1.ExportFormat" json:"format,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -844,6 +846,13 @@ func (x *ExportJournalRequest) GetAfter() int64 {
 		return x.After
 	}
 	return 0
+}
+
+func (x *ExportJournalRequest) GetFormat() ExportFormat {
+	if x != nil {
+		return x.Format
+	}
+	return ExportFormat_EXPORT_FORMAT_UNSPECIFIED
 }
 
 // ExportJournalResponse is a part of the export.
@@ -895,7 +904,7 @@ var File_palyra_v1_journal_proto protoreflect.FileDescriptor
 
 const file_palyra_v1_journal_proto_rawDesc = "" +
 	"\n" +
-	"\x17palyra/v1/journal.proto\x12\tpalyra.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdf\x02\n" +
+	"\x17palyra/v1/journal.proto\x12\tpalyra.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19palyra/v1/approvals.proto\"\xdf\x02\n" +
 	"\x05Event\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12\x19\n" +
 	"\bevent_id\x18\x02 \x01(\tR\aeventId\x12*\n" +
@@ -953,9 +962,10 @@ const file_palyra_v1_journal_proto_rawDesc = "" +
 	"checkpoint\x12!\n" +
 	"\fverifier_key\x18\x03 \x01(\tR\vverifierKey\x12\x1c\n" +
 	"\tinclusion\x18\x04 \x03(\tR\tinclusion\x12 \n" +
-	"\vconsistency\x18\x05 \x03(\tR\vconsistency\"5\n" +
+	"\vconsistency\x18\x05 \x03(\tR\vconsistency\"p\n" +
 	"\x14ExportJournalRequest\x12\x1d\n" +
-	"\x05after\x18\x01 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x05after\"+\n" +
+	"\x05after\x18\x01 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x05after\x129\n" +
+	"\x06format\x18\x02 \x01(\x0e2\x17.palyra.v1.ExportFormatB\b\xbaH\x05\x82\x01\x02\x10\x01R\x06format\"+\n" +
 	"\x15ExportJournalResponse\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data2\xf1\x03\n" +
 	"\x0eJournalService\x12N\n" +
@@ -998,6 +1008,7 @@ var file_palyra_v1_journal_proto_goTypes = []any{
 	(*ExportJournalRequest)(nil),  // 12: palyra.v1.ExportJournalRequest
 	(*ExportJournalResponse)(nil), // 13: palyra.v1.ExportJournalResponse
 	(*timestamppb.Timestamp)(nil), // 14: google.protobuf.Timestamp
+	(ExportFormat)(0),             // 15: palyra.v1.ExportFormat
 }
 var file_palyra_v1_journal_proto_depIdxs = []int32{
 	14, // 0: palyra.v1.Event.at:type_name -> google.protobuf.Timestamp
@@ -1009,23 +1020,24 @@ var file_palyra_v1_journal_proto_depIdxs = []int32{
 	0,  // 6: palyra.v1.TailEventsResponse.event:type_name -> palyra.v1.Event
 	0,  // 7: palyra.v1.GetEventResponse.event:type_name -> palyra.v1.Event
 	0,  // 8: palyra.v1.ProveEventResponse.event:type_name -> palyra.v1.Event
-	2,  // 9: palyra.v1.JournalService.ListEvents:input_type -> palyra.v1.ListEventsRequest
-	4,  // 10: palyra.v1.JournalService.TailEvents:input_type -> palyra.v1.TailEventsRequest
-	6,  // 11: palyra.v1.JournalService.GetEvent:input_type -> palyra.v1.GetEventRequest
-	8,  // 12: palyra.v1.JournalService.GetCheckpoint:input_type -> palyra.v1.GetCheckpointRequest
-	10, // 13: palyra.v1.JournalService.ProveEvent:input_type -> palyra.v1.ProveEventRequest
-	12, // 14: palyra.v1.JournalService.ExportJournal:input_type -> palyra.v1.ExportJournalRequest
-	3,  // 15: palyra.v1.JournalService.ListEvents:output_type -> palyra.v1.ListEventsResponse
-	5,  // 16: palyra.v1.JournalService.TailEvents:output_type -> palyra.v1.TailEventsResponse
-	7,  // 17: palyra.v1.JournalService.GetEvent:output_type -> palyra.v1.GetEventResponse
-	9,  // 18: palyra.v1.JournalService.GetCheckpoint:output_type -> palyra.v1.GetCheckpointResponse
-	11, // 19: palyra.v1.JournalService.ProveEvent:output_type -> palyra.v1.ProveEventResponse
-	13, // 20: palyra.v1.JournalService.ExportJournal:output_type -> palyra.v1.ExportJournalResponse
-	15, // [15:21] is the sub-list for method output_type
-	9,  // [9:15] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	15, // 9: palyra.v1.ExportJournalRequest.format:type_name -> palyra.v1.ExportFormat
+	2,  // 10: palyra.v1.JournalService.ListEvents:input_type -> palyra.v1.ListEventsRequest
+	4,  // 11: palyra.v1.JournalService.TailEvents:input_type -> palyra.v1.TailEventsRequest
+	6,  // 12: palyra.v1.JournalService.GetEvent:input_type -> palyra.v1.GetEventRequest
+	8,  // 13: palyra.v1.JournalService.GetCheckpoint:input_type -> palyra.v1.GetCheckpointRequest
+	10, // 14: palyra.v1.JournalService.ProveEvent:input_type -> palyra.v1.ProveEventRequest
+	12, // 15: palyra.v1.JournalService.ExportJournal:input_type -> palyra.v1.ExportJournalRequest
+	3,  // 16: palyra.v1.JournalService.ListEvents:output_type -> palyra.v1.ListEventsResponse
+	5,  // 17: palyra.v1.JournalService.TailEvents:output_type -> palyra.v1.TailEventsResponse
+	7,  // 18: palyra.v1.JournalService.GetEvent:output_type -> palyra.v1.GetEventResponse
+	9,  // 19: palyra.v1.JournalService.GetCheckpoint:output_type -> palyra.v1.GetCheckpointResponse
+	11, // 20: palyra.v1.JournalService.ProveEvent:output_type -> palyra.v1.ProveEventResponse
+	13, // 21: palyra.v1.JournalService.ExportJournal:output_type -> palyra.v1.ExportJournalResponse
+	16, // [16:22] is the sub-list for method output_type
+	10, // [10:16] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_palyra_v1_journal_proto_init() }
@@ -1033,6 +1045,7 @@ func file_palyra_v1_journal_proto_init() {
 	if File_palyra_v1_journal_proto != nil {
 		return
 	}
+	file_palyra_v1_approvals_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -154,16 +154,20 @@ func (a *app) approvalsShow() *cobra.Command {
 func (a *app) approvalsExport() *cobra.Command {
 	var f approvalFilter
 	var form string
-	c := &cobra.Command{Use: "export", Short: "Export approvals with a trailer that proves completeness", Args: command.Args(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.exportApprovals(cmd.Context(), f, form) }}
+	c := &cobra.Command{Use: "export", Short: "Export approvals as NDJSON, JSON or CSV, with a trailer that proves completeness", Args: command.Args(0, 0),
+		Long:    "Export approvals as NDJSON, JSON or CSV. The trailer, which is the last line, member\nor row, has their number and a digest of them all. In CSV no cell is a formula: an\napostrophe stands before what would begin one; the last column has the lines of\nNDJSON as they are.",
+		Example: "palyra approvals export --since 720h --format csv > approvals.csv",
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.exportApprovals(cmd.Context(), f, form) }}
 	flags := c.Flags()
-	flags.StringVar(&form, "format", "ndjson", "ndjson or json")
+	flags.StringVar(&form, "format", "ndjson", "one of "+strings.Join(formatNames(), ", "))
 	flags.StringSliceVar(&f.states, "state", nil, "only in these states: "+strings.Join(stateNames(), ", "))
 	flags.StringVar(&f.since, "since", "", "only since a time (RFC 3339) or for so long (24h)")
 	flags.StringVar(&f.until, "until", "", "only until a time (RFC 3339) or so long ago (24h)")
-	_ = c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"ndjson", "json"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(formatNames(), cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
+
+func formatNames() []string { return printer.EnumNames(palyrav1.ExportFormat(0).Descriptor()) }
 
 func (a *app) exportApprovals(ctx context.Context, f approvalFilter, form string) error {
 	req := &palyrav1.ExportApprovalsRequest{}

@@ -30,6 +30,9 @@ func TestExportApprovals(t *testing.T) {
 	if !strings.HasSuffix(r.Out, `"format":"EXPORT_FORMAT_JSON"}`+"\n") {
 		t.Error(r.Out)
 	}
+	if r := w.Run("approvals", "export", "--format", "csv"); !strings.Contains(r.Out, "EXPORT_FORMAT_CSV") {
+		t.Error(r.Out)
+	}
 	w.Want(w.Run("approvals", "export", "--format", "xml"), 2)
 }
 

@@ -302,30 +302,41 @@ func (a *app) eventPage(p *printer.Page, e *palyrav1.Event) {
 
 func (a *app) journalExport() *cobra.Command {
 	var after int64
-	c := &cobra.Command{Use: "export [FILE]", Short: "Export the journal as NDJSON with a sealed trailer", Args: command.Args(0, 1),
-		Long: "Export the journal as NDJSON with a sealed trailer: a file that `palyra journal\nverify FILE` verifies with no gateway. FILE must not exist; without one the\nexport goes to stdout.",
+	var form string
+	formats := printer.EnumNames(palyrav1.ExportFormat(0).Descriptor())
+	c := &cobra.Command{Use: "export [FILE]", Short: "Export the journal as NDJSON, JSON or CSV, with a sealed trailer", Args: command.Args(0, 1),
+		Long:    "Export the journal with a sealed trailer. As NDJSON it is a file that `palyra journal\nverify FILE` verifies with no gateway. JSON is one document; CSV is for spreadsheets:\nno cell is a formula, the trailer is the last row, and the last column has the lines\nof NDJSON as they are. FILE must not exist; without one the export goes to stdout.",
+		Example: "palyra journal export journal.ndjson\npalyra journal export --format csv journal.csv",
 		RunE: func(cmd *cobra.Command, given []string) error {
-			return a.exportJournal(cmd.Context(), after, given)
+			format, err := printer.ParseEnum[palyrav1.ExportFormat]("format", form)
+			if err != nil {
+				return err
+			}
+			return a.exportJournal(cmd.Context(), &palyrav1.ExportJournalRequest{After: after, Format: format}, given)
 		}}
 	c.Flags().Int64Var(&after, "after", 0, "begin after this sequence number; 0 exports all")
+	c.Flags().StringVar(&form, "format", "ndjson", "one of "+strings.Join(formats, ", "))
+	_ = c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
 
 // Export exports the whole journal to a file that does not exist yet.
 func Export(program *client.App) func(ctx context.Context, path string) error {
 	a := &app{program}
-	return func(ctx context.Context, path string) error { return a.exportJournal(ctx, 0, []string{path}) }
+	return func(ctx context.Context, path string) error {
+		return a.exportJournal(ctx, &palyrav1.ExportJournalRequest{}, []string{path})
+	}
 }
 
-func (a *app) exportJournal(ctx context.Context, after int64, given []string) error {
-	if after < 0 {
-		return command.Usage("--after %d: want 0 or more", after)
+func (a *app) exportJournal(ctx context.Context, req *palyrav1.ExportJournalRequest, given []string) error {
+	if req.GetAfter() < 0 {
+		return command.Usage("--after %d: want 0 or more", req.GetAfter())
 	}
 	g, err := a.Connect(ctx)
 	if err != nil {
 		return err
 	}
-	source, err := openExport(ctx, g, after)
+	source, err := openExport(ctx, g, req)
 	if err != nil {
 		return err
 	}
@@ -337,7 +348,7 @@ func (a *app) exportJournal(ctx context.Context, after int64, given []string) er
 	if err != nil {
 		return command.Usage("making the export's file: %w", err).WithRemedy("Name a file that does not exist yet.")
 	}
-	err = a.exportTo(ctx, f, g, source, after)
+	err = a.exportTo(ctx, f, g, source, req.GetAfter())
 	if closeErr := f.Close(); err == nil {
 		err = closeErr
 	}
@@ -345,7 +356,11 @@ func (a *app) exportJournal(ctx context.Context, after int64, given []string) er
 		_ = os.Remove(f.Name())
 		return err
 	}
-	a.Say("exported to %s; verify it with `palyra journal verify %s`", given[0], given[0])
+	if req.GetFormat() <= palyrav1.ExportFormat_EXPORT_FORMAT_NDJSON {
+		a.Say("exported to %s; verify it with `palyra journal verify %s`", given[0], given[0])
+	} else {
+		a.Say("exported to %s; `palyra journal verify` reads what --format ndjson writes, whose trailer this has too", given[0])
+	}
 	return nil
 }
 

@@ -25,9 +25,9 @@ type exportStream struct {
 	failed error
 }
 
-// openExport begins an export after a sequence number.
-func openExport(ctx context.Context, g *client.Gateway, after int64) (*exportStream, error) {
-	stream, err := g.Journal.ExportJournal(ctx, &palyrav1.ExportJournalRequest{After: after})
+// openExport begins an export.
+func openExport(ctx context.Context, g *client.Gateway, req *palyrav1.ExportJournalRequest) (*exportStream, error) {
+	stream, err := g.Journal.ExportJournal(ctx, req)
 	if err != nil {
 		return nil, err
 	}

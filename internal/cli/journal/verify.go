@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/attest"
 	"palyra/internal/callrecord"
 	"palyra/internal/cli/command"
@@ -154,7 +155,7 @@ func (a *app) verifyGateway(ctx context.Context, f verifyFlags) error {
 	if err != nil {
 		return err
 	}
-	source, err := openExport(ctx, g, 0)
+	source, err := openExport(ctx, g, &palyrav1.ExportJournalRequest{})
 	if err != nil {
 		return err
 	}

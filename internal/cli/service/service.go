@@ -184,6 +184,20 @@ func (p Palyrad) LogHint() string {
 	return p.Log()
 }
 
+// lastWords bounds how much of the log an error shows.
+const lastWords = 1 << 10
+
+// LastWords are the last lines of the log of a detached palyrad, below a sentence; none where a service manager keeps the log.
+func (p Palyrad) LastWords() string {
+	text, err := os.ReadFile(p.Log())
+	if p.Manager == Systemd || err != nil {
+		return ""
+	}
+	text = text[max(0, len(text)-lastWords):]
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return ":\n" + strings.Join(lines[max(0, len(lines)-6):], "\n")
+}
+
 // Start starts palyrad, or starts it anew where it runs, so that it reads its
 // configuration.
 func (p Palyrad) Start(ctx context.Context) error {

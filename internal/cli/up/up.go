@@ -370,18 +370,30 @@ func (a *app) start(ctx context.Context, s *setup) error {
 // readyTime is how long palyrad may take to be ready: its first start makes keys.
 const readyTime = time.Minute
 
-// ready waits until palyrad answers.
+// goneTime is how long nothing may hold the state directory before a palyrad that was
+// started counts as one that ended.
+const goneTime = 5 * time.Second
+
+// ready waits until palyrad answers. One that ended at its start is not waited for.
 func (a *app) ready(ctx context.Context, s *setup) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTime)
 	defer cancel()
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
+	seen := time.Now()
 	for {
 		g, err := a.Connect(ctx)
 		if err == nil {
 			if _, err = g.Status.GetStatus(ctx, &palyrav1.GetStatusRequest{}); err == nil {
 				return nil
 			}
+		}
+		if pid, held := statedir.HolderPID(s.palyrad.StateDir); pid != 0 || held != nil {
+			seen = time.Now()
+		}
+		if time.Since(seen) > goneTime {
+			return reason.Errorf(reason.NotConnected, "palyrad ended at its start%s", s.palyrad.LastWords()).
+				WithRemedy("See %s; mend that and run `palyra up` again, or take back what was written with `palyra down`.", s.palyrad.LogHint())
 		}
 		select {
 		case <-ticker.C:

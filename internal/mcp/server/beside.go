@@ -434,7 +434,7 @@ func shown(s string) string {
 func inputOfURI(uri string) []byte {
 	text, err := json.Marshal(map[string]string{"uri": uri})
 	if err != nil {
-		return nil //nolint:nilerr // texts always have a form
+		return nil // texts always have a form
 	}
 	return text
 }

@@ -50,7 +50,7 @@ func faultIn(report tool.Report, uri string) error {
 		} `json:"error"`
 	}
 	if report.Executor.Name != tool.MCPUpstream || json.Unmarshal(report.Result, &said) != nil || said.Error.RPC == nil {
-		return nil
+		return nil //nolint:nilerr // it is no error of a server
 	}
 	e := said.Error.RPC
 	if e.Code >= -32768 && e.Code <= -32000 && !slices.Contains(relayed, e.Code) {

@@ -97,7 +97,7 @@ func (s *Sender) hand(ctx context.Context, conn net.Conn, id string, text []byte
 	if err != nil {
 		return fmt.Errorf("greeting: %w", err)
 	}
-	defer c.Close()
+	defer func() { _ = c.Close() }() // after Quit there is nothing to close
 	if s.use.TLS == StartTLS {
 		if ok, _ := c.Extension("STARTTLS"); !ok {
 			return errors.New("the server offers no STARTTLS, and nothing is sent in the clear")

@@ -35,7 +35,7 @@ func (s *Channel) Run(ctx context.Context) error {
 		began := time.Now()
 		err := s.listen(ctx)
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // the daemon ends, and so does this
 		}
 		if err != nil {
 			s.say("not connected: " + err.Error())

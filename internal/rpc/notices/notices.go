@@ -40,7 +40,7 @@ func (s *Service) ListNotifyTargets(ctx context.Context, _ *palyrav1.ListNotifyT
 	for _, t := range list {
 		m := &palyrav1.NotifyTarget{
 			Name: t.Name, Type: t.Type, Where: t.Where, MinSeverity: t.MinSeverity, Include: string(t.Include),
-			Queued: int32(t.Queued), Problem: t.Problem, Connection: t.Connection, //nolint:gosec // bounded by the queue
+			Queued: int32(t.Queued), Problem: t.Problem, Connection: t.Connection,
 		}
 		for _, k := range t.Events {
 			m.Events = append(m.Events, string(k))
@@ -86,7 +86,7 @@ func (s *Service) ListDeliveries(ctx context.Context, req *palyrav1.ListDeliveri
 func message(d notify.Delivery) *palyrav1.Delivery {
 	m := &palyrav1.Delivery{
 		DeliveryId: d.ID, Target: d.Target, Notice: string(d.Kind), Severity: d.Severity, Event: d.Seq, ApprovalId: d.Approval,
-		State: string(d.State), Attempts: int32(d.Attempts), QueuedAt: timestamppb.New(d.QueuedAt), Problem: d.Problem, //nolint:gosec // a handful of tries
+		State: string(d.State), Attempts: int32(d.Attempts), QueuedAt: timestamppb.New(d.QueuedAt), Problem: d.Problem,
 	}
 	if d.State == notify.Queued {
 		m.NextAt = timestamppb.New(d.NextAt)

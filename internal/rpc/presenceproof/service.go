@@ -225,7 +225,7 @@ func (s *Service) Wanted(caller access.Caller, err error) error {
 		return err
 	}
 	if slices.Contains(s.passkeys.Proving(), caller.Principal) {
-		return reason.Errorf(reason.PresenceNotProven, "%w", err).WithRemedy("Answer in the console with your passkey, or vote with --present, which opens it.")
+		return reason.Errorf(reason.PresenceNotProven, "%w", err).WithRemedy("Answer in the console with your passkey: `palyra console`.")
 	}
 	dev, wrong := s.device(caller)
 	if wrong != nil {

@@ -38,7 +38,7 @@ export function FilterBar({ screen, facets, line, onChange }: { screen: string; 
           ref={input}
           type="search"
           aria-label="Filter"
-          placeholder={`Filter: ${facets[0]?.id ?? "tool"}:… -${facets[1]?.id ?? "severity"}:…`}
+          placeholder={`Filter: ${facets[0]?.id ?? "tool"}:… ${facets[1]?.onlyInclude === true ? "" : "-"}${facets[1]?.id ?? "severity"}:…`}
           spellCheck={false}
           autoComplete="off"
           value={typed ?? line}

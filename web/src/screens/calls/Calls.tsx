@@ -1,8 +1,10 @@
 import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { client } from "../../api/transport";
+import { useCan } from "../../api/whoami";
 import type { Call, CallStep } from "../../gen/palyra/v1/gateway_pb";
 import { CallState, GatewayService } from "../../gen/palyra/v1/gateway_pb";
 import { AttestationService } from "../../gen/palyra/v1/attestation_pb";
+import { hasScreen } from "../../routes";
 import { Screen, Section } from "../../shell/Screen";
 import { ScreenLink, useParam, useQueryParam } from "../../shell/router";
 import { palyra } from "../../text/cli";
@@ -130,7 +132,7 @@ function One({ id }: { id: string }) {
               ["Run", call.run !== "" && <ScreenLink to={`/runs/${call.run}`}>{call.run}</ScreenLink>],
               ["Approval", call.approvalId !== "" && <ScreenLink to={`/approvals/${call.approvalId}`}>{call.approvalId}</ScreenLink>],
               ["Grant", call.grantId !== "" && <Id id={call.grantId} keep={26} />],
-              ["Decision", call.decisionId !== "" && <Id id={call.decisionId} keep={26} />],
+              ["Decision", call.decisionId !== "" && <Decision id={call.decisionId} />],
               ["Attestation", call.attestationId !== "" && <Id id={call.attestationId} keep={26} />],
             ]}
           />
@@ -144,6 +146,15 @@ function One({ id }: { id: string }) {
         </>
       )}
     </Screen>
+  );
+}
+
+function Decision({ id }: { id: string }) {
+  return (
+    <span className="inline-flex flex-wrap items-center gap-3">
+      <Id id={id} keep={26} />
+      {useCan("policy.explain") && hasScreen("/policies") && <ScreenLink to={`/policies?tab=explain&id=${id}`}>Explain it</ScreenLink>}
+    </span>
   );
 }
 

@@ -5,6 +5,7 @@ import { useWhoami } from "../../api/whoami";
 import type { Device } from "../../gen/palyra/v1/access_pb";
 import { IdentityService } from "../../gen/palyra/v1/access_pb";
 import { DeviceService } from "../../gen/palyra/v1/devices_pb";
+import { hasScreen } from "../../routes";
 import { Screen, Section } from "../../shell/Screen";
 import { ScreenLink, useParam } from "../../shell/router";
 import { palyra } from "../../text/cli";
@@ -28,7 +29,7 @@ function All() {
   const me = useWhoami();
   const query = useQuery({ queryKey: ["devices"], queryFn: ({ signal }) => client(IdentityService).listDevices({}, { signal }) });
   return (
-    <Screen title="Devices" command={palyra("devices", "list")} fill>
+    <Screen title="Devices" command={palyra("devices", "list")} fill actions={hasScreen("/pairing") && <ScreenLink to="/pairing">Pair a device</ScreenLink>}>
       {query.isPending ? (
         <Loading what="devices" />
       ) : query.isError ? (

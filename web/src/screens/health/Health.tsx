@@ -12,6 +12,7 @@ import { KeyValue } from "../../ui/KeyValue";
 import { ErrorState, Loading, Notice } from "../../ui/State";
 import { Time } from "../../ui/Time";
 import { Untrusted } from "../../ui/Untrusted";
+import { Exams } from "./Exams";
 
 /** How the gateway is: what works, what does not, and the one switch that stops everything. */
 export default function Health() {
@@ -41,6 +42,7 @@ function Found({ status }: { status: GetStatusResponse }) {
       <Texts tone="bad" title="What keeps it from working" texts={status.problems} />
       <Texts tone="warn" title="What works less than it could" texts={status.degraded} />
       <Texts tone="plain" title="Notices" texts={status.notices} />
+      <Exams />
       <Section title="The gateway">
         <KeyValue
           rows={[

@@ -1,0 +1,53 @@
+// What a QR code of a pairing says, and its picture.
+import qrcode from "qrcode-generator";
+
+/**
+ * The link of a pairing code, as `palyra pair` takes it: where the gateway is, the SHA-256
+ * of its CA, the code's id and its token. ca is "sha256:" and hex.
+ */
+export function pairingLink(address: string, ca: string, code: string, token: string): string {
+  const query = new URLSearchParams([
+    ["address", address],
+    ["ca", base64url(ca.replace(/^sha256:/, ""))],
+    ["code", code],
+    ["token", token],
+  ]);
+  return `palyra://pair?${query.toString()}`;
+}
+
+function base64url(hex: string): string {
+  const bytes = (hex.match(/../g) ?? []).map((pair) => String.fromCharCode(parseInt(pair, 16)));
+  return btoa(bytes.join("")).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
+}
+
+/** What is wrong with an address, or undefined: it is HOST:PORT. */
+export function addressProblem(address: string): string | undefined {
+  const match = /^(?:\[[0-9a-fA-F:.%]+\]|[A-Za-z0-9._-]+):(\d{1,5})$/.exec(address);
+  return match !== null && Number(match[1]) >= 1 && Number(match[1]) <= 65535 ? undefined : "Write HOST:PORT, such as 192.0.2.7:7443.";
+}
+
+/** Whether an address is of this machine alone. */
+export function onlyHere(address: string): boolean {
+  return /^(?:localhost|127\.[0-9.]+|\[::1\]):/.test(address);
+}
+
+/** A QR code: how many modules a side has, and the dark ones as the path of an SVG. */
+export interface Picture {
+  size: number;
+  path: string;
+}
+
+/** Draws a text as a QR code (ISO/IEC 18004), of the level L as the command line does. */
+export function draw(text: string): Picture {
+  const code = qrcode(0, "L");
+  code.addData(text, "Byte");
+  code.make();
+  const size = code.getModuleCount();
+  let path = "";
+  for (let y = 0; y < size; y++) {
+    for (let x = 0; x < size; x++) {
+      if (code.isDark(y, x)) path += `M${x} ${y}h1v1h-1z`;
+    }
+  }
+  return { size, path };
+}

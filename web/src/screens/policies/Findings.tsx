@@ -1,0 +1,49 @@
+import type { PolicyFinding } from "../../gen/palyra/v1/policy_pb";
+import { Badge } from "../../ui/Badge";
+import { Button } from "../../ui/Button";
+import { Notice } from "../../ui/State";
+import { Untrusted } from "../../ui/Untrusted";
+import { caret } from "./words";
+
+/** What is wrong with sources: where, why, with the line and a caret, and what to write instead. */
+export function Findings({ findings, onGo }: { findings: readonly PolicyFinding[]; onGo?: (finding: PolicyFinding) => void }) {
+  return (
+    <ul aria-label="Findings" className="flex flex-col gap-2">
+      {findings.map((finding, i) => (
+        // Two findings can be the same in all they say.
+        <li key={i}>
+          <Notice tone={finding.severity === "error" ? "bad" : "warn"}>
+            <div className="flex flex-wrap items-baseline gap-2">
+              <Badge tone={finding.severity === "error" ? "bad" : "warn"}>{finding.severity}</Badge>
+              {finding.file !== "" && <Untrusted text={`${finding.file}:${finding.line}:${finding.column}`} className="font-mono text-sm" />}
+              <code className="font-mono text-sm text-quiet">{finding.code}</code>
+              {onGo !== undefined && finding.line > 0 && (
+                <Button size="small" look="bare" onClick={() => onGo(finding)}>
+                  Go there
+                </Button>
+              )}
+            </div>
+            <p className="mt-1">
+              <Untrusted text={finding.message} />
+            </p>
+            {finding.sourceLine !== "" && <Pointed finding={finding} />}
+            {finding.help !== "" && (
+              <p className="mt-1 text-sm">
+                <Untrusted text={finding.help} />
+              </p>
+            )}
+          </Notice>
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+function Pointed({ finding }: { finding: PolicyFinding }) {
+  return (
+    <div tabIndex={0} role="region" aria-label={`Line ${finding.line}`} className="mt-1 overflow-x-auto font-mono text-sm whitespace-pre">
+      <Untrusted text={finding.sourceLine} className="whitespace-pre" />
+      <div aria-hidden>{caret(finding.sourceLine, finding.column)}</div>
+    </div>
+  );
+}

@@ -1,0 +1,52 @@
+import { useState } from "react";
+import { Screen } from "../../shell/Screen";
+import { ScreenLink, useQueryParam } from "../../shell/router";
+import { hasScreen } from "../../routes";
+import { palyra } from "../../text/cli";
+import { Tabs } from "../../ui/Tabs";
+import { Explain } from "./Explain";
+import { Sources } from "./Sources";
+import { Tests } from "./Tests";
+import { Versions } from "./Versions";
+import type { Draft } from "./words";
+import { Write } from "./Write";
+
+/** The policies: what decides, what decided, why, and what would. */
+export default function Policies() {
+  const [tab, setTab] = useQueryParam("tab", "sources");
+  const [version] = useQueryParam("version");
+  const [id] = useQueryParam("id");
+  // What was written stays while one looks at another tab.
+  const [draft, setDraft] = useState<Draft>({ name: "50-new.cedar", text: "" });
+  return (
+    <Screen title="Policies" command={command(tab, version, id, draft.name)} actions={hasScreen("/members") && <ScreenLink to="/members">What a member may do</ScreenLink>}>
+      <Tabs
+        label="Policies"
+        value={tab}
+        onChange={setTab}
+        tabs={[
+          { id: "sources", label: version === "" ? "In force" : "Version", content: <Sources /> },
+          { id: "versions", label: "Versions", content: <Versions /> },
+          { id: "write", label: "Write and simulate", content: <Write draft={draft} onDraft={setDraft} /> },
+          { id: "tests", label: "Tests", content: <Tests draft={draft} /> },
+          { id: "explain", label: "Explain", content: <Explain /> },
+        ]}
+      />
+    </Screen>
+  );
+}
+
+function command(tab: string, version: string, id: string, file: string): string {
+  switch (tab) {
+    case "versions":
+      return palyra("policy", "versions");
+    case "write":
+      return palyra("policy", "check", file);
+    case "tests":
+      return palyra("policy", "test");
+    case "explain":
+      return palyra("policy", "explain", ...(id === "" ? [] : [id]));
+    default:
+      return palyra("policy", "show", ...(version === "" ? [] : [version]));
+  }
+}

@@ -1,0 +1,89 @@
+import { useQuery } from "@tanstack/react-query";
+import { client } from "../../api/transport";
+import type { Setting } from "../../gen/palyra/v1/console_pb";
+import { ConsoleService } from "../../gen/palyra/v1/console_pb";
+import { Screen, Section } from "../../shell/Screen";
+import { useQueryParam } from "../../shell/router";
+import { palyra } from "../../text/cli";
+import { Badge } from "../../ui/Badge";
+import { Checkbox, TextField } from "../../ui/Field";
+import { EmptyState, ErrorState, Loading } from "../../ui/State";
+import { Untrusted } from "../../ui/Untrusted";
+import { grouped } from "./settings";
+
+/** The settings in force, with where each comes from. They are changed in the file, and never here. */
+export default function Settings() {
+  const [words, setWords] = useQueryParam("q");
+  const [changed, setChanged] = useQueryParam("changed", "no");
+  const query = useQuery({ queryKey: ["settings"], queryFn: ({ signal }) => client(ConsoleService).getSettings({}, { signal }) });
+  return (
+    <Screen title="Settings" command={palyra("config", "show")}>
+      <div className="flex flex-wrap items-end gap-4">
+        <div className="min-w-56 flex-1">
+          <TextField label="Filter" type="search" placeholder="listen api" value={words} onChange={(event) => setWords(event.target.value)} />
+        </div>
+        <Checkbox label="Only what differs from the default" checked={changed === "yes"} onChange={(event) => setChanged(event.target.checked ? "yes" : "no")} />
+      </div>
+      {query.isPending ? (
+        <Loading what="settings" />
+      ) : query.isError ? (
+        <ErrorState error={query.error} retry={() => void query.refetch()} />
+      ) : (
+        <>
+          <p className="text-quiet">
+            {query.data.file === "" ? "No file was read." : "The file is "}
+            {query.data.file !== "" && <Untrusted text={query.data.file} className="font-mono" />} Secrets are in files and in the vault, and none is shown here.
+          </p>
+          <Groups groups={grouped(query.data.settings, words, changed === "yes")} />
+        </>
+      )}
+    </Screen>
+  );
+}
+
+function Groups({ groups }: { groups: [string, Setting[]][] }) {
+  if (groups.length === 0) return <EmptyState title="No setting is so">Change the filter.</EmptyState>;
+  return groups.map(([table, settings]) => (
+    <Section key={table} title={table === "" ? "Top level" : table}>
+      <div className="overflow-x-auto" tabIndex={0} role="region" aria-label={`Settings of ${table === "" ? "the top level" : table}`}>
+        <table className="w-full text-sm">
+          <thead className="text-left text-quiet">
+            <tr>
+              <th scope="col" className="py-1 pr-4 font-normal">
+                Key
+              </th>
+              <th scope="col" className="py-1 pr-4 font-normal">
+                Value
+              </th>
+              <th scope="col" className="py-1 font-normal">
+                From
+              </th>
+            </tr>
+          </thead>
+          <tbody>
+            {settings.map((setting) => (
+              <tr key={setting.key} className="border-t border-line align-top">
+                <th scope="row" className="py-1 pr-4 text-left font-mono font-normal">
+                  <Untrusted text={setting.key} />
+                </th>
+                <td className="py-1 pr-4 font-mono">
+                  <Untrusted text={setting.toml} />
+                </td>
+                <td className="py-1">{setting.source === "default" ? <span className="text-quiet">default</span> : <Origin setting={setting} />}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </Section>
+  ));
+}
+
+function Origin({ setting }: { setting: Setting }) {
+  return (
+    <span className="inline-flex flex-wrap items-baseline gap-2">
+      <Badge tone="accent">{setting.source}</Badge>
+      <Untrusted text={setting.origin} className="font-mono" />
+    </span>
+  );
+}
