@@ -99,6 +99,10 @@ test: deps-test $(if $(filter ./...,$(PKG)),build,init) ## Install what is missi
 test-browser: deps-test build ## Drive the console in Chromium against a real palyrad (SPEC=approvals for some)
 	npm --prefix web run --silent test:browser -- $(SPEC)
 
+.PHONY: console-picture
+console-picture: build ## Take README's picture of the console, docs/console.png, from the running product
+	npm --prefix web run --silent picture
+
 # Inside its folder, go test prints what a passing test prints: the matrix.
 .PHONY: attack
 attack: deps-test init ## Try every attack of the catalogue and print the matrix (ATTACKS=regexp for some)

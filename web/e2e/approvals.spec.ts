@@ -1,22 +1,11 @@
 import { existsSync, readFileSync } from "node:fs";
-import type { Page } from "@playwright/test";
 import type { Gateway } from "./gateway";
-import { expect, expectAccessible, test } from "./fixtures";
+import { decision, expect, expectAccessible, expectRecorded, openAsk, test } from "./fixtures";
 
 /** The state of the newest ask that names a word, as the gateway has it. */
 async function stateOf(gateway: Gateway, named: string): Promise<string> {
-  const list = JSON.parse(await gateway.palyra("approvals", "list", "--all", "-o", "json")) as { items: { state: string; prompt: { lead: string } }[] };
-  return list.items.find((a) => a.prompt.lead.includes(named))?.state ?? "";
+  return (await gateway.ask(named))?.state ?? "";
 }
-
-/** Opens the ask that names a word, once it is there. */
-async function openAsk(page: Page, named: string): Promise<void> {
-  await page.getByRole("link", { name: named }).click();
-  await expect(page.getByRole("region", { name: "Decision" })).toBeVisible();
-}
-
-const decision = (page: Page) => page.getByRole("region", { name: "Decision" });
-const recorded = (page: Page, answer: string) => expect(page.getByText(`The gateway recorded your ${answer}`)).toBeVisible();
 
 test("a yes for once lets one call run, after the gateway's word", async ({ inbox: page, gateway }) => {
   const call = gateway.call("fs.write", { path: "once.txt", content: "written once\n" });
@@ -24,7 +13,7 @@ test("a yes for once lets one call run, after the gateway's word", async ({ inbo
   await expect(page).toHaveURL(/\/approvals\/[0-9A-Z]{26}/);
   expect(existsSync(gateway.file("once.txt"))).toBe(false);
   await decision(page).getByRole("button", { name: "Allow once" }).click();
-  await recorded(page, "yes");
+  await expectRecorded(page, "yes");
   expect((await call.done).code).toBe(0);
   expect(readFileSync(gateway.file("once.txt"), "utf8")).toBe("written once\n");
   // Once is once.
@@ -39,7 +28,7 @@ test("a yes for the session covers the next call like it", async ({ inbox: page,
   await decision(page).getByLabel("A yes covers").selectOption({ label: "For this session, calls like it" });
   await expect(decision(page).getByText(/any change that fs\.write makes to session\.txt/)).toBeVisible();
   await decision(page).getByRole("button", { name: "Allow for this session" }).click();
-  await recorded(page, "yes");
+  await expectRecorded(page, "yes");
   expect((await call.done).code).toBe(0);
   expect((await gateway.call("fs.write", { path: "session.txt", content: "two\n", mode: "overwrite" }).done).code).toBe(0);
   expect(readFileSync(gateway.file("session.txt"), "utf8")).toBe("two\n");
@@ -52,7 +41,7 @@ test("a yes for a time makes a grant with an end", async ({ inbox: page, gateway
   await decision(page).getByLabel("For", { exact: true }).selectOption({ label: "15m" });
   await decision(page).getByLabel("At most so many calls").fill("3");
   await decision(page).getByRole("button", { name: "Allow for 15m" }).click();
-  await recorded(page, "yes");
+  await expectRecorded(page, "yes");
   expect((await call.done).code).toBe(0);
   expect((await gateway.call("fs.write", { path: "time.txt", content: "two\n", mode: "overwrite" }).done).code).toBe(0);
   const grants = await gateway.palyra("grants", "list", "-o", "json");
@@ -67,7 +56,7 @@ test("a no has a reason, which the requester reads", async ({ inbox: page, gatew
   await expect(deny).toHaveAttribute("aria-disabled", "true");
   await decision(page).getByLabel(/Reason for a no/).fill("not on a Friday");
   await deny.click();
-  await recorded(page, "no");
+  await expectRecorded(page, "no");
   const result = await call.done;
   expect(result.code).toBe(4);
   expect(result.err + result.out).toContain("not on a Friday");
@@ -113,7 +102,7 @@ test("nothing is decided in the moment that it appears", async ({ inbox: page, g
   await expect(page.locator("[data-armed=true]")).toBeVisible();
   expect(await stateOf(gateway, "arming.txt")).toBe("pending");
   await decision(page).getByRole("button", { name: "Allow once" }).click();
-  await recorded(page, "yes");
+  await expectRecorded(page, "yes");
   expect((await call.done).code).toBe(0);
 });
 
@@ -131,7 +120,7 @@ test("everything by keyboard", async ({ inbox: page, gateway }) => {
   await expect(dialog.getByRole("button", { name: "Allow once" })).toBeFocused();
   await expect(dialog.getByRole("button", { name: "Allow once" })).not.toHaveAttribute("aria-disabled");
   await page.keyboard.press("Enter");
-  await recorded(page, "yes");
+  await expectRecorded(page, "yes");
   expect((await yes.done).code).toBe(0);
 
   const no = gateway.call("fs.write", { path: "keys-no.txt", content: "x\n" });
@@ -146,7 +135,7 @@ test("everything by keyboard", async ({ inbox: page, gateway }) => {
   await page.keyboard.press("Tab");
   await expect(decision(page).getByRole("button", { name: "Deny" })).toBeFocused();
   await page.keyboard.press("Enter");
-  await recorded(page, "no");
+  await expectRecorded(page, "no");
   expect((await no.done).code).toBe(4);
 });
 

@@ -6,12 +6,20 @@ import { mkdir, mkdtemp, readFile, rename, rm, writeFile } from "node:fs/promise
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 
-const programs = resolve(process.env.PALYRA_BIN ?? join(import.meta.dirname, "../../bin"));
+export const programs = resolve(process.env.PALYRA_BIN ?? join(import.meta.dirname, "../../bin"));
 
 export interface Result {
   code: number;
   out: string;
   err: string;
+}
+
+/** What the gateway says of an ask. */
+export interface Ask {
+  approval_id: string;
+  call_digest: string;
+  state: string;
+  prompt: { lead: string };
 }
 
 /** A command that runs; done has its end. */
@@ -31,8 +39,8 @@ export class Gateway {
     this.dir = dir;
   }
 
-  /** Makes the directories and starts palyrad. The settings are TOML after the common ones. */
-  static async start(settings = ""): Promise<Gateway> {
+  /** Makes the directories and starts palyrad. The settings are TOML after the common ones; DIR in them is the directory, where the files are put. */
+  static async start(settings = "", files: Readonly<Record<string, string>> = {}): Promise<Gateway> {
     for (const name of ["palyrad", "palyra"]) {
       if (!existsSync(join(programs, name))) throw new Error(`${join(programs, name)} is not there: run \`make build\` first`);
     }
@@ -59,9 +67,10 @@ burst = 2000
 [rate_limits.decide]
 per_second = 100
 burst = 300
-${settings}`,
+${settings.replaceAll("DIR", gateway.dir)}`,
       { mode: 0o600 },
     );
+    for (const [name, text] of Object.entries(files)) await writeFile(gateway.#path(name), text, { mode: 0o600 });
     await gateway.restart();
     return gateway;
   }
@@ -81,7 +90,7 @@ ${settings}`,
 
   /** Starts palyrad, after it was stopped if it runs. */
   async restart(): Promise<void> {
-    await this.#end();
+    await this.end();
     const daemon = spawn(join(programs, "palyrad"), ["--config", this.#path("palyra.toml")], { cwd: this.dir, env: this.#env(), stdio: ["ignore", "pipe", "pipe"] });
     this.#daemon = daemon;
     this.#log = "";
@@ -94,9 +103,18 @@ ${settings}`,
       daemon.stderr.on("data", heard);
       daemon.once("exit", (code) => failed(new Error(`palyrad ended with ${code ?? "a signal"} before it was ready:\n${this.#log}`)));
     });
+    this.#address = await this.#findAddress();
   }
 
-  async #end(): Promise<void> {
+  /** Holds the console to the port that it has, so that pages find it again after a restart. */
+  async keepPort(): Promise<void> {
+    const { port } = new URL(await this.link());
+    const settings = await readFile(this.#path("palyra.toml"), "utf8");
+    await writeFile(this.#path("palyra.toml"), settings.replace('console = "127.0.0.1:0"', `console = "127.0.0.1:${port}"`), { mode: 0o600 });
+  }
+
+  /** Stops palyrad; restart starts it again. */
+  async end(): Promise<void> {
     const daemon = this.#daemon;
     this.#daemon = undefined;
     if (daemon?.exitCode !== null || daemon.signalCode !== null) return;
@@ -108,7 +126,7 @@ ${settings}`,
   /** Ends palyrad and every command, and removes the directory. */
   async stop(): Promise<void> {
     for (const child of this.#running) child.kill("SIGTERM");
-    await this.#end();
+    await this.end();
     await rm(this.dir, { recursive: true, force: true });
   }
 
@@ -157,8 +175,14 @@ ${settings}`,
 
   /** Adds a member, whose name as() takes then. */
   async add(name: string, ...flags: string[]): Promise<void> {
+<<<<<<< HEAD
     await this.palyrad("operator", "add", name, "--yes", "--out", this.#path(name), ...flags);
     this.#address = await this.#findAddress();
+=======
+    const args = ["--config", this.#path("palyra.toml"), "operator", "add", name, "--yes", "--out", this.#path(name), ...flags];
+    const result = await this.#spawn("palyrad", args, this.#env()).done;
+    if (result.code !== 0) throw new Error(`adding ${name}: ${result.err}`);
+>>>>>>> flows
   }
 
   #address = "";
@@ -179,6 +203,21 @@ ${settings}`,
   /** An agent proposes a call, which waits for people where policy asks. */
   call(tool: string, input: object, as = "helper"): Running {
     return this.start(["call", tool, "--input", "-", "-o", "json"], { as, input: JSON.stringify(input) });
+  }
+
+  /** The newest ask that names a word, as the gateway has it. */
+  async ask(named: string): Promise<Ask | undefined> {
+    const list = JSON.parse(await this.palyra("approvals", "list", "--all", "-o", "json")) as { items: Ask[] };
+    return list.items.find((ask) => ask.prompt.lead.includes(named));
+  }
+
+  /** Answers an ask from a terminal, as soon as it is there. */
+  async decide(named: string, answer: readonly string[], as?: string): Promise<void> {
+    let ask = await this.ask(named);
+    for (const end = Date.now() + 10_000; ask === undefined && Date.now() < end; ask = await this.ask(named));
+    if (ask === undefined) throw new Error(`no ask names ${named}`);
+    const result = await this.start(["approvals", "decide", ask.approval_id, ...answer, "--digest", ask.call_digest], as === undefined ? {} : { as }).done;
+    if (result.code !== 0) throw new Error(`deciding ${named}: ${result.err}`);
   }
 
   /** Puts a policy in its place, whole: palyrad follows the directory. */

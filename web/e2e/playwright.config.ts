@@ -16,6 +16,11 @@ export default defineConfig({
   expect: { timeout: 10_000 },
   forbidOnly: process.env.CI !== undefined,
   reporter: [["list"]],
+  projects: [
+    { name: "flows", testMatch: "*.spec.ts" },
+    // Takes README's picture; no part of the tests.
+    { name: "picture", testMatch: "picture.ts" },
+  ],
   use: {
     browserName: "chromium",
     launchOptions: {

@@ -1,7 +1,7 @@
 import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
 import { newQueryClient } from "./api/query";
-import { drop, followOtherTabs, login, session, takeToken } from "./api/session";
+import { drop, followLinks, followOtherTabs, login, session, takeToken } from "./api/session";
 import { App } from "./app";
 import { Connection } from "./live/connection";
 import { followQueries } from "./live/invalidate";
@@ -15,6 +15,7 @@ const token = takeToken();
 const attempt = token === undefined ? undefined : login(token);
 attempt?.catch(() => undefined);
 startTheme();
+followLinks();
 followOtherTabs();
 
 const place = document.getElementById("root");

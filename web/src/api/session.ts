@@ -40,6 +40,16 @@ export function takeToken(): string | undefined {
   return token;
 }
 
+/**
+ * A link that is opened where the way in already stands changes what follows the # alone, which loads nothing:
+ * the page is loaded anew, so that the token is taken.
+ */
+export function followLinks(): void {
+  addEventListener("hashchange", () => {
+    if (location.pathname === "/login" && new URLSearchParams(location.hash.slice(1)).has("token")) location.reload();
+  });
+}
+
 interface LoginAnswer {
   secret?: string;
   user?: string;

@@ -46,7 +46,7 @@ export default function Grants() {
             { id: "covers", label: "Covers", className: "grow", cell: (grant) => <Covers grant={grant} /> },
             { id: "uses", label: "Uses", className: "w-20 text-right max-sm:hidden", cell: (grant) => (grant.mostUses > 0n ? `${grant.uses} of ${grant.mostUses}` : String(grant.uses)) },
             { id: "left", label: "Left", className: "w-28 text-right", cell: (grant) => (live(grant) ? <Countdown until={grant.expiresAt} /> : <Badge tone={grant.revokedAt === undefined ? "warn" : "bad"}>{grant.revokedAt === undefined ? "ended" : "revoked"}</Badge>) },
-            { id: "act", label: "", className: "w-24 text-right", cell: (grant) => live(grant) && <Revoke grant={grant} /> },
+            { id: "act", label: "Act", className: "w-24 text-right", cell: (grant) => live(grant) && <Revoke grant={grant} /> },
           ]}
           onEnd={() => {
             if (query.hasNextPage && !query.isFetchingNextPage) void query.fetchNextPage();

@@ -58,7 +58,7 @@ export default function Tokens() {
             { id: "name", label: "Token", className: "grow", cell: (token) => <Named token={token} /> },
             { id: "used", label: "Last used", className: "w-28 max-sm:hidden", cell: (token) => <Time at={token.lastUsedAt} /> },
             { id: "ends", label: "Ends", className: "w-28", cell: (token) => (ended(token) ? <Badge tone="bad">{token.revokedAt === undefined ? "expired" : "revoked"}</Badge> : <Time at={token.expiresAt} />) },
-            { id: "act", label: "", className: "w-24 text-right", cell: (token) => !ended(token) && <Revoke token={token} /> },
+            { id: "act", label: "Act", className: "w-24 text-right", cell: (token) => !ended(token) && <Revoke token={token} /> },
           ]}
         />
       )}
