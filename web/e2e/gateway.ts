@@ -175,14 +175,7 @@ ${settings.replaceAll("DIR", gateway.dir)}`,
 
   /** Adds a member, whose name as() takes then. */
   async add(name: string, ...flags: string[]): Promise<void> {
-<<<<<<< HEAD
     await this.palyrad("operator", "add", name, "--yes", "--out", this.#path(name), ...flags);
-    this.#address = await this.#findAddress();
-=======
-    const args = ["--config", this.#path("palyra.toml"), "operator", "add", name, "--yes", "--out", this.#path(name), ...flags];
-    const result = await this.#spawn("palyrad", args, this.#env()).done;
-    if (result.code !== 0) throw new Error(`adding ${name}: ${result.err}`);
->>>>>>> flows
   }
 
   #address = "";
