@@ -166,11 +166,16 @@ ${settings.replaceAll("DIR", gateway.dir)}`,
     return result.out;
   }
 
+  /** Runs a command of palyrad on the gateway's host to its end; a code other than 0 is an error. */
+  async palyrad(...args: string[]): Promise<string> {
+    const result = await this.#spawn("palyrad", ["--config", this.#path("palyra.toml"), ...args], this.#env()).done;
+    if (result.code !== 0) throw new Error(`palyrad ${args.join(" ")}: exit code ${result.code}\n${result.err}`);
+    return result.out;
+  }
+
   /** Adds a member, whose name as() takes then. */
   async add(name: string, ...flags: string[]): Promise<void> {
-    const args = ["--config", this.#path("palyra.toml"), "operator", "add", name, "--yes", "--out", this.#path(name), ...flags];
-    const result = await this.#spawn("palyrad", args, this.#env()).done;
-    if (result.code !== 0) throw new Error(`adding ${name}: ${result.err}`);
+    await this.palyrad("operator", "add", name, "--yes", "--out", this.#path(name), ...flags);
   }
 
   #address = "";

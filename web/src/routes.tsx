@@ -26,6 +26,7 @@ export const screens: readonly ScreenRoute[] = [
   { path: "/journal/{-$seq}", label: "Journal", needs: "journal.read", nav: "Record", load: () => import("./screens/journal/Journal") },
   { path: "/members/{-$member}", label: "Members", needs: "access.read", nav: "People and keys", load: () => import("./screens/members/Members") },
   { path: "/devices/{-$id}", label: "Devices", needs: "access.read", nav: "People and keys", load: () => import("./screens/devices/Devices") },
+  { path: "/passkeys", label: "Passkeys", needs: "daemon.status", nav: "People and keys", load: () => import("./screens/passkeys/Passkeys") },
   { path: "/pairing", label: "Pairing", needs: "device.pair", nav: "People and keys", load: () => import("./screens/devices/Pairings") },
   { path: "/tokens", label: "API tokens", needs: "token.read", nav: "People and keys", load: () => import("./screens/tokens/Tokens") },
   { path: "/vault/{-$ref}", label: "Vault", needs: "vault.list", nav: "People and keys", load: () => import("./screens/vault/Vault") },

@@ -22,7 +22,7 @@ export function outdated(event: LiveEvent): readonly (readonly string[])[] {
     case "secret":
       return [["secrets"], ["secret", event.id]];
     case "member":
-      return [["members"], ["devices"], ["tokens"], ["whoami"]];
+      return [["members"], ["devices"], ["passkeys"], ["tokens"], ["whoami"]];
     case "policy":
       return [["policies"], ["policy"], ["whoami"]];
     case "gateway":

@@ -90,3 +90,10 @@ export function oneLine(text: string, most = 200): string {
   const line = plain(head).replace(/\s+/g, " ").trim();
   return line.length > most || head.length < text.length ? `${Array.from(line).slice(0, most).join("")}…` : line;
 }
+
+/** JSON text in which what hides is written as an escape, which says the same: for fields that people edit. */
+export function escaped(json: string): string {
+  return json.replace(hidden, (char) =>
+    char === "\n" || char === "\t" ? char : Array.from({ length: char.length }, (_, i) => `\\u${char.charCodeAt(i).toString(16).padStart(4, "0")}`).join(""),
+  );
+}

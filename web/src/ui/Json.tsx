@@ -1,4 +1,5 @@
 import { useState } from "react";
+import { layOut } from "../text/json";
 import { Button } from "./Button";
 import { Copy } from "./Copy";
 import { Untrusted } from "./Untrusted";
@@ -18,7 +19,7 @@ export function Json({ bytes, redacted = [] }: { bytes: Uint8Array; redacted?: r
         <Copy text={text} label="Copy JSON" />
         <span className="text-quiet">{bytes.length.toLocaleString()} bytes</span>
       </div>
-      <Untrusted block text={raw ? text : laidOut(text)} />
+      <Untrusted block text={raw ? text : layOut(text)} />
       {redacted.length > 0 && (
         <p className="text-sm text-warn">
           Hidden here, because it looks like a secret: <Untrusted text={redacted.join(", ")} className="font-mono" />. The call has the real value.
@@ -26,12 +27,4 @@ export function Json({ bytes, redacted = [] }: { bytes: Uint8Array; redacted?: r
       )}
     </div>
   );
-}
-
-function laidOut(text: string): string {
-  try {
-    return JSON.stringify(JSON.parse(text), null, 2);
-  } catch {
-    return text;
-  }
 }

@@ -7,7 +7,7 @@ import { AccessReviewService } from "../../gen/palyra/v1/access_review_pb";
 import type { Determining } from "../../gen/palyra/v1/gateway_pb";
 import { hasScreen } from "../../routes";
 import { Screen, Section } from "../../shell/Screen";
-import { ScreenLink, useQueryParam } from "../../shell/router";
+import { ScreenLink, useGo, useQueryParam } from "../../shell/router";
 import { palyra } from "../../text/cli";
 import { Act } from "../../ui/Act";
 import { Badge } from "../../ui/Badge";
@@ -51,8 +51,9 @@ export default function Access() {
 
 function Explain() {
   const me = useWhoami();
-  const [who, setWho] = useQueryParam("who");
-  const [what, setWhat] = useQueryParam("what");
+  const [who] = useQueryParam("who");
+  const [what] = useQueryParam("what");
+  const go = useGo();
   const [typedWho, setTypedWho] = useState<string | undefined>(who === "" ? undefined : who);
   const [typedWhat, setTypedWhat] = useState(what);
   const name = typedWho ?? me?.principal ?? "";
@@ -68,9 +69,7 @@ function Explain() {
         className="grid items-end gap-3 sm:grid-cols-[1fr_1fr_auto]"
         onSubmit={(event) => {
           event.preventDefault();
-          if (off !== undefined) return;
-          setWho(name.trim());
-          setWhat(typedWhat.trim());
+          if (off === undefined) go(`/access?${new URLSearchParams({ who: name.trim(), what: typedWhat.trim() }).toString()}`);
         }}
       >
         <TextField label="Member" placeholder="user:bob" className="font-mono" value={name} onChange={(event) => setTypedWho(event.target.value)} />

@@ -14,6 +14,7 @@ import { conflict, waits } from "./decide";
 import { useVote } from "./Decide";
 import { Head, useApproval } from "./Detail";
 import { Evidence } from "./Evidence";
+import { presenceWanted } from "./presence";
 import { headline } from "./words";
 
 interface Reviewed {
@@ -51,6 +52,8 @@ function One({ id, onBack, onNext }: { id: string; onBack: (() => void) | undefi
   const may = approval.you?.mayDecide === false ? approval.you.message || "You cannot answer this one." : undefined;
   const gone = waits(approval) ? undefined : "It does not wait any more.";
   const off = gone ?? may ?? wait;
+  // A passkey is asked for one answer at a time, in front of what it signs.
+  const alone = presenceWanted(approval, true) ? "A yes takes your passkey: answer this one on its own page." : undefined;
   return (
     <div className="flex flex-col gap-4">
       <Head approval={approval} />
@@ -60,7 +63,7 @@ function One({ id, onBack, onNext }: { id: string; onBack: (() => void) | undefi
         <div className="flex flex-wrap gap-2">
           <Button
             look="good"
-            off={off}
+            off={off ?? alone}
             onClick={() => onNext({ shown: approval, choice: { allow: true, offer: approval.prompt?.scopes.find((o) => o.scope === ApprovalScope.ONCE), ttl: 0, uses: 0 } })}
           >
             Yes, once

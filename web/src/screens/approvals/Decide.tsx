@@ -2,6 +2,7 @@ import { useMutation, useQueryClient } from "@tanstack/react-query";
 import type { ReactNode } from "react";
 import { useRef, useState } from "react";
 import { failure } from "../../api/errors";
+import { prove } from "../../api/passkey";
 import { client } from "../../api/transport";
 import { useCan, useWhoami } from "../../api/whoami";
 import type { Approval, ApprovalScopeOffer } from "../../gen/palyra/v1/approvals_pb";
@@ -20,15 +21,19 @@ import { Untrusted } from "../../ui/Untrusted";
 import { useArmed } from "./armed";
 import type { Choice } from "./decide";
 import { commandOf, conflict, defaultTtl, labelOf, offerName, timesUpTo, voteOf, waits } from "./decide";
+import { EditDialog } from "./Edit";
 import { needsOf } from "./Needs";
+import { PresenceNotice, useMeans } from "./Presence";
+import { mayProveLater, presenceWanted, takenWithout } from "./presence";
 import { headline, states, word } from "./words";
 
 /** Casts a vote and puts the gateway's word in the cache: what is shown after it is what it said. */
 export function useVote() {
   const queries = useQueryClient();
   return useMutation({
-    mutationFn: async ({ shown, choice }: { shown: Approval; choice: Choice }) => {
-      const { approval } = await client(ApprovalsService).decideApproval(voteOf(shown, choice));
+    mutationFn: async ({ shown, choice, present = false }: { shown: Approval; choice: Choice; present?: boolean }) => {
+      const vote = voteOf(shown, choice);
+      const { approval } = await client(ApprovalsService).decideApproval({ ...vote, ...(present ? { passkey: await prove({ case: "vote", value: vote }) } : {}) });
       if (approval === undefined) throw new Error("The gateway sent no approval.");
       return approval;
     },
@@ -49,10 +54,16 @@ export function Decide({ approval, stale }: { approval: Approval; stale: unknown
   const over = !waits(approval) || (ms(approval.expiresAt) ?? Infinity) <= now;
   const said = vote.isError ? conflict(vote.error, approval) : undefined;
   const mine = approval.votes.find((v) => v.user === me?.principal);
+  const later = mayProveLater(approval, me?.principal);
+  const means = useMeans(approval);
+  const [editing, setEditing] = useState<Approval | undefined>(undefined);
+  const proving = (choice: Choice) => means?.can === true && presenceWanted(approval, choice.allow);
   return (
     <section aria-label="Decision" className="sticky bottom-0 -mx-3 flex max-h-[60dvh] flex-col gap-2 overflow-y-auto border-t-2 border-edge bg-page px-3 pt-2 pb-3 sm:-mx-5 sm:px-5">
       <div role="status" aria-live="polite" className="flex flex-col gap-2">
-        {vote.isPending && <Notice>Sent. Waiting for the gateway to say what became of it…</Notice>}
+        {vote.isPending && (
+          <Notice>{vote.variables.present === true ? "The browser asks for your passkey; then your answer is sent…" : "Sent. Waiting for the gateway to say what became of it…"}</Notice>
+        )}
         {vote.isSuccess && <Echo approval={vote.data} />}
         {said !== undefined && <Notice tone="bad">{said}</Notice>}
         {vote.isError && said === undefined && <ErrorState error={vote.error} />}
@@ -60,15 +71,18 @@ export function Decide({ approval, stale }: { approval: Approval; stale: unknown
       </div>
       {over ? (
         <Over approval={approval} />
-      ) : mine !== undefined ? (
+      ) : mine !== undefined && !later ? (
         <Notice tone="good">
           You said {mine.allow ? "yes" : "no"}. It waits for others: <Untrusted text={needsOf(approval)} />
         </Notice>
       ) : (
-        <Standing approval={approval}>
-          <Form approval={approval} busy={vote.isPending} onVote={(choice) => vote.mutate({ shown: approval, choice })} />
+        <Standing approval={approval} again={later}>
+          {later && <Notice tone="warn">You said yes without proving that you are there. Say it again with your passkey: it takes the place of the first.</Notice>}
+          <PresenceNotice approval={approval} means={means} />
+          <Form approval={approval} busy={vote.isPending} proving={proving} again={later} onEdit={() => setEditing(approval)} onVote={(choice) => vote.mutate({ shown: approval, choice, present: proving(choice) })} />
         </Standing>
       )}
+      {editing !== undefined && <EditDialog shown={editing} now={approval} onClose={() => setEditing(undefined)} />}
     </section>
   );
 }
@@ -101,13 +115,15 @@ function Over({ approval }: { approval: Approval }) {
 }
 
 /** Says before the buttons what an answer of the caller would meet. */
-function Standing({ approval, children }: { approval: Approval; children: ReactNode }) {
+function Standing({ approval, again, children }: { approval: Approval; again: boolean; children: ReactNode }) {
   const can = useCan("approval.decide");
   const you = approval.you;
+  // A plain vote would be one too many; the same with a proof is not.
+  if (again && you?.voted === true) return children;
   if (you?.own === true && !you.mayDecide) {
     return (
       <Notice tone="warn">
-        <p className="font-semibold">This is your own call, so somebody else answers it.</p>
+        <p className="font-semibold">{approval.edits.length === 0 ? "This is your own call, so somebody else answers it." : "You changed this call, or it is your own: somebody else answers it."}</p>
         <p>
           <Untrusted text={you.message} /> <Untrusted text={you.remedy} />
         </p>
@@ -132,7 +148,16 @@ function Standing({ approval, children }: { approval: Approval; children: ReactN
 }
 
 /** The choice and its buttons. */
-function Form({ approval, busy, onVote }: { approval: Approval; busy: boolean; onVote: (choice: Choice) => void }) {
+function Form({ approval, busy, proving, again, onEdit, onVote }: {
+  approval: Approval;
+  busy: boolean;
+  /** Whether an answer asks for a passkey first. */
+  proving: (choice: Choice) => boolean;
+  /** The caller said yes before, without a proof. */
+  again: boolean;
+  onEdit: () => void;
+  onVote: (choice: Choice) => void;
+}) {
   const offers = approval.prompt?.scopes ?? [];
   const [at, setAt] = useState(0);
   const offer = offers[at] ?? offers[0];
@@ -150,10 +175,12 @@ function Form({ approval, busy, onVote }: { approval: Approval; busy: boolean; o
   const deny: Choice = { allow: false, reason };
   const wait = busy ? "Your vote is on its way." : armed ? undefined : "In a moment: it has just appeared or changed.";
   const badUses = uses === "" || (/^\d+$/.test(uses) && Number(uses) >= 1 && Number(uses) <= 1000) ? undefined : "A number from 1 to 1000, or nothing for no limit.";
-  const offAllow = wait ?? (broad ? badUses : `It takes the permission ${offer?.permission ?? ""}.`);
-  const offDeny = wait ?? (reason.trim() === "" ? "Give a reason: the requester reads it." : undefined);
+  const unproved = (choice: Choice) => ((takenWithout(approval) && !again) || proving(choice) ? undefined : "It takes a passkey.");
+  const offAllow = wait ?? unproved(allow) ?? (broad ? badUses : `It takes the permission ${offer?.permission ?? ""}.`);
+  const offDeny = wait ?? (again ? "You said yes already." : unproved(deny)) ?? (reason.trim() === "" ? "Give a reason: the requester reads it." : undefined);
   useKeys([
     { key: "a", says: "Allow (asks to confirm)", run: () => setAsking(true) },
+    { key: "e", says: "Edit the call, then approve it", run: onEdit },
     { key: "d", says: "Deny: write the reason", run: () => denial.current?.focus() },
   ]);
   const choose = (i: number) => {
@@ -162,7 +189,7 @@ function Form({ approval, busy, onVote }: { approval: Approval; busy: boolean; o
   };
   const send = (choice: Choice) => {
     setAsking(false);
-    announce("Your vote is sent.");
+    announce(proving(choice) ? "The browser asks for your passkey." : "Your vote is sent.");
     onVote(choice);
   };
   return (
@@ -190,13 +217,17 @@ function Form({ approval, busy, onVote }: { approval: Approval; busy: boolean; o
       <div className="flex flex-wrap items-center gap-2" data-armed={armed}>
         <Button look="good" off={offAllow} onClick={() => send(allow)}>
           {labelOf(allow)}
+          {proving(allow) && ", with passkey"}
         </Button>
         <Button look="bad" off={offDeny} onClick={() => send(deny)}>
-          Deny
+          Deny{proving(deny) && ", with passkey"}
+        </Button>
+        <Button off={again ? "You said yes already." : undefined} onClick={onEdit}>
+          Edit, then approve
         </Button>
         <Countdown until={approval.expiresAt} />
         <span className="ml-auto">
-          <CopyAsCli command={commandOf(approval, reason.trim() === "" ? allow : deny)} />
+          <CopyAsCli command={commandOf(approval, reason.trim() === "" ? allow : deny, presenceWanted(approval, reason.trim() === ""))} />
         </span>
       </div>
       <p className="text-sm text-quiet">
@@ -214,6 +245,7 @@ function Form({ approval, busy, onVote }: { approval: Approval; busy: boolean; o
             <Button onClick={() => setAsking(false)}>Back</Button>
             <Button look="good" autoFocus off={offAllow} onClick={() => send(allow)}>
               {labelOf(allow)}
+              {proving(allow) && ", with passkey"}
             </Button>
           </div>
         </div>

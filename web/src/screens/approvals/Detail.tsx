@@ -15,6 +15,7 @@ import { Countdown, Time } from "../../ui/Time";
 import { Untrusted } from "../../ui/Untrusted";
 import { Decide } from "./Decide";
 import { waits } from "./decide";
+import { Edits } from "./Edits";
 import { Evidence } from "./Evidence";
 import { Needs } from "./Needs";
 import { headline, stateTones, states, word } from "./words";
@@ -91,6 +92,7 @@ export function Head({ approval }: { approval: Approval }) {
         asked <Time at={approval.createdAt} />
         {Number(approval.prompt?.askedLastWeek ?? 0n) > 0 && `; people were asked about the same ${Number(approval.prompt?.askedLastWeek).toLocaleString()} times in the 7 days before`}
       </p>
+      <Edits approval={approval} />
       <Needs approval={approval} />
     </div>
   );

@@ -35,6 +35,11 @@ export function Evidence({ approval }: { approval: Approval }) {
       {(prompt.files.length > 0 || prompt.diff !== "") && (
         <Section title="What changes">{prompt.files.length > 0 ? <Diff files={prompt.files} /> : <Untrusted block text={prompt.diff} />}</Section>
       )}
+      {prompt.changed.length > 0 && (
+        <Section title="Against what was proposed">
+          <Differences label="What people changed" known differences={prompt.changed} />
+        </Section>
+      )}
       <Section title="Arguments">
         <Json bytes={prompt.argumentsJson} redacted={prompt.redacted} />
       </Section>
@@ -63,7 +68,7 @@ export function Evidence({ approval }: { approval: Approval }) {
         </Section>
       )}
       <Section title="Against the last call that was allowed">
-        <Differences known={prompt.lastAllowed} differences={prompt.differsFromLast} />
+        <Differences label="Differences" known={prompt.lastAllowed} differences={prompt.differsFromLast} />
       </Section>
       <Section title="The ask">
         <KeyValue
@@ -179,11 +184,11 @@ function Offers({ approval }: { approval: Approval }) {
   );
 }
 
-function Differences({ known, differences }: { known: boolean; differences: readonly ApprovalDifference[] }) {
+function Differences({ label, known, differences }: { label: string; known: boolean; differences: readonly ApprovalDifference[] }) {
   if (!known && differences.length === 0) return <p className="text-quiet">No call of this tool by this requester was allowed by people before.</p>;
   if (differences.length === 0) return <p>It is the same in everything.</p>;
   return (
-    <div className="overflow-x-auto" role="region" aria-label="Differences" tabIndex={0}>
+    <div className="overflow-x-auto" role="region" aria-label={label} tabIndex={0}>
       <table className="w-full text-left text-sm">
         <thead className="text-quiet">
           <tr>
@@ -222,7 +227,7 @@ function Votes({ votes }: { votes: readonly ApprovalVote[] }) {
           {vote.allow && <span>{[word(scopes, vote.scope), vote.scope === ApprovalScope.ONCE ? "" : word(matches, vote.match), durationMs(vote.ttl) > 0 ? length(durationMs(vote.ttl)) : ""].filter((w) => w !== "").join(", ")}</span>}
           <span className="text-quiet">
             by {vote.surface}
-            {vote.present ? ", present" : ""}
+            {vote.present ? (vote.passkey === undefined ? ", present" : ", present, by passkey") : ""}
             {vote.paired ? ", paired device" : ""}
           </span>
           <Time at={vote.at} full />

@@ -26,9 +26,9 @@ export function voteOf(shown: Approval, choice: Choice): MessageInitShape<typeof
   };
 }
 
-/** The same vote as a command. */
-export function commandOf(shown: Approval, choice: Choice): string {
-  const digest = ["--digest", shown.callDigest];
+/** The same vote as a command, with a proof of presence where one is wanted. */
+export function commandOf(shown: Approval, choice: Choice, present = false): string {
+  const digest = ["--digest", shown.callDigest, ...(present ? ["--present"] : [])];
   if (!choice.allow) return palyra("approvals", "decide", shown.approvalId, "--deny", "--reason", choice.reason.trim() || "why", ...digest);
   const scope = choice.offer?.scope ?? ApprovalScope.ONCE;
   const words = ["approvals", "decide", shown.approvalId, "--allow", word(scopes, scope)];

@@ -13,7 +13,7 @@ test("the link is the one that palyra pair takes", () => {
 test("an address is a host and a port", () => {
   for (const good of ["192.0.2.7:7443", "gw.example.org:1", "[::1]:65535", "localhost:7443"]) expect(addressProblem(good)).toBeUndefined();
   for (const bad of ["", "192.0.2.7", ":7443", "a b:1", "gw:0", "gw:65536", "http://gw:1"]) expect(addressProblem(bad)).toBeDefined();
-  expect(onlyHere("127.0.0.1:7443") && onlyHere("localhost:7443") && onlyHere("[::1]:7443")).toBe(true);
+  expect(onlyHere("127.0.0.1:7443") && onlyHere("localhost:7443") && onlyHere("[::1]:7443") && onlyHere("palyra-x.localhost:7443")).toBe(true);
   expect(onlyHere("192.0.2.7:7443")).toBe(false);
 });
 

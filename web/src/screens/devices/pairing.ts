@@ -28,7 +28,7 @@ export function addressProblem(address: string): string | undefined {
 
 /** Whether an address is of this machine alone. */
 export function onlyHere(address: string): boolean {
-  return /^(?:localhost|127\.[0-9.]+|\[::1\]):/.test(address);
+  return /^(?:(?:[A-Za-z0-9-]+\.)*localhost|127\.[0-9.]+|\[::1\]):/.test(address);
 }
 
 /** A QR code: how many modules a side has, and the dark ones as the path of an SVG. */

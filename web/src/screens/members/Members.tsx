@@ -5,6 +5,7 @@ import { useWhoami } from "../../api/whoami";
 import type { Member } from "../../gen/palyra/v1/access_pb";
 import { AccessService } from "../../gen/palyra/v1/access_pb";
 import { AccessReviewService, ToolAccessVerdict } from "../../gen/palyra/v1/access_review_pb";
+import { hasScreen } from "../../routes";
 import { Screen, Section } from "../../shell/Screen";
 import { ScreenLink, useParam, useQueryParam } from "../../shell/router";
 import { palyra } from "../../text/cli";
@@ -164,7 +165,7 @@ function May({ name }: { name: string }) {
           ))}
         </ul>
       </Section>
-      <Section title="The gateway's own permissions">
+      <Section title="The gateway's own permissions" actions={hasScreen("/access") && <ScreenLink to={`/access?who=${encodeURIComponent(name)}`}>Ask why</ScreenLink>}>
         <ul className="flex flex-wrap gap-1.5">
           {permissions.map((permission) => (
             <li key={permission.permission}>

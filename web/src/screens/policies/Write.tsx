@@ -91,13 +91,15 @@ function useCheck(draft: Draft, own: Parameters<typeof withSource>[0]) {
     return () => clearTimeout(timer);
   }, [draft]);
   const can = useCan("policy.check");
-  return useQuery({
+  const query = useQuery({
     queryKey: ["policy", "check", settled.name, settled.text, own.length],
     enabled: can && settled.text.trim() !== "" && settled.name !== "",
     gcTime: 5_000,
     placeholderData: keepPreviousData,
     queryFn: ({ signal }) => client(PolicyService).validatePolicy({ sources: withSource(own, settled.name, settled.text) }, { signal }),
   });
+  // What is said of a text is never said of another one.
+  return { ...query, underway: query.isFetching || settled !== draft || query.data === undefined };
 }
 
 function Checked({ check, empty, findings }: { check: ReturnType<typeof useCheck>; empty: boolean; findings: readonly PolicyFinding[] }) {
@@ -108,7 +110,7 @@ function Checked({ check, empty, findings }: { check: ReturnType<typeof useCheck
   const errors = findings.filter((finding) => finding.severity === "error").length;
   return (
     <p role="status" className="flex flex-wrap items-center gap-2 text-sm">
-      {check.isFetching || check.data === undefined ? (
+      {check.underway ? (
         <span className="text-quiet">Checking…</span>
       ) : errors > 0 ? (
         <Badge tone="bad">{errors === 1 ? "1 error: it would not load" : `${errors} errors: it would not load`}</Badge>
