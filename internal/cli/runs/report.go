@@ -231,11 +231,7 @@ func (a *app) writeReport(r *runReport, path string) (err error) {
 	if a.Output == printer.FormatJSON {
 		return a.PrintJSON(printer.Document("RunReport", a.reportObject(r)))
 	}
-	page, err := a.reportPage(r)
-	if err != nil {
-		return err
-	}
-	return a.WriteOut(page)
+	return a.WriteOut(a.reportPage(r))
 }
 
 // reportObject is the report for programs: the run as `palyra runs show` has it, with

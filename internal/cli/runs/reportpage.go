@@ -5,7 +5,6 @@ import (
 	_ "embed"
 	"encoding/base64"
 	"fmt"
-	"html/template"
 	"slices"
 	"strings"
 	"time"
@@ -16,19 +15,12 @@ import (
 	"palyra/internal/cli/witness"
 )
 
-var (
-	//go:embed report.html
-	reportHTML string
-	//go:embed report.css
-	reportCSS string
-
-	reportTemplate = template.Must(template.New("report").Parse(reportHTML))
-)
+//go:embed report.css
+var reportCSS string
 
 // reportView is what the page shows. Everything in it may be written by a model.
 type reportView struct {
-	// Style and StyleHash are the page's own; nothing else of it may be run or fetched.
-	Style     template.CSS
+	// StyleHash is of the page's own style; nothing else of it may be run or fetched.
 	StyleHash string
 
 	Run, At, Gateway, Task, Answer string
@@ -57,12 +49,12 @@ type voteView struct{ Answer, By, On, At, Digest, Reason string }
 
 // reportPage is the report as a page of HTML. What a reader would not see is written
 // out in the whole of it, so that no text of a model can turn the rest around.
-func (a *app) reportPage(r *runReport) (string, error) {
+func (a *app) reportPage(r *runReport) string {
 	sum := sha256.Sum256([]byte(reportCSS))
 	run := r.run
 	v := reportView{
-		Style: template.CSS(reportCSS), StyleHash: "sha256-" + base64.StdEncoding.EncodeToString(sum[:]), //nolint:gosec // our own file
-		Run: run.GetRunId(), At: a.Now().UTC().Format(time.RFC3339), Task: strings.TrimSpace(run.GetMessage()), Answer: r.story.text,
+		StyleHash: "sha256-" + base64.StdEncoding.EncodeToString(sum[:]),
+		Run:       run.GetRunId(), At: a.Now().UTC().Format(time.RFC3339), Task: strings.TrimSpace(run.GetMessage()), Answer: r.story.text,
 		Wrong: r.wrong, Missing: r.missing, Commands: r.commands(), End: placeFields(r.end), Gateway: "that it was asked of",
 	}
 	if r.end != nil {
@@ -77,11 +69,7 @@ func (a *app) reportPage(r *runReport) (string, error) {
 	for i, call := range r.story.calls {
 		v.Calls = append(v.Calls, viewOf(i+1, call, r.calls[call]))
 	}
-	var b strings.Builder
-	if err := reportTemplate.Execute(&b, v); err != nil {
-		return "", fmt.Errorf("writing the report: %w", err)
-	}
-	return printer.VisibleText(b.String()), nil
+	return printer.VisibleText(v.html())
 }
 
 func viewOf(number int, call *callStory, c *callEvidence) callView {
