@@ -97,6 +97,25 @@ test("an ask that arrives while the page reconnects is there afterwards", async 
   }
 });
 
+test("an ask that arrives while the list is on its way is there", async ({ page, gateway }) => {
+  let go = () => undefined as unknown;
+  const read = new Promise((resolve) => (go = () => resolve(undefined)));
+  // The gateway has answered, and the answer is late: what it says is of before.
+  await page.route("**/palyra.v1.ApprovalsService/ListApprovals", async (route) => {
+    const response = await route.fetch();
+    await read;
+    await route.fulfill({ response });
+  });
+  await page.goto(await gateway.link());
+  await expect(page.getByRole("status", { name: "Connection" })).toHaveText(/Live/);
+  const call = gateway.call("fs.write", { path: "early.txt", content: "x\n" });
+  await expect.poll(() => gateway.ask("early.txt")).toBeDefined();
+  await page.unroute("**/palyra.v1.ApprovalsService/ListApprovals");
+  go();
+  await expect(page.getByRole("link", { name: "early.txt" })).toBeVisible();
+  call.stop();
+});
+
 test("an ask whose time runs out says so on the screen, and has no buttons", async ({ enter, gateway }) => {
   test.setTimeout(75_000);
   await gateway.policy(

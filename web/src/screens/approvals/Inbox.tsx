@@ -1,5 +1,5 @@
 import { useInfiniteQuery } from "@tanstack/react-query";
-import { useReducer, useRef, useState } from "react";
+import { useEffect, useEffectEvent, useReducer, useRef, useState } from "react";
 import { client } from "../../api/transport";
 import type { Approval } from "../../gen/palyra/v1/approvals_pb";
 import { ApprovalState, ApprovalsService } from "../../gen/palyra/v1/approvals_pb";
@@ -63,15 +63,34 @@ function Asks({ line, open }: { line: string; open: string }) {
     const focused = frame.current?.contains(document.activeElement) === true;
     return !hovered.current && !focused && (scroller?.scrollTop ?? 0) === 0 && chosen.size === 0;
   };
-  useLiveEvents((event) => {
-    if (event.kind !== "approval" || event.approval === undefined || query.data === undefined) return;
-    const approval = event.approval;
+  const hear = (approval: Approval) => {
     const oldest = listed.at(-1)?.approvalId;
     const passes = shows(filter, approval, gatewayNow());
     const isNew = passes && approval.state === ApprovalState.PENDING && !rows.some((r) => r.approvalId === approval.approvalId) && !list.held.some((r) => r.approvalId === approval.approvalId);
     act({ type: "told", approval, passes, free: free(), listed, below: query.hasNextPage && oldest !== undefined && approval.approvalId < oldest });
     if (isNew) announce(`New ask: ${oneLine(headline(approval), 120)}`);
+  };
+  // What the stream says while the list is on its way may be newer than the list: it is
+  // heard once the list is there. A list that was read before the stream began is read again.
+  const early = useRef<{ approvals: Approval[]; again: boolean }>({ approvals: [], again: false });
+  useLiveEvents((event) => {
+    if (query.data === undefined) {
+      if (event.kind === "reset") early.current.again = true;
+      if (event.kind === "approval" && event.approval !== undefined) early.current.approvals.push(event.approval);
+      return;
+    }
+    if (event.kind === "approval" && event.approval !== undefined) hear(event.approval);
   });
+  const catchUp = useEffectEvent(() => {
+    const { approvals, again } = early.current;
+    early.current = { approvals: [], again: false };
+    for (const approval of approvals) hear(approval);
+    if (again) void query.refetch();
+  });
+  const loaded = query.data !== undefined;
+  useEffect(() => {
+    if (loaded) catchUp();
+  }, [loaded]);
 
   const show = () => {
     act({ type: "show" });
