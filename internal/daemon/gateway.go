@@ -261,10 +261,14 @@ func openNotify(_ context.Context, g *gateway, _ Options) error {
 	g.notify = notify.New(notify.Config{
 		Store: g.stores.notify, Journal: g.journal, Approvals: g.desk, Targets: list, Log: g.log,
 		Link: func(id string) string {
-			if id == "" || g.listeners.at.API == "" {
+			switch at := g.listeners.at; {
+			case at.Console != "": // its pages have the same path, and "" is the inbox
+				return at.Console + mcpserver.ApprovalsPath + id
+			case id == "" || at.API == "":
 				return ""
+			default:
+				return "https://" + reachable(at.API) + mcpserver.ApprovalsPath + id
 			}
-			return "https://" + reachable(g.listeners.at.API) + mcpserver.ApprovalsPath + id
 		},
 	})
 	return nil

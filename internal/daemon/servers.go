@@ -332,7 +332,7 @@ func surfaces(g *gateway) map[string]http.Handler {
 	handlers[hook.Pattern] = hook.Route{Service: g.hooks, Caller: rpc.CallerOf, Near: rpc.Near, Fail: errorsOf(g, hook.Pattern)}
 	handlers[rpc.MCPRoute] = g.mcp
 	handlers[webhookvotes.Route] = webhookVotes(g)
-	handlers[rpc.ApprovalPageRoute] = http.HandlerFunc(mcpserver.Page)
+	handlers[rpc.ApprovalPageRoute] = mcpserver.Page(func() string { return g.listeners.at.Console })
 	return handlers
 }
 

@@ -99,9 +99,14 @@ func (q *request) resumed() (told string, still *exchange, err error) {
 // ApprovalsPath is where the page of an approval is.
 const ApprovalsPath = "/approvals/"
 
-// Page says how an approval is answered. It knows nothing of the approval, and says the
-// same of any id: who asks for it has shown no credential.
-func Page(w http.ResponseWriter, r *http.Request) {
+// Page says how an approval is answered, in a terminal and at the console, whose origin
+// console tells ("" for none). It knows nothing of the approval, and says the same of any
+// id: who asks for it has shown no credential.
+func Page(console func() string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) { page(w, r, console()) }
+}
+
+func page(w http.ResponseWriter, r *http.Request, console string) {
 	id := r.PathValue("id")
 	if _, err := ulid.ParseStrict(id); err != nil {
 		http.NotFound(w, r)
@@ -113,6 +118,10 @@ func Page(w http.ResponseWriter, r *http.Request) {
 	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
 	h.Set("Cache-Control", "no-store")
 	h.Set("Referrer-Policy", "no-referrer")
+	there := ""
+	if console != "" {
+		there = fmt.Sprintf("In the console, where you are logged in (`palyra console`):\n\n    %s%s%s\n\n", console, ApprovalsPath, id)
+	}
 	_, _ = fmt.Fprintf(w, `Palyra waits for an answer to approval %[1]s.
 
 This page answers nothing, and opening it was not a yes. In a terminal, as somebody who may answer:
@@ -121,6 +130,6 @@ This page answers nothing, and opening it was not a yes. In a terminal, as someb
     palyra approve %[1]s            allow it
     palyra deny %[1]s               deny it
 
-The call goes on by itself as soon as somebody has answered.
-`, id)
+%[2]sThe call goes on by itself as soon as somebody has answered.
+`, id, there)
 }

@@ -96,7 +96,7 @@ func newWorld(t testing.TB, setup ...func(*world)) *world {
 	})
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", w.identified(w.face))
-	mux.HandleFunc("GET "+server.ApprovalsPath+"{id}", server.Page)
+	mux.HandleFunc("GET "+server.ApprovalsPath+"{id}", server.Page(func() string { return "http://palyra-test.localhost:1" }))
 	w.http = httptest.NewServer(mux)
 	ctx, cancel := context.WithCancel(context.Background())
 	running := make(chan error, 1)
