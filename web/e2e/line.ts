@@ -7,13 +7,18 @@ export class Line {
   readonly #server: Server;
   readonly #open = new Set<Socket>();
   #whole = true;
+  #late: { path: string; until: Promise<void> } | undefined;
 
   private constructor() {
     this.#server = createServer((asked, answer) => {
       const target = new URL(asked.url ?? "");
       const onward = request({ host: "127.0.0.1", port: target.port, method: asked.method, path: target.pathname + target.search, headers: asked.headers }, (answered) => {
-        answer.writeHead(answered.statusCode ?? 502, answered.headers);
-        answered.pipe(answer);
+        const pass = () => {
+          answer.writeHead(answered.statusCode ?? 502, answered.headers);
+          answered.pipe(answer);
+        };
+        if (this.#late !== undefined && target.pathname.endsWith(this.#late.path)) void this.#late.until.then(pass);
+        else pass();
       });
       onward.on("error", () => answer.destroy());
       answer.on("close", () => onward.destroy());
@@ -41,6 +46,16 @@ export class Line {
   cut(): void {
     this.#whole = false;
     for (const socket of this.#open) socket.destroy();
+  }
+
+  /** Answers from paths that end so wait until the function is called; the gateway is asked at once. */
+  hold(path: string): () => void {
+    let go: () => void = () => undefined;
+    this.#late = { path, until: new Promise((resolve) => (go = resolve)) };
+    return () => {
+      this.#late = undefined;
+      go();
+    };
   }
 
   mend(): void {

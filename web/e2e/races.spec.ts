@@ -97,23 +97,22 @@ test("an ask that arrives while the page reconnects is there afterwards", async 
   }
 });
 
-test("an ask that arrives while the list is on its way is there", async ({ page, gateway }) => {
-  let go = () => undefined as unknown;
-  const read = new Promise((resolve) => (go = () => resolve(undefined)));
-  // The gateway has answered, and the answer is late: what it says is of before.
-  await page.route("**/palyra.v1.ApprovalsService/ListApprovals", async (route) => {
-    const response = await route.fetch();
-    await read;
-    await route.fulfill({ response });
-  });
-  await page.goto(await gateway.link());
-  await expect(page.getByRole("status", { name: "Connection" })).toHaveText(/Live/);
-  const call = gateway.call("fs.write", { path: "early.txt", content: "x\n" });
-  await expect.poll(() => gateway.ask("early.txt")).toBeDefined();
-  await page.unroute("**/palyra.v1.ApprovalsService/ListApprovals");
-  go();
-  await expect(page.getByRole("link", { name: "early.txt" })).toBeVisible();
-  call.stop();
+test("an ask that arrives while the list is on its way is there", async ({ enter, gateway }) => {
+  const line = await Line.lay();
+  try {
+    // The gateway has answered, and the answer is late: what it says is of before.
+    const go = line.hold("/ListApprovals");
+    const anna = await enter("anna", { proxy: { server: line.proxy } });
+    await expect(anna.getByRole("status", { name: "Connection" })).toHaveText(/Live/);
+    await expect(anna.getByText("Loading approvals")).toBeVisible();
+    const call = gateway.call("fs.write", { path: "early.txt", content: "x\n" });
+    await expect.poll(() => gateway.ask("early.txt")).toBeDefined();
+    go();
+    await expect(anna.getByRole("link", { name: "early.txt" })).toBeVisible();
+    call.stop();
+  } finally {
+    await line.remove();
+  }
 });
 
 test("an ask whose time runs out says so on the screen, and has no buttons", async ({ enter, gateway }) => {
