@@ -219,6 +219,8 @@ var said = map[string]struct{ value, what string }{
 	"rate_limits.pairing.burst":                       {"", "the same, at once"},
 	"rate_limits.login.per_second":                    {"", "steps of people who log in, a second"},
 	"rate_limits.login.burst":                         {"", "the same, at once"},
+	"presence.aaguids":                                {"", "which models of authenticators passkeys may be of; none for any"},
+	"presence.attestation_roots":                      {"FILE", "certificates of their makers, PEM: then an authenticator has to show one"},
 	"oidc.issuer":                                     {"URL", "the identity provider at which people log in"},
 	"oidc.client_id":                                  {"", "the gateway at the provider"},
 	"oidc.client_secret_file":                         {"FILE", "what shows the provider that it is the gateway"},

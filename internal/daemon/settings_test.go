@@ -33,6 +33,7 @@ var elsewhere = map[string]string{
 	"keys.":     "where the daemon keeps its own",
 	"vault.":    "where the daemon keeps its own",
 	"presence.": "who proves to be there",
+	"notify":    "who is told",
 	"log.level": "the log", "log.format": "the log",
 	"dual_control":              "who changes the gateway itself",
 	"policy.dir":                "the policies themselves are in the snapshot",

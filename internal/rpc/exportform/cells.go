@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 )
 
 // column is a column of CSV: its name, and where its value stands in a line.
@@ -77,11 +78,9 @@ const (
 // inert is text that no spreadsheet takes for a formula: an apostrophe stands before
 // what would begin one.
 func inert(text string) string {
-	for _, first := range strings.TrimLeft(text, blanks) {
-		if strings.ContainsRune(formulaStarts, first) {
-			return "'" + text
-		}
-		break
+	first, size := utf8.DecodeRuneInString(strings.TrimLeft(text, blanks))
+	if size > 0 && strings.ContainsRune(formulaStarts, first) {
+		return "'" + text
 	}
 	return text
 }
