@@ -38,7 +38,10 @@ func SetConfig(cfg *config.Config, sources []policy.Source, tools []tool.Descrip
 
 // surfaces are where votes can come from.
 func surfaces(cfg *config.Config) []access.Surface {
-	list := []access.Surface{access.SurfaceCLI, access.SurfaceTUI, access.SurfaceGRPC, access.SurfaceStream, access.SurfaceConsole, access.SurfaceWebhook}
+	list := []access.Surface{access.SurfaceCLI, access.SurfaceTUI, access.SurfaceGRPC, access.SurfaceStream, access.SurfaceWebhook}
+	if cfg.Listen.Console != "" {
+		list = append(list, access.SurfaceConsole)
+	}
 	if slices.ContainsFunc(cfg.Notify, func(n config.Notify) bool { return n.Decide }) {
 		list = append(list, access.SurfaceSlack)
 	}

@@ -145,7 +145,7 @@ func TestPolicyAlone(t *testing.T) {
 		if r := call.wait(); r.Code == 0 || g.Read("console") != "" {
 			t.Errorf("the call ended with exit code %d and the file holds %q", r.Code, g.Read("console"))
 		}
-		// Asked now, nobody is made to wait: this version has no console.
+		// Asked now, nobody is made to wait: the console of this gateway is switched off.
 		g.write("console").wait().Want(t, 3, "APPROVAL_UNATTAINABLE", "No console is available")
 	})
 	g.sub("no standing grants", func(t *testing.T) { noStandingGrants(t, g, file) })

@@ -62,9 +62,9 @@ func TestConfigurationIsStrict(t *testing.T) {
 		flags    []string
 		says     []string
 	}{
-		"unknown key":        {[]string{"[process_runner]", "allow_interpreter = true"}, nil, []string{"allow_interpreter", "palyra.toml:19:1"}},
-		"wrong type":         {[]string{"[process_runner]", `enabled = "yes"`}, nil, []string{"process_runner.enabled", "palyra.toml:19:"}},
-		"out of range":       {[]string{"[approvals]", `default_timeout = "1s"`}, nil, []string{"approvals.default_timeout", "palyra.toml:19:"}},
+		"unknown key":        {[]string{"[process_runner]", "allow_interpreter = true"}, nil, []string{"allow_interpreter", "palyra.toml:20:1"}},
+		"wrong type":         {[]string{"[process_runner]", `enabled = "yes"`}, nil, []string{"process_runner.enabled", "palyra.toml:20:"}},
+		"out of range":       {[]string{"[approvals]", `default_timeout = "1s"`}, nil, []string{"approvals.default_timeout", "palyra.toml:20:"}},
 		"open to the world":  {nil, []string{"--listen-api", "0.0.0.0:0"}, []string{"listen.allow_remote"}},
 		"metrics on the net": {nil, []string{"--listen-metrics", "0.0.0.0:0"}, []string{"listen.metrics"}},
 		"workspace around the state": {
