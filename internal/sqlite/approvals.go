@@ -339,16 +339,21 @@ func (t approvalTx) Grant(id string) (approval.Grant, error) { return t.grant(id
 // Freeze returns the freeze row as the unit sees it.
 func (t approvalTx) Freeze() (*approval.FreezeState, error) { return t.freeze() }
 
+// form is how all of r is stored: what people are shown of it sealed, apart from the rest.
+func (t approvalTx) form(r *approval.Record) (func(approval.Record) ([]byte, error), sealedApproval, error) {
+	if !r.Sealed() {
+		return approval.EncodeRecord, sealedApproval{}, nil
+	}
+	sealed, err := t.db.sealApproval(r)
+	return approval.EncodeOutline, sealed, err
+}
+
 // InsertRecord stores a new record; approval.ErrStale when the id is taken, and
 // reason.VaultLocked when what people are shown of it cannot be sealed.
 func (t approvalTx) InsertRecord(r *approval.Record) error {
-	encode, sealed := approval.EncodeRecord, sealedApproval{}
-	if r.Sealed() {
-		var err error
-		if sealed, err = t.db.sealApproval(r); err != nil {
-			return err
-		}
-		encode = approval.EncodeOutline
+	encode, sealed, err := t.form(r)
+	if err != nil {
+		return err
 	}
 	return t.numbered(r, encode, func(revision int64, body []byte) (int, error) {
 		return t.Exec(`INSERT INTO approvals
@@ -381,13 +386,9 @@ func (t approvalTx) ReplaceRecord(r *approval.Record, state approval.State, vers
 
 // RewriteRecord stores all of r in place of that state and version.
 func (t approvalTx) RewriteRecord(r *approval.Record, state approval.State, version int64) error {
-	encode, sealed := approval.EncodeRecord, sealedApproval{}
-	if r.Sealed() {
-		var err error
-		if sealed, err = t.db.sealApproval(r); err != nil {
-			return err
-		}
-		encode = approval.EncodeOutline
+	encode, sealed, err := t.form(r)
+	if err != nil {
+		return err
 	}
 	return t.numbered(r, encode, func(revision int64, body []byte) (int, error) {
 		return t.Exec(`UPDATE approvals

@@ -57,3 +57,20 @@ export function Notice({ tone = "plain", children }: { tone?: "plain" | "good" |
   };
   return <div className={`rounded-lg border px-3 py-2 ${tones[tone]}`}>{children}</div>;
 }
+
+/** Points under a heading; nothing where there are none. */
+export function Points({ tone, title, texts }: { tone: "plain" | "warn" | "bad"; title: string; texts: readonly string[] }) {
+  if (texts.length === 0) return null;
+  return (
+    <Notice tone={tone}>
+      <h2 className="font-semibold">{title}</h2>
+      <ul className="list-disc pl-5">
+        {texts.map((text) => (
+          <li key={text}>
+            <Untrusted text={text} />
+          </li>
+        ))}
+      </ul>
+    </Notice>
+  );
+}

@@ -126,7 +126,7 @@ function Asks({ line, open }: { line: string; open: string }) {
     <>
       <div className="flex min-h-8 flex-wrap items-center gap-2 text-sm">
         <span className="text-quiet" aria-live="off">
-          {total === undefined ? rows.length.toLocaleString() : Number(total).toLocaleString()} when the list was loaded
+          {rows.length.toLocaleString()} shown{query.hasNextPage && total !== undefined && `, of ${Number(total).toLocaleString()} when the list was loaded`}
         </span>
         {list.held.length > 0 && (
           <Button size="small" look="primary" onClick={show} className="max-w-full min-w-0">

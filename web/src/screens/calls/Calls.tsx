@@ -18,6 +18,7 @@ import { EmptyState, ErrorState, Loading, Notice } from "../../ui/State";
 import { Table } from "../../ui/Table";
 import { Time } from "../../ui/Time";
 import { Untrusted } from "../../ui/Untrusted";
+import { base64 } from "../../verify/bytes";
 import { argumentsOf, standing } from "./words";
 
 /** Every call of a tool: proposed, decided, run and attested. */
@@ -208,11 +209,9 @@ function Attestation({ id }: { id: string }) {
 function payloadOf(envelope: Uint8Array): Uint8Array {
   try {
     const parsed: unknown = JSON.parse(new TextDecoder().decode(envelope));
-    if (typeof parsed === "object" && parsed !== null && "payload" in parsed && typeof parsed.payload === "string") {
-      return Uint8Array.from(atob(parsed.payload), (character) => character.charCodeAt(0));
-    }
+    if (typeof parsed === "object" && parsed !== null && "payload" in parsed && typeof parsed.payload === "string") return base64(parsed.payload) ?? envelope;
   } catch {
-    return envelope;
+    // It is shown as it came.
   }
   return envelope;
 }

@@ -9,7 +9,7 @@ import { Act } from "../../ui/Act";
 import { Badge } from "../../ui/Badge";
 import { Id } from "../../ui/Copy";
 import { KeyValue } from "../../ui/KeyValue";
-import { ErrorState, Loading, Notice } from "../../ui/State";
+import { ErrorState, Loading, Notice, Points } from "../../ui/State";
 import { Time } from "../../ui/Time";
 import { Untrusted } from "../../ui/Untrusted";
 import { Exams } from "./Exams";
@@ -39,9 +39,9 @@ function Found({ status }: { status: GetStatusResponse }) {
           Frozen by <Untrusted text={status.freeze.by} />, <Time at={status.freeze.at} />: <Untrusted text={status.freeze.reason || "no reason given"} />. Nothing runs until it is thawed.
         </Notice>
       )}
-      <Texts tone="bad" title="What keeps it from working" texts={status.problems} />
-      <Texts tone="warn" title="What works less than it could" texts={status.degraded} />
-      <Texts tone="plain" title="Notices" texts={status.notices} />
+      <Points tone="bad" title="What keeps it from working" texts={status.problems} />
+      <Points tone="warn" title="What works less than it could" texts={status.degraded} />
+      <Points tone="plain" title="Notices" texts={status.notices} />
       <Exams />
       <Section title="The gateway">
         <KeyValue
@@ -108,22 +108,6 @@ function Found({ status }: { status: GetStatusResponse }) {
         </Section>
       )}
     </>
-  );
-}
-
-function Texts({ tone, title, texts }: { tone: "plain" | "warn" | "bad"; title: string; texts: readonly string[] }) {
-  if (texts.length === 0) return null;
-  return (
-    <Notice tone={tone}>
-      <h2 className="font-semibold">{title}</h2>
-      <ul className="list-disc pl-5">
-        {texts.map((text) => (
-          <li key={text}>
-            <Untrusted text={text} />
-          </li>
-        ))}
-      </ul>
-    </Notice>
   );
 }
 

@@ -6,7 +6,7 @@ import { Badge } from "../../ui/Badge";
 import { Id } from "../../ui/Copy";
 import { Json } from "../../ui/Json";
 import { KeyValue } from "../../ui/KeyValue";
-import { Notice } from "../../ui/State";
+import { Notice, Points } from "../../ui/State";
 import { Untrusted } from "../../ui/Untrusted";
 import { verdictTone } from "./words";
 
@@ -29,8 +29,8 @@ export function Explanation({ of, inForce = "" }: { of: ExplainPolicyResponse; i
             </p>
           ))}
       </Notice>
-      <Texts tone="warn" title="To know" texts={of.notes} />
-      <Texts tone="bad" title="Errors; any of them denies" texts={of.errors} />
+      <Points tone="warn" title="To know" texts={of.notes} />
+      <Points tone="bad" title="Errors; any of them denies" texts={of.errors} />
       <KeyValue
         rows={[
           ["Tool", <Untrusted text={of.tool} />],
@@ -72,22 +72,6 @@ export function Explanation({ of, inForce = "" }: { of: ExplainPolicyResponse; i
         </details>
       )}
     </div>
-  );
-}
-
-function Texts({ tone, title, texts }: { tone: "warn" | "bad"; title: string; texts: readonly string[] }) {
-  if (texts.length === 0) return null;
-  return (
-    <Notice tone={tone}>
-      <h2 className="font-semibold">{title}</h2>
-      <ul className="list-disc pl-5">
-        {texts.map((text) => (
-          <li key={text}>
-            <Untrusted text={text} />
-          </li>
-        ))}
-      </ul>
-    </Notice>
   );
 }
 
