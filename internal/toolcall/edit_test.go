@@ -105,6 +105,12 @@ func TestEditorIsCoRequester(t *testing.T) {
 	if err := w.Desk.MayVote(t.Context(), bob, rec); err != nil { // control: before the edit bob decides
 		t.Fatal(err)
 	}
+	// What was shown has to be what waits, whatever version the editor names.
+	shown := rec
+	shown.CallDigest = "sha256:" + strings.Repeat("0", 64)
+	if _, err := w.edit(bob, shown, `{"argv":["make","-n"]}`); reason.Of(err) != reason.DigestMismatch {
+		t.Errorf("an edit of another call: %v", err)
+	}
 	after := must.Get(w.edit(bob, rec, `{"argv":["make","-n"]}`))(t)
 	if _, err := w.Desk.Decide(t.Context(), bob, after.ID, approval.Ballot{Allow: true, ShownDigest: after.CallDigest}); reason.Of(err) != reason.PermissionDenied {
 		t.Errorf("the editor's own yes: %v", err)

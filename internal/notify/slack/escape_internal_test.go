@@ -1,0 +1,26 @@
+package slack
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestEscape: text for where Slack reads marks has none that somebody else wrote, and
+// nothing in it that nobody sees.
+func TestEscape(t *testing.T) {
+	for _, text := range []string{
+		"<!channel>", "<@U123>", "<https://evil.test|bank>", "*now*", "_now_", "~now~", "`rm`", "a\u202eb", "\x1b[2J", "&lt;!channel&gt;",
+	} {
+		got := escape(text)
+		if strings.ContainsAny(got, "<>*_~`\u202e\x1b") {
+			t.Errorf("%q becomes %q", text, got)
+		}
+	}
+	// What is escaped already is text as well, and does not become a mark when Slack reads it.
+	if got := escape("&lt;!channel&gt;"); got != "&amp;lt;!channel&amp;gt;" {
+		t.Errorf("escaped twice: %q", got)
+	}
+	if got := escape("make test, please"); got != "make test, please" {
+		t.Errorf("plain text becomes %q", got)
+	}
+}
