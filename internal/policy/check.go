@@ -70,13 +70,16 @@ func (l *linter) actionsOf(p *compiled) []types.EntityUID {
 	return out
 }
 
-// validate runs cedar-go's strict validator and gives each error its place.
+// validate gives each error of cedar-go's strict validator its place.
 func (l *linter) validate(p *compiled) []finding.Finding {
-	err := l.set.vocab.forScope(p.AST.Action).Policy("", p.AST)
-	if err == nil {
-		return nil
-	}
-	messages := mergeActions(messagesOf(err))
+	vocab := l.set.vocab
+	messages := verdicts.of(verdictKeyOf(vocab.digest, p.Text), func() []message {
+		err := vocab.forScope(p.AST.Action).Policy("", p.AST)
+		if err == nil {
+			return nil
+		}
+		return mergeActions(messagesOf(err))
+	})
 	var findings []finding.Finding
 	for _, m := range messages {
 		// An unknown name in the scope also leaves no action; once is enough.

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -54,6 +55,9 @@ type Set struct {
 // Version returns the digest of the policies: "sha256:<hex>" over their ids
 // and texts in order, the embedded defaults included.
 func (s *Set) Version() string { return s.version }
+
+// MadeOf reports whether a set of cfg would be this one.
+func (s *Set) MadeOf(cfg Config) bool { return reflect.DeepEqual(s.config, cfg) }
 
 // SchemaDigest returns the digest of the Cedar schema.
 func (s *Set) SchemaDigest() string { return s.vocab.digest }

@@ -296,7 +296,11 @@ func (p *Admin) build(ctx context.Context, actor string, c candidate) (b built, 
 		return b, err
 	}
 	b.chosen, err = choose(b.now, b.pins, func(tools []tool.Descriptor, suspended map[string]error) (*policy.Set, error) {
-		return policy.Load(p.setConfig(c.sources, tools, suspended))
+		cfg := p.setConfig(c.sources, tools, suspended)
+		if running := p.use.Engine.Current(); running != nil && running.MadeOf(cfg) {
+			return running, nil
+		}
+		return policy.Load(cfg)
 	})
 	if err == nil && len(c.tests) > 0 {
 		cfg := p.setConfig(c.sources, resolve(b.now, b.pins, b.chosen.suspended), b.chosen.suspended)

@@ -1,0 +1,50 @@
+package policyadmin_test
+
+import (
+	"sync/atomic"
+	"testing"
+
+	"palyra/internal/access"
+	"palyra/internal/config"
+	"palyra/internal/gatewaytest"
+	"palyra/internal/journal"
+	"palyra/internal/must"
+	"palyra/internal/policy"
+	"palyra/internal/policyadmin"
+	"palyra/internal/sqlite/sqlitetest"
+)
+
+// growing has a second owner once it is told to.
+type growing struct {
+	oneOwner
+	grown atomic.Bool
+}
+
+func (g *growing) List() []access.Member {
+	list := g.oneOwner.List()
+	if g.grown.Load() {
+		list = append(list, access.Member{Principal: access.User("bob"), Roles: []access.Role{access.RoleOwner}})
+	}
+	return list
+}
+
+// TestRebuildOfTheSame: where nothing changed, the running set stays as it is, and a
+// member more makes another.
+func TestRebuildOfTheSame(t *testing.T) {
+	members, engine, cfg, log := &growing{}, &policy.Engine{}, config.Default(), &gatewaytest.Log{}
+	cfg.Policy.Dir = t.TempDir()
+	p := policyadmin.New(policyadmin.Config{
+		Settings: cfg, Store: sqlitetest.Open(t), Journal: noJournal{}, Engine: engine, Members: members, Tools: builtinTools{}, Swapped: func() {}, Log: log.Logger(),
+	})
+	must.Do(t, p.Load(t.Context()))
+	first := engine.Current()
+	must.Do(t, p.Rebuild(t.Context(), journal.Daemon))
+	if engine.Current() != first {
+		t.Error("the same was put in force anew")
+	}
+	members.grown.Store(true)
+	must.Do(t, p.Rebuild(t.Context(), journal.Daemon))
+	if now := engine.Current(); now == first || now.SnapshotDigest() == first.SnapshotDigest() {
+		t.Error("a new member changed nothing")
+	}
+}
