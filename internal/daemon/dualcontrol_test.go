@@ -40,6 +40,8 @@ type team struct {
 
 func newTeam(t *testing.T, cfg *config.Config) *team {
 	t.Helper()
+	// One of them reads the whole state around each of dozens of changes.
+	cfg.RateLimits.Read.Burst = 100_000
 	d := &team{running: start(t, cfg), dirs: map[string]string{}}
 	for name, role := range map[string]access.Role{"bob": access.RoleOwner, "cyd": access.RoleAdmin, "dan": access.RoleOperator} {
 		d.dirs[name] = filepath.Join(t.TempDir(), name)
