@@ -53,7 +53,11 @@ type UpstreamServer struct {
 	Oauth *UpstreamOAuth `protobuf:"bytes,12,opt,name=oauth,proto3" json:"oauth,omitempty"`
 	// What the program was installed with; absent for a program of the machine. A request
 	// names its prefix alone, and the gateway knows the rest.
-	Package       *UpstreamPackage `protobuf:"bytes,13,opt,name=package,proto3" json:"package,omitempty"`
+	Package *UpstreamPackage `protobuf:"bytes,13,opt,name=package,proto3" json:"package,omitempty"`
+	// References of secrets of the vault that the program gets as they are, in the variable
+	// or the file that each has there. People are asked about each when the program starts,
+	// which a call of the tool <name>/mcp.start does, and every call that needs it.
+	Inject        []string `protobuf:"bytes,14,rep,name=inject,proto3" json:"inject,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -175,6 +179,13 @@ func (x *UpstreamServer) GetOauth() *UpstreamOAuth {
 func (x *UpstreamServer) GetPackage() *UpstreamPackage {
 	if x != nil {
 		return x.Package
+	}
+	return nil
+}
+
+func (x *UpstreamServer) GetInject() []string {
+	if x != nil {
+		return x.Inject
 	}
 	return nil
 }
@@ -1971,7 +1982,7 @@ var File_palyra_v1_mcp_proto protoreflect.FileDescriptor
 
 const file_palyra_v1_mcp_proto_rawDesc = "" +
 	"\n" +
-	"\x13palyra/v1/mcp.proto\x12\tpalyra.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x80\x04\n" +
+	"\x13palyra/v1/mcp.proto\x12\tpalyra.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa9\x04\n" +
 	"\x0eUpstreamServer\x12\x1d\n" +
 	"\x04name\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18 R\x04name\x12*\n" +
 	"\acommand\x18\x02 \x03(\tB\x10\xbaH\r\x92\x01\n" +
@@ -1987,7 +1998,8 @@ const file_palyra_v1_mcp_proto_rawDesc = "" +
 	" \x01(\bR\x06shared\x12\x18\n" +
 	"\atrusted\x18\v \x01(\bR\atrusted\x12.\n" +
 	"\x05oauth\x18\f \x01(\v2\x18.palyra.v1.UpstreamOAuthR\x05oauth\x124\n" +
-	"\apackage\x18\r \x01(\v2\x1a.palyra.v1.UpstreamPackageR\apackage\"\xec\x01\n" +
+	"\apackage\x18\r \x01(\v2\x1a.palyra.v1.UpstreamPackageR\apackage\x12'\n" +
+	"\x06inject\x18\x0e \x03(\tB\x0f\xbaH\f\x92\x01\t\x10\x10\"\x05r\x03\x18\xac\x02R\x06inject\"\xec\x01\n" +
 	"\x0fUpstreamPackage\x12%\n" +
 	"\tecosystem\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18\x10R\tecosystem\x12\x1c\n" +
 	"\x04name\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x90\x03R\x04name\x12\"\n" +

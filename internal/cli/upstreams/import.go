@@ -22,7 +22,7 @@ import (
 // importing is what the flags of import say.
 type importing struct {
 	dry, undo, finish, sure, project bool
-	hosts, registries                []string
+	hosts, registries, inject        []string
 }
 
 func (a *app) importCommand() *cobra.Command {
@@ -38,7 +38,8 @@ func (a *app) importCommand() *cobra.Command {
 			"is. A server that the gateway cannot start or reach stays where it was, and so does what\n" +
 			"cannot be moved; each is named with the reason. What npx, bunx, uvx and pipx fetch is\n" +
 			"installed first, each when somebody approved it (`palyra mcp add`). Secrets in variables and headers move to\n" +
-			"the vault. A program gets one by a placeholder for the hosts that --host names alone.\n" +
+			"the vault. A program gets one by a placeholder for the hosts that --host names alone, or\n" +
+			"as it is with --inject, about which people are asked each time that it starts.\n" +
 			"Then give the client Palyra's own server: `palyra mcp config CLIENT`.\n\n" +
 			"The files of before are kept, with what was secret in them, until --finish. Until then\n" +
 			"--undo puts them back as they were, and takes the servers and secrets back.",
@@ -55,6 +56,7 @@ func (a *app) importCommand() *cobra.Command {
 	flags.BoolVar(&f.project, "project", false, "also the files of the project in this directory")
 	flags.StringSliceVar(&f.registries, "registry", nil, "npm=URL or pypi=URL, instead of the one that everybody uses")
 	flags.StringSliceVar(&f.hosts, "host", nil, "SERVER=HOST:PORT that a program may reach, and its secrets travel to")
+	flags.StringSliceVar(&f.inject, "inject", nil, "SERVER whose program gets its secrets as they are, when somebody says yes to each at its start")
 	c.MarkFlagsMutuallyExclusive("dry-run", "undo", "finish")
 	return c
 }
@@ -72,7 +74,7 @@ func (a *app) taker(g *client.Gateway, f importing) (*taking.Taker, error) {
 		}
 		through.registries[ecosystem] = registry
 	}
-	t := &taking.Taker{Machine: machine, Record: filepath.Join(machine.ClientState(), "mcp-import.json"), Gateway: through, Hosts: map[string][]string{}}
+	t := &taking.Taker{Machine: machine, Record: filepath.Join(machine.ClientState(), "mcp-import.json"), Gateway: through, Hosts: map[string][]string{}, Inject: f.inject}
 	for _, text := range f.hosts {
 		name, host, ok := strings.Cut(text, "=")
 		if !ok || name == "" || host == "" {
@@ -190,7 +192,11 @@ func (o ofGateway) Servers(ctx context.Context) (names []string, err error) {
 
 func (o ofGateway) Add(ctx context.Context, s *palyrav1.UpstreamServer) (*palyrav1.Upstream, error) {
 	reply, err := o.g.Mcp.AddUpstream(ctx, &palyrav1.AddUpstreamRequest{Server: s})
-	return reply.GetUpstream(), told(err)
+	if err != nil {
+		return nil, told(err)
+	}
+	up, err := o.a.started(ctx, o.g, reply.GetUpstream())
+	return up, told(err)
 }
 
 func (o ofGateway) Remove(ctx context.Context, name string) error {

@@ -9,8 +9,6 @@ import (
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/cli/client"
 	"palyra/internal/cli/command"
-	"palyra/internal/cli/invocation"
-	"palyra/internal/cli/question"
 	"palyra/internal/cli/taking"
 	"palyra/internal/reason"
 )
@@ -34,76 +32,11 @@ func (a *app) install(ctx context.Context, g *client.Gateway, server string, f t
 		return made, err
 	}
 	a.Say("%s %s of %s, with %d packages in all", r.GetName(), r.GetVersion(), r.GetRegistry(), r.GetPackages())
-	c := &installation{a: a, g: g}
-	defer c.close()
-	stream, err := g.Calls.CallTool(ctx, &palyrav1.CallToolRequest{Tool: installTool, InputJson: input, Session: a.Terminal, IdempotencyKey: invocation.NewKey()})
+	result, err := a.call(ctx, g, installTool, input, "installing ...")
 	if err != nil {
 		return made, err
 	}
-	defer func() { _ = stream.Close() }()
-	for stream.Receive() {
-		c.event(ctx, stream.Msg())
-	}
-	if err := stream.Err(); err != nil && c.last == nil {
-		return made, err
-	}
-	if err := c.failure(); err != nil {
-		return made, err
-	}
-	return made, json.Unmarshal(c.result, &made)
-}
-
-// installation follows the call.
-type installation struct {
-	a        *app
-	g        *client.Gateway
-	question *question.Question
-	decision *palyrav1.ToolDecision
-	result   []byte
-	last     *palyrav1.ToolResult
-}
-
-func (c *installation) close() {
-	if c.question != nil {
-		c.question.Close()
-		c.question = nil
-	}
-}
-
-func (c *installation) event(ctx context.Context, msg *palyrav1.CallToolResponse) {
-	switch e := msg.GetEvent().(type) {
-	case *palyrav1.CallToolResponse_ApprovalRequested:
-		v := e.ApprovalRequested.GetApproval()
-		if _, ok := question.Answerer(ctx, c.a.App, c.g, v); !ok {
-			question.SayHowToAnswer(c.a.App, v)
-			return
-		}
-		c.question = question.New(c.a.App, c.g, v, question.Unary(c.g))
-		c.question.Put(ctx)
-	case *palyrav1.CallToolResponse_ApprovalResolved:
-		c.close()
-		c.a.Say("approval %s: %s", e.ApprovalResolved.GetApprovalId(), invocation.ResolvedWord(e.ApprovalResolved))
-	case *palyrav1.CallToolResponse_Decision:
-		if c.decision = e.Decision; c.decision.GetAllowed() {
-			c.a.Say("installing ...")
-		}
-	case *palyrav1.CallToolResponse_Result:
-		c.result, c.last = append(c.result, e.Result.GetResultJson()...), e.Result
-	}
-}
-
-// failure is why nothing was installed, nil if it was.
-func (c *installation) failure() error {
-	if d := c.decision; d != nil && !d.GetAllowed() {
-		return client.Failure(d.GetReason(), d.GetMessage(), d.GetRemedy())
-	}
-	switch r := c.last; {
-	case r == nil || r.GetMore():
-		return reason.Errorf(reason.OutcomeUnknown, "the gateway ended the stream without a result").WithRemedy("Run the command again.")
-	case r.GetOutcome() != "succeeded":
-		return client.Failure(r.GetReason(), r.GetMessage(), r.GetRemedy())
-	}
-	return nil
+	return made, json.Unmarshal(result, &made)
 }
 
 // fetched has a server come from its package, if its command is one of npx and the like.
@@ -165,7 +98,11 @@ func (a *app) update() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.page(updated.GetUpstream(), nil)
+			up, err := a.started(ctx, g, updated.GetUpstream())
+			if err != nil {
+				return err
+			}
+			return a.page(up, nil)
 		}),
 	}
 	c.Flags().StringVar(&registry, "registry", "", "URL of another registry than that of before")

@@ -208,6 +208,9 @@ func serverOf(m *palyrav1.UpstreamServer) (declared.Server, error) {
 	for _, ref := range m.GetSecrets() {
 		s.Secrets = append(s.Secrets, strings.TrimPrefix(ref, scheme))
 	}
+	for _, ref := range m.GetInject() {
+		s.Inject = append(s.Inject, strings.TrimPrefix(ref, scheme))
+	}
 	for _, pair := range m.GetEnv() {
 		name, value, ok := strings.Cut(pair, "=")
 		if !ok {
@@ -260,7 +263,7 @@ func count(n int) int32 { return int32(n) } //#nosec G115 -- bounded far below
 
 func serverMessage(s declared.Server) *palyrav1.UpstreamServer {
 	m := &palyrav1.UpstreamServer{
-		Name: s.Name, Command: s.Command, Env: s.Environment(), Workspace: s.Workspace, Write: s.Write, Hosts: s.Hosts, Secrets: s.Secrets,
+		Name: s.Name, Command: s.Command, Env: s.Environment(), Workspace: s.Workspace, Write: s.Write, Hosts: s.Hosts, Secrets: s.Secrets, Inject: s.Inject,
 		Url: s.URL, Shared: s.Shared, Trusted: s.Trusted,
 	}
 	for _, h := range s.Headers {
