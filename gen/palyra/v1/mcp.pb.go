@@ -202,9 +202,13 @@ type UpstreamPackage struct {
 	// The URL that it was fetched from.
 	Registry string `protobuf:"bytes,5,opt,name=registry,proto3" json:"registry,omitempty"`
 	// "sha256:<hex>" over everything that was installed.
-	Prefix        string `protobuf:"bytes,6,opt,name=prefix,proto3" json:"prefix,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Prefix string `protobuf:"bytes,6,opt,name=prefix,proto3" json:"prefix,omitempty"`
+	// The reference of the secret that a private registry was shown, "" for none, and of
+	// whom it is the password, "" for a token.
+	RegistrySecret string `protobuf:"bytes,7,opt,name=registry_secret,json=registrySecret,proto3" json:"registry_secret,omitempty"`
+	RegistryUser   string `protobuf:"bytes,8,opt,name=registry_user,json=registryUser,proto3" json:"registry_user,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *UpstreamPackage) Reset() {
@@ -275,6 +279,20 @@ func (x *UpstreamPackage) GetRegistry() string {
 func (x *UpstreamPackage) GetPrefix() string {
 	if x != nil {
 		return x.Prefix
+	}
+	return ""
+}
+
+func (x *UpstreamPackage) GetRegistrySecret() string {
+	if x != nil {
+		return x.RegistrySecret
+	}
+	return ""
+}
+
+func (x *UpstreamPackage) GetRegistryUser() string {
+	if x != nil {
+		return x.RegistryUser
 	}
 	return ""
 }
@@ -1341,9 +1359,14 @@ type ResolvePackageRequest struct {
 	// A version, or a range in the words of the ecosystem; "" for the newest.
 	Version string `protobuf:"bytes,4,opt,name=version,proto3" json:"version,omitempty"`
 	// The URL of a registry; "" for the one that everybody uses.
-	Registry      string `protobuf:"bytes,5,opt,name=registry,proto3" json:"registry,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Registry string `protobuf:"bytes,5,opt,name=registry,proto3" json:"registry,omitempty"`
+	// The reference of a secret of the vault that a private registry is shown, with a host
+	// that is the registry's: a token, or with a user, of PyPI alone, the password. npm and
+	// pip get a placeholder. "" for no login.
+	RegistrySecret string `protobuf:"bytes,6,opt,name=registry_secret,json=registrySecret,proto3" json:"registry_secret,omitempty"`
+	RegistryUser   string `protobuf:"bytes,7,opt,name=registry_user,json=registryUser,proto3" json:"registry_user,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *ResolvePackageRequest) Reset() {
@@ -1407,6 +1430,20 @@ func (x *ResolvePackageRequest) GetVersion() string {
 func (x *ResolvePackageRequest) GetRegistry() string {
 	if x != nil {
 		return x.Registry
+	}
+	return ""
+}
+
+func (x *ResolvePackageRequest) GetRegistrySecret() string {
+	if x != nil {
+		return x.RegistrySecret
+	}
+	return ""
+}
+
+func (x *ResolvePackageRequest) GetRegistryUser() string {
+	if x != nil {
+		return x.RegistryUser
 	}
 	return ""
 }
@@ -1999,7 +2036,7 @@ const file_palyra_v1_mcp_proto_rawDesc = "" +
 	"\atrusted\x18\v \x01(\bR\atrusted\x12.\n" +
 	"\x05oauth\x18\f \x01(\v2\x18.palyra.v1.UpstreamOAuthR\x05oauth\x124\n" +
 	"\apackage\x18\r \x01(\v2\x1a.palyra.v1.UpstreamPackageR\apackage\x12'\n" +
-	"\x06inject\x18\x0e \x03(\tB\x0f\xbaH\f\x92\x01\t\x10\x10\"\x05r\x03\x18\xac\x02R\x06inject\"\xec\x01\n" +
+	"\x06inject\x18\x0e \x03(\tB\x0f\xbaH\f\x92\x01\t\x10\x10\"\x05r\x03\x18\xac\x02R\x06inject\"\xce\x02\n" +
 	"\x0fUpstreamPackage\x12%\n" +
 	"\tecosystem\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18\x10R\tecosystem\x12\x1c\n" +
 	"\x04name\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x90\x03R\x04name\x12\"\n" +
@@ -2007,7 +2044,9 @@ const file_palyra_v1_mcp_proto_rawDesc = "" +
 	"\tintegrity\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\tintegrity\x12$\n" +
 	"\bregistry\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x10R\bregistry\x12\"\n" +
 	"\x06prefix\x18\x06 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x06prefix\"\xc8\x01\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x06prefix\x121\n" +
+	"\x0fregistry_secret\x18\a \x01(\tB\b\xbaH\x05r\x03\x18\xac\x02R\x0eregistrySecret\x12-\n" +
+	"\rregistry_user\x18\b \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\fregistryUser\"\xc8\x01\n" +
 	"\rUpstreamOAuth\x12 \n" +
 	"\x06issuer\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x10R\x06issuer\x12%\n" +
 	"\tclient_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x10R\bclientId\x12-\n" +
@@ -2078,14 +2117,16 @@ const file_palyra_v1_mcp_proto_rawDesc = "" +
 	"\x0epending_digest\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\rpendingDigest\"J\n" +
 	"\x17ApproveUpstreamResponse\x12/\n" +
-	"\bupstream\x18\x01 \x01(\v2\x13.palyra.v1.UpstreamR\bupstream\"\xcc\x01\n" +
+	"\bupstream\x18\x01 \x01(\v2\x13.palyra.v1.UpstreamR\bupstream\"\xae\x02\n" +
 	"\x15ResolvePackageRequest\x12!\n" +
 	"\x06server\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18 R\x06server\x12'\n" +
 	"\tecosystem\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18\x10R\tecosystem\x12\x1e\n" +
 	"\x04name\x18\x03 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x90\x03R\x04name\x12!\n" +
 	"\aversion\x18\x04 \x01(\tB\a\xbaH\x04r\x02\x18dR\aversion\x12$\n" +
-	"\bregistry\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x10R\bregistry\"\x8a\x02\n" +
+	"\bregistry\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x10R\bregistry\x121\n" +
+	"\x0fregistry_secret\x18\x06 \x01(\tB\b\xbaH\x05r\x03\x18\xac\x02R\x0eregistrySecret\x12-\n" +
+	"\rregistry_user\x18\a \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\fregistryUser\"\x8a\x02\n" +
 	"\x16ResolvePackageResponse\x12\x1e\n" +
 	"\n" +
 	"resolution\x18\x01 \x01(\tR\n" +

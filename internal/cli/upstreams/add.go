@@ -15,7 +15,7 @@ func (a *app) add() *cobra.Command {
 	s := &palyrav1.UpstreamServer{}
 	var headers []string
 	var oauth bool
-	var registry string
+	var from registry
 	login := &palyrav1.UpstreamOAuth{}
 	c := &cobra.Command{
 		Use: "add NAME [--url URL] [-- COMMAND ARG...]", Short: "Add a server: a program that runs in a sandbox, or a URL", Args: command.Args(1, -1),
@@ -52,7 +52,7 @@ func (a *app) add() *cobra.Command {
 				}
 				s.Headers = append(s.Headers, h)
 			}
-			if err := a.fetched(ctx, g, s, registry); err != nil {
+			if err := a.fetched(ctx, g, s, from); err != nil {
 				return err
 			}
 			reply, err := g.Mcp.AddUpstream(ctx, &palyrav1.AddUpstreamRequest{Server: s})
@@ -75,7 +75,7 @@ func (a *app) add() *cobra.Command {
 	flags.StringSliceVar(&s.Hosts, "host", nil, "host:port that the program may reach")
 	flags.StringSliceVar(&s.Secrets, "secret", nil, "secret of the vault that the program may use for its hosts")
 	flags.StringSliceVar(&s.Inject, "inject", nil, "secret of the vault that the program gets as it is, when somebody says yes at its start")
-	flags.StringVar(&registry, "registry", "", "URL of the registry of a package, instead of the one that everybody uses")
+	from.flags(c, "the registry of a package, instead of the one that everybody uses")
 	flags.BoolVar(&s.Shared, "shared", false, "one instance for all principals, instead of one for each")
 	flags.BoolVar(&s.Trusted, "trust", false, "let what the server says of its tools count")
 	flags.BoolVar(&oauth, "oauth", false, "the gateway logs in at the URL (palyra mcp login)")

@@ -17,11 +17,21 @@ import (
 // policy decides and people are asked about.
 const installTool = "package.install"
 
+// registry is where a package comes from: the registry that everybody uses when it is the
+// zero value.
+type registry struct{ url, secret, user string }
+
+func (r *registry) flags(c *cobra.Command, of string) {
+	c.Flags().StringVar(&r.url, "registry", "", "URL of "+of)
+	c.Flags().StringVar(&r.secret, "registry-secret", "", "secret of the vault that a private registry is shown: a token, or the password of --registry-user")
+	c.Flags().StringVar(&r.user, "registry-user", "", "user at a private registry of PyPI")
+}
+
 // install resolves a package for a server and installs it.
-func (a *app) install(ctx context.Context, g *client.Gateway, server string, f taking.Fetched, registry string) (taking.Installed, error) {
+func (a *app) install(ctx context.Context, g *client.Gateway, server string, f taking.Fetched, from registry) (taking.Installed, error) {
 	var made taking.Installed
 	a.Say("resolving %s ...", f.Name)
-	r, err := g.Mcp.ResolvePackage(ctx, &palyrav1.ResolvePackageRequest{Server: server, Ecosystem: f.Ecosystem, Name: f.Name, Version: f.Version, Registry: registry})
+	r, err := g.Mcp.ResolvePackage(ctx, &palyrav1.ResolvePackageRequest{Server: server, Ecosystem: f.Ecosystem, Name: f.Name, Version: f.Version, Registry: from.url, RegistrySecret: from.secret, RegistryUser: from.user})
 	if err != nil {
 		return made, err
 	}
@@ -40,17 +50,17 @@ func (a *app) install(ctx context.Context, g *client.Gateway, server string, f t
 }
 
 // fetched has a server come from its package, if its command is one of npx and the like.
-func (a *app) fetched(ctx context.Context, g *client.Gateway, s *palyrav1.UpstreamServer, registry string) error {
+func (a *app) fetched(ctx context.Context, g *client.Gateway, s *palyrav1.UpstreamServer, from registry) error {
 	f, why, is := taking.Fetch(s.GetCommand())
 	switch {
-	case !is && registry != "":
+	case !is && from != registry{}:
 		return command.Usage("--registry is for commands such as npx, bunx, uvx and pipx")
 	case !is:
 		return nil
 	case why != "":
 		return command.Usage("%s", why)
 	}
-	made, err := a.install(ctx, g, s.GetName(), f, registry)
+	made, err := a.install(ctx, g, s.GetName(), f, from)
 	if err != nil {
 		return err
 	}
@@ -62,7 +72,7 @@ func (a *app) fetched(ctx context.Context, g *client.Gateway, s *palyrav1.Upstre
 }
 
 func (a *app) update() *cobra.Command {
-	var registry string
+	var from registry
 	c := &cobra.Command{
 		Use: "update NAME [VERSION]", Short: "Install another version of the package of a server", Args: command.Args(1, 2),
 		Long: "Resolve the package of a server anew, to its newest version or to VERSION, install it\n" +
@@ -84,10 +94,13 @@ func (a *app) update() *cobra.Command {
 			if len(given) > 1 {
 				f.Version = given[1]
 			}
-			if registry == "" {
-				registry = p.GetRegistry()
+			if from.url == "" {
+				from.url = p.GetRegistry()
 			}
-			made, err := a.install(ctx, g, given[0], f, registry)
+			if from.url == p.GetRegistry() && from.secret == "" {
+				from.secret, from.user = p.GetRegistrySecret(), p.GetRegistryUser()
+			}
+			made, err := a.install(ctx, g, given[0], f, from)
 			if err != nil {
 				return err
 			}
@@ -105,6 +118,6 @@ func (a *app) update() *cobra.Command {
 			return a.page(up, nil)
 		}),
 	}
-	c.Flags().StringVar(&registry, "registry", "", "URL of another registry than that of before")
+	from.flags(c, "another registry than that of before")
 	return c
 }

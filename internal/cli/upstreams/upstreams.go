@@ -105,6 +105,9 @@ func (a *app) page(u *palyrav1.Upstream, full *palyrav1.GetUpstreamResponse) err
 			p.Field("package", strings.TrimSpace(k.GetName()+" "+k.GetVersion()))
 			p.Field("integrity", k.GetIntegrity())
 			p.Field("registry", k.GetRegistry())
+			if k.GetRegistrySecret() != "" {
+				p.Field("registry login", strings.TrimSpace(k.GetRegistryUser()+" vault://"+k.GetRegistrySecret()))
+			}
 			p.Field("installed", k.GetPrefix())
 		}
 		p.List("hosts", s.GetHosts())

@@ -70,8 +70,8 @@ var named = []string{
 	"UpstreamHeader.name", "UpstreamHeader.scheme", "UpstreamHeader.secret",
 	"TestNotifyRequest.target", "ListDeliveriesRequest.states", "ListDeliveriesRequest.target",
 	"MapChatUserRequest.member", "MapChatUserRequest.team", "MapChatUserRequest.user", "UnmapChatUserRequest.team", "UnmapChatUserRequest.user",
-	"UpstreamPackage.ecosystem", "UpstreamPackage.name", "UpstreamPackage.version", "UpstreamPackage.integrity", "UpstreamPackage.registry", "UpstreamPackage.prefix",
-	"ResolvePackageRequest.server", "ResolvePackageRequest.ecosystem", "ResolvePackageRequest.name", "ResolvePackageRequest.version", "ResolvePackageRequest.registry",
+	"UpstreamPackage.ecosystem", "UpstreamPackage.name", "UpstreamPackage.version", "UpstreamPackage.integrity", "UpstreamPackage.registry", "UpstreamPackage.prefix", "UpstreamPackage.registry_secret", "UpstreamPackage.registry_user",
+	"ResolvePackageRequest.server", "ResolvePackageRequest.ecosystem", "ResolvePackageRequest.name", "ResolvePackageRequest.version", "ResolvePackageRequest.registry", "ResolvePackageRequest.registry_secret", "ResolvePackageRequest.registry_user",
 	"UpdateUpstreamRequest.name", "UpdateUpstreamRequest.prefix",
 	"UpdateMemberRequest.add_roles", "UpdateMemberRequest.member", "UpdateMemberRequest.owner", "UpdateMemberRequest.remove_roles", "WatchRunRequest.run_id",
 }

@@ -122,6 +122,7 @@ func (s *Service) ApproveUpstream(ctx context.Context, req *palyrav1.ApproveUpst
 func (s *Service) ResolvePackage(ctx context.Context, req *palyrav1.ResolvePackageRequest) (*palyrav1.ResolvePackageResponse, error) {
 	r, err := s.Packages.Resolve(ctx, s.Caller(ctx), declared.Wanted{
 		Server: req.GetServer(), Ecosystem: declared.Ecosystem(req.GetEcosystem()), Name: req.GetName(), Version: req.GetVersion(), Registry: req.GetRegistry(),
+		Login: declared.RegistryLogin{Secret: strings.TrimPrefix(req.GetRegistrySecret(), scheme), User: req.GetRegistryUser()},
 	})
 	if err != nil {
 		return nil, err
@@ -270,7 +271,10 @@ func serverMessage(s declared.Server) *palyrav1.UpstreamServer {
 		m.Headers = append(m.Headers, &palyrav1.UpstreamHeader{Name: h.Name, Scheme: h.Scheme, Secret: h.Secret})
 	}
 	if p := s.Package; p != nil {
-		m.Package = &palyrav1.UpstreamPackage{Ecosystem: string(p.Ecosystem), Name: p.Name, Version: p.Version, Integrity: p.Integrity, Registry: p.Registry, Prefix: p.Prefix}
+		m.Package = &palyrav1.UpstreamPackage{
+			Ecosystem: string(p.Ecosystem), Name: p.Name, Version: p.Version, Integrity: p.Integrity, Registry: p.Registry, Prefix: p.Prefix,
+			RegistrySecret: p.Login.Secret, RegistryUser: p.Login.User,
+		}
 	}
 	if o := s.OAuth; o != nil {
 		m.Oauth = &palyrav1.UpstreamOAuth{Issuer: o.Issuer, ClientId: o.ClientID, ClientSecret: o.ClientSecret, Scopes: o.Scopes, Shared: o.Shared}
