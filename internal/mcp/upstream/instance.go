@@ -259,10 +259,11 @@ func (in *instance) done() {
 	in.active--
 	in.used = time.Now()
 	last := in.retired && in.active == 0
-	if in.discarded && in.active == 0 {
+	forget := in.discarded && in.active == 0
+	in.mu.Unlock()
+	if forget {
 		in.handed.forget()
 	}
-	in.mu.Unlock()
 	if last {
 		in.close(errIdle)
 		in.discard()
@@ -308,10 +309,12 @@ func (in *instance) discard() {
 	in.mu.Lock()
 	layer := in.final.Layer
 	in.final.Layer = nil
-	if in.discarded = true; in.active == 0 {
+	in.discarded = true
+	forget := in.active == 0
+	in.mu.Unlock()
+	if forget {
 		in.handed.forget()
 	}
-	in.mu.Unlock()
 	if layer != nil {
 		_ = layer.Close() // what is left is removed at the next start
 	}
