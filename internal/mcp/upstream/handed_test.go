@@ -77,8 +77,11 @@ func signer(c *conversation) {
 		add(s, "length", "", func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 			return text(fmt.Sprint(len(value))), nil
 		})
-		add(s, "reveal", "", func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		add(s, "reveal", "", func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 			c.err([]byte(value))
+			if err := r.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: r.Params.GetProgressToken(), Message: value}); err != nil {
+				return nil, err
+			}
 			return text(value + " " + base64.StdEncoding.EncodeToString([]byte(value))), nil
 		})
 	})(c)
@@ -155,7 +158,17 @@ func TestHanded(t *testing.T) {
 		t.Fatalf("%v, %+v", err, r)
 	}
 	started := w.runner.started()
-	r := w.works("signer/reveal", `{}`)
+	reveal := func() (r tool.Report, progress string) {
+		r, err := w.callAs(gatewaytest.Agent, "signer/reveal", `{}`, tool.Peer{Progress: func(p tool.Progress) { progress += p.Message }})
+		if err != nil || r.Outcome != tool.Succeeded {
+			t.Fatalf("%v, %+v", err, r)
+		}
+		return r, progress
+	}
+	r, progress := reveal()
+	if progress != "[secret global/signing]" {
+		t.Errorf("it tells the client %q", progress)
+	}
 	if w.runner.started() != started {
 		t.Error("the next call started it anew")
 	}
@@ -179,6 +192,15 @@ func TestHanded(t *testing.T) {
 	}
 	if n := len(slices.DeleteFunc(codes, func(c event.Code) bool { return c != event.SecretLeased && c != event.SecretLeaseEnded })); n != 4 {
 		t.Errorf("%d events of leases", n)
+	}
+	// The control: a sandbox that scrubs nothing has it tell the client the value.
+	w.source = letsAll + `@id("signing") @waives("approval: a test") permit(principal, action == Action::"secret.inject", resource);`
+	must.Do(t, w.Rebuild(t.Context(), ""))
+	w.runner.mu.Lock()
+	w.runner.unscrubbed = true
+	w.runner.mu.Unlock()
+	if _, progress := reveal(); progress != rawValue {
+		t.Errorf("the control tells the client %q", progress)
 	}
 }
 
