@@ -16,7 +16,8 @@ if [[ $dir != "$from" ]]; then
   mkdir -p "$dir"
   cp "$from/package.json" "$from/package-lock.json" "$dir/"
 fi
-if ! npm ci --prefix "$dir" --ignore-scripts --no-audit --no-fund --prefer-offline --loglevel=error; then
+# npm takes a folder behind a symbolic link for another one than that of the lock.
+if ! npm ci --prefix "$(cd "$dir" && pwd -P)" --ignore-scripts --no-audit --no-fund --prefer-offline --loglevel=error; then
   echo "npm could not install the packages of $from: it takes a registry, or a cache that has them" >&2
   exit 1
 fi

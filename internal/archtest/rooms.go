@@ -158,7 +158,8 @@ var Rooms = []Room{
 	{Dir: "internal/sandbox/ladder", Layer: layerDispatch, Why: "the order of the backends knows them all, and is known to daemon alone"},
 	{Dir: "internal/sandbox/exec", Layer: layerDispatch, Why: "a program without a gateway runs in the sandbox that it is handed"},
 	{Dir: "internal/committing", Layer: layerStage, Why: "what a program changed goes to the commit gate in one way, whichever tool ran it"},
-	{Dir: "internal/builtin", Layer: layerStage, Also: []string{"internal/sandbox", "internal/committing"}, Why: "a builtin tool knows what a call is, not who decided it"},
+	{Dir: "internal/injecting", Layer: layerStage, Also: []string{"internal/sandbox", "internal/committing"}, Why: "a secret gets into a program, and is kept out of what that leaves, in one way, whichever tool runs it"},
+	{Dir: "internal/builtin", Layer: layerStage, Also: []string{"internal/sandbox", "internal/committing", "internal/injecting"}, Why: "a builtin tool knows what a call is, not who decided it"},
 
 	{Dir: "internal/vault/kek", Layer: layerWords, Only: []string{"internal/aead", "internal/canonical", "internal/identity/keyfile", "internal/keyring", "internal/passphrase", "internal/reason", "internal/statedir"}, Why: "what wraps keys knows neither secrets nor who asks for them; the vault, and what is encrypted at rest, stand on it"},
 	{Dir: "internal/installed", Layer: layerWords, Only: []string{"internal/access", "internal/agentfiles", "internal/canonical", "internal/event", "internal/jsonc", "internal/reason", "internal/tomledit"}, Why: "what stands in the settings of agents is read and told of; what that means is a person's to say"},

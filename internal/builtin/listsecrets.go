@@ -7,6 +7,7 @@ import (
 
 	"palyra/internal/egress"
 	"palyra/internal/egress/secret"
+	"palyra/internal/injecting"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
 )
@@ -89,7 +90,7 @@ func (l listSecrets) run(ctx context.Context, c tool.Call) tool.Report {
 			return fail(ctx, report, err)
 		}
 		for _, i := range injections {
-			i = inSandbox(i)
+			i = injecting.Inside(i)
 			injectable = append(injectable, listedInjection{Secret: i.Secret, Env: i.Env, File: i.File, Note: i.Note})
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"palyra/internal/egress"
 	"palyra/internal/fairqueue"
+	"palyra/internal/injecting"
 	"palyra/internal/sandbox"
 	"palyra/internal/tool"
 	"palyra/internal/workspace"
@@ -183,7 +184,7 @@ func (t process) plan(c command) (tool.Plan, error) {
 	}
 	return tool.Plan{
 		Binding: tool.Binding{
-			Cwd: c.location(), Argv: c.in.Argv, Environment: slices.Concat(c.env, c.placeholders(), c.injected()), Executable: c.program.Executable,
+			Cwd: c.location(), Argv: c.in.Argv, Environment: slices.Concat(c.env, c.placeholders(), injecting.Bound(c.injections)), Executable: c.program.Executable,
 			Operands: named.Operands, SandboxProfile: t.profile(c), Egress: t.reach(c), Parsed: c.parsed(),
 		},
 		Facts: t.facts(c),

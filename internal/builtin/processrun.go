@@ -12,10 +12,10 @@ import (
 	"palyra/internal/committing"
 	"palyra/internal/egress"
 	"palyra/internal/fairqueue"
+	"palyra/internal/injecting"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
 	"palyra/internal/tool"
-	"palyra/internal/workspace/overlay"
 )
 
 func (t process) run(ctx context.Context, c tool.Call, cmd command) tool.Report {
@@ -28,20 +28,20 @@ func (t process) run(ctx context.Context, c tool.Call, cmd command) tool.Report 
 	if err := t.preflight(ctx, cmd); err != nil {
 		return fail(ctx, report, err)
 	}
-	got, err := t.inject(ctx, c, cmd)
-	defer got.end()
+	given, end, err := t.inject(ctx, c, cmd)
+	defer end()
 	if err != nil {
 		return fail(ctx, report, err)
 	}
-	return got.clean(t.runWith(ctx, c, cmd, got, report))
+	return given.Clean(t.runWith(ctx, c, cmd, given, report))
 }
 
 // runWith runs the program with the secrets that it gets.
-func (t process) runWith(ctx context.Context, c tool.Call, cmd command, got injected, report tool.Report) tool.Report {
+func (t process) runWith(ctx context.Context, c tool.Call, cmd command, given injecting.Given, report tool.Report) tool.Report {
 	end := t.lend(c, &cmd)
 	defer end()
 	spec := t.spec(cmd, c)
-	spec.Injected, spec.Scrub = got.secrets, got.scrub()
+	given.Into(&spec)
 	if len(cmd.caches) > 0 {
 		caches, release, err := t.policy.OpenCaches(cmd.name)
 		if err != nil {
@@ -69,7 +69,7 @@ func (t process) runWith(ctx context.Context, c tool.Call, cmd command, got inje
 	}
 	o.changes, o.err = committing.Settle(ctx, committing.Work{
 		Call: c, Layer: ran.Layer, Workspace: cmd.name, By: cmd.program.Path, ExitCode: ran.ExitCode, DryRun: cmd.in.DryRun, History: t.policy.History,
-		Judge: func(set overlay.Set) error { return unsecret(set, got.values) },
+		Judge: given.Judge,
 	}, o.err)
 	if err := closeLayer(ran); err != nil {
 		o.notes = append(o.notes, "The copy of the workspace could not be removed; palyrad removes it at its next start.")

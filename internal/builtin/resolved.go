@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"palyra/internal/canonical"
+	"palyra/internal/injecting"
 	"palyra/internal/tool"
 	"palyra/internal/workspace"
 )
@@ -128,7 +129,7 @@ func (t process) Resolve(ctx context.Context, p tool.Proposal, _ tool.Plan) (too
 	}
 	return tool.Resolved{Act: t.toolName, Places: []string{location}, What: map[string]any{
 		"program": c.program.Path, "called": c.program.Called, "sha256": c.program.SHA256, "argv": words,
-		"environment": slices.Concat([]string{}, c.env, c.placeholders(), c.injected()), "stdin": canonical.Digest(c.stdin),
+		"environment": slices.Concat([]string{}, c.env, c.placeholders(), injecting.Bound(c.injections)), "stdin": canonical.Digest(c.stdin),
 		"workspace_mode": string(c.mode), "dry_run": c.in.DryRun, "egress": t.reach(c),
 	}}, nil
 }

@@ -491,7 +491,7 @@ func newPackages(g *gateway, process builtin.ProcessPolicy) *packages.Service {
 	cfg := packages.Config{
 		Dir: statedir.Packages(g.cfg.StateDir), Ready: func() error { return g.upstreams.Runs() }, SearchPath: process.SearchPath,
 		Toolchains: func() []sandbox.Toolchain { return g.isolation.toolchains.Now().Toolchains },
-		Limits:     process.Limits, Required: process.Required, Gateway: g.own, Version: version.Get().Version,
+		Limits:     process.Limits, Required: process.Required, Lender: g.lending, Gateway: g.own, Version: version.Get().Version,
 	}
 	if g.isolation.watch != nil {
 		cfg.Runner = g.isolation.watch

@@ -2,6 +2,7 @@ package lending
 
 import (
 	"context"
+	"time"
 
 	"palyra/internal/reason"
 	"palyra/internal/tool"
@@ -44,7 +45,17 @@ func injection(m vault.Secret) tool.Injection {
 // Inject leases the secrets of a decided call and returns their values, in order. end
 // gives them back and clears them; it is never nil.
 func (d *Desk) Inject(ctx context.Context, c tool.Call, list []tool.Injection, program string) (values [][]byte, end func(), err error) {
-	l := &loan{desk: d, call: c}
+	return d.inject(ctx, &loan{desk: d, call: c}, list, program)
+}
+
+// InjectUntil is Inject for a program that goes on when the call that started it has
+// ended. over is called, maybe several times, when a lease has ended: the program may not
+// have the value any longer. It does not wait for anything.
+func (d *Desk) InjectUntil(ctx context.Context, c tool.Call, list []tool.Injection, program string, until time.Time, over func()) (values [][]byte, end func(), err error) {
+	return d.inject(ctx, &loan{desk: d, call: c, until: until, ended: over}, list, program)
+}
+
+func (d *Desk) inject(ctx context.Context, l *loan, list []tool.Injection, program string) (values [][]byte, end func(), err error) {
 	var got [][]byte
 	end = func() {
 		for _, value := range got {

@@ -143,8 +143,12 @@ func (d *Desk) Lend(c tool.Call, offers []egress.Secret) (lent []egress.Secret, 
 
 // loan is what one call borrows.
 type loan struct {
-	desk   *Desk
-	call   tool.Call
+	desk *Desk
+	call tool.Call
+	// until is when its leases end at the latest, zero for what a call may last; ended is
+	// told of each end.
+	until  time.Time
+	ended  func()
 	offers map[string]egress.Secret
 
 	mu     sync.Mutex
@@ -179,9 +183,12 @@ func (l *loan) Secret(ctx context.Context, name string) ([]byte, error) {
 
 // lease leases the version of a secret that was decided on.
 func (l *loan) lease(ctx context.Context, ref vault.Ref, version int) (*vault.Handle, error) {
-	p := l.call.Proposal
+	p, until := l.call.Proposal, l.until
+	if until.IsZero() {
+		until = time.Now().Add(l.desk.longest)
+	}
 	h, err := l.desk.vault.Lease(ctx, p.Caller, vault.LeaseRequest{
-		Ref: ref, Call: p.ID, Run: p.Run, Until: time.Now().Add(l.desk.longest),
+		Ref: ref, Call: p.ID, Run: p.Run, Until: until, Over: l.ended,
 	})
 	if err != nil {
 		return nil, err

@@ -217,6 +217,7 @@ var facts = [...]Fact{
 	{"injection", "InjectionFacts", nil, bound, inInjection, ofCall, ByNobody, unremembered, "where the value of the secret goes"},
 	{"injection.env", "String", nil, bound, inInjection, ofCall, ByNobody, func(r *Request) any { return &r.injection().Env }, "the variable with the value, or with the path of the file; `\"\"` for none"},
 	{"injection.file", "String", nil, bound, inInjection, ofCall, ByNobody, func(r *Request) any { return &r.injection().File }, "the path of the file inside, `\"\"` for none"},
+	{"injection.server", "String", nil, bound, inInjection, ofCall, ByNobody, func(r *Request) any { return &r.injection().Server }, "the upstream server that gets it and has it until it stops ([upstreams.md](upstreams.md)); `\"\"` for the program of a call"},
 	{"injection.version", "Long", nil, bound, inInjection, ofCall, ByNobody, func(r *Request) any { return &r.injection().Version }, "the version of the secret"},
 }
 

@@ -163,7 +163,10 @@ type Injection struct {
 	// one. File is the path inside.
 	Env  string `json:"env,omitempty"`
 	File string `json:"file,omitempty"`
-	// Within is how long the call may last.
+	// Server is the upstream server that gets it, and has it until it stops; "" for the
+	// program of the call, which has it until the call ends.
+	Server string `json:"server,omitempty"`
+	// Within is how long that may last.
 	Within string `json:"within,omitempty"`
 	// Note is its owner's, for people.
 	Note string `json:"note,omitempty"`

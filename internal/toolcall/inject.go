@@ -136,6 +136,9 @@ func (a *authorization) injection(i tool.Injection, facts tool.SessionFacts) (*a
 	}
 	one.proposal.Input, one.proposal.Tool.SecretPaths = arguments, nil
 	one.proposal.Tool.Title = "Give the secret vault://" + i.Secret + " to a program"
+	if i.Server != "" {
+		one.proposal.Tool.Title = "Give the secret vault://" + i.Secret + " to the upstream server " + i.Server
+	}
 	one.plan.Injections, one.plan.Files, one.plan.Subject, one.plan.SubjectCovers = nil, nil, "", ""
 	one.plan.Binding.Arguments = arguments
 	one.plan.Preview = injectPreview(a.proposal, a.plan, i)
@@ -166,17 +169,19 @@ func injectPreview(p tool.Proposal, plan tool.Plan, i tool.Injection) tool.Previ
 	} else if len(plan.Facts.EgressHosts) > 0 {
 		reach = "The secret can go to every host that the program may reach: " + strings.Join(plan.Facts.EgressHosts, ", ") + "."
 	}
-	notes := []string{
-		"The call: " + plan.Preview.Summary,
-		reach,
-		"A yes is for this call alone: another version of the secret, another program or other arguments are asked again. What the program writes is scrubbed of the value, unless the program hides it.",
+	whom, until := plan.Binding.Executable.Path, "the call ends"
+	yes := "A yes is for this call alone: another version of the secret, another program or other arguments are asked again. What the program writes is scrubbed of the value, unless the program hides it."
+	if i.Server != "" {
+		whom, until = fmt.Sprintf("the upstream server %s (%s)", i.Server, whom), "the server stops"
+		yes = "A yes is for this start alone, and every call of the server uses it meanwhile: the next start is asked again. What the server says is scrubbed of the value, unless the program hides it."
 	}
+	notes := []string{"The call: " + plan.Preview.Summary, reach, yes}
 	if i.Note != "" {
 		notes = append(notes, "Its owner's note: "+i.Note)
 	}
 	return tool.Preview{
-		Summary: fmt.Sprintf("%s wants %s to have the secret vault://%s, version %d, as it is, %s, until the call ends, which is after %s at the latest.",
-			who, plan.Binding.Executable.Path, i.Secret, i.Version, where, i.Within),
+		Summary: fmt.Sprintf("%s wants %s to have the secret vault://%s, version %d, as it is, %s, until %s, which is after %s at the latest.",
+			who, whom, i.Secret, i.Version, where, until, i.Within),
 		Notes: notes,
 	}
 }

@@ -47,6 +47,9 @@ type LeaseRequest struct {
 	Call, Run string
 	// Until is the end; one after MaxLease, or after the secret's own end, comes before.
 	Until time.Time
+	// Over, unless nil, is called once, when the lease has ended, by whatever. It does not
+	// wait for anything.
+	Over func()
 }
 
 // leases are those that go on, in memory alone: a restart ends them all.
@@ -70,6 +73,7 @@ type Handle struct {
 	value []byte
 	// told is for whom a use was journaled.
 	told map[string]bool
+	over func()
 }
 
 // Lease gives a caller's call the newest value of a secret, by a handle that gives it
@@ -107,7 +111,7 @@ func (s *Service) lease(ctx context.Context, caller access.Caller, q LeaseReques
 	if err != nil {
 		return nil, err
 	}
-	h := &Handle{service: s, lease: l, value: value, told: map[string]bool{}}
+	h := &Handle{service: s, lease: l, value: value, told: map[string]bool{}, over: q.Over}
 	s.leases.add(h)
 	// A cut since the read may have been of this one, and did not see the lease.
 	if s.leases.cuts.Load() != before {
@@ -189,6 +193,9 @@ func (h *Handle) end(ctx context.Context, why string) error {
 		return nil
 	}
 	h.service.leases.drop(l.ID)
+	if h.over != nil {
+		h.over()
+	}
 	e, err := draft(ctx, event.SecretLeaseEnded, l.Holder, l.Ref, endedEvent{
 		Lease: l.ID, Scope: l.Ref.Scope, Key: l.Ref.Key, Uses: l.Uses, Why: why, CallID: l.Call, RunID: l.Run,
 	})

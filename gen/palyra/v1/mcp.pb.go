@@ -53,7 +53,11 @@ type UpstreamServer struct {
 	Oauth *UpstreamOAuth `protobuf:"bytes,12,opt,name=oauth,proto3" json:"oauth,omitempty"`
 	// What the program was installed with; absent for a program of the machine. A request
 	// names its prefix alone, and the gateway knows the rest.
-	Package       *UpstreamPackage `protobuf:"bytes,13,opt,name=package,proto3" json:"package,omitempty"`
+	Package *UpstreamPackage `protobuf:"bytes,13,opt,name=package,proto3" json:"package,omitempty"`
+	// References of secrets of the vault that the program gets as they are, in the variable
+	// or the file that each has there. People are asked about each when the program starts,
+	// which a call of the tool <name>/mcp.start does, and every call that needs it.
+	Inject        []string `protobuf:"bytes,14,rep,name=inject,proto3" json:"inject,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -179,6 +183,13 @@ func (x *UpstreamServer) GetPackage() *UpstreamPackage {
 	return nil
 }
 
+func (x *UpstreamServer) GetInject() []string {
+	if x != nil {
+		return x.Inject
+	}
+	return nil
+}
+
 // UpstreamPackage is a package that was installed for one server.
 type UpstreamPackage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -191,9 +202,13 @@ type UpstreamPackage struct {
 	// The URL that it was fetched from.
 	Registry string `protobuf:"bytes,5,opt,name=registry,proto3" json:"registry,omitempty"`
 	// "sha256:<hex>" over everything that was installed.
-	Prefix        string `protobuf:"bytes,6,opt,name=prefix,proto3" json:"prefix,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Prefix string `protobuf:"bytes,6,opt,name=prefix,proto3" json:"prefix,omitempty"`
+	// The reference of the secret that a private registry was shown, "" for none, and of
+	// whom it is the password, "" for a token.
+	RegistrySecret string `protobuf:"bytes,7,opt,name=registry_secret,json=registrySecret,proto3" json:"registry_secret,omitempty"`
+	RegistryUser   string `protobuf:"bytes,8,opt,name=registry_user,json=registryUser,proto3" json:"registry_user,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *UpstreamPackage) Reset() {
@@ -264,6 +279,20 @@ func (x *UpstreamPackage) GetRegistry() string {
 func (x *UpstreamPackage) GetPrefix() string {
 	if x != nil {
 		return x.Prefix
+	}
+	return ""
+}
+
+func (x *UpstreamPackage) GetRegistrySecret() string {
+	if x != nil {
+		return x.RegistrySecret
+	}
+	return ""
+}
+
+func (x *UpstreamPackage) GetRegistryUser() string {
+	if x != nil {
+		return x.RegistryUser
 	}
 	return ""
 }
@@ -1330,9 +1359,14 @@ type ResolvePackageRequest struct {
 	// A version, or a range in the words of the ecosystem; "" for the newest.
 	Version string `protobuf:"bytes,4,opt,name=version,proto3" json:"version,omitempty"`
 	// The URL of a registry; "" for the one that everybody uses.
-	Registry      string `protobuf:"bytes,5,opt,name=registry,proto3" json:"registry,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Registry string `protobuf:"bytes,5,opt,name=registry,proto3" json:"registry,omitempty"`
+	// The reference of a secret of the vault that a private registry is shown, with a host
+	// that is the registry's: a token, or with a user, of PyPI alone, the password. npm and
+	// pip get a placeholder. "" for no login.
+	RegistrySecret string `protobuf:"bytes,6,opt,name=registry_secret,json=registrySecret,proto3" json:"registry_secret,omitempty"`
+	RegistryUser   string `protobuf:"bytes,7,opt,name=registry_user,json=registryUser,proto3" json:"registry_user,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *ResolvePackageRequest) Reset() {
@@ -1396,6 +1430,20 @@ func (x *ResolvePackageRequest) GetVersion() string {
 func (x *ResolvePackageRequest) GetRegistry() string {
 	if x != nil {
 		return x.Registry
+	}
+	return ""
+}
+
+func (x *ResolvePackageRequest) GetRegistrySecret() string {
+	if x != nil {
+		return x.RegistrySecret
+	}
+	return ""
+}
+
+func (x *ResolvePackageRequest) GetRegistryUser() string {
+	if x != nil {
+		return x.RegistryUser
 	}
 	return ""
 }
@@ -1971,7 +2019,7 @@ var File_palyra_v1_mcp_proto protoreflect.FileDescriptor
 
 const file_palyra_v1_mcp_proto_rawDesc = "" +
 	"\n" +
-	"\x13palyra/v1/mcp.proto\x12\tpalyra.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x80\x04\n" +
+	"\x13palyra/v1/mcp.proto\x12\tpalyra.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa9\x04\n" +
 	"\x0eUpstreamServer\x12\x1d\n" +
 	"\x04name\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18 R\x04name\x12*\n" +
 	"\acommand\x18\x02 \x03(\tB\x10\xbaH\r\x92\x01\n" +
@@ -1987,7 +2035,8 @@ const file_palyra_v1_mcp_proto_rawDesc = "" +
 	" \x01(\bR\x06shared\x12\x18\n" +
 	"\atrusted\x18\v \x01(\bR\atrusted\x12.\n" +
 	"\x05oauth\x18\f \x01(\v2\x18.palyra.v1.UpstreamOAuthR\x05oauth\x124\n" +
-	"\apackage\x18\r \x01(\v2\x1a.palyra.v1.UpstreamPackageR\apackage\"\xec\x01\n" +
+	"\apackage\x18\r \x01(\v2\x1a.palyra.v1.UpstreamPackageR\apackage\x12'\n" +
+	"\x06inject\x18\x0e \x03(\tB\x0f\xbaH\f\x92\x01\t\x10\x10\"\x05r\x03\x18\xac\x02R\x06inject\"\xce\x02\n" +
 	"\x0fUpstreamPackage\x12%\n" +
 	"\tecosystem\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18\x10R\tecosystem\x12\x1c\n" +
 	"\x04name\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x90\x03R\x04name\x12\"\n" +
@@ -1995,7 +2044,9 @@ const file_palyra_v1_mcp_proto_rawDesc = "" +
 	"\tintegrity\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\tintegrity\x12$\n" +
 	"\bregistry\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x10R\bregistry\x12\"\n" +
 	"\x06prefix\x18\x06 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x06prefix\"\xc8\x01\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x06prefix\x121\n" +
+	"\x0fregistry_secret\x18\a \x01(\tB\b\xbaH\x05r\x03\x18\xac\x02R\x0eregistrySecret\x12-\n" +
+	"\rregistry_user\x18\b \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\fregistryUser\"\xc8\x01\n" +
 	"\rUpstreamOAuth\x12 \n" +
 	"\x06issuer\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x10R\x06issuer\x12%\n" +
 	"\tclient_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x10R\bclientId\x12-\n" +
@@ -2066,14 +2117,16 @@ const file_palyra_v1_mcp_proto_rawDesc = "" +
 	"\x0epending_digest\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\rpendingDigest\"J\n" +
 	"\x17ApproveUpstreamResponse\x12/\n" +
-	"\bupstream\x18\x01 \x01(\v2\x13.palyra.v1.UpstreamR\bupstream\"\xcc\x01\n" +
+	"\bupstream\x18\x01 \x01(\v2\x13.palyra.v1.UpstreamR\bupstream\"\xae\x02\n" +
 	"\x15ResolvePackageRequest\x12!\n" +
 	"\x06server\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18 R\x06server\x12'\n" +
 	"\tecosystem\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18\x10R\tecosystem\x12\x1e\n" +
 	"\x04name\x18\x03 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x90\x03R\x04name\x12!\n" +
 	"\aversion\x18\x04 \x01(\tB\a\xbaH\x04r\x02\x18dR\aversion\x12$\n" +
-	"\bregistry\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x10R\bregistry\"\x8a\x02\n" +
+	"\bregistry\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x10R\bregistry\x121\n" +
+	"\x0fregistry_secret\x18\x06 \x01(\tB\b\xbaH\x05r\x03\x18\xac\x02R\x0eregistrySecret\x12-\n" +
+	"\rregistry_user\x18\a \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\fregistryUser\"\x8a\x02\n" +
 	"\x16ResolvePackageResponse\x12\x1e\n" +
 	"\n" +
 	"resolution\x18\x01 \x01(\tR\n" +

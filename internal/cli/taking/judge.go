@@ -88,7 +88,7 @@ func nameFor(name string) string {
 }
 
 // judge says what becomes of an entry. hosts are what the person allowed each server.
-func judge(agent agentfiles.Agent, name string, e entry, hosts map[string][]string) Server {
+func judge(agent agentfiles.Agent, name string, e entry, t *Taker) Server {
 	s := Server{Agent: string(agent), Entry: name, Name: nameFor(name)}
 	own := strings.TrimSuffix(filepath.Base(e.Command), ".exe") == "palyra" || name == "palyra"
 	switch {
@@ -103,12 +103,12 @@ func judge(agent agentfiles.Agent, name string, e entry, hosts map[string][]stri
 	case e.URL != "":
 		s.Why = s.remote(e)
 	default:
-		s.Why = s.program(e, hosts[s.Name])
+		s.Why = s.program(e, t.Hosts[s.Name], slices.Contains(t.Inject, s.Name))
 	}
 	return s
 }
 
-func (s *Server) program(e entry, hosts []string) string {
+func (s *Server) program(e entry, hosts []string, inject bool) string {
 	argv := append([]string{e.Command}, e.Args...)
 	f, why, fetches := Fetch(argv)
 	if !fetches {
@@ -137,14 +137,20 @@ func (s *Server) program(e entry, hosts []string) string {
 		switch {
 		case !isSecret(variable, value):
 			s.declared.Env = append(s.declared.Env, variable+"="+value)
+		case inject:
+			one := secret{Ref: ref(s.Name, variable), Env: variable, value: value}
+			s.keep(one)
+			s.declared.Inject = append(s.declared.Inject, one.Ref)
 		case len(hosts) == 0:
-			return fmt.Sprintf("its variable %s holds a secret, which the vault gives to named hosts alone: say which with --host %s=HOST:PORT", variable, s.Name)
+			return fmt.Sprintf("its variable %s holds a secret, which the vault gives to named hosts alone: say which with --host %s=HOST:PORT, or let the program have it as it is with --inject %s", variable, s.Name, s.Name)
 		default:
 			s.keep(secret{Ref: ref(s.Name, variable), Hosts: hosts, Env: variable, value: value})
 		}
 	}
 	for _, one := range s.secrets {
-		s.declared.Secrets = append(s.declared.Secrets, one.Ref)
+		if !inject {
+			s.declared.Secrets = append(s.declared.Secrets, one.Ref)
+		}
 	}
 	return ""
 }

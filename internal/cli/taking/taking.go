@@ -48,6 +48,8 @@ type Taker struct {
 	Gateway Gateway
 	// Hosts are what programs of servers may reach, by the servers' names.
 	Hosts map[string][]string
+	// Inject are servers whose programs get their secrets as they are.
+	Inject []string
 	// Reached is told of each step; its error is a stop there.
 	Reached func(step string) error
 }
@@ -153,7 +155,7 @@ func (t *Taker) read(file agentfiles.File, project string) (list []Server, err e
 	}
 	for i := range all {
 		at := all[i].at
-		s := judge(file.Agent, at[len(at)-1], all[i].entry, t.Hosts)
+		s := judge(file.Agent, at[len(at)-1], all[i].entry, t)
 		s.File, s.file, s.at, s.entry, s.Project = f.Path, file, at, all[i].entry, all[i].project
 		list = append(list, s)
 	}
@@ -356,7 +358,7 @@ func wantsLogin(problem string) bool {
 func refusal(err error) (string, error) {
 	switch reason.Of(err) {
 	case reason.InvalidInput, reason.HostInvalid, reason.AlreadyExists, reason.EgressDenied, reason.ToolFailed, reason.TimedOut, reason.QuotaExceeded, reason.NotFound,
-		reason.PolicyDenied, reason.ApprovalDenied, reason.ApprovalExpired, reason.ApprovalCancelled, reason.SandboxUnavailable, reason.SandboxDisabled:
+		reason.PolicyDenied, reason.ApprovalDenied, reason.ApprovalExpired, reason.ApprovalCancelled, reason.UpstreamUnavailable, reason.SandboxUnavailable, reason.SandboxDisabled:
 		return err.Error(), nil
 	}
 	return "", err

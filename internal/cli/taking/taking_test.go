@@ -297,3 +297,28 @@ func TestStops(t *testing.T) {
 		}
 	}
 }
+
+// TestTakeInjected: the secrets of a server that is named move to the vault without
+// hosts, in their variables, for a program that gets them as they are. The control is
+// the other server, which stays.
+func TestTakeInjected(t *testing.T) {
+	w := newWorld(t)
+	w.files[filepath.Join(w.home, ".claude.json")] = strings.Replace(claude, `"broken":`, `"other": {"command": "x", "env": {"API_KEY": "sk-1234567890"}}, "broken":`, 1)
+	must.Do(t, os.WriteFile(filepath.Join(w.home, ".claude.json"), []byte(w.files[filepath.Join(w.home, ".claude.json")]), 0o640))
+	w.Inject = []string{"nohosts"}
+	why := map[string]string{}
+	for _, s := range must.Get(w.Take(t.Context(), w.plan(t), ""))(t) {
+		why[s.Entry] = s.Why
+	}
+	const ref = "global/mcp.nohosts.api_key"
+	s, kept := w.gateway.servers["nohosts"], w.gateway.secrets[ref]
+	if why["nohosts"] != "" || !slices.Equal(s.GetInject(), []string{ref}) || len(s.GetSecrets())+len(s.GetEnv()) > 0 {
+		t.Errorf("%q, declared %v", why["nohosts"], s)
+	}
+	if kept.GetEnv() != "API_KEY" || len(kept.GetHosts().GetHosts()) > 0 || string(kept.GetValue()) != "sk-1234567890" {
+		t.Errorf("kept %v", kept)
+	}
+	if !strings.Contains(why["other"], "--inject other") || w.gateway.servers["other"] != nil {
+		t.Errorf("the control: %q", why["other"])
+	}
+}

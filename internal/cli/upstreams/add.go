@@ -15,7 +15,7 @@ func (a *app) add() *cobra.Command {
 	s := &palyrav1.UpstreamServer{}
 	var headers []string
 	var oauth bool
-	var registry string
+	var from registry
 	login := &palyrav1.UpstreamOAuth{}
 	c := &cobra.Command{
 		Use: "add NAME [--url URL] [-- COMMAND ARG...]", Short: "Add a server: a program that runs in a sandbox, or a URL", Args: command.Args(1, -1),
@@ -28,13 +28,16 @@ func (a *app) add() *cobra.Command {
 			"reads only. `palyra mcp update` installs another version.\n\n" +
 			"Secrets stay in the vault: --secret lends one to the program for its hosts while a call\n" +
 			"runs, by a placeholder; --header fills a header of the requests to a URL. With --oauth\n" +
-			"members log in there with `palyra mcp login`.\n\n" +
+			"members log in there with `palyra mcp login`. A program that needs the value itself gets\n" +
+			"a secret of --inject as it is, in the variable or file that the secret has in the vault,\n" +
+			"while it runs: people are asked about each such secret each time that it starts.\n\n" +
 			"What the server says of itself is pinned at once. If it says something else later, the\n" +
 			"tools concerned are suspended until `palyra mcp approve`. Its annotations, such as that\n" +
 			"a tool only reads, count only with --trust.",
 		Example: "palyra mcp add files --workspace demo --write -- /usr/local/bin/mcp-files /workspace\n" +
 			"palyra mcp add memory -- npx -y @modelcontextprotocol/server-memory\n" +
 			"palyra mcp add github --host api.github.com:443 --secret vault://global/github -- github-mcp-server stdio\n" +
+			"palyra mcp add signer --inject vault://global/signing -- /usr/local/bin/mcp-signer\n" +
 			"palyra mcp add search --url https://mcp.example.org/mcp --header 'Authorization: Bearer vault://global/search'\n" +
 			"palyra mcp add linear --url https://mcp.linear.app/mcp --oauth",
 		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error {
@@ -49,14 +52,18 @@ func (a *app) add() *cobra.Command {
 				}
 				s.Headers = append(s.Headers, h)
 			}
-			if err := a.fetched(ctx, g, s, registry); err != nil {
+			if err := a.fetched(ctx, g, s, from); err != nil {
 				return err
 			}
 			reply, err := g.Mcp.AddUpstream(ctx, &palyrav1.AddUpstreamRequest{Server: s})
 			if err != nil {
 				return err
 			}
-			return a.page(reply.GetUpstream(), nil)
+			up, err := a.started(ctx, g, reply.GetUpstream())
+			if err != nil {
+				return err
+			}
+			return a.page(up, nil)
 		}),
 	}
 	flags := c.Flags()
@@ -67,7 +74,8 @@ func (a *app) add() *cobra.Command {
 	flags.BoolVar(&s.Write, "write", false, "let the program write to a copy of the workspace")
 	flags.StringSliceVar(&s.Hosts, "host", nil, "host:port that the program may reach")
 	flags.StringSliceVar(&s.Secrets, "secret", nil, "secret of the vault that the program may use for its hosts")
-	flags.StringVar(&registry, "registry", "", "URL of the registry of a package, instead of the one that everybody uses")
+	flags.StringSliceVar(&s.Inject, "inject", nil, "secret of the vault that the program gets as it is, when somebody says yes at its start")
+	from.flags(c, "the registry of a package, instead of the one that everybody uses")
 	flags.BoolVar(&s.Shared, "shared", false, "one instance for all principals, instead of one for each")
 	flags.BoolVar(&s.Trusted, "trust", false, "let what the server says of its tools count")
 	flags.BoolVar(&oauth, "oauth", false, "the gateway logs in at the URL (palyra mcp login)")

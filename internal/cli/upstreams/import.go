@@ -22,7 +22,8 @@ import (
 // importing is what the flags of import say.
 type importing struct {
 	dry, undo, finish, sure, project bool
-	hosts, registries                []string
+	hosts, registries, inject        []string
+	secrets, users                   []string
 }
 
 func (a *app) importCommand() *cobra.Command {
@@ -38,7 +39,8 @@ func (a *app) importCommand() *cobra.Command {
 			"is. A server that the gateway cannot start or reach stays where it was, and so does what\n" +
 			"cannot be moved; each is named with the reason. What npx, bunx, uvx and pipx fetch is\n" +
 			"installed first, each when somebody approved it (`palyra mcp add`). Secrets in variables and headers move to\n" +
-			"the vault. A program gets one by a placeholder for the hosts that --host names alone.\n" +
+			"the vault. A program gets one by a placeholder for the hosts that --host names alone, or\n" +
+			"as it is with --inject, about which people are asked each time that it starts.\n" +
 			"Then give the client Palyra's own server: `palyra mcp config CLIENT`.\n\n" +
 			"The files of before are kept, with what was secret in them, until --finish. Until then\n" +
 			"--undo puts them back as they were, and takes the servers and secrets back.",
@@ -54,7 +56,10 @@ func (a *app) importCommand() *cobra.Command {
 	flags.BoolVar(&f.sure, "yes", false, "do not ask")
 	flags.BoolVar(&f.project, "project", false, "also the files of the project in this directory")
 	flags.StringSliceVar(&f.registries, "registry", nil, "npm=URL or pypi=URL, instead of the one that everybody uses")
+	flags.StringSliceVar(&f.secrets, "registry-secret", nil, "npm=REF or pypi=REF, the secret of the vault that a private registry is shown")
+	flags.StringSliceVar(&f.users, "registry-user", nil, "pypi=NAME, the user there")
 	flags.StringSliceVar(&f.hosts, "host", nil, "SERVER=HOST:PORT that a program may reach, and its secrets travel to")
+	flags.StringSliceVar(&f.inject, "inject", nil, "SERVER whose program gets its secrets as they are, when somebody says yes to each at its start")
 	c.MarkFlagsMutuallyExclusive("dry-run", "undo", "finish")
 	return c
 }
@@ -64,15 +69,11 @@ func (a *app) taker(g *client.Gateway, f importing) (*taking.Taker, error) {
 	if err != nil {
 		return nil, err
 	}
-	through := ofGateway{g: g, a: a, registries: map[string]string{}}
-	for _, text := range f.registries {
-		ecosystem, registry, ok := strings.Cut(text, "=")
-		if !ok || ecosystem != "npm" && ecosystem != "pypi" {
-			return nil, command.Usage("--registry %q is not npm=URL or pypi=URL", text)
-		}
-		through.registries[ecosystem] = registry
+	through := ofGateway{g: g, a: a}
+	if through.registries, err = registriesOf(f); err != nil {
+		return nil, err
 	}
-	t := &taking.Taker{Machine: machine, Record: filepath.Join(machine.ClientState(), "mcp-import.json"), Gateway: through, Hosts: map[string][]string{}}
+	t := &taking.Taker{Machine: machine, Record: filepath.Join(machine.ClientState(), "mcp-import.json"), Gateway: through, Hosts: map[string][]string{}, Inject: f.inject}
 	for _, text := range f.hosts {
 		name, host, ok := strings.Cut(text, "=")
 		if !ok || name == "" || host == "" {
@@ -81,6 +82,31 @@ func (a *app) taker(g *client.Gateway, f importing) (*taking.Taker, error) {
 		t.Hosts[name] = append(t.Hosts[name], host)
 	}
 	return t, nil
+}
+
+// registriesOf are those that are named, by ecosystem.
+func registriesOf(f importing) (map[string]registry, error) {
+	all := map[string]registry{}
+	for _, one := range []struct {
+		flag  string
+		texts []string
+		of    func(*registry) *string
+	}{
+		{"--registry", f.registries, func(r *registry) *string { return &r.url }},
+		{"--registry-secret", f.secrets, func(r *registry) *string { return &r.secret }},
+		{"--registry-user", f.users, func(r *registry) *string { return &r.user }},
+	} {
+		for _, text := range one.texts {
+			ecosystem, value, ok := strings.Cut(text, "=")
+			if !ok || ecosystem != "npm" && ecosystem != "pypi" {
+				return nil, command.Usage("%s %q does not begin with npm= or pypi=", one.flag, text)
+			}
+			r := all[ecosystem]
+			*one.of(&r) = value
+			all[ecosystem] = r
+		}
+	}
+	return all, nil
 }
 
 func (a *app) take(ctx context.Context, g *client.Gateway, given []string, f importing) error {
@@ -172,7 +198,7 @@ type ofGateway struct {
 	g *client.Gateway
 	a *app
 	// registries are by ecosystem.
-	registries map[string]string
+	registries map[string]registry
 }
 
 func (o ofGateway) Install(ctx context.Context, server string, f taking.Fetched) (taking.Installed, error) {
@@ -190,7 +216,11 @@ func (o ofGateway) Servers(ctx context.Context) (names []string, err error) {
 
 func (o ofGateway) Add(ctx context.Context, s *palyrav1.UpstreamServer) (*palyrav1.Upstream, error) {
 	reply, err := o.g.Mcp.AddUpstream(ctx, &palyrav1.AddUpstreamRequest{Server: s})
-	return reply.GetUpstream(), told(err)
+	if err != nil {
+		return nil, told(err)
+	}
+	up, err := o.a.started(ctx, o.g, reply.GetUpstream())
+	return up, told(err)
 }
 
 func (o ofGateway) Remove(ctx context.Context, name string) error {

@@ -9,8 +9,6 @@ import (
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/cli/client"
 	"palyra/internal/cli/command"
-	"palyra/internal/cli/invocation"
-	"palyra/internal/cli/question"
 	"palyra/internal/cli/taking"
 	"palyra/internal/reason"
 )
@@ -19,11 +17,21 @@ import (
 // policy decides and people are asked about.
 const installTool = "package.install"
 
+// registry is where a package comes from: the registry that everybody uses when it is the
+// zero value.
+type registry struct{ url, secret, user string }
+
+func (r *registry) flags(c *cobra.Command, of string) {
+	c.Flags().StringVar(&r.url, "registry", "", "URL of "+of)
+	c.Flags().StringVar(&r.secret, "registry-secret", "", "secret of the vault that a private registry is shown: a token, or the password of --registry-user")
+	c.Flags().StringVar(&r.user, "registry-user", "", "user at a private registry of PyPI")
+}
+
 // install resolves a package for a server and installs it.
-func (a *app) install(ctx context.Context, g *client.Gateway, server string, f taking.Fetched, registry string) (taking.Installed, error) {
+func (a *app) install(ctx context.Context, g *client.Gateway, server string, f taking.Fetched, from registry) (taking.Installed, error) {
 	var made taking.Installed
 	a.Say("resolving %s ...", f.Name)
-	r, err := g.Mcp.ResolvePackage(ctx, &palyrav1.ResolvePackageRequest{Server: server, Ecosystem: f.Ecosystem, Name: f.Name, Version: f.Version, Registry: registry})
+	r, err := g.Mcp.ResolvePackage(ctx, &palyrav1.ResolvePackageRequest{Server: server, Ecosystem: f.Ecosystem, Name: f.Name, Version: f.Version, Registry: from.url, RegistrySecret: from.secret, RegistryUser: from.user})
 	if err != nil {
 		return made, err
 	}
@@ -34,90 +42,25 @@ func (a *app) install(ctx context.Context, g *client.Gateway, server string, f t
 		return made, err
 	}
 	a.Say("%s %s of %s, with %d packages in all", r.GetName(), r.GetVersion(), r.GetRegistry(), r.GetPackages())
-	c := &installation{a: a, g: g}
-	defer c.close()
-	stream, err := g.Calls.CallTool(ctx, &palyrav1.CallToolRequest{Tool: installTool, InputJson: input, Session: a.Terminal, IdempotencyKey: invocation.NewKey()})
+	result, err := a.call(ctx, g, installTool, input, "installing ...")
 	if err != nil {
 		return made, err
 	}
-	defer func() { _ = stream.Close() }()
-	for stream.Receive() {
-		c.event(ctx, stream.Msg())
-	}
-	if err := stream.Err(); err != nil && c.last == nil {
-		return made, err
-	}
-	if err := c.failure(); err != nil {
-		return made, err
-	}
-	return made, json.Unmarshal(c.result, &made)
-}
-
-// installation follows the call.
-type installation struct {
-	a        *app
-	g        *client.Gateway
-	question *question.Question
-	decision *palyrav1.ToolDecision
-	result   []byte
-	last     *palyrav1.ToolResult
-}
-
-func (c *installation) close() {
-	if c.question != nil {
-		c.question.Close()
-		c.question = nil
-	}
-}
-
-func (c *installation) event(ctx context.Context, msg *palyrav1.CallToolResponse) {
-	switch e := msg.GetEvent().(type) {
-	case *palyrav1.CallToolResponse_ApprovalRequested:
-		v := e.ApprovalRequested.GetApproval()
-		if _, ok := question.Answerer(ctx, c.a.App, c.g, v); !ok {
-			question.SayHowToAnswer(c.a.App, v)
-			return
-		}
-		c.question = question.New(c.a.App, c.g, v, question.Unary(c.g))
-		c.question.Put(ctx)
-	case *palyrav1.CallToolResponse_ApprovalResolved:
-		c.close()
-		c.a.Say("approval %s: %s", e.ApprovalResolved.GetApprovalId(), invocation.ResolvedWord(e.ApprovalResolved))
-	case *palyrav1.CallToolResponse_Decision:
-		if c.decision = e.Decision; c.decision.GetAllowed() {
-			c.a.Say("installing ...")
-		}
-	case *palyrav1.CallToolResponse_Result:
-		c.result, c.last = append(c.result, e.Result.GetResultJson()...), e.Result
-	}
-}
-
-// failure is why nothing was installed, nil if it was.
-func (c *installation) failure() error {
-	if d := c.decision; d != nil && !d.GetAllowed() {
-		return client.Failure(d.GetReason(), d.GetMessage(), d.GetRemedy())
-	}
-	switch r := c.last; {
-	case r == nil || r.GetMore():
-		return reason.Errorf(reason.OutcomeUnknown, "the gateway ended the stream without a result").WithRemedy("Run the command again.")
-	case r.GetOutcome() != "succeeded":
-		return client.Failure(r.GetReason(), r.GetMessage(), r.GetRemedy())
-	}
-	return nil
+	return made, json.Unmarshal(result, &made)
 }
 
 // fetched has a server come from its package, if its command is one of npx and the like.
-func (a *app) fetched(ctx context.Context, g *client.Gateway, s *palyrav1.UpstreamServer, registry string) error {
+func (a *app) fetched(ctx context.Context, g *client.Gateway, s *palyrav1.UpstreamServer, from registry) error {
 	f, why, is := taking.Fetch(s.GetCommand())
 	switch {
-	case !is && registry != "":
+	case !is && from != registry{}:
 		return command.Usage("--registry is for commands such as npx, bunx, uvx and pipx")
 	case !is:
 		return nil
 	case why != "":
 		return command.Usage("%s", why)
 	}
-	made, err := a.install(ctx, g, s.GetName(), f, registry)
+	made, err := a.install(ctx, g, s.GetName(), f, from)
 	if err != nil {
 		return err
 	}
@@ -129,7 +72,7 @@ func (a *app) fetched(ctx context.Context, g *client.Gateway, s *palyrav1.Upstre
 }
 
 func (a *app) update() *cobra.Command {
-	var registry string
+	var from registry
 	c := &cobra.Command{
 		Use: "update NAME [VERSION]", Short: "Install another version of the package of a server", Args: command.Args(1, 2),
 		Long: "Resolve the package of a server anew, to its newest version or to VERSION, install it\n" +
@@ -151,10 +94,13 @@ func (a *app) update() *cobra.Command {
 			if len(given) > 1 {
 				f.Version = given[1]
 			}
-			if registry == "" {
-				registry = p.GetRegistry()
+			if from.url == "" {
+				from.url = p.GetRegistry()
 			}
-			made, err := a.install(ctx, g, given[0], f, registry)
+			if from.url == p.GetRegistry() && from.secret == "" {
+				from.secret, from.user = p.GetRegistrySecret(), p.GetRegistryUser()
+			}
+			made, err := a.install(ctx, g, given[0], f, from)
 			if err != nil {
 				return err
 			}
@@ -165,9 +111,13 @@ func (a *app) update() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.page(updated.GetUpstream(), nil)
+			up, err := a.started(ctx, g, updated.GetUpstream())
+			if err != nil {
+				return err
+			}
+			return a.page(up, nil)
 		}),
 	}
-	c.Flags().StringVar(&registry, "registry", "", "URL of another registry than that of before")
+	from.flags(c, "another registry than that of before")
 	return c
 }

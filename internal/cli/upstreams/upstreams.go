@@ -105,10 +105,14 @@ func (a *app) page(u *palyrav1.Upstream, full *palyrav1.GetUpstreamResponse) err
 			p.Field("package", strings.TrimSpace(k.GetName()+" "+k.GetVersion()))
 			p.Field("integrity", k.GetIntegrity())
 			p.Field("registry", k.GetRegistry())
+			if k.GetRegistrySecret() != "" {
+				p.Field("registry login", strings.TrimSpace(k.GetRegistryUser()+" vault://"+k.GetRegistrySecret()))
+			}
 			p.Field("installed", k.GetPrefix())
 		}
 		p.List("hosts", s.GetHosts())
 		p.List("secrets", s.GetSecrets())
+		p.List("secrets as they are", s.GetInject())
 		for _, h := range s.GetHeaders() {
 			p.Field("header", strings.TrimSpace(fmt.Sprintf("%s: %s vault://%s", h.GetName(), h.GetScheme(), h.GetSecret())))
 		}
@@ -172,13 +176,15 @@ func (a *app) show() *cobra.Command {
 func (a *app) refresh() *cobra.Command {
 	return &cobra.Command{
 		Use: "refresh NAME", Short: "Reach a server anew, and see whether it says something else", Args: command.Args(1, 1),
+		Long: "Reach a server anew, and compare what it says of itself with what was approved. One that\n" +
+			"gets secrets as they are is started first, unless it runs: people are asked about each.",
 		Example: "palyra mcp refresh github", ValidArgsFunction: a.complete(),
 		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error {
-			reply, err := g.Mcp.RefreshUpstream(ctx, &palyrav1.RefreshUpstreamRequest{Name: given[0]})
+			up, err := a.refreshed(ctx, g, given[0])
 			if err != nil {
 				return err
 			}
-			return a.page(reply.GetUpstream(), nil)
+			return a.page(up, nil)
 		}),
 	}
 }

@@ -27,6 +27,7 @@ func TestUpstreams(t *testing.T) {
 		want string
 	}{
 		{"a program", []string{"mcp", "add", "files", "--workspace", "demo", "--write", "--env", "A=b", "--", "mcp-files", "--root", "/workspace"}, 0, "files"},
+		{"a secret as it is", []string{"mcp", "add", clitest.UpstreamName, "--inject", "vault://global/signing", "--", "mcp-signer"}, 0, "starting github"},
 		{"a header without a secret", []string{"mcp", "add", "x", "--url", "https://x.example", "--header", "Authorization: Bearer abc"}, 2, "vault://"},
 		{"an approval that nobody looks at", []string{"mcp", "approve", clitest.UpstreamName, "--yes"}, 0, "github"},
 		{"no such server", []string{"mcp", "show", "other"}, 1, "there is no upstream server"},
@@ -43,6 +44,9 @@ func TestUpstreams(t *testing.T) {
 	added := w.Gateway.AddedUpstreams[0]
 	if c := added.GetCommand(); len(c) != 3 || c[0] != "mcp-files" || c[1] != "--root" || !added.GetWrite() || added.GetEnv()[0] != "A=b" {
 		t.Errorf("added %v", added)
+	}
+	if got := w.Gateway.AddedUpstreams[1].GetInject(); len(got) != 1 || got[0] != "vault://global/signing" {
+		t.Errorf("injected %q", got)
 	}
 	if got := w.Gateway.ApprovedUpstreams[0].GetPendingDigest(); got != "sha256:bb" {
 		t.Errorf("approved %s", got)

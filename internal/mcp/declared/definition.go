@@ -41,6 +41,9 @@ const (
 	Sample    = Reserved + "sample"
 )
 
+// Start is the tool that starts a server which gets secrets as they are.
+const Start = Reserved + "start"
+
 // Asked reports whether a tool is one of those that clients cannot call, by its name
 // without the server's.
 func Asked(name string) bool { return name == Elicit || name == ListRoots || name == Sample }

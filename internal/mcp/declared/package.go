@@ -29,6 +29,8 @@ type Package struct {
 	Integrity string `json:"integrity"`
 	// Registry is the URL that it was resolved and fetched from.
 	Registry string `json:"registry"`
+	// Login is how the registry was logged in to.
+	Login RegistryLogin `json:"login,omitzero"`
 	// Prefix is the digest of everything that was installed, "sha256:<hex>".
 	Prefix string `json:"prefix"`
 }
@@ -47,17 +49,29 @@ type Wanted struct {
 	// "latest", ">=2,<3"; "" is the newest.
 	Version string `json:"version,omitempty"`
 	// Registry is a URL; "" is the registry that everybody uses.
-	Registry string `json:"registry,omitempty"`
+	Registry string        `json:"registry,omitempty"`
+	Login    RegistryLogin `json:"login,omitzero"`
+}
+
+// RegistryLogin is what a private registry is shown: a secret of the vault, by its
+// reference without the scheme ("global/npm"), as a token or as the password of a user.
+// npm and pip get a placeholder of it. The zero value is no login.
+type RegistryLogin struct {
+	Secret string `json:"secret,omitempty"`
+	// User is that of Basic authentication, of PyPI alone; "" is PyPI's own name for
+	// tokens.
+	User string `json:"user,omitempty"`
 }
 
 // Resolution pins a package and everything that it needs.
 type Resolution struct {
-	Server    string    `json:"server"`
-	Ecosystem Ecosystem `json:"ecosystem"`
-	Name      string    `json:"name"`
-	Version   string    `json:"version"`
-	Integrity string    `json:"integrity"`
-	Registry  string    `json:"registry"`
+	Server    string        `json:"server"`
+	Ecosystem Ecosystem     `json:"ecosystem"`
+	Name      string        `json:"name"`
+	Version   string        `json:"version"`
+	Integrity string        `json:"integrity"`
+	Registry  string        `json:"registry"`
+	Login     RegistryLogin `json:"login,omitzero"`
 	// Hosts are what the installation reaches, and nothing else.
 	Hosts []string `json:"hosts"`
 	// Parts are all packages that are installed, the package itself among them, sorted.
@@ -109,8 +123,30 @@ func (w Wanted) Check() error {
 	case !versionForm.MatchString(w.Version) || strings.HasPrefix(w.Version, "-"):
 		return invalid("version", "%q is no version of a package", w.Version)
 	}
+	if err := w.checkLogin(); err != nil {
+		return err
+	}
 	_, _, err := w.From()
 	return err
+}
+
+var registryUser = lazyregexp.New(`^[A-Za-z0-9._~-]{0,128}$`)
+
+func (w Wanted) checkLogin() error {
+	l := w.Login
+	switch {
+	case l == RegistryLogin{}:
+		return nil
+	case l.Secret == "":
+		return invalid("registry_user", "a user of a registry has a secret, too").WithRemedy("Name it: --registry-secret vault://global/NAME.")
+	case strings.HasPrefix(w.Registry, "http://"):
+		return invalid("registry", "a login travels by https alone")
+	case w.Ecosystem == NPM && l.User != "":
+		return invalid("registry_user", "registries of npm take a token, and no user")
+	case !registryUser.MatchString(l.User):
+		return invalid("registry_user", "%q is no user of a registry", l.User)
+	}
+	return checkRefs([]string{l.Secret})
 }
 
 // From is the registry and the hosts that it is reached by.

@@ -40,6 +40,10 @@ type Server struct {
 	// for those hosts; it sees a placeholder of each, and they are lent to it while a
 	// call of somebody who may use them runs.
 	Secrets []string `json:"secrets,omitempty"`
+	// Inject are secrets of the vault that the program gets as they are, each in the
+	// variable or the file that it has there. People are asked about each when the
+	// program starts.
+	Inject []string `json:"inject,omitempty"`
 
 	// URL is the endpoint of a server that is reached by Streamable HTTP.
 	URL string `json:"url,omitempty"`
@@ -115,7 +119,7 @@ func (s Server) checkCommand() error {
 	if s.Write && s.Workspace == "" {
 		return invalid("write", "a server that writes has a workspace to write to")
 	}
-	if len(s.Hosts) > mostHosts || len(s.Secrets) > mostSecrets {
+	if len(s.Hosts) > mostHosts || len(s.Secrets)+len(s.Inject) > mostSecrets {
 		return invalid("hosts", "a server has at most %d hosts and %d secrets", mostHosts, mostSecrets)
 	}
 	reach, err := s.Reach()
@@ -126,7 +130,7 @@ func (s Server) checkCommand() error {
 		return invalid("secrets", "secrets travel to hosts, and the server has none").
 			WithRemedy("Name the hosts that get them, such as api.github.com:443.")
 	}
-	if err := checkRefs(s.Secrets); err != nil {
+	if err := checkRefs(slices.Concat(s.Secrets, s.Inject)); err != nil {
 		return err
 	}
 	return reach.Enforceable()
@@ -161,7 +165,7 @@ func checkRefs(refs []string) error {
 }
 
 func (s Server) checkRemote() error {
-	if len(s.Env)+len(s.Hosts)+len(s.Secrets) > 0 || s.Workspace != "" || s.Write || s.Package != nil {
+	if len(s.Env)+len(s.Hosts)+len(s.Secrets)+len(s.Inject) > 0 || s.Workspace != "" || s.Write || s.Package != nil {
 		return invalid("url", "a server that is reached by a URL has no package, environment, workspace, hosts or secrets; it has headers")
 	}
 	u, target, err := s.Target()
@@ -221,7 +225,10 @@ func (s Server) Target() (*url.URL, egress.Target, error) {
 func (s Server) Remote() bool { return s.URL != "" }
 
 // SecretRefs are the references of all secrets that the server uses.
-func (s Server) SecretRefs() []string {
+func (s Server) SecretRefs() []string { return slices.Concat(s.Placeholders(), s.Inject) }
+
+// Placeholders are the references of those that it uses by placeholders.
+func (s Server) Placeholders() []string {
 	refs := slices.Clone(s.Secrets)
 	for _, h := range s.Headers {
 		refs = append(refs, h.Secret)

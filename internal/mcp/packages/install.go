@@ -72,18 +72,18 @@ func (Install) Descriptor() tool.Descriptor {
 func (t Install) Unusable() error { return t.Service.use.Ready() }
 
 // Plan implements dispatch.Tool.
-func (t Install) Plan(_ context.Context, p tool.Proposal) (tool.Plan, error) {
-	_, _, plan, err := t.prepare(p)
+func (t Install) Plan(ctx context.Context, p tool.Proposal) (tool.Plan, error) {
+	_, _, plan, err := t.prepare(ctx, p)
 	return plan, err
 }
 
 // Prepare implements dispatch.Tool.
-func (t Install) Prepare(_ context.Context, p tool.Proposal) (tool.Prepared, error) {
-	r, c, plan, err := t.prepare(p)
+func (t Install) Prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, error) {
+	r, c, plan, err := t.prepare(ctx, p)
 	return tool.Prepared{Plan: plan, Run: func(ctx context.Context, call tool.Call) tool.Report { return t.Service.install(ctx, call, r, c) }}, err
 }
 
-func (t Install) prepare(p tool.Proposal) (declared.Resolution, command, tool.Plan, error) {
+func (t Install) prepare(ctx context.Context, p tool.Proposal) (declared.Resolution, command, tool.Plan, error) {
 	refused := func(err error) (declared.Resolution, command, tool.Plan, error) {
 		return declared.Resolution{}, command{}, tool.Plan{}, err
 	}
@@ -107,7 +107,7 @@ func (t Install) prepare(p tool.Proposal) (declared.Resolution, command, tool.Pl
 	if says := (input{in.Server, in.Resolution, r.Ecosystem, r.Name, r.Version, r.Integrity, r.Registry}); says != in || r.Server != in.Server {
 		return refused(reason.Errorf(reason.DigestMismatch, "the resolution is of %s %s (%s) from %s, and the call names something else", r.Name, r.Version, r.Integrity, r.Registry))
 	}
-	c, err := t.Service.command(ecosystems[r.Ecosystem].install(r), r.Hosts)
+	c, err := t.Service.command(ctx, p, ecosystems[r.Ecosystem].install(r), r)
 	if err != nil {
 		return refused(err)
 	}
@@ -116,13 +116,17 @@ func (t Install) prepare(p tool.Proposal) (declared.Resolution, command, tool.Pl
 
 func (t Install) plan(r declared.Resolution, c command, digest string) tool.Plan {
 	status := t.Service.use.Runner.Status()
+	var environment, secrets []string
+	for _, s := range c.reach.Secrets {
+		environment, secrets = append(environment, s.Env+"="+s.Bound()), append(secrets, s.Name)
+	}
 	return tool.Plan{
 		Binding: tool.Binding{
-			Argv: c.argv, Executable: c.program, SandboxProfile: "package for the upstream server " + r.Server + ", resolved as " + digest,
+			Argv: c.argv, Environment: environment, Executable: c.program, SandboxProfile: "package for the upstream server " + r.Server + ", resolved as " + digest,
 			Egress: append([]string{egress.Strict.String()}, c.reach.Lines()...),
 		},
 		Facts: tool.Facts{
-			Risk: risk, EgressMode: egress.Strict.String(), EgressHosts: c.reach.Hosts(),
+			Risk: risk, EgressMode: egress.Strict.String(), EgressHosts: c.reach.Hosts(), Secrets: secrets,
 			SandboxTier: string(status.Tier), SandboxLevel: sandbox.Level(egress.Strict, status.Requested, status.Layers), SandboxRung: string(status.Rung),
 			SandboxLayers: slices.Sorted(slices.Values(status.Layers)), SandboxLimits: status.Limits, LandlockABI: status.LandlockABI,
 			WorkspaceMode: string(sandbox.CopyOnWrite),
@@ -144,6 +148,9 @@ func notes(r declared.Resolution) []string {
 	list := []string{
 		"It goes into a directory of this server alone, which its sandbox sees read-only; the server runs offline unless hosts are allowed.",
 		fmt.Sprintf("Reached: %s, and nothing else. No script of a package runs.", strings.Join(r.Hosts, ", ")),
+	}
+	if r.Login.Secret != "" {
+		list = append(list, fmt.Sprintf("The registry is shown the secret vault://%s, of which the sandbox has a placeholder.", r.Login.Secret))
 	}
 	if n := len(r.Scripts); n > 0 {
 		list = append(list, fmt.Sprintf("%d packages have scripts for their installation, and may not work without them: %s.", n, shortened(r.Scripts)))
@@ -181,6 +188,7 @@ func (s *Service) install(ctx context.Context, call tool.Call, r declared.Resolu
 		return failed(ctx, report, err)
 	}
 	defer remove()
+	defer s.lend(call, &c)()
 	ran, err := s.run(ctx, c, dir, call.Proposal.Caller.Principal.String(), call.Output)
 	defer closeLayer(ran)
 	describe(&report, ran)
@@ -223,7 +231,7 @@ func (s *Service) keep(ctx context.Context, r declared.Resolution, layer *overla
 		return Installed{}, err
 	}
 	made := Installed{
-		Package:    declared.Package{Ecosystem: r.Ecosystem, Name: r.Name, Version: r.Version, Integrity: r.Integrity, Registry: r.Registry, Prefix: now.Digest},
+		Package:    declared.Package{Ecosystem: r.Ecosystem, Name: r.Name, Version: r.Version, Integrity: r.Integrity, Registry: r.Registry, Login: r.Login, Prefix: now.Digest},
 		Resolution: resolution, Files: now.Files, Bytes: now.Bytes, Programs: []string{},
 	}
 	programs, err := ecosystems[r.Ecosystem].programs(r, dir)

@@ -29,12 +29,17 @@ var npmQuiet = []string{
 var npm = ecosystem{
 	bins: "node_modules/.bin",
 	env:  func(string) []string { return nil },
-	resolve: func(w declared.Wanted, registry string) []string {
+	resolve: func(w declared.Wanted, registry string) ([]string, map[string]string) {
 		version := w.Version
 		if version == "" {
 			version = "latest"
 		}
-		return slices.Concat([]string{"npm", "install", "--package-lock-only", "--save-exact"}, npmQuiet, []string{"--registry=" + registry, "--", w.Name + "@" + version})
+		return slices.Concat([]string{"npm", "install", "--package-lock-only", "--save-exact"}, npmQuiet, []string{"--registry=" + registry, "--", w.Name + "@" + version}), nil
+	},
+	// npm reads settings from variables, also those of one registry.
+	loginVariable: func(registry string) string {
+		_, place, _ := strings.Cut(registry, ":")
+		return "npm_config_" + strings.TrimSuffix(place, "/") + "/:_authToken"
 	},
 	wrote: []string{npmProject, npmLock},
 	lock:  readNPMLock,

@@ -23,9 +23,10 @@ import (
 	"palyra/internal/mcp/declared"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
+	"palyra/internal/tool"
 )
 
-// Config is what a Service works with. All fields but Gateway are required.
+// Config is what a Service works with. All fields but Lender and Gateway are required.
 type Config struct {
 	// Dir belongs to the daemon, and nobody else writes to it.
 	Dir    string
@@ -37,6 +38,8 @@ type Config struct {
 	Toolchains func() []sandbox.Toolchain
 	Limits     sandbox.Limits
 	Required   []string
+	// Lender lends what private registries want; nil for none.
+	Lender Lender
 	// Gateway is where the gateway itself listens, which no registry is.
 	Gateway *egress.Gateway
 	Version string
@@ -46,6 +49,12 @@ type Config struct {
 type Runner interface {
 	sandbox.Runner
 	Status() sandbox.Status
+}
+
+// Lender lends secrets of the vault to calls (builtin.Lender).
+type Lender interface {
+	Offers(ctx context.Context, p tool.Proposal, limit int, wanted func(egress.Secret) bool) (list []egress.Secret, more bool, err error)
+	Lend(c tool.Call, offers []egress.Secret) (lent []egress.Secret, end func())
 }
 
 // Service has the prefixes of all servers. It may be used by several goroutines.
@@ -73,11 +82,13 @@ type ecosystem struct {
 	// their parts.
 	bins string
 	env  func(prefix string) []string
-	// resolve is the command that pins a package, wrote the file that it leaves, and
-	// lock what that comes to.
-	resolve func(w declared.Wanted, registry string) []string
-	wrote   []string
-	lock    func(w declared.Wanted, r *declared.Resolution, wrote map[string][]byte) error
+	// resolve is the command that pins a package, with the files that it reads, wrote the
+	// files that it leaves, and lock what that comes to.
+	resolve func(w declared.Wanted, registry string) (argv []string, files map[string]string)
+	// loginVariable is where it finds what a private registry wants.
+	loginVariable func(registry string) string
+	wrote         []string
+	lock          func(w declared.Wanted, r *declared.Resolution, wrote map[string][]byte) error
 	// install is the command that installs what is pinned.
 	install func(r declared.Resolution) []string
 	// programs are those that are the package's own.

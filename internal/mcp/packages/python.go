@@ -1,6 +1,7 @@
 package packages
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,15 +20,33 @@ import (
 // The files of an installation by pip, and where its packages are in a prefix.
 const (
 	pipReport       = "report.json"
+	pipWanted       = "wanted.txt"
 	pipRequirements = "requirements.txt"
 	pipSite         = "site"
 )
 
+// pipLogin is the variable with what a private registry wants, which pip puts into lines
+// of the files that it reads, and into no setting.
+const pipLogin = "PALYRA_REGISTRY_SECRET"
+
+// pipTokens is PyPI's own name for who shows a token in the place of a password.
+const pipTokens = "__token__"
+
+// pipIndex is the line of a file that has pip take everything from a registry.
+func pipIndex(registry string, l declared.RegistryLogin) string {
+	if l.Secret != "" {
+		scheme, place, _ := strings.Cut(registry, "://")
+		registry = scheme + "://" + cmp.Or(l.User, pipTokens) + ":${" + pipLogin + "}@" + place
+	}
+	return "--index-url " + registry + "\n"
+}
+
 // pipInstall keeps pip from reading settings and from building anything: wheels alone.
-func pipInstall(registry string, more ...string) []string {
+// The registry is in the file that it reads.
+func pipInstall(more ...string) []string {
 	return slices.Concat([]string{
-		"python3", "-m", "pip", "--isolated", "--disable-pip-version-check", "--no-input", "install", "--quiet", "--retries", "1", "--timeout", "30", "--no-cache-dir", "--only-binary", ":all:",
-		"--target", sandbox.WorkspaceMount + "/" + pipSite, "--index-url", registry,
+		"python3", "-m", "pip", "--isolated", "--disable-pip-version-check", "--no-input", "install", "--progress-bar", "off", "--retries", "1", "--timeout", "30", "--no-cache-dir", "--only-binary", ":all:",
+		"--target", sandbox.WorkspaceMount + "/" + pipSite,
 	}, more)
 }
 
@@ -36,7 +55,8 @@ var python = ecosystem{
 	env: func(prefix string) []string {
 		return []string{"PYTHONPATH=" + filepath.Join(prefix, pipSite)}
 	},
-	resolve: func(w declared.Wanted, registry string) []string {
+	loginVariable: func(string) string { return pipLogin },
+	resolve: func(w declared.Wanted, registry string) ([]string, map[string]string) {
 		wanted := w.Name
 		switch {
 		case w.Version == "" || w.Version == "latest":
@@ -45,12 +65,14 @@ var python = ecosystem{
 		default:
 			wanted += "==" + w.Version
 		}
-		return pipInstall(registry, "--dry-run", "--ignore-installed", "--report", sandbox.WorkspaceMount+"/"+pipReport, "--", wanted)
+		// What a registry answers that refuses, pip tells no sooner than here.
+		return pipInstall("-vv", "--dry-run", "--ignore-installed", "--report", sandbox.WorkspaceMount+"/"+pipReport, "-r", sandbox.WorkspaceMount+"/"+pipWanted),
+			map[string]string{pipWanted: pipIndex(registry, w.Login) + wanted + "\n"}
 	},
 	wrote: []string{pipReport},
 	lock:  readPipReport,
-	install: func(r declared.Resolution) []string {
-		return pipInstall(r.Registry, "--no-deps", "--no-compile", "--require-hashes", "-r", sandbox.WorkspaceMount+"/"+pipRequirements)
+	install: func(declared.Resolution) []string {
+		return pipInstall("--quiet", "--no-deps", "--no-compile", "--require-hashes", "-r", sandbox.WorkspaceMount+"/"+pipRequirements)
 	},
 	programs: pipPrograms,
 }
@@ -114,7 +136,7 @@ func readPipReport(w declared.Wanted, r *declared.Resolution, wrote map[string][
 	}
 	slices.Sort(lines)
 	slices.SortFunc(r.Parts, func(a, b declared.Part) int { return strings.Compare(a.Name, b.Name) })
-	r.Files = map[string]string{pipRequirements: strings.Join(lines, "")}
+	r.Files = map[string]string{pipRequirements: pipIndex(r.Registry, r.Login) + strings.Join(lines, "")}
 	return nil
 }
 

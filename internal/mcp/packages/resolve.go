@@ -2,14 +2,18 @@ package packages
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/oklog/ulid/v2"
+
 	"palyra/internal/access"
 	"palyra/internal/clip"
 	"palyra/internal/egress"
+	"palyra/internal/lazyregexp"
 	"palyra/internal/mcp/declared"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
@@ -40,7 +44,7 @@ func (s *Service) Resolve(ctx context.Context, by access.Caller, w declared.Want
 	ctx, cancel := context.WithTimeoutCause(ctx, longest, reason.Errorf(reason.TimedOut, "the package was not resolved within %s", longest))
 	defer cancel()
 	e := ecosystems[w.Ecosystem]
-	r := declared.Resolution{Server: w.Server, Ecosystem: w.Ecosystem, Registry: registry, Hosts: hosts}
+	r := declared.Resolution{Server: w.Server, Ecosystem: w.Ecosystem, Registry: registry, Hosts: hosts, Login: w.Login}
 	wrote, err := s.resolve(ctx, by, e, w, r)
 	if err != nil {
 		return declared.Resolution{}, err
@@ -63,15 +67,18 @@ func (s *Service) Resolve(ctx context.Context, by access.Caller, w declared.Want
 
 // resolve returns what npm or pip wrote.
 func (s *Service) resolve(ctx context.Context, by access.Caller, e ecosystem, w declared.Wanted, r declared.Resolution) (map[string][]byte, error) {
-	dir, remove, err := s.scratch(nil)
+	argv, files := e.resolve(w, r.Registry)
+	dir, remove, err := s.scratch(files)
 	if err != nil {
 		return nil, err
 	}
 	defer remove()
-	c, err := s.command(e.resolve(w, r.Registry), r.Hosts)
+	p := tool.Proposal{ID: ulid.Make().String(), Caller: by}
+	c, err := s.command(ctx, p, argv, r)
 	if err != nil {
 		return nil, err
 	}
+	defer s.lend(tool.Call{Proposal: p}, &c)()
 	ran, err := s.run(ctx, c, dir, "mcp/"+w.Server+"/"+by.Principal.String(), nil)
 	defer closeLayer(ran)
 	if err != nil {
@@ -111,9 +118,12 @@ type command struct {
 	program tool.Executable
 	chains  []sandbox.Toolchain
 	reach   egress.Reach
+	// login says that the registry is shown a secret.
+	login bool
 }
 
-func (s *Service) command(argv, hosts []string) (command, error) {
+// command finds a program that resolves or installs for a proposal.
+func (s *Service) command(ctx context.Context, p tool.Proposal, argv []string, r declared.Resolution) (command, error) {
 	c := command{argv: argv, chains: s.use.Toolchains()}
 	search := slices.Clone(s.use.SearchPath)
 	for _, chain := range c.chains {
@@ -125,9 +135,54 @@ func (s *Service) command(argv, hosts []string) (command, error) {
 			WithRemedy("Install npm, or Python 3 with pip (python3-pip), where `palyrad doctor` finds programs.")
 	}
 	c.program = program.Executable
-	rules, err := egress.ParseRules(hosts)
+	rules, err := egress.ParseRules(r.Hosts)
+	if err != nil {
+		return c, err
+	}
 	c.reach = egress.Reach{Rules: egress.Rules{Allow: rules, Gateway: s.use.Gateway}}
+	c.reach.Secrets, err = s.loginFor(ctx, p, r)
+	c.login = len(c.reach.Secrets) > 0
 	return c, err
+}
+
+// loginFor is what a private registry is shown, for its own host alone, if the caller may
+// use it.
+func (s *Service) loginFor(ctx context.Context, p tool.Proposal, r declared.Resolution) ([]egress.Secret, error) {
+	name := r.Login.Secret
+	if name == "" {
+		return nil, nil
+	}
+	if s.use.Lender == nil {
+		return nil, reason.Errorf(reason.NotFound, "this gateway has no vault, and the registry %s wants a secret of one", r.Registry)
+	}
+	_, own, err := (declared.Server{URL: r.Registry}).Target()
+	if err != nil {
+		return nil, err
+	}
+	offers, _, err := s.use.Lender.Offers(ctx, p, 1, func(o egress.Secret) bool { return o.Name == name })
+	if err != nil {
+		return nil, err
+	}
+	put := fmt.Sprintf("Have it put for that host: `palyra vault put vault://%s --host %s`.", name, own)
+	switch {
+	case len(offers) == 0:
+		return nil, reason.Errorf(reason.PermissionDenied, "the registry %s is shown the secret vault://%s, which %s may not use or which is not there", r.Registry, name, p.Caller.Principal).WithRemedy("%s", put)
+	case !offers[0].For(own) || offers[0].Header != "Authorization":
+		return nil, reason.Errorf(reason.InvalidInput, "the secret vault://%s is not for the header Authorization at %s", name, own).WithRemedy("%s", put)
+	}
+	login := offers[0]
+	login.Env = ecosystems[r.Ecosystem].loginVariable(r.Registry)
+	login.Hosts, err = egress.ParseRules([]string{own.String()})
+	return []egress.Secret{login}, err
+}
+
+// lend gives a command what the registry is shown until end is called.
+func (s *Service) lend(call tool.Call, c *command) (end func()) {
+	if len(c.reach.Secrets) == 0 {
+		return func() {}
+	}
+	c.reach.Secrets, end = s.use.Lender.Lend(call, c.reach.Secrets)
+	return end
 }
 
 // run runs npm or pip on a copy of a directory. One that does not succeed is an error
@@ -147,6 +202,8 @@ func (s *Service) run(ctx context.Context, c command, dir, owner string, output 
 		return ran, reason.Errorf(reason.TimedOut, "%s did not end within %s", c.argv[0], longest)
 	case ran.Quota != "":
 		return ran, reason.Errorf(reason.QuotaExceeded, "%s used up its limit of %s", c.argv[0], ran.Quota)
+	case refused(ran) && (ran.ExitCode == nil || *ran.ExitCode != 0):
+		return ran, reason.Errorf(reason.ToolFailed, "the registry refuses what %s asked it for (401 or 403): %s", c.argv[0], said(ran)).WithRemedy("%s", remedyFor(c, ran))
 	case ran.ExitCode == nil || *ran.ExitCode != 0:
 		return ran, reason.Errorf(reason.ToolFailed, "%s failed: %s", c.argv[0], said(ran)).WithRemedy("%s", remedyFor(c, ran))
 	case ran.Layer == nil:
@@ -155,14 +212,31 @@ func (s *Service) run(ctx context.Context, c command, dir, owner string, output 
 	return ran, nil
 }
 
+// unauthorized is how npm and pip say that a registry refused them.
+var unauthorized = lazyregexp.New(`\bE40[13]\b|\b40[13] (Client Error|Unauthorized|Forbidden)`)
+
+// refused reports whether a registry wanted a login, or another one.
+func refused(ran sandbox.Report) bool {
+	for _, stream := range []sandbox.Stream{ran.Stdout, ran.Stderr} {
+		if unauthorized.MatchString(string(stream.Head) + string(stream.Tail)) {
+			return true
+		}
+	}
+	return false
+}
+
 // remedyFor says what to do about a failure.
 func remedyFor(c command, ran sandbox.Report) string {
-	refused := egress.Explanations(ran.Connections, ran.ConnectionsMissed, c.reach.Hosts())
+	unreached := egress.Explanations(ran.Connections, ran.ConnectionsMissed, c.reach.Hosts())
 	switch {
+	case refused(ran) && c.login:
+		return "The registry does not take the login: look whether the secret is the right one, has not expired, and may read the package."
+	case refused(ran):
+		return "The registry wants a login: keep it with `palyra vault put vault://global/NAME --host HOST:PORT`, and name it with --registry-secret."
 	case strings.Contains(said(ran), "No module named pip"):
 		return "Install pip for the gateway's Python: the package python3-pip."
-	case len(refused) > 0:
-		return "Look whether that is the right registry (--registry), and whether it answers: " + strings.Join(refused, "; ")
+	case len(unreached) > 0:
+		return "Look whether that is the right registry (--registry), and whether it answers: " + strings.Join(unreached, "; ")
 	case c.argv[0] == "python3":
 		return "Look whether the name and the version are right, and whether there are wheels for this machine: nothing is built from source."
 	}

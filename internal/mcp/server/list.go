@@ -56,7 +56,7 @@ func (f *Face) offered(v *visit, names wirename.Table) []tool.Descriptor {
 // is behind a method of theirs and of no use without it.
 func hidden(d tool.Descriptor) bool {
 	_, name, _ := strings.Cut(d.Name, "/")
-	return d.Executor == tool.MCPUpstream && (declaration.Asked(name) || name == declaration.Subscribe || name == declaration.Complete)
+	return d.Executor == tool.MCPUpstream && (declaration.Asked(name) || name == declaration.Start || name == declaration.Subscribe || name == declaration.Complete)
 }
 
 // list is the answer to tools/list.

@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"palyra/internal/access"
+	"palyra/internal/egress"
 	"palyra/internal/event"
 	"palyra/internal/mcp/declared"
 	"palyra/internal/reason"
@@ -124,6 +126,11 @@ func (m *Manager) Add(ctx context.Context, by access.Caller, s declared.Server) 
 	m.mu.Lock()
 	m.servers[s.Name] = one
 	m.mu.Unlock()
+	if len(s.Inject) > 0 { // it is started by a call
+		if err := m.rebuild(ctx, by, s.Name); err != nil {
+			return declared.State{}, err
+		}
+	}
 	if err := m.reach(ctx, by, s); err != nil {
 		m.noted(s.Name, func(k *kept) { k.problem = reason.Known(err, reason.UpstreamUnavailable) })
 	}
@@ -172,12 +179,11 @@ func (m *Manager) reach(ctx context.Context, by access.Caller, s declared.Server
 	if err != nil {
 		return err
 	}
-	in, err := m.start(ctx, l, lent)
+	in, leave, err := m.visit(ctx, l, lent)
 	if err != nil {
 		return err
 	}
-	defer in.discard()
-	defer in.close(errIdle)
+	defer leave()
 	defer in.till.open(lent)()
 	if err := m.examine(ctx, in, by.Principal.String()); err != nil {
 		return in.unavailable(err)
@@ -185,6 +191,22 @@ func (m *Manager) reach(ctx context.Context, by access.Caller, s declared.Server
 	m.noted(s.Name, func(k *kept) { k.problem = nil })
 	m.forgive(s.Name)
 	return m.rebuild(ctx, by, s.Name)
+}
+
+// visit starts an instance that is looked at and ended. One that gets secrets runs
+// already, for the same person.
+func (m *Manager) visit(ctx context.Context, l launch, lent []egress.Secret) (in *instance, leave func(), err error) {
+	if len(l.injections) == 0 {
+		if in, err = m.start(ctx, l, lent); err != nil {
+			return nil, nil, err
+		}
+		return in, func() { in.close(errIdle); in.discard() }, nil
+	}
+	in, leave, err = m.enterBy(ctx, l, func(s *slot) (*instance, error) { return m.fill(ctx, s, l, lent) })
+	if errors.Is(err, errUnstarted) {
+		err = unstarted(l.server.Name)
+	}
+	return in, leave, err
 }
 
 // rebuild gives the router the tools as they are approved now, and has the policies

@@ -53,6 +53,8 @@ type instance struct {
 	ended  chan struct{}
 	final  sandbox.Report
 	failed error
+	// handed is what it got of the vault.
+	handed *handed
 
 	// Of a session over HTTP:
 	exchange    *secret.Exchange
@@ -75,6 +77,8 @@ type instance struct {
 	logs string
 	// over says that no more calls may come; retired, that the last one ends it.
 	over, retired bool
+	// discarded says that nothing of it is looked at any more, but by calls under way.
+	discarded bool
 }
 
 // running is one call on an instance.
@@ -255,7 +259,11 @@ func (in *instance) done() {
 	in.active--
 	in.used = time.Now()
 	last := in.retired && in.active == 0
+	forget := in.discarded && in.active == 0
 	in.mu.Unlock()
+	if forget {
+		in.handed.forget()
+	}
 	if last {
 		in.close(errIdle)
 		in.discard()
@@ -301,7 +309,12 @@ func (in *instance) discard() {
 	in.mu.Lock()
 	layer := in.final.Layer
 	in.final.Layer = nil
+	in.discarded = true
+	forget := in.active == 0
 	in.mu.Unlock()
+	if forget {
+		in.handed.forget()
+	}
 	if layer != nil {
 		_ = layer.Close() // what is left is removed at the next start
 	}

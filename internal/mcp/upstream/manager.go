@@ -53,6 +53,9 @@ type Runner interface {
 type Lender interface {
 	Offers(ctx context.Context, p tool.Proposal, limit int, wanted func(egress.Secret) bool) (list []egress.Secret, more bool, err error)
 	Lend(c tool.Call, offers []egress.Secret) (lent []egress.Secret, end func())
+	Injectable(ctx context.Context, p tool.Proposal, name string) (tool.Injection, error)
+	// InjectUntil leases secrets to a program that outlives the call which starts it.
+	InjectUntil(ctx context.Context, c tool.Call, list []tool.Injection, program string, until time.Time, over func()) (values [][]byte, end func(), err error)
 }
 
 // Logins are the gateway's logins at upstream servers (oauth.Service).
@@ -165,7 +168,9 @@ type slotKey struct {
 
 // slot is the place of one instance. One goroutine at a time has it.
 type slot struct {
-	held     chan struct{}
+	held chan struct{}
+	// asking is held by who has people asked whether the server may start.
+	asking   chan struct{}
 	instance *instance
 	// current is instance for those who only look.
 	current atomic.Pointer[instance]
@@ -173,6 +178,13 @@ type slot struct {
 	failures int
 	until    time.Time
 	last     *reason.Error
+}
+
+// good reports whether there is an instance that a call can use which needs one made of
+// l. The caller holds the slot.
+func (s *slot) good(l launch) bool {
+	in := s.instance
+	return in != nil && in.alive() && in.made == l.key() && !in.wroteSince()
 }
 
 // set puts an instance into the slot. The caller holds it.
@@ -227,6 +239,9 @@ func (m *Manager) Load(ctx context.Context) error {
 // setTools gives the router the tools of a server as they were approved.
 func (m *Manager) setTools(s declared.Server, approved declared.Sight) error {
 	var tools []dispatch.Tool
+	if len(s.Inject) > 0 {
+		tools = append(tools, m.starter(s))
+	}
 	if len(approved.Definitions) > 0 {
 		for _, t := range m.passings(s) {
 			tools = append(tools, t)
@@ -313,7 +328,10 @@ func (m *Manager) launchFor(ctx context.Context, s declared.Server, p tool.Propo
 		}
 	}
 	var err error
-	if l.secrets, err = m.secretsFor(ctx, s, p); err != nil || s.OAuth == nil {
+	if l.secrets, err = m.secretsFor(ctx, s, p); err != nil {
+		return l, err
+	}
+	if err := m.injectionsFor(ctx, &l, p); err != nil || s.OAuth == nil {
 		return l, err
 	}
 	if m.use.Logins == nil {
@@ -362,7 +380,7 @@ func (m *Manager) local(l *launch) error {
 
 // secretsFor are the secrets of a server that the caller may use, all or none.
 func (m *Manager) secretsFor(ctx context.Context, s declared.Server, p tool.Proposal) ([]egress.Secret, error) {
-	wanted := s.SecretRefs()
+	wanted := s.Placeholders()
 	if len(wanted) == 0 {
 		return nil, nil
 	}

@@ -223,6 +223,8 @@ func (loopback) LookupNetIP(context.Context, string, string) ([]netip.Addr, erro
 
 // lender has one secret.
 type lender struct {
+	upstream.Lender
+
 	value      string
 	offer      egress.Secret
 	refuse     bool

@@ -70,13 +70,14 @@ func (t proxied) attempt(ctx context.Context, c tool.Call, l launch, report tool
 }
 
 // made makes a call with what was lent to it. The error is in the report, too.
-func (t proxied) made(ctx context.Context, c tool.Call, l launch, lent []egress.Secret, report tool.Report) (tool.Report, error) {
+func (t proxied) made(ctx context.Context, c tool.Call, l launch, lent []egress.Secret, report tool.Report) (done tool.Report, err error) {
 	m, started := t.manager, report.StartedAt
-	in, leave, err := m.enter(ctx, l, lent)
+	in, leave, err := m.enter(ctx, c, l, lent)
 	if err != nil {
 		return failed(ctx, report, err), err
 	}
 	defer leave()
+	defer func() { done = in.handed.clean(done) }()
 	defer in.till.open(lent)()
 	if err := m.current(ctx, in, t); err != nil {
 		return failed(ctx, report, err), err
@@ -116,6 +117,7 @@ func (m *Manager) settle(ctx context.Context, c tool.Call, in *instance, err err
 	in.close(errWrote)
 	w := committing.Work{
 		Call: c, Layer: in.final.Layer, Workspace: in.server.Workspace, By: "the upstream server " + in.server.Name, ExitCode: in.final.ExitCode, History: m.use.History,
+		Judge: in.handed.judge,
 	}
 	defer in.discard()
 	// What the sandbox says comes before the state of the context.
@@ -154,9 +156,27 @@ func (m *Manager) lend(ctx context.Context, c tool.Call, l *launch, rejected int
 	}, nil
 }
 
-// enter gets the call an instance: the one that there is, or a new one. leave has to
-// be called. A server that may write gets one call at a time.
-func (m *Manager) enter(ctx context.Context, l launch, lent []egress.Secret) (in *instance, leave func(), err error) {
+// enter gets the call an instance: the one that there is, or a new one, about which
+// people are asked if it gets secrets. leave has to be called. A server that may write
+// gets one call at a time.
+func (m *Manager) enter(ctx context.Context, c tool.Call, l launch, lent []egress.Secret) (in *instance, leave func(), err error) {
+	for range mostStarts {
+		in, leave, err = m.enterBy(ctx, l, func(s *slot) (*instance, error) { return m.fill(ctx, s, l, lent) })
+		if !errors.Is(err, errUnstarted) {
+			return in, leave, err
+		}
+		if err := m.askToStart(ctx, c, l); err != nil {
+			return nil, nil, err
+		}
+	}
+	return nil, nil, unstarted(l.server.Name)
+}
+
+// mostStarts is how often one call has a server started whose end comes before its turn.
+const mostStarts = 3
+
+// enterBy gets an instance of a slot, which fill looks for or makes.
+func (m *Manager) enterBy(ctx context.Context, l launch, fill func(*slot) (*instance, error)) (in *instance, leave func(), err error) {
 	s, err := m.slot(slotKey{l.server.Name, l.owner})
 	if err != nil {
 		return nil, nil, err
@@ -166,7 +186,7 @@ func (m *Manager) enter(ctx context.Context, l launch, lent []egress.Secret) (in
 	case <-ctx.Done():
 		return nil, nil, context.Cause(ctx)
 	}
-	in, err = m.fill(ctx, s, l, lent)
+	in, err = fill(s)
 	if err != nil {
 		<-s.held
 		return nil, nil, err
@@ -194,7 +214,7 @@ func (m *Manager) slot(k slotKey) (*slot, error) {
 			return nil, reason.Errorf(reason.RateLimited, "%d instances of upstream servers are in use, which is the most", mostInstances).
 				WithRemedy("Try again when others end, or mark servers that may be as shared.")
 		}
-		s = &slot{held: make(chan struct{}, 1)}
+		s = &slot{held: make(chan struct{}, 1), asking: make(chan struct{}, 1)}
 		m.slots[k] = s
 	}
 	return s, nil
@@ -217,7 +237,7 @@ func (m *Manager) forget() {
 // fill puts an instance into a slot that the caller holds, unless a good one is there.
 func (m *Manager) fill(ctx context.Context, s *slot, l launch, lent []egress.Secret) (*instance, error) {
 	if in := s.instance; in != nil {
-		if in.alive() && in.made == l.key() && !in.wroteSince() {
+		if s.good(l) {
 			return in, nil
 		}
 		s.set(nil)
@@ -229,6 +249,9 @@ func (m *Manager) fill(ctx context.Context, s *slot, l launch, lent []egress.Sec
 	if wait := time.Until(s.until); wait > 0 {
 		return nil, reason.Errorf(reason.UpstreamUnavailable, "the upstream server %s failed %d times in a row and is tried again in %s: %s",
 			l.server.Name, s.failures, wait.Round(time.Second/10), strings.TrimPrefix(s.last.Message, failedPrefix(l.server.Name))).WithField("retry_after", wait.Round(time.Second/10).String())
+	}
+	if len(l.injections) > 0 && l.handed == nil {
+		return nil, errUnstarted
 	}
 	in, err := m.start(ctx, l, lent)
 	if err != nil {

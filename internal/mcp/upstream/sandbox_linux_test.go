@@ -6,7 +6,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,6 +23,7 @@ import (
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/bubblewrap"
 	"palyra/internal/tool"
+	"palyra/internal/vault"
 	"palyra/internal/workspace"
 	"palyra/internal/workspace/overlay"
 )
@@ -56,6 +59,10 @@ func files() int {
 	count := 0
 	add(s, "count", "", handle(func(in) (string, error) { count++; return strings.Repeat("x", count), nil }))
 	add(s, "read", "", handle(func(i in) (string, error) { b, err := os.ReadFile(i.Name); return string(b), err }))
+	add(s, "value", "", handle(func(i in) (string, error) {
+		return fmt.Sprintf("%d %s", len(os.Getenv(i.Name)), os.Getenv(i.Name)), nil
+	}))
+	add(s, "leave", "", handle(func(i in) (string, error) { return "left", os.WriteFile(i.Content, []byte(os.Getenv(i.Name)), 0o644) }))
 	add(s, "write", "", handle(func(i in) (string, error) { return "written", os.WriteFile(i.Name, []byte("new"), 0o644) }))
 	if err := s.Run(context.Background(), &mcp.StdioTransport{}); err != nil && !errors.Is(err, io.EOF) {
 		return 1
@@ -74,6 +81,13 @@ func (w watched) Status() sandbox.Status { return w.status }
 // sandboxed is a world with a workspace in which this binary is a server.
 func sandboxed(t *testing.T) (w *world, root string) {
 	t.Helper()
+	bubblewrapped, root := inTierC(t)
+	return newWorld(t, bubblewrapped), root
+}
+
+// inTierC has servers run in bubblewrap, with a workspace in which this binary is one.
+func inTierC(t *testing.T) (change func(*upstream.Config), root string) {
+	t.Helper()
 	layers, root := dirOf(t), dirOf(t)
 	r := must.Get(bubblewrap.New(bubblewrap.Config{Enabled: true, LayerDir: layers, QuarantineDir: dirOf(t)}))(t)
 	t.Cleanup(func() { must.Check(t, r.Close()) })
@@ -84,11 +98,10 @@ func sandboxed(t *testing.T) (w *world, root string) {
 	program := must.Get(os.ReadFile("/proc/self/exe"))(t)
 	must.Do(t, os.WriteFile(filepath.Join(root, "server"), program, 0o755))
 	must.Do(t, os.WriteFile(filepath.Join(root, "notes.txt"), []byte("old"), 0o644))
-	w = newWorld(t, func(c *upstream.Config) {
+	return func(c *upstream.Config) {
 		c.Runner, c.History = watched{r, status}, overlay.History{Dir: dirOf(t)}
 		c.Workspaces = must.Get(workspace.NewSet([]workspace.Declaration{{Name: "default", Path: root}}))(t)
-	})
-	return w, root
+	}, root
 }
 
 func dirOf(t *testing.T) string {
@@ -161,4 +174,54 @@ func TestCommits(t *testing.T) {
 	if got := said(t, w.works("files/read", `{"name":"/workspace/notes.txt"}`)); got != "mine" {
 		t.Errorf("after a no the next call reads %q", got)
 	}
+}
+
+// TestHandedSandboxed: in Tier C the program has the value in its variable or its file,
+// nothing that it says or leaves has it, and a server without a yes has nothing. The
+// control is a server that nobody gave anything.
+func TestHandedSandboxed(t *testing.T) {
+	bubblewrapped, root := inTierC(t)
+	w := newVaulted(t, bubblewrapped)
+	env, file := "KEY_FILE", "key.txt"
+	must.Get(w.vault.Put(t.Context(), alice, vault.Ref{Scope: "global", Key: "file"}, []byte("another-"+rawValue[4:]), vault.Metadata{Env: &env, File: &file}))(t)
+	w.source = letsAll + `@id("signing") @waives("approval: a test") permit(principal, action == Action::"secret.inject", resource);`
+	must.Do(t, w.Rebuild(t.Context(), ""))
+	declare := func(name string, write bool, refs ...string) {
+		must.Get(w.Add(t.Context(), operator, declared.Server{
+			Name: name, Command: []string{filepath.Join(root, "server")}, Env: map[string]string{serverMark: "1"}, Workspace: "default", Write: write, Inject: refs,
+		}))(t)
+		if len(refs) == 0 {
+			return
+		}
+		if r, err := w.callAs(operator, name+"/mcp.start", `{}`, tool.Peer{}); err != nil || r.Outcome != tool.Succeeded {
+			t.Fatalf("%v, %s %s", err, r.Reason, r.Message)
+		}
+		must.Get(w.Refresh(t.Context(), operator, name))(t)
+	}
+	declare("signer", true, "global/signing", "global/file")
+	declare("other", false)
+	if got := said(t, w.works("other/value", `{"name":"SIGNING_KEY"}`)); got != "0 " {
+		t.Errorf("the control has %q", got)
+	}
+	r := w.works("signer/value", `{"name":"SIGNING_KEY"}`)
+	if got := said(t, r); got != fmt.Sprintf("%d [secret global/signing]", len(rawValue)) || r.Isolation == nil {
+		t.Errorf("it has %q", got)
+	}
+	if got := said(t, w.works("signer/value", `{"name":"KEY_FILE"}`)); !strings.HasSuffix(got, " /home/tool/.secrets/key.txt") {
+		t.Errorf("the variable of the file has %q", got)
+	}
+	if got := said(t, w.works("signer/read", `{"name":"/home/tool/.secrets/key.txt"}`)); !strings.HasPrefix(got, "[secret global/file]") {
+		t.Errorf("the file has %q", got)
+	}
+	w.fails("signer/leave", `{"name":"SIGNING_KEY","content":"/workspace/key"}`, reason.CommitRefused)
+	if _, err := os.Stat(filepath.Join(root, "key")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("it left the secret in the workspace: %v", err)
+	}
+	// What has no secret is committed, and the lease ends with the process.
+	w.works("signer/write", `{"name":"/workspace/notes.txt"}`)
+	if b := must.Get(os.ReadFile(filepath.Join(root, "notes.txt")))(t); string(b) != "new" {
+		t.Errorf("it wrote %q", b)
+	}
+	w.EndIdle()
+	until(t, func() bool { return w.leases() == 0 })
 }

@@ -17,6 +17,7 @@ import (
 	"palyra/internal/access"
 	"palyra/internal/egress"
 	"palyra/internal/egress/secret"
+	"palyra/internal/injecting"
 	"palyra/internal/mcp/declared"
 	"palyra/internal/mcp/oauth"
 	"palyra/internal/reason"
@@ -38,6 +39,10 @@ type launch struct {
 	mode      sandbox.WorkspaceMode
 	// secrets are those that the server may use, with the version of each.
 	secrets []egress.Secret
+	// injections are those that the program gets as they are, and handed the values of
+	// them: nil for who may not start it.
+	injections []tool.Injection
+	handed     *handed
 	// login is the reference of the login that calls use, zero for none, and token the
 	// token of it that a call got.
 	login vault.Ref
@@ -50,14 +55,14 @@ func (l launch) shown() []egress.Secret { return slices.Concat(l.secrets, l.toke
 // key tells launches apart: another program, secret or setting is another instance.
 func (l launch) key() string {
 	digest, _ := l.server.Digest() // one that was added has one
-	return fmt.Sprintf("%q", []any{l.server.Name, digest, l.owner, l.program, l.chains, l.root, l.protected, l.mode, bound(l.shown())})
+	return fmt.Sprintf("%q", []any{l.server.Name, digest, l.owner, l.program, l.chains, l.root, l.protected, l.mode, bound(l.shown()), injecting.Bound(l.injections)})
 }
 
 // start starts or dials a server and shakes hands. Who waits for ctx bounds only that.
 func (m *Manager) start(ctx context.Context, l launch, lent []egress.Secret) (*instance, error) {
 	in := &instance{
 		id: l.server.Name + "/" + ulid.Make().String(), server: l.server, owner: l.owner, made: l.key(),
-		began: time.Now(), used: time.Now(), calls: map[string]*running{},
+		began: time.Now(), used: time.Now(), calls: map[string]*running{}, handed: l.handed,
 	}
 	defer in.till.open(lent)()
 	ctx, cancel := context.WithTimeoutCause(ctx, m.use.ConnectTime, reason.Errorf(reason.UpstreamUnavailable, "the upstream server %s did not answer within %s", l.server.Name, m.use.ConnectTime))
@@ -87,6 +92,7 @@ func (m *Manager) start(ctx context.Context, l launch, lent []egress.Secret) (*i
 		}
 		in.close(err)
 		in.discard()
+		in.handed.forget() // also of a program that was never started
 		return nil, in.unavailable(err)
 	}
 	return in, nil
@@ -113,7 +119,12 @@ func (m *Manager) spawn(ctx context.Context, in *instance, l launch) error {
 	}}
 	running, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	in.stop = stop
+	if in.handed != nil {
+		in.handed.given.Into(&spec)
+		m.processes.Go(in.guard)
+	}
 	m.processes.Go(func() {
+		defer in.handed.end()
 		defer close(in.ended)
 		in.final, in.failed = m.use.Runner.Run(running, spec)
 		_ = in.pipe.fill.CloseWithError(io.EOF)

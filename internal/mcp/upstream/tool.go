@@ -11,6 +11,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"palyra/internal/egress"
+	"palyra/internal/injecting"
 	"palyra/internal/mcp/declared"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
@@ -136,7 +137,7 @@ func (t proxied) plan(l launch) (tool.Plan, error) {
 	}
 	plan := tool.Plan{
 		Binding: tool.Binding{
-			Argv: t.server.Command, Environment: slices.Concat(t.server.Environment(), bound(l.secrets)), Executable: l.program,
+			Argv: t.server.Command, Environment: slices.Concat(t.server.Environment(), bound(l.secrets), injecting.Bound(l.injections)), Executable: l.program,
 			SandboxProfile: "upstream server " + t.server.Name + ", declared as " + declared,
 		},
 		Facts: tool.Facts{
@@ -219,6 +220,9 @@ func (t proxied) notes(l launch) []string {
 	for _, s := range l.secrets {
 		notes = append(notes, fmt.Sprintf("The server may use the secret %s for %s; it sees a placeholder.", s.Called(), egress.Named(s.Reach())))
 	}
+	for _, i := range l.injections {
+		notes = append(notes, fmt.Sprintf("The server has the secret vault://%s as it is, which is asked separately when it starts. What it says is scrubbed of it.", i.Secret))
+	}
 	if l.login != (vault.Ref{}) {
 		notes = append(notes, fmt.Sprintf("The gateway is logged in there (%s): the server acts in the name of who logged in.", l.login))
 	}
@@ -239,6 +243,9 @@ func bound(secrets []egress.Secret) (list []string) {
 func names(l launch) (list []string) {
 	for _, s := range l.secrets {
 		list = append(list, s.Name)
+	}
+	for _, i := range l.injections {
+		list = append(list, i.Secret)
 	}
 	if l.login != (vault.Ref{}) {
 		list = append(list, l.login.Name())

@@ -172,6 +172,8 @@ type runner struct {
 	// programs are by the second word of the command line.
 	programs map[string]func(*conversation)
 	specs    []sandbox.Spec
+	// unscrubbed is a sandbox that does not do what it is asked to.
+	unscrubbed bool
 }
 
 func (r *runner) set(name string, program func(*conversation)) {
@@ -201,7 +203,7 @@ func (*runner) Examine(context.Context) []sandbox.Examination { return nil }
 // Run runs a function as a program.
 func (r *runner) Run(ctx context.Context, s sandbox.Spec) (sandbox.Report, error) {
 	r.mu.Lock()
-	program := r.programs[s.Argv[1]]
+	program, unscrubbed := r.programs[s.Argv[1]], r.unscrubbed
 	r.specs = append(r.specs, s)
 	r.mu.Unlock()
 	report := sandbox.Report{Tier: sandbox.TierC, Rung: sandbox.Full, Applied: []string{"a"}, Requested: []string{"a"}, Started: time.Now(), Backend: "functions"}
@@ -210,7 +212,17 @@ func (r *runner) Run(ctx context.Context, s sandbox.Spec) (sandbox.Report, error
 		return sandbox.Report{}, reason.Errorf(reason.SpawnFailed, "there is no such program")
 	}
 	in := must.Get(dup(s.Session.Stdin))(r.t)
-	c := &conversation{in: in, ctx: ctx, out: func(b []byte) { s.Output("stdout", b) }, err: func(b []byte) { s.Output("stderr", b) }}
+	c := &conversation{in: in, ctx: ctx, env: s.Pairs(), out: func(b []byte) { s.Output("stdout", b) }, err: func(b []byte) { s.Output("stderr", b) }}
+	if s.Scrub != nil && !unscrubbed {
+		from, to := io.Pipe()
+		c.out = func(b []byte) { _, _ = to.Write(b) }
+		scrubbed := make(chan struct{})
+		go func() {
+			defer close(scrubbed)
+			_, _ = io.Copy(writer(func(b []byte) { s.Output("stdout", b) }), s.Scrub(from))
+		}()
+		defer func() { to.Close(); <-scrubbed }()
+	}
 	s.Session.Started(sandbox.Underway{Report: report, Wrote: func() (bool, error) { return false, nil }})
 	ended := make(chan struct{})
 	go func() {
@@ -239,6 +251,16 @@ type conversation struct {
 	err  func([]byte)
 	ctx  context.Context
 	code int
+	// env are its variables.
+	env []string
+}
+
+// writer is a function that is written to.
+type writer func([]byte)
+
+func (w writer) Write(b []byte) (int, error) {
+	w(slices.Clone(b))
+	return len(b), nil
 }
 
 // Write implements io.Writer.

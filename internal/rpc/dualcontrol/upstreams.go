@@ -3,6 +3,7 @@ package dualcontrol
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"palyra/internal/access"
 	"palyra/internal/gatewaychange"
@@ -69,6 +70,9 @@ func notes(s declared.Server) (list []string) {
 	}
 	if s.Shared {
 		list = append(list, "One instance serves all principals.")
+	}
+	if len(s.Inject) > 0 {
+		list = append(list, "Its program gets secrets as they are: "+strings.Join(s.Inject, ", ")+". Each is asked about when it starts.")
 	}
 	if s.Write {
 		list = append(list, "It may write to the workspace "+s.Workspace+"; each commit is decided by itself.")

@@ -122,6 +122,7 @@ func (s *Service) ApproveUpstream(ctx context.Context, req *palyrav1.ApproveUpst
 func (s *Service) ResolvePackage(ctx context.Context, req *palyrav1.ResolvePackageRequest) (*palyrav1.ResolvePackageResponse, error) {
 	r, err := s.Packages.Resolve(ctx, s.Caller(ctx), declared.Wanted{
 		Server: req.GetServer(), Ecosystem: declared.Ecosystem(req.GetEcosystem()), Name: req.GetName(), Version: req.GetVersion(), Registry: req.GetRegistry(),
+		Login: declared.RegistryLogin{Secret: strings.TrimPrefix(req.GetRegistrySecret(), scheme), User: req.GetRegistryUser()},
 	})
 	if err != nil {
 		return nil, err
@@ -208,6 +209,9 @@ func serverOf(m *palyrav1.UpstreamServer) (declared.Server, error) {
 	for _, ref := range m.GetSecrets() {
 		s.Secrets = append(s.Secrets, strings.TrimPrefix(ref, scheme))
 	}
+	for _, ref := range m.GetInject() {
+		s.Inject = append(s.Inject, strings.TrimPrefix(ref, scheme))
+	}
 	for _, pair := range m.GetEnv() {
 		name, value, ok := strings.Cut(pair, "=")
 		if !ok {
@@ -260,14 +264,17 @@ func count(n int) int32 { return int32(n) } //#nosec G115 -- bounded far below
 
 func serverMessage(s declared.Server) *palyrav1.UpstreamServer {
 	m := &palyrav1.UpstreamServer{
-		Name: s.Name, Command: s.Command, Env: s.Environment(), Workspace: s.Workspace, Write: s.Write, Hosts: s.Hosts, Secrets: s.Secrets,
+		Name: s.Name, Command: s.Command, Env: s.Environment(), Workspace: s.Workspace, Write: s.Write, Hosts: s.Hosts, Secrets: s.Secrets, Inject: s.Inject,
 		Url: s.URL, Shared: s.Shared, Trusted: s.Trusted,
 	}
 	for _, h := range s.Headers {
 		m.Headers = append(m.Headers, &palyrav1.UpstreamHeader{Name: h.Name, Scheme: h.Scheme, Secret: h.Secret})
 	}
 	if p := s.Package; p != nil {
-		m.Package = &palyrav1.UpstreamPackage{Ecosystem: string(p.Ecosystem), Name: p.Name, Version: p.Version, Integrity: p.Integrity, Registry: p.Registry, Prefix: p.Prefix}
+		m.Package = &palyrav1.UpstreamPackage{
+			Ecosystem: string(p.Ecosystem), Name: p.Name, Version: p.Version, Integrity: p.Integrity, Registry: p.Registry, Prefix: p.Prefix,
+			RegistrySecret: p.Login.Secret, RegistryUser: p.Login.User,
+		}
 	}
 	if o := s.OAuth; o != nil {
 		m.Oauth = &palyrav1.UpstreamOAuth{Issuer: o.Issuer, ClientId: o.ClientID, ClientSecret: o.ClientSecret, Scopes: o.Scopes, Shared: o.Shared}

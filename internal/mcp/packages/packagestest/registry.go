@@ -12,6 +12,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"maps"
 	"net/http"
@@ -28,6 +29,12 @@ import (
 type Registry struct {
 	// URL is npm's registry, and Index that of wheels.
 	URL, Index string
+
+	// Authorized, unless nil, says whose requests are answered, by their header
+	// Authorization; all others get 401.
+	Authorized func(authorization string) bool
+	// Certificate is its own, in PEM, of one that serves by TLS.
+	Certificate []byte
 
 	mu       sync.Mutex
 	npm      map[string]map[string]map[string]any // by name and version
@@ -51,6 +58,16 @@ func Start() (r *Registry, stop func()) {
 	return r, s.Close
 }
 
+// NewPrivate serves until the test ends, by TLS, those whom authorized says.
+func NewPrivate(t testing.TB, authorized func(authorization string) bool) *Registry {
+	r := &Registry{npm: map[string]map[string]map[string]any{}, wheels: map[string]map[string][]byte{}, archives: map[string][]byte{}, Authorized: authorized}
+	s := httptest.NewTLSServer(http.HandlerFunc(r.serve))
+	t.Cleanup(s.Close)
+	r.URL, r.Index = s.URL, s.URL+"/simple"
+	r.Certificate = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
+	return r
+}
+
 // PutProbe publishes a version of @probe/server, the program mcp-probe of NodeServer, and
 // what it needs; both have scripts that an installation must not run. It is published as
 // wheels, too: probe-server of PythonServer.
@@ -72,7 +89,7 @@ func (r *Registry) Asked() []string {
 }
 
 // Host is host:port.
-func (r *Registry) Host() string { return strings.TrimPrefix(r.URL, "http://") }
+func (r *Registry) Host() string { return r.URL[strings.Index(r.URL, "//")+2:] }
 
 // PutNPM publishes a version of a package. manifest is what package.json has beside
 // name and version.
@@ -165,6 +182,11 @@ func (r *Registry) serve(w http.ResponseWriter, req *http.Request) {
 	defer r.mu.Unlock()
 	path, _ := url.PathUnescape(req.URL.EscapedPath())
 	r.asked = append(r.asked, path)
+	if r.Authorized != nil && !r.Authorized(req.Header.Get("Authorization")) {
+		w.Header().Set("WWW-Authenticate", `Basic realm="packages"`)
+		http.Error(w, "who are you?", http.StatusUnauthorized)
+		return
+	}
 	if rest, is := strings.CutPrefix(path, "/simple/"); is {
 		r.index(w, req, rest)
 		return

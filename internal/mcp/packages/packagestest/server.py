@@ -1,4 +1,5 @@
 import json
+import os
 import sys
 
 import probe_part
@@ -19,6 +20,6 @@ def main():
         elif m["method"] == "tools/list":
             send(id=ident, result={"tools": [{"name": "where", "description": "where", "inputSchema": {"type": "object"}}]})
         elif m["method"] == "tools/call":
-            send(id=ident, result={"content": [{"type": "text", "text": __file__ + " " + probe_part.NAME + " " + " ".join(sys.argv[1:])}]})
+            send(id=ident, result={"content": [{"type": "text", "text": __file__ + " " + probe_part.NAME + " " + " ".join(sys.argv[1:]) + " " + os.environ.get("PROBE_TOKEN", "")}]})
         else:
             send(id=ident, error={"code": -32601, "message": "no such method"})

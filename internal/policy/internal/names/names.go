@@ -35,7 +35,7 @@ const (
 // UpstreamActions are the groups in UpstreamGroup: names of tools that the gateway makes
 // for each upstream server.
 var UpstreamActions = []string{
-	"mcp.complete", "mcp.elicit", "mcp.get_prompt", "mcp.list_resources", "mcp.list_roots", "mcp.read_resource", "mcp.sample", "mcp.subscribe",
+	"mcp.complete", "mcp.elicit", "mcp.get_prompt", "mcp.list_resources", "mcp.list_roots", "mcp.read_resource", "mcp.sample", "mcp.start", "mcp.subscribe",
 }
 
 // PrincipalTypes are the types of those who act.
