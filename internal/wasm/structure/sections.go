@@ -222,6 +222,7 @@ func (p *parser) readImports() {
 		if in.err != nil {
 			return
 		}
+		p.checkImport(from, name, p.types[t])
 		p.functions = append(p.functions, p.types[t])
 		p.out.Imports = append(p.out.Imports, Import{Module: from, Name: name, Type: p.types[t]})
 	}

@@ -123,6 +123,8 @@ func TestCheck(t *testing.T) {
 		"a large table":        {module: command(part{4, vec(raw(0x70, 0, 0xff, 0xff, 0xff, 0x7f))}), wants: "initial table", code: reason.InputTooLarge},
 		"a table of numbers":   {module: command(part{4, vec(raw(0x7f, 0, 1))}), wants: "something else than references"},
 		"an import":            {module: command(part{2, vec(append(append(text("env"), text("system")...), 0, 0))}), wants: `imports "system" from "env"`},
+		"an unknown function":  {module: command(part{2, vec(append(append(text(structure.WASI), text("system")...), 0, 0))}), wants: "has no such function"},
+		"another type":         {module: command(part{2, vec(append(append(text(structure.WASI), text("fd_close")...), 0, 0))}), wants: "as () -> (); it is (i32) -> (i32)"},
 		"an imported memory":   {module: command(part{2, vec(append(append(text(structure.WASI), text("memory")...), 2, 0, 1))}), wants: "is no function"},
 		"an atomic":            {module: does(0xfe, 0x03, 0), wants: "threads"},
 		"a tail call":          {module: does(0x12, 0), wants: "tail calls"},
@@ -174,12 +176,12 @@ func TestCheck(t *testing.T) {
 func TestABI(t *testing.T) {
 	m := must.Get(structure.Check(assemble(
 		part{1, vec(unary, raw(0x60, 2, 0x7f, 0x7f, 1, 0x7e))},
-		part{2, vec(append(append(text(structure.Capabilities), text("http")...), 0, 0))},
+		part{2, vec(append(append(text(structure.Capabilities), text("secret_read")...), 0, 0))},
 		part{3, vec(raw(0), raw(1))}, memory,
 		part{7, vec(append(text("memory"), 2, 0), append(text("palyra_alloc"), 0, 1), append(text("run"), 0, 2))},
 		part{10, vec(function(0x20, 0), function(0x42, 0))},
 	), structure.DefaultLimits()))(t)
-	if m.Kind != structure.ABI || len(m.Imports) != 1 || m.Imports[0].Name != "http" || m.Functions != 2 || m.MemoryPages != 1 {
+	if m.Kind != structure.ABI || len(m.Imports) != 1 || m.Imports[0].Name != "secret_read" || m.Functions != 2 || m.MemoryPages != 1 {
 		t.Errorf("%+v", m)
 	}
 }
