@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/bytecodealliance/wasmtime-go/v39"
@@ -144,6 +145,10 @@ func (g *guest) conclude(store *wasmtime.Store, instance *wasmtime.Instance, err
 	}
 }
 
+// trapOutOfFuel is WASMTIME_TRAP_CODE_OUT_OF_FUEL of wasmtime/trap.h; wasmtime-go 39 gives
+// its OutOfFuel the number before, which is another trap's.
+const trapOutOfFuel wasmtime.TrapCode = 12
+
 // outcomeOf reads how the engine ended a call.
 func outcomeOf(err error) wire.Outcome {
 	if err == nil {
@@ -155,7 +160,7 @@ func outcomeOf(err error) wire.Outcome {
 	}
 	if code := trap.Code(); code != nil {
 		switch *code {
-		case wasmtime.OutOfFuel:
+		case trapOutOfFuel:
 			return wire.OutOfFuel
 		case wasmtime.Interrupt:
 			return wire.OutOfTime
@@ -166,10 +171,15 @@ func outcomeOf(err error) wire.Outcome {
 	return wire.Trapped
 }
 
-// problemOf is what the engine says, without the frames of a guest's own names.
+// problemOf is what the engine says was wrong, without the frames of the guest before it.
 func problemOf(err error) string {
-	const most = 2000
+	const most = 1000
 	text := err.Error()
+	if _, cause, ok := strings.Cut(text, "wasm trap: "); ok {
+		text = cause
+	} else if _, cause, ok := strings.Cut(text, "Caused by:"); ok {
+		text = strings.TrimSpace(cause)
+	}
 	return text[:min(len(text), most)]
 }
 

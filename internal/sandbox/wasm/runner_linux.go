@@ -264,11 +264,7 @@ func (t *talk) run(ctx context.Context) error {
 
 func (t *talk) lost(err error) error {
 	t.over = true
-	e := t.worker.lost("it did not finish the call", err)
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return reason.Errorf(reason.Cancelled, "the call was cancelled while its guest ran").WithCause(err)
-	}
-	return e
+	return t.worker.lost("it did not finish the call", err)
 }
 
 func (t *talk) done(f wire.Frame) error {

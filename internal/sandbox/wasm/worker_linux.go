@@ -203,6 +203,10 @@ func (w *worker) lost(what string, err error) *reason.Error {
 	w.kill()
 	var refused *reason.Error
 	switch {
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return reason.Errorf(reason.Cancelled, "the call was cancelled while its guest ran").WithCause(err)
+	case errors.As(err, &refused):
+		return refused
 	case errors.As(w.failed, &refused) && refused.Code != reason.Cancelled:
 		return refused
 	case errors.Is(err, os.ErrDeadlineExceeded):
