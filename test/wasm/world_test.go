@@ -14,7 +14,6 @@ import (
 	"github.com/bytecodealliance/wasmtime-go/v39"
 
 	"palyra/internal/must"
-	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/bubblewrap"
 	engine "palyra/internal/sandbox/wasm"
 	"palyra/internal/wasm/structure"
@@ -59,10 +58,7 @@ func newWorld(t testing.TB) world {
 	tierC := must.Get(bubblewrap.New(bubblewrap.Config{Enabled: true, LayerDir: dirOf(t), QuarantineDir: dirOf(t)}))(t)
 	t.Cleanup(func() { must.Check(t, tierC.Close()) })
 	w := world{dir: dirOf(t), log: &bytes.Buffer{}}
-	w.Runner = must.Get(engine.New(engine.Config{
-		Sandbox: tierC, Program: must.Get(sandbox.ResolveExecutable(program, nil))(t),
-		Dir: w.dir, Key: []byte("a key of this test"), Log: slog.New(slog.NewTextHandler(w.log, nil)),
-	}))(t)
+	w.Runner = must.Get(engine.Open(engine.Config{Sandbox: tierC, Worker: program, Dir: w.dir, Log: slog.New(slog.NewTextHandler(w.log, nil))}))(t)
 	t.Cleanup(w.Close)
 	return w
 }

@@ -6,6 +6,8 @@ package wasm
 
 import (
 	"context"
+	"log/slog"
+	"strings"
 	"time"
 
 	"palyra/internal/reason"
@@ -14,6 +16,22 @@ import (
 	"palyra/internal/wasm/structure"
 	"palyra/internal/wasm/wire"
 )
+
+// Worker is the name of the worker's program.
+const Worker = "palyra-wasm"
+
+// Config is what a Runner works with.
+type Config struct {
+	// Sandbox is Tier C, in which workers run; nil where there is none.
+	Sandbox sandbox.Runner
+	// Worker is the path of the worker's program.
+	Worker string
+	// Dir is a directory that only palyrad writes.
+	Dir string
+	Log *slog.Logger
+	// Workers bounds how many guests run at once, 0 for 16.
+	Workers int
+}
 
 // Module is a module that structure.Check has read.
 type Module struct {
@@ -140,4 +158,9 @@ func verdict(e wire.End, l Limits) error {
 		return reason.Errorf(reason.ToolFailed, "the guest trapped: %s", firstLine(e.Problem))
 	}
 	return reason.Errorf(reason.ToolFailed, "the WASM worker says something that is no outcome")
+}
+
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	return line[:min(len(line), 300)]
 }

@@ -83,7 +83,7 @@ func (r *Runner) launch(ctx context.Context, j job) (*worker, error) {
 	w := &worker{conn: ours, stop: stop, ended: make(chan struct{}), owner: j.owner, memory: j.memory}
 	started := make(chan struct{})
 	spec := sandbox.Spec{
-		Argv: []string{r.use.Program.Path, j.word}, Executable: r.use.Program.Executable, Toolchains: r.toolchains,
+		Argv: []string{r.program.Path, j.word}, Executable: r.program.Executable, Toolchains: r.toolchains,
 		WorkspaceRoot: r.empty, WorkspaceName: "(none)", Workspace: sandbox.ReadOnly,
 		Session: &sandbox.Session{Stdin: theirs, Started: func(u sandbox.Underway) { w.underway = u; close(started) }},
 		Limits: sandbox.Limits{
