@@ -44,8 +44,9 @@ func TestMain(m *testing.M) {
 // world is a runner with a directory of its own.
 type world struct {
 	*engine.Runner
-	dir string
-	log *bytes.Buffer
+	tierC *bubblewrap.Runner
+	dir   string
+	log   *bytes.Buffer
 }
 
 func dirOf(t testing.TB) string {
@@ -57,7 +58,7 @@ func newWorld(t testing.TB) world {
 	t.Helper()
 	tierC := must.Get(bubblewrap.New(bubblewrap.Config{Enabled: true, LayerDir: dirOf(t), QuarantineDir: dirOf(t)}))(t)
 	t.Cleanup(func() { must.Check(t, tierC.Close()) })
-	w := world{dir: dirOf(t), log: &bytes.Buffer{}}
+	w := world{tierC: tierC, dir: dirOf(t), log: &bytes.Buffer{}}
 	w.Runner = must.Get(engine.Open(engine.Config{Sandbox: tierC, Worker: program, Dir: w.dir, Log: slog.New(slog.NewTextHandler(w.log, nil))}))(t)
 	t.Cleanup(w.Close)
 	return w

@@ -97,10 +97,10 @@ func (r *Runner) show() error {
 	dir := filepath.Join(r.use.Dir, "program")
 	name := filepath.Join(dir, Worker)
 	if err = os.RemoveAll(dir); err == nil {
-		err = os.Mkdir(dir, 0o755) //nolint:gosec // the sandbox's user runs what is in it
+		err = os.Mkdir(dir, 0o755)
 	}
 	if err == nil {
-		err = os.WriteFile(name, text, 0o755) //nolint:gosec // the same
+		err = os.WriteFile(name, text, 0o755) //nolint:gosec // the sandbox's user runs it
 	}
 	if err != nil {
 		return unavailable("the WASM worker cannot be copied to where its sandbox sees it").WithCause(err)
@@ -266,12 +266,16 @@ func (t *talk) done(f wire.Frame) error {
 	if err == nil && (end.Result < 0 || end.Result > len(f.Body) || end.Result > l.Output || len(f.Body)-end.Result > l.Output || end.Fuel > l.Fuel) {
 		err = errors.New("the end of a call makes no sense")
 	}
+	ended, known := verdict(end, l)
+	if err == nil && !known {
+		err = fmt.Errorf("%q is no outcome", end.Outcome)
+	}
 	if err != nil {
 		return t.lost(err)
 	}
 	t.report.Output, t.report.Log = f.Body[:end.Result:end.Result], f.Body[end.Result:]
 	t.report.Fuel, t.report.MemoryBytes, t.report.Clock, t.report.Random, t.report.Exit = end.Fuel, end.MemoryBytes, end.Clock, end.Random, end.Exit
-	return verdict(end, l)
+	return ended
 }
 
 // maxQuestion bounds the body of a question: two pieces of 4 MiB.

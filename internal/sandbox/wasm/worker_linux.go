@@ -122,7 +122,11 @@ func sockets() (*net.UnixConn, *os.File, error) {
 		theirs.Close()
 		return nil, nil, fmt.Errorf("making a pair of sockets: %w", err)
 	}
-	return conn.(*net.UnixConn), theirs, nil
+	ours, ok := conn.(*net.UnixConn)
+	if !ok {
+		panic("a pair of Unix sockets is one")
+	}
+	return ours, theirs, nil
 }
 
 func (w *worker) greeted(ctx context.Context) error {
