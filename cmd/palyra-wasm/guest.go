@@ -33,7 +33,7 @@ type guest struct {
 	// result is what the last question to palyrad gave.
 	result []byte
 	// clock is the time that a guest without a grant sees, in nanoseconds.
-	clock  int64
+	clock int64
 	// random is the stream of randomness that a guest without a grant sees.
 	random cipher.Stream
 	began  time.Time
