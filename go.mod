@@ -58,10 +58,11 @@ require (
 	zombiezen.com/go/sqlite v1.4.2
 )
 
+require github.com/bytecodealliance/wasmtime-go/v39 v39.0.1
+
 require (
 	cel.dev/cel-go v0.32.0 // indirect
 	cel.dev/expr v0.25.3 // indirect
-
 	filippo.io/hpke v0.4.0 // indirect
 	github.com/antlr4-go/antlr/v4 v4.13.1 // indirect
 	github.com/bahlo/generic-list-go v0.2.0 // indirect

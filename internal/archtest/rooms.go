@@ -59,6 +59,7 @@ var Rooms = []Room{
 	{Dir: "cmd/palyrad", Layer: layerMain, Only: []string{"internal/daemon", "internal/config", "internal/version", "internal/reason"}, Why: "the daemon's main reads flags and calls daemon.Run; what it did beyond that could not be tested"},
 	{Dir: "cmd/palyra", Layer: layerMain, Only: []string{"internal/cli", "internal/version"}, Why: "the CLI's main only calls cli, so that testscript can run the same code"},
 	{Dir: "cmd/palyra-hook", Layer: layerMain, Only: none, Why: "it starts before every call of an agent, and whatever it links it waits for"},
+	{Dir: "cmd/palyra-wasm", Layer: layerMain, Only: []string{"internal/wasm"}, Why: "the worker counts as hostile; it knows what it says to palyrad and nothing of it"},
 	{Dir: "cmd/palyra-init", Layer: layerMain, Only: []string{"internal/sandbox"}, Why: "the helper runs inside the sandbox; all that it links is attack surface"},
 
 	{Dir: "internal/daemon", Layer: layerWiring, Why: "the one package that knows all rooms"},
@@ -155,6 +156,8 @@ var Rooms = []Room{
 	{Dir: "internal/sandbox/bubblewrap", Layer: layerStage, Also: []string{"internal/sandbox"}, Why: "a backend knows the vocabulary and no other backend"},
 	{Dir: "internal/sandbox/seatbelt", Layer: layerStage, Also: []string{"internal/sandbox"}, Why: "a backend knows the vocabulary and no other backend"},
 	{Dir: "internal/sandbox/jobobject", Layer: layerStage, Also: []string{"internal/sandbox"}, Why: "a backend knows the vocabulary and no other backend"},
+	{Dir: "internal/wasm", Layer: layerGround, Why: "what a module is made of and what a worker is told are bytes; nothing here runs anything"},
+	{Dir: "internal/sandbox/wasm", Layer: layerStage, Also: []string{"internal/sandbox", "internal/wasm"}, Why: "Tier A runs its worker in the sandbox that it is handed"},
 	{Dir: "internal/sandbox/ladder", Layer: layerDispatch, Why: "the order of the backends knows them all, and is known to daemon alone"},
 	{Dir: "internal/sandbox/exec", Layer: layerDispatch, Why: "a program without a gateway runs in the sandbox that it is handed"},
 	{Dir: "internal/committing", Layer: layerStage, Why: "what a program changed goes to the commit gate in one way, whichever tool ran it"},

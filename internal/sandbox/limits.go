@@ -27,6 +27,9 @@ type Limits struct {
 	// bytes, and Files how many files and directories it may make there.
 	Disk  int64
 	Files int64
+	// AddressSpace is in bytes for each process. Zero leaves it to the backend: most
+	// programs reserve far more than they use, and memory is bounded in other ways.
+	AddressSpace int64
 }
 
 // OutputFactor times Limits.Output is where a flood of output is stopped.

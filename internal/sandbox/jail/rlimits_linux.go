@@ -54,6 +54,10 @@ func (m *Machine) rlimits(limits sandbox.Limits) []inside.Rlimit {
 			inside.Rlimit{Name: "data", Resource: unix.RLIMIT_DATA, Soft: data, Hard: data},
 			inside.Rlimit{Name: "as", Resource: unix.RLIMIT_AS, Soft: max(2*data, 4096*mib), Hard: max(2*data, 4096*mib)})
 	}
+	if limits.AddressSpace > 0 {
+		list = slices.DeleteFunc(list, func(l inside.Rlimit) bool { return l.Resource == unix.RLIMIT_AS })
+		list = append(list, inside.Rlimit{Name: "as", Resource: unix.RLIMIT_AS, Soft: uint64(limits.AddressSpace), Hard: uint64(limits.AddressSpace)})
+	}
 	for i := range list {
 		hard := m.hard[list[i].Resource]
 		list[i].Hard = min(list[i].Hard, hard)

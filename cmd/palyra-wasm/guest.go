@@ -1,0 +1,240 @@
+//go:build cgo && unix
+
+package main
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"encoding/binary"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/bytecodealliance/wasmtime-go/v39"
+
+	"palyra/internal/wasm/structure"
+	"palyra/internal/wasm/wire"
+)
+
+// host is what guests import. Its functions are linked once; guest is the one that runs.
+type host struct {
+	linker *wasmtime.Linker
+	line   *line
+	guest  *guest
+	// broken is why nothing can be asked of palyrad any more.
+	broken error
+}
+
+// guest is one call.
+type guest struct {
+	order  wire.Order
+	input  []byte
+	output [2][]byte // standard output and standard error
+	// result is what the last question to palyrad gave.
+	result []byte
+	// clock is the time that a guest without a grant sees, in nanoseconds.
+	clock int64
+	// random is the stream of randomness that a guest without a grant sees.
+	random cipher.Stream
+	began  time.Time
+	end    wire.End
+	// ending is set by functions that end the guest.
+	ending bool
+}
+
+// epoch is where the clock without a grant begins: 2020-01-01T00:00:00Z.
+const epoch = 1_577_836_800_000_000_000
+
+// tick is how far each reading of it moves it: one microsecond.
+const tick = 1000
+
+func newGuest(order wire.Order, input []byte) *guest {
+	g := &guest{order: order, input: input, clock: epoch, began: time.Now()}
+	var seed [32]byte
+	copy(seed[:], order.Seed)
+	block, err := aes.NewCipher(seed[:])
+	if err != nil {
+		panic(err) // a key of 32 bytes is right
+	}
+	g.random = cipher.NewCTR(block, make([]byte, aes.BlockSize))
+	return g
+}
+
+// run makes one call in a store of its own.
+func (h *host) run(e *wasmtime.Engine, module *wasmtime.Module, order wire.Order, input []byte) (wire.End, [2][]byte) {
+	g := newGuest(order, input)
+	h.guest = g
+	store := wasmtime.NewStore(e)
+	defer store.Close()
+	store.Limiter(order.MemoryBytes, order.TableElements, 1, int64(structure.DefaultLimits().Tables), 1)
+	if err := store.SetFuel(order.Fuel); err != nil {
+		return wire.End{Outcome: wire.NotStartable, Problem: err.Error()}, g.output
+	}
+	store.SetEpochDeadline(1)
+	timer := time.AfterFunc(time.Duration(order.WallMillis)*time.Millisecond, e.IncrementEpoch)
+	defer timer.Stop()
+
+	instance, err := h.linker.Instantiate(store, module)
+	if err == nil {
+		err = g.call(store, instance)
+	}
+	g.conclude(store, instance, err)
+	return g.end, g.output
+}
+
+// call enters the guest.
+func (g *guest) call(store *wasmtime.Store, instance *wasmtime.Instance) error {
+	if !g.order.ABI {
+		_, err := instance.GetFunc(store, "_start").Call(store)
+		return err
+	}
+	at, err := instance.GetFunc(store, "palyra_alloc").Call(store, int32(len(g.input)))
+	if err != nil {
+		return err
+	}
+	where, _ := at.(int32)
+	if !memoryOf(store, instance).write(uint32(where), g.input) {
+		return g.bad("palyra_alloc gave a place outside of the memory")
+	}
+	packed, err := instance.GetFunc(store, "run").Call(store, where, int32(len(g.input)))
+	if err != nil {
+		return err
+	}
+	value, _ := packed.(int64)
+	ptr, size := uint32(uint64(value)>>32), uint32(value)
+	if uint64(size) > uint64(g.order.Output) {
+		g.end.Outcome = wire.OutOfOutput
+		return errEnded
+	}
+	text, ok := memoryOf(store, instance).slice(ptr, size)
+	if !ok {
+		return g.bad("run gave a result outside of the memory")
+	}
+	g.output[0] = append([]byte(nil), text...)
+	return nil
+}
+
+// errEnded ends a call whose outcome is known.
+var errEnded = errors.New("the guest ended")
+
+func (g *guest) bad(problem string) error {
+	g.end.Outcome, g.end.Problem = wire.BadResult, problem
+	return errEnded
+}
+
+// conclude says how the call ended, and what it took.
+func (g *guest) conclude(store *wasmtime.Store, instance *wasmtime.Instance, err error) {
+	if left, fuelErr := store.GetFuel(); fuelErr == nil {
+		g.end.Fuel = g.order.Fuel - left
+	}
+	table := int64(0)
+	if instance != nil {
+		g.end.MemoryBytes = int64(len(memoryOf(store, instance)))
+		table = largestTable(store, instance)
+	}
+	if g.end.Outcome == "" {
+		g.end.Outcome = outcomeOf(err)
+		if err != nil && g.end.Outcome != wire.OutOfFuel && g.end.Outcome != wire.OutOfTime {
+			g.end.Problem = problemOf(err)
+		}
+	}
+	if g.end.Outcome != wire.Trapped && g.end.Outcome != wire.Exited {
+		return
+	}
+	// Growth that is refused is no trap, and each guest ends in its own way when it
+	// gets no more. One that ended badly with all that it may have ended of that.
+	switch {
+	case g.end.MemoryBytes > g.order.MemoryBytes/16*15:
+		g.end.Outcome = wire.OutOfMemory
+	case table > g.order.TableElements/16*15:
+		g.end.Outcome = wire.OutOfTable
+	}
+}
+
+// trapOutOfFuel is WASMTIME_TRAP_CODE_OUT_OF_FUEL of wasmtime/trap.h; wasmtime-go 39 gives
+// its OutOfFuel the number before, which is another trap's.
+const trapOutOfFuel wasmtime.TrapCode = 12
+
+// outcomeOf reads how the engine ended a call.
+func outcomeOf(err error) wire.Outcome {
+	if err == nil {
+		return wire.Finished
+	}
+	var trap *wasmtime.Trap
+	if !errors.As(err, &trap) {
+		return wire.NotStartable
+	}
+	if code := trap.Code(); code != nil {
+		switch *code {
+		case trapOutOfFuel:
+			return wire.OutOfFuel
+		case wasmtime.Interrupt:
+			return wire.OutOfTime
+		case wasmtime.StackOverflow:
+			return wire.OutOfStack
+		}
+	}
+	return wire.Trapped
+}
+
+// problemOf is what the engine says was wrong, without the frames of the guest before it.
+func problemOf(err error) string {
+	const most = 1000
+	text := err.Error()
+	if _, cause, ok := strings.Cut(text, "wasm trap: "); ok {
+		text = cause
+	} else if _, cause, ok := strings.Cut(text, "Caused by:"); ok {
+		text = strings.TrimSpace(cause)
+	}
+	return text[:min(len(text), most)]
+}
+
+func largestTable(store *wasmtime.Store, instance *wasmtime.Instance) (most int64) {
+	for _, export := range instance.Exports(store) {
+		if t := export.Table(); t != nil {
+			most = max(most, int64(t.Size(store)))
+		}
+	}
+	return most
+}
+
+// memory is that of the guest. It is read anew in each function: it moves as it grows.
+type memory []byte
+
+func memoryOf(store wasmtime.Storelike, instance *wasmtime.Instance) memory {
+	if export := instance.GetExport(store, "memory"); export != nil && export.Memory() != nil {
+		return export.Memory().UnsafeData(store)
+	}
+	return nil
+}
+
+func (m memory) slice(at, size uint32) ([]byte, bool) {
+	if uint64(at)+uint64(size) > uint64(len(m)) {
+		return nil, false
+	}
+	return m[at : uint64(at)+uint64(size) : uint64(at)+uint64(size)], true
+}
+
+func (m memory) write(at uint32, data []byte) bool {
+	if uint64(at)+uint64(len(data)) > uint64(len(m)) {
+		return false
+	}
+	copy(m[at:], data)
+	return true
+}
+
+func (m memory) u32(at uint32) (uint32, bool) {
+	b, ok := m.slice(at, 4)
+	if !ok {
+		return 0, false
+	}
+	return binary.LittleEndian.Uint32(b), true
+}
+
+func (m memory) put32(at, value uint32) bool {
+	return m.write(at, binary.LittleEndian.AppendUint32(nil, value))
+}
+
+func (m memory) put64(at uint32, value uint64) bool {
+	return m.write(at, binary.LittleEndian.AppendUint64(nil, value))
+}

@@ -1,0 +1,86 @@
+//go:build cgo && unix
+
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/bytecodealliance/wasmtime-go/v39"
+
+	"palyra/internal/wasm/structure"
+	"palyra/internal/wasm/wire"
+)
+
+// function is one that guests import: its numbers are those of its type in
+// structure.Functions, 32-bit ones without a sign.
+type function func(h *host, m memory, a []uint64) uint64
+
+// newHost links every function that a module may import.
+func newHost(e *wasmtime.Engine, l *line) (*host, error) {
+	h := &host{linker: wasmtime.NewLinker(e), line: l}
+	for module, functions := range structure.Functions {
+		for name, t := range functions {
+			f := given[module][name]
+			if f == nil {
+				return nil, fmt.Errorf("%s.%s is in the table, and nothing answers it", module, name)
+			}
+			if err := h.link(module, name, t, f); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return h, nil
+}
+
+// given are the functions by module and name.
+var given = map[string]map[string]function{structure.WASI: wasi, structure.Capabilities: handles}
+
+func (h *host) link(module, name string, t structure.FuncType, f function) error {
+	return h.linker.FuncNew(module, name, typeOf(t), func(c *wasmtime.Caller, args []wasmtime.Val) ([]wasmtime.Val, *wasmtime.Trap) {
+		numbers := make([]uint64, len(args))
+		for i, a := range args {
+			if t.Params[i] == 'I' {
+				numbers[i] = uint64(a.I64())
+			} else {
+				numbers[i] = uint64(uint32(a.I32()))
+			}
+		}
+		var m memory
+		if export := c.GetExport("memory"); export != nil && export.Memory() != nil {
+			m = export.Memory().UnsafeData(c)
+		}
+		value := f(h, m, numbers)
+		if h.guest.ending {
+			return nil, wasmtime.NewTrap("the guest ended")
+		}
+		switch t.Results {
+		case "i":
+			return []wasmtime.Val{wasmtime.ValI32(int32(value))}, nil
+		case "I":
+			return []wasmtime.Val{wasmtime.ValI64(int64(value))}, nil
+		}
+		return nil, nil
+	})
+}
+
+func typeOf(t structure.FuncType) *wasmtime.FuncType {
+	list := func(letters string) []*wasmtime.ValType {
+		out := make([]*wasmtime.ValType, 0, len(letters))
+		for _, letter := range letters {
+			kind := wasmtime.KindI32
+			if letter == 'I' {
+				kind = wasmtime.KindI64
+			}
+			out = append(out, wasmtime.NewValType(kind))
+		}
+		return out
+	}
+	return wasmtime.NewFuncType(list(t.Params), list(t.Results))
+}
+
+// endsWith ends the guest when the function in progress returns.
+func (g *guest) endsWith(outcome wire.Outcome, problem string) uint64 {
+	g.ending, g.end.Outcome, g.end.Problem = true, outcome, strings.TrimSpace(problem)
+	return 0
+}

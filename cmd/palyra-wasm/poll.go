@@ -1,0 +1,41 @@
+//go:build cgo && unix
+
+package main
+
+import (
+	"encoding/binary"
+	"time"
+)
+
+// subscription is one of poll_oneoff's.
+type subscription struct {
+	user uint64
+	// kind is 0 for a clock, 1 and 2 for a stream that is to be read or written.
+	kind     byte
+	timeout  uint64
+	absolute bool
+}
+
+func readSubscription(b []byte) subscription {
+	return subscription{
+		user: binary.LittleEndian.Uint64(b), kind: b[8],
+		timeout: binary.LittleEndian.Uint64(b[24:]), absolute: binary.LittleEndian.Uint16(b[40:])&1 != 0,
+	}
+}
+
+// wait is how long it is until a clock's subscription is due.
+func (s subscription) wait(g *guest) time.Duration {
+	timeout := min(s.timeout, 1<<62)
+	if s.absolute {
+		return time.Duration(int64(timeout) - g.now())
+	}
+	return time.Duration(timeout)
+}
+
+// event says that it is due.
+func (s subscription) event() []byte {
+	e := make([]byte, 32)
+	binary.LittleEndian.PutUint64(e, s.user)
+	e[10] = s.kind
+	return e
+}

@@ -1,0 +1,174 @@
+package wasm
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"slices"
+	"time"
+
+	"palyra/internal/reason"
+	"palyra/internal/sandbox/jail"
+	"palyra/internal/wasm/wire"
+)
+
+// take takes an idle worker of a principal that has the module and enough memory, nil
+// where there is none.
+func (r *Runner) take(owner string, name codeName, memory int64) *worker {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := len(r.idle) - 1; i >= 0; i-- {
+		w := r.idle[i]
+		if w.owner != owner || w.code != name || w.memory < memory || !w.alive() {
+			continue
+		}
+		r.idle = slices.Delete(r.idle, i, i+1)
+		return w
+	}
+	return nil
+}
+
+// keep puts a worker aside for its principal's next call; the longest idle one makes room.
+func (r *Runner) keep(w *worker) {
+	r.mu.Lock()
+	w.idle = time.Now()
+	r.idle = append(r.idle, w)
+	var end []*worker
+	if r.closed {
+		end, r.idle = r.idle, nil
+	} else if len(r.idle) > keptIdle {
+		end, r.idle = r.idle[:1:1], slices.Clone(r.idle[1:])
+	}
+	if r.sweeper == nil && !r.closed {
+		r.sweeper = time.AfterFunc(idleTime, r.sweep)
+	}
+	r.mu.Unlock()
+	for _, w := range end {
+		w.kill()
+	}
+}
+
+// sweep ends the workers that nobody needed for a while.
+func (r *Runner) sweep() {
+	r.mu.Lock()
+	var end []*worker
+	r.idle = slices.DeleteFunc(r.idle, func(w *worker) bool {
+		old := time.Since(w.idle) >= idleTime || !w.alive()
+		if old {
+			end = append(end, w)
+		}
+		return old
+	})
+	r.sweeper = nil
+	if len(r.idle) > 0 && !r.closed {
+		r.sweeper = time.AfterFunc(idleTime, r.sweep)
+	}
+	r.mu.Unlock()
+	for _, w := range end {
+		w.kill()
+	}
+}
+
+// code returns a module's compiled code, from memory, from the directory, or from a
+// worker that compiles it; whoever comes meanwhile waits for the one that does.
+func (r *Runner) code(ctx context.Context, m Module, name codeName) (*os.File, error) {
+	r.mu.Lock()
+	c, there := r.compiled[name]
+	if !there {
+		c = &compiling{done: make(chan struct{})}
+		r.compiled[name] = c
+		r.dropOne(name)
+	}
+	r.mu.Unlock()
+	if there {
+		select {
+		case <-c.done:
+			return c.file, c.err
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	// Nobody's leaving ends the work of those who wait for it.
+	c.file, c.err = r.make(context.WithoutCancel(ctx), m, name)
+	close(c.done)
+	if c.err != nil {
+		r.forget(name)
+	}
+	return c.file, c.err
+}
+
+// dropOne forgets a code when there are too many; which one does not matter much, since
+// it is read again from the directory. The caller holds r.mu.
+func (r *Runner) dropOne(but codeName) {
+	if len(r.compiled) <= keptCodes {
+		return
+	}
+	for name, c := range r.compiled {
+		select {
+		case <-c.done:
+			if name != but {
+				delete(r.compiled, name) // its file is closed by the collector
+				return
+			}
+		default:
+		}
+	}
+}
+
+// forget lets a module be compiled anew.
+func (r *Runner) forget(name codeName) {
+	r.mu.Lock()
+	delete(r.compiled, name)
+	r.mu.Unlock()
+	if err := r.codes.remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
+		r.use.Log.Warn("compiled code cannot be removed", slog.String("error", err.Error()))
+	}
+}
+
+func (r *Runner) make(ctx context.Context, m Module, name codeName) (*os.File, error) {
+	file, err := r.codes.read(name)
+	if file != nil {
+		return file, nil
+	}
+	if err != nil {
+		r.use.Log.WarnContext(ctx, "compiled code is not used, and made anew", slog.String("file", r.codes.path(name)), slog.String("error", err.Error()))
+	}
+	code, err := r.compile(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.codes.write(name, code); err != nil {
+		r.use.Log.WarnContext(ctx, "compiled code is not kept", slog.String("error", err.Error()))
+	}
+	return jail.DataFile("wasm-code", code)
+}
+
+// compileTime is how long compiling one module may take.
+const compileTime = time.Minute
+
+// compile makes a worker of its own for one module: nothing that it did to the worker
+// outlives it.
+func (r *Runner) compile(ctx context.Context, m Module) ([]byte, error) {
+	w, err := r.launch(ctx, job{word: "compile", owner: "(compile)", memory: compileMemory, space: compileSpace, cpu: compileTime})
+	if err != nil {
+		return nil, err
+	}
+	if err := w.write(wire.Compile, m.Features, m.Bytes); err != nil {
+		return nil, w.lost("it did not take the module", err)
+	}
+	f, err := w.read(ctx, wire.MaxBody, compileTime)
+	if err != nil {
+		return nil, w.lost("it did not compile the module", err)
+	}
+	if trouble, err := wire.As[wire.Trouble](f, wire.Failed); err == nil {
+		w.kill()
+		return nil, reason.Errorf(reason.InvalidInput, "the module is not valid: %s", firstLine(trouble.Problem)).
+			WithRemedy("Build it anew; its structure is that of a module, and its code is not.")
+	}
+	if _, err := wire.As[wire.Trouble](f, wire.Compiled); err != nil {
+		return nil, w.lost("it did not compile the module", err)
+	}
+	w.kill()
+	return f.Body, nil
+}
