@@ -69,7 +69,9 @@ func (a *app) fill(h *asking.Hook, tokenFile string) (err error) {
 		if err != nil {
 			return err
 		}
-		h.Socket = statedir.Hooks(c.StateDir)
+		if h.Socket = c.Listen.Hooks; h.Socket == "" {
+			h.Socket = statedir.Hooks(c.StateDir)
+		}
 	}
 	h.Token = a.Getenv("PALYRA_HOOK_TOKEN")
 	if tokenFile != "" {
