@@ -1,4 +1,4 @@
-package main
+package systemd
 
 import (
 	"bufio"
@@ -13,12 +13,11 @@ import (
 	"time"
 )
 
-// systemctl is a manager of services that behaves, for the units of palyrad in the user's
-// directory. Where TEST_PALYRA_SYSTEMD names no directory there is no manager at all. In
+// Main is systemctl: it does what the command line says. Where the variable Dir names no directory there is no manager at all. In
 // it are the commands that were given (log), and the process ids of the holder of the
 // socket and of the service.
-func systemctl() {
-	dir := os.Getenv("TEST_PALYRA_SYSTEMD")
+func Main() {
+	dir := os.Getenv(Dir)
 	if dir == "" {
 		fmt.Fprintln(os.Stderr, "Failed to connect to bus: No medium found")
 		os.Exit(1)
