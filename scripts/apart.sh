@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs the tests of a package where loopback is the only network: whatever the programs of
 # others in them would fetch, or tell their makers, does not leave the machine. With the
-# package's folder as working directory, go test prints what a passing test prints.
+# package's folder as working directory, go test prints what a passing test prints. With AS, the
+# number of a user, root has that user run them.
 set -euo pipefail
 
 package=${1:?usage: apart.sh FOLDER PATTERN}
@@ -10,8 +11,14 @@ binary=$PWD/bin/$(basename "$package").test
 "${GO:-go}" test -c -o "$binary" "./$package"
 # Whoever is not root is somebody with capabilities in a user namespace of their own.
 apart=(unshare --net)
-if ((EUID != 0)); then
+if ((EUID != 0)) || [[ -n ${AS-} ]]; then
   apart=(unshare --user --map-current-user --keep-caps --net)
 fi
+if [[ -n ${AS-} ]]; then
+  temporary=$(mktemp -d)
+  trap 'rm -rf "$temporary"' EXIT
+  chown "$AS:$AS" "$temporary"
+  apart=(setpriv "--reuid=$AS" "--regid=$AS" --clear-groups env "HOME=$temporary" "TMPDIR=$temporary" "${apart[@]}")
+fi
 cd "$package"
-exec "${apart[@]}" sh -c 'ip link set lo up && exec "$@"' sh "$binary" -test.v -test.timeout 60m -test.run "$pattern"
+"${apart[@]}" sh -c 'ip link set lo up && exec "$@"' sh "$binary" -test.v -test.timeout 60m -test.run "$pattern"

@@ -88,7 +88,7 @@ func flagText(v reflect.Value) string {
 	}
 	parts := make([]string, v.Len())
 	for i := range parts {
-		parts[i] = v.Index(i).String()
+		parts[i] = flagText(v.Index(i))
 	}
 	return strings.Join(parts, ",")
 }

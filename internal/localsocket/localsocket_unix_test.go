@@ -138,7 +138,7 @@ func TestShared(t *testing.T) {
 	dir := private(t)
 	must.Do(t, os.Chmod(dir, 0o755)) //nolint:gosec // others have to get through
 	path := filepath.Join(dir, "s")
-	l := must.Get(Shared(path, dir, own+7))(t)
+	l := must.Get(Shared(path, dir, own+7, overflowUID()))(t)
 	defer l.Close()
 	if info := must.Get(os.Lstat(path))(t); info.Mode().Perm() != 0o666 {
 		t.Errorf("the socket has mode %v", info.Mode())
@@ -152,8 +152,7 @@ func TestShared(t *testing.T) {
 		"one that is listed":         {found: credentials{uid: own + 7, pid: 7}},
 		"one that is not":            {found: credentials{uid: own + 8, pid: 7}, refused: true},
 		"one beside the listed ones": {found: credentials{uid: own + 1, pid: 7}, refused: true},
-		"in another pid namespace":   {found: credentials{uid: own + 7}, refused: true},
-		"in a user namespace of its": {found: credentials{uid: own + 7, pid: 7, foreign: true}, refused: true},
+		"one that nobody maps":       {found: credentials{uid: overflowUID(), pid: 7}, refused: true},
 		"nobody knows":               {err: errors.New("no"), refused: true},
 	} {
 		l.look = func(net.Conn) (credentials, error) { return c.found, c.err }

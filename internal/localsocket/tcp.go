@@ -23,7 +23,8 @@ func Loopback(l net.Listener, dir string, also ...int64) (*Listener, error) {
 }
 
 // neighborOf is whose process is at the other end of a connection of an agent. Being let in
-// makes it nobody yet: it shows a token.
+// makes it nobody yet: it shows a token. In which namespaces a process of another user is,
+// the kernel does not tell this one.
 func (l *Listener) neighborOf(c net.Conn) Peer {
 	found, err := l.look(c)
 	switch {
@@ -33,9 +34,9 @@ func (l *Listener) neighborOf(c net.Conn) Peer {
 	case found.uid != l.owner && !slices.Contains(l.also, found.uid):
 		return Peer{UID: found.uid, Refused: reason.Errorf(reason.Unauthenticated, "this way of agents is for uid %d, to which palyrad's state directory belongs, and not for uid %d", l.owner, found.uid).
 			WithRemedy("Run the agent as that user, or list the uid in listen.agent_uids.")}
-	case l.shared && (found.pid == 0 || found.foreign):
-		return Peer{UID: found.uid, Refused: reason.Errorf(reason.Unauthenticated, "palyrad does not see that the agent's process is in its own pid and user namespace").
-			WithRemedy("Run the agent outside the container.")}
+	case l.shared && found.uid == overflowUID():
+		return Peer{UID: found.uid, Refused: reason.Errorf(reason.Unauthenticated, "uid %d stands for every user that palyrad's user namespace does not know", found.uid).
+			WithRemedy("Run palyrad outside the container.")}
 	}
 	return Peer{UID: found.uid}
 }
