@@ -48,7 +48,7 @@ func (f *Face) offered(v *visit, names wirename.Table) []tool.Descriptor {
 		_, named := names.Wire(d.Name)
 		return !named || hidden(d) || reason.Of(f.Tools.Unusable(d.Name)) == reason.ToolSuspended
 	})
-	slices.SortFunc(list, func(a, b tool.Descriptor) int { return bytes.Compare([]byte(a.Name), []byte(b.Name)) })
+	slices.SortFunc(list, func(a, b tool.Descriptor) int { return strings.Compare(a.Name, b.Name) })
 	return list
 }
 
