@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the tests of a package where loopback is the only network: whatever the programs of
 # others in them would fetch, or tell their makers, does not leave the machine. With the
-# package's folder as working directory, go test prints what a passing test prints. With AS, the
+# package's folder as working directory, go test prints what a passing test prints. With RUNAS, the
 # number of a user, root has that user run them.
 set -euo pipefail
 
@@ -13,15 +13,15 @@ binary=$PWD/bin/$(basename "$package").test
 # loopback is up: sandboxes in the tests start without them, as they do for people.
 plain=()
 apart=(unshare --net)
-if ((EUID != 0)) || [[ -n ${AS-} ]]; then
+if ((EUID != 0)) || [[ -n ${RUNAS-} ]]; then
   apart=(unshare --user --map-current-user --keep-caps --net)
   plain=(setpriv --inh-caps=-all --ambient-caps=-all)
 fi
-if [[ -n ${AS-} ]]; then
+if [[ -n ${RUNAS-} ]]; then
   temporary=$(mktemp -d)
   trap 'rm -rf "$temporary"' EXIT
-  chown "$AS:$AS" "$temporary"
-  apart=(setpriv "--reuid=$AS" "--regid=$AS" --clear-groups env "HOME=$temporary" "TMPDIR=$temporary" "${apart[@]}")
+  chown "$RUNAS:$RUNAS" "$temporary"
+  apart=(setpriv "--reuid=$RUNAS" "--regid=$RUNAS" --clear-groups env "HOME=$temporary" "TMPDIR=$temporary" "${apart[@]}")
 fi
 cd "$package"
 "${apart[@]}" sh -c 'ip link set lo up && exec "$@"' sh "${plain[@]}" "$binary" -test.v -test.timeout 60m -test.run "$pattern"

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"strconv"
 	"strings"
 	"time"
@@ -15,7 +14,7 @@ import (
 // send sends the message as one request of HTTP/1.0, whose answer ends with the
 // connection.
 func (h *Hook) send(input []byte) (decision string, body []byte, err error) {
-	c, err := net.DialTimeout("unix", h.Socket, margin)
+	c, err := dial(h.Socket)
 	if err != nil {
 		return "", nil, fmt.Errorf("palyrad cannot be reached: %w; start it with palyra up", err)
 	}
