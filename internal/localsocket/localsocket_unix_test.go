@@ -136,7 +136,7 @@ func TestDirectoryHasToBePrivate(t *testing.T) {
 func TestShared(t *testing.T) {
 	own := int64(os.Geteuid())
 	dir := private(t)
-	must.Do(t, os.Chmod(dir, 0o755)) //nolint:gosec // others have to get through
+	must.Do(t, os.Chmod(dir, 0o755))
 	path := filepath.Join(dir, "s")
 	l := must.Get(Shared(path, dir, own+7, overflowUID()))(t)
 	defer l.Close()
