@@ -11,11 +11,12 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os/exec"
-	"path/filepath"
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/gen/palyra/v1/palyrav1connect"
 )
 
 // mcpCall is goal 25: what the gateway adds to a call of an MCP client, of its own echo and
@@ -39,7 +40,7 @@ func mcpCall(ctx context.Context, b *bench) (_ []*line, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, stop()) }()
-	if err := g.palyra("mcp", "add", "plain", "--url", plain, "--trust"); err != nil {
+	if err := c.addUpstream(ctx, "plain", plain); err != nil {
 		return nil, err
 	}
 	direct, err := connectMCP(ctx, plain, http.DefaultClient)
@@ -78,11 +79,12 @@ func mcpCall(ctx context.Context, b *bench) (_ []*line, err error) {
 	})
 }
 
-// palyra runs the palyra beside the daemon's program as the local operator.
-func (g *gateway) palyra(args ...string) error {
-	cmd := exec.Command(filepath.Join(filepath.Dir(g.program), "palyra"), append([]string{"--config", g.config()}, args...)...)
-	cmd.Env = g.environment()
-	return run(cmd)
+// addUpstream has the gateway take a server over HTTP, whose word counts.
+func (c *client) addUpstream(ctx context.Context, name, url string) error {
+	_, err := palyrav1connect.NewMcpServiceClient(c.http, c.base).AddUpstream(ctx, &palyrav1.AddUpstreamRequest{
+		Server: &palyrav1.UpstreamServer{Name: name, Url: url, Trusted: true},
+	})
+	return err
 }
 
 func connectMCP(ctx context.Context, url string, h *http.Client) (*mcp.ClientSession, error) {
