@@ -39,7 +39,7 @@ func startHooked(t *testing.T) *hooked {
 	ws := must.Get(filepath.EvalSymlinks(t.TempDir()))(t)
 	cfg.Listen.Agents = "127.0.0.1:0"
 	public := filepath.Join(filepath.Dir(cfg.StateDir), "run")
-	must.Do(t, os.Mkdir(public, 0o755)) //nolint:gosec // other users go through it
+	must.Do(t, os.Mkdir(public, 0o755))
 	cfg.Listen.Hooks = filepath.Join(public, "hooks.sock")
 	plenty := config.RateLimit{PerSecond: 10_000, Burst: 10_000} // what is refused here is no matter of how often
 	cfg.RateLimits.Read, cfg.RateLimits.Mutate, cfg.RateLimits.Decide, cfg.RateLimits.ToolCall, cfg.RateLimits.Run, cfg.RateLimits.Secret = plenty, plenty, plenty, plenty, plenty, plenty

@@ -38,7 +38,7 @@ func apartUsers(t *testing.T) (gateway, p *person, palyrad *process.Child) {
 	}
 	dir := must.Get(os.MkdirTemp("", "own"))(t)
 	t.Cleanup(func() { must.Check(t, os.RemoveAll(dir)) })
-	must.Do(t, os.Chmod(dir, 0o755)) //nolint:gosec // two users go through
+	must.Do(t, os.Chmod(dir, 0o755))
 	gateway, p = newPersonIn(t, filepath.Join(dir, "gateway")), newPersonIn(t, filepath.Join(dir, "person"))
 	gateway.uid, p.uid = gatewayUser, agentUser
 	run := filepath.Join(dir, "run")
@@ -84,7 +84,7 @@ func (p *person) own() {
 		return os.Lchown(path, p.uid, p.uid)
 	}))
 	for _, dir := range []string{filepath.Dir(p.home), p.home, p.workspace, p.bin} {
-		must.Do(p.t, os.Chmod(dir, 0o755)) //nolint:gosec // palyrad reads the workspace
+		must.Do(p.t, os.Chmod(dir, 0o755))
 	}
 }
 

@@ -71,8 +71,8 @@ func (m manager) fail(why string) {
 func (m manager) log(line string) {
 	f, err := os.OpenFile(filepath.Join(m.dir, "log"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err == nil {
-		fmt.Fprintln(f, line)
-		f.Close()
+		_, _ = fmt.Fprintln(f, line)
+		_ = f.Close()
 	}
 }
 
@@ -89,7 +89,7 @@ func (m manager) links(enable bool) {
 		if _, err := os.Stat(filepath.Join(m.units, unit)); err != nil {
 			m.fail("no unit " + unit)
 		}
-		_ = os.MkdirAll(wants, 0o755)
+		_ = os.MkdirAll(wants, 0o750)
 		_ = os.Symlink(filepath.Join(m.units, unit), link)
 	}
 }
@@ -131,7 +131,11 @@ func (m manager) hold() {
 		fmt.Println(err)
 		os.Exit(1)
 	}
-	file, err := l.(*net.TCPListener).File()
+	tcp, ok := l.(*net.TCPListener)
+	if !ok {
+		os.Exit(1)
+	}
+	file, err := tcp.File()
 	if err != nil {
 		os.Exit(1)
 	}
