@@ -118,9 +118,9 @@ attack: deps-test init ## Try every attack of the catalogue and print the matrix
 
 # No part of `make test`: the agents are hundreds of megabytes. They are kept in .tools.
 .PHONY: agents
-agents: deps-agents build ## Run Claude Code and Codex under their hooks, fault by fault, and print the table (AGENTS=regexp for some)
+agents: deps-agents build ## Run Claude Code and Codex under their hooks, fault by fault, and print the table (AGENTS=regexp for some; RUNAS=uid as another user)
 	scripts/npm.sh test/agents $(TOOLS)/agents
-	TEST_PALYRA_AGENTS=$(TOOLS)/agents GO="$(GO)" scripts/apart.sh test/agents '$(AGENTS)'
+	TEST_PALYRA_AGENTS=$(TOOLS)/agents GO="$(GO)" RUNAS="$(RUNAS)" scripts/apart.sh test/agents '$(AGENTS)'
 
 .PHONY: conformance
 conformance: deps-agents build ## Run the official conformance suite of MCP directly and through the gateway, and print both tables

@@ -6,14 +6,16 @@ set -euo pipefail
 
 from=${1:?usage: npm.sh FOLDER [DIRECTORY]}
 dir=${2:-$from}
+mkdir -p "$dir"
+# Through a link npm takes the directory for a package of its own, which no lock has.
+dir=$(realpath "$dir")
 lock=$(sha256sum "$from/package-lock.json" | cut -d ' ' -f 1)
 kept=$dir/node_modules/.lock
 if [[ -f $kept && $(<"$kept") == "$lock" ]]; then
   exit 0
 fi
 echo "installing the packages of $from"
-if [[ $dir != "$from" ]]; then
-  mkdir -p "$dir"
+if [[ $dir != "$(realpath "$from")" ]]; then
   cp "$from/package.json" "$from/package-lock.json" "$dir/"
 fi
 # npm takes a folder behind a symbolic link for another one than that of the lock.

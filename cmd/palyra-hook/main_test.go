@@ -11,7 +11,8 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
-	"time"
+
+	"palyra/internal/hook/asking"
 )
 
 // gateway answers everybody who connects with some bytes, and returns its socket.
@@ -107,7 +108,7 @@ func TestWithoutToken(t *testing.T) {
 		"/h/.local/state/palyra/hooks.sock":    {"XDG_STATE_HOME": "relative", "HOME": "/h"},
 		"/home/.local/state/palyra/hooks.sock": {"HOME": "/home"},
 	} {
-		if got := usualSocket(func(name string) string { return env[name] }); got != filepath.FromSlash(want) {
+		if got := asking.UsualSocket(func(name string) string { return env[name] }); got != filepath.FromSlash(want) {
 			t.Errorf("%v: %s", env, got)
 		}
 	}
@@ -149,7 +150,7 @@ func TestEverythingElseDenies(t *testing.T) {
 		"no JSON":           {agent: "codex", socket: good, token: "t", input: "{"},
 		"no event":          {agent: "codex", socket: good + "x", token: "t", input: "{}"},
 		"nothing on stdin":  {agent: "codex", socket: good, token: "t"},
-		"too much on stdin": {agent: "codex", socket: good, token: "t", input: strings.Repeat(" ", mostInput+1)},
+		"too much on stdin": {agent: "codex", socket: good, token: "t", input: strings.Repeat(" ", 8<<20+1)},
 		"no agent":          {agent: "", socket: good, token: "t", input: before},
 		"another agent":     {agent: "copilot", socket: good, token: "t", input: before},
 		"an odd option":     {agent: "codex", socket: good, token: "t", input: before, more: []string{"-limit"}},
@@ -216,16 +217,6 @@ func TestFaultsDeny(t *testing.T) {
 	for name, stdin := range map[string]io.Reader{"a panic": panics{}, "an error": iotest.ErrReader(errors.New("x")), "an agent that does not write": blocks{}} {
 		if code, out, _ := w.runFrom(stdin); code != 2 || !strings.Contains(out, `"deny"`) {
 			t.Errorf("%s: %d %q", name, code, out)
-		}
-	}
-}
-
-// TestPatience: the answer is there 5 s before the agent stops waiting, but for the
-// second that the gateway gets for its own.
-func TestPatience(t *testing.T) {
-	for limit, want := range map[time.Duration]time.Duration{time.Minute: 56 * time.Second, 10 * time.Minute: 596 * time.Second, 4 * time.Second: 3 * time.Second} {
-		if got := (&hook{limit: limit}).patience(); got != want {
-			t.Errorf("%s: %s, want %s", limit, got, want)
 		}
 	}
 }

@@ -33,6 +33,7 @@ import (
 	"palyra/internal/identity/ca"
 	"palyra/internal/statedir"
 	"palyra/test/leaks"
+	"palyra/test/systemd"
 )
 
 var update = flag.Bool("update", false, "write what the scripts compare with")
@@ -41,7 +42,7 @@ var update = flag.Bool("update", false, "write what the scripts compare with")
 // that it starts: a palyrad, and those that stand in for palyra-hook, Codex and systemctl.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		"palyra": main, "palyrad": detached, "palyra-hook": installingtest.Hook, "codex": installingtest.Codex, "systemctl": systemctl,
+		"palyra": main, "palyrad": detached, "palyra-hook": installingtest.Hook, "codex": installingtest.Codex, "systemctl": systemd.Main,
 	})
 }
 

@@ -14,7 +14,7 @@ var dialHomes = map[string]string{
 	"internal/model":                "a provider is asked by the gateway itself, at an endpoint of the operator's",
 	"internal/login":                "the identity provider is asked by the gateway itself, at an address of the operator's, by no call",
 	"internal/cli":                  "the CLI connects to its gateway",
-	"cmd/palyra-hook":               "the hook of an agent talks to palyrad on its socket",
+	"internal/hook/asking":          "the hook of an agent talks to palyrad on its socket",
 	"internal/rpc/client.go":        "`palyrad operator add` talks to a running palyrad",
 	"internal/bus":                  "the desktop is asked over the socket of its bus, by no call",
 	"internal/sandbox/cgroup/scope": "systemd is asked for a scope over the socket of its bus, by no call",

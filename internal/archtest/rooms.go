@@ -58,7 +58,7 @@ const whyCommands = "a family of commands knows no other: what two share is a no
 var Rooms = []Room{
 	{Dir: "cmd/palyrad", Layer: layerMain, Only: []string{"internal/daemon", "internal/config", "internal/version", "internal/reason"}, Why: "the daemon's main reads flags and calls daemon.Run; what it did beyond that could not be tested"},
 	{Dir: "cmd/palyra", Layer: layerMain, Only: []string{"internal/cli", "internal/version"}, Why: "the CLI's main only calls cli, so that testscript can run the same code"},
-	{Dir: "cmd/palyra-hook", Layer: layerMain, Only: none, Why: "it starts before every call of an agent, and whatever it links it waits for"},
+	{Dir: "cmd/palyra-hook", Layer: layerMain, Only: []string{"internal/hook/asking"}, Why: "it starts before every call of an agent, and whatever it links it waits for"},
 	{Dir: "cmd/palyra-wasm", Layer: layerMain, Only: []string{"internal/wasm"}, Why: "the worker counts as hostile; it knows what it says to palyrad and nothing of it"},
 	{Dir: "cmd/palyra-init", Layer: layerMain, Only: []string{"internal/sandbox"}, Why: "the helper runs inside the sandbox; all that it links is attack surface"},
 
@@ -106,6 +106,7 @@ var Rooms = []Room{
 	{Dir: "internal/mcp/server", Layer: layerSurface, Why: "MCP clients propose calls to the pipeline like those of every surface; the API guards what they send"},
 	{Dir: "internal/doctor", Layer: layerSurface, Why: "the doctor looks at the parts that it is handed, and opens no store and no sandbox of its own"},
 	{Dir: "internal/run", Layer: layerRun, Why: "the model loop sends every tool call through the pipeline; surfaces and stores serve it"},
+	{Dir: "internal/hook/asking", Layer: layerLeaf, Only: none, Why: "it starts before every call of an agent, and whatever it links that agent waits for"},
 	{Dir: "internal/hook", Layer: layerRun, Also: []string{"internal/rejoin"}, Why: "what agents run themselves is proposed to the pipeline like any other call; how it is served is the surface's business"},
 	{Dir: "internal/rejoin", Layer: layerRun, Why: "a call that its client leaves goes on behind the pipeline, whichever surface the client came by"},
 	{Dir: "internal/policyadmin", Layer: layerRun, Why: "loading policies and reading what they judged decides nothing; stores and surfaces serve it"},

@@ -37,12 +37,12 @@ var arguments = map[string][]string{
 var someDigest = "sha256:" + strings.Repeat("0", 64)
 
 // offline are the commands that work without a gateway.
-var offline = []string{"down", "hook status", "mcp config", "context add", "context list", "context remove", "context use", "logout", "config check", "config path", "config show", "key protect", "key show", "man", "policy check", "policy init", "policy test", "version", "journal verify", "attest verify"}
+var offline = []string{"down", "hook schema", "hook status", "mcp config", "context add", "context list", "context remove", "context use", "logout", "config check", "config path", "config show", "key protect", "key show", "man", "policy check", "policy init", "policy test", "version", "journal verify", "attest verify"}
 
 // starting are the commands that start a gateway, have to do with what was installed, need a
 // terminal, or tell another program by its protocol: scripts of cmd/palyra and tests of their
 // own run them.
-var starting = []string{"tui", "up", "hook uninstall", "mcp serve"}
+var starting = []string{"tui", "up", "hook generic", "hook uninstall", "mcp serve"}
 
 // TestEveryCommandWithTheGatewayAway: what is wrong is the connection, whatever the
 // command is and however its arguments look without a tool's schema; and what needs

@@ -140,8 +140,11 @@ type Listen struct {
 	// Agents is host:port of the plain HTTP listener for agents on this host, always
 	// loopback; "" switches it off.
 	Agents string `toml:"agents"`
+	// Hooks is the path of a Unix socket for the hooks of agents of AgentUIDs, in a
+	// directory that no other user can write to; "" is none.
+	Hooks string `toml:"hooks" path:"true"`
 	// AgentUIDs are the users beside the owner of the state directory whose processes
-	// Agents lets in.
+	// Agents and Hooks let in.
 	AgentUIDs []int64 `toml:"agent_uids"`
 	// Console is host:port of the web console, "" switches it off. Any address but
 	// loopback needs TLS.

@@ -122,6 +122,31 @@ func TestOptional(t *testing.T) {
 	}
 }
 
+// TestListOfNumbers: a list of numbers is read from the file, a variable and a flag.
+func TestListOfNumbers(t *testing.T) {
+	const key = "listen.agent_uids"
+	for _, c := range []struct{ file, env, flag, want string }{
+		{"", "", "", "[]"},
+		{"[listen]\nagent_uids = [1000, 1001]", "", "", "[1000, 1001]"},
+		{"[listen]\nagent_uids = [1000]", "1002, 1003", "", "[1002, 1003]"},
+		{"", "1002", "1004", "[1004]"},
+	} {
+		w := newWorld(t)
+		w.write(c.file + "\n")
+		opts := w.options()
+		if c.env != "" {
+			w.env["PALYRA_LISTEN_AGENT_UIDS"] = c.env
+		}
+		if c.flag != "" {
+			opts.Flags = map[string]string{key: c.flag}
+		}
+		loaded, _ := w.load(opts)
+		if got := show(keyValue(loaded, key)); got != c.want {
+			t.Errorf("%+v: %s", c, got)
+		}
+	}
+}
+
 func TestEveryKindFromFile(t *testing.T) {
 	w := newWorld(t)
 	path := w.write(`
@@ -181,6 +206,7 @@ func TestFindings(t *testing.T) {
 			`:5:1: roles wants a list of strings, not a list with 1`,
 			`:4:1: workspaces wants a list of tables, not the string "x"; write [[workspaces]]`,
 		}},
+		{"no users", "[listen]\nagent_uids = [\"ann\"]", []string{`:2:1: listen.agent_uids wants a list of whole numbers, not a list with the string "ann"`}},
 		{"neither", "[process_runner]\nallow_interpreters = \"maybe\"", []string{`:2:1: process_runner.allow_interpreters wants true or false, or "unset", not the string "maybe"`}},
 		{"not TOML", "a = \n", []string{":1:", "is not valid TOML"}},
 		{"twice", "max_calls_per_run = 1\nmax_calls_per_run = 2", []string{":2:", "is not valid TOML"}},

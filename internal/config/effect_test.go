@@ -22,6 +22,7 @@ var readBy = map[string][2]string{
 	"listen.server_names":      {"daemon/servers.go", "ca.Loopback(), g.cfg.Listen.ServerNames"},
 	"listen.socket_operator":   {"daemon/servers.go", "g.cfg.Listen.SocketOperator {"},
 	"listen.metrics":           {"daemon/servers.go", `listen(ctx, g.cfg.Listen.Metrics, "listen.metrics")`},
+	"listen.hooks":             {"daemon/servers.go", "localsocket.Shared(g.cfg.Listen.Hooks"},
 	"listen.agent_uids":        {"daemon/servers.go", "g.cfg.StateDir, g.cfg.Listen.AgentUIDs..."},
 	"listen.console":           {"daemon/servers.go", `listen(ctx, g.cfg.Listen.Console, "listen.console")`},
 	"console.origin":           {"daemon/servers.go", "g.cfg.Console.Origin"},

@@ -146,7 +146,7 @@ func (b *binder) tables(name string, v reflect.Value, decoded any) {
 	b.origins[name] = b.at(name)
 }
 
-// setDecoded sets a scalar or a list of strings.
+// setDecoded sets a scalar or a list of them.
 func setDecoded(v reflect.Value, decoded any) error {
 	mismatch := wants(v.Type(), describe(decoded))
 	if v.Type() == durationType {
@@ -185,26 +185,24 @@ func setDecoded(v reflect.Value, decoded any) error {
 		}
 		v.SetFloat(value)
 	case []any:
-		return setStrings(v, value)
+		return setItems(v, value)
 	default:
 		return mismatch
 	}
 	return nil
 }
 
-func setStrings(v reflect.Value, items []any) error {
+func setItems(v reflect.Value, items []any) error {
 	if v.Kind() != reflect.Slice {
 		return wants(v.Type(), "a list")
 	}
-	parts := make([]string, len(items))
+	list := reflect.MakeSlice(v.Type(), len(items), len(items))
 	for i, item := range items {
-		text, ok := item.(string)
-		if !ok {
+		if setDecoded(list.Index(i), item) != nil {
 			return wants(v.Type(), "a list with "+describe(item))
 		}
-		parts[i] = text
 	}
-	setList(v, parts)
+	v.Set(list)
 	return nil
 }
 

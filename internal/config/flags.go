@@ -88,7 +88,7 @@ func flagText(v reflect.Value) string {
 	}
 	parts := make([]string, v.Len())
 	for i := range parts {
-		parts[i] = v.Index(i).String()
+		parts[i] = flagText(v.Index(i))
 	}
 	return strings.Join(parts, ",")
 }
@@ -132,7 +132,8 @@ var said = map[string]struct{ value, what string }{
 	"stop_timeout":                                    {"", "how long calls that run may go on after the order to stop"},
 	"listen.api":                                      {"HOST:PORT", "where the API listens, with TLS"},
 	"listen.allow_remote":                             {"", "permits an API address that other machines can reach"},
-	"listen.agent_uids":                               {"LIST", "users beside the owner of the state directory whose agents listen.agents lets in, by their numbers"},
+	"listen.agent_uids":                               {"LIST", "users beside the owner of the state directory whose agents listen.agents and listen.hooks let in, by their numbers"},
+	"listen.hooks":                                    {"PATH", "Unix socket for the hooks of agents of listen.agent_uids"},
 	"listen.server_names":                             {"LIST", "further DNS names and addresses in the server certificate"},
 	"listen.metrics":                                  {"HOST:PORT", "where metrics are served in plain HTTP, on loopback; empty for nowhere"},
 	"listen.max_connections":                          {"", "open connections to the API"},

@@ -64,7 +64,7 @@ func envName(name, override string) string {
 	return variablePrefix + strings.ToUpper(strings.ReplaceAll(name, ".", "_"))
 }
 
-// setText sets a scalar, or a list of strings, from the text of a variable or
+// setText sets a scalar, or a list of them, from the text of a variable or
 // flag. A list is separated by commas.
 func setText(v reflect.Value, text string) error {
 	if v.Type() == durationType {
@@ -97,7 +97,7 @@ func setText(v reflect.Value, text string) error {
 		}
 		v.SetFloat(f)
 	case reflect.Slice:
-		setList(v, splitList(text))
+		return setList(v, splitList(text))
 	}
 	return nil
 }
@@ -127,12 +127,15 @@ func splitList(text string) []string {
 	return slices.DeleteFunc(parts, func(s string) bool { return s == "" })
 }
 
-func setList(v reflect.Value, parts []string) {
+func setList(v reflect.Value, parts []string) error {
 	list := reflect.MakeSlice(v.Type(), len(parts), len(parts))
 	for i, part := range parts {
-		list.Index(i).SetString(part)
+		if setText(list.Index(i), part) != nil {
+			return wants(v.Type(), "a list with "+quote(part))
+		}
 	}
 	v.Set(list)
+	return nil
 }
 
 func setDuration(v reflect.Value, text string) error {
@@ -169,6 +172,9 @@ func typeWord(t reflect.Type) string {
 	}
 	if isTableList(t) {
 		return "a list of tables"
+	}
+	if t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Int64 {
+		return "a list of whole numbers"
 	}
 	return "a list of strings"
 }

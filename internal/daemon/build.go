@@ -665,7 +665,7 @@ func catalog(engine *policy.Engine, router *dispatch.Router) func(access.Caller)
 		for _, entry := range engine.Current().Catalog(caller) {
 			listed[entry.Tool] = true
 		}
-		return slices.DeleteFunc(slices.Clone(router.Descriptors()), func(d tool.Descriptor) bool {
+		return slices.DeleteFunc(router.Descriptors(), func(d tool.Descriptor) bool {
 			return !listed[d.Name] || d.Executor == tool.External // nobody but its agent can run it
 		})
 	}

@@ -38,6 +38,9 @@ func startHooked(t *testing.T) *hooked {
 	cfg := shortState(t, testConfig(t))
 	ws := must.Get(filepath.EvalSymlinks(t.TempDir()))(t)
 	cfg.Listen.Agents = "127.0.0.1:0"
+	public := filepath.Join(filepath.Dir(cfg.StateDir), "run")
+	must.Do(t, os.Mkdir(public, 0o755))
+	cfg.Listen.Hooks = filepath.Join(public, "hooks.sock")
 	plenty := config.RateLimit{PerSecond: 10_000, Burst: 10_000} // what is refused here is no matter of how often
 	cfg.RateLimits.Read, cfg.RateLimits.Mutate, cfg.RateLimits.Decide, cfg.RateLimits.ToolCall, cfg.RateLimits.Run, cfg.RateLimits.Secret = plenty, plenty, plenty, plenty, plenty, plenty
 	cfg.Workspaces = []config.Workspace{{Name: "here", Path: ws}}
@@ -58,9 +61,14 @@ func (h *hooked) before(id, file string) string {
 }
 
 // over is a client of the socket of hooks.
-func (h *hooked) over(t *testing.T) *http.Client {
+func (h *hooked) over(t *testing.T) *http.Client { return through(t, statedir.Hooks(h.cfg.StateDir)) }
+
+// shared is a client of the socket for agents of several users.
+func (h *hooked) shared(t *testing.T) *http.Client { return through(t, h.cfg.Listen.Hooks) }
+
+func through(t *testing.T, socket string) *http.Client {
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", statedir.Hooks(h.cfg.StateDir))
+		return new(net.Dialer).DialContext(ctx, "unix", socket)
 	}}
 	t.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: transport}
@@ -109,6 +117,12 @@ func TestHooksOfADaemon(t *testing.T) {
 	if status, decision, body := post(t, h.over(t), socketURL+"/hooks/v1/codex", "", strings.Replace(h.before("t1", "a"), `"Read"`, `"update_plan"`, 1)); status != 200 || decision != "allow" || body != "" {
 		t.Errorf("without a token, as the operator's agent of that name: %d %s %s", status, decision, body)
 	}
+	if status, decision, body := post(t, h.shared(t), socketURL+"/hooks/v1/codex", "", strings.Replace(h.before("t8", "a"), `"Read"`, `"update_plan"`, 1)); status != 401 || decision != "" {
+		t.Errorf("the same by the socket of several users, where nobody speaks for it without a token: %d %s %s", status, decision, body)
+	}
+	if status, decision, body := post(t, h.shared(t), socket, h.token, h.before("t7", "a")); status != 200 || decision != "allow" {
+		t.Errorf("by the socket of several users: %d %s %s", status, decision, body)
+	}
 	status, decision, body := post(t, http.DefaultClient, port, h.token, h.before("t2", "a"))
 	if want := runtime.GOOS == "linux"; (status == 200 && decision == "allow") != want {
 		t.Errorf("by the port: %d %s %s", status, decision, body)
@@ -117,15 +131,17 @@ func TestHooksOfADaemon(t *testing.T) {
 		client          *http.Client
 		at, token, body string
 	}{
-		"no token on the port":  {http.DefaultClient, port, "", h.before("t3", "a")},
-		"no token, no hook":     {h.over(t), socketURL + "/access/v1/evaluation", "", "{}"},
-		"a wrong token":         {h.over(t), socket, h.token[:len(h.token)-2] + flipped(h.token[len(h.token)-2:]), h.before("t3", "a")},
-		"TLS":                   {h.client(), h.url() + "/hooks/v1/claude-code", "", h.before("t3", "a")},
-		"the operator's socket": {overSocket(t, h.cfg), socket, "", h.before("t3", "a")},
-		"garbage":               {h.over(t), socket, h.token, "{"},
-		"the same member twice": {h.over(t), socket, h.token, `{"session_id":"s","session_id":"t","hook_event_name":"PreToolUse"}`},
-		"another agent":         {h.over(t), socketURL + "/hooks/v1/copilot", h.token, h.before("t3", "a")},
-		"too much":              {h.over(t), socket, h.token, h.before("t3", "a") + strings.Repeat(" ", hook.MaxBody)},
+		"no token on the port":      {http.DefaultClient, port, "", h.before("t3", "a")},
+		"no token, no hook, shared": {h.shared(t), socketURL + "/access/v1/evaluation", "", "{}"},
+		"the API, shared":           {h.shared(t), socketURL + "/palyra.v1.ApprovalsService/ListApprovals", "", "{}"},
+		"no token, no hook":         {h.over(t), socketURL + "/access/v1/evaluation", "", "{}"},
+		"a wrong token":             {h.over(t), socket, h.token[:len(h.token)-2] + flipped(h.token[len(h.token)-2:]), h.before("t3", "a")},
+		"TLS":                       {h.client(), h.url() + "/hooks/v1/claude-code", "", h.before("t3", "a")},
+		"the operator's socket":     {overSocket(t, h.cfg), socket, "", h.before("t3", "a")},
+		"garbage":                   {h.over(t), socket, h.token, "{"},
+		"the same member twice":     {h.over(t), socket, h.token, `{"session_id":"s","session_id":"t","hook_event_name":"PreToolUse"}`},
+		"another agent":             {h.over(t), socketURL + "/hooks/v1/copilot", h.token, h.before("t3", "a")},
+		"too much":                  {h.over(t), socket, h.token, h.before("t3", "a") + strings.Repeat(" ", hook.MaxBody)},
 	} {
 		if status, decision, body := post(t, c.client, c.at, c.token, c.body); status < 400 || decision != "" {
 			t.Errorf("%s: %d %s %s", name, status, decision, body)

@@ -48,8 +48,8 @@ import (
 // listeners are the open ones; metrics, agents, console and the sockets are nil when they are
 // switched off, or not offered.
 type listeners struct {
-	api, metrics, agents, socket, hooks, console net.Listener
-	at                                           Addresses
+	api, metrics, agents, socket, hooks, shared, console net.Listener
+	at                                                   Addresses
 }
 
 // open opens the listeners, writes the local operator's credential for the
@@ -90,6 +90,12 @@ func (g *gateway) open(ctx context.Context) error {
 	}
 	if g.listeners.hooks, err = openSocket(ctx, g, statedir.Hooks(g.cfg.StateDir), "agents have no socket for their hooks"); err != nil {
 		return err
+	}
+	if g.cfg.Listen.Hooks != "" {
+		if g.listeners.shared, err = localsocket.Shared(g.cfg.Listen.Hooks, g.cfg.StateDir, g.cfg.Listen.AgentUIDs...); err != nil {
+			return err
+		}
+		addListener(g, g.listeners.shared)
 	}
 	_, ok, err := g.identity.Start(ctx, local(g))
 	if err != nil {
@@ -160,7 +166,10 @@ func (g *gateway) serve(ctx context.Context, drained <-chan struct{}, ready func
 			return serve(groupCtx, drained, web, &acceptor{Listener: l, log: g.log, most: g.cfg.Listen.MaxConnections, mostOfOne: g.cfg.Listen.MaxConnectionsPerAddress})
 		})
 	}
-	if l := g.listeners.hooks; l != nil {
+	for _, l := range []net.Listener{g.listeners.hooks, g.listeners.shared} {
+		if l == nil {
+			continue
+		}
 		group.Go(func() error {
 			return serveUntil(groupCtx, drained, agentServer(agents), &acceptor{Listener: l, log: g.log, most: mostLocal, mostOfOne: mostLocal})
 		})

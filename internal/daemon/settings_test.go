@@ -29,7 +29,7 @@ var elsewhere = map[string]string{
 	"state_dir": "where the daemon keeps its own", "trust_domain": "names in certificates",
 	"listen.max_connections": "listeners", "listen.max_connections_per_address": "listeners", "stop_timeout": "when the daemon ends",
 	"listen.socket_operator": "listeners",
-	"listen.api":             "listeners", "listen.allow_remote": "listeners", "listen.server_names": "listeners", "listen.metrics": "listeners", "listen.console": "listeners", "console.": "listeners", "listen.agents": "listeners", "listen.agent_uids": "listeners",
+	"listen.api":             "listeners", "listen.allow_remote": "listeners", "listen.server_names": "listeners", "listen.metrics": "listeners", "listen.console": "listeners", "console.": "listeners", "listen.agents": "listeners", "listen.agent_uids": "listeners", "listen.hooks": "listeners",
 	"keys.":     "where the daemon keeps its own",
 	"vault.":    "where the daemon keeps its own",
 	"presence.": "who proves to be there",

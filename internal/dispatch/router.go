@@ -56,9 +56,9 @@ type Config struct {
 
 // Router finds tools and runs decided calls.
 type Router struct {
-	// tools are those of all sources; the map is never changed. setting guards
-	// sources, of which it is made: those of New have the name "".
-	tools    atomic.Pointer[map[string]entry]
+	// tools are those of all sources. setting guards sources, of which they are made: those
+	// of New have the name "".
+	tools    atomic.Pointer[toolset]
 	setting  sync.Mutex
 	sources  map[string][]entry
 	snapshot func() string
@@ -67,6 +67,13 @@ type Router struct {
 	brake    brake
 	// suspended maps tools that may not be called to why.
 	suspended atomic.Pointer[map[string]*reason.Error]
+}
+
+// toolset is a set of tools, which is never changed.
+type toolset struct {
+	byName map[string]entry
+	// sorted are their descriptors, by name.
+	sorted []tool.Descriptor
 }
 
 type entry struct {
@@ -106,21 +113,23 @@ func (r *Router) SetTools(source string, tools []Tool) error {
 	}
 	r.setting.Lock()
 	defer r.setting.Unlock()
-	all := make(map[string]entry)
+	all := &toolset{byName: make(map[string]entry)}
 	sources := maps.Clone(r.sources)
 	if sources[source] = list; len(list) == 0 {
 		delete(sources, source)
 	}
 	for _, entries := range sources {
 		for _, e := range entries {
-			if _, taken := all[e.descriptor.Name]; taken {
+			if _, taken := all.byName[e.descriptor.Name]; taken {
 				return fmt.Errorf("two tools are named %q; rename one", e.descriptor.Name)
 			}
-			all[e.descriptor.Name] = e
+			all.byName[e.descriptor.Name] = e
+			all.sorted = append(all.sorted, e.descriptor)
 		}
 	}
+	slices.SortFunc(all.sorted, func(a, b tool.Descriptor) int { return strings.Compare(a.Name, b.Name) })
 	r.sources = sources
-	r.tools.Store(&all)
+	r.tools.Store(all)
 	return nil
 }
 
@@ -137,16 +146,8 @@ func entryOf(t Tool) (entry, error) {
 	return entry{tool: t, descriptor: d, digest: digest, schema: schema}, nil
 }
 
-// Descriptors lists all tools by name.
-func (r *Router) Descriptors() []tool.Descriptor {
-	tools := *r.tools.Load()
-	list := make([]tool.Descriptor, 0, len(tools))
-	for _, e := range tools {
-		list = append(list, e.descriptor)
-	}
-	slices.SortFunc(list, func(a, b tool.Descriptor) int { return strings.Compare(a.Name, b.Name) })
-	return list
-}
+// Descriptors lists all tools by name. The list is the caller's.
+func (r *Router) Descriptors() []tool.Descriptor { return slices.Clone(r.tools.Load().sorted) }
 
 // Suspend keeps the named tools from being called, each with the error that
 // its callers get, and lets all others go on. It replaces what was suspended
@@ -158,7 +159,7 @@ func (r *Router) Suspend(tools map[string]*reason.Error) {
 
 // find finds a tool that may be called.
 func (r *Router) find(name string) (entry, error) {
-	e, ok := (*r.tools.Load())[name]
+	e, ok := r.tools.Load().byName[name]
 	if !ok {
 		return entry{}, r.unknown(name)
 	}
@@ -183,14 +184,14 @@ func (r *Router) Unusable(name string) error {
 
 // Effectless reports whether the named tool is Pure.
 func (r *Router) Effectless(name string) bool {
-	_, ok := (*r.tools.Load())[name].tool.(Pure)
+	_, ok := r.tools.Load().byName[name].tool.(Pure)
 	return ok
 }
 
 // limit is how long a call of the named tool may run: that of the settings, or what the
 // tool says itself when its calls run elsewhere and are only waited for.
 func (r *Router) limit(name string) time.Duration {
-	if e := (*r.tools.Load())[name]; e.descriptor.Executor == tool.External {
+	if e := r.tools.Load().byName[name]; e.descriptor.Executor == tool.External {
 		if t, ok := e.tool.(interface{ Limit() time.Duration }); ok {
 			return t.Limit()
 		}
@@ -218,11 +219,11 @@ func (r *Router) Check(name string, input []byte) (tool.Descriptor, []byte, erro
 
 // Digest is the digest of a tool's definition, which policies can pin; "" when
 // there is no such tool.
-func (r *Router) Digest(name string) string { return (*r.tools.Load())[name].digest }
+func (r *Router) Digest(name string) string { return r.tools.Load().byName[name].digest }
 
 func (r *Router) unknown(name string) error {
 	e := reason.Errorf(reason.UnknownTool, "there is no tool %q", name)
-	if near := nearest.Of(name, slices.Sorted(maps.Keys(*r.tools.Load()))); near != "" {
+	if near := nearest.Of(name, slices.Sorted(maps.Keys(r.tools.Load().byName))); near != "" {
 		return e.WithRemedy("Did you mean %q? `palyra tools` lists all.", near)
 	}
 	return e

@@ -234,11 +234,21 @@ func (e *Entry) Reason() string {
 
 // List returns the connections so far, in the order in which they began, after
 // them the sums of those that there was no room for, and how many these are.
-func (l *ConnectionLog) List() (list []tool.Connection, missed int) {
+func (l *ConnectionLog) List() (list []tool.Connection, missed int) { return l.Since(time.Time{}) }
+
+// Since is List without the connections that had ended by a moment; the sums are of all.
+func (l *ConnectionLog) Since(moment time.Time) (list []tool.Connection, missed int) {
 	now := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	entries := slices.Concat(l.connections.listed, l.names.listed)
+	var entries []*Entry
+	for _, listed := range [][]*Entry{l.connections.listed, l.names.listed} {
+		for _, e := range listed {
+			if e.ended.IsZero() || e.ended.After(moment) {
+				entries = append(entries, e)
+			}
+		}
+	}
 	slices.SortFunc(entries, func(a, b *Entry) int { return a.number - b.number })
 	list = make([]tool.Connection, 0, len(entries))
 	for _, e := range entries {

@@ -120,6 +120,27 @@ func TestDurationOfWhatIsUnderWay(t *testing.T) {
 	})
 }
 
+// TestSince: what had ended by a moment is left out, and what goes on is not.
+func TestSince(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := NewConnectionLog(time.Now())
+		l.Begin(LegConnect, target(t, "open.example:443"))
+		l.Begin(LegConnect, target(t, "over.example:443")).End()
+		time.Sleep(time.Second)
+		moment := time.Now()
+		time.Sleep(time.Second)
+		l.Begin(LegConnect, target(t, "later.example:443")).End()
+		var hosts []string
+		list, _ := l.Since(moment)
+		for _, c := range list {
+			hosts = append(hosts, c.Host)
+		}
+		if all, _ := l.List(); !slices.Equal(hosts, []string{"open.example", "later.example"}) || len(all) != 3 {
+			t.Errorf("since then there are %v, of %d", hosts, len(all))
+		}
+	})
+}
+
 // TestConnectionLogIsBounded: neither kind of connection crowds the other out, in
 // whichever order they come, nor do names crowd out connections; what is not
 // listed is added up.

@@ -8,7 +8,7 @@ import (
 )
 
 // generic is any agent that can start a program before and after its tools. It says in
-// the gateway's own words what its tools do; `palyra-hook schema` prints them.
+// the gateway's own words what its tools do; `palyra hook schema` prints them.
 var generic = Agent{
 	Name: "generic", read: readGeneric, answer: answerGeneric,
 	reasonBy: "Ask about the call again, with a new id and the reason as requester_reason.",
@@ -44,7 +44,7 @@ func readGeneric(body []byte) (*Message, error) {
 	}
 	kind, ok := genericEvents[g.Event]
 	if !ok {
-		return nil, reason.Errorf(reason.InvalidInput, "there is no event %q", g.Event).WithRemedy("`palyra-hook schema` prints what is read.")
+		return nil, reason.Errorf(reason.InvalidInput, "there is no event %q", g.Event).WithRemedy("`palyra hook schema` prints what is read.")
 	}
 	m := &Message{
 		Kind: kind, Event: g.Event, Session: g.Session, CallID: g.Call, Tool: g.Tool, Input: g.Input, Response: g.Result, Message: g.Error,

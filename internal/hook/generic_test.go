@@ -2,10 +2,9 @@ package hook_test
 
 import (
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"testing"
 
+	"palyra/internal/hook/asking"
 	"palyra/internal/must"
 	"palyra/internal/tool"
 )
@@ -52,7 +51,7 @@ func TestGenericSchema(t *testing.T) {
 func oneOf(t *testing.T, name string) json.RawMessage {
 	t.Helper()
 	var whole map[string]any
-	must.Do(t, json.Unmarshal(must.Get(os.ReadFile(filepath.Join("..", "..", "cmd", "palyra-hook", "generic.schema.json")))(t), &whole))
+	must.Do(t, json.Unmarshal([]byte(asking.Schema), &whole))
 	defs := whole["$defs"].(map[string]any)
 	one := defs[name].(map[string]any)
 	one["$defs"] = map[string]any{"name": defs["name"]}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -326,7 +327,7 @@ func (s *Service) denied(ctx context.Context, err error) Answer {
 
 // text is a denial for a model and its user.
 func text(code reason.Code, message, remedy string) string {
-	t := "palyra: " + string(code) + ": " + message + "."
+	t := "palyra: " + string(code) + ": " + strings.TrimSuffix(message, ".") + "."
 	if remedy != "" {
 		t += " " + remedy
 	}

@@ -17,3 +17,9 @@ func dirOwner(string) (int64, error) { return -1, nil }
 func Listen(string) (*Listener, error) {
 	return nil, fmt.Errorf("%w: this system does not say whose process connects to one", ErrNotOffered)
 }
+
+// Shared offers nothing here, for the same reason.
+func Shared(string, string, ...int64) (*Listener, error) { return Listen("") }
+
+// overflowUID says -1, which is nobody.
+func overflowUID() int64 { return -1 }

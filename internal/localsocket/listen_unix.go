@@ -35,6 +35,51 @@ func Listen(path string) (*Listener, error) {
 	if len(path) > maxPath {
 		return nil, fmt.Errorf("%w: the path %s has %d bytes, and a socket's has at most %d", ErrNotOffered, path, len(path), maxPath)
 	}
+	l, err := listenAt(path, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	return &Listener{Listener: l, owner: owner, look: peerCredentials}, nil
+}
+
+// Shared listens at path for agents of other users than this process's: of the owner of
+// dir, and of those in also. No other user may be able to put a socket of theirs at path, so
+// that its directory is one that this user, or root, alone can write to.
+func Shared(path, dir string, also ...int64) (*Listener, error) {
+	owner, err := dirOwner(dir)
+	if err != nil {
+		return nil, err
+	}
+	if len(path) > maxPath {
+		return nil, reason.Errorf(reason.ConfigInvalid, "the path %s of a socket has %d bytes, and may have %d", path, len(path), maxPath).WithRemedy("Set listen.hooks to a shorter one.")
+	}
+	if err := onlyOurs(filepath.Dir(path)); err != nil {
+		return nil, err
+	}
+	l, err := listenAt(path, 0o666)
+	if err != nil {
+		return nil, err
+	}
+	return &Listener{Listener: l, owner: owner, also: also, shared: true, look: peerCredentials}, nil
+}
+
+// onlyOurs refuses a directory in which another user could put something.
+func onlyOurs(dir string) error {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return reason.Errorf(reason.ConfigInvalid, "the directory of listen.hooks: %w", err).
+			WithRemedy("Make it, with palyrad's user as its owner; in a unit of systemd by RuntimeDirectory=.")
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || !info.IsDir() || info.Mode().Perm()&0o022 != 0 || int64(st.Uid) != int64(os.Geteuid()) && st.Uid != 0 {
+		return reason.Errorf(reason.ConfigInvalid, "others than palyrad's user can write to %s, and could answer agents in its place", dir).
+			WithRemedy("Run `chmod 755 %s`, and `chown` it to palyrad's user.", dir)
+	}
+	return nil
+}
+
+// listenAt listens at a path, in place of the socket of a palyrad that was killed.
+func listenAt(path string, mode fs.FileMode) (net.Listener, error) {
 	if err := removeStale(path); err != nil {
 		return nil, err
 	}
@@ -42,10 +87,10 @@ func Listen(path string) (*Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listening on the socket %s: %w", path, err)
 	}
-	if err := os.Chmod(path, 0o600); err != nil {
-		return nil, errors.Join(fmt.Errorf("keeping others from the socket: %w", err), l.Close())
+	if err := os.Chmod(path, mode); err != nil {
+		return nil, errors.Join(fmt.Errorf("saying who may connect to the socket: %w", err), l.Close())
 	}
-	return &Listener{Listener: l, owner: owner, look: peerCredentials}, nil
+	return l, nil
 }
 
 // ownerOf returns the uid of a directory that is this user's alone.
@@ -111,7 +156,7 @@ func removeStale(path string) error {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok || info.Mode().Type() != fs.ModeSocket || int64(st.Uid) != int64(os.Geteuid()) {
 		return reason.Errorf(reason.ConfigInvalid, "%s is no socket of palyrad", path).
-			WithRemedy("See what it is and move it away, or set listen.socket_operator = false.")
+			WithRemedy("See what it is and move it away, or have another path in the configuration.")
 	}
 	if err := os.Remove(path); err != nil {
 		return fmt.Errorf("removing the socket of a palyrad that was killed: %w", err)

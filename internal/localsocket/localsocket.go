@@ -41,9 +41,10 @@ type conn struct {
 type Listener struct {
 	net.Listener
 	owner int64
-	// tcp is true for a listener on loopback, which also lets the users in also in.
-	tcp  bool
-	also []int64
+	// tcp is true for a listener on loopback, and shared for a socket of several users: both
+	// let the users in also in, too.
+	tcp, shared bool
+	also        []int64
 	// look asks the system for a connection's peer; tests set it.
 	look func(net.Conn) (credentials, error)
 }
@@ -66,7 +67,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if l.tcp {
+	if l.tcp || l.shared {
 		return &conn{c, l.neighborOf(c)}, nil
 	}
 	return &conn{c, l.peerOf(c)}, nil

@@ -130,3 +130,56 @@ func TestDirectoryHasToBePrivate(t *testing.T) {
 		t.Errorf("a path that no address holds: %v", err)
 	}
 }
+
+// TestShared: a socket for agents of several users is in a directory that nobody else can
+// write to, lets the listed ones in, and makes none of them the local operator.
+func TestShared(t *testing.T) {
+	own := int64(os.Geteuid())
+	dir := private(t)
+	must.Do(t, os.Chmod(dir, 0o755))
+	path := filepath.Join(dir, "s")
+	l := must.Get(Shared(path, dir, own+7, overflowUID()))(t)
+	defer l.Close()
+	if info := must.Get(os.Lstat(path))(t); info.Mode().Perm() != 0o666 {
+		t.Errorf("the socket has mode %v", info.Mode())
+	}
+	for name, c := range map[string]struct {
+		found   credentials
+		err     error
+		refused bool
+	}{
+		"the owner":                  {found: credentials{uid: own, pid: 7}},
+		"one that is listed":         {found: credentials{uid: own + 7, pid: 7}},
+		"one that is not":            {found: credentials{uid: own + 8, pid: 7}, refused: true},
+		"one beside the listed ones": {found: credentials{uid: own + 1, pid: 7}, refused: true},
+		"one that nobody maps":       {found: credentials{uid: overflowUID(), pid: 7}, refused: true},
+		"nobody knows":               {err: errors.New("no"), refused: true},
+	} {
+		l.look = func(net.Conn) (credentials, error) { return c.found, c.err }
+		client := must.Get(net.Dial("unix", path))(t)
+		server := must.Get(l.Accept())(t)
+		p, ok := AgentOf(AgentContext(t.Context(), server))
+		if !ok || (p.Refused != nil) != c.refused {
+			t.Errorf("%s: %v, refused: %v", name, p, p.Refused)
+		}
+		if p.Socket {
+			t.Errorf("%s: it would be let in without a token, as the local operator's own", name)
+		}
+		client.Close()
+		server.Close()
+	}
+}
+
+// TestSharedNeedsADirectoryOfItsOwn: where others can write, they could put a socket of
+// theirs there while palyrad does not run. The control is TestShared.
+func TestSharedNeedsADirectoryOfItsOwn(t *testing.T) {
+	for mode, dir := range map[os.FileMode]string{0o775: private(t), 0o777: private(t), 0o777 | os.ModeSticky: private(t)} {
+		must.Do(t, os.Chmod(dir, mode))
+		if l, err := Shared(filepath.Join(dir, "s"), dir); reason.Of(err) != reason.ConfigInvalid {
+			t.Errorf("%v: %v, %v", mode, l, err)
+		}
+	}
+	if l, err := Shared(filepath.Join(private(t), "none", "s"), private(t)); reason.Of(err) != reason.ConfigInvalid {
+		t.Errorf("a directory that is not there: %v, %v", l, err)
+	}
+}

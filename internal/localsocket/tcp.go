@@ -22,7 +22,9 @@ func Loopback(l net.Listener, dir string, also ...int64) (*Listener, error) {
 	return &Listener{Listener: l, owner: owner, also: also, look: loopbackPeer, tcp: true}, nil
 }
 
-// neighborOf is whose process is at the other end of a connection over TCP.
+// neighborOf is whose process is at the other end of a connection of an agent. Being let in
+// makes it nobody yet: it shows a token. In which namespaces a process of another user is,
+// the kernel does not tell this one.
 func (l *Listener) neighborOf(c net.Conn) Peer {
 	found, err := l.look(c)
 	switch {
@@ -30,8 +32,11 @@ func (l *Listener) neighborOf(c net.Conn) Peer {
 		return Peer{UID: -1, Refused: reason.Errorf(reason.Unauthenticated, "the system does not say whose process is at the other end of the connection: %w", err).
 			WithRemedy("Use the socket: `palyra-hook` does.")}
 	case found.uid != l.owner && !slices.Contains(l.also, found.uid):
-		return Peer{UID: found.uid, Refused: reason.Errorf(reason.Unauthenticated, "the port of agents is for uid %d, to which palyrad's state directory belongs, and not for uid %d", l.owner, found.uid).
+		return Peer{UID: found.uid, Refused: reason.Errorf(reason.Unauthenticated, "this way of agents is for uid %d, to which palyrad's state directory belongs, and not for uid %d", l.owner, found.uid).
 			WithRemedy("Run the agent as that user, or list the uid in listen.agent_uids.")}
+	case l.shared && found.uid == overflowUID():
+		return Peer{UID: found.uid, Refused: reason.Errorf(reason.Unauthenticated, "uid %d stands for every user that palyrad's user namespace does not know", found.uid).
+			WithRemedy("Run palyrad outside the container.")}
 	}
 	return Peer{UID: found.uid}
 }

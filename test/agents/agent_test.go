@@ -2,11 +2,7 @@
 
 package agents
 
-import (
-	"os/exec"
-
-	"palyra/test/process"
-)
+import "palyra/test/process"
 
 // agent is one of the agents under test.
 type agent struct {
@@ -62,8 +58,8 @@ var all = []*agent{claude, codex}
 func (a *agent) start(p *person, bypass bool) *process.Child {
 	p.t.Helper()
 	line := a.line("go", bypass)
-	cmd := exec.Command(program(line[0]), line[1:]...)
-	cmd.Dir, cmd.Env = p.workspace, append(p.env(), a.env(p.model.url)...)
+	cmd := p.command(program(line[0]), line[1:]...)
+	cmd.Env = append(cmd.Env, a.env(p.model.url)...)
 	return process.Begin(p.t, cmd)
 }
 

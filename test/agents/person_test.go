@@ -28,6 +28,10 @@ type person struct {
 	// home, workspace and bin are theirs; bin has copies of the programs, so that a test
 	// can spoil one.
 	home, workspace, bin string
+	// more is what is in their environment besides.
+	more []string
+	// uid is whose their processes are; 0 is the test's own.
+	uid int
 }
 
 // policies decide what the tests call: a line that begins with "echo free" runs, one with
@@ -44,6 +48,15 @@ when { context.egress.mode != "none" && context.args.command like "echo free*" }
 @severity("high")
 forbid(principal, action in [Action::"tool.execute/claude-code/Bash", Action::"tool.execute/codex/exec"], resource)
 when { context.args.command like "echo forbidden*" };
+`
+
+// somebodyThere has the yes to lines that begin with "echo present" take a person.
+const somebodyThere = `
+@id("test.present")
+@reason("a test wants somebody there")
+forbid(principal, action in [Action::"tool.execute/claude-code/Bash", Action::"tool.execute/codex/exec"], resource)
+when { context.args.command like "echo present*" }
+unless { context.approval.votes.contains({ role: "*", surface: "cli", paired: true, present: true }) };
 `
 
 // configuration has calls wait as short as they can.
@@ -64,7 +77,13 @@ stream_max_retries = 0
 `
 
 func newPerson(t *testing.T) *person {
-	dir := t.TempDir()
+	p := newPersonIn(t, t.TempDir())
+	t.Cleanup(p.leave)
+	return p
+}
+
+// newPersonIn is newPerson with everything below dir, and without a palyrad that up starts.
+func newPersonIn(t *testing.T, dir string) *person {
 	p := &person{t: t, model: newModel(t), home: filepath.Join(dir, "home"), bin: filepath.Join(dir, "bin")}
 	p.workspace = filepath.Join(p.home, "project")
 	// Codex makes no helpers of its own below the directory for temporary files, so that
@@ -75,11 +94,10 @@ func newPerson(t *testing.T) *person {
 	for _, program := range []string{"palyrad", "palyra", "palyra-hook"} {
 		must.Do(t, copyProgram(filepath.Join(programs, program), filepath.Join(p.bin, program)))
 	}
-	p.write(".config/palyra/policies/test.cedar", policies)
+	p.write(".config/palyra/policies/test.cedar", policies+somebodyThere)
 	p.write(".config/palyra/palyra.toml", configuration)
 	p.write(".codex/config.toml", fmt.Sprintf(codexModel, p.model.url))
 	p.write(".claude/settings.json", "{\n\n  \"cleanupPeriodDays\":   30\n}\n")
-	t.Cleanup(p.leave)
 	return p
 }
 
@@ -107,15 +125,35 @@ func (p *person) write(name, text string) {
 }
 
 func (p *person) env() []string {
-	return []string{"HOME=" + p.home, "PATH=" + p.bin + ":" + strings.Join(agents, ":") + ":/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "LANG=C.UTF-8", "TERM=dumb", "TMPDIR=" + filepath.Join(p.home, "tmp")}
+	return append([]string{"HOME=" + p.home, "PATH=" + p.bin + ":" + strings.Join(agents, ":") + ":/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "LANG=C.UTF-8", "TERM=dumb", "TMPDIR=" + filepath.Join(p.home, "tmp")}, p.more...)
 }
 
 // palyra runs a command of palyra to its end.
 func (p *person) palyra(args ...string) process.Result {
 	p.t.Helper()
-	cmd := exec.Command(filepath.Join(p.bin, "palyra"), args...)
+	return p.program("palyra", args...)
+}
+
+// program runs a program of theirs to its end.
+func (p *person) program(name string, args ...string) process.Result {
+	p.t.Helper()
+	return process.Finish(p.t, p.command(filepath.Join(p.bin, name), args...))
+}
+
+// command is a program as a process of theirs, in their workspace.
+func (p *person) command(path string, args ...string) *exec.Cmd {
+	cmd := exec.Command(path, args...)
 	cmd.Dir, cmd.Env = p.workspace, p.env()
-	return process.Finish(p.t, cmd)
+	if p.uid != 0 {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(p.uid), Gid: uint32(p.uid)}}
+	}
+	return cmd
+}
+
+// types is palyra at a terminal at which they type these lines.
+func (p *person) types(lines string, args ...string) process.Result {
+	p.t.Helper()
+	return process.AtTerminal(p.t, p.command(filepath.Join(p.bin, "palyra"), args...), lines)
 }
 
 // up is `palyra up` for both agents.

@@ -137,8 +137,8 @@ func TestFlags(t *testing.T) {
 // Every goal runs with tiny sizes on the real programs.
 func TestQuick(t *testing.T) {
 	dir := t.TempDir()
-	for _, program := range []string{"palyrad", "palyra", "bench"} {
-		folder := map[string]string{"palyrad": "../../cmd/palyrad", "palyra": "../../cmd/palyra", "bench": "."}[program]
+	for _, program := range []string{"palyrad", "palyra", "palyra-hook", "bench"} {
+		folder := map[string]string{"palyrad": "../../cmd/palyrad", "palyra": "../../cmd/palyra", "palyra-hook": "../../cmd/palyra-hook", "bench": "."}[program]
 		// As the other tests build programs, so that they compile the same.
 		cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-tags", "palyrainit", "-o", filepath.Join(dir, program), folder)
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")

@@ -173,6 +173,7 @@ var benchmarks = []benchmark{
 	{"23-handshake", handshakes},
 	{"24-secrets", secretsCost},
 	{"25-mcp-call", mcpCall},
+	{"26-hooks", hooks},
 }
 
 // bench is what the benchmarks share.

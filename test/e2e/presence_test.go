@@ -3,17 +3,10 @@
 package e2e
 
 import (
-	"bytes"
-	"errors"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
-
-	"golang.org/x/sys/unix"
 
 	"palyra/internal/must"
 	"palyra/test/process"
@@ -21,29 +14,8 @@ import (
 
 // types runs palyra at a terminal at which somebody types these lines.
 func (c *client) types(lines string, args ...string) process.Result {
-	t := c.g.T
-	t.Helper()
-	master := must.Get(os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0))(t)
-	n := must.Get(unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN))(t)
-	must.Do(t, unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0))
-	terminal := must.Get(os.OpenFile(filepath.Join("/dev/pts", strconv.Itoa(n)), os.O_RDWR|unix.O_NOCTTY, 0))(t)
-	must.Get(master.WriteString(lines))(t)
-	var out, msg bytes.Buffer
-	shown := make(chan struct{})
-	go func() {
-		defer close(shown)
-		_, _ = io.Copy(&msg, master) // ends with the terminal
-	}()
-	cmd := c.command(args...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = terminal, &out, terminal
-	err := process.Run(cmd)
-	must.Do(t, terminal.Close())
-	<-shown
-	must.Do(t, master.Close())
-	if ended := new(exec.ExitError); err != nil && !errors.As(err, &ended) {
-		t.Fatalf("%v: %v", args, err)
-	}
-	return process.Result{Args: args, Code: cmd.ProcessState.ExitCode(), Out: out.String(), Err: msg.String()}
+	c.g.T.Helper()
+	return process.AtTerminal(c.g.T, c.command(args...), lines)
 }
 
 const somebodyThere = `@id("somebody-there") forbid(principal, action == Action::"tool.execute/fs.write", resource)

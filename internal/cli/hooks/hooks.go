@@ -29,7 +29,7 @@ type app struct{ *client.App }
 // Command is `palyra hook`.
 func Command(program *client.App) *cobra.Command {
 	a := &app{program}
-	return command.NewGroup("hook", "Have agents ask Palyra before they run a tool", a.install(), a.uninstall(), a.status())
+	return command.NewGroup("hook", "Have agents ask Palyra before they run a tool", a.install(), a.uninstall(), a.status(), a.generic(), a.schema())
 }
 
 // flags say which hook is meant.

@@ -60,6 +60,26 @@ func handlers(t *testing.T, text []byte, event string) (list []map[string]any) {
 	return list
 }
 
+// TestSharedSocket: a person who is not palyrad's user asks by the socket for several users;
+// what a project holds names no place of this machine.
+func TestSharedSocket(t *testing.T) {
+	s := site(t, "")
+	s.SharedSocket = "/run/palyra/hooks.sock"
+	for scope, want := range map[agentfiles.Scope]string{
+		agentfiles.User: ` -socket "/run/palyra/hooks.sock" `, agentfiles.Managed: ` -socket "/run/palyra/hooks.sock" `,
+		agentfiles.Project: ` -socket "${XDG_STATE_HOME:-$HOME/.local/state}/palyra/hooks.sock" `,
+	} {
+		line, err := s.command(Wanted{Agent: agentfiles.Codex, Scope: scope}, 60)
+		if err != nil || !strings.Contains(line, want) {
+			t.Errorf("%s: %s, %v", scope, line, err)
+		}
+	}
+	s.SharedSocket = "/run/$(id)/hooks.sock"
+	if line, err := s.command(user(), 60); err == nil {
+		t.Errorf("a shell would run what stands in the path: %s", line)
+	}
+}
+
 func TestPlanClaudeByHTTP(t *testing.T) {
 	s := site(t, "")
 	put(t, claudePath(s), claudeText)

@@ -30,8 +30,10 @@ type Site struct {
 	People int
 	// HookProgram is palyra-hook, by its absolute path; "" where there is none.
 	HookProgram string
-	// StateDir is where palyrad has its state, with the socket for hooks.
+	// StateDir is where palyrad has its state, with the socket for hooks of its own user.
 	StateDir string
+	// SharedSocket is the socket for hooks of other users; "" where there is none.
+	SharedSocket string
 	// Wait is how long a person may take to answer.
 	Wait time.Duration
 	// Codex is the program of Codex; "" is that of the PATH.
@@ -136,7 +138,10 @@ func (s Site) command(w Wanted, limit int) (string, error) {
 	if w.Scope == agentfiles.User {
 		socket, token = statedir.Hooks(s.StateDir), s.TokenFile(w.Agent)
 	}
-	for _, path := range []string{s.HookProgram, s.StateDir, s.ClientState()} {
+	if s.SharedSocket != "" && w.Scope != agentfiles.Project {
+		socket = s.SharedSocket
+	}
+	for _, path := range []string{s.HookProgram, s.StateDir, s.SharedSocket, s.ClientState()} {
 		if strings.ContainsAny(path, "'\"\\$`\n") {
 			return "", reason.Errorf(reason.ConfigInvalid, "the path %q has a character that a shell takes for its own", path).
 				WithRemedy("Use another directory.")

@@ -29,7 +29,7 @@ func MachineOf(a *client.App) (agentfiles.Machine, error) {
 
 // SiteOf is this machine as the configuration and the record have it.
 func SiteOf(a *client.App, m agentfiles.Machine, c *config.Config, r *Record) Site {
-	s := Site{Machine: m, Agents: c.Listen.Agents, People: people("/etc/passwd", m), HookProgram: Beside("palyra-hook"), Wait: c.Approvals.DefaultTimeout, StateDir: c.StateDir}
+	s := Site{Machine: m, Agents: c.Listen.Agents, People: people("/etc/passwd", m), HookProgram: Beside("palyra-hook"), Wait: c.Approvals.DefaultTimeout, StateDir: c.StateDir, SharedSocket: c.Listen.Hooks}
 	s.Held = r.Service != nil && r.Service.Manager == ManagerSystemd
 	return s
 }

@@ -148,7 +148,7 @@ func (a *app) plan(ctx context.Context, f *flags, m agentfiles.Machine, book *in
 		return nil, command.Usage("palyrad is a service of %s already", book.Service.Manager).WithRemedy("Run `palyra down` first.")
 	}
 	if c.Listen.Agents == "" {
-		if c.Listen.Agents, err = freePort(m); err != nil {
+		if c.Listen.Agents, err = freePort(c.Listen); err != nil {
 			return nil, err
 		}
 	}
@@ -184,14 +184,19 @@ func (a *app) configPath() (string, error) {
 	return filepath.Abs(path)
 }
 
-// firstPort is where palyrad listens for agents where nothing else does.
-const firstPort, ports = 7144 + 1, 20
+// firstPort is where palyrad listens for agents where nothing else does: the ports before
+// it are those of its own other listeners.
+const firstPort, ports = 7145 + 1, 20
 
-// freePort is an address for agents that nobody has. In the range of numbers in which the
-// system gives none away by itself, so that it stays free for palyrad.
-func freePort(agentfiles.Machine) (string, error) {
+// freePort is an address for agents that nobody has, and that palyrad will not take for
+// another of its listeners. In the range of numbers in which the system gives none away by
+// itself, so that it stays free for palyrad.
+func freePort(own config.Listen) (string, error) {
 	for port := firstPort; port < firstPort+ports; port++ {
 		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+		if onPort(port, own.API, own.Metrics, own.Console) {
+			continue
+		}
 		l, err := net.Listen("tcp", address)
 		if err != nil {
 			continue
@@ -200,6 +205,16 @@ func freePort(agentfiles.Machine) (string, error) {
 	}
 	return "", reason.Errorf(reason.ConfigInvalid, "no port from %d to %d is free on 127.0.0.1", firstPort, firstPort+ports-1).
 		WithRemedy("Set listen.agents in palyra.toml to an address that is.")
+}
+
+// onPort reports whether one of the addresses has a port, on whatever host.
+func onPort(port int, addresses ...string) bool {
+	for _, address := range addresses {
+		if _, taken, err := net.SplitHostPort(address); err == nil && taken == strconv.Itoa(port) {
+			return true
+		}
+	}
+	return false
 }
 
 // planFiles plans the configuration and the service's files.

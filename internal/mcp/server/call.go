@@ -170,7 +170,7 @@ func argumentsOf(raw json.RawMessage) []byte {
 
 // shows reports whether the caller is shown a tool.
 func (f *Face) shows(v *visit, name string, names wirename.Table) bool {
-	return slices.ContainsFunc(f.offered(v, names), func(d tool.Descriptor) bool { return d.Name == name })
+	return slices.ContainsFunc(f.Catalog(v.caller), func(d tool.Descriptor) bool { return d.Name == name && f.offers(d, names) })
 }
 
 // unknown refuses a call of a tool that the caller is not shown, in the same words

@@ -44,12 +44,15 @@ func (f *Face) names() wirename.Table {
 
 // offered are the tools that the caller is shown, by name.
 func (f *Face) offered(v *visit, names wirename.Table) []tool.Descriptor {
-	list := slices.DeleteFunc(f.Catalog(v.caller), func(d tool.Descriptor) bool {
-		_, named := names.Wire(d.Name)
-		return !named || hidden(d) || reason.Of(f.Tools.Unusable(d.Name)) == reason.ToolSuspended
-	})
-	slices.SortFunc(list, func(a, b tool.Descriptor) int { return bytes.Compare([]byte(a.Name), []byte(b.Name)) })
+	list := slices.DeleteFunc(f.Catalog(v.caller), func(d tool.Descriptor) bool { return !f.offers(d, names) })
+	slices.SortFunc(list, func(a, b tool.Descriptor) int { return strings.Compare(a.Name, b.Name) })
 	return list
+}
+
+// offers reports whether whoever may call a tool is shown it.
+func (f *Face) offers(d tool.Descriptor, names wirename.Table) bool {
+	_, named := names.Wire(d.Name)
+	return named && !hidden(d) && reason.Of(f.Tools.Unusable(d.Name)) != reason.ToolSuspended
 }
 
 // hidden reports whether a tool is none for clients: the gateway calls it itself, or it

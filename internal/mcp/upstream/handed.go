@@ -206,7 +206,7 @@ func (t starting) run(ctx context.Context, c tool.Call, l launch) tool.Report {
 		return failed(ctx, report, err)
 	}
 	report.Outcome = tool.Succeeded
-	return finished(in.handed.clean(report))
+	return in.handed.clean(report).Finish()
 }
 
 // errUnstarted says that people have to be asked before an instance can start.

@@ -38,8 +38,7 @@ type instance struct {
 	// owner is whose it is, zero for one that is shared.
 	owner access.Principal
 	// made is what it was made of; another call for other things gets another.
-	made  string
-	began time.Time
+	made string
 
 	session *mcp.ClientSession
 	till    till

@@ -457,23 +457,22 @@ func resultOf(r any) (json.RawMessage, error) {
 	return exact, nil
 }
 
-// describe adds to a report what is known of the instance.
+// describe adds to a report what is known of the instance, and which connections it had
+// since a moment.
 func (in *instance) describe(r *tool.Report, since time.Time) {
 	r.Executor.Instance = in.id
-	var all []tool.Connection
-	var began time.Time
 	switch {
 	case in.pipe != nil && in.underway.Connections != nil:
+		var all []tool.Connection
 		all, r.Egress.Missed = in.underway.Connections()
-		began = in.underway.Report.Started
-	case in.connections != nil:
-		all, r.Egress.Missed = in.connections.List()
-		began = in.began
-	}
-	for _, one := range all {
-		if one.Count > 0 || began.Add(one.Started+one.Duration).After(since) {
-			r.Egress.Observed = append(r.Egress.Observed, one)
+		began := in.underway.Report.Started
+		for _, one := range all {
+			if one.Count > 0 || began.Add(one.Started+one.Duration).After(since) {
+				r.Egress.Observed = append(r.Egress.Observed, one)
+			}
 		}
+	case in.connections != nil:
+		r.Egress.Observed, r.Egress.Missed = in.connections.Since(since)
 	}
 	if in.pipe == nil {
 		return

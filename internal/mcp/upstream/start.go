@@ -62,7 +62,7 @@ func (l launch) key() string {
 func (m *Manager) start(ctx context.Context, l launch, lent []egress.Secret) (*instance, error) {
 	in := &instance{
 		id: l.server.Name + "/" + ulid.Make().String(), server: l.server, owner: l.owner, made: l.key(),
-		began: time.Now(), used: time.Now(), calls: map[string]*running{}, handed: l.handed,
+		used: time.Now(), calls: map[string]*running{}, handed: l.handed,
 	}
 	defer in.till.open(lent)()
 	ctx, cancel := context.WithTimeoutCause(ctx, m.use.ConnectTime, reason.Errorf(reason.UpstreamUnavailable, "the upstream server %s did not answer within %s", l.server.Name, m.use.ConnectTime))
@@ -195,7 +195,7 @@ func (m *Manager) dial(in *instance, l launch) (*mcp.StreamableClientTransport, 
 		return nil, err
 	}
 	if in.exchange == nil {
-		in.connections = egress.NewConnectionLog(in.began)
+		in.connections = egress.NewConnectionLog(time.Now())
 		in.exchange = secret.New("", in.till.from(l.shown()))
 	}
 	dialer := &egress.Dialer{

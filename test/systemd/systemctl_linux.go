@@ -1,4 +1,4 @@
-package main
+package systemd
 
 import (
 	"bufio"
@@ -13,12 +13,11 @@ import (
 	"time"
 )
 
-// systemctl is a manager of services that behaves, for the units of palyrad in the user's
-// directory. Where TEST_PALYRA_SYSTEMD names no directory there is no manager at all. In
+// Main is systemctl: it does what the command line says. Where the variable Dir names no directory there is no manager at all. In
 // it are the commands that were given (log), and the process ids of the holder of the
 // socket and of the service.
-func systemctl() {
-	dir := os.Getenv("TEST_PALYRA_SYSTEMD")
+func Main() {
+	dir := os.Getenv(Dir)
 	if dir == "" {
 		fmt.Fprintln(os.Stderr, "Failed to connect to bus: No medium found")
 		os.Exit(1)
@@ -72,8 +71,8 @@ func (m manager) fail(why string) {
 func (m manager) log(line string) {
 	f, err := os.OpenFile(filepath.Join(m.dir, "log"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err == nil {
-		fmt.Fprintln(f, line)
-		f.Close()
+		_, _ = fmt.Fprintln(f, line)
+		_ = f.Close()
 	}
 }
 
@@ -90,7 +89,7 @@ func (m manager) links(enable bool) {
 		if _, err := os.Stat(filepath.Join(m.units, unit)); err != nil {
 			m.fail("no unit " + unit)
 		}
-		_ = os.MkdirAll(wants, 0o755)
+		_ = os.MkdirAll(wants, 0o750)
 		_ = os.Symlink(filepath.Join(m.units, unit), link)
 	}
 }
@@ -132,7 +131,11 @@ func (m manager) hold() {
 		fmt.Println(err)
 		os.Exit(1)
 	}
-	file, err := l.(*net.TCPListener).File()
+	tcp, ok := l.(*net.TCPListener)
+	if !ok {
+		os.Exit(1)
+	}
+	file, err := tcp.File()
 	if err != nil {
 		os.Exit(1)
 	}

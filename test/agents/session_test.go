@@ -1,0 +1,125 @@
+package agents
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"palyra/internal/must"
+	"palyra/test/process"
+)
+
+// fresh takes away what the tests gave the person beside the agents: the policies and the
+// configuration of palyrad.
+func (p *person) fresh() {
+	p.t.Helper()
+	must.Do(p.t, os.RemoveAll(filepath.Join(p.home, ".config")))
+}
+
+// TestFirstMinute has a fresh account: after `palyra up`, the first shell command of each
+// agent is decided, asked about, and in the journal.
+func TestFirstMinute(t *testing.T) {
+	p := newPerson(t)
+	p.fresh()
+	p.up()
+	for _, a := range all {
+		line, made := p.mark("first" + a.name)
+		p.model.wants(a.shell(line))
+		c := a.start(p, false)
+		q := p.waiting(c)
+		if made() {
+			t.Errorf("%s: it ran before anybody answered", a.name)
+		}
+		p.palyra("approve", q.ID, "--digest", q.Digest).Want(t, 0)
+		r := c.Wait(t)
+		table.want(t, "a fresh account: the first command, after a yes", a, happened(made()), ran, r.Out+r.Err+p.model.results())
+		shown := p.palyra("journal", "list", "-o", "json", "--limit", "0")
+		for _, what := range []string{"PAL-A100", "PAL-A102", "PAL-X100", "agent:" + a.name} {
+			if !strings.Contains(shown.Out, what) {
+				t.Errorf("%s: the journal has no %s: %s", a.name, what, shown.Err)
+			}
+		}
+	}
+}
+
+// ordinary is a session of Claude Code: reading, edits in the workspace, tests.
+func ordinary(dir string) []call {
+	in := func(name string) string { return filepath.Join(dir, name) }
+	read := func(name string) call { return call{"Read", map[string]any{"file_path": in(name)}} }
+	edit := func(name, was, is string) call {
+		return call{"Edit", map[string]any{"file_path": in(name), "old_string": was, "new_string": is}}
+	}
+	test := claude.shell("sh test.sh")
+	return []call{
+		read("parse.go"), read("parse_test.go"), test,
+		edit("parse.go", "return 0", "return 1"), test,
+		edit("parse.go", "return 1", "return len(s)"), edit("parse_test.go", "want 0", "want 3"), test,
+		{"Write", map[string]any{"file_path": in("doc.go"), "content": "// Package parse parses.\npackage parse\n"}},
+		read("doc.go"), test,
+	}
+}
+
+// TestOrdinarySession has Claude Code do an ordinary session under the profile laptop: a
+// person is asked three times at most, each time for the session, and all of it is done.
+func TestOrdinarySession(t *testing.T) {
+	p := newPerson(t)
+	p.fresh()
+	p.write("project/parse.go", "package parse\n\nfunc Parse(s string) int { return 0 }\n")
+	p.write("project/parse_test.go", "package parse // want 0\n")
+	p.write("project/test.sh", "echo tested >> tested\n")
+	p.palyra("policy", "init", "--profile", "laptop").Want(t, 0)
+	p.up()
+	p.model.wants(ordinary(p.workspace)...)
+	c := claude.start(p, false)
+	asked := p.answers(c, "--allow", "session", "--match", "subject")
+	r := c.Wait(t)
+	t.Logf("asked %d times", asked)
+	if asked == 0 || asked > 3 {
+		t.Errorf("a person was asked %d times: %s%s", asked, r.Out, p.model.results())
+	}
+	for name, want := range map[string]string{
+		"parse.go": "return len(s)", "parse_test.go": "want 3", "doc.go": "parses", "tested": strings.Repeat("tested\n", 4),
+	} {
+		if text, err := os.ReadFile(filepath.Join(p.workspace, name)); err != nil || !strings.Contains(string(text), want) {
+			t.Errorf("%s has %q, %v: %s", name, text, err, p.model.results())
+		}
+	}
+	table.want(t, "an ordinary session under laptop, 3 questions at most", claude, happened(asked <= 3), ran, "")
+}
+
+// answers says yes to all that a run asks, until it ends, and returns how often that was.
+// Where the question cannot be answered so widely, the yes is for that very call, for the
+// session.
+func (p *person) answers(c *process.Child, wide ...string) int {
+	p.t.Helper()
+	var seen []string
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-c.Ended:
+			return len(seen)
+		case <-tick.C:
+		}
+		var list struct {
+			Items []ask `json:"items"`
+		}
+		if r := p.palyra("approvals", "list", "-o", "json"); r.Code != 0 || json.Unmarshal([]byte(r.Out), &list) != nil {
+			continue
+		}
+		for _, q := range list.Items {
+			if slices.Contains(seen, q.ID) {
+				continue
+			}
+			seen = append(seen, q.ID)
+			answer := []string{"approve", q.ID, "--digest", q.Digest}
+			if r := p.palyra(append(answer, wide...)...); r.Code != 0 {
+				p.palyra(append(answer, "--allow", "session")...).Want(p.t, 0)
+			}
+		}
+	}
+}
