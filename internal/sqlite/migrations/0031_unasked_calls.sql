@@ -1,6 +1,6 @@
 -- Calls of the last days that policy or a grant let run without asking people, by what a
 -- grant for them would match. The writer keeps the table beside the journal, and only as
--- much of it as is counted (unasked.go).
+-- much of it as is counted (opencalls.go).
 CREATE TABLE unasked_calls (
     requested_by TEXT NOT NULL,
     on_behalf_of TEXT NOT NULL,
