@@ -139,7 +139,8 @@ func (s *runStream) open(ctx context.Context, first *palyrav1.RunStreamRequest) 
 
 // attach takes an inbox of a run that goes on and is the caller's to steer.
 func (s *runStream) attach(ctx context.Context, r run.Record) error {
-	if s.mute = mayTalk(s.caller, r); s.mute != nil {
+	if !steers(s.caller, r) {
+		s.mute = mayTalk(s.caller, r)
 		return nil
 	}
 	var err error
