@@ -30,7 +30,7 @@ func (t *Tallies) Add(state State, severity string, subject SubjectType, toolNam
 	t.ByTool[toolName] += n
 }
 
-// LatelyQuery is about what a requester was asked about before.
+// LatelyQuery is about what a requester did before.
 type LatelyQuery struct {
 	RequestedBy, OnBehalfOf      access.Principal
 	Session, Subject, CallDigest string
@@ -40,17 +40,52 @@ type LatelyQuery struct {
 	Since time.Time
 }
 
-// MostLately bounds what is counted of what was asked before.
+// MostLately bounds what is counted of what was asked before, and of what ran without.
 const MostLately = 10_000
 
-// latelySpan is how far back people are told of what was asked.
-const latelySpan = 7 * 24 * time.Hour
+// LatelySpan is how far back people are told of that.
+const LatelySpan = 7 * 24 * time.Hour
 
-// Lately is how many records there are of a requester and a tool, at most MostLately of
-// the newest: all of them, those of the same subject, and those of the very same call.
-// A record is one call; calls that waited together on one are one.
+// Lately is what a requester did with a tool: about which calls people were asked, and
+// which ran without, by policy or a grant. Calls that waited together on one record are
+// one.
 type Lately struct {
+	Asked, Unasked Counted
+}
+
+// Counted is how many calls there are, at most MostLately of the newest: all of them,
+// those of the same subject, and those that are the very same call.
+type Counted struct {
 	All, InSession Matching
+}
+
+// Add counts a call.
+func (c *Counted) Add(q LatelyQuery, session, subject, digest string) {
+	counts := []*Matching{&c.All}
+	if session == q.Session {
+		counts = append(counts, &c.InSession)
+	}
+	for _, m := range counts {
+		m.Tool++
+		if subject == q.Subject {
+			m.Subject++
+		}
+		if digest == q.CallDigest {
+			m.Exact++
+		}
+	}
+}
+
+// covered is how many of the calls a yes on offer would have covered.
+func (c Counted) covered(o Offer) int64 {
+	switch o.Scope {
+	case Session:
+		return c.InSession.Of(o.Match)
+	case Timeboxed:
+		return c.All.Of(o.Match)
+	default:
+		return 0
+	}
 }
 
 // Matching counts records by how a grant would match them.
@@ -80,26 +115,21 @@ func (d *Desk) Tally(ctx context.Context, f Filter) (Tallies, error) {
 }
 
 // addLately says in the prompt how often the same was asked in the days before, and
-// what each yes on offer would have covered of that.
+// what each yes on offer would have covered of that and of what ran unasked.
 func (d *Desk) addLately(ctx context.Context, rec *Record) error {
 	n, err := d.store.Lately(ctx, LatelyQuery{
 		RequestedBy: rec.RequestedBy, OnBehalfOf: rec.OnBehalfOf, Session: rec.Session, Subject: rec.Subject,
-		CallDigest: rec.CallDigest, ComparedAs: rec.ComparedAs(), Since: rec.CreatedAt.Add(-latelySpan),
+		CallDigest: rec.CallDigest, ComparedAs: rec.ComparedAs(), Since: rec.CreatedAt.Add(-LatelySpan),
 	})
 	if err != nil {
-		return fmt.Errorf("counting what was asked before: %w", err)
+		return fmt.Errorf("counting what was done before: %w", err)
 	}
-	rec.Prompt.AskedLately = n.All.Tool
+	rec.Prompt.AskedLately = n.Asked.All.Tool
 	if rec.Subject != "" {
-		rec.Prompt.AskedLately = n.All.Subject
+		rec.Prompt.AskedLately = n.Asked.All.Subject
 	}
-	for i := range rec.Prompt.Scopes {
-		switch o := &rec.Prompt.Scopes[i]; o.Scope {
-		case Session:
-			o.CoveredLately = n.InSession.Of(o.Match)
-		case Timeboxed:
-			o.CoveredLately = n.All.Of(o.Match)
-		}
+	for i, o := range rec.Prompt.Scopes {
+		rec.Prompt.Scopes[i].CoveredLately = n.Asked.covered(o) + n.Unasked.covered(o)
 	}
 	return nil
 }

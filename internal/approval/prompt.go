@@ -86,8 +86,8 @@ type Offer struct {
 	MaxTTLSeconds int64 `json:"max_ttl_seconds"`
 	// Permission is what the approver needs beside approval.decide.
 	Permission string `json:"permission"`
-	// CoveredLately is how many of the calls about which people were asked in the 7
-	// days before it would have covered.
+	// CoveredLately is how many calls of the 7 days before it would have covered, asked
+	// about or not.
 	CoveredLately int64 `json:"covered_lately,omitempty"`
 }
 

@@ -125,6 +125,14 @@ func (t carelessTx) ReplaceRecord(r *approval.Record, _ approval.State, _ int64)
 	return t.Tx.ReplaceRecord(r, now.State, now.Version)
 }
 
+func (t carelessTx) RewriteRecord(r *approval.Record, _ approval.State, _ int64) error {
+	now, err := t.Tx.Record(r.ID)
+	if err != nil {
+		return err
+	}
+	return t.Tx.RewriteRecord(r, now.State, now.Version)
+}
+
 // Negative control: without compare-and-swap the race above has many winners.
 func TestDoubleDecideWithoutCompare(t *testing.T) {
 	store := &careless{Memory: approvaltest.NewMemory(), first: map[string]approval.Record{}}
@@ -147,6 +155,63 @@ func TestCancelVersusDecide(t *testing.T) {
 		if winners != 1 || err != nil || after.Version != 2 || out.Answer.Allowed() != (after.State == approval.Allowed) {
 			t.Fatalf("%d winners, %s v%d, answer %v", winners, after.State, after.Version, out.Answer.Kind())
 		}
+	}
+}
+
+// editVersusDecide has some change the call while others say yes to what they were
+// shown, and returns how many of them all won first, and what the record then is.
+func editVersusDecide(t *testing.T, d *approval.Desk, round int) (winners int, after approval.Record) {
+	run := func(a *approval.Ask) { a.Proposal.Run = fmt.Sprint("run", round) }
+	p := approvaltest.Resolve(d, approvaltest.Ask(t, run))
+	rec := <-p.Records
+	editor := func(name, input string) func() error {
+		ask := approvaltest.Ask(t, run, func(a *approval.Ask) {
+			a.Proposal.Input, a.Plan.Binding.Arguments = json.RawMessage(input), json.RawMessage(input)
+		})
+		return func() error {
+			_, err := d.Edit(context.Background(), approvaltest.Caller(name), rec.ID, approval.Amendment{
+				Version: rec.Version, ShownDigest: rec.CallDigest, Reason: "less", Ask: &ask,
+			})
+			return err
+		}
+	}
+	shown := approval.Ballot{Allow: true, ShownDigest: rec.CallDigest}
+	winners = race(t, []reason.Code{reason.ApprovalConflict, reason.DigestMismatch},
+		editor("erin", `{"argv":["make","-n"]}`), editor("frank", `{"argv":["make","-k"]}`),
+		decider(d, "alice", rec.ID, shown), decider(d, "bob", rec.ID, shown), decider(d, "carol", rec.ID, shown))
+	after = must.Get(d.Get(t.Context(), rec.ID))(t)
+	if after.State == approval.Allowed && (len(after.Edits) > 0 || after.CallDigest != rec.CallDigest) {
+		t.Errorf("a yes to %s stands on %s", rec.CallDigest, after.CallDigest)
+	}
+	if after.State == approval.Pending {
+		p.Leave(nil)
+	}
+	<-p.Done
+	return winners, after
+}
+
+// A call is changed while people answer it: whoever is first wins, and no yes stands on
+// what its voter was not shown.
+func TestEditVersusDecide(t *testing.T) {
+	edited, allowed := 0, 0
+	for round := range rounds {
+		d := approvaltest.NewDesk(t)
+		winners, after := editVersusDecide(t, d.Desk, round)
+		amended, voted, answered := count(d.Store, event.Amended), count(d.Store, event.Voted), count(d.Store, event.Answered)
+		if winners != 1 || amended+voted != 1 || (after.State == approval.Allowed) != (voted == 1) || amended != len(after.Edits) || answered != 1 && voted == 1 {
+			t.Fatalf("%d winners, %s with %d edits, %d amended, %d voted, %d answered", winners, after.State, len(after.Edits), amended, voted, answered)
+		}
+		edited, allowed = edited+amended, allowed+voted
+	}
+	t.Logf("the edit won %d times, a vote %d times", edited, allowed)
+}
+
+// Negative control: without compare-and-swap both win.
+func TestEditVersusDecideWithoutCompare(t *testing.T) {
+	store := &careless{Memory: approvaltest.NewMemory(), first: map[string]approval.Record{}}
+	d := approvaltest.Open(t, store, &approvaltest.Judge{Need: 1}, approval.Limits{})
+	if winners, _ := editVersusDecide(t, d, 0); winners < 2 {
+		t.Fatalf("%d winners: the test cannot see a missing comparison", winners)
 	}
 }
 

@@ -71,7 +71,8 @@ type Store interface {
 	Freeze(ctx context.Context) (*FreezeState, error)
 	// Tallied counts the records that a filter chooses, on all of its pages.
 	Tallied(ctx context.Context, f Filter) (Tallies, error)
-	// Lately counts what was asked before.
+	// Lately counts what was asked before, and what ran without: what units emitted with
+	// an Unasked.
 	Lately(ctx context.Context, q LatelyQuery) (Lately, error)
 	// LastAllowed returns the binding of the record that was answered last
 	// with yes for the principal and tool.

@@ -13,13 +13,16 @@ import (
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/gen/palyra/v1/palyrav1connect"
+	"palyra/internal/access"
 	"palyra/internal/config"
+	"palyra/internal/console"
 	"palyra/internal/doctor"
 	"palyra/internal/event"
 	"palyra/internal/identity/ca"
 	"palyra/internal/journal"
 	"palyra/internal/journalkey"
 	"palyra/internal/must"
+	"palyra/internal/passkey"
 	"palyra/internal/sqlite"
 	"palyra/internal/statedir"
 )
@@ -87,7 +90,15 @@ func TestDoctorFindsDefects(t *testing.T) {
 		{
 			"console.origin",
 			func(_ *testing.T, cfg *config.Config) { cfg.Console.Origin = "http://localhost:7145" },
-			doctor.Exam{Result: doctor.Warning, Detail: "in place of palyra-", Remedy: "Set console.origin back"},
+			doctor.Exam{Result: doctor.Warning, Detail: "no passkey that counts is lost by it", Remedy: "Set console.origin back"},
+		},
+		{
+			"console.origin",
+			func(t *testing.T, cfg *config.Config) {
+				keepPasskey(t, cfg)
+				cfg.Console.Origin = "http://localhost:7145"
+			},
+			doctor.Exam{Result: doctor.Warning, Detail: `passkeys that were enrolled there are lost: "yubi" of user:local`, Remedy: "Set console.origin back"},
 		},
 		{
 			"workspaces",
@@ -307,6 +318,17 @@ func forge(t *testing.T, path string) {
 		t.Fatal("there was nothing to forge")
 	}
 	must.Do(t, os.WriteFile(path, forged, 0o600))
+}
+
+// keepPasskey puts a passkey of the local operator into the store, at the console's name
+// of today.
+func keepPasskey(t *testing.T, cfg *config.Config) {
+	t.Helper()
+	kept := must.Get(console.ReadKept(statedir.Console(cfg.StateDir)))(t)
+	at := must.Get(console.ParseOrigin(kept.Origin))(t)
+	db := openAhead(t, cfg)
+	must.Do(t, db.Identity().KeepPasskey(t.Context(), passkey.Passkey{ID: []byte("id"), Member: access.User("local"), Name: "yubi", RPID: at.Name(), Version: 1}))
+	must.Do(t, db.Close(t.Context()))
 }
 
 // openAhead opens the store with a clock that is a day ahead.

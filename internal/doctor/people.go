@@ -10,6 +10,7 @@ import (
 	"palyra/internal/access"
 	"palyra/internal/gatewaychange"
 	"palyra/internal/identity"
+	"palyra/internal/passkey"
 	"palyra/internal/policy"
 	"palyra/internal/policyadmin"
 	"palyra/internal/provenance"
@@ -121,14 +122,19 @@ func (p *patient) people(ctx context.Context) (found gatewaychange.People, devic
 	return gatewaychange.People{Members: registry, History: func() provenance.History { return history }, Engine: engine}, devices, err
 }
 
-// passkeys are the members with a passkey that counts.
-func (p *patient) passkeys(ctx context.Context) (list []access.Principal, err error) {
+// storedPasskeys are all that the store has.
+func (p *patient) storedPasskeys(ctx context.Context) (list []passkey.Passkey, err error) {
 	db, err := p.OpenStore(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, db.Close(ctx)) }()
-	stored, err := db.Passkeys(ctx)
+	return db.Passkeys(ctx)
+}
+
+// passkeys are the members with a passkey that counts.
+func (p *patient) passkeys(ctx context.Context) (list []access.Principal, err error) {
+	stored, err := p.storedPasskeys(ctx)
 	for _, k := range stored {
 		if k.Counts() {
 			list = append(list, k.Member)

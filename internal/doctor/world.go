@@ -50,7 +50,7 @@ func (p *patient) consolePort(ctx context.Context) finding {
 
 // consoleOrigin says where browsers reach the console, and whether that changed: passkeys
 // belong to its name.
-func (p *patient) consoleOrigin(context.Context) finding {
+func (p *patient) consoleOrigin(ctx context.Context) finding {
 	if p.Settings.Listen.Console == "" {
 		return skipped("switched off")
 	}
@@ -81,12 +81,37 @@ func (p *patient) consoleOrigin(context.Context) finding {
 		}
 	}
 	if next.Name() != was.Name() {
-		return doubtful("with the next start the console is at "+next.Name()+" in place of "+was.Name()+": passkeys that were enrolled there are lost", "Set console.origin back to "+kept.Origin+", or enroll passkeys anew.")
+		return doubtful("with the next start the console is at "+next.Name()+" in place of "+was.Name()+": "+p.lostAt(ctx, next.Name()), "Set console.origin back to "+kept.Origin+", or enroll passkeys anew.")
 	}
 	if before, err := console.ParseOrigin(kept.Was); err == nil && before.Name() != was.Name() {
-		return doubtful(kept.Origin+"; it was at "+kept.Was+" before: passkeys that were enrolled there are lost", "Set console.origin back to "+kept.Was+", or enroll passkeys anew.")
+		return doubtful(kept.Origin+"; it was at "+kept.Was+" before: "+p.lostAt(ctx, was.Name()), "Set console.origin back to "+kept.Was+", or enroll passkeys anew.")
 	}
 	return fine(kept.Origin)
+}
+
+// mostNamed is how many lost passkeys are named.
+const mostNamed = 8
+
+// lostAt names the passkeys that no browser offers to a console of that name.
+func (p *patient) lostAt(ctx context.Context, name string) string {
+	all, err := p.storedPasskeys(ctx)
+	if err != nil {
+		return "passkeys that were enrolled there are lost"
+	}
+	var lost []string
+	for _, k := range all {
+		if k.LostAt(name) {
+			lost = append(lost, fmt.Sprintf("%q of %s", k.Name, k.Member))
+		}
+	}
+	switch n := len(lost); {
+	case n == 0:
+		return "no passkey that counts is lost by it"
+	case n > mostNamed:
+		return fmt.Sprintf("passkeys that were enrolled there are lost: %s, and %d more", strings.Join(lost[:mostNamed], ", "), n-mostNamed)
+	default:
+		return "passkeys that were enrolled there are lost: " + strings.Join(lost, ", ")
+	}
 }
 
 // port tries to listen. Beside a running daemon the port is taken, by it.

@@ -193,6 +193,16 @@ type Draft struct {
 	Subject string
 	// Payload is one JSON object in canonical form (RFC 8785).
 	Payload json.RawMessage
+	// Unasked comes with the decision of a call that runs without people having been
+	// asked about it. It is no part of the event: stores count such calls by it.
+	Unasked *Unasked
+}
+
+// Unasked is a call that policy or a grant let run, by what a grant for it would match.
+type Unasked struct {
+	RequestedBy, OnBehalfOf, Tool string
+	// Subject is "" for a call that has none.
+	Subject, CallDigest string
 }
 
 // DraftOf makes a draft with a canonical payload.

@@ -40,12 +40,15 @@ type Question struct {
 	ExpiresAt   time.Time      `json:"expires_at"`
 	Missing     string         `json:"missing,omitempty"`
 	DecidedBy   string         `json:"decided_by,omitempty"`
-	// Summary is there from IncludeSummary on, the others with IncludeFull alone. What
-	// asked wrote them.
-	Summary   string          `json:"summary,omitempty"`
-	Command   string          `json:"command_line,omitempty"`
-	Arguments json.RawMessage `json:"arguments,omitempty"`
-	Diff      string          `json:"diff,omitempty"`
+	// Summary and RequesterReason are there from IncludeSummary on, the others with
+	// IncludeFull alone. What asked wrote them.
+	Summary string `json:"summary,omitempty"`
+	// RequesterReason is why the requester wants the call, in their own words; nobody
+	// checked them.
+	RequesterReason string          `json:"requester_reason,omitempty"`
+	Command         string          `json:"command_line,omitempty"`
+	Arguments       json.RawMessage `json:"arguments,omitempty"`
+	Diff            string          `json:"diff,omitempty"`
 	// Truncated says that arguments or diff were too long to be sent.
 	Truncated bool `json:"truncated,omitempty"`
 }
@@ -70,7 +73,7 @@ func (m Message) Describe() Description {
 		q.DecidedBy = r.ChangedBy
 	}
 	if m.Include == IncludeSummary || m.Include == IncludeFull {
-		q.Summary = approval.Visible(r.Prompt.Summary)
+		q.Summary, q.RequesterReason = approval.Visible(r.Prompt.Summary), approval.Visible(r.Prompt.RequesterReason)
 	}
 	if m.Include == IncludeFull {
 		q.fill(r.Prompt)
@@ -122,6 +125,7 @@ func Text(d Description) string {
 		}
 		field("digest", q.CallDigest)
 		quote(&b, "what it says of itself", q.Summary)
+		quote(&b, "why, in the requester's own words", q.RequesterReason)
 		quote(&b, "command line", q.Command)
 		quote(&b, "arguments", string(q.Arguments))
 		quote(&b, "diff", q.Diff)

@@ -50,6 +50,10 @@ func (p Passkey) Removed() bool { return !p.RemovedAt.IsZero() }
 // Counts reports whether it proves something.
 func (p Passkey) Counts() bool { return !p.Waits && !p.Removed() }
 
+// LostAt reports whether it would count, and no browser offers it, since the console has
+// another name by now; "" is no console.
+func (p Passkey) LostAt(name string) bool { return p.Counts() && name != "" && p.RPID != name }
+
 // Text is the id of a credential as browsers and the gateway's API write it: base64url
 // without padding.
 func Text(id []byte) string { return base64.RawURLEncoding.EncodeToString(id) }

@@ -59,7 +59,14 @@ func (s *Set) prepareKnown(r Request, input *args.Type) (*call, *refusal) {
 // newCall begins a call with its caller; has are the attributes that its
 // context may have.
 func (s *Set) newCall(r Request, has attributes) (*call, *refusal) {
-	c := &call{set: s, request: r, has: has, entities: &overlay{base: s.dir.entities}, requester: s.dir.requester(r.Caller)}
+	c := &call{set: s, request: r, has: has, entities: &overlay{base: s.dir.entities}, requester: s.dir.requester(r.Caller), is: s.independence}
+	if len(r.Beside) > 0 {
+		others := make([]access.Principal, len(r.Beside))
+		for i, other := range r.Beside {
+			others[i] = s.dir.requester(other)
+		}
+		c.is = s.independence.Beside(others...)
+	}
 	principal, extra, ok := s.dir.principal(r.Caller.Principal)
 	if !ok {
 		return nil, &refusal{reason.PolicyError, fmt.Sprintf("the caller %q is no principal", r.Caller.Principal)}

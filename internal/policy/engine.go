@@ -64,7 +64,7 @@ func (s *Set) evaluateOne(r Request, grants []Grant) Verdict {
 		return denial(absolute)
 	}
 	for _, g := range grants {
-		facts := s.facts(c.requester, s.ballots(g.Approval, c.requester), true)
+		facts := c.facts(s.ballots(g.Approval, c.requester), true)
 		if v, done := settled(c.under(facts)); done {
 			v.grantID = g.ID
 			if v.effect != Allow {
@@ -101,7 +101,7 @@ type prospect struct {
 // prospect evaluates a call that bare does not allow under the strongest
 // approval.
 func (s *Set) prospect(c *call, bare outcome) prospect {
-	p := prospect{voters: s.electorate(c.requester, "")}
+	p := prospect{voters: c.voters(s.offers, "")}
 	p.best = c.under(p.voters.facts)
 	if !p.best.allowed {
 		return p
@@ -109,7 +109,7 @@ func (s *Set) prospect(c *call, bare outcome) prospect {
 	p.causes = askCauses(bare, p.best)
 	p.severity = highestSeverity(p.causes)
 	// The severity narrows who may decide, so it is asked again with those.
-	if exact := s.electorate(c.requester, p.severity); !exact.same(p.voters) {
+	if exact := c.voters(s.offers, p.severity); !exact.same(p.voters) {
 		p.voters, p.best = exact, c.under(exact.facts)
 	}
 	return p
@@ -218,10 +218,10 @@ func (s *Set) judgeOne(r Request, a Approval) Judgement {
 		return Judgement{Errors: []string{refused.message}}
 	}
 	cast := s.ballots(a, c.requester)
-	out := c.under(s.facts(c.requester, cast, a.Standing))
+	out := c.under(c.facts(cast, a.Standing))
 	j := Judgement{Allowed: out.allowed, Determining: describe(out.determining), Errors: out.errors}
 	if !j.Allowed && len(j.Errors) == 0 {
-		j.Missing, j.Wanted = s.missing(c, cast, s.electorate(c.requester, ""))
+		j.Missing, j.Wanted = s.missing(c, cast, c.voters(s.offers, ""))
 	}
 	return j
 }

@@ -94,7 +94,7 @@ func (s *Set) dependent(c *call, ballots []ballot) lack {
 	}
 	return lack{
 		text: fmt.Sprintf("%s may decide this and count as %s, since whoever made or changed a member could vote as it",
-			persons(len(ballots)), persons(max(1, s.independence.Count(c.requester, users)))),
+			persons(len(ballots)), persons(max(1, c.is.Count(c.requester, users)))),
 		remedy: "Have somebody whom neither made confirm the others, `palyra members confirm NAME`, or confirm them on the gateway's host: `palyrad members confirm NAME`.",
 	}
 }
@@ -135,7 +135,7 @@ func (s *Set) allowsWith(c *call, base []ballot, h moreVoters, change func(*ball
 			change(&ballots[len(base)+i])
 		}
 	}
-	return c.under(s.facts(c.requester, ballots, false)).allowed
+	return c.under(c.facts(ballots, false)).allowed
 }
 
 // ballotsOf are the votes of further voters.
@@ -151,11 +151,11 @@ func (s *Set) ballotsOf(h moreVoters) []ballot {
 // to allow the call, as far as people who exist can add it, and which people that
 // are, if it is them. It is "" when nothing can help.
 func (s *Set) missing(c *call, cast []ballot, voters *electorate) (string, *Wanted) {
-	if !c.under(s.facts(c.requester, append(slices.Clone(cast), voters.ballots...), false)).allowed {
+	if !c.under(c.facts(append(slices.Clone(cast), voters.ballots...), false)).allowed {
 		return s.lacking(c, voters).text, nil
 	}
 	cast = refreshed(cast)
-	if c.under(s.facts(c.requester, cast, false)).allowed {
+	if c.under(c.facts(cast, false)).allowed {
 		return "a fresh vote: those cast are too old, or stand in a grant", nil
 	}
 	if w := s.wanted(c, cast); w != nil {
@@ -213,21 +213,21 @@ func (s *Set) wanted(c *call, cast []ballot) *Wanted {
 	if !ok {
 		return nil
 	}
-	w := &Wanted{More: h.people, Role: h.role, Have: s.counted(c.requester, cast, h.role)}
+	w := &Wanted{More: h.people, Role: h.role, Have: c.counted(cast, h.role)}
 	s.addConditions(w, c, cast, h)
 	return w
 }
 
 // counted is how many people have said yes and count, of those with a role if it is
 // given.
-func (s *Set) counted(requester access.Principal, cast []ballot, role access.Role) int {
+func (c *call) counted(cast []ballot, role access.Role) int {
 	var users []access.Principal
 	for _, b := range cast {
 		if role == "" || slices.Contains(b.roles, role) {
 			users = append(users, b.user)
 		}
 	}
-	n := s.independence.Count(requester, users)
+	n := c.is.Count(c.requester, users)
 	if role == "" { // a first approval need not be independent
 		n = max(n, min(len(users), 1))
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"palyra/internal/access"
 	"palyra/internal/policy/internal/expr"
 	"palyra/internal/tool"
 	"palyra/internal/workspace"
@@ -16,13 +17,16 @@ import (
 // PerPath returns the request once for each file that the call changes, and
 // the request itself when there is at most one. A commit is decided as a whole:
 // its paths are a set in the context. A call that people edited is there once more
-// for each of them, as the caller.
+// for each of them, as the caller; who approves has to be independent of all.
 func (r Request) PerPath() []Request {
-	editors := r.Editors
+	if len(r.Editors) == 0 {
+		return r.perPath()
+	}
+	askers := append([]access.Caller{r.Caller}, r.Editors...)
 	r.Editors = nil
-	list := r.perPath()
-	for _, editor := range editors {
-		r.Caller = editor
+	var list []Request
+	for i, asker := range askers {
+		r.Caller, r.Beside = asker, slices.Delete(slices.Clone(askers), i, i+1)
 		list = append(list, r.perPath()...)
 	}
 	return list

@@ -83,7 +83,7 @@ func (s *Set) outOfReach(c *call, severity string) lack {
 	if s.offers == all {
 		return lack{}
 	}
-	people := func(r reach) bool { return c.under(s.electorateWithin(r, c.requester, severity).facts).allowed }
+	people := func(r reach) bool { return c.under(c.voters(r, severity).facts).allowed }
 	anybody := func(r reach) bool { return c.under(s.everybody(r)).allowed }
 	switch {
 	case people(s.offers):

@@ -43,6 +43,8 @@ type Request struct {
 	// Editors are who changed the arguments before the call was approved. Each asks for
 	// the call, too: it is judged once with each of them as its caller.
 	Editors []access.Caller `json:"editors,omitempty"`
+	// Beside are those who ask for it beside the caller, in the requests of PerPath.
+	Beside []access.Caller `json:"-"`
 	// Time is when the proposal was made. Cedar sees it in milliseconds.
 	Time time.Time `json:"time"`
 }

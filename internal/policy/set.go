@@ -191,6 +191,22 @@ type call struct {
 	// settled is the outcome of candidates that do not read the approval.
 	settled   *outcome
 	requester access.Principal
+	// is tells who is independent, of whoever asks for the call beside the requester too.
+	is *provenance.Independence
+}
+
+// facts are those of some votes on the call.
+func (c *call) facts(ballots []ballot, standing bool) types.Record {
+	return c.set.tally.facts(c.is, c.requester, ballots, standing)
+}
+
+// voters are those who may decide the call at a severity, for a gateway of a reach.
+func (c *call) voters(within reach, severity string) *electorate {
+	e := c.set.electorateWithin(within, c.requester, severity)
+	if len(c.request.Beside) == 0 {
+		return e
+	}
+	return &electorate{severity: e.severity, ballots: e.ballots, facts: c.facts(e.ballots, false)}
 }
 
 // env is what the call's conditions are evaluated in.

@@ -100,7 +100,7 @@ func (v View) Call(r Request, a Approval) (Call, bool) {
 	context := c.contextOf(allAttributes)
 	context["approval"] = v.set.noApproval
 	if len(a.Votes) > 0 {
-		context["approval"] = v.set.facts(c.requester, v.set.ballots(a, c.requester), a.Standing)
+		context["approval"] = c.facts(v.set.ballots(a, c.requester), a.Standing)
 	}
 	return Call{Env: c.env(types.NewRecord(context)), Policies: v.set.inScope(c.req).parsed()}, true
 }

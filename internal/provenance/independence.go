@@ -38,6 +38,13 @@ func (h History) Hands() Hands {
 type Independence struct {
 	// hands are the principals that control each principal, itself left out.
 	hands map[access.Principal]map[access.Principal]bool
+	// beside are those who request beside whoever Count is asked for.
+	beside []access.Principal
+}
+
+// Beside is i for something that others request, too.
+func (i *Independence) Beside(others ...access.Principal) *Independence {
+	return &Independence{hands: i.hands, beside: others}
 }
 
 // Independence makes the hands fit for questions.
@@ -70,12 +77,12 @@ func (i *Independence) Independent(a, b access.Principal) bool {
 }
 
 // Count returns how many people the voters are for certain: the most of them that
-// are independent of the requester and of each other. More voters never make it
+// are independent of the requester, of those beside it, and of each other. More voters never make it
 // smaller. Of more than 20 different voters it looks at 20.
 func (i *Independence) Count(requester access.Principal, voters []access.Principal) int {
 	var fit []access.Principal
 	for _, v := range voters {
-		if i.Independent(v, requester) && !slices.Contains(fit, v) && len(fit) < maxVoters {
+		if i.Independent(v, requester) && !slices.Contains(fit, v) && !i.inHandsBeside(v) && len(fit) < maxVoters {
 			fit = append(fit, v)
 		}
 	}
@@ -88,6 +95,10 @@ func (i *Independence) Count(requester access.Principal, voters []access.Princip
 		}
 	}
 	return most(conflicts, 1<<len(fit)-1)
+}
+
+func (i *Independence) inHandsBeside(v access.Principal) bool {
+	return slices.ContainsFunc(i.beside, func(other access.Principal) bool { return !i.Independent(v, other) })
 }
 
 // most is the size of the largest choice among the open ones without a conflict.

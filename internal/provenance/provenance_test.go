@@ -92,6 +92,21 @@ func TestCount(t *testing.T) {
 	}
 }
 
+// Of something that several request, who counts is independent of each of them.
+func TestCountBeside(t *testing.T) {
+	h := History{made("ann"), made("bob"), made("cyd", "ann"), made("dan", "bob"), made("eve"), made("fay")}
+	voters := users("cyd", "dan", "eve", "fay")
+	is := h.Hands().Independence()
+	for who, want := range map[string]int{"ann": 3, "bob": 3} {
+		if got := is.Count(access.User(who), voters); got != want {
+			t.Errorf("of %s alone %d, want %d", who, got, want)
+		}
+	}
+	if got := is.Beside(access.User("bob")).Count(access.User("ann"), voters); got != 2 {
+		t.Errorf("of both %d, want 2", got)
+	}
+}
+
 // A team that one owner made can work once the host confirmed its members, and
 // has one voice before.
 func TestTeams(t *testing.T) {

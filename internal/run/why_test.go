@@ -44,3 +44,32 @@ func TestModelGivesAReason(t *testing.T) {
 		}
 	})
 }
+
+// What stands first in what the model reads of an edited call is that another call ran,
+// whether that succeeded or not; of a call as it was proposed nothing is said.
+func TestModelIsToldOfAnEdit(t *testing.T) {
+	edited := &tool.Edited{
+		ApprovalID: "a", By: []string{"user:bob"}, Reason: "only look", Changes: []tool.Difference{{Field: "/argv", Was: `["make"]`, Is: `["make","-n"]`}},
+	}
+	first := `executed_as_edited: user:bob changed this call before it was approved; what ran is not what was proposed. /argv was ["make"] and is ["make","-n"]. They say: only look`
+	for name, c := range map[string]struct {
+		report tool.Report
+		starts string
+	}{
+		"succeeded":   {tool.Report{Edited: edited, Outcome: tool.Succeeded, Result: []byte(`{"ok":true}`)}, first + "\n" + `{"ok":true}`},
+		"without any": {tool.Report{Edited: edited, Outcome: tool.Succeeded}, `{"executed_as_edited":"executed_as_edited: user:bob changed`},
+		"failed":      {tool.Report{Edited: edited, Outcome: tool.Failed, Reason: "TOOL_FAILED", Message: "no"}, `{"executed_as_edited":"executed_as_edited: user:bob changed`},
+		"as proposed": {tool.Report{Outcome: tool.Succeeded, Result: []byte(`{"ok":true}`)}, `{"ok":true}`},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, calls(call("a", "work", `{}`)), says("done"))
+			defer w.stop()
+			w.pipeline.tools["work"] = func(context.Context, toolcall.Submission, func(string)) (tool.Report, error) { return c.report, nil }
+			r, _ := w.start(run.Start{})
+			wantEnd(t, w.finish(r.ID), run.Completed, "")
+			if got := result(w.model.asked(2), 0).Text; !strings.HasPrefix(got, c.starts) {
+				t.Errorf("%s: the model is told %s", name, got)
+			}
+		})
+	}
+}

@@ -274,20 +274,29 @@ func (a *Approvals) Tallied(ctx context.Context, f approval.Filter) (t approval.
 	return t, err
 }
 
-// Lately counts what was asked before.
+// Lately counts what was asked before, and what ran without that.
 func (a *Approvals) Lately(ctx context.Context, q approval.LatelyQuery) (n approval.Lately, err error) {
-	const query = `SELECT count(*), coalesce(sum(subject = ?5), 0), coalesce(sum(call_digest = ?6), 0),
-		coalesce(sum(session = ?7), 0), coalesce(sum(session = ?7 AND subject = ?5), 0), coalesce(sum(session = ?7 AND call_digest = ?6), 0)
-		FROM (SELECT subject, call_digest, session FROM approvals INDEXED BY approvals_lately
-			WHERE requested_by = ?1 AND on_behalf_of = ?2 AND tool = ?3 AND created_at >= ?4 ORDER BY created_at DESC LIMIT ?8)`
 	err = a.db.Read(ctx, func(c *Conn) error {
-		_, err := c.QueryRow(query, func(r *Row) error {
-			n.All = approval.Matching{Tool: r.Int64(0), Subject: r.Int64(1), Exact: r.Int64(2)}
-			n.InSession = approval.Matching{Tool: r.Int64(3), Subject: r.Int64(4), Exact: r.Int64(5)}
-			return nil
-		}, q.RequestedBy.String(), q.OnBehalfOf.String(), q.ComparedAs, q.Since, q.Subject, q.CallDigest, q.Session, approval.MostLately)
+		if n.Asked, err = c.lately(q, "approvals INDEXED BY approvals_lately", "created_at"); err != nil {
+			return err
+		}
+		n.Unasked, err = c.lately(q, "unasked_calls", "at")
 		return err
 	})
+	return n, err
+}
+
+// lately counts the rows of a table by what a grant would match.
+func (c *Conn) lately(q approval.LatelyQuery, table, at string) (n approval.Counted, err error) {
+	query := `SELECT count(*), coalesce(sum(subject = ?5), 0), coalesce(sum(call_digest = ?6), 0),
+		coalesce(sum(session = ?7), 0), coalesce(sum(session = ?7 AND subject = ?5), 0), coalesce(sum(session = ?7 AND call_digest = ?6), 0)
+		FROM (SELECT subject, call_digest, session FROM ` + table + `
+			WHERE requested_by = ?1 AND on_behalf_of = ?2 AND tool = ?3 AND ` + at + ` >= ?4 ORDER BY ` + at + ` DESC LIMIT ?8)`
+	_, err = c.QueryRow(query, func(r *Row) error {
+		n.All = approval.Matching{Tool: r.Int64(0), Subject: r.Int64(1), Exact: r.Int64(2)}
+		n.InSession = approval.Matching{Tool: r.Int64(3), Subject: r.Int64(4), Exact: r.Int64(5)}
+		return nil
+	}, q.RequestedBy.String(), q.OnBehalfOf.String(), q.ComparedAs, q.Since, q.Subject, q.CallDigest, q.Session, approval.MostLately)
 	return n, err
 }
 

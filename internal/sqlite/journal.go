@@ -62,6 +62,9 @@ func (w *writer) seal(d event.Draft, now time.Time, nonce journal.Nonce, unit []
 	if err := w.indexEvent(&e, unit); err != nil {
 		return e, err
 	}
+	if err := w.noteUnasked(&e, d.Unasked); err != nil {
+		return e, err
+	}
 	w.head = e.Head()
 	w.fresh = append(w.fresh, e)
 	return e, nil

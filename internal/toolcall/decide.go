@@ -21,10 +21,10 @@ func (c *call) decide(ctx context.Context) (decision.Record, *decision.Permit, e
 	record := decision.Make(in)
 	c.decisionID = record.ID
 	if c.atOnce = record.Allowed && c.recordsAtOnce(); c.atOnce {
-		return record, decision.Mint(in), c.draft(event.Decided, record)
+		return record, decision.Mint(in), c.add(c.decided(record))
 	}
 	err := c.writeDecision(ctx, record.Allowed,
-		func() (event.Draft, error) { return newDraft(event.Decided, c.proposal, record) },
+		func() (event.Draft, error) { return c.decided(record) },
 		func(lost *reason.Error) {
 			record.Allowed, record.Reason, record.Message, record.Remedy = false, lost.Code, lost.Message, lost.NextStep()
 		})
@@ -36,6 +36,19 @@ func (c *call) decide(ctx context.Context) (decision.Record, *decision.Permit, e
 		return record, nil, nil
 	}
 	return record, decision.Mint(in), nil
+}
+
+// decided is the event of a decision. What runs without people having been asked is
+// counted.
+func (c *call) decided(record decision.Record) (event.Draft, error) {
+	d, err := newDraft(event.Decided, c.proposal, record)
+	if record.Allowed && c.answer.Kind() != approval.ByApproval && record.Joins == "" {
+		d.Unasked = &event.Unasked{
+			RequestedBy: c.proposal.Caller.Principal.String(), OnBehalfOf: c.proposal.Caller.OnBehalfOf.String(),
+			Tool: c.proposal.Tool.Name, Subject: c.plan.Subject, CallDigest: c.digest,
+		}
+	}
+	return d, err
 }
 
 // decisionInput is what the decision is made of.

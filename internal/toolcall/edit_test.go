@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"strings"
+	"sync"
 	"testing"
 
 	"palyra/internal/access"
@@ -14,6 +15,7 @@ import (
 	"palyra/internal/event"
 	"palyra/internal/gatewaytest"
 	"palyra/internal/must"
+	"palyra/internal/provenance"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
 	"palyra/internal/toolcall"
@@ -303,4 +305,90 @@ func TestEditAcrossRestart(t *testing.T) {
 			t.Errorf("%s: the editor's yes: %v", name, err)
 		}
 	}
+}
+
+// Who approves an edited call has to be independent of everybody who asks for it: of its
+// requester and of its editor at once.
+func TestEditNeedsIndependence(t *testing.T) {
+	people := []string{"carol", "dave", "erin", "frank"}
+	for name, c := range map[string]struct {
+		edits bool
+		// yes are those who say yes, in turn; enough is how many of them it takes.
+		yes    []string
+		enough int
+	}{
+		"as proposed, the editor's own count":     {false, []string{"carol", "frank"}, 2},
+		"as proposed, the requester's own do not": {false, []string{"dave", "erin", "frank"}, 3},
+		"edited, the editor's own do not":         {true, []string{"carol", "erin", "frank"}, 3},
+		"edited, nor the requester's own":         {true, []string{"dave", "erin", "frank"}, 3},
+		"edited, neither makes up for the other":  {true, []string{"carol", "dave", "erin", "frank"}, 4},
+	} {
+		w := newWorld(t, func(w *world) {
+			w.options.Members = []access.Member{member("bob")}
+			for _, p := range people {
+				w.options.Members = append(w.options.Members, member(p))
+			}
+			by := func(maker string) []access.Principal { return []access.Principal{access.User(maker)} }
+			w.options.Provenance = provenance.History{
+				{Member: access.User("carol"), Kind: provenance.Made, By: by("bob")},
+				{Member: access.User("dave"), Kind: provenance.Made, By: by("alice")},
+			}
+			w.options.Policies = `@id("two") forbid(principal, action == Action::"tool.execute/process.run", resource) unless { context.approval.approvers >= 2 };`
+		})
+		r := w.begin(runCall())
+		rec := r.asked()
+		if c.edits {
+			rec = must.Get(w.edit(bob, rec, `{"argv":["make","-n"]}`))(t)
+		}
+		for n, who := range c.yes {
+			rec = w.vote(gatewaytest.Person(access.User(who), access.RoleOperator), rec, yes)
+			if done := rec.State == approval.Allowed; done != (n+1 == c.enough) {
+				t.Errorf("%s: after the yes of %s it is %s: %s", name, who, rec.State, rec.Missing)
+			}
+		}
+		r.leave()
+		_, _ = r.wait()
+	}
+}
+
+// Of an edit and a yes at the same time one wins, and what runs is what the yes was
+// shown. With the race detector: the edit reads what the call that waits reads.
+func TestEditRacesVote(t *testing.T) {
+	edited, allowed := 0, 0
+	for n := range 16 {
+		w := newWorld(t, withCarol)
+		ran := receives(w.run)
+		r := w.begin(runCall())
+		rec := r.asked()
+		var both sync.WaitGroup
+		var after approval.Record
+		var editErr, voteErr error
+		begin := make(chan struct{})
+		both.Go(func() { <-begin; after, editErr = w.edit(bob, rec, `{"argv":["make","-n"]}`) })
+		both.Go(func() {
+			<-begin
+			for range n * n { // each round a little later than the one before
+				must.Get(w.Desk.Get(context.Background(), rec.ID))(t)
+			}
+			_, voteErr = w.Desk.Decide(context.Background(), carol, rec.ID, approval.Ballot{Allow: true, ShownDigest: rec.CallDigest})
+		})
+		close(begin)
+		both.Wait()
+		want := `{"argv":["make"]}`
+		switch {
+		case editErr == nil && (reason.Of(voteErr) == reason.DigestMismatch || reason.Of(voteErr) == reason.ApprovalConflict):
+			edited++
+			want = `{"argv":["make","-n"]}`
+			w.vote(carol, after, yes)
+		case voteErr == nil && editErr != nil: // the call may have gone by then
+			allowed++
+		default:
+			t.Fatalf("the edit: %v; the yes: %v", editErr, voteErr)
+		}
+		o, err := r.wait()
+		if err != nil || !o.Decision.Allowed || len(*ran) != 1 || (*ran)[0] != want || (o.Report.Edited != nil) != (editErr == nil) {
+			t.Fatalf("%+v, %v: ran with %v, want %s", o.Decision, err, *ran, want)
+		}
+	}
+	t.Logf("the edit won %d times, the yes %d times", edited, allowed)
 }

@@ -261,3 +261,45 @@ func TestLastUseOfAGrant(t *testing.T) {
 		t.Errorf("%d calls went through with one use", through)
 	}
 }
+
+// What a yes on offer would have covered in the last days are the calls that were asked
+// about and those that ran without, by a grant or by policy; not those of other tools or
+// of other people, and of a session only its own.
+func TestCoveredCallsAreCounted(t *testing.T) {
+	w := newWorld(t)
+	covered := func(s toolcall.Submission) (asked int64, of map[approval.Scope]map[approval.Match]int64) {
+		r := w.begin(s)
+		rec := r.asked()
+		r.leave()
+		_, _ = r.wait()
+		of = map[approval.Scope]map[approval.Match]int64{approval.Once: {}, approval.Session: {}, approval.Timeboxed: {}}
+		for _, o := range rec.Prompt.Scopes {
+			of[o.Scope][o.Match] = o.CoveredLately
+		}
+		return rec.Prompt.AskedLately, of
+	}
+	g := w.grant(in("one", runCall()), forAnHour)
+	w.wantGranted("in its session", in("one", runCall()), g)
+	w.wantGranted("in another", in("two", runCall()), g)
+	for range 3 { // by policy, and of another tool
+		if _, o, err := w.call(in("one", readCall())); err != nil || !o.Decision.Allowed {
+			t.Fatalf("%+v, %v", o.Decision, err)
+		}
+	}
+	must.Get(w.Desk.RevokeGrant(t.Context(), alice, g.ID, "enough"))(t)
+	asked, of := covered(in("one", runCall()))
+	if asked != 1 || of[approval.Once][approval.MatchExact] != 0 || of[approval.Session][approval.MatchExact] != 2 || of[approval.Timeboxed][approval.MatchExact] != 3 || of[approval.Timeboxed][approval.MatchTool] != 3 {
+		t.Errorf("asked %d, covered %v", asked, of)
+	}
+	w.reload(`@id("free") @waives("approval: a test") permit(principal, action == Action::"tool.execute/process.run", resource) when { context.egress.mode != "none" };`)
+	for range 2 {
+		if _, o, err := w.call(in("one", runCall())); err != nil || !o.Decision.Allowed || o.Decision.ApprovalID != "" {
+			t.Fatalf("%+v, %v", o.Decision, err)
+		}
+	}
+	w.reload("")
+	// The ask of before counts, too.
+	if asked, of := covered(in("one", runCall())); asked != 2 || of[approval.Session][approval.MatchExact] != 5 || of[approval.Timeboxed][approval.MatchExact] != 6 {
+		t.Errorf("after what policy let run: asked %d, covered %v", asked, of)
+	}
+}

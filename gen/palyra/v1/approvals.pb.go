@@ -1575,8 +1575,9 @@ type ApprovalScopeOffer struct {
 	Longest *durationpb.Duration `protobuf:"bytes,6,opt,name=longest,proto3" json:"longest,omitempty"`
 	// What it takes beside approval.decide.
 	Permission string `protobuf:"bytes,7,opt,name=permission,proto3" json:"permission,omitempty"`
-	// How many of the calls about which the same requester asked people in the 7 days
-	// before this it would have covered; 0 for once. At most 10,000 are counted.
+	// How many calls of the same requester in the 7 days before this it would have
+	// covered: those about which people were asked, and those that policy or a grant let
+	// run; 0 for once. At most 10,000 of each are counted.
 	CoveredLastWeek int64 `protobuf:"varint,8,opt,name=covered_last_week,json=coveredLastWeek,proto3" json:"covered_last_week,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache

@@ -182,6 +182,7 @@ func Ask(t testing.TB, changes ...func(*approval.Ask)) approval.Ask {
 	if err != nil {
 		t.Fatalf("making the prompt: %v", err)
 	}
+	prompt.RequesterReason = ask.Prompt.RequesterReason
 	ask.Prompt = prompt
 	if ask.CallDigest, err = ask.Plan.Binding.Digest(); err != nil {
 		t.Fatalf("digesting the call: %v", err)

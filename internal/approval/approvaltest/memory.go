@@ -122,25 +122,18 @@ func (m *Memory) Tallied(_ context.Context, f approval.Filter) (t approval.Talli
 	return t, err
 }
 
-// Lately counts what was asked before.
+// Lately counts what was asked before, and all that ran without.
 func (m *Memory) Lately(_ context.Context, q approval.LatelyQuery) (n approval.Lately, err error) {
 	all, err := m.view().all()
 	for _, r := range all {
 		if r.RequestedBy != q.RequestedBy || r.OnBehalfOf != q.OnBehalfOf || r.ComparedAs() != q.ComparedAs || r.CreatedAt.Before(q.Since) {
 			continue
 		}
-		counts := []*approval.Matching{&n.All}
-		if r.Session == q.Session {
-			counts = append(counts, &n.InSession)
-		}
-		for _, c := range counts {
-			c.Tool++
-			if r.Subject == q.Subject {
-				c.Subject++
-			}
-			if r.CallDigest == q.CallDigest {
-				c.Exact++
-			}
+		n.Asked.Add(q, r.Session, r.Subject, r.CallDigest)
+	}
+	for _, d := range m.Events() {
+		if u := d.Unasked; u != nil && u.RequestedBy == q.RequestedBy.String() && u.OnBehalfOf == q.OnBehalfOf.String() && u.Tool == q.ComparedAs {
+			n.Unasked.Add(q, d.Session, u.Subject, u.CallDigest)
 		}
 	}
 	return n, err

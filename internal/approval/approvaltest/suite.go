@@ -353,7 +353,8 @@ func sums(t approval.Tallies) (n [4]int64) {
 	return n
 }
 
-// lately counts what was asked before, by how a grant would match it.
+// lately counts what was asked before, and what ran without, by how a grant would match
+// it.
 func lately(t *testing.T, f Fixture) {
 	subject := func(name string) func(*approval.Record) { return func(r *approval.Record) { r.Subject = name } }
 	insert(t, f.Store,
@@ -365,14 +366,33 @@ func lately(t *testing.T, f Fixture) {
 		record(6, subject("git"), func(r *approval.Record) { r.OnBehalfOf = access.User("other") }),
 		record(7, subject("git"), func(r *approval.Record) { r.Binding.Tool = "fs.write" }),
 		record(8, subject("git"), func(r *approval.Record) { r.SubjectID = "commit:default:sha256:1" }))
-	got, err := f.Store.Lately(t.Context(), approval.LatelyQuery{
+	ran := func(n int, session string, change func(*event.Unasked)) {
+		u := event.Unasked{RequestedBy: "agent:builder", OnBehalfOf: "user:owner", Tool: "process.run", Subject: "git", CallDigest: "sha256:x"}
+		change(&u)
+		must.Do(t, f.Store.Update(t.Context(), func(tx approval.Tx) error {
+			tx.Emit(event.Draft{Code: event.Decided, Actor: u.RequestedBy, Session: session, Subject: id(n), Payload: []byte(`{}`), Unasked: &u})
+			return nil
+		}))
+	}
+	ran(11, "s", func(*event.Unasked) {})
+	ran(12, "s", func(u *event.Unasked) { u.CallDigest = "sha256:y" })
+	ran(13, "other", func(u *event.Unasked) { u.CallDigest, u.Subject = "sha256:z", "" })
+	ran(14, "s", func(u *event.Unasked) { u.RequestedBy = "agent:other" })
+	ran(15, "s", func(u *event.Unasked) { u.OnBehalfOf = "user:other" })
+	ran(16, "s", func(u *event.Unasked) { u.Tool = "fs.write" })
+	q := approval.LatelyQuery{
 		RequestedBy: access.Agent("builder"), OnBehalfOf: access.User("owner"), Session: "s", Subject: "git", CallDigest: "sha256:x",
 		ComparedAs: "process.run", Since: epoch.Add(2 * time.Second),
-	})
-	must.Do(t, err)
-	want := approval.Lately{All: approval.Matching{Exact: 1, Subject: 2, Tool: 3}, InSession: approval.Matching{Exact: 1, Subject: 1, Tool: 2}}
-	if got != want {
-		t.Errorf("%+v, want %+v", got, want)
+	}
+	got := must.Get(f.Store.Lately(t.Context(), q))(t)
+	asked := approval.Counted{All: approval.Matching{Exact: 1, Subject: 2, Tool: 3}, InSession: approval.Matching{Exact: 1, Subject: 1, Tool: 2}}
+	if got.Asked != asked {
+		t.Errorf("asked %+v, want %+v", got.Asked, asked)
+	}
+	q.Since = epoch.AddDate(-30, 0, 0) // what ran has the store's own time
+	unasked := approval.Counted{All: approval.Matching{Exact: 1, Subject: 2, Tool: 3}, InSession: approval.Matching{Exact: 1, Subject: 2, Tool: 2}}
+	if got = must.Get(f.Store.Lately(t.Context(), q))(t); got.Unasked != unasked {
+		t.Errorf("unasked %+v, want %+v", got.Unasked, unasked)
 	}
 }
 

@@ -147,7 +147,10 @@ func (a *app) approvalsShow() *cobra.Command {
 				return err
 			}
 			v := reply.GetApproval()
-			return a.PrintOne("Approval", a.approvalRecord(v), func(p *printer.Page) { question.Page(a.App, p, v) })
+			return a.PrintOne("Approval", a.approvalRecord(v), func(p *printer.Page) {
+				question.Page(a.App, p, v)
+				p.Block("proofs", strings.Join(a.provenLines(ctx, g, v), "\n"))
+			})
 		})}
 }
 

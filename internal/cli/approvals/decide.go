@@ -17,7 +17,7 @@ import (
 type decideFlags struct {
 	allow, match, digest, reason, ttl string
 	uses                              int64
-	deny, sure, present               bool
+	deny, sure, present, noBrowser    bool
 	// brief shows the approval in brief, and askReason asks for the reason of a
 	// no, as the commands whose name is the answer do.
 	brief, askReason bool
@@ -52,7 +52,8 @@ func (a *app) approvalsDecide() *cobra.Command {
 
 // presentFlag is the same for every answer.
 func (f *decideFlags) presentFlag(c *cobra.Command) {
-	c.Flags().BoolVar(&f.present, "present", false, "prove that you are there: unlock the presence key that palyra key presence made")
+	c.Flags().BoolVar(&f.present, "present", false, "prove that you are there: by the presence key that palyra key presence made, else by your passkey in the console, which opens in a browser")
+	c.Flags().BoolVar(&f.noBrowser, "no-browser", false, "with --present: print the link to the approval in the console instead")
 }
 
 // yesFlags are those of a yes.
@@ -73,6 +74,8 @@ func (f *decideFlags) yesFlags(c *cobra.Command) {
 // vote reads the flags; given is false when they hold no answer.
 func (f decideFlags) vote() (v question.Vote, given bool, err error) {
 	switch {
+	case f.noBrowser && !f.present:
+		return question.Vote{}, false, command.Usage("--no-browser belongs to --present")
 	case f.deny && f.allow != "":
 		return question.Vote{}, false, command.Usage("--allow and --deny exclude each other")
 	case f.deny && (f.ttl != "" || f.match != "" || f.uses != 0):
@@ -145,7 +148,7 @@ func (a *app) decide(ctx context.Context, id string, f decideFlags) error {
 		a.Say("approval %s stays pending", id)
 		return nil
 	}
-	return a.cast(ctx, g, v.Request(id, digest), f.present)
+	return a.cast(ctx, g, v.Request(id, digest), f)
 }
 
 // sayCovers says what a standing yes covers before it is given.
@@ -224,9 +227,13 @@ func (a *app) confirmVote(ctx context.Context, shown *palyrav1.Approval, v quest
 	return nil
 }
 
-// cast sends the vote and prints the approval after it.
-func (a *app) cast(ctx context.Context, g *client.Gateway, vote *palyrav1.DecideApprovalRequest, present bool) error {
-	if present {
+// cast sends the vote and prints the approval after it. Where presence is to be proven
+// and this device has no key for it, a member with a passkey votes in the console.
+func (a *app) cast(ctx context.Context, g *client.Gateway, vote *palyrav1.DecideApprovalRequest, f decideFlags) error {
+	if f.present && (f.noBrowser || !question.HasPresence(a.App) && hasPasskey(ctx, g)) {
+		return a.castInConsole(ctx, g, vote, f.noBrowser)
+	}
+	if f.present {
 		if err := question.Prove(ctx, a.App, g, vote); err != nil {
 			return err
 		}

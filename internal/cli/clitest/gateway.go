@@ -22,6 +22,7 @@ import (
 	"palyra/internal/canonical"
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca/catest"
+	"palyra/internal/passkey"
 	"palyra/internal/reason"
 	"palyra/internal/rpc/devicepairing"
 	"palyra/internal/rpc/presenceproof"
@@ -112,8 +113,10 @@ type Gateway struct {
 	steps        *devicepairing.Service
 	// PresenceKeys are those of devices, and presence the service of them.
 	PresenceKeys map[string]identity.PresenceKey
-	presence     *presenceproof.Service
-	Logins       Logins
+	// Passkeys are those of the caller.
+	Passkeys []passkey.Passkey
+	presence *presenceproof.Service
+	Logins   Logins
 	// logins serves people who log in.
 	logins fakeLogins
 }

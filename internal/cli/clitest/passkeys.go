@@ -9,13 +9,25 @@ import (
 	"palyra/internal/rpc/presenceproof"
 )
 
-// passkeys are those of a gateway without a console: nobody has one.
-type passkeys struct{ keeper }
+// passkeys are those of the caller, of a console at palyra-test.localhost.
+type passkeys struct {
+	keeper
+	f *Gateway
+}
 
 type keeper = presenceproof.Passkeys
 
-func (passkeys) Proving() []access.Principal                 { return nil }
-func (passkeys) Passkeys(access.Principal) []passkey.Passkey { return nil }
+func (passkeys) Proving() []access.Principal                   { return nil }
+func (p passkeys) Passkeys(access.Principal) []passkey.Passkey { return p.f.Passkeys }
+
+func (p passkeys) Lost() (list []passkey.Passkey) {
+	for _, k := range p.f.Passkeys {
+		if k.LostAt("palyra-test.localhost") {
+			list = append(list, k)
+		}
+	}
+	return list
+}
 
 // passkeyVotes are the votes of the fake.
 type passkeyVotes struct{}

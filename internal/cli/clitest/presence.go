@@ -53,7 +53,7 @@ func (p presenceKeys) ResetPresence(context.Context, access.Principal, string) (
 func (f *Gateway) openPresence() (err error) {
 	f.PresenceKeys = map[string]identity.PresenceKey{}
 	root := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: f.root.Cert.Raw})
-	f.presence, err = presenceproof.New(string(root), presenceKeys{f}, passkeys{}, passkeyVotes{}, func(context.Context) access.Caller { return bundleCaller })
+	f.presence, err = presenceproof.New(string(root), presenceKeys{f}, passkeys{f: f}, passkeyVotes{}, func(context.Context) access.Caller { return bundleCaller })
 	return err
 }
 

@@ -4,7 +4,6 @@ package consoles
 
 import (
 	"context"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -13,7 +12,6 @@ import (
 	"palyra/internal/cli/client"
 	"palyra/internal/cli/command"
 	"palyra/internal/cli/printer"
-	"palyra/internal/reason"
 )
 
 // app is one run of the program, with the commands of this family.
@@ -56,9 +54,6 @@ func (a *app) printLink(link *palyrav1.CreateConsoleLoginResponse) error {
 	})
 }
 
-// lookInterval is how often the gateway is asked whether the link was opened.
-const lookInterval = 500 * time.Millisecond
-
 // open shows the link to a browser, and keeps the page that has it until somebody is in.
 func (a *app) open(ctx context.Context, g *client.Gateway, link *palyrav1.CreateConsoleLoginResponse) error {
 	page, err := browser.Write(browser.Dir(a.App), link.GetUrl())
@@ -71,27 +66,11 @@ func (a *app) open(ctx context.Context, g *client.Gateway, link *palyrav1.Create
 		return a.printLink(link)
 	}
 	a.Say("opening the console in a browser ... (if none appears: palyra console --no-browser)")
-	ctx, cancel := context.WithTimeout(ctx, link.GetExpiresAt().AsTime().Sub(a.Now()))
-	defer cancel()
-	tick := time.NewTicker(lookInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return reason.Errorf(reason.LoginRefused, "no browser opened the console in time").
-				WithRemedy("Run `palyra console --no-browser` and open the link yourself.")
-		case <-tick.C:
-		}
-		reply, err := g.Console.ListConsoleSessions(ctx, &palyrav1.ListConsoleSessionsRequest{})
-		if err != nil && ctx.Err() == nil {
-			return err
-		}
-		for _, s := range reply.GetSessions() {
-			if s.GetLoginId() == link.GetLoginId() {
-				return a.show(s, "you are in until")
-			}
-		}
+	s, err := browser.Await(ctx, a.App, g, link)
+	if err != nil {
+		return err
 	}
+	return a.show(s, "you are in until")
 }
 
 func (a *app) show(s *palyrav1.ConsoleSession, until string) error {

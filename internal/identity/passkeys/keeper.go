@@ -154,18 +154,22 @@ func (k *Keeper) Proving() (list []access.Principal) {
 // today, where no browser offers them.
 func (k *Keeper) Lost() []passkey.Passkey {
 	here := k.at().ID
-	return k.those(func(p passkey.Passkey) bool { return p.Counts() && here != "" && p.RPID != here })
+	return k.those(func(p passkey.Passkey) bool { return p.LostAt(here) })
 }
 
 // Notices tell a principal for seven days of passkeys that came, went or seem to have a
-// copy, and of those that wait as long as they do: of its own, and an owner of all.
+// copy, and of those that wait, or are lost, as long as they are: of its own, and an owner
+// of all.
 func (k *Keeper) Notices(to access.Principal) (list []string) {
 	m, known := k.cfg.Members.Active(to)
-	since := k.cfg.Now().Add(-told)
+	since, here := k.cfg.Now().Add(-told), k.at().ID
 	for _, p := range k.those(func(p passkey.Passkey) bool { return known && (p.Member == to || m.Holds(access.RoleOwner)) }) {
 		of := fmt.Sprintf("passkey %s (%s) of %s", short(p.ID), p.Name, p.Member)
 		if p.CounterBackAt.After(since) {
 			list = append(list, fmt.Sprintf("%s showed a counter that went back at %s: there may be a copy of it; it was refused. Remove it in the console", of, p.CounterBackAt.Format(time.RFC3339)))
+		}
+		if p.LostAt(here) {
+			list = append(list, fmt.Sprintf("%s is lost: it is one of the console at %s, and the console is now at %s. Set console.origin back, or enroll another and remove it", of, p.RPID, here))
 		}
 		switch {
 		case p.Removed() && p.RemovedAt.After(since):

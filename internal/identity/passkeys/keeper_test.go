@@ -2,6 +2,7 @@ package passkeys_test
 
 import (
 	"context"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -381,6 +382,43 @@ func TestMakes(t *testing.T) {
 	}
 }
 
+// Where certificates of makers are given, too, an attestation has to lead to one: what an
+// authenticator says of itself is not enough, nor is another maker.
+func TestAttestationRoots(t *testing.T) {
+	maker, other := passkeytest.NewMaker(t), passkeytest.NewMaker(t)
+	rootsOf := func(m *passkeytest.Maker) *x509.CertPool {
+		pool := x509.NewCertPool()
+		pool.AddCert(m.Root)
+		return pool
+	}
+	for name, c := range map[string]struct {
+		roots *x509.CertPool
+		by    *passkeytest.Maker
+		good  bool
+		says  string
+	}{
+		"of the maker":                  {rootsOf(maker), maker, true, ""},
+		"of another maker":              {rootsOf(other), maker, false, "leads to no certificate of presence.attestation_roots"},
+		"by itself alone":               {rootsOf(maker), nil, false, "has no certificate, and presence.attestation_roots wants one"},
+		"of no certificate at all":      {x509.NewCertPool(), maker, false, "leads to no certificate"},
+		"the control, without them":     {nil, nil, true, ""},
+		"the control, of another maker": {nil, other, true, ""},
+	} {
+		w := newWorld(t, func(cfg *passkeys.Config) {
+			cfg.Makes.AAGUIDs, cfg.Makes.Roots = []string{passkeytest.AAGUID}, c.roots
+		})
+		a := passkeytest.New(t, origin)
+		a.Packed, a.Maker = true, c.by
+		p, err := w.tries(t, ada, a)
+		if (err == nil) != c.good || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if c.good && p.Attestation != "packed" || !c.good && len(w.Passkeys(ada)) != 0 {
+			t.Errorf("%s: enrolled %+v of %v", name, p, w.Passkeys(ada))
+		}
+	}
+}
+
 // After the console's origin changed no browser offers the passkeys of before, and that is said.
 func TestOriginChanged(t *testing.T) {
 	w := newWorld(t)
@@ -388,6 +426,10 @@ func TestOriginChanged(t *testing.T) {
 	w.restarts(t, "http://localhost:7145")
 	if len(w.Lost()) != 1 || len(w.Proving()) != 0 {
 		t.Errorf("lost: %v, proving: %v", w.Lost(), w.Proving())
+	}
+	w.now = w.now.Add(30 * 24 * time.Hour) // as long as it is so
+	if got := strings.Join(w.Notices(ada), "\n"); !strings.Contains(got, "(key of ada) of user:ada is lost") || !strings.Contains(got, "console is now at localhost") {
+		t.Errorf("told %q", got)
 	}
 	wants(t, "a challenge", tryVote(t, w, ada, a), reason.PresenceNotProven)
 	w.restarts(t, "")

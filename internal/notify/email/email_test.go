@@ -170,6 +170,7 @@ func TestMail(t *testing.T) {
 			w.Ask(func(a *approval.Ask) {
 				a.Plan.Preview.Summary = "Run make.\r\nBcc: eve@example.org\r\n\u202eevil\x1b[2J"
 				a.Plan.Binding.Argv = []string{"make", "\u202etxt.exe"}
+				a.Prompt.RequesterReason = "OPS-1\nstate: allowed\u202e\x1b[2J"
 			})
 			got := s.next(w)
 			if !got.over || got.login != "\x00palyra\x00s3cret" || got.from != "FROM:<palyra@example.org> BODY=8BITMIME" || len(got.to) != 2 {
@@ -185,8 +186,8 @@ func TestMail(t *testing.T) {
 			}
 			var b strings.Builder
 			must.Get(bufio.NewReader(quotedprintable.NewReader(m.Body)).WriteTo(&b))(t)
-			text := b.String()
-			if strings.ContainsAny(text, "\u202e\x1b") || !strings.Contains(text, `> make`) || !strings.Contains(text, `\u{202e}`) || !strings.Contains(text, "https://gateway.test/approvals/") {
+			text := strings.ReplaceAll(b.String(), "\r\n", "\n")
+			if strings.ContainsAny(text, "\u202e\x1b") || !strings.Contains(text, `> make`) || !strings.Contains(text, `\u{202e}`) || !strings.Contains(text, "why, in the requester's own words:\n> OPS-1") || strings.Contains(text, "\nstate: allowed") || !strings.Contains(text, "https://gateway.test/approvals/") {
 				t.Errorf("text %s", text)
 			}
 			if d := w.Ended("mail", notify.ApprovalAsked); d.State != notify.Delivered {

@@ -3,6 +3,7 @@ package slack_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -201,6 +202,7 @@ func hostileAsk(a *approval.Ask) {
 	a.Plan.Preview.Summary = hostile
 	a.Plan.Binding.Argv = []string{"make", hostile}
 	a.Proposal.Tool.Title = hostile
+	a.Prompt.RequesterReason = "OPS-7 " + hostile
 }
 
 // TestAnswer: a mapped member answers by a button, whose vote says slack and proves
@@ -215,8 +217,8 @@ func TestAnswer(t *testing.T) {
 	if got := strings.Join(buttons(m), " "); got != "palyra_allow palyra_deny palyra_open" || m["parse"] != "none" {
 		t.Errorf("buttons %s of %v", got, m)
 	}
-	if !literal(t, m, false) {
-		t.Errorf("the call is not shown: %v", m)
+	if !literal(t, m, false) || !strings.Contains(fmt.Sprint(m), "why, in the requester's own words:\n> OPS-7 ") {
+		t.Errorf("the call, or why it is wanted, is not shown: %v", m)
 	}
 	// What was seen has to be what waits.
 	s.click(conn, "TOWN", "UANN", "palyra_allow", rec.ID+"/sha256:other")

@@ -150,9 +150,11 @@ func TestInclude(t *testing.T) {
 	w.Ask(func(a *approval.Ask) {
 		a.Proposal.Tool.SecretPaths = []string{"/password"}
 		a.Proposal.Input = json.RawMessage(`{"argv":["make","test"],"password":"hunter2"}`)
+		a.Prompt.RequesterReason = "OPS-1, with AKIAIOSFODNN7EXAMPLE \u202e"
 	})
 	body := string(r.next(t).body)
-	if !strings.Contains(body, "Run make test in default.") || !strings.Contains(body, `"command_line":"make test"`) || strings.Contains(body, "hunter2") {
+	if !strings.Contains(body, "Run make test in default.") || !strings.Contains(body, `"command_line":"make test"`) || strings.Contains(body, "hunter2") ||
+		!strings.Contains(body, `"requester_reason":"OPS-1, with [redacted]`) || strings.Contains(body, "AKIA") || strings.Contains(body, "\u202e") {
 		t.Errorf("told %s", body)
 	}
 }

@@ -32,8 +32,9 @@ type Authenticator struct {
 	Unverified bool
 	// Origin and RPID are those of the page; RPID is the options' when empty.
 	Origin, RPID string
-	// Packed attests by the passkey itself.
+	// Packed attests by the passkey itself, or by its maker where it has one.
 	Packed bool
+	Maker  *Maker
 	// CrossOrigin says that the page was inside another.
 	CrossOrigin bool
 }
@@ -76,6 +77,10 @@ func (a *Authenticator) Create(t testing.TB, creation string) string {
 	if a.Packed {
 		format = "packed"
 		statement = cborMap(cborText("alg"), []byte{0x26}, cborText("sig"), cborBytes(a.sign(t, data, client)))
+		if m := a.Maker; m != nil {
+			chain := append([]byte{0x81}, cborBytes(m.leaf)...)
+			statement = cborMap(cborText("alg"), []byte{0x26}, cborText("sig"), cborBytes(signWith(t, m.key, data, client)), cborText("x5c"), chain)
+		}
 	}
 	object := cborMap(cborText("fmt"), cborText(format), cborText("attStmt"), statement, cborText("authData"), cborBytes(data))
 	id := text(a.ID)
@@ -120,9 +125,13 @@ func (a *Authenticator) data(rpID string, flags byte) []byte {
 }
 
 func (a *Authenticator) sign(t testing.TB, data, client []byte) []byte {
+	return signWith(t, a.key, data, client)
+}
+
+func signWith(t testing.TB, key *ecdsa.PrivateKey, data, client []byte) []byte {
 	hash := sha256.Sum256(client)
 	digest := sha256.Sum256(append(append([]byte{}, data...), hash[:]...))
-	return must.Get(ecdsa.SignASN1(rand.Reader, a.key, digest[:]))(t)
+	return must.Get(ecdsa.SignASN1(rand.Reader, key, digest[:]))(t)
 }
 
 // COSE is the public key as a COSE_Key (RFC 9053, section 7.1.1).

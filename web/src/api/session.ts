@@ -31,13 +31,26 @@ export function session(): Session | undefined {
   return undefined;
 }
 
+/** What a link of `palyra approvals decide` asks for beside the login: a page, and an answer to fill in. */
+let asked: { to: string; answer: string | null } | undefined;
+
 /** Takes the login's token out of the address, so that it stays nowhere. */
 export function takeToken(): string | undefined {
   if (location.pathname !== "/login") return undefined;
-  const token = new URLSearchParams(location.hash.slice(1)).get("token");
+  const said = new URLSearchParams(location.hash.slice(1));
+  const token = said.get("token");
   if (token === null) return undefined;
+  const to = said.get("to");
+  asked = to !== null && /^\/approvals\/[0-9A-Z]{26}$/.test(to) ? { to, answer: said.get("answer") } : undefined;
   history.replaceState(null, "", "/login");
   return token;
+}
+
+/** Goes where the link asked, once its token was good: whoever has no token fills nothing in. */
+function followAsked() {
+  if (asked === undefined) return;
+  sessionStorage.setItem("palyra.next", asked.to);
+  if (asked.answer !== null) sessionStorage.setItem("palyra.answer", asked.answer);
 }
 
 /**
@@ -91,6 +104,7 @@ export async function login(token: string): Promise<Session> {
   }
   const s: Session = { secret: answer.secret, user: answer.user ?? "", expiresAt: answer.expires_at ?? "" };
   localStorage.setItem(key, JSON.stringify(s));
+  followAsked();
   return s;
 }
 

@@ -1,6 +1,6 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import type { ReactNode } from "react";
-import { useRef, useState } from "react";
+import { useEffect, useRef, useState } from "react";
 import { failure } from "../../api/errors";
 import { prove } from "../../api/passkey";
 import { client } from "../../api/transport";
@@ -19,6 +19,7 @@ import { ErrorState, Notice } from "../../ui/State";
 import { Countdown } from "../../ui/Time";
 import { Untrusted } from "../../ui/Untrusted";
 import { useArmed } from "./armed";
+import { askedOf } from "./asked";
 import type { Choice } from "./decide";
 import { commandOf, conflict, defaultTtl, labelOf, offerName, timesUpTo, voteOf, waits } from "./decide";
 import { EditDialog } from "./Edit";
@@ -159,11 +160,13 @@ function Form({ approval, busy, proving, again, onEdit, onVote }: {
   onVote: (choice: Choice) => void;
 }) {
   const offers = approval.prompt?.scopes ?? [];
-  const [at, setAt] = useState(0);
+  const [asked] = useState(() => askedOf(approval, sessionStorage.getItem("palyra.answer")));
+  useEffect(() => sessionStorage.removeItem("palyra.answer"), []);
+  const [at, setAt] = useState(asked.at);
   const offer = offers[at] ?? offers[0];
-  const [ttl, setTtl] = useState(() => defaultTtl(offer));
-  const [uses, setUses] = useState("");
-  const [reason, setReason] = useState("");
+  const [ttl, setTtl] = useState(asked.ttl);
+  const [uses, setUses] = useState(asked.uses);
+  const [reason, setReason] = useState(asked.reason);
   const [asking, setAsking] = useState(false);
   const denial = useRef<HTMLTextAreaElement>(null);
   const armed = useArmed(`${approval.callDigest} ${approval.version} ${asking}`);

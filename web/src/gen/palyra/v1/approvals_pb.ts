@@ -804,8 +804,9 @@ export type ApprovalScopeOffer = Message<"palyra.v1.ApprovalScopeOffer"> & {
   permission: string;
 
   /**
-   * How many of the calls about which the same requester asked people in the 7 days
-   * before this it would have covered; 0 for once. At most 10,000 are counted.
+   * How many calls of the same requester in the 7 days before this it would have
+   * covered: those about which people were asked, and those that policy or a grant let
+   * run; 0 for once. At most 10,000 of each are counted.
    *
    * @generated from field: int64 covered_last_week = 8;
    */

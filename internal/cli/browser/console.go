@@ -1,0 +1,39 @@
+package browser
+
+import (
+	"context"
+	"time"
+
+	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/cli/client"
+	"palyra/internal/reason"
+)
+
+// LookInterval is how often the gateway is asked what came of a page.
+const LookInterval = 500 * time.Millisecond
+
+// Await waits until somebody is in by the link, and returns the session. It fails with
+// LOGIN_REFUSED when the link is not good any more.
+func Await(ctx context.Context, a *client.App, g *client.Gateway, link *palyrav1.CreateConsoleLoginResponse) (*palyrav1.ConsoleSession, error) {
+	ctx, cancel := context.WithTimeout(ctx, link.GetExpiresAt().AsTime().Sub(a.Now()))
+	defer cancel()
+	tick := time.NewTicker(LookInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil, reason.Errorf(reason.LoginRefused, "no browser opened the console in time").
+				WithRemedy("Do it again with --no-browser, and open the link yourself.")
+		case <-tick.C:
+		}
+		reply, err := g.Console.ListConsoleSessions(ctx, &palyrav1.ListConsoleSessionsRequest{})
+		if err != nil && ctx.Err() == nil {
+			return nil, err
+		}
+		for _, s := range reply.GetSessions() {
+			if s.GetLoginId() == link.GetLoginId() {
+				return s, nil
+			}
+		}
+	}
+}
