@@ -12,6 +12,7 @@ import { Badge } from "../../ui/Badge";
 import { Button } from "../../ui/Button";
 import { Dialog } from "../../ui/Dialog";
 import { Select, TextArea } from "../../ui/Field";
+import { Meta } from "../../ui/Meta";
 import { EmptyState, ErrorState, Loading } from "../../ui/State";
 import { Table } from "../../ui/Table";
 import { Time } from "../../ui/Time";
@@ -82,10 +83,10 @@ function Named({ run }: { run: Run }) {
       <span className="block truncate">
         <Untrusted text={run.message} line={200} className="font-semibold" />
       </span>
-      <span className="flex gap-2 truncate text-sm text-quiet">
+      <Meta>
         <Untrusted text={run.principal} line={60} />
         <Untrusted text={run.model} line={60} />
-      </span>
+      </Meta>
     </>
   );
 }

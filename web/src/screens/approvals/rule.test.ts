@@ -1,0 +1,18 @@
+import { create } from "@bufbuild/protobuf";
+import { expect, test } from "vitest";
+import { ApprovalSchema } from "../../gen/palyra/v1/approvals_pb";
+import { ruleFor } from "./rule";
+
+test("a rule for what is asked again and again allows nothing by itself", () => {
+  const approval = create(ApprovalSchema, { requestedBy: "agent:helper", prompt: { tool: "fs.write", argumentsJson: new TextEncoder().encode('{"path":"a"}'), askedLastWeek: 4n } });
+  const rule = ruleFor(approval);
+  expect(rule.name).toBe("50-fs-write-helper.cedar");
+  expect(rule.text).toContain('permit(principal == Agent::"helper", action == Action::"tool.execute/fs.write", resource)\nwhen { false };');
+  expect(rule.call).toEqual({ tool: "fs.write", principal: "agent:helper", input: '{\n  "path": "a"\n}', facts: "" });
+});
+
+test("a name that closes its quotes stays a name", () => {
+  const rule = ruleFor(create(ApprovalSchema, { requestedBy: 'agent:x", y', prompt: { tool: 't"' } }));
+  expect(rule.text).toContain('principal == Agent::"x\\", y"');
+  expect(rule.text).toContain('Action::"tool.execute/t\\""');
+});
