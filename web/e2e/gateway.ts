@@ -2,9 +2,11 @@
 import type { ChildProcess } from "node:child_process";
 import { spawn } from "node:child_process";
 import { existsSync } from "node:fs";
+import { request } from "node:http";
 import { mkdir, mkdtemp, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
+import type { BrowserContext } from "@playwright/test";
 
 export const programs = resolve(process.env.PALYRA_BIN ?? join(import.meta.dirname, "../../bin"));
 
@@ -22,6 +24,9 @@ export interface Ask {
   prompt: { lead: string };
 }
 
+/** What a browser keeps of a login. */
+export type State = Awaited<ReturnType<BrowserContext["storageState"]>>;
+
 /** A command that runs; done has its end. */
 export interface Running {
   done: Promise<Result>;
@@ -34,13 +39,18 @@ export class Gateway {
   #daemon: ChildProcess | undefined;
   #log = "";
   readonly #running = new Set<ChildProcess>();
+  /** How often palyrad was started: sessions end with its process. */
+  starts = 0;
 
   private constructor(dir: string) {
     this.dir = dir;
   }
 
-  /** Makes the directories and starts palyrad. The settings are TOML after the common ones; DIR in them is the directory, where the files are put. */
-  static async start(settings = "", files: Readonly<Record<string, string>> = {}): Promise<Gateway> {
+  /**
+   * Makes the directories and starts palyrad. The settings are TOML after the common ones; DIR in them is the
+   * directory, where the files are put. console is where the console listens.
+   */
+  static async start(settings = "", files: Readonly<Record<string, string>> = {}, console = "127.0.0.1:0"): Promise<Gateway> {
     for (const name of ["palyrad", "palyra"]) {
       if (!existsSync(join(programs, name))) throw new Error(`${join(programs, name)} is not there: run \`make build\` first`);
     }
@@ -55,7 +65,7 @@ roles = ["security"]
 [listen]
 api = "127.0.0.1:0"
 metrics = ""
-console = "127.0.0.1:0"
+console = "${console}"
 [policy]
 dir = ${JSON.stringify(gateway.#path("policies"))}
 [[workspaces]]
@@ -94,6 +104,7 @@ ${settings.replaceAll("DIR", gateway.dir)}`,
     const daemon = spawn(join(programs, "palyrad"), ["--config", this.#path("palyra.toml")], { cwd: this.dir, env: this.#env(), stdio: ["ignore", "pipe", "pipe"] });
     this.#daemon = daemon;
     this.#log = "";
+    this.starts++;
     await new Promise<void>((ready, failed) => {
       const heard = (chunk: Buffer) => {
         this.#log += chunk.toString();
@@ -191,6 +202,23 @@ ${settings.replaceAll("DIR", gateway.dir)}`,
     const result = await this.start(["console", "--no-browser"], as === undefined ? {} : { as }).done;
     if (result.code !== 0) throw new Error(`palyra console: ${result.err}`);
     return result.out.trim();
+  }
+
+  /** Whether a login still counts: some tests end theirs. */
+  knows(state: State): Promise<boolean> {
+    const [kept] = state.origins;
+    const { secret } = JSON.parse(kept?.localStorage.find(({ name }) => name === "palyra.session")?.value ?? "{}") as { secret?: string };
+    if (kept === undefined || secret === undefined) return Promise.resolve(false);
+    const { origin, host, port } = new URL(kept.origin);
+    const headers = { "Content-Type": "application/json", Host: host, Origin: origin, Cookie: state.cookies.map((c) => `${c.name}=${c.value}`).join("; "), "Palyra-Console-Secret": secret };
+    return new Promise((resolve) => {
+      const asked = request({ host: "127.0.0.1", port, method: "POST", path: "/palyra.v1.ConsoleService/Whoami", headers }, (answer) => {
+        answer.resume();
+        resolve(answer.statusCode === 200);
+      });
+      asked.on("error", () => resolve(false));
+      asked.end("{}");
+    });
   }
 
   /** An agent proposes a call, which waits for people where policy asks. */

@@ -1,24 +1,11 @@
 import { readFileSync } from "node:fs";
 import type { CDPSession, Page } from "@playwright/test";
-import { test as base, expect, expectAccessible } from "./fixtures";
-import { Gateway } from "./gateway";
-
-/** A gateway of its own: what its policy demands would meet the other tests. */
-const test = base.extend<object, { gateway: Gateway }>({
-  gateway: [
-    async ({}, use) => {
-      const gateway = await Gateway.start();
-      await gateway.add("helper", "--owner", "local", "--role", "agent");
-      await use(gateway);
-      await gateway.stop();
-    },
-    { scope: "worker", timeout: 60_000 },
-  ],
-});
+import { expect, expectAccessible, test } from "./fixtures";
 
 const present = `@id("somebody-there")
 @reason("files are written while a person is there")
 forbid(principal, action == Action::"tool.execute/fs.write", resource)
+when { context has path && ["present.txt", "later.txt", "none.txt"].contains(context.path) }
 unless { context.approval.votes.contains({ role: "*", surface: "console", paired: false, present: true }) };
 `;
 

@@ -3,17 +3,6 @@ import { baseOf, screens } from "../src/routes";
 import { expect, expectAccessible, test } from "./fixtures";
 import type { Gateway } from "./gateway";
 
-const script = `turns:
-  - text: I read the file first.
-    calls:
-      - tool: fs.read
-        input: {path: one.txt}
-    usage: {input: 1200, output: 80}
-  - text: It says what it should. <b>Done.</b>
-`;
-
-test.use({ settings: `[[models]]\nname = "demo"\nprovider = "scripted"\nscript = "DIR/demo.yaml"\n`, files: { "demo.yaml": script } });
-
 let filled: Promise<void> | undefined;
 
 /** A gateway on which some work was done: of everything that has a screen there is something. */
