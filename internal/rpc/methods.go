@@ -119,7 +119,9 @@ var methods = map[string]Method{
 	palyrav1connect.GatewayServiceGetRunProcedure:    {access.PermRunRead, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.GatewayServiceListRunsProcedure:  {access.PermRunRead, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.GatewayServiceWatchRunProcedure:  {access.PermRunRead, AuditNone, LimitRead, NeedsDevice},
-	palyrav1connect.GatewayServiceCancelRunProcedure: {access.PermRunCancel, AuditRoom, LimitMutate, NeedsDevice},
+	// Also of a user's message on an open stream.
+	palyrav1connect.GatewayServiceSendRunMessageProcedure: {access.PermRunStart, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.GatewayServiceCancelRunProcedure:      {access.PermRunCancel, AuditRoom, LimitMutate, NeedsDevice},
 
 	// As for runs: whose calls a caller may see and end beside its own is the
 	// handler's to say.

@@ -35,21 +35,31 @@ func (g *gateway) sees(c access.Caller, r run.Record) bool {
 	return steers(c, r) || may(g.engine, c, access.PermJournalRead)
 }
 
+// mayTalk refuses messages of a caller that may only read the run.
+func mayTalk(c access.Caller, r run.Record) error {
+	if steers(c, r) {
+		return nil
+	}
+	return reason.Errorf(reason.PermissionDenied, "%s may see run %s, and not send it messages", c.Principal, r.ID).
+		WithRemedy("Ask %s to send it.", r.Principal)
+}
+
 func noRun(id string) error {
 	return reason.Errorf(reason.NotFound, "there is no run %s", id).WithRemedy("List your runs with `palyra runs list`.")
 }
 
-// StartRun starts a run that no stream holds open.
+// StartRun starts a run that no stream holds open. An interactive one waits for
+// messages as for a client that left.
 func (g *gateway) StartRun(ctx context.Context, req *palyrav1.StartRunRequest) (*palyrav1.StartRunResponse, error) {
-	if req.GetInteractive() {
-		return nil, reason.Errorf(reason.InvalidInput, "an interactive run needs a stream that its messages come over").
-			WithRemedy("Use RunStream, or leave interactive out.")
-	}
 	r, inbox, err := g.runs.Start(ctx, callerOf(ctx), runStartOf(req))
 	if err != nil {
 		return nil, err
 	}
-	inbox.Close()
+	if req.GetInteractive() {
+		inbox.Leave()
+	} else {
+		inbox.Close()
+	}
 	return &palyrav1.StartRunResponse{Run: runMessage(r)}, nil
 }
 
@@ -109,6 +119,23 @@ func (g *gateway) WatchRun(ctx context.Context, req *palyrav1.WatchRunRequest, s
 		},
 	}
 	return g.runs.Watch(ctx, r.ID, tape.begin(), tape.observe, func() { release(ctx) })
+}
+
+// SendRunMessage says something to a run under way.
+func (g *gateway) SendRunMessage(ctx context.Context, req *palyrav1.SendRunMessageRequest) (*palyrav1.SendRunMessageResponse, error) {
+	caller := callerOf(ctx)
+	r, err := g.findRun(ctx, caller, req.GetRunId())
+	if err != nil {
+		return nil, err
+	}
+	if err := mayTalk(caller, r); err != nil {
+		return nil, err
+	}
+	r, err = g.runs.Say(ctx, caller, r.ID, run.Post{Text: req.GetText(), Last: req.GetLast(), Key: req.GetIdempotencyKey()})
+	if err != nil {
+		return nil, err
+	}
+	return &palyrav1.SendRunMessageResponse{Run: runMessage(r)}, nil
 }
 
 // CancelRun stops a run.

@@ -196,6 +196,15 @@ func TestRunsOfOthersDoNotExist(t *testing.T) {
 			_ = r.stream.CloseResponse()
 			return err
 		}
+		// Whoever may read it and not talk to it is told so.
+		say := func(id string) error {
+			_, err := c.by.gateway().SendRunMessage(t.Context(), &palyrav1.SendRunMessageRequest{RunId: id, Text: "hi"})
+			if c.see && !c.say {
+				wantError(t, name+": say", err, reason.PermissionDenied)
+				return nil
+			}
+			return err
+		}
 		stop := func(id string) error {
 			_, err := c.by.gateway().CancelRun(t.Context(), &palyrav1.CancelRunRequest{RunId: id, Reason: "enough"})
 			return err
@@ -204,7 +213,7 @@ func TestRunsOfOthersDoNotExist(t *testing.T) {
 			name string
 			do   func(string) error
 			may  bool
-		}{{"get", get, c.see}, {"watch", watch, c.see}, {"resume", attach, c.see}, {"cancel", stop, c.stopped}} {
+		}{{"get", get, c.see}, {"watch", watch, c.see}, {"resume", attach, c.see}, {"say", say, c.see}, {"cancel", stop, c.stopped}} {
 			err := act.do(id)
 			if act.may {
 				if err != nil {
@@ -227,7 +236,9 @@ func TestRunsOfOthersDoNotExist(t *testing.T) {
 	if _, err := w.eve.gateway().GetRun(t.Context(), &palyrav1.GetRunRequest{RunId: id}); err != nil {
 		t.Error(err)
 	}
-	_, err := w.eve.gateway().CancelRun(t.Context(), &palyrav1.CancelRunRequest{RunId: id})
+	_, err := w.eve.gateway().SendRunMessage(t.Context(), &palyrav1.SendRunMessageRequest{RunId: id, Text: "hi"})
+	wantError(t, "an auditor talks", err, reason.PermissionDenied)
+	_, err = w.eve.gateway().CancelRun(t.Context(), &palyrav1.CancelRunRequest{RunId: id})
 	wantError(t, "an auditor cancels", err, reason.PermissionDenied)
 	_, err = w.eve.runStream(resume(id, 0)).rest()
 	wantError(t, "an auditor resumes", err, reason.PermissionDenied)
@@ -314,9 +325,7 @@ func TestListRuns(t *testing.T) {
 
 func TestStartRun(t *testing.T) {
 	w := newWorld(t)
-	_, err := w.coder.gateway().StartRun(t.Context(), &palyrav1.StartRunRequest{Message: "x", Interactive: true})
-	wantError(t, "interactive", err, reason.InvalidInput)
-	_, err = w.coder.gateway().StartRun(t.Context(), &palyrav1.StartRunRequest{Message: "x", Budget: &palyrav1.RunBudget{WallClock: durationpb.New(-time.Second)}})
+	_, err := w.coder.gateway().StartRun(t.Context(), &palyrav1.StartRunRequest{Message: "x", Budget: &palyrav1.RunBudget{WallClock: durationpb.New(-time.Second)}})
 	wantError(t, "no time", err, reason.InvalidInput)
 	_, err = w.eve.gateway().StartRun(t.Context(), &palyrav1.StartRunRequest{Message: "x"})
 	wantError(t, "an auditor", err, reason.PermissionDenied)
@@ -343,6 +352,56 @@ func TestStartRun(t *testing.T) {
 	req.Message = "look elsewhere"
 	_, err = w.coder.gateway().StartRun(t.Context(), req)
 	wantError(t, "another request with the key", err, reason.IdempotencyMismatch)
+}
+
+// A conversation without a stream: the run waits for each message, and ends after the
+// last.
+func TestConversationWithoutAStream(t *testing.T) {
+	w := newWorld(t)
+	w.model.set(func(_ context.Context, r model.Request, _ func(model.Event)) (model.Turn, error) {
+		return says("you said " + last(r.Messages).Text), nil
+	})
+	res := must.Get(w.coder.gateway().StartRun(t.Context(), &palyrav1.StartRunRequest{Message: "one", Interactive: true}))(t)
+	id := res.GetRun().GetRunId()
+	tape := must.Get(w.coder.gateway().WatchRun(t.Context(), &palyrav1.WatchRunRequest{RunId: id}))(t)
+	defer tape.Close()
+	answer := func() string {
+		for tape.Receive() {
+			if turn := tape.Msg().GetEvent().GetModelTurn(); turn != nil {
+				return turn.GetText()
+			}
+		}
+		t.Fatal(tape.Err())
+		return ""
+	}
+	if got := answer(); got != "you said one" {
+		t.Errorf("got %q", got)
+	}
+	for name, req := range map[string]*palyrav1.SendRunMessageRequest{
+		"empty": {RunId: id}, "no run": {Text: "x"}, "too large": {RunId: id, Text: strings.Repeat("x", 1<<20+1)},
+	} {
+		_, err := w.coder.gateway().SendRunMessage(t.Context(), req)
+		wantError(t, name, err, reason.InvalidInput)
+	}
+	// The user of an agent talks to the agent's run.
+	for range 2 {
+		req := &palyrav1.SendRunMessageRequest{RunId: id, Text: "two", IdempotencyKey: "second"}
+		if res := must.Get(w.alice.gateway().SendRunMessage(t.Context(), req))(t); res.GetRun().GetState() != palyrav1.RunState_RUN_STATE_RUNNING {
+			t.Errorf("%v", res.GetRun())
+		}
+	}
+	if got := answer(); got != "you said two" {
+		t.Errorf("got %q", got)
+	}
+	must.Get(w.coder.gateway().SendRunMessage(t.Context(), &palyrav1.SendRunMessageRequest{RunId: id, Text: "three", Last: true}))(t)
+	if got := answer(); got != "you said three" {
+		t.Errorf("got %q", got)
+	}
+	if run := last(w.watchRun(w.coder, id, 0)).GetFinished().GetRun(); run.GetState() != palyrav1.RunState_RUN_STATE_COMPLETED || run.GetUsage().GetTurns() != 3 {
+		t.Errorf("finished as %v", run)
+	}
+	_, err := w.coder.gateway().SendRunMessage(t.Context(), &palyrav1.SendRunMessageRequest{RunId: id, Text: "four"})
+	wantError(t, "after the end", err, reason.RunEnded)
 }
 
 // The gateway's own runs take no calls of others.

@@ -17,10 +17,6 @@ import (
 	"palyra/internal/run"
 )
 
-// userMessage is what a user's message on an open stream needs. Votes and
-// cancels on the stream need what their own methods do.
-var userMessage = Method{access.PermRunStart, AuditRoom, LimitMutate, NeedsDevice}
-
 // RunStream starts a run or attaches to one, sends its tape, and takes the
 // client's messages. The stream ends after the run has finished; a run does not
 // end with its stream.
@@ -143,13 +139,11 @@ func (s *runStream) open(ctx context.Context, first *palyrav1.RunStreamRequest) 
 
 // attach takes an inbox of a run that goes on and is the caller's to steer.
 func (s *runStream) attach(ctx context.Context, r run.Record) error {
-	if !steers(s.caller, r) {
-		s.mute = reason.Errorf(reason.PermissionDenied, "%s may see run %s, and not send it messages", s.caller.Principal, r.ID).
-			WithRemedy("Ask %s to send it.", r.Principal)
+	if s.mute = mayTalk(s.caller, r); s.mute != nil {
 		return nil
 	}
 	var err error
-	if s.inbox, err = s.gateway.runs.Attach(ctx, r.ID); reason.Of(err) == reason.RunEnded {
+	if s.inbox, err = s.gateway.runs.Attach(ctx, s.caller, r.ID); reason.Of(err) == reason.RunEnded {
 		s.inbox, s.mute = nil, err
 		return nil
 	}
@@ -189,7 +183,7 @@ func (s *runStream) hangUp(how func(run.Inbox)) {
 // take does what a message says, as if it were a request of its own: it spends
 // a token and needs its permission, and what is denied is journaled.
 func (s *runStream) take(ctx context.Context, m *palyrav1.RunStreamRequest, invalid *reason.Error) error {
-	row, act := userMessage, s.say
+	row, act := methods[palyrav1connect.GatewayServiceSendRunMessageProcedure], s.say
 	switch m.GetMessage().(type) {
 	case *palyrav1.RunStreamRequest_Approval:
 		row, act = methods[palyrav1connect.ApprovalsServiceDecideApprovalProcedure], s.vote

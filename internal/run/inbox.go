@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"palyra/internal/access"
 	"palyra/internal/reason"
 )
 
@@ -13,8 +14,8 @@ const mostQueued = 64
 
 // mailbox is what users say to a run.
 type mailbox struct {
-	// keep makes a message durable.
-	keep func(ctx context.Context, text string) error
+	// keep makes a message durable, with who said it.
+	keep func(ctx context.Context, by access.Caller, text string) error
 
 	// ending is held for reading while a message is made durable, so that a run
 	// that ends leaves no message behind.
@@ -26,21 +27,30 @@ type mailbox struct {
 	// attached counts the inboxes that were handed out and not closed, lost those
 	// among them whose clients are gone.
 	attached, lost int
+	// once orders messages that have keys; said are those that were taken.
+	once sync.Mutex
+	said map[saidKey]bool
 	// changed has room for one wake-up of the run.
 	changed chan struct{}
 }
 
-func newMailbox(keep func(context.Context, string) error) *mailbox {
-	return &mailbox{keep: keep, changed: make(chan struct{}, 1)}
+// saidKey is the key of a message: keys are their callers' own.
+type saidKey struct {
+	by  access.Principal
+	key string
+}
+
+func newMailbox(keep func(context.Context, access.Caller, string) error) *mailbox {
+	return &mailbox{keep: keep, said: map[saidKey]bool{}, changed: make(chan struct{}, 1)}
 }
 
 // attach hands out one more inbox, which replaces those that are lost.
-func (b *mailbox) attach() *inbox {
+func (b *mailbox) attach(by access.Caller) *inbox {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.attached += 1 - b.lost
 	b.lost = 0
-	return &inbox{mailbox: b}
+	return &inbox{mailbox: b, by: by}
 }
 
 func (b *mailbox) wake() {
@@ -51,25 +61,68 @@ func (b *mailbox) wake() {
 }
 
 // say makes a message durable and queues it.
-func (b *mailbox) say(ctx context.Context, text string) error {
+func (b *mailbox) say(ctx context.Context, by access.Caller, text string) error {
 	b.ending.RLock()
 	defer b.ending.RUnlock()
-	if b.closed {
-		return errEnded()
-	}
-	if text == "" {
-		return reason.Errorf(reason.InvalidInput, "the message is empty").WithField("field", "text")
-	}
-	if b.waiting() >= mostQueued {
-		return reason.Errorf(reason.RateLimited, "%d messages wait for the model's next turn", mostQueued).
-			WithRemedy("Wait for the model's next turn.")
-	}
-	if err := b.keep(ctx, text); err != nil {
+	if err := b.accept(ctx, by, text); err != nil {
 		return err
 	}
 	b.mu.Lock()
 	b.queue = append(b.queue, text)
 	b.mu.Unlock()
+	b.wake()
+	return nil
+}
+
+// accept makes a message durable, unless it cannot be taken.
+func (b *mailbox) accept(ctx context.Context, by access.Caller, text string) error {
+	switch {
+	case b.closed:
+		return errEnded()
+	case text == "":
+		return reason.Errorf(reason.InvalidInput, "the message is empty").WithField("field", "text")
+	case b.waiting() >= mostQueued:
+		return reason.Errorf(reason.RateLimited, "%d messages wait for the model's next turn", mostQueued).
+			WithRemedy("Wait for the model's next turn.")
+	}
+	return b.keep(ctx, by, text)
+}
+
+// post takes a message of a client that holds no inbox. The run is then held open
+// as by a client that left, or, after the last message, by no such client.
+func (b *mailbox) post(ctx context.Context, by access.Caller, p Post) error {
+	b.ending.RLock()
+	defer b.ending.RUnlock()
+	if b.closed {
+		return errEnded()
+	}
+	if p.Key != "" {
+		b.once.Lock()
+		defer b.once.Unlock()
+		if b.said[saidKey{by.Principal, p.Key}] {
+			return nil
+		}
+	}
+	// The last message may be that there is none.
+	spoke := p.Text != "" || !p.Last
+	if spoke {
+		if err := b.accept(ctx, by, p.Text); err != nil {
+			return err
+		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if spoke {
+		b.queue = append(b.queue, p.Text)
+	}
+	b.attached -= b.lost
+	b.lost = 0
+	if !p.Last {
+		b.attached, b.lost = b.attached+1, 1
+	}
+	if p.Key != "" {
+		b.said[saidKey{by.Principal, p.Key}] = true
+	}
 	b.wake()
 	return nil
 }
@@ -177,11 +230,12 @@ func (b *mailbox) close() {
 // inbox is one client's hold of a mailbox.
 type inbox struct {
 	mailbox *mailbox
+	by      access.Caller
 	once    sync.Once
 }
 
 // Say queues what the user says next.
-func (i *inbox) Say(ctx context.Context, text string) error { return i.mailbox.say(ctx, text) }
+func (i *inbox) Say(ctx context.Context, text string) error { return i.mailbox.say(ctx, i.by, text) }
 
 // Close says that no more messages come, from this client or from those that left:
 // an interactive run that nobody else holds open then ends with the model's turn.

@@ -218,11 +218,33 @@ func (r *active) use(change func(*Usage)) Usage {
 	return r.record.Usage
 }
 
-// Attach returns an inbox of a run under way. It is RUN_ENDED for one that
-// ended and NOT_FOUND for one that never was.
-func (m *Manager) Attach(ctx context.Context, id string) (Inbox, error) {
+// Attach returns an inbox of a run under way for what by says. It is RUN_ENDED for
+// one that ended and NOT_FOUND for one that never was.
+func (m *Manager) Attach(ctx context.Context, by access.Caller, id string) (Inbox, error) {
+	r, err := m.underWay(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return r.mailbox.attach(by), nil
+}
+
+// Say gives a message of by to a run under way, which the model reads at its next
+// turn, and returns the run. An interactive run then waits for the next message as
+// for a client that left, until there was a last one. The errors are those of Attach.
+func (m *Manager) Say(ctx context.Context, by access.Caller, id string, p Post) (Record, error) {
+	r, err := m.underWay(ctx, id)
+	if err != nil {
+		return Record{}, err
+	}
+	if err := r.mailbox.post(ctx, by, p); err != nil {
+		return Record{}, err
+	}
+	return r.snapshot(), nil
+}
+
+func (m *Manager) underWay(ctx context.Context, id string) (*active, error) {
 	if r := m.find(id); r != nil {
-		return r.mailbox.attach(), nil
+		return r, nil
 	}
 	if _, err := m.Store.Get(ctx, id); err != nil {
 		return nil, err

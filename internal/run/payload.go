@@ -136,10 +136,10 @@ func startedWrite(r Record, task string) (w Write, err error) {
 }
 
 // messageWrite journals what the user said.
-func messageWrite(r Record, text string) (w Write, err error) {
+func messageWrite(r Record, by access.Principal, text string) (w Write, err error) {
 	p := MessagePayload{}
 	p.Text, p.TextBlob = w.store(tool.RedactText(text))
-	return w, w.addEvent(event.UserMessage, r, r.Principal.String(), p)
+	return w, w.addEvent(event.UserMessage, r, by.String(), p)
 }
 
 // turnWrite journals an answer of the model. tools are those that the model

@@ -180,6 +180,17 @@ type Resolved struct {
 	GrantID    string
 }
 
+// Post is what a client says to a run that it does not hold open.
+type Post struct {
+	// Text may be empty when Last is set.
+	Text string
+	// Last says that the client has nothing more to say.
+	Last bool
+	// Key is the client's own name for the message, so that a retry says nothing
+	// again; it may be empty.
+	Key string
+}
+
 // Inbox is how a client steers a run that it holds open.
 type Inbox interface {
 	// Say queues what the user says next; the model reads it at its next turn.

@@ -32,7 +32,7 @@ func (m *Manager) Start(ctx context.Context, caller access.Caller, s Start) (Rec
 	}
 	// A retry gets its run also where a new one would be refused.
 	if known, found, err := m.Store.Started(ctx, b); err != nil || found {
-		return m.join(known, err)
+		return m.join(caller, known, err)
 	}
 	if err := m.admit(caller, s.Message); err != nil {
 		return Record{}, nil, err
@@ -40,7 +40,7 @@ func (m *Manager) Start(ctx context.Context, caller access.Caller, s Start) (Rec
 	r := &active{
 		caller: caller, session: cmp.Or(s.Session, b.Record.ID), provider: m.Models[s.Model], record: b.Record, ended: make(chan struct{}),
 	}
-	r.mailbox = newMailbox(func(ctx context.Context, text string) error { return m.keep(ctx, r, text) })
+	r.mailbox = newMailbox(func(ctx context.Context, by access.Caller, text string) error { return m.keep(ctx, r, by, text) })
 	all, stop := context.WithCancelCause(context.Background())
 	thinking, halt := context.WithCancelCause(all)
 	r.halt, r.stop = halt, stop
@@ -56,12 +56,12 @@ func (m *Manager) Start(ctx context.Context, caller access.Caller, s Start) (Rec
 		stop(nil)
 		close(r.ended)
 		m.driving.Done()
-		return m.join(record, err)
+		return m.join(caller, record, err)
 	}
 	r.mu.Lock()
 	r.record = record
 	r.mu.Unlock()
-	inbox := r.mailbox.attach()
+	inbox := r.mailbox.attach(caller)
 	go func() {
 		defer m.driving.Done()
 		m.drive(all, thinking, r, s.Message)
@@ -70,12 +70,12 @@ func (m *Manager) Start(ctx context.Context, caller access.Caller, s Start) (Rec
 }
 
 // join gives a retry of Start the run that the first made.
-func (m *Manager) join(record Record, err error) (Record, Inbox, error) {
+func (m *Manager) join(caller access.Caller, record Record, err error) (Record, Inbox, error) {
 	if err != nil {
 		return Record{}, nil, err
 	}
 	if r := m.find(record.ID); r != nil {
-		return r.snapshot(), r.mailbox.attach(), nil
+		return r.snapshot(), r.mailbox.attach(caller), nil
 	}
 	return record, endedInbox{}, nil
 }
@@ -205,12 +205,12 @@ func (m *Manager) admit(caller access.Caller, text string) error {
 	return m.Admit(caller, int64(len(text)))
 }
 
-// keep makes what the user said durable.
-func (m *Manager) keep(ctx context.Context, r *active, text string) error {
-	if err := m.admit(r.caller, text); err != nil {
+// keep makes what the user said durable, with who that was.
+func (m *Manager) keep(ctx context.Context, r *active, by access.Caller, text string) error {
+	if err := m.admit(by, text); err != nil {
 		return err
 	}
-	w, err := messageWrite(r.snapshot(), text)
+	w, err := messageWrite(r.snapshot(), by.Principal, text)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"palyra/internal/access"
 	"palyra/internal/event"
+	"palyra/internal/journal"
 	"palyra/internal/model"
 	"palyra/internal/must"
 	"palyra/internal/reason"
@@ -28,7 +29,7 @@ func TestInteractiveRunWaitsForItsInboxes(t *testing.T) {
 		defer w.stop()
 		r, first := w.start(run.Start{Interactive: true})
 		synctest.Wait()
-		second, err := w.Attach(t.Context(), r.ID)
+		second, err := w.Attach(t.Context(), agent, r.ID)
 		must.Do(t, err)
 		first.Close()
 		first.Close() // once counts
@@ -47,10 +48,78 @@ func TestInteractiveRunWaitsForItsInboxes(t *testing.T) {
 		if got := kinds(w.events(r.ID, 0)); !slices.Equal(got, want) {
 			t.Errorf("tape %v, want %v", got, want)
 		}
-		_, err = w.Attach(t.Context(), r.ID)
+		_, err = w.Attach(t.Context(), agent, r.ID)
 		wantReason(t, err, reason.RunEnded)
-		_, err = w.Attach(t.Context(), "01JNONE0000000000000000000")
+		_, err = w.Attach(t.Context(), agent, "01JNONE0000000000000000000")
 		wantReason(t, err, reason.NotFound)
+	})
+}
+
+// A client without an inbox talks to a run as one that left: the run waits for it, a
+// retry says nothing again, and the last message ends what waited for it alone.
+func TestMessagesWithoutAnInbox(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, says("what next?"), says("and then?"), says("bye"))
+		defer w.stop()
+		r, inbox := w.start(run.Start{Interactive: true})
+		inbox.Leave()
+		synctest.Wait()
+		user := access.Caller{Principal: agent.OnBehalfOf, OnBehalfOf: agent.OnBehalfOf}
+		for range 2 {
+			must.Get(w.Say(t.Context(), user, r.ID, run.Post{Text: "go on", Key: "k"}))(t)
+			synctest.Wait()
+		}
+		if got := w.model.asked(2).Messages; len(got) != 3 || got[2].Text != "go on" {
+			t.Errorf("the model was told %+v", got)
+		}
+		if w.Active() != 1 {
+			t.Fatal("the run ended before its last message")
+		}
+		// The agent's key of the same name is another one.
+		must.Get(w.Say(t.Context(), agent, r.ID, run.Post{Text: "enough", Last: true, Key: "k"}))(t)
+		wantEnd(t, w.finish(r.ID), run.Completed, "")
+		want := []string{"started", "delta", "turn", "message", "delta", "turn", "message", "delta", "turn", "finished"}
+		if got := kinds(w.events(r.ID, 0)); !slices.Equal(got, want) {
+			t.Errorf("tape %v, want %v", got, want)
+		}
+		var said []string
+		for _, e := range must.Get(w.store.Events(t.Context(), journal.Filter{Run: r.ID, Limit: 100}))(t) {
+			if e.Code == event.UserMessage {
+				said = append(said, e.Actor)
+			}
+		}
+		if want := []string{user.Principal.String(), agent.Principal.String()}; !slices.Equal(said, want) {
+			t.Errorf("the journal says that %v spoke, want %v", said, want)
+		}
+		_, err := w.Say(t.Context(), user, r.ID, run.Post{Text: "more"})
+		wantReason(t, err, reason.RunEnded)
+		_, err = w.Say(t.Context(), user, "01JNONE0000000000000000000", run.Post{Text: "more"})
+		wantReason(t, err, reason.NotFound)
+	})
+}
+
+// The last message may be none, and ends no run that a stream holds open; a message
+// that cannot be kept changes nothing.
+func TestLastMessageWithoutWords(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, says("what next?"))
+		defer w.stop()
+		r, inbox := w.start(run.Start{Interactive: true})
+		synctest.Wait()
+		_, err := w.Say(t.Context(), agent, r.ID, run.Post{})
+		wantReason(t, err, reason.InvalidInput)
+		must.Get(w.Say(t.Context(), agent, r.ID, run.Post{Last: true}))(t)
+		synctest.Wait()
+		if w.Active() != 1 {
+			t.Fatal("the run ended while an inbox was open")
+		}
+		inbox.Leave()
+		synctest.Wait()
+		if w.Active() != 1 {
+			t.Fatal("the run ended with its lost client")
+		}
+		must.Get(w.Say(t.Context(), agent, r.ID, run.Post{Last: true}))(t)
+		wantEnd(t, w.finish(r.ID), run.Completed, "")
 	})
 }
 
@@ -70,7 +139,7 @@ func TestInteractiveRunWaitsForALostClient(t *testing.T) {
 			t.Fatal("the run ended with its lost client")
 		}
 		for _, hangUp := range []func(run.Inbox){run.Inbox.Leave, run.Inbox.Close} {
-			back := must.Get(w.Attach(t.Context(), r.ID))(t)
+			back := must.Get(w.Attach(t.Context(), agent, r.ID))(t)
 			hangUp(back)
 			synctest.Wait()
 		}
@@ -109,7 +178,7 @@ func TestAbandonedRunEnds(t *testing.T) {
 				inbox.Leave()
 				if c.back {
 					time.Sleep(time.Minute - time.Second)
-					must.Get(w.Attach(t.Context(), r.ID))(t)
+					must.Get(w.Attach(t.Context(), agent, r.ID))(t)
 				}
 				if c.ends == 0 {
 					time.Sleep(30 * time.Minute)

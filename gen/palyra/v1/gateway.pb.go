@@ -3413,7 +3413,8 @@ type StartRunRequest struct {
 	Workspace string     `protobuf:"bytes,4,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	Budget    *RunBudget `protobuf:"bytes,5,opt,name=budget,proto3" json:"budget,omitempty"`
 	// True when the run waits for the next user message after the model ended
-	// its turn, instead of completing. Only over RunStream.
+	// its turn, instead of completing. Of a run that StartRun started, they come
+	// by SendRunMessage, and the last of them says so.
 	Interactive bool `protobuf:"varint,6,opt,name=interactive,proto3" json:"interactive,omitempty"`
 	// A retry with the same key gets the run that the first made. Keys are the
 	// caller's own and are kept for 24 hours.
@@ -3891,6 +3892,126 @@ func (x *WatchRunResponse) GetEvent() *RunEvent {
 	return nil
 }
 
+// SendRunMessageRequest is what the user says next; the model reads it at its
+// next turn.
+type SendRunMessageRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	RunId string                 `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	// May be empty when last is set.
+	Text string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
+	// True when the caller has nothing to say after this: an interactive run that
+	// no stream holds open completes when the model ends its turn.
+	Last bool `protobuf:"varint,3,opt,name=last,proto3" json:"last,omitempty"`
+	// A retry with the same key while the run goes on says nothing again. Keys are
+	// the caller's own.
+	IdempotencyKey string `protobuf:"bytes,4,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *SendRunMessageRequest) Reset() {
+	*x = SendRunMessageRequest{}
+	mi := &file_palyra_v1_gateway_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SendRunMessageRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SendRunMessageRequest) ProtoMessage() {}
+
+func (x *SendRunMessageRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_gateway_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SendRunMessageRequest.ProtoReflect.Descriptor instead.
+func (*SendRunMessageRequest) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *SendRunMessageRequest) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+func (x *SendRunMessageRequest) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *SendRunMessageRequest) GetLast() bool {
+	if x != nil {
+		return x.Last
+	}
+	return false
+}
+
+func (x *SendRunMessageRequest) GetIdempotencyKey() string {
+	if x != nil {
+		return x.IdempotencyKey
+	}
+	return ""
+}
+
+// SendRunMessageResponse is the run after it.
+type SendRunMessageResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Run           *Run                   `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SendRunMessageResponse) Reset() {
+	*x = SendRunMessageResponse{}
+	mi := &file_palyra_v1_gateway_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SendRunMessageResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SendRunMessageResponse) ProtoMessage() {}
+
+func (x *SendRunMessageResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_gateway_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SendRunMessageResponse.ProtoReflect.Descriptor instead.
+func (*SendRunMessageResponse) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *SendRunMessageResponse) GetRun() *Run {
+	if x != nil {
+		return x.Run
+	}
+	return nil
+}
+
 // CancelRunRequest names a run and says why.
 type CancelRunRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3902,7 +4023,7 @@ type CancelRunRequest struct {
 
 func (x *CancelRunRequest) Reset() {
 	*x = CancelRunRequest{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[45]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3914,7 +4035,7 @@ func (x *CancelRunRequest) String() string {
 func (*CancelRunRequest) ProtoMessage() {}
 
 func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[45]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3927,7 +4048,7 @@ func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRunRequest.ProtoReflect.Descriptor instead.
 func (*CancelRunRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{45}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *CancelRunRequest) GetRunId() string {
@@ -3954,7 +4075,7 @@ type CancelRunResponse struct {
 
 func (x *CancelRunResponse) Reset() {
 	*x = CancelRunResponse{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[46]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3966,7 +4087,7 @@ func (x *CancelRunResponse) String() string {
 func (*CancelRunResponse) ProtoMessage() {}
 
 func (x *CancelRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[46]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3979,7 +4100,7 @@ func (x *CancelRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRunResponse.ProtoReflect.Descriptor instead.
 func (*CancelRunResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{46}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *CancelRunResponse) GetRun() *Run {
@@ -4026,7 +4147,7 @@ type Call struct {
 
 func (x *Call) Reset() {
 	*x = Call{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[47]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4038,7 +4159,7 @@ func (x *Call) String() string {
 func (*Call) ProtoMessage() {}
 
 func (x *Call) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[47]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4051,7 +4172,7 @@ func (x *Call) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Call.ProtoReflect.Descriptor instead.
 func (*Call) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{47}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Call) GetProposalId() string {
@@ -4213,7 +4334,7 @@ type CallStep struct {
 
 func (x *CallStep) Reset() {
 	*x = CallStep{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[48]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4225,7 +4346,7 @@ func (x *CallStep) String() string {
 func (*CallStep) ProtoMessage() {}
 
 func (x *CallStep) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[48]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4238,7 +4359,7 @@ func (x *CallStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallStep.ProtoReflect.Descriptor instead.
 func (*CallStep) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{48}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *CallStep) GetSeq() int64 {
@@ -4307,7 +4428,7 @@ type ListCallsRequest struct {
 
 func (x *ListCallsRequest) Reset() {
 	*x = ListCallsRequest{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[49]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4319,7 +4440,7 @@ func (x *ListCallsRequest) String() string {
 func (*ListCallsRequest) ProtoMessage() {}
 
 func (x *ListCallsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[49]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4332,7 +4453,7 @@ func (x *ListCallsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCallsRequest.ProtoReflect.Descriptor instead.
 func (*ListCallsRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{49}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ListCallsRequest) GetPrincipal() string {
@@ -4382,7 +4503,7 @@ type ListCallsResponse struct {
 
 func (x *ListCallsResponse) Reset() {
 	*x = ListCallsResponse{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[50]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4394,7 +4515,7 @@ func (x *ListCallsResponse) String() string {
 func (*ListCallsResponse) ProtoMessage() {}
 
 func (x *ListCallsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[50]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4407,7 +4528,7 @@ func (x *ListCallsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCallsResponse.ProtoReflect.Descriptor instead.
 func (*ListCallsResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{50}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ListCallsResponse) GetCalls() []*Call {
@@ -4434,7 +4555,7 @@ type GetCallRequest struct {
 
 func (x *GetCallRequest) Reset() {
 	*x = GetCallRequest{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[51]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4446,7 +4567,7 @@ func (x *GetCallRequest) String() string {
 func (*GetCallRequest) ProtoMessage() {}
 
 func (x *GetCallRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[51]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4459,7 +4580,7 @@ func (x *GetCallRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCallRequest.ProtoReflect.Descriptor instead.
 func (*GetCallRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{51}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *GetCallRequest) GetProposalId() string {
@@ -4480,7 +4601,7 @@ type GetCallResponse struct {
 
 func (x *GetCallResponse) Reset() {
 	*x = GetCallResponse{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[52]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4492,7 +4613,7 @@ func (x *GetCallResponse) String() string {
 func (*GetCallResponse) ProtoMessage() {}
 
 func (x *GetCallResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[52]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4505,7 +4626,7 @@ func (x *GetCallResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCallResponse.ProtoReflect.Descriptor instead.
 func (*GetCallResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{52}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *GetCallResponse) GetCall() *Call {
@@ -4533,7 +4654,7 @@ type CancelCallRequest struct {
 
 func (x *CancelCallRequest) Reset() {
 	*x = CancelCallRequest{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[53]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4545,7 +4666,7 @@ func (x *CancelCallRequest) String() string {
 func (*CancelCallRequest) ProtoMessage() {}
 
 func (x *CancelCallRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[53]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4558,7 +4679,7 @@ func (x *CancelCallRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelCallRequest.ProtoReflect.Descriptor instead.
 func (*CancelCallRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{53}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *CancelCallRequest) GetProposalId() string {
@@ -4585,7 +4706,7 @@ type CancelCallResponse struct {
 
 func (x *CancelCallResponse) Reset() {
 	*x = CancelCallResponse{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[54]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4597,7 +4718,7 @@ func (x *CancelCallResponse) String() string {
 func (*CancelCallResponse) ProtoMessage() {}
 
 func (x *CancelCallResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[54]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4610,7 +4731,7 @@ func (x *CancelCallResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelCallResponse.ProtoReflect.Descriptor instead.
 func (*CancelCallResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{54}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *CancelCallResponse) GetCall() *Call {
@@ -4925,7 +5046,14 @@ const file_palyra_v1_gateway_proto_rawDesc = "" +
 	"\x06run_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x98\x01\x1aR\x05runId\x12\x1d\n" +
 	"\x05after\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x05after\"=\n" +
 	"\x10WatchRunResponse\x12)\n" +
-	"\x05event\x18\x01 \x01(\v2\x13.palyra.v1.RunEventR\x05event\"U\n" +
+	"\x05event\x18\x01 \x01(\v2\x13.palyra.v1.RunEventR\x05event\"\xb2\x01\n" +
+	"\x15SendRunMessageRequest\x12\x1f\n" +
+	"\x06run_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x98\x01\x1aR\x05runId\x12\x1d\n" +
+	"\x04text\x18\x02 \x01(\tB\t\xbaH\x06r\x04(\x80\x80@R\x04text\x12\x12\n" +
+	"\x04last\x18\x03 \x01(\bR\x04last\x12E\n" +
+	"\x0fidempotency_key\x18\x04 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[A-Za-z0-9._:-]*$R\x0eidempotencyKey\":\n" +
+	"\x16SendRunMessageResponse\x12 \n" +
+	"\x03run\x18\x01 \x01(\v2\x0e.palyra.v1.RunR\x03run\"U\n" +
 	"\x10CancelRunRequest\x12\x1f\n" +
 	"\x06run_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x98\x01\x1aR\x05runId\x12 \n" +
 	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06reason\"5\n" +
@@ -5003,7 +5131,7 @@ const file_palyra_v1_gateway_proto_rawDesc = "" +
 	"\x13CALL_STATE_PROPOSED\x10\x01\x12\x16\n" +
 	"\x12CALL_STATE_WAITING\x10\x02\x12\x16\n" +
 	"\x12CALL_STATE_RUNNING\x10\x03\x12\x14\n" +
-	"\x10CALL_STATE_ENDED\x10\x042\xd2\a\n" +
+	"\x10CALL_STATE_ENDED\x10\x042\xa9\b\n" +
 	"\x0eGatewayService\x12E\n" +
 	"\bCallTool\x12\x1a.palyra.v1.CallToolRequest\x1a\x1b.palyra.v1.CallToolResponse0\x01\x12K\n" +
 	"\tListTools\x12\x1b.palyra.v1.ListToolsRequest\x1a\x1c.palyra.v1.ListToolsResponse\"\x03\x90\x02\x01\x12T\n" +
@@ -5014,7 +5142,8 @@ const file_palyra_v1_gateway_proto_rawDesc = "" +
 	"\bStartRun\x12\x1a.palyra.v1.StartRunRequest\x1a\x1b.palyra.v1.StartRunResponse\x12B\n" +
 	"\x06GetRun\x12\x18.palyra.v1.GetRunRequest\x1a\x19.palyra.v1.GetRunResponse\"\x03\x90\x02\x01\x12H\n" +
 	"\bListRuns\x12\x1a.palyra.v1.ListRunsRequest\x1a\x1b.palyra.v1.ListRunsResponse\"\x03\x90\x02\x01\x12E\n" +
-	"\bWatchRun\x12\x1a.palyra.v1.WatchRunRequest\x1a\x1b.palyra.v1.WatchRunResponse0\x01\x12F\n" +
+	"\bWatchRun\x12\x1a.palyra.v1.WatchRunRequest\x1a\x1b.palyra.v1.WatchRunResponse0\x01\x12U\n" +
+	"\x0eSendRunMessage\x12 .palyra.v1.SendRunMessageRequest\x1a!.palyra.v1.SendRunMessageResponse\x12F\n" +
 	"\tCancelRun\x12\x1b.palyra.v1.CancelRunRequest\x1a\x1c.palyra.v1.CancelRunResponse\x12K\n" +
 	"\tListCalls\x12\x1b.palyra.v1.ListCallsRequest\x1a\x1c.palyra.v1.ListCallsResponse\"\x03\x90\x02\x01\x12E\n" +
 	"\aGetCall\x12\x19.palyra.v1.GetCallRequest\x1a\x1a.palyra.v1.GetCallResponse\"\x03\x90\x02\x01\x12I\n" +
@@ -5034,71 +5163,73 @@ func file_palyra_v1_gateway_proto_rawDescGZIP() []byte {
 }
 
 var file_palyra_v1_gateway_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_palyra_v1_gateway_proto_msgTypes = make([]protoimpl.MessageInfo, 55)
+var file_palyra_v1_gateway_proto_msgTypes = make([]protoimpl.MessageInfo, 57)
 var file_palyra_v1_gateway_proto_goTypes = []any{
-	(RunState)(0),                 // 0: palyra.v1.RunState
-	(CallState)(0),                // 1: palyra.v1.CallState
-	(*CallToolRequest)(nil),       // 2: palyra.v1.CallToolRequest
-	(*CallToolResponse)(nil),      // 3: palyra.v1.CallToolResponse
-	(*ToolProposed)(nil),          // 4: palyra.v1.ToolProposed
-	(*ApprovalRequested)(nil),     // 5: palyra.v1.ApprovalRequested
-	(*ApprovalResolved)(nil),      // 6: palyra.v1.ApprovalResolved
-	(*Determining)(nil),           // 7: palyra.v1.Determining
-	(*ToolDecision)(nil),          // 8: palyra.v1.ToolDecision
-	(*ToolOutputChunk)(nil),       // 9: palyra.v1.ToolOutputChunk
-	(*ToolResult)(nil),            // 10: palyra.v1.ToolResult
-	(*ExecutedAsEdited)(nil),      // 11: palyra.v1.ExecutedAsEdited
-	(*ToolAttestation)(nil),       // 12: palyra.v1.ToolAttestation
-	(*ExecutionPosture)(nil),      // 13: palyra.v1.ExecutionPosture
-	(*ListToolsRequest)(nil),      // 14: palyra.v1.ListToolsRequest
-	(*ListToolsResponse)(nil),     // 15: palyra.v1.ListToolsResponse
-	(*HiddenTool)(nil),            // 16: palyra.v1.HiddenTool
-	(*Tool)(nil),                  // 17: palyra.v1.Tool
-	(*EvaluateToolRequest)(nil),   // 18: palyra.v1.EvaluateToolRequest
-	(*EvaluateToolResponse)(nil),  // 19: palyra.v1.EvaluateToolResponse
-	(*SecretEvaluation)(nil),      // 20: palyra.v1.SecretEvaluation
-	(*EndSessionRequest)(nil),     // 21: palyra.v1.EndSessionRequest
-	(*EndSessionResponse)(nil),    // 22: palyra.v1.EndSessionResponse
-	(*RunStreamRequest)(nil),      // 23: palyra.v1.RunStreamRequest
-	(*ResumeRun)(nil),             // 24: palyra.v1.ResumeRun
-	(*UserMessage)(nil),           // 25: palyra.v1.UserMessage
-	(*CancelRun)(nil),             // 26: palyra.v1.CancelRun
-	(*RunStreamResponse)(nil),     // 27: palyra.v1.RunStreamResponse
-	(*MessageRefused)(nil),        // 28: palyra.v1.MessageRefused
-	(*RunEvent)(nil),              // 29: palyra.v1.RunEvent
-	(*RunStarted)(nil),            // 30: palyra.v1.RunStarted
-	(*ModelDelta)(nil),            // 31: palyra.v1.ModelDelta
-	(*ModelRetry)(nil),            // 32: palyra.v1.ModelRetry
-	(*ModelTurn)(nil),             // 33: palyra.v1.ModelTurn
-	(*ModelToolCall)(nil),         // 34: palyra.v1.ModelToolCall
-	(*RunFinished)(nil),           // 35: palyra.v1.RunFinished
-	(*Run)(nil),                   // 36: palyra.v1.Run
-	(*RunBudget)(nil),             // 37: palyra.v1.RunBudget
-	(*RunUsage)(nil),              // 38: palyra.v1.RunUsage
-	(*StartRunRequest)(nil),       // 39: palyra.v1.StartRunRequest
-	(*StartRunResponse)(nil),      // 40: palyra.v1.StartRunResponse
-	(*GetRunRequest)(nil),         // 41: palyra.v1.GetRunRequest
-	(*GetRunResponse)(nil),        // 42: palyra.v1.GetRunResponse
-	(*ListRunsRequest)(nil),       // 43: palyra.v1.ListRunsRequest
-	(*ListRunsResponse)(nil),      // 44: palyra.v1.ListRunsResponse
-	(*WatchRunRequest)(nil),       // 45: palyra.v1.WatchRunRequest
-	(*WatchRunResponse)(nil),      // 46: palyra.v1.WatchRunResponse
-	(*CancelRunRequest)(nil),      // 47: palyra.v1.CancelRunRequest
-	(*CancelRunResponse)(nil),     // 48: palyra.v1.CancelRunResponse
-	(*Call)(nil),                  // 49: palyra.v1.Call
-	(*CallStep)(nil),              // 50: palyra.v1.CallStep
-	(*ListCallsRequest)(nil),      // 51: palyra.v1.ListCallsRequest
-	(*ListCallsResponse)(nil),     // 52: palyra.v1.ListCallsResponse
-	(*GetCallRequest)(nil),        // 53: palyra.v1.GetCallRequest
-	(*GetCallResponse)(nil),       // 54: palyra.v1.GetCallResponse
-	(*CancelCallRequest)(nil),     // 55: palyra.v1.CancelCallRequest
-	(*CancelCallResponse)(nil),    // 56: palyra.v1.CancelCallResponse
-	(*Approval)(nil),              // 57: palyra.v1.Approval
-	(ApprovalState)(0),            // 58: palyra.v1.ApprovalState
-	(*timestamppb.Timestamp)(nil), // 59: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 60: google.protobuf.Duration
-	(*ApprovalDifference)(nil),    // 61: palyra.v1.ApprovalDifference
-	(*DecideApprovalRequest)(nil), // 62: palyra.v1.DecideApprovalRequest
+	(RunState)(0),                  // 0: palyra.v1.RunState
+	(CallState)(0),                 // 1: palyra.v1.CallState
+	(*CallToolRequest)(nil),        // 2: palyra.v1.CallToolRequest
+	(*CallToolResponse)(nil),       // 3: palyra.v1.CallToolResponse
+	(*ToolProposed)(nil),           // 4: palyra.v1.ToolProposed
+	(*ApprovalRequested)(nil),      // 5: palyra.v1.ApprovalRequested
+	(*ApprovalResolved)(nil),       // 6: palyra.v1.ApprovalResolved
+	(*Determining)(nil),            // 7: palyra.v1.Determining
+	(*ToolDecision)(nil),           // 8: palyra.v1.ToolDecision
+	(*ToolOutputChunk)(nil),        // 9: palyra.v1.ToolOutputChunk
+	(*ToolResult)(nil),             // 10: palyra.v1.ToolResult
+	(*ExecutedAsEdited)(nil),       // 11: palyra.v1.ExecutedAsEdited
+	(*ToolAttestation)(nil),        // 12: palyra.v1.ToolAttestation
+	(*ExecutionPosture)(nil),       // 13: palyra.v1.ExecutionPosture
+	(*ListToolsRequest)(nil),       // 14: palyra.v1.ListToolsRequest
+	(*ListToolsResponse)(nil),      // 15: palyra.v1.ListToolsResponse
+	(*HiddenTool)(nil),             // 16: palyra.v1.HiddenTool
+	(*Tool)(nil),                   // 17: palyra.v1.Tool
+	(*EvaluateToolRequest)(nil),    // 18: palyra.v1.EvaluateToolRequest
+	(*EvaluateToolResponse)(nil),   // 19: palyra.v1.EvaluateToolResponse
+	(*SecretEvaluation)(nil),       // 20: palyra.v1.SecretEvaluation
+	(*EndSessionRequest)(nil),      // 21: palyra.v1.EndSessionRequest
+	(*EndSessionResponse)(nil),     // 22: palyra.v1.EndSessionResponse
+	(*RunStreamRequest)(nil),       // 23: palyra.v1.RunStreamRequest
+	(*ResumeRun)(nil),              // 24: palyra.v1.ResumeRun
+	(*UserMessage)(nil),            // 25: palyra.v1.UserMessage
+	(*CancelRun)(nil),              // 26: palyra.v1.CancelRun
+	(*RunStreamResponse)(nil),      // 27: palyra.v1.RunStreamResponse
+	(*MessageRefused)(nil),         // 28: palyra.v1.MessageRefused
+	(*RunEvent)(nil),               // 29: palyra.v1.RunEvent
+	(*RunStarted)(nil),             // 30: palyra.v1.RunStarted
+	(*ModelDelta)(nil),             // 31: palyra.v1.ModelDelta
+	(*ModelRetry)(nil),             // 32: palyra.v1.ModelRetry
+	(*ModelTurn)(nil),              // 33: palyra.v1.ModelTurn
+	(*ModelToolCall)(nil),          // 34: palyra.v1.ModelToolCall
+	(*RunFinished)(nil),            // 35: palyra.v1.RunFinished
+	(*Run)(nil),                    // 36: palyra.v1.Run
+	(*RunBudget)(nil),              // 37: palyra.v1.RunBudget
+	(*RunUsage)(nil),               // 38: palyra.v1.RunUsage
+	(*StartRunRequest)(nil),        // 39: palyra.v1.StartRunRequest
+	(*StartRunResponse)(nil),       // 40: palyra.v1.StartRunResponse
+	(*GetRunRequest)(nil),          // 41: palyra.v1.GetRunRequest
+	(*GetRunResponse)(nil),         // 42: palyra.v1.GetRunResponse
+	(*ListRunsRequest)(nil),        // 43: palyra.v1.ListRunsRequest
+	(*ListRunsResponse)(nil),       // 44: palyra.v1.ListRunsResponse
+	(*WatchRunRequest)(nil),        // 45: palyra.v1.WatchRunRequest
+	(*WatchRunResponse)(nil),       // 46: palyra.v1.WatchRunResponse
+	(*SendRunMessageRequest)(nil),  // 47: palyra.v1.SendRunMessageRequest
+	(*SendRunMessageResponse)(nil), // 48: palyra.v1.SendRunMessageResponse
+	(*CancelRunRequest)(nil),       // 49: palyra.v1.CancelRunRequest
+	(*CancelRunResponse)(nil),      // 50: palyra.v1.CancelRunResponse
+	(*Call)(nil),                   // 51: palyra.v1.Call
+	(*CallStep)(nil),               // 52: palyra.v1.CallStep
+	(*ListCallsRequest)(nil),       // 53: palyra.v1.ListCallsRequest
+	(*ListCallsResponse)(nil),      // 54: palyra.v1.ListCallsResponse
+	(*GetCallRequest)(nil),         // 55: palyra.v1.GetCallRequest
+	(*GetCallResponse)(nil),        // 56: palyra.v1.GetCallResponse
+	(*CancelCallRequest)(nil),      // 57: palyra.v1.CancelCallRequest
+	(*CancelCallResponse)(nil),     // 58: palyra.v1.CancelCallResponse
+	(*Approval)(nil),               // 59: palyra.v1.Approval
+	(ApprovalState)(0),             // 60: palyra.v1.ApprovalState
+	(*timestamppb.Timestamp)(nil),  // 61: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),    // 62: google.protobuf.Duration
+	(*ApprovalDifference)(nil),     // 63: palyra.v1.ApprovalDifference
+	(*DecideApprovalRequest)(nil),  // 64: palyra.v1.DecideApprovalRequest
 }
 var file_palyra_v1_gateway_proto_depIdxs = []int32{
 	4,  // 0: palyra.v1.CallToolResponse.proposed:type_name -> palyra.v1.ToolProposed
@@ -5108,13 +5239,13 @@ var file_palyra_v1_gateway_proto_depIdxs = []int32{
 	9,  // 4: palyra.v1.CallToolResponse.output:type_name -> palyra.v1.ToolOutputChunk
 	10, // 5: palyra.v1.CallToolResponse.result:type_name -> palyra.v1.ToolResult
 	12, // 6: palyra.v1.CallToolResponse.attestation:type_name -> palyra.v1.ToolAttestation
-	57, // 7: palyra.v1.ApprovalRequested.approval:type_name -> palyra.v1.Approval
-	58, // 8: palyra.v1.ApprovalResolved.state:type_name -> palyra.v1.ApprovalState
+	59, // 7: palyra.v1.ApprovalRequested.approval:type_name -> palyra.v1.Approval
+	60, // 8: palyra.v1.ApprovalResolved.state:type_name -> palyra.v1.ApprovalState
 	7,  // 9: palyra.v1.ToolDecision.determining:type_name -> palyra.v1.Determining
-	59, // 10: palyra.v1.ToolDecision.at:type_name -> google.protobuf.Timestamp
+	61, // 10: palyra.v1.ToolDecision.at:type_name -> google.protobuf.Timestamp
 	11, // 11: palyra.v1.ToolResult.executed_as_edited:type_name -> palyra.v1.ExecutedAsEdited
-	60, // 12: palyra.v1.ToolResult.duration:type_name -> google.protobuf.Duration
-	61, // 13: palyra.v1.ExecutedAsEdited.changes:type_name -> palyra.v1.ApprovalDifference
+	62, // 12: palyra.v1.ToolResult.duration:type_name -> google.protobuf.Duration
+	63, // 13: palyra.v1.ExecutedAsEdited.changes:type_name -> palyra.v1.ApprovalDifference
 	13, // 14: palyra.v1.ToolAttestation.posture:type_name -> palyra.v1.ExecutionPosture
 	17, // 15: palyra.v1.ListToolsResponse.tools:type_name -> palyra.v1.Tool
 	16, // 16: palyra.v1.ListToolsResponse.hidden:type_name -> palyra.v1.HiddenTool
@@ -5126,11 +5257,11 @@ var file_palyra_v1_gateway_proto_depIdxs = []int32{
 	39, // 22: palyra.v1.RunStreamRequest.start:type_name -> palyra.v1.StartRunRequest
 	24, // 23: palyra.v1.RunStreamRequest.resume:type_name -> palyra.v1.ResumeRun
 	25, // 24: palyra.v1.RunStreamRequest.user_message:type_name -> palyra.v1.UserMessage
-	62, // 25: palyra.v1.RunStreamRequest.approval:type_name -> palyra.v1.DecideApprovalRequest
+	64, // 25: palyra.v1.RunStreamRequest.approval:type_name -> palyra.v1.DecideApprovalRequest
 	26, // 26: palyra.v1.RunStreamRequest.cancel:type_name -> palyra.v1.CancelRun
 	29, // 27: palyra.v1.RunStreamResponse.event:type_name -> palyra.v1.RunEvent
 	28, // 28: palyra.v1.RunStreamResponse.refused:type_name -> palyra.v1.MessageRefused
-	59, // 29: palyra.v1.RunEvent.at:type_name -> google.protobuf.Timestamp
+	61, // 29: palyra.v1.RunEvent.at:type_name -> google.protobuf.Timestamp
 	30, // 30: palyra.v1.RunEvent.started:type_name -> palyra.v1.RunStarted
 	25, // 31: palyra.v1.RunEvent.user_message:type_name -> palyra.v1.UserMessage
 	31, // 32: palyra.v1.RunEvent.model_delta:type_name -> palyra.v1.ModelDelta
@@ -5145,64 +5276,67 @@ var file_palyra_v1_gateway_proto_depIdxs = []int32{
 	12, // 41: palyra.v1.RunEvent.attestation:type_name -> palyra.v1.ToolAttestation
 	35, // 42: palyra.v1.RunEvent.finished:type_name -> palyra.v1.RunFinished
 	36, // 43: palyra.v1.RunStarted.run:type_name -> palyra.v1.Run
-	60, // 44: palyra.v1.ModelRetry.after:type_name -> google.protobuf.Duration
+	62, // 44: palyra.v1.ModelRetry.after:type_name -> google.protobuf.Duration
 	34, // 45: palyra.v1.ModelTurn.calls:type_name -> palyra.v1.ModelToolCall
 	36, // 46: palyra.v1.RunFinished.run:type_name -> palyra.v1.Run
 	0,  // 47: palyra.v1.Run.state:type_name -> palyra.v1.RunState
-	59, // 48: palyra.v1.Run.started_at:type_name -> google.protobuf.Timestamp
-	59, // 49: palyra.v1.Run.ended_at:type_name -> google.protobuf.Timestamp
+	61, // 48: palyra.v1.Run.started_at:type_name -> google.protobuf.Timestamp
+	61, // 49: palyra.v1.Run.ended_at:type_name -> google.protobuf.Timestamp
 	37, // 50: palyra.v1.Run.budget:type_name -> palyra.v1.RunBudget
 	38, // 51: palyra.v1.Run.usage:type_name -> palyra.v1.RunUsage
-	60, // 52: palyra.v1.RunBudget.wall_clock:type_name -> google.protobuf.Duration
-	60, // 53: palyra.v1.RunUsage.wall_clock:type_name -> google.protobuf.Duration
+	62, // 52: palyra.v1.RunBudget.wall_clock:type_name -> google.protobuf.Duration
+	62, // 53: palyra.v1.RunUsage.wall_clock:type_name -> google.protobuf.Duration
 	37, // 54: palyra.v1.StartRunRequest.budget:type_name -> palyra.v1.RunBudget
 	36, // 55: palyra.v1.StartRunResponse.run:type_name -> palyra.v1.Run
 	36, // 56: palyra.v1.GetRunResponse.run:type_name -> palyra.v1.Run
 	0,  // 57: palyra.v1.ListRunsRequest.states:type_name -> palyra.v1.RunState
-	59, // 58: palyra.v1.ListRunsRequest.since:type_name -> google.protobuf.Timestamp
-	59, // 59: palyra.v1.ListRunsRequest.until:type_name -> google.protobuf.Timestamp
+	61, // 58: palyra.v1.ListRunsRequest.since:type_name -> google.protobuf.Timestamp
+	61, // 59: palyra.v1.ListRunsRequest.until:type_name -> google.protobuf.Timestamp
 	36, // 60: palyra.v1.ListRunsResponse.runs:type_name -> palyra.v1.Run
 	29, // 61: palyra.v1.WatchRunResponse.event:type_name -> palyra.v1.RunEvent
-	36, // 62: palyra.v1.CancelRunResponse.run:type_name -> palyra.v1.Run
-	1,  // 63: palyra.v1.Call.state:type_name -> palyra.v1.CallState
-	59, // 64: palyra.v1.Call.proposed_at:type_name -> google.protobuf.Timestamp
-	59, // 65: palyra.v1.Call.ended_at:type_name -> google.protobuf.Timestamp
-	59, // 66: palyra.v1.CallStep.at:type_name -> google.protobuf.Timestamp
-	49, // 67: palyra.v1.ListCallsResponse.calls:type_name -> palyra.v1.Call
-	49, // 68: palyra.v1.GetCallResponse.call:type_name -> palyra.v1.Call
-	50, // 69: palyra.v1.GetCallResponse.steps:type_name -> palyra.v1.CallStep
-	49, // 70: palyra.v1.CancelCallResponse.call:type_name -> palyra.v1.Call
-	2,  // 71: palyra.v1.GatewayService.CallTool:input_type -> palyra.v1.CallToolRequest
-	14, // 72: palyra.v1.GatewayService.ListTools:input_type -> palyra.v1.ListToolsRequest
-	18, // 73: palyra.v1.GatewayService.EvaluateTool:input_type -> palyra.v1.EvaluateToolRequest
-	21, // 74: palyra.v1.GatewayService.EndSession:input_type -> palyra.v1.EndSessionRequest
-	23, // 75: palyra.v1.GatewayService.RunStream:input_type -> palyra.v1.RunStreamRequest
-	39, // 76: palyra.v1.GatewayService.StartRun:input_type -> palyra.v1.StartRunRequest
-	41, // 77: palyra.v1.GatewayService.GetRun:input_type -> palyra.v1.GetRunRequest
-	43, // 78: palyra.v1.GatewayService.ListRuns:input_type -> palyra.v1.ListRunsRequest
-	45, // 79: palyra.v1.GatewayService.WatchRun:input_type -> palyra.v1.WatchRunRequest
-	47, // 80: palyra.v1.GatewayService.CancelRun:input_type -> palyra.v1.CancelRunRequest
-	51, // 81: palyra.v1.GatewayService.ListCalls:input_type -> palyra.v1.ListCallsRequest
-	53, // 82: palyra.v1.GatewayService.GetCall:input_type -> palyra.v1.GetCallRequest
-	55, // 83: palyra.v1.GatewayService.CancelCall:input_type -> palyra.v1.CancelCallRequest
-	3,  // 84: palyra.v1.GatewayService.CallTool:output_type -> palyra.v1.CallToolResponse
-	15, // 85: palyra.v1.GatewayService.ListTools:output_type -> palyra.v1.ListToolsResponse
-	19, // 86: palyra.v1.GatewayService.EvaluateTool:output_type -> palyra.v1.EvaluateToolResponse
-	22, // 87: palyra.v1.GatewayService.EndSession:output_type -> palyra.v1.EndSessionResponse
-	27, // 88: palyra.v1.GatewayService.RunStream:output_type -> palyra.v1.RunStreamResponse
-	40, // 89: palyra.v1.GatewayService.StartRun:output_type -> palyra.v1.StartRunResponse
-	42, // 90: palyra.v1.GatewayService.GetRun:output_type -> palyra.v1.GetRunResponse
-	44, // 91: palyra.v1.GatewayService.ListRuns:output_type -> palyra.v1.ListRunsResponse
-	46, // 92: palyra.v1.GatewayService.WatchRun:output_type -> palyra.v1.WatchRunResponse
-	48, // 93: palyra.v1.GatewayService.CancelRun:output_type -> palyra.v1.CancelRunResponse
-	52, // 94: palyra.v1.GatewayService.ListCalls:output_type -> palyra.v1.ListCallsResponse
-	54, // 95: palyra.v1.GatewayService.GetCall:output_type -> palyra.v1.GetCallResponse
-	56, // 96: palyra.v1.GatewayService.CancelCall:output_type -> palyra.v1.CancelCallResponse
-	84, // [84:97] is the sub-list for method output_type
-	71, // [71:84] is the sub-list for method input_type
-	71, // [71:71] is the sub-list for extension type_name
-	71, // [71:71] is the sub-list for extension extendee
-	0,  // [0:71] is the sub-list for field type_name
+	36, // 62: palyra.v1.SendRunMessageResponse.run:type_name -> palyra.v1.Run
+	36, // 63: palyra.v1.CancelRunResponse.run:type_name -> palyra.v1.Run
+	1,  // 64: palyra.v1.Call.state:type_name -> palyra.v1.CallState
+	61, // 65: palyra.v1.Call.proposed_at:type_name -> google.protobuf.Timestamp
+	61, // 66: palyra.v1.Call.ended_at:type_name -> google.protobuf.Timestamp
+	61, // 67: palyra.v1.CallStep.at:type_name -> google.protobuf.Timestamp
+	51, // 68: palyra.v1.ListCallsResponse.calls:type_name -> palyra.v1.Call
+	51, // 69: palyra.v1.GetCallResponse.call:type_name -> palyra.v1.Call
+	52, // 70: palyra.v1.GetCallResponse.steps:type_name -> palyra.v1.CallStep
+	51, // 71: palyra.v1.CancelCallResponse.call:type_name -> palyra.v1.Call
+	2,  // 72: palyra.v1.GatewayService.CallTool:input_type -> palyra.v1.CallToolRequest
+	14, // 73: palyra.v1.GatewayService.ListTools:input_type -> palyra.v1.ListToolsRequest
+	18, // 74: palyra.v1.GatewayService.EvaluateTool:input_type -> palyra.v1.EvaluateToolRequest
+	21, // 75: palyra.v1.GatewayService.EndSession:input_type -> palyra.v1.EndSessionRequest
+	23, // 76: palyra.v1.GatewayService.RunStream:input_type -> palyra.v1.RunStreamRequest
+	39, // 77: palyra.v1.GatewayService.StartRun:input_type -> palyra.v1.StartRunRequest
+	41, // 78: palyra.v1.GatewayService.GetRun:input_type -> palyra.v1.GetRunRequest
+	43, // 79: palyra.v1.GatewayService.ListRuns:input_type -> palyra.v1.ListRunsRequest
+	45, // 80: palyra.v1.GatewayService.WatchRun:input_type -> palyra.v1.WatchRunRequest
+	47, // 81: palyra.v1.GatewayService.SendRunMessage:input_type -> palyra.v1.SendRunMessageRequest
+	49, // 82: palyra.v1.GatewayService.CancelRun:input_type -> palyra.v1.CancelRunRequest
+	53, // 83: palyra.v1.GatewayService.ListCalls:input_type -> palyra.v1.ListCallsRequest
+	55, // 84: palyra.v1.GatewayService.GetCall:input_type -> palyra.v1.GetCallRequest
+	57, // 85: palyra.v1.GatewayService.CancelCall:input_type -> palyra.v1.CancelCallRequest
+	3,  // 86: palyra.v1.GatewayService.CallTool:output_type -> palyra.v1.CallToolResponse
+	15, // 87: palyra.v1.GatewayService.ListTools:output_type -> palyra.v1.ListToolsResponse
+	19, // 88: palyra.v1.GatewayService.EvaluateTool:output_type -> palyra.v1.EvaluateToolResponse
+	22, // 89: palyra.v1.GatewayService.EndSession:output_type -> palyra.v1.EndSessionResponse
+	27, // 90: palyra.v1.GatewayService.RunStream:output_type -> palyra.v1.RunStreamResponse
+	40, // 91: palyra.v1.GatewayService.StartRun:output_type -> palyra.v1.StartRunResponse
+	42, // 92: palyra.v1.GatewayService.GetRun:output_type -> palyra.v1.GetRunResponse
+	44, // 93: palyra.v1.GatewayService.ListRuns:output_type -> palyra.v1.ListRunsResponse
+	46, // 94: palyra.v1.GatewayService.WatchRun:output_type -> palyra.v1.WatchRunResponse
+	48, // 95: palyra.v1.GatewayService.SendRunMessage:output_type -> palyra.v1.SendRunMessageResponse
+	50, // 96: palyra.v1.GatewayService.CancelRun:output_type -> palyra.v1.CancelRunResponse
+	54, // 97: palyra.v1.GatewayService.ListCalls:output_type -> palyra.v1.ListCallsResponse
+	56, // 98: palyra.v1.GatewayService.GetCall:output_type -> palyra.v1.GetCallResponse
+	58, // 99: palyra.v1.GatewayService.CancelCall:output_type -> palyra.v1.CancelCallResponse
+	86, // [86:100] is the sub-list for method output_type
+	72, // [72:86] is the sub-list for method input_type
+	72, // [72:72] is the sub-list for extension type_name
+	72, // [72:72] is the sub-list for extension extendee
+	0,  // [0:72] is the sub-list for field type_name
 }
 
 func init() { file_palyra_v1_gateway_proto_init() }
@@ -5242,14 +5376,14 @@ func file_palyra_v1_gateway_proto_init() {
 		(*RunEvent_Attestation)(nil),
 		(*RunEvent_Finished)(nil),
 	}
-	file_palyra_v1_gateway_proto_msgTypes[47].OneofWrappers = []any{}
+	file_palyra_v1_gateway_proto_msgTypes[49].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_palyra_v1_gateway_proto_rawDesc), len(file_palyra_v1_gateway_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   55,
+			NumMessages:   57,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -417,15 +417,39 @@ func (s fakeCalls) WatchRun(ctx context.Context, req *palyrav1.WatchRunRequest, 
 		func(*palyrav1.MessageRefused) error { return nil })
 }
 
-func (s fakeCalls) CancelRun(_ context.Context, req *palyrav1.CancelRunRequest) (*palyrav1.CancelRunResponse, error) {
-	s.f.Runs.mu.Lock()
-	run := s.f.Runs.Run
-	s.f.Runs.mu.Unlock()
+func (s fakeCalls) SendRunMessage(_ context.Context, req *palyrav1.SendRunMessageRequest) (*palyrav1.SendRunMessageResponse, error) {
+	run, err := s.f.Runs.underWay(req.GetRunId())
+	if err != nil {
+		return nil, err
+	}
+	if req.GetText() != "" {
+		run.Add(&palyrav1.RunEvent{Event: &palyrav1.RunEvent_UserMessage{UserMessage: &palyrav1.UserMessage{Text: req.GetText()}}})
+		run.Messages <- req.GetText()
+	}
+	if req.GetLast() {
+		close(run.Messages)
+	}
+	return &palyrav1.SendRunMessageResponse{Run: run.snapshot()}, nil
+}
+
+// underWay returns the run, unless it has ended.
+func (r *Runs) underWay(id string) (*Run, error) {
+	r.mu.Lock()
+	run := r.Run
+	r.mu.Unlock()
 	switch {
-	case run == nil || req.GetRunId() != RunID:
-		return nil, GatewayError(connect.CodeNotFound, reason.NotFound, "there is no run "+req.GetRunId(), nil)
+	case run == nil || id != RunID:
+		return nil, GatewayError(connect.CodeNotFound, reason.NotFound, "there is no run "+id, nil)
 	case run.Over():
 		return nil, GatewayError(connect.CodeFailedPrecondition, reason.RunEnded, "the run has ended", nil)
+	}
+	return run, nil
+}
+
+func (s fakeCalls) CancelRun(_ context.Context, req *palyrav1.CancelRunRequest) (*palyrav1.CancelRunResponse, error) {
+	run, err := s.f.Runs.underWay(req.GetRunId())
+	if err != nil {
+		return nil, err
 	}
 	run.Finish(palyrav1.RunState_RUN_STATE_CANCELLED, reason.Cancelled, req.GetReason())
 	return &palyrav1.CancelRunResponse{Run: run.snapshot()}, nil

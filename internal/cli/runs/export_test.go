@@ -1,6 +1,6 @@
 package runs
 
 // What the tests from outside look into.
-const MaxTask = maxTask
+const MaxText = maxText
 const MessageQuestion = messageQuestion
 const RunTries = runTries

@@ -68,7 +68,7 @@ func RunCommand(program *client.App) *cobra.Command {
 	flags.Int64Var(&f.tokens, "max-tokens", 0, "at most so many tokens, input and output of all turns (default: what the gateway allows)")
 	flags.DurationVar(&f.wallClock, "max-time", 0, "at most so long, waiting for humans included, such as 10m (default: what the gateway allows)")
 	flags.BoolVar(&f.detach, "detach", false, "print the run's id and do not wait for it")
-	flags.BoolVarP(&f.interactive, "interactive", "i", false, "after each answer read your next message from the terminal; Ctrl-D ends the run")
+	flags.BoolVarP(&f.interactive, "interactive", "i", false, "after each answer read your next message from the terminal; Ctrl-D ends the run. With --detach the run waits for messages (palyra runs message)")
 	_ = c.RegisterFlagCompletionFunc("model", a.completeModels())
 	_ = c.RegisterFlagCompletionFunc("workspace", a.CompleteWorkspaces())
 	return c
@@ -78,7 +78,7 @@ func (a *app) runTask(ctx context.Context, given []string, f runFlags) error {
 	if err := a.checkRunFlags(f); err != nil {
 		return err
 	}
-	task, err := a.readTask(given)
+	task, err := a.readText("task", "Say what the model is to do: palyra run \"TASK\".", given)
 	if err != nil {
 		return err
 	}
@@ -104,10 +104,9 @@ func (a *app) checkRunFlags(f runFlags) error {
 	switch {
 	case f.calls < 0 || f.tokens < 0 || f.wallClock < 0:
 		return command.Usage("--max-calls, --max-tokens and --max-time want 0 or more")
-	case f.detach && f.interactive:
-		return command.Usage("--detach and --interactive exclude each other")
-	case f.interactive && !a.Interactive():
-		return command.Usage("--interactive needs a terminal to read from").WithRemedy("Leave it away; the run then ends with the model's answer.")
+	case f.interactive && !f.detach && !a.Interactive():
+		return command.Usage("--interactive needs a terminal to read from").
+			WithRemedy("Leave it away; the run then ends with the model's answer. With --detach it waits for `palyra runs message`.")
 	}
 	return command.CheckName("session", f.session)
 }
@@ -124,35 +123,36 @@ func (f runFlags) request(task string) *palyrav1.StartRunRequest {
 	return req
 }
 
-// maxTask is the API's limit on one message to a model in bytes.
-const maxTask = 1 << 20
+// maxText is the API's limit on one message to a model in bytes.
+const maxText = 1 << 20
 
-// readTask takes the task from the arguments, or from stdin.
-func (a *app) readTask(given []string) (string, error) {
-	task := strings.Join(given, " ")
+// readText takes a text for a model from the arguments, or from stdin. what is its
+// name, and remedy says how to give it.
+func (a *app) readText(what, remedy string, given []string) (string, error) {
+	text := strings.Join(given, " ")
 	if len(given) == 0 && a.InTerminal {
-		return "", command.Usage("there is no task").WithRemedy("Say what the model is to do: palyra run \"TASK\".")
+		return "", command.Usage("there is no %s", what).WithRemedy("%s", remedy)
 	}
-	if len(given) == 0 || task == "-" {
+	if len(given) == 0 || text == "-" {
 		if a.InTerminal {
-			a.Say("reading the task from the terminal; end it with Ctrl-D")
+			a.Say("reading the %s from the terminal; end it with Ctrl-D", what)
 		}
-		data, err := io.ReadAll(io.LimitReader(a.In, maxTask+1))
+		data, err := io.ReadAll(io.LimitReader(a.In, maxText+1))
 		if err != nil {
-			return "", command.Usage("reading the task: %w", err)
+			return "", command.Usage("reading the %s: %w", what, err)
 		}
-		task = string(data)
+		text = string(data)
 	}
 	switch {
-	case strings.TrimSpace(task) == "":
-		return "", command.Usage("the task is empty").WithRemedy("Say what the model is to do: palyra run \"TASK\".")
-	case len(task) > maxTask:
-		return "", reason.Errorf(reason.InputTooLarge, "the task is larger than %d bytes", maxTask).
+	case strings.TrimSpace(text) == "":
+		return "", command.Usage("the %s is empty", what).WithRemedy("%s", remedy)
+	case len(text) > maxText:
+		return "", reason.Errorf(reason.InputTooLarge, "the %s is larger than %d bytes", what, maxText).
 			WithRemedy("Put the text into a file of the workspace and name the file.")
-	case strings.ToValidUTF8(task, "") != task:
-		return "", reason.Errorf(reason.InvalidUTF8, "the task is not valid UTF-8")
+	case strings.ToValidUTF8(text, "") != text:
+		return "", reason.Errorf(reason.InvalidUTF8, "the %s is not valid UTF-8", what)
 	}
-	return task, nil
+	return text, nil
 }
 
 // errStarted ends the tries to start a run.

@@ -1,5 +1,5 @@
-// Package runs has the commands that start, watch, list and cancel the runs of
-// models.
+// Package runs has the commands that start, watch, list, talk to and cancel the
+// runs of models.
 package runs
 
 import (
@@ -12,6 +12,7 @@ import (
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/cli/client"
 	"palyra/internal/cli/command"
+	"palyra/internal/cli/invocation"
 	"palyra/internal/cli/printer"
 )
 
@@ -29,8 +30,8 @@ var runListing = printer.Listing{
 // Command is `palyra runs`. Its reports say what prove says.
 func Command(program *client.App, prove Prover) *cobra.Command {
 	a := &app{program}
-	return command.NewGroup("runs", "See, watch and cancel the runs of models",
-		a.runsList(), a.runsShow(), a.runsReport(prove), a.runsWatch(), a.runsCancel())
+	return command.NewGroup("runs", "See, watch, talk to and cancel the runs of models",
+		a.runsList(), a.runsShow(), a.runsReport(prove), a.runsWatch(), a.runsMessage(), a.runsCancel())
 }
 
 func (a *app) runRecord(r *palyrav1.Run) printer.Record {
@@ -136,6 +137,54 @@ func (a *app) watchRun(ctx context.Context, id string, after int64) error {
 		return err
 	}
 	return a.newSession(g, link, false).run(ctx)
+}
+
+func (a *app) runsMessage() *cobra.Command {
+	var last bool
+	c := &cobra.Command{
+		Use:   "message ID [TEXT]",
+		Short: "Say something to a run; its model reads it at its next turn",
+		Long: "Say something to a run, as the user. Its model reads it at its next turn, and the\n" +
+			"journal has who said it. TEXT is - or left away to read it from stdin. Your own\n" +
+			"runs take it, and those of your agents.\n\n" +
+			"A run that `palyra run --detach --interactive` started waits for messages after\n" +
+			"each answer. --last says that this is the last one, and ends such a run when its\n" +
+			"model has answered; without TEXT, when its model has ended its turn.",
+		Example:           "palyra runs message 01J... \"leave the tests alone\"\npalyra runs message 01J... - < more.md\npalyra runs message 01J... --last",
+		Args:              command.Args(1, -1),
+		ValidArgsFunction: a.completeRuns(true),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			return a.sendMessage(cmd.Context(), given[0], given[1:], last)
+		},
+	}
+	c.Flags().BoolVar(&last, "last", false, "you have nothing to say after this")
+	return c
+}
+
+func (a *app) sendMessage(ctx context.Context, id string, words []string, last bool) error {
+	req := &palyrav1.SendRunMessageRequest{Last: last, IdempotencyKey: invocation.NewKey()}
+	if len(words) > 0 || !last {
+		var err error
+		if req.Text, err = a.readText("message", "Say it to the run: palyra runs message ID \"TEXT\".", words); err != nil {
+			return err
+		}
+	}
+	g, err := a.Connect(ctx)
+	if err != nil {
+		return err
+	}
+	if req.RunId, err = findRun(ctx, g, id); err != nil {
+		return err
+	}
+	reply, err := g.Calls.SendRunMessage(ctx, req)
+	if err != nil {
+		return err
+	}
+	r := reply.GetRun()
+	return a.PrintOne("Run", a.runRecord(r), func(p *printer.Page) {
+		p.Field("run", r.GetRunId())
+		p.Field("state", printer.Enum(r.GetState()))
+	})
 }
 
 func (a *app) runsCancel() *cobra.Command {

@@ -151,6 +151,36 @@ func TestRunsWatchAnswers(t *testing.T) {
 	}
 }
 
+// TestRunsMessage talks to a detached run: words of the command line, stdin, and the
+// last one.
+func TestRunsMessage(t *testing.T) {
+	w := clitest.NewWorld(t)
+	w.Gateway.Runs.Script = func(r *clitest.Run) {
+		for text := range r.Messages {
+			r.Turn("you said " + text)
+		}
+	}
+	w.Want(w.Run("run", "--detach", "-i", "x"), 0)
+	if started := w.Gateway.Runs.Started; len(started) != 1 || !started[0].GetInteractive() {
+		t.Errorf("started %v", started)
+	}
+	r := w.Run("runs", "message", clitest.RunID, "leave", "the tests")
+	w.Want(r, 0)
+	if !strings.Contains(r.Out, "state         running\n") {
+		t.Error(r.Out)
+	}
+	w.Want(w.With(printer.Streams{In: strings.NewReader("from a file\n")}, "runs", "message", clitest.RunID), 0)
+	w.Want(w.With(printer.Streams{In: strings.NewReader(" \n")}, "runs", "message", clitest.RunID), 2)
+	w.Want(w.Run("runs", "message", clitest.RunID, "--last"), 0)
+	shown := w.Run("runs", "watch", clitest.RunID)
+	w.Want(shown, 0)
+	if shown.Out != "you said from a file\n" || !strings.Contains(shown.Err, "you said leave the tests") {
+		t.Errorf("%q\n%s", shown.Out, shown.Err)
+	}
+	w.Want(w.Run("runs", "message", clitest.RunID, "more"), reason.Lookup(reason.RunEnded).Exit)
+	w.Want(w.Run("runs", "message", "01ZZZZZZZZZZZZZZZZZZZZZZZZ", "hi"), 1)
+}
+
 func TestRunsCancel(t *testing.T) {
 	w := clitest.NewWorld(t)
 	w.Gateway.Runs.Script = func(r *clitest.Run) { <-r.Ctx.Done() }

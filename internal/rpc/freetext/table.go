@@ -28,7 +28,7 @@ var redacted = []string{
 	"RevokeGrantRequest.reason", "SessionServiceEndSessionRequest.reason", "SetCeilingRequest.reason", "UndoChangeSetRequest.reason",
 }
 
-var digested = []string{"CallToolRequest.idempotency_key", "StartRunRequest.idempotency_key"}
+var digested = []string{"CallToolRequest.idempotency_key", "SendRunMessageRequest.idempotency_key", "StartRunRequest.idempotency_key"}
 
 // named are names, identifiers and filters.
 var named = []string{
@@ -62,7 +62,7 @@ var named = []string{
 	"RegisterInstalledRequest.agent", "RegisterInstalledRequest.installation_id", "RegisterInstalledRequest.scope", "RegisterInstalledRequest.transport", "RemoveInstalledRequest.installation_id",
 	"RemoveMemberRequest.member", "RenameDeviceRequest.device_id", "RenameDeviceRequest.name", "ResumeRun.run_id", "RevokeDeviceRequest.device_id",
 	"RevokeGrantRequest.grant_id", "RevokeTokenRequest.token_id", "RotateKeyRequest.name",
-	"SessionServiceEndSessionRequest.session_id", "SetCeilingRequest.name", "ShowAccessRequest.principal",
+	"SendRunMessageRequest.run_id", "SessionServiceEndSessionRequest.session_id", "SetCeilingRequest.name", "ShowAccessRequest.principal",
 	"StartRunRequest.model", "StartRunRequest.session", "StartRunRequest.workspace", "UndoChangeSetRequest.change_set_id", "UndoChangeSetRequest.workspace",
 	"GetUpstreamRequest.name", "RemoveUpstreamRequest.name", "RefreshUpstreamRequest.name", "ApproveUpstreamRequest.name", "ApproveUpstreamRequest.pending_digest",
 	"BeginUpstreamLoginRequest.name", "EndUpstreamLoginRequest.name", "UpstreamOAuth.issuer", "UpstreamOAuth.client_id", "UpstreamOAuth.client_secret", "UpstreamOAuth.scopes",
@@ -78,7 +78,7 @@ var named = []string{
 
 // read are what is left alone, by why.
 var read = map[string][]string{
-	"the model has to read what it is told; what the journal and the tape keep of it is redacted where they are written": {"StartRunRequest.message", "UserMessage.text"},
+	"the model has to read what it is told; what the journal and the tape keep of it is redacted where they are written": {"SendRunMessageRequest.text", "StartRunRequest.message", "UserMessage.text"},
 	"the tool has to get what it is called with; the record of the call is redacted, with what the tool declares":        {"CallToolRequest.input_json", "EditApprovalRequest.input_json", "EvaluateToolRequest.input_json"},
 	"a described call is judged and not kept": {
 		"CallDescription.channel", "CallDescription.facts_json", "CallDescription.input_json", "CallDescription.principal", "CallDescription.session", "CallDescription.tool",

@@ -57,6 +57,9 @@ const (
 	GatewayServiceListRunsProcedure = "/palyra.v1.GatewayService/ListRuns"
 	// GatewayServiceWatchRunProcedure is the fully-qualified name of the GatewayService's WatchRun RPC.
 	GatewayServiceWatchRunProcedure = "/palyra.v1.GatewayService/WatchRun"
+	// GatewayServiceSendRunMessageProcedure is the fully-qualified name of the GatewayService's
+	// SendRunMessage RPC.
+	GatewayServiceSendRunMessageProcedure = "/palyra.v1.GatewayService/SendRunMessage"
 	// GatewayServiceCancelRunProcedure is the fully-qualified name of the GatewayService's CancelRun
 	// RPC.
 	GatewayServiceCancelRunProcedure = "/palyra.v1.GatewayService/CancelRun"
@@ -98,6 +101,9 @@ type GatewayServiceClient interface {
 	ListRuns(context.Context, *v1.ListRunsRequest) (*v1.ListRunsResponse, error)
 	// WatchRun streams the tape of a run after a sequence number, to its end.
 	WatchRun(context.Context, *v1.WatchRunRequest) (*connect.ServerStreamForClient[v1.WatchRunResponse], error)
+	// SendRunMessage says something to a run under way: what a user_message on
+	// RunStream does, for clients that hold no stream.
+	SendRunMessage(context.Context, *v1.SendRunMessageRequest) (*v1.SendRunMessageResponse, error)
 	// CancelRun stops a run: the request to the model's provider, calls that
 	// wait for a human, and calls that run.
 	CancelRun(context.Context, *v1.CancelRunRequest) (*v1.CancelRunResponse, error)
@@ -180,6 +186,12 @@ func NewGatewayServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithSchema(gatewayServiceMethods.ByName("WatchRun")),
 			connect.WithClientOptions(opts...),
 		),
+		sendRunMessage: connect.NewClient[v1.SendRunMessageRequest, v1.SendRunMessageResponse](
+			httpClient,
+			baseURL+GatewayServiceSendRunMessageProcedure,
+			connect.WithSchema(gatewayServiceMethods.ByName("SendRunMessage")),
+			connect.WithClientOptions(opts...),
+		),
 		cancelRun: connect.NewClient[v1.CancelRunRequest, v1.CancelRunResponse](
 			httpClient,
 			baseURL+GatewayServiceCancelRunProcedure,
@@ -211,19 +223,20 @@ func NewGatewayServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 
 // gatewayServiceClient implements GatewayServiceClient.
 type gatewayServiceClient struct {
-	callTool     *connect.Client[v1.CallToolRequest, v1.CallToolResponse]
-	listTools    *connect.Client[v1.ListToolsRequest, v1.ListToolsResponse]
-	evaluateTool *connect.Client[v1.EvaluateToolRequest, v1.EvaluateToolResponse]
-	endSession   *connect.Client[v1.EndSessionRequest, v1.EndSessionResponse]
-	runStream    *connect.Client[v1.RunStreamRequest, v1.RunStreamResponse]
-	startRun     *connect.Client[v1.StartRunRequest, v1.StartRunResponse]
-	getRun       *connect.Client[v1.GetRunRequest, v1.GetRunResponse]
-	listRuns     *connect.Client[v1.ListRunsRequest, v1.ListRunsResponse]
-	watchRun     *connect.Client[v1.WatchRunRequest, v1.WatchRunResponse]
-	cancelRun    *connect.Client[v1.CancelRunRequest, v1.CancelRunResponse]
-	listCalls    *connect.Client[v1.ListCallsRequest, v1.ListCallsResponse]
-	getCall      *connect.Client[v1.GetCallRequest, v1.GetCallResponse]
-	cancelCall   *connect.Client[v1.CancelCallRequest, v1.CancelCallResponse]
+	callTool       *connect.Client[v1.CallToolRequest, v1.CallToolResponse]
+	listTools      *connect.Client[v1.ListToolsRequest, v1.ListToolsResponse]
+	evaluateTool   *connect.Client[v1.EvaluateToolRequest, v1.EvaluateToolResponse]
+	endSession     *connect.Client[v1.EndSessionRequest, v1.EndSessionResponse]
+	runStream      *connect.Client[v1.RunStreamRequest, v1.RunStreamResponse]
+	startRun       *connect.Client[v1.StartRunRequest, v1.StartRunResponse]
+	getRun         *connect.Client[v1.GetRunRequest, v1.GetRunResponse]
+	listRuns       *connect.Client[v1.ListRunsRequest, v1.ListRunsResponse]
+	watchRun       *connect.Client[v1.WatchRunRequest, v1.WatchRunResponse]
+	sendRunMessage *connect.Client[v1.SendRunMessageRequest, v1.SendRunMessageResponse]
+	cancelRun      *connect.Client[v1.CancelRunRequest, v1.CancelRunResponse]
+	listCalls      *connect.Client[v1.ListCallsRequest, v1.ListCallsResponse]
+	getCall        *connect.Client[v1.GetCallRequest, v1.GetCallResponse]
+	cancelCall     *connect.Client[v1.CancelCallRequest, v1.CancelCallResponse]
 }
 
 // CallTool calls palyra.v1.GatewayService.CallTool.
@@ -295,6 +308,15 @@ func (c *gatewayServiceClient) WatchRun(ctx context.Context, req *v1.WatchRunReq
 	return c.watchRun.CallServerStream(ctx, connect.NewRequest(req))
 }
 
+// SendRunMessage calls palyra.v1.GatewayService.SendRunMessage.
+func (c *gatewayServiceClient) SendRunMessage(ctx context.Context, req *v1.SendRunMessageRequest) (*v1.SendRunMessageResponse, error) {
+	response, err := c.sendRunMessage.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // CancelRun calls palyra.v1.GatewayService.CancelRun.
 func (c *gatewayServiceClient) CancelRun(ctx context.Context, req *v1.CancelRunRequest) (*v1.CancelRunResponse, error) {
 	response, err := c.cancelRun.CallUnary(ctx, connect.NewRequest(req))
@@ -359,6 +381,9 @@ type GatewayServiceHandler interface {
 	ListRuns(context.Context, *v1.ListRunsRequest) (*v1.ListRunsResponse, error)
 	// WatchRun streams the tape of a run after a sequence number, to its end.
 	WatchRun(context.Context, *v1.WatchRunRequest, *connect.ServerStream[v1.WatchRunResponse]) error
+	// SendRunMessage says something to a run under way: what a user_message on
+	// RunStream does, for clients that hold no stream.
+	SendRunMessage(context.Context, *v1.SendRunMessageRequest) (*v1.SendRunMessageResponse, error)
 	// CancelRun stops a run: the request to the model's provider, calls that
 	// wait for a human, and calls that run.
 	CancelRun(context.Context, *v1.CancelRunRequest) (*v1.CancelRunResponse, error)
@@ -437,6 +462,12 @@ func NewGatewayServiceHandler(svc GatewayServiceHandler, opts ...connect.Handler
 		connect.WithSchema(gatewayServiceMethods.ByName("WatchRun")),
 		connect.WithHandlerOptions(opts...),
 	)
+	gatewayServiceSendRunMessageHandler := connect.NewUnaryHandlerSimple(
+		GatewayServiceSendRunMessageProcedure,
+		svc.SendRunMessage,
+		connect.WithSchema(gatewayServiceMethods.ByName("SendRunMessage")),
+		connect.WithHandlerOptions(opts...),
+	)
 	gatewayServiceCancelRunHandler := connect.NewUnaryHandlerSimple(
 		GatewayServiceCancelRunProcedure,
 		svc.CancelRun,
@@ -483,6 +514,8 @@ func NewGatewayServiceHandler(svc GatewayServiceHandler, opts ...connect.Handler
 			gatewayServiceListRunsHandler.ServeHTTP(w, r)
 		case GatewayServiceWatchRunProcedure:
 			gatewayServiceWatchRunHandler.ServeHTTP(w, r)
+		case GatewayServiceSendRunMessageProcedure:
+			gatewayServiceSendRunMessageHandler.ServeHTTP(w, r)
 		case GatewayServiceCancelRunProcedure:
 			gatewayServiceCancelRunHandler.ServeHTTP(w, r)
 		case GatewayServiceListCallsProcedure:
@@ -534,6 +567,10 @@ func (UnimplementedGatewayServiceHandler) ListRuns(context.Context, *v1.ListRuns
 
 func (UnimplementedGatewayServiceHandler) WatchRun(context.Context, *v1.WatchRunRequest, *connect.ServerStream[v1.WatchRunResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("palyra.v1.GatewayService.WatchRun is not implemented"))
+}
+
+func (UnimplementedGatewayServiceHandler) SendRunMessage(context.Context, *v1.SendRunMessageRequest) (*v1.SendRunMessageResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("palyra.v1.GatewayService.SendRunMessage is not implemented"))
 }
 
 func (UnimplementedGatewayServiceHandler) CancelRun(context.Context, *v1.CancelRunRequest) (*v1.CancelRunResponse, error) {
