@@ -1,6 +1,7 @@
 import AxeBuilder from "@axe-core/playwright";
 import type { BrowserContext, BrowserContextOptions, Locator, Page } from "@playwright/test";
 import { test as base, expect } from "@playwright/test";
+import { Hook } from "./hook";
 import type { State } from "./gateway";
 import { Gateway } from "./gateway";
 
@@ -20,6 +21,8 @@ interface PerWorker {
   team: boolean;
   /** The gateway of all tests, alone or with a team. */
   gateway: Gateway;
+  /** Where the gateway's webhook leads. */
+  hook: Hook;
   /** What the browser keeps of a member who is logged in, the local owner unless one is named. Each logs in once. */
   loggedIn: (member?: string) => Promise<State>;
 }
@@ -44,13 +47,25 @@ const script = `turns:
         input: {path: one.txt}
     usage: {input: 1200, output: 80}
   - text: It says what it should. <b>Done.</b>
+  - text: I heard what you said.
+  - text: Good bye.
 `;
 
 export const test = base.extend<PerTest, PerWorker>({
   team: [false, { option: true, scope: "worker" }],
+  hook: [
+    async ({}, use) => {
+      const hook = await Hook.listen();
+      await use(hook);
+      await hook.stop();
+    },
+    { scope: "worker" },
+  ],
   gateway: [
-    async ({ team }, use) => {
-      const gateway = await Gateway.start(model, { "demo.yaml": script });
+    async ({ team, hook }, use) => {
+      const gateway = await Gateway.start(model + hook.settings, { "demo.yaml": script });
+      const put = await gateway.start(["vault", "put", "vault://global/ops-webhook"], { input: `${hook.secret}\n` }).done;
+      if (put.code !== 0) throw new Error(put.err);
       for (const [name, flags] of Object.entries(team ? { ...people, ...agents } : agents)) await gateway.add(name, ...flags);
       await use(gateway);
       await gateway.stop();

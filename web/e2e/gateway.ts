@@ -21,7 +21,7 @@ export interface Ask {
   approval_id: string;
   call_digest: string;
   state: string;
-  prompt: { lead: string };
+  prompt: { lead: string; tool: string };
 }
 
 /** What a browser keeps of a login. */
@@ -189,6 +189,11 @@ ${settings.replaceAll("DIR", gateway.dir)}`,
     await this.palyrad("operator", "add", name, "--yes", "--out", this.#path(name), ...flags);
   }
 
+  /** Where the API is: host and port. */
+  get address(): string {
+    return this.#address;
+  }
+
   #address = "";
   async #findAddress(): Promise<string> {
     const text = await readFile(this.#path("state", "operator", "endpoint"), "utf8");
@@ -226,17 +231,21 @@ ${settings.replaceAll("DIR", gateway.dir)}`,
     return this.start(["call", tool, "--input", "-", "-o", "json"], { as, input: JSON.stringify(input) });
   }
 
-  /** The newest ask that names a word, as the gateway has it. */
+  /** The newest ask that names a word, or is of the tool of that name, as the gateway has it. */
   async ask(named: string): Promise<Ask | undefined> {
     const list = JSON.parse(await this.palyra("approvals", "list", "--all", "-o", "json")) as { items: Ask[] };
-    return list.items.find((ask) => ask.prompt.lead.includes(named));
+    return list.items.find((ask) => ask.prompt.lead.includes(named) || ask.prompt.tool === named);
   }
 
   /** Answers an ask from a terminal, as soon as it is there. */
   async decide(named: string, answer: readonly string[], as?: string): Promise<void> {
-    let ask = await this.ask(named);
-    for (const end = Date.now() + 10_000; ask === undefined && Date.now() < end; ask = await this.ask(named));
-    if (ask === undefined) throw new Error(`no ask names ${named}`);
+    const waits = async () => {
+      const ask = await this.ask(named);
+      return ask?.state === "pending" ? ask : undefined;
+    };
+    let ask = await waits();
+    for (const end = Date.now() + 10_000; ask === undefined && Date.now() < end; ask = await waits());
+    if (ask === undefined) throw new Error(`no ask that waits names ${named}`);
     const result = await this.start(["approvals", "decide", ask.approval_id, ...answer, "--digest", ask.call_digest], as === undefined ? {} : { as }).done;
     if (result.code !== 0) throw new Error(`deciding ${named}: ${result.err}`);
   }

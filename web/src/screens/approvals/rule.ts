@@ -15,11 +15,13 @@ export function ruleFor(approval: Approval): Draft {
   const entity = { user: "User", agent: "Agent", service: "Service" }[principal.slice(0, Math.max(colon, 0))];
   const words = `${tool}-${name}`.replaceAll(/[^A-Za-z0-9]+/g, "-").toLowerCase();
   const text = `// People were asked about the same ${String(approval.prompt?.askedLastWeek ?? 0n)} times in the 7 days before.
-// Say which of these calls run without a question; false lets none of them run.
-@id(${JSON.stringify(`team.${words}`)})
-@reason("asked about again and again")
-permit(${entity === undefined ? "principal" : `principal == ${entity}::${JSON.stringify(name)}`}, action == Action::${JSON.stringify(`tool.execute/${tool}`)}, resource)
-when { false };
+// Say in the conditions which of these calls run without a question, and simulate the call.
+// Of a sensitive tool it takes @waives("approval: <why>") too (docs/policy.md).
+//
+// @id(${JSON.stringify(`team.${words}`)})
+// @reason("...")
+// permit(${entity === undefined ? "principal" : `principal == ${entity}::${JSON.stringify(name)}`}, action == Action::${JSON.stringify(`tool.execute/${tool}`)}, resource)
+// when { ... };
 `;
   return { name: `50-${words}.cedar`, text, call: { tool, principal, input: layOut(new TextDecoder().decode(approval.prompt?.argumentsJson)), facts: "" } };
 }

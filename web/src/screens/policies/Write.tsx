@@ -21,7 +21,7 @@ import { Time } from "../../ui/Time";
 import { Untrusted } from "../../ui/Untrusted";
 import { useDrafts } from "./drafts";
 import { Explanation } from "./Explanation";
-import { Findings } from "./Findings";
+import { Findings, placed } from "./Findings";
 import { useOwnSources, usePolicy } from "./Sources";
 import type { Draft } from "./words";
 import { describe, marks, offsetOf, withSource } from "./words";
@@ -162,7 +162,7 @@ function Checked({ check, empty, findings }: { check: ReturnType<typeof useCheck
         <span className="text-quiet">Checking…</span>
       ) : errors > 0 ? (
         <Badge tone="bad">{errors === 1 ? "1 error: it would not load" : `${errors} errors: it would not load`}</Badge>
-      ) : findings.length > 0 ? (
+      ) : findings.some(placed) ? (
         <Badge tone="warn">It would load, with warnings</Badge>
       ) : (
         <Badge tone="good">It would load</Badge>

@@ -17,6 +17,7 @@ import { EmptyState, ErrorState, Loading, Notice } from "../../ui/State";
 import { Time } from "../../ui/Time";
 import { Untrusted } from "../../ui/Untrusted";
 import type { Row } from "./tape";
+import { Talk } from "./Talk";
 import { extend, outputOf, resultOf, stepsOf } from "./tape";
 import { stateOf } from "./words";
 
@@ -65,6 +66,7 @@ export function RunDetail({ id }: { id: string }) {
             ]}
           />
           <Tape id={id} />
+          {run.state === RunState.RUNNING && <Talk id={id} interactive={run.interactive} />}
         </>
       )}
     </Screen>

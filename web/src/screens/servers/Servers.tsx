@@ -116,7 +116,8 @@ function Found({ found }: { found: GetUpstreamResponse }) {
           <Untrusted text={upstream.problem} /> <Untrusted text={upstream.remedy} />
         </Notice>
       )}
-      {found.changes.length > 0 && <Changes upstream={upstream} changes={found.changes} />}
+      {/* A server that changes again ends what was begun about the change before. */}
+      {found.changes.length > 0 && <Changes key={upstream.pendingDigest} upstream={upstream} changes={found.changes} />}
       <KeyValue
         rows={[
           ["State", <State upstream={upstream} />],
