@@ -25,7 +25,9 @@ async function watch(page: Page): Promise<void> {
       constructor(title: string, options?: NotificationOptions) {
         super(title, options);
         window.told.push({ title, body: options?.body ?? "", tag: options?.tag ?? "" });
-        window.clickLast = () => this.onclick?.(new MouseEvent("click") as unknown as Event);
+        window.clickLast = () => {
+          this.onclick?.(new MouseEvent("click"));
+        };
       }
     };
   });
