@@ -5,7 +5,7 @@ import { expect, expectAccessible, test } from "./fixtures";
 const present = `@id("somebody-there")
 @reason("files are written while a person is there")
 forbid(principal, action == Action::"tool.execute/fs.write", resource)
-when { context has path && ["present.txt", "later.txt", "none.txt"].contains(context.path) }
+when { context has path_folded && ["present.txt", "later.txt", "none.txt"].contains(context.path_folded) }
 unless { context.approval.votes.contains({ role: "*", surface: "console", paired: false, present: true }) };
 `;
 

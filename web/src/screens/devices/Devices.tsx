@@ -156,7 +156,7 @@ function Acts({ id }: { id: string }) {
             columns={[
               { id: "what", label: "What", className: "grow", cell: (act) => <Untrusted text={act.summary} line={200} className="block truncate" /> },
               { id: "code", label: "Event", className: "w-24 max-sm:hidden", cell: (act) => <code className="font-mono text-sm">{act.code}</code> },
-              { id: "undo", label: "To take it back", className: "w-36", cell: (act) => act.undo !== "" && <Copy text={act.undo} label="Copy the command" name={`Copy ${act.undo}`} /> },
+              { id: "undo", label: "To take it back", className: "w-36", cell: (act) => act.undo !== "" && <Copy text={act.undo} label="Copy the command" name={`Copy the command ${act.undo}`} /> },
               { id: "at", label: "When", className: "w-28 text-right", cell: (act) => <Time at={act.at} /> },
             ]}
             onEnd={() => {
