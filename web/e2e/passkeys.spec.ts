@@ -5,7 +5,7 @@ import { expect, expectAccessible, test } from "./fixtures";
 const present = `@id("somebody-there")
 @reason("files are written while a person is there")
 forbid(principal, action == Action::"tool.execute/fs.write", resource)
-when { context has path_folded && ["present.txt", "later.txt", "none.txt"].contains(context.path_folded) }
+when { context has path_folded && ["present.txt", "later.txt", "absent.txt"].contains(context.path_folded) }
 unless { context.approval.votes.contains({ role: "*", surface: "console", paired: false, present: true }) };
 `;
 
@@ -123,9 +123,9 @@ test("a browser without passkeys says so", async ({ inbox: page, gateway }) => {
   await page.addInitScript(() => {
     Reflect.deleteProperty(window, "PublicKeyCredential");
   });
-  const call = gateway.call("fs.write", { path: "none.txt", content: "x\n" });
+  const call = gateway.call("fs.write", { path: "absent.txt", content: "x\n" });
   await page.reload();
-  await page.getByRole("link", { name: "none.txt" }).click();
+  await page.getByRole("link", { name: "absent.txt" }).click();
   await expect(decision(page).getByText(/This browser has no passkeys/)).toBeVisible();
   await page.goto(new URL("/passkeys", page.url()).href);
   await expect(page.getByText("No passkey can be made or used here.")).toBeVisible();
