@@ -184,6 +184,37 @@ test("what is new moves nothing under the pointer, and is announced", async ({ i
   second.stop();
 });
 
+test("the oldest comes first where that is wanted, and a saved filter keeps it", async ({ inbox: page, gateway }) => {
+  const calls = [];
+  for (const name of ["order-1.txt", "order-2.txt"]) {
+    calls.push(gateway.call("fs.write", { path: name, content: "x\n" }));
+    await expect(page.getByRole("link", { name })).toBeVisible();
+  }
+  const order = async () => (await page.getByRole("row").filter({ hasText: /order-\d/ }).allInnerTexts()).map((text) => /order-\d/.exec(text)?.[0]);
+  expect(await order()).toEqual(["order-2", "order-1"]);
+  await page.getByRole("button", { name: "Newest first: turn round" }).click();
+  await expect(page).toHaveURL(/q=order%3Aoldest/);
+  await expect.poll(order).toEqual(["order-1", "order-2"]);
+  // What is new comes below the others, also under the pointer, where it moves nothing.
+  await page.getByRole("row", { name: /order-1/ }).hover();
+  const before = await page.getByRole("row", { name: /order-1/ }).boundingBox();
+  calls.push(gateway.call("fs.write", { path: "order-3.txt", content: "x\n" }));
+  await expect.poll(order).toEqual(["order-1", "order-2", "order-3"]);
+  expect(await page.getByRole("row", { name: /order-1/ }).boundingBox()).toEqual(before);
+
+  await page.getByRole("button", { name: "Saved filters" }).click();
+  await page.getByRole("menuitem", { name: "Save this filter…" }).click();
+  await page.getByRole("dialog").getByLabel("Name").fill("who waits longest");
+  await page.getByRole("dialog").getByRole("button", { name: "Save" }).click();
+  await page.getByRole("button", { name: "Saved filters" }).click();
+  await page.getByRole("menuitem", { name: "Make “who waits longest” the default" }).click();
+  await page.goto(new URL("/approvals", page.url()).href);
+  await expect.poll(order).toEqual(["order-1", "order-2", "order-3"]);
+  await page.keyboard.press("r");
+  await expect.poll(order).toEqual(["order-3", "order-2", "order-1"]);
+  for (const call of calls) call.stop();
+});
+
 test("inbox and detail are accessible, also on a phone", async ({ inbox: page, gateway }) => {
   const call = gateway.call("process.run", { argv: ["git", "push", "origin", "main"] });
   await expect(page.getByRole("link", { name: "git push origin main" })).toBeVisible();

@@ -2,9 +2,11 @@
 import type { ChildProcess } from "node:child_process";
 import { spawn } from "node:child_process";
 import { existsSync } from "node:fs";
+import { request } from "node:http";
 import { mkdir, mkdtemp, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
+import type { BrowserContext } from "@playwright/test";
 
 export const programs = resolve(process.env.PALYRA_BIN ?? join(import.meta.dirname, "../../bin"));
 
@@ -19,8 +21,11 @@ export interface Ask {
   approval_id: string;
   call_digest: string;
   state: string;
-  prompt: { lead: string };
+  prompt: { lead: string; tool: string };
 }
+
+/** What a browser keeps of a login. */
+export type State = Awaited<ReturnType<BrowserContext["storageState"]>>;
 
 /** A command that runs; done has its end. */
 export interface Running {
@@ -34,13 +39,18 @@ export class Gateway {
   #daemon: ChildProcess | undefined;
   #log = "";
   readonly #running = new Set<ChildProcess>();
+  /** How often palyrad was started: sessions end with its process. */
+  starts = 0;
 
   private constructor(dir: string) {
     this.dir = dir;
   }
 
-  /** Makes the directories and starts palyrad. The settings are TOML after the common ones; DIR in them is the directory, where the files are put. */
-  static async start(settings = "", files: Readonly<Record<string, string>> = {}): Promise<Gateway> {
+  /**
+   * Makes the directories and starts palyrad. The settings are TOML after the common ones; DIR in them is the
+   * directory, where the files are put. console is where the console listens.
+   */
+  static async start(settings = "", files: Readonly<Record<string, string>> = {}, console = "127.0.0.1:0"): Promise<Gateway> {
     for (const name of ["palyrad", "palyra"]) {
       if (!existsSync(join(programs, name))) throw new Error(`${join(programs, name)} is not there: run \`make build\` first`);
     }
@@ -55,7 +65,7 @@ roles = ["security"]
 [listen]
 api = "127.0.0.1:0"
 metrics = ""
-console = "127.0.0.1:0"
+console = "${console}"
 [policy]
 dir = ${JSON.stringify(gateway.#path("policies"))}
 [[workspaces]]
@@ -94,6 +104,7 @@ ${settings.replaceAll("DIR", gateway.dir)}`,
     const daemon = spawn(join(programs, "palyrad"), ["--config", this.#path("palyra.toml")], { cwd: this.dir, env: this.#env(), stdio: ["ignore", "pipe", "pipe"] });
     this.#daemon = daemon;
     this.#log = "";
+    this.starts++;
     await new Promise<void>((ready, failed) => {
       const heard = (chunk: Buffer) => {
         this.#log += chunk.toString();
@@ -178,6 +189,11 @@ ${settings.replaceAll("DIR", gateway.dir)}`,
     await this.palyrad("operator", "add", name, "--yes", "--out", this.#path(name), ...flags);
   }
 
+  /** Where the API is: host and port. */
+  get address(): string {
+    return this.#address;
+  }
+
   #address = "";
   async #findAddress(): Promise<string> {
     const text = await readFile(this.#path("state", "operator", "endpoint"), "utf8");
@@ -193,22 +209,43 @@ ${settings.replaceAll("DIR", gateway.dir)}`,
     return result.out.trim();
   }
 
+  /** Whether a login still counts: some tests end theirs. */
+  knows(state: State): Promise<boolean> {
+    const [kept] = state.origins;
+    const { secret } = JSON.parse(kept?.localStorage.find(({ name }) => name === "palyra.session")?.value ?? "{}") as { secret?: string };
+    if (kept === undefined || secret === undefined) return Promise.resolve(false);
+    const { origin, host, port } = new URL(kept.origin);
+    const headers = { "Content-Type": "application/json", Host: host, Origin: origin, Cookie: state.cookies.map((c) => `${c.name}=${c.value}`).join("; "), "Palyra-Console-Secret": secret };
+    return new Promise((resolve) => {
+      const asked = request({ host: "127.0.0.1", port, method: "POST", path: "/palyra.v1.ConsoleService/Whoami", headers }, (answer) => {
+        answer.resume();
+        resolve(answer.statusCode === 200);
+      });
+      asked.on("error", () => resolve(false));
+      asked.end("{}");
+    });
+  }
+
   /** An agent proposes a call, which waits for people where policy asks. */
   call(tool: string, input: object, as = "helper"): Running {
     return this.start(["call", tool, "--input", "-", "-o", "json"], { as, input: JSON.stringify(input) });
   }
 
-  /** The newest ask that names a word, as the gateway has it. */
+  /** The newest ask that names a word, or is of the tool of that name, as the gateway has it. */
   async ask(named: string): Promise<Ask | undefined> {
     const list = JSON.parse(await this.palyra("approvals", "list", "--all", "-o", "json")) as { items: Ask[] };
-    return list.items.find((ask) => ask.prompt.lead.includes(named));
+    return list.items.find((ask) => ask.prompt.lead.includes(named) || ask.prompt.tool === named);
   }
 
   /** Answers an ask from a terminal, as soon as it is there. */
   async decide(named: string, answer: readonly string[], as?: string): Promise<void> {
-    let ask = await this.ask(named);
-    for (const end = Date.now() + 10_000; ask === undefined && Date.now() < end; ask = await this.ask(named));
-    if (ask === undefined) throw new Error(`no ask names ${named}`);
+    const waits = async () => {
+      const ask = await this.ask(named);
+      return ask?.state === "pending" ? ask : undefined;
+    };
+    let ask = await waits();
+    for (const end = Date.now() + 10_000; ask === undefined && Date.now() < end; ask = await waits());
+    if (ask === undefined) throw new Error(`no ask that waits names ${named}`);
     const result = await this.start(["approvals", "decide", ask.approval_id, ...answer, "--digest", ask.call_digest], as === undefined ? {} : { as }).done;
     if (result.code !== 0) throw new Error(`deciding ${named}: ${result.err}`);
   }

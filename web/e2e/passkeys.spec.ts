@@ -1,24 +1,11 @@
 import { readFileSync } from "node:fs";
 import type { CDPSession, Page } from "@playwright/test";
-import { test as base, expect, expectAccessible } from "./fixtures";
-import { Gateway } from "./gateway";
-
-/** A gateway of its own: what its policy demands would meet the other tests. */
-const test = base.extend<object, { gateway: Gateway }>({
-  gateway: [
-    async ({}, use) => {
-      const gateway = await Gateway.start();
-      await gateway.add("helper", "--owner", "local", "--role", "agent");
-      await use(gateway);
-      await gateway.stop();
-    },
-    { scope: "worker", timeout: 60_000 },
-  ],
-});
+import { expect, expectAccessible, test } from "./fixtures";
 
 const present = `@id("somebody-there")
 @reason("files are written while a person is there")
 forbid(principal, action == Action::"tool.execute/fs.write", resource)
+when { context has path_folded && ["present.txt", "later.txt", "absent.txt"].contains(context.path_folded) }
 unless { context.approval.votes.contains({ role: "*", surface: "console", paired: false, present: true }) };
 `;
 
@@ -136,9 +123,9 @@ test("a browser without passkeys says so", async ({ inbox: page, gateway }) => {
   await page.addInitScript(() => {
     Reflect.deleteProperty(window, "PublicKeyCredential");
   });
-  const call = gateway.call("fs.write", { path: "none.txt", content: "x\n" });
+  const call = gateway.call("fs.write", { path: "absent.txt", content: "x\n" });
   await page.reload();
-  await page.getByRole("link", { name: "none.txt" }).click();
+  await page.getByRole("link", { name: "absent.txt" }).click();
   await expect(decision(page).getByText(/This browser has no passkeys/)).toBeVisible();
   await page.goto(new URL("/passkeys", page.url()).href);
   await expect(page.getByText("No passkey can be made or used here.")).toBeVisible();

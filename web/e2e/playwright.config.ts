@@ -29,7 +29,8 @@ export default defineConfig({
       args: process.getuid?.() === 0 ? ["--no-sandbox"] : [],
     },
     viewport: { width: 1280, height: 800 },
-    trace: "retain-on-failure",
+    // Without pictures of every moment, which cost as much as the pages do.
+    trace: { mode: "retain-on-failure", screenshots: false },
     screenshot: "only-on-failure",
   },
 });

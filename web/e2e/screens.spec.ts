@@ -3,17 +3,6 @@ import { baseOf, screens } from "../src/routes";
 import { expect, expectAccessible, test } from "./fixtures";
 import type { Gateway } from "./gateway";
 
-const script = `turns:
-  - text: I read the file first.
-    calls:
-      - tool: fs.read
-        input: {path: one.txt}
-    usage: {input: 1200, output: 80}
-  - text: It says what it should. <b>Done.</b>
-`;
-
-test.use({ settings: `[[models]]\nname = "demo"\nprovider = "scripted"\nscript = "DIR/demo.yaml"\n`, files: { "demo.yaml": script } });
-
 let filled: Promise<void> | undefined;
 
 /** A gateway on which some work was done: of everything that has a screen there is something. */
@@ -40,14 +29,23 @@ async function work(gateway: Gateway): Promise<void> {
 }
 
 /** What shows that a screen has content, and what of a list can be opened. */
-const content: Readonly<Record<string, { shows: string | RegExp; opens?: string | RegExp }>> = {
+const content: Readonly<Record<string, { shows: string | RegExp; opens?: string | RegExp } | undefined>> = {
   "/approvals": { shows: "waits.txt", opens: /waits\.txt/ },
   "/grants": { shows: /one\.txt/ },
   "/runs": { shows: "read the file", opens: /read the file/ },
   "/calls": { shows: "process.run", opens: /process\.run/ },
   "/changes": { shows: "1 added", opens: /1 added/ },
   "/tools": { shows: "claude-code/Bash", opens: /claude-code\/Bash/ },
+  "/policies": { shows: "defaults/10-ceilings.cedar" },
   "/servers": { shows: "No MCP server is behind this gateway" },
+  "/journal": { shows: "PAL-X100", opens: /./ },
+  "/journal/verify": { shows: "No key is pinned: this proves that the journal is whole, and not whose it is." },
+  "/passkeys": { shows: "You have no passkey" },
+  "/pairing": { shows: "No code is open" },
+  "/sessions": { shows: "agent:helper", opens: /agent:helper/ },
+  "/access": { shows: "Ask about somebody" },
+  "/notifications": { shows: "ops" },
+  "/settings": { shows: "state_dir" },
   "/members": { shows: "agent:helper", opens: /agent:helper/ },
   "/devices": { shows: /agent:helper/, opens: /./ },
   "/tokens": { shows: "ci" },
@@ -103,6 +101,28 @@ test("a run is started and watched from the console", async ({ inbox: page, gate
   await page.getByRole("button", { name: "Start the run" }).click();
   await expect(page).toHaveURL(/\/runs\/[0-9A-Z]{26}/);
   await expect(page.getByText("It says what it should. <b>Done.</b>").first()).toBeVisible();
+});
+
+test("a run that waits is talked to from the console, until that is all", async ({ inbox: page, gateway }) => {
+  await fill(gateway);
+  await page.goto(new URL("/runs", page.url()).href);
+  await page.getByRole("button", { name: "Start a run" }).click();
+  await page.getByLabel("What should it do?").fill("read it, then wait for me");
+  await page.getByLabel(/It waits for what you say next/).check();
+  await page.getByRole("button", { name: "Start the run" }).click();
+  await expect(page.getByText("It says what it should. <b>Done.</b>").first()).toBeVisible();
+  const message = page.getByLabel("Your message");
+  await message.fill("now <b>this</b>\u202e");
+  await expectAccessible(page);
+  await page.getByRole("button", { name: "Send", exact: true }).click();
+  await expect(page.getByText("I heard what you said.")).toBeVisible();
+  await expect(page.getByText("now <b>this</b>")).toBeVisible();
+  await expect(message).toHaveValue("");
+  await page.getByRole("button", { name: "That is all" }).click();
+  await expect(page.getByText("completed", { exact: true })).toBeVisible();
+  await expect(message).toHaveCount(0);
+  const { items } = JSON.parse(await gateway.palyra("runs", "list", "-o", "json")) as { items: { message: string; state: string }[] };
+  expect(items.find((run) => run.message === "read it, then wait for me")?.state).toBe("completed");
 });
 
 test("a secret is shown to who asks for it, and the look is recorded", async ({ inbox: page, gateway }) => {

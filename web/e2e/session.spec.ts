@@ -2,7 +2,7 @@ import { createServer, request } from "node:http";
 import type { AddressInfo } from "node:net";
 import { expect, test } from "./fixtures";
 
-test.use({ members: { anna: ["--role", "operator"] } });
+test.use({ team: true });
 
 test("a session that is revoked from a terminal ends in every tab", async ({ enter, gateway }) => {
   const page = await enter("anna");

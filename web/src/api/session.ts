@@ -3,6 +3,18 @@
 // reaches nothing.
 
 const key = "palyra.session";
+const drafts = "palyra.drafts.";
+
+/** Where what the member writes is kept until it is used: it is gone with a logout, and with another member's login. */
+export function keptDrafts(): string {
+  return drafts + (session()?.user ?? "");
+}
+
+function dropDrafts(but?: string): void {
+  for (const name of Object.keys(localStorage)) {
+    if (name.startsWith(drafts) && name !== but) localStorage.removeItem(name);
+  }
+}
 
 /** What a login answered. */
 export interface Session {
@@ -29,6 +41,22 @@ export function session(): Session | undefined {
     // What is no session is none.
   }
   return undefined;
+}
+
+// What a login at an identity provider can end with, in words of this page: the address could be anybody's.
+const refusals: Readonly<Record<string, string>> = {
+  LOGIN_REFUSED: "The login at the identity provider was refused, took too long, or was not begun in this browser; or no group of yours has a role here.",
+  LOGIN_UNAVAILABLE: "The identity provider cannot be reached, or answers what cannot be checked.",
+};
+
+/** Takes what became of a login at an identity provider out of the address; undefined where it says nothing. */
+export function takeRefusal(): LoginError | undefined {
+  if (location.pathname !== "/login") return undefined;
+  const code = new URLSearchParams(location.hash.slice(1)).get("error");
+  if (code === null) return undefined;
+  history.replaceState(null, "", "/login");
+  const known = refusals[code];
+  return new LoginError(known ?? "The login at the identity provider came to nothing.", `Begin again. If it stays so, palyrad's log says why${known === undefined ? "" : ` (${code})`}.`);
 }
 
 /** What a link of `palyra approvals decide` asks for beside the login: a page, and an answer to fill in. */
@@ -104,6 +132,7 @@ export async function login(token: string): Promise<Session> {
   }
   const s: Session = { secret: answer.secret, user: answer.user ?? "", expiresAt: answer.expires_at ?? "" };
   localStorage.setItem(key, JSON.stringify(s));
+  dropDrafts(keptDrafts());
   followAsked();
   return s;
 }
@@ -113,6 +142,7 @@ export async function logout(): Promise<void> {
   const s = session();
   // First here: other tabs leave because of this, and not because the gateway hung up.
   localStorage.removeItem(key);
+  dropDrafts();
   try {
     await fetch("/console/v1/logout", { method: "POST", headers: { "Palyra-Console-Secret": s?.secret ?? "" } });
   } catch {

@@ -1,6 +1,6 @@
 import { useEffect, useState } from "react";
 import type { Ended, Session } from "../api/session";
-import { LoginError, takeEnded, takeNext } from "../api/session";
+import { LoginError, takeEnded, takeNext, takeRefusal } from "../api/session";
 import { Notice } from "../ui/State";
 
 const ends: Record<Ended, string> = {
@@ -12,8 +12,17 @@ const ends: Record<Ended, string> = {
 
 /** The way in. A token of the address is being exchanged by the attempt. */
 export function Login({ attempt }: { attempt: Promise<Session> | undefined }) {
-  const [problem, setProblem] = useState<LoginError | undefined>(undefined);
+  const [problem, setProblem] = useState<LoginError | undefined>(takeRefusal);
   const [ended] = useState(takeEnded);
+  const [provider, setProvider] = useState(false);
+  useEffect(() => {
+    fetch("/console/v1/about")
+      .then((answer) => answer.json() as Promise<{ oidc?: boolean }>)
+      .then(
+        (about) => setProvider(about.oidc === true),
+        () => undefined, // The gateway is away: then the link would lead nowhere.
+      );
+  }, []);
   useEffect(() => {
     document.title = "Log in · Palyra";
     attempt?.then(
@@ -44,13 +53,11 @@ export function Login({ attempt }: { attempt: Promise<Session> | undefined }) {
           <p className="text-quiet">
             It opens this page with a link that works once and for a minute. Over SSH, <code>palyra console --no-browser</code> prints the link.
           </p>
-          <p>
-            Where the gateway has an identity provider:{" "}
-            <a className="font-medium text-accent underline" href="/console/v1/login/oidc">
-              log in there
-            </a>
-            .
-          </p>
+          {provider && (
+            <p>
+              Or <a href="/console/v1/login/oidc">log in at the identity provider</a>.
+            </p>
+          )}
         </>
       )}
     </main>

@@ -120,6 +120,11 @@ export function navigation(permissions: readonly string[]): { group: string; scr
 function Nav({ onGo }: { onGo: () => void }) {
   const me = useWhoami();
   const { pathname } = useLocation();
+  // Of screens whose addresses begin alike, the longest is the one.
+  const here = screens
+    .map((screen) => baseOf(screen.path))
+    .filter((base) => pathname === base || pathname.startsWith(`${base}/`))
+    .reduce((longest, base) => (base.length > longest.length ? base : longest), "");
   return (
     <nav aria-label="Screens" className="flex flex-col gap-3 overflow-y-auto">
       {navigation(me?.permissions ?? []).map(({ group, screens: list }) => (
@@ -128,14 +133,13 @@ function Nav({ onGo }: { onGo: () => void }) {
           <ul>
             {list.map((screen) => {
               const base = baseOf(screen.path);
-              const here = pathname === base || pathname.startsWith(`${base}/`);
               return (
                 <li key={screen.path}>
                   <ScreenLink
                     to={base}
                     onClick={onGo}
-                    {...(here ? { "aria-current": "page" as const } : {})}
-                    className={cx("flex min-h-8 items-center rounded-md px-2", here ? "bg-accent font-semibold text-on-accent" : "hover:bg-sunk")}
+                    {...(base === here ? { "aria-current": "page" as const } : {})}
+                    className={cx("flex min-h-8 items-center rounded-md px-2", base === here ? "bg-accent font-semibold text-on-accent" : "hover:bg-sunk")}
                   >
                     {screen.label}
                   </ScreenLink>

@@ -23,7 +23,7 @@ export function ErrorState({ error, retry }: { error: unknown; retry?: () => voi
       </p>
       {f.remedy !== "" && (
         <p className="mt-1">
-          <Untrusted text={f.remedy} />
+          <Words text={f.remedy} />
         </p>
       )}
       <div className="mt-2 flex flex-wrap items-center gap-3 text-sm">
@@ -58,6 +58,20 @@ export function Notice({ tone = "plain", children }: { tone?: "plain" | "good" |
   return <div className={`rounded-lg border px-3 py-2 ${tones[tone]}`}>{children}</div>;
 }
 
+/** Words of the gateway, in which commands stand between backticks. */
+export function Words({ text }: { text: string }) {
+  return text.split("`").map((part, i, all) =>
+    // An odd one is between two backticks; parts have no other identity than their place.
+    i % 2 === 1 && i < all.length - 1 ? (
+      <code key={i} className="font-mono">
+        <Untrusted text={part} />
+      </code>
+    ) : (
+      <Untrusted key={i} text={part} />
+    ),
+  );
+}
+
 /** Points under a heading; nothing where there are none. */
 export function Points({ tone, title, texts }: { tone: "plain" | "warn" | "bad"; title: string; texts: readonly string[] }) {
   if (texts.length === 0) return null;
@@ -67,7 +81,7 @@ export function Points({ tone, title, texts }: { tone: "plain" | "warn" | "bad";
       <ul className="list-disc pl-5">
         {texts.map((text) => (
           <li key={text}>
-            <Untrusted text={text} />
+            <Words text={text} />
           </li>
         ))}
       </ul>

@@ -13,6 +13,10 @@ export interface Column<Row> {
   cell: (row: Row) => ReactNode;
 }
 
+// Narrower than this, a row has two lines: what it is about, and the rest of it.
+const enough = 480;
+const line = 28;
+
 /**
  * Rows of one height, of which only those in sight are laid out. j and k (or the arrows)
  * move, Enter opens; the row in focus stays laid out wherever the reader scrolls.
@@ -38,13 +42,14 @@ export function Table<Row>({ label, rows, columns, rowKey, href, rowHeight = 44,
 }) {
   const scroller = useRef<HTMLDivElement>(null);
   const [current, setCurrent] = useState<string | undefined>(undefined);
+  const [narrow, setNarrow] = useState(false);
   const go = useGo();
   const at = current === undefined ? -1 : rows.findIndex((row) => rowKey(row) === current);
   // eslint-disable-next-line react-hooks/incompatible-library -- the virtualizer is used in this component alone
   const virtual = useVirtualizer({
     count: rows.length,
     getScrollElement: () => scroller.current,
-    estimateSize: () => rowHeight,
+    estimateSize: () => rowHeight + (narrow ? line : 0),
     overscan: 8,
     getItemKey: (i) => {
       const row = rows[i];
@@ -55,6 +60,14 @@ export function Table<Row>({ label, rows, columns, rowKey, href, rowHeight = 44,
       return at < 0 || at >= rows.length || inSight.includes(at) ? inSight : [...inSight, at].sort((a, b) => a - b);
     },
   });
+  useEffect(() => {
+    if (scroller.current === null) return;
+    const watch = new ResizeObserver(([entry]) => setNarrow((entry?.contentRect.width ?? enough) < enough));
+    watch.observe(scroller.current);
+    return () => watch.disconnect();
+  }, []);
+  const measure = useEffectEvent(() => virtual.measure());
+  useEffect(() => measure(), [narrow, rowHeight]);
   const items = virtual.getVirtualItems();
   const last = items.at(-1)?.index ?? 0;
   const reached = useEffectEvent(() => onEnd?.());
@@ -102,7 +115,7 @@ export function Table<Row>({ label, rows, columns, rowKey, href, rowHeight = 44,
         move(event.key === "ArrowDown" ? 1 : -1);
       }}
     >
-      <div role="rowgroup" className="border-b border-line bg-panel">
+      <div role="rowgroup" className={narrow ? "sr-only" : "border-b border-line bg-panel"}>
         <div role="row" aria-rowindex={1} className="flex items-center gap-3 px-3 py-1.5 text-sm text-quiet">
           {lead !== undefined && (
             <span role="columnheader" className="w-6 shrink-0">
@@ -132,18 +145,20 @@ export function Table<Row>({ label, rows, columns, rowKey, href, rowHeight = 44,
                 onFocus={() => setCurrent(key)}
                 style={{ height: item.size, transform: `translateY(${item.start}px)` }}
                 className={cx(
-                  "absolute inset-x-0 top-0 flex items-center gap-3 border-b border-line px-3",
+                  "absolute inset-x-0 top-0 flex items-center border-b border-line px-3",
+                  narrow ? "flex-wrap content-center gap-x-3 gap-y-0.5" : "gap-3",
+                  narrow && lead !== undefined && "pl-11",
                   key === marked ? "bg-hot" : key === current ? "bg-sunk" : "hover:bg-panel",
                   dim?.(row) === true && "text-quiet",
                 )}
               >
                 {lead !== undefined && (
-                  <span role="cell" className="w-6 shrink-0">
+                  <span role="cell" className={narrow ? "absolute top-3 left-3" : "w-6 shrink-0"}>
                     {lead(row)}
                   </span>
                 )}
                 {columns.map((column, i) => (
-                  <span key={column.id} role="cell" className={cx("min-w-0 overflow-hidden", i === main || "shrink-0", column.className)}>
+                  <span key={column.id} role="cell" className={cx("min-w-0 overflow-hidden", i === main || "shrink-0", column.className, narrow && (i === main ? "order-first basis-full" : "w-auto! text-left! text-sm"))}>
                     {i === main && href !== undefined ? (
                       <ScreenLink to={href(row)} data-main="" className="block truncate rounded-sm text-inherit no-underline hover:underline">
                         {column.cell(row)}

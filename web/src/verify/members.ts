@@ -24,7 +24,7 @@ export const statement: Members = {
     },
     egress: {
       mode: null, allowed: null, "missed?": null,
-      observed: [{ host: null, port: null, address: null, bytes_out: null, bytes_in: null, verdict: null, "leg?": null, "rule?": null, "reason?": null, "requests?": null, "count?": null, "started_ns?": null }],
+      observed: [{ host: null, port: null, address: null, bytes_out: null, bytes_in: null, verdict: null, "leg?": null, "rule?": null, "reason?": null, "requests?": null, "count?": null, "started_ns?": null, "duration_ns?": null }],
     },
     inputs: { arguments_digest: null, "executable?": file, files: [file], "unbound_arguments?": null },
     outputs: {

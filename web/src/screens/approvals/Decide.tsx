@@ -59,8 +59,23 @@ export function Decide({ approval, stale }: { approval: Approval; stale: unknown
   const means = useMeans(approval);
   const [editing, setEditing] = useState<Approval | undefined>(undefined);
   const proving = (choice: Choice) => means?.can === true && presenceWanted(approval, choice.allow);
+  const place = useRef<HTMLElement>(null);
+  // On a phone the answer stands below what is answered, which would have no room beside it.
   return (
-    <section aria-label="Decision" className="sticky bottom-0 -mx-3 flex max-h-[60dvh] flex-col gap-2 overflow-y-auto border-t-2 border-edge bg-page px-3 pt-2 pb-3 sm:-mx-5 sm:px-5">
+    <>
+      {!over && (
+        <div className="sticky bottom-0 -mx-3 flex items-center justify-between gap-2 border-t border-line bg-page px-3 py-2 sm:hidden">
+          <Countdown until={approval.expiresAt} />
+          <Button size="small" look="primary" onClick={() => place.current?.scrollIntoView()}>
+            To the answer
+          </Button>
+        </div>
+      )}
+    <section
+      ref={place}
+      aria-label="Decision"
+      className="-mx-3 flex flex-col gap-2 border-t-2 border-edge bg-page px-3 pt-2 pb-3 sm:sticky sm:bottom-0 sm:-mx-5 sm:max-h-[60dvh] sm:overflow-y-auto sm:px-5"
+    >
       <div role="status" aria-live="polite" className="flex flex-col gap-2">
         {vote.isPending && (
           <Notice>{vote.variables.present === true ? "The browser asks for your passkey; then your answer is sent…" : "Sent. Waiting for the gateway to say what became of it…"}</Notice>
@@ -85,6 +100,7 @@ export function Decide({ approval, stale }: { approval: Approval; stale: unknown
       )}
       {editing !== undefined && <EditDialog shown={editing} now={approval} onClose={() => setEditing(undefined)} />}
     </section>
+    </>
   );
 }
 

@@ -1,5 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { client } from "../../api/transport";
+import { useCan } from "../../api/whoami";
 import type { Approval } from "../../gen/palyra/v1/approvals_pb";
 import { ApprovalsService } from "../../gen/palyra/v1/approvals_pb";
 import { useKeys } from "../../shell/keys";
@@ -18,7 +19,12 @@ import { waits } from "./decide";
 import { Edits } from "./Edits";
 import { Evidence } from "./Evidence";
 import { Needs } from "./Needs";
+import { beginDraft } from "../policies/drafts";
+import { ruleFor } from "./rule";
 import { headline, stateTones, states, word } from "./words";
+
+// Asked so often in a week, it may be worth a policy.
+const often = 3;
 
 /** An ask as the gateway has it, kept true by the live layer. */
 export function useApproval(id: string) {
@@ -62,6 +68,26 @@ export function Detail({ id, back }: { id: string; back: string }) {
   );
 }
 
+/** The way from a yes that is given again and again to a policy that gives it. */
+function Rule({ approval }: { approval: Approval }) {
+  const go = useGo();
+  const can = useCan("policy.check");
+  if (!can || Number(approval.prompt?.askedLastWeek ?? 0n) < often) return null;
+  return (
+    <p>
+      <Button
+        size="small"
+        onClick={() => {
+          beginDraft(ruleFor(approval));
+          go("/policies?tab=write");
+        }}
+      >
+        Write a policy for it
+      </Button>
+    </p>
+  );
+}
+
 /** What is asked, first. */
 export function Head({ approval }: { approval: Approval }) {
   const state = word(states, approval.state);
@@ -92,6 +118,7 @@ export function Head({ approval }: { approval: Approval }) {
         asked <Time at={approval.createdAt} />
         {Number(approval.prompt?.askedLastWeek ?? 0n) > 0 && `; people were asked about the same ${Number(approval.prompt?.askedLastWeek).toLocaleString()} times in the 7 days before`}
       </p>
+      <Rule approval={approval} />
       {approval.prompt !== undefined && approval.prompt.requesterReason !== "" && (
         <div>
           <p className="text-quiet">Why, in the requester's words, which nobody checked:</p>

@@ -14,13 +14,17 @@ import { Button } from "../../ui/Button";
 import { gatewayNow } from "../../ui/clock";
 import { Checkbox } from "../../ui/Field";
 import { FilterBar } from "../../ui/FilterBar";
-import { parseFilter } from "../../ui/filter";
+import { Export } from "../../ui/Export";
+import type { Filter } from "../../ui/filter";
+import { formatFilter, parseFilter } from "../../ui/filter";
+import { Meta } from "../../ui/Meta";
+import { exportForms } from "../../ui/save";
 import { EmptyState, ErrorState, Loading } from "../../ui/State";
 import { Table } from "../../ui/Table";
 import { Countdown, Time } from "../../ui/Time";
 import { Untrusted } from "../../ui/Untrusted";
 import { BatchReview } from "./BatchReview";
-import { facets, flagsOf, requestOf, shows } from "./facets";
+import { exportFlags, exportOf, facets, flagsOf, oldestFirst, requestOf, shows } from "./facets";
 import { emptyList, reduce, rowsOf } from "./list";
 import { headline, stateTones, states, word } from "./words";
 
@@ -30,14 +34,39 @@ const pageSize = 200;
 export function Inbox({ line, onLine, open }: { line: string; onLine: (line: string) => void; open: string }) {
   const filter = parseFilter(line, facets);
   return (
-    <Screen title="Approvals" command={palyra("approvals", "list", ...flagsOf(filter))} fill>
+    <Screen title="Approvals" command={palyra("approvals", "list", ...flagsOf(filter))} actions={<ExportApprovals filter={filter} />} fill>
       <FilterBar screen="approvals" facets={facets} line={line} onChange={onLine} />
-      <Asks key={line} line={line} open={open} />
+      <Asks key={line} line={line} onLine={onLine} open={open} />
     </Screen>
   );
 }
 
-function Asks({ line, open }: { line: string; open: string }) {
+function ExportApprovals({ filter }: { filter: Filter }) {
+  return (
+    <Export
+      what="approvals"
+      needs="approval.export"
+      says="Approvals of the states and the time that the filter names, of all states where it names none, with their votes. Its other parts do not count. The last line proves that nothing is missing."
+      command={(form) => palyra("approvals", "export", ...exportFlags(filter), "--format", form)}
+      read={(form, signal) => client(ApprovalsService).exportApprovals({ ...exportOf(filter, gatewayNow()), format: exportForms[form].format }, { signal })}
+    />
+  );
+}
+
+/** Which end of the list is above; it is a part of the filter, so that links and saved filters keep it. */
+function Order({ line, onLine }: { line: string; onLine: (line: string) => void }) {
+  const filter = parseFilter(line, facets);
+  const oldest = oldestFirst(filter);
+  const turn = () => onLine(formatFilter([...filter.terms.filter((term) => term.facet !== "order"), ...(oldest ? [] : [{ facet: "order", exclude: false, values: ["oldest"] }])]));
+  useKeys([{ key: "r", says: "Turn the order round", run: turn }]);
+  return (
+    <Button size="small" look="bare" onClick={turn} aria-label={oldest ? "Oldest first: turn round" : "Newest first: turn round"}>
+      <span aria-hidden>{oldest ? "↑" : "↓"}</span> {oldest ? "Oldest first" : "Newest first"}
+    </Button>
+  );
+}
+
+function Asks({ line, onLine, open }: { line: string; onLine: (line: string) => void; open: string }) {
   const filter = parseFilter(line, facets);
   const [list, act] = useReducer(reduce, emptyList);
   const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set());
@@ -55,19 +84,20 @@ function Asks({ line, open }: { line: string; open: string }) {
     gcTime: 0,
   });
   const listed = query.data?.pages.flatMap((page) => page.approvals) ?? [];
-  const rows = rowsOf(list, listed);
+  const upwards = oldestFirst(filter);
+  const rows = rowsOf(list, listed, upwards);
 
-  // Rows move only where nobody has pointer, focus or scroll position to lose.
+  // Below the last row nothing moves. Else rows move only where nobody has pointer, focus or scroll position to lose.
   const free = () => {
     const scroller = frame.current?.querySelector("[data-scroller]");
     const focused = frame.current?.contains(document.activeElement) === true;
     return !hovered.current && !focused && (scroller?.scrollTop ?? 0) === 0 && chosen.size === 0;
   };
   const hear = (approval: Approval) => {
-    const oldest = listed.at(-1)?.approvalId;
+    const last = listed.at(-1)?.approvalId;
     const passes = shows(filter, approval, gatewayNow());
     const isNew = passes && approval.state === ApprovalState.PENDING && !rows.some((r) => r.approvalId === approval.approvalId) && !list.held.some((r) => r.approvalId === approval.approvalId);
-    act({ type: "told", approval, passes, free: free(), listed, below: query.hasNextPage && oldest !== undefined && approval.approvalId < oldest });
+    act({ type: "told", approval, passes, free: upwards || free(), listed, below: query.hasNextPage && last !== undefined && (upwards ? approval.approvalId > last : approval.approvalId < last) });
     if (isNew) announce(`New ask: ${oneLine(headline(approval), 120)}`);
   };
   // What the stream says while the list is on its way may be newer than the list: it is
@@ -128,6 +158,7 @@ function Asks({ line, open }: { line: string; open: string }) {
         <span className="text-quiet" aria-live="off">
           {rows.length.toLocaleString()} shown{query.hasNextPage && total !== undefined && `, of ${Number(total).toLocaleString()} when the list was loaded`}
         </span>
+        <Order line={line} onLine={onLine} />
         {list.held.length > 0 && (
           <Button size="small" look="primary" onClick={show} className="max-w-full min-w-0">
             <span className="truncate">
@@ -209,11 +240,11 @@ function Ask({ approval }: { approval: Approval }) {
         <Severity level={approval.severity} />
         <Untrusted text={headline(approval)} line={160} className="truncate font-semibold" />
       </span>
-      <span className="flex gap-2 truncate text-sm text-quiet">
+      <Meta>
         <Untrusted text={approval.requestedBy} line={60} />
         <Untrusted text={approval.prompt?.tool ?? ""} line={60} />
         <Time at={approval.createdAt} />
-      </span>
+      </Meta>
     </>
   );
 }

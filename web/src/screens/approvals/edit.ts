@@ -1,7 +1,8 @@
 import type { Approval } from "../../gen/palyra/v1/approvals_pb";
 import { compact, layOut, leaves } from "../../text/json";
 import { escaped } from "../../text/visible";
-import type { DiffFile, DiffLine } from "../../ui/Diff";
+import type { DiffFile } from "../../ui/Diff";
+import { differences } from "../../ui/lines";
 
 /** The most that the gateway takes, in bytes. */
 const most = 1 << 20;
@@ -65,29 +66,7 @@ export function diffOf(list: readonly Change[]): DiffFile[] {
       oldMode: "",
       newMode: "",
       binary: false,
-      hunks: [hunkOf(lines(was), lines(is))],
+      hunks: [differences(lines(was), lines(is))],
     };
   });
-}
-
-const around = 3;
-
-// One hunk: what both begin and end with stays, but for a few lines around the change.
-function hunkOf(was: readonly string[], is: readonly string[]) {
-  let head = 0;
-  while (head < was.length && head < is.length && was[head] === is[head]) head++;
-  let tail = 0;
-  while (tail < was.length - head && tail < is.length - head && was[was.length - 1 - tail] === is[is.length - 1 - tail]) tail++;
-  const from = Math.max(0, head - around);
-  const some = (kind: string, lines: readonly string[]): DiffLine[] => lines.map((text) => ({ kind, text, noNewline: false }));
-  return {
-    oldStart: from + 1,
-    newStart: from + 1,
-    lines: [
-      ...some(" ", was.slice(from, head)),
-      ...some("-", was.slice(head, was.length - tail)),
-      ...some("+", is.slice(head, is.length - tail)),
-      ...some(" ", is.slice(is.length - tail, is.length - tail + Math.min(tail, around))),
-    ],
-  };
 }

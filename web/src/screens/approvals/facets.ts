@@ -1,5 +1,5 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
-import type { Approval, ListApprovalsRequestSchema } from "../../gen/palyra/v1/approvals_pb";
+import type { Approval, ExportApprovalsRequestSchema, ListApprovalsRequestSchema } from "../../gen/palyra/v1/approvals_pb";
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import type { Facet, Filter } from "../../ui/filter";
 import { passes, valuesOf } from "../../ui/filter";
@@ -16,6 +16,7 @@ export const facets: readonly Facet[] = [
   { id: "requester", label: "Requester" },
   { id: "state", label: "State", values: Object.keys(states) },
   { id: "type", label: "Type", values: Object.keys(types) },
+  { id: "order", label: "Order", values: ["oldest"], onlyInclude: true },
   {
     id: "newer",
     label: "Newer than",
@@ -23,6 +24,11 @@ export const facets: readonly Facet[] = [
     check: (value) => (age.test(value) ? undefined : `"${value}" is no age: write 30m, 8h or 7d`),
   },
 ];
+
+/** Whether who waits longest is above. */
+export function oldestFirst(filter: Filter): boolean {
+  return valuesOf(filter, "order")[0] === "oldest";
+}
 
 /** Pending is what an inbox is for: other states are shown where the filter names a state. */
 function statesOf(filter: Filter): string[] {
@@ -45,7 +51,20 @@ export function requestOf(filter: Filter, now: number): MessageInitShape<typeof 
     principals: valuesOf(filter, "requester"),
     exceptPrincipals: valuesOf(filter, "requester", true),
     ...(newer === undefined ? {} : { since: timestampFromMs(newer) }),
+    ascending: oldestFirst(filter),
   };
+}
+
+/** What of a filter counts for an export: states and time. */
+export function exportOf(filter: Filter, now: number): MessageInitShape<typeof ExportApprovalsRequestSchema> {
+  const newer = since(filter, now);
+  return { states: valuesOf(filter, "state").flatMap((s) => states[s] ?? []), ...(newer === undefined ? {} : { since: timestampFromMs(newer) }) };
+}
+
+/** The flags of `palyra approvals export` that take the same. */
+export function exportFlags(filter: Filter): string[] {
+  const named = valuesOf(filter, "state");
+  return [...(named.length > 0 ? ["--state", named.join(",")] : []), ...valuesOf(filter, "newer").slice(0, 1).flatMap((age) => ["--since", age])];
 }
 
 function since(filter: Filter, now: number): number | undefined {
@@ -59,7 +78,7 @@ export function shows(filter: Filter, approval: Approval, now: number): boolean 
   if (newer !== undefined && (ms(approval.createdAt) ?? 0) < newer) return false;
   const state = word(states, approval.state);
   if (!statesOf(filter).includes(state) && statesOf(filter).length > 0) return false;
-  const rest: Filter = { ...filter, terms: filter.terms.filter((t) => t.facet !== "newer" && !(t.facet === "state" && !t.exclude)) };
+  const rest: Filter = { ...filter, terms: filter.terms.filter((t) => t.facet !== "newer" && t.facet !== "order" && !(t.facet === "state" && !t.exclude)) };
   return passes(rest, (facet) => {
     switch (facet) {
       case "tool":
@@ -91,5 +110,6 @@ export function flagsOf(filter: Filter): string[] {
   add("state", statesOf(filter));
   add("except-state", valuesOf(filter, "state", true));
   add("since", valuesOf(filter, "newer").slice(0, 1));
+  if (oldestFirst(filter)) flags.push("--oldest");
   return flags;
 }

@@ -31,6 +31,13 @@ test("what is new comes first where nobody is at the list", () => {
   expect(ids(rowsOf(list, [approval("05")]))).toEqual(["06", "05"]);
 });
 
+test("where the oldest come first, what is new comes last", () => {
+  const listed = [approval("04"), approval("05")];
+  let list = told(emptyList, approval("06"), { free: true, listed });
+  list = told(list, approval("07"), { free: true, listed });
+  expect(ids(rowsOf(list, listed, true))).toEqual(["04", "05", "06", "07"]);
+});
+
 test("an answer changes a row where it is", () => {
   const listed = [approval("05"), approval("04")];
   const list = told(emptyList, approval("05", 2, ApprovalState.DENIED), { listed, passes: false });

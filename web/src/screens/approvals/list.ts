@@ -62,11 +62,11 @@ function merge(a: readonly Approval[], b: readonly Approval[]): Approval[] {
   return all.sort((x, y) => (x.approvalId < y.approvalId ? 1 : -1));
 }
 
-/** The rows to show, each as it is known newest. */
-export function rowsOf(list: List, listed: readonly Approval[]): Approval[] {
+/** The rows to show, each as it is known newest; upwards has the oldest first. */
+export function rowsOf(list: List, listed: readonly Approval[], upwards = false): Approval[] {
   const seen = new Set<string>();
   const rows: Approval[] = [];
-  for (const approval of [...list.fresh, ...listed]) {
+  for (const approval of upwards ? [...listed, ...list.fresh.toReversed()] : [...list.fresh, ...listed]) {
     if (seen.has(approval.approvalId)) continue;
     seen.add(approval.approvalId);
     const newer = list.known.get(approval.approvalId);

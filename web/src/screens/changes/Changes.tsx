@@ -8,6 +8,7 @@ import { palyra } from "../../text/cli";
 import { Act } from "../../ui/Act";
 import { Badge } from "../../ui/Badge";
 import { Id } from "../../ui/Copy";
+import { DiffText } from "../../ui/DiffText";
 import { Select } from "../../ui/Field";
 import { KeyValue } from "../../ui/KeyValue";
 import { EmptyState, ErrorState, Loading } from "../../ui/State";
@@ -136,7 +137,7 @@ function One({ workspace, id }: { workspace: string; id: string }) {
           </Section>
           {first !== undefined && first.diff !== "" && (
             <Section title="Diff">
-              <Untrusted block text={first.diff} />
+              <DiffText text={first.diff} label="Diff of the change" />
             </Section>
           )}
         </>

@@ -11,7 +11,7 @@ import { ScreenLink, useParam } from "../../shell/router";
 import { palyra } from "../../text/cli";
 import { Act } from "../../ui/Act";
 import { Badge } from "../../ui/Badge";
-import { Id } from "../../ui/Copy";
+import { Copy, Id } from "../../ui/Copy";
 import { TextField } from "../../ui/Field";
 import { KeyValue } from "../../ui/KeyValue";
 import { EmptyState, ErrorState, Loading } from "../../ui/State";
@@ -154,9 +154,9 @@ function Acts({ id }: { id: string }) {
             rows={acts}
             rowKey={(act) => String(act.seq)}
             columns={[
-              { id: "what", label: "What", className: "grow", cell: (act) => <Untrusted text={act.summary} line={200} /> },
+              { id: "what", label: "What", className: "grow", cell: (act) => <Untrusted text={act.summary} line={200} className="block truncate" /> },
               { id: "code", label: "Event", className: "w-24 max-sm:hidden", cell: (act) => <code className="font-mono text-sm">{act.code}</code> },
-              { id: "undo", label: "To take it back", className: "w-64 max-md:hidden", cell: (act) => <Untrusted text={act.undo} line={60} /> },
+              { id: "undo", label: "To take it back", className: "w-36", cell: (act) => act.undo !== "" && <Copy text={act.undo} label="Copy the command" name={`Copy the command ${act.undo}`} /> },
               { id: "at", label: "When", className: "w-28 text-right", cell: (act) => <Time at={act.at} /> },
             ]}
             onEnd={() => {

@@ -10,6 +10,7 @@ import { Act } from "../../ui/Act";
 import { Badge } from "../../ui/Badge";
 import { useNow } from "../../ui/clock";
 import { Checkbox } from "../../ui/Field";
+import { Meta } from "../../ui/Meta";
 import { EmptyState, ErrorState, Loading } from "../../ui/State";
 import { Table } from "../../ui/Table";
 import { Countdown, Time } from "../../ui/Time";
@@ -64,14 +65,14 @@ function Covers({ grant }: { grant: Grant }) {
       <span className="block truncate">
         <Untrusted text={grant.covers || `${grant.tool} ${grant.subject}`} line={200} />
       </span>
-      <span className="flex gap-2 truncate text-sm text-quiet">
+      <Meta>
         <span>{grant.scope === ApprovalScope.SESSION ? "for a session" : "for a time"}</span>
         <Untrusted text={grant.principal} line={60} />
         <span>
           by <Untrusted text={grant.approvers.join(", ")} line={80} />
         </span>
         <Time at={grant.createdAt} />
-      </span>
+      </Meta>
     </>
   );
 }

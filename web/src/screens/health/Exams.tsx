@@ -8,7 +8,7 @@ import type { Tone } from "../../ui/Badge";
 import { Badge } from "../../ui/Badge";
 import { Button } from "../../ui/Button";
 import { CopyAsCli } from "../../ui/Copy";
-import { ErrorState } from "../../ui/State";
+import { ErrorState, Words } from "../../ui/State";
 import { Time } from "../../ui/Time";
 import { Untrusted } from "../../ui/Untrusted";
 
@@ -42,10 +42,10 @@ export function Exams() {
                   <Badge tone={tones[exam.result] ?? "warn"}>{exam.result}</Badge>
                   <Untrusted text={exam.check} className="font-semibold" />
                   <span className="min-w-0 flex-1 basis-64">
-                    <Untrusted text={exam.detail} />
+                    <Words text={exam.detail} />
                     {exam.remedy !== "" && (
                       <span className="block text-sm text-quiet">
-                        <Untrusted text={exam.remedy} />
+                        <Words text={exam.remedy} />
                       </span>
                     )}
                   </span>

@@ -83,7 +83,7 @@ function Found({ status }: { status: GetStatusResponse }) {
               ["State", <Badge tone={status.vault.locked ? "bad" : "good"}>{status.vault.locked ? "locked" : "open"}</Badge>],
               ["Backend", status.vault.backend],
               ["Key", status.vault.keyId],
-              ["Problem", status.vault.summary],
+              ["Keys", status.vault.summary !== status.vault.backend && status.vault.summary],
               ["What to do", status.vault.remedy],
             ]}
           />

@@ -22,7 +22,7 @@ export function Explain() {
   return (
     <div className="flex flex-col gap-4">
       <form
-        className="flex flex-wrap items-end gap-2"
+        className="flex flex-wrap items-start gap-2"
         onSubmit={(event) => {
           event.preventDefault();
           if (good) setId(typed.trim());
@@ -31,7 +31,7 @@ export function Explain() {
         <div className="min-w-64 flex-1">
           <TextField label="Decision, call or approval" hint="The id of one, of 26 letters and digits." className="font-mono" value={typed} onChange={(event) => setTyped(event.target.value)} />
         </div>
-        <Button type="submit" look="primary" needs="policy.explain" off={good ? undefined : "Give an id of 26 letters and digits."}>
+        <Button type="submit" look="primary" className="sm:mt-6.5" needs="policy.explain" off={good ? undefined : "Give an id of 26 letters and digits."}>
           Explain it
         </Button>
       </form>

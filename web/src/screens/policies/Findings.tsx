@@ -1,4 +1,5 @@
 import type { PolicyFinding } from "../../gen/palyra/v1/policy_pb";
+import { counted } from "../../text/count";
 import { Badge } from "../../ui/Badge";
 import { Button } from "../../ui/Button";
 import { Notice } from "../../ui/State";
@@ -7,8 +8,29 @@ import { caret } from "./words";
 
 /** What is wrong with sources: where, why, with the line and a caret, and what to write instead. */
 export function Findings({ findings, onGo }: { findings: readonly PolicyFinding[]; onGo?: (finding: PolicyFinding) => void }) {
+  const here = findings.filter(placed);
+  const others = findings.filter((finding) => !placed(finding));
   return (
-    <ul aria-label="Findings" className="flex flex-col gap-2">
+    <>
+      {here.length > 0 && <List label="Findings" findings={here} {...(onGo === undefined ? {} : { onGo })} />}
+      {others.length > 0 && (
+        <details>
+          <summary className="cursor-pointer text-sm text-quiet">{counted(others.length, "finding")} about tools, whatever the policies say</summary>
+          <List label="Findings about tools" findings={others} />
+        </details>
+      )}
+    </>
+  );
+}
+
+/** Whether a finding is about a place in the policies, or keeps them from loading; the others are about the tools that there are. */
+export function placed(finding: PolicyFinding): boolean {
+  return finding.file !== "" || finding.severity === "error";
+}
+
+function List({ label, findings, onGo }: { label: string; findings: readonly PolicyFinding[]; onGo?: (finding: PolicyFinding) => void }) {
+  return (
+    <ul aria-label={label} className="flex flex-col gap-2">
       {findings.map((finding, i) => (
         // Two findings can be the same in all they say.
         <li key={i}>

@@ -1,14 +1,13 @@
-import { useState } from "react";
 import { Screen } from "../../shell/Screen";
 import { ScreenLink, useQueryParam } from "../../shell/router";
 import { hasScreen } from "../../routes";
 import { palyra } from "../../text/cli";
 import { Tabs } from "../../ui/Tabs";
+import { useDrafts } from "./drafts";
 import { Explain } from "./Explain";
 import { Sources } from "./Sources";
 import { Tests } from "./Tests";
 import { Versions } from "./Versions";
-import type { Draft } from "./words";
 import { Write } from "./Write";
 
 /** The policies: what decides, what decided, why, and what would. */
@@ -16,8 +15,7 @@ export default function Policies() {
   const [tab, setTab] = useQueryParam("tab", "sources");
   const [version] = useQueryParam("version");
   const [id] = useQueryParam("id");
-  // What was written stays while one looks at another tab.
-  const [draft, setDraft] = useState<Draft>({ name: "50-new.cedar", text: "" });
+  const { draft } = useDrafts();
   return (
     <Screen title="Policies" command={command(tab, version, id, draft.name)} actions={hasScreen("/members") && <ScreenLink to="/members">What a member may do</ScreenLink>}>
       <Tabs
@@ -27,7 +25,7 @@ export default function Policies() {
         tabs={[
           { id: "sources", label: version === "" ? "In force" : "Version", content: <Sources /> },
           { id: "versions", label: "Versions", content: <Versions /> },
-          { id: "write", label: "Write and simulate", content: <Write draft={draft} onDraft={setDraft} /> },
+          { id: "write", label: "Write and simulate", content: <Write /> },
           { id: "tests", label: "Tests", content: <Tests draft={draft} /> },
           { id: "explain", label: "Explain", content: <Explain /> },
         ]}

@@ -4,6 +4,7 @@ import type { PolicySource } from "../../gen/palyra/v1/policy_pb";
 import { PolicyService } from "../../gen/palyra/v1/policy_pb";
 import { Section } from "../../shell/Screen";
 import { ScreenLink, useQueryParam } from "../../shell/router";
+import { counted } from "../../text/count";
 import { Act } from "../../ui/Act";
 import { Badge } from "../../ui/Badge";
 import { Copy, Id } from "../../ui/Copy";
@@ -63,7 +64,7 @@ export function Sources() {
           ["Snapshot", set.snapshotDigest !== "" && <Id id={set.snapshotDigest} keep={19} />],
           ["Schema", set.schemaDigest !== "" && <Id id={set.schemaDigest} keep={19} />],
           ["Directory", directory !== undefined && directory.path !== "" && <Untrusted text={directory.path} className="font-mono" />],
-          ["In it", directory !== undefined && `${directory.files} files; ${directory.policies} policies in force beside the built-in ones${directory.inForce ? "" : "; its files are not those in force"}`],
+          ["In it", directory !== undefined && `${counted(directory.files, "file")}; ${counted(directory.policies, "policy", "policies")} in force beside the built-in ones${directory.inForce ? "" : "; its files are not those in force"}`],
         ]}
       />
       <Section title="Files" actions={version === "" && <Reload />}>
@@ -93,11 +94,7 @@ function File({ source, builtin }: { source: PolicySource; builtin: boolean }) {
   return (
     <details className="rounded-lg border border-line bg-panel px-3 py-2">
       <summary className="cursor-pointer">
-        <span className="inline-flex flex-wrap items-baseline gap-2">
-          <Untrusted text={source.name} className="font-mono font-semibold" />
-          {builtin && <Badge>built in</Badge>}
-          <span className="text-sm text-quiet">{source.text.split("\n").length} lines</span>
-        </span>
+        <Untrusted text={source.name} className="font-mono font-semibold" /> {builtin && <Badge>built in</Badge>} <span className="text-sm text-quiet">{counted(source.text.split("\n").length, "line")}</span>
       </summary>
       <div className="mt-2 flex flex-col gap-2">
         <div className="flex flex-wrap items-center gap-3">

@@ -1,5 +1,6 @@
+import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import { keepPreviousData, useMutation, useQuery } from "@tanstack/react-query";
-import { useEffect, useRef, useState } from "react";
+import { useEffect, useEffectEvent, useRef, useState } from "react";
 import { client } from "../../api/transport";
 import { useCan } from "../../api/whoami";
 import type { PolicyFinding } from "../../gen/palyra/v1/policy_pb";
@@ -7,20 +8,25 @@ import { PolicyService } from "../../gen/palyra/v1/policy_pb";
 import { Section } from "../../shell/Screen";
 import { useQueryParam } from "../../shell/router";
 import { palyra } from "../../text/cli";
+import { counted } from "../../text/count";
+import { plain } from "../../text/visible";
+import { Act } from "../../ui/Act";
 import { Badge } from "../../ui/Badge";
 import { Button } from "../../ui/Button";
 import { Copy } from "../../ui/Copy";
 import { cx } from "../../ui/cx";
 import { Select, TextArea, TextField } from "../../ui/Field";
 import { ErrorState, Notice } from "../../ui/State";
+import { Time } from "../../ui/Time";
 import { Untrusted } from "../../ui/Untrusted";
+import { useDrafts } from "./drafts";
 import { Explanation } from "./Explanation";
-import { Findings } from "./Findings";
+import { Findings, placed } from "./Findings";
 import { useOwnSources, usePolicy } from "./Sources";
 import type { Draft } from "./words";
 import { describe, marks, offsetOf, withSource } from "./words";
 
-const fresh = "";
+const fresh = "new file";
 const pause = 400;
 const validName = /^[A-Za-z0-9._-]+\.cedar$/;
 
@@ -28,15 +34,27 @@ const validName = /^[A-Za-z0-9._-]+\.cedar$/;
  * A file of policies, checked as it is written, with a call to try it on. Nothing is
  * written on the gateway's host: the text is the person's to put there.
  */
-export function Write({ draft, onDraft }: { draft: Draft; onDraft: (draft: Draft) => void }) {
-  const [file, setFile] = useQueryParam("file", fresh);
+export function Write() {
+  const kept = useDrafts();
+  const { draft, write } = kept;
+  const [file, setFile] = useQueryParam("file");
   const own = useOwnSources();
   const area = useRef<HTMLTextAreaElement>(null);
-  const inForce = file === fresh ? undefined : own.data?.find((source) => source.name === file);
-  // The file that the address names is taken up once, where nothing was written yet.
+  const begin = (name: string) => {
+    const source = own.data?.find((each) => each.name === name);
+    if (source !== undefined) kept.begin({ name: source.name, text: source.text });
+  };
+  // The file that the address names is taken up once: as a draft of it that there is, or anew.
+  const takeUp = useEffectEvent(() => {
+    const before = kept.drafts.find((each) => each.name === file);
+    if (before !== undefined) kept.show(before.id);
+    else begin(file);
+    setFile("");
+  });
+  const named = file !== "" && own.data !== undefined;
   useEffect(() => {
-    if (inForce !== undefined && draft.text === "" && draft.name !== inForce.name) onDraft({ name: inForce.name, text: inForce.text });
-  }, [inForce, draft.text, draft.name, onDraft]);
+    if (named) takeUp();
+  }, [named]);
   const check = useCheck(draft, own.data ?? []);
   const findings = check.data?.findings ?? [];
   const go = (finding: PolicyFinding) => {
@@ -50,13 +68,12 @@ export function Write({ draft, onDraft }: { draft: Draft; onDraft: (draft: Draft
         <div className="grid gap-3 sm:grid-cols-2">
           <Select
             label="Begin with"
-            hint="Choosing a file replaces what stands below."
-            value={file}
-            options={[{ value: fresh, label: "A new file" }, ...(own.data ?? []).map((source) => ({ value: source.name, label: source.name }))]}
+            hint="What stands below stays among the drafts."
+            value=""
+            options={[{ value: "", label: "Choose…" }, { value: fresh, label: "A new file" }, ...(own.data ?? []).map((source) => ({ value: source.name, label: source.name }))]}
             onChange={(event) => {
-              const chosen = own.data?.find((source) => source.name === event.target.value);
-              onDraft(chosen === undefined ? { name: "50-new.cedar", text: "" } : { name: chosen.name, text: chosen.text });
-              setFile(event.target.value);
+              if (event.target.value === fresh) kept.show("");
+              else begin(event.target.value);
             }}
           />
           <TextField
@@ -64,10 +81,11 @@ export function Write({ draft, onDraft }: { draft: Draft; onDraft: (draft: Draft
             className="font-mono"
             hint={validName.test(draft.name) ? undefined : "Letters, digits, dots, hyphens and underscores, with .cedar at the end."}
             value={draft.name}
-            onChange={(event) => onDraft({ ...draft, name: event.target.value })}
+            onChange={(event) => write({ ...draft, name: event.target.value })}
           />
         </div>
-        <Editor area={area} text={draft.text} marks={marks(findings, draft.name)} onText={(text) => onDraft({ ...draft, text })} />
+        <Editor area={area} text={draft.text} marks={marks(findings, draft.name)} onText={(text) => write({ ...draft, text })} />
+        <Drafts kept={kept} />
         <Checked check={check} empty={draft.text.trim() === ""} findings={findings} />
         {findings.length > 0 && (
           <Findings
@@ -79,8 +97,38 @@ export function Write({ draft, onDraft }: { draft: Draft; onDraft: (draft: Draft
         )}
         <Put draft={draft} />
       </div>
-      <Simulate draft={draft} />
+      <Simulate key={kept.open} draft={draft} />
     </div>
+  );
+}
+
+/** What this browser keeps, with the way back to it. */
+function Drafts({ kept }: { kept: ReturnType<typeof useDrafts> }) {
+  if (kept.full) return <Notice tone="bad">The browser has no room to keep this draft: it is lost with this page. Copy the text.</Notice>;
+  if (kept.drafts.length === 0) return null;
+  return (
+    <Section title="Drafts">
+      <p className="text-sm text-quiet">Kept in this browser as you write. They are gone when you log out.</p>
+      <ul className="flex flex-col gap-1">
+        {kept.drafts.map((each) => (
+          <li key={each.id} className="flex flex-wrap items-center gap-2 rounded-lg border border-line px-3 py-1.5" aria-label={plain(each.name)}>
+            <Untrusted text={each.name} className="font-mono" />
+            <span className="text-sm text-quiet">
+              {counted(each.text.split("\n").length, "line")}, <Time at={timestampFromMs(each.at)} />
+            </span>
+            <span className="ml-auto flex gap-2">
+              {each.id === kept.open ? <Badge tone="accent">open</Badge> : <Button size="small" onClick={() => kept.show(each.id)}>Open</Button>}
+              <Act label="Discard" title="Discard this draft?" does="Discard the draft" said="The draft is gone." keys={[]} run={() => {
+                  kept.discard(each.id);
+                  return Promise.resolve();
+                }}>
+                <p>It is kept nowhere else. What is in force stays as it is.</p>
+              </Act>
+            </span>
+          </li>
+        ))}
+      </ul>
+    </Section>
   );
 }
 
@@ -114,7 +162,7 @@ function Checked({ check, empty, findings }: { check: ReturnType<typeof useCheck
         <span className="text-quiet">Checking…</span>
       ) : errors > 0 ? (
         <Badge tone="bad">{errors === 1 ? "1 error: it would not load" : `${errors} errors: it would not load`}</Badge>
-      ) : findings.length > 0 ? (
+      ) : findings.some(placed) ? (
         <Badge tone="warn">It would load, with warnings</Badge>
       ) : (
         <Badge tone="good">It would load</Badge>
@@ -192,10 +240,10 @@ function Put({ draft }: { draft: Draft }) {
 
 /** One described call under what is in force, and under the draft. */
 function Simulate({ draft }: { draft: Draft }) {
-  const [tool, setTool] = useState("");
-  const [principal, setPrincipal] = useState("");
-  const [input, setInput] = useState("");
-  const [facts, setFacts] = useState("");
+  const [tool, setTool] = useState(draft.call?.tool ?? "");
+  const [principal, setPrincipal] = useState(draft.call?.principal ?? "");
+  const [input, setInput] = useState(draft.call?.input ?? "");
+  const [facts, setFacts] = useState(draft.call?.facts ?? "");
   const drafted = draft.text.trim() !== "";
   const found = describe({ tool, principal, input, facts });
   const simulate = useMutation({

@@ -54,6 +54,8 @@ export function verdictTone(verdict: string): Tone {
 export interface Draft {
   name: string;
   text: string;
+  /** The call that it was begun for, to simulate. */
+  call?: Described;
 }
 
 /** What a form says of a call. */

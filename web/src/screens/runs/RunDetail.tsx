@@ -6,6 +6,7 @@ import { GatewayService, RunState } from "../../gen/palyra/v1/gateway_pb";
 import { Screen, Section } from "../../shell/Screen";
 import { ScreenLink } from "../../shell/router";
 import { palyra } from "../../text/cli";
+import { counted } from "../../text/count";
 import { durationMs, length } from "../../text/time";
 import { Act } from "../../ui/Act";
 import { Badge } from "../../ui/Badge";
@@ -16,6 +17,7 @@ import { EmptyState, ErrorState, Loading, Notice } from "../../ui/State";
 import { Time } from "../../ui/Time";
 import { Untrusted } from "../../ui/Untrusted";
 import type { Row } from "./tape";
+import { Talk } from "./Talk";
 import { extend, outputOf, resultOf, stepsOf } from "./tape";
 import { stateOf } from "./words";
 
@@ -59,11 +61,12 @@ export function RunDetail({ id }: { id: string }) {
               ["Workspace", run.workspace !== "" && <Untrusted text={run.workspace} />],
               ["Started", <Time at={run.startedAt} full />],
               ["Ended", run.endedAt !== undefined && <Time at={run.endedAt} full />],
-              ["Used", run.usage !== undefined && `${run.usage.calls} calls, ${run.usage.turns} turns, ${run.usage.inputTokens + run.usage.outputTokens} tokens, ${length(durationMs(run.usage.wallClock))}`],
-              ["At most", run.budget !== undefined && `${run.budget.calls} calls, ${run.budget.tokens} tokens, ${length(durationMs(run.budget.wallClock))}`],
+              ["Used", run.usage !== undefined && `${counted(run.usage.calls, "call")}, ${counted(run.usage.turns, "turn")}, ${counted(run.usage.inputTokens + run.usage.outputTokens, "token")}, ${length(durationMs(run.usage.wallClock))}`],
+              ["At most", run.budget !== undefined && `${counted(run.budget.calls, "call")}, ${counted(run.budget.tokens, "token")}, ${length(durationMs(run.budget.wallClock))}`],
             ]}
           />
           <Tape id={id} />
+          {run.state === RunState.RUNNING && <Talk id={id} interactive={run.interactive} />}
         </>
       )}
     </Screen>

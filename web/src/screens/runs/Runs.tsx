@@ -11,7 +11,8 @@ import { palyra } from "../../text/cli";
 import { Badge } from "../../ui/Badge";
 import { Button } from "../../ui/Button";
 import { Dialog } from "../../ui/Dialog";
-import { Select, TextArea } from "../../ui/Field";
+import { Checkbox, Select, TextArea } from "../../ui/Field";
+import { Meta } from "../../ui/Meta";
 import { EmptyState, ErrorState, Loading } from "../../ui/State";
 import { Table } from "../../ui/Table";
 import { Time } from "../../ui/Time";
@@ -82,10 +83,10 @@ function Named({ run }: { run: Run }) {
       <span className="block truncate">
         <Untrusted text={run.message} line={200} className="font-semibold" />
       </span>
-      <span className="flex gap-2 truncate text-sm text-quiet">
+      <Meta>
         <Untrusted text={run.principal} line={60} />
         <Untrusted text={run.model} line={60} />
-      </span>
+      </Meta>
     </>
   );
 }
@@ -93,12 +94,13 @@ function Named({ run }: { run: Run }) {
 function Start({ onClose }: { onClose: () => void }) {
   const [message, setMessage] = useState("");
   const [model, setModel] = useState("");
+  const [interactive, setInteractive] = useState(false);
   const go = useGo();
   const queries = useQueryClient();
   const status = useQuery({ queryKey: ["status"], queryFn: ({ signal }) => client(StatusService).getStatus({}, { signal }) });
   const start = useMutation({
     // Asked again after a lost answer, the same key starts nothing twice.
-    mutationFn: (key: string) => client(GatewayService).startRun({ message, model, idempotencyKey: key }),
+    mutationFn: (key: string) => client(GatewayService).startRun({ message, model, interactive, idempotencyKey: key }),
     onSuccess: ({ run }) => {
       void queries.invalidateQueries({ queryKey: ["runs"] });
       if (run !== undefined) go(`/runs/${run.runId}`);
@@ -117,6 +119,7 @@ function Start({ onClose }: { onClose: () => void }) {
       >
         <TextArea label="What should it do?" rows={5} value={message} onChange={(event) => setMessage(event.target.value)} />
         <Select label="Model" value={model} onChange={(event) => setModel(event.target.value)} options={[{ value: "", label: "The default" }, ...models.map((m) => ({ value: m.name, label: m.available ? m.name : `${m.name} (unavailable)` }))]} />
+        <Checkbox label="It waits for what you say next, instead of ending with its turn" checked={interactive} onChange={(event) => setInteractive(event.target.checked)} />
         {start.isError && <ErrorState error={start.error} />}
         <div className="flex justify-end gap-2">
           <Button onClick={onClose}>Leave it</Button>

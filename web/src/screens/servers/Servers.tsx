@@ -5,11 +5,15 @@ import { McpService } from "../../gen/palyra/v1/mcp_pb";
 import { Screen, Section } from "../../shell/Screen";
 import { ScreenLink, useParam } from "../../shell/router";
 import { palyra, quote } from "../../text/cli";
+import { layOut } from "../../text/json";
 import { Act } from "../../ui/Act";
 import { Badge } from "../../ui/Badge";
 import { Id } from "../../ui/Copy";
+import type { DiffFile } from "../../ui/Diff";
+import { Diff } from "../../ui/Diff";
 import { Json } from "../../ui/Json";
 import { KeyValue } from "../../ui/KeyValue";
+import { differences } from "../../ui/lines";
 import { EmptyState, ErrorState, Loading, Notice } from "../../ui/State";
 import { Table } from "../../ui/Table";
 import { Time } from "../../ui/Time";
@@ -112,7 +116,8 @@ function Found({ found }: { found: GetUpstreamResponse }) {
           <Untrusted text={upstream.problem} /> <Untrusted text={upstream.remedy} />
         </Notice>
       )}
-      {found.changes.length > 0 && <Changes upstream={upstream} changes={found.changes} />}
+      {/* A server that changes again ends what was begun about the change before. */}
+      {found.changes.length > 0 && <Changes key={upstream.pendingDigest} upstream={upstream} changes={found.changes} />}
       <KeyValue
         rows={[
           ["State", <State upstream={upstream} />],
@@ -153,6 +158,21 @@ function Found({ found }: { found: GetUpstreamResponse }) {
   );
 }
 
+function diffOf(change: UpstreamChange): DiffFile {
+  const lines = (bytes: Uint8Array) => (bytes.length === 0 ? [] : layOut(new TextDecoder().decode(bytes)).split("\n"));
+  const kind = change.wasJson.length === 0 ? "create" : change.isJson.length === 0 ? "delete" : "modify";
+  return { kind, path: change.name, oldPath: "", oldMode: "", newMode: "", binary: false, hunks: [differences(lines(change.wasJson), lines(change.isJson))] };
+}
+
+function Whole({ title, bytes }: { title: string; bytes: Uint8Array }) {
+  return (
+    <details>
+      <summary className="cursor-pointer text-sm">{title}, whole</summary>
+      <Json bytes={bytes} />
+    </details>
+  );
+}
+
 /** What the server says otherwise than was approved, side by side; those tools are suspended until somebody says yes. */
 function Changes({ upstream, changes }: { upstream: Upstream; changes: readonly UpstreamChange[] }) {
   const name = upstream.server?.name ?? "";
@@ -175,19 +195,10 @@ function Changes({ upstream, changes }: { upstream: Upstream; changes: readonly 
               <Badge>{change.kind}</Badge>
               <Untrusted text={change.name} line={120} />
             </p>
-            <div className="grid gap-3 lg:grid-cols-2">
-              {change.wasJson.length > 0 && (
-                <div>
-                  <h3 className="text-sm text-quiet">Approved</h3>
-                  <Json bytes={change.wasJson} />
-                </div>
-              )}
-              {change.isJson.length > 0 && (
-                <div>
-                  <h3 className="text-sm text-quiet">Now</h3>
-                  <Json bytes={change.isJson} />
-                </div>
-              )}
+            <Diff files={[diffOf(change)]} />
+            <div className="mt-2 grid gap-3 lg:grid-cols-2">
+              {change.wasJson.length > 0 && <Whole title="As it was approved" bytes={change.wasJson} />}
+              {change.isJson.length > 0 && <Whole title="As it is now" bytes={change.isJson} />}
             </div>
           </li>
         ))}

@@ -195,7 +195,7 @@ function Consoles() {
               Began <Time at={session.createdAt} />, last used <Time at={session.lastUsedAt} />, from <Untrusted text={session.address} />
             </p>
             <p className="text-sm text-quiet">
-              <Untrusted text={session.userAgent} line={160} className="whitespace-normal" />
+              <Untrusted text={session.userAgent} className="font-mono" />
             </p>
           </div>
           <Revoke session={session} />

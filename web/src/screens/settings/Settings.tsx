@@ -32,22 +32,27 @@ export default function Settings() {
         <>
           <p className="text-quiet">
             {query.data.file === "" ? "No file was read." : "The file is "}
-            {query.data.file !== "" && <Untrusted text={query.data.file} className="font-mono" />} Secrets are in files and in the vault, and none is shown here.
+            {query.data.file !== "" && (
+              <>
+                <Untrusted text={query.data.file} className="font-mono" />.
+              </>
+            )}{" "}
+            Secrets are in files and in the vault, and none is shown here.
           </p>
-          <Groups groups={grouped(query.data.settings, words, changed === "yes")} />
+          <Groups groups={grouped(query.data.settings, words, changed === "yes")} file={query.data.file} />
         </>
       )}
     </Screen>
   );
 }
 
-function Groups({ groups }: { groups: [string, Setting[]][] }) {
+function Groups({ groups, file }: { groups: [string, Setting[]][]; file: string }) {
   if (groups.length === 0) return <EmptyState title="No setting is so">Change the filter.</EmptyState>;
   return groups.map(([table, settings]) => (
     <Section key={table} title={table === "" ? "Top level" : table}>
       <div className="overflow-x-auto" tabIndex={0} role="region" aria-label={`Settings of ${table === "" ? "the top level" : table}`}>
-        <table className="w-full text-sm">
-          <thead className="text-left text-quiet">
+        <table className="w-full text-sm max-sm:block">
+          <thead className="text-left text-quiet max-sm:sr-only">
             <tr>
               <th scope="col" className="py-1 pr-4 font-normal">
                 Key
@@ -60,16 +65,16 @@ function Groups({ groups }: { groups: [string, Setting[]][] }) {
               </th>
             </tr>
           </thead>
-          <tbody>
+          <tbody className="max-sm:block">
             {settings.map((setting) => (
-              <tr key={setting.key} className="border-t border-line align-top">
-                <th scope="row" className="py-1 pr-4 text-left font-mono font-normal">
+              <tr key={setting.key} className="border-t border-line align-top max-sm:block max-sm:py-1">
+                <th scope="row" className="py-1 pr-4 text-left font-mono font-normal max-sm:block max-sm:py-0 max-sm:font-semibold sm:w-80 sm:min-w-80">
                   <Untrusted text={setting.key} />
                 </th>
-                <td className="py-1 pr-4 font-mono">
+                <td className="py-1 pr-4 font-mono max-sm:block max-sm:py-0">
                   <Untrusted text={setting.toml} />
                 </td>
-                <td className="py-1">{setting.source === "default" ? <span className="text-quiet">default</span> : <Origin setting={setting} />}</td>
+                <td className="py-1 max-sm:block max-sm:py-0 sm:w-64">{setting.source === "default" ? <span className="text-quiet">default</span> : <Origin setting={setting} file={file} />}</td>
               </tr>
             ))}
           </tbody>
@@ -79,11 +84,13 @@ function Groups({ groups }: { groups: [string, Setting[]][] }) {
   ));
 }
 
-function Origin({ setting }: { setting: Setting }) {
+// Of the one file that was read the line says enough.
+function Origin({ setting, file }: { setting: Setting; file: string }) {
+  const place = file !== "" && setting.origin.startsWith(`${file}:`) ? `line ${setting.origin.slice(file.length + 1)}` : setting.origin;
   return (
     <span className="inline-flex flex-wrap items-baseline gap-2">
       <Badge tone="accent">{setting.source}</Badge>
-      <Untrusted text={setting.origin} className="font-mono" />
+      <Untrusted text={place} className="font-mono" />
     </span>
   );
 }

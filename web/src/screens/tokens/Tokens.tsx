@@ -15,6 +15,7 @@ import { useNow } from "../../ui/clock";
 import { Copy } from "../../ui/Copy";
 import { Dialog } from "../../ui/Dialog";
 import { Checkbox, Select, TextField } from "../../ui/Field";
+import { Meta } from "../../ui/Meta";
 import { EmptyState, ErrorState, Loading, Notice } from "../../ui/State";
 import { Table } from "../../ui/Table";
 import { Time } from "../../ui/Time";
@@ -73,10 +74,10 @@ function Named({ token }: { token: Token }) {
       <span className="block truncate">
         <Untrusted text={token.name} line={80} className="font-semibold" />
       </span>
-      <span className="flex gap-2 truncate text-sm text-quiet">
+      <Meta>
         <Untrusted text={token.principal} line={60} />
         <Untrusted text={token.scopes.join(" ")} line={120} />
-      </span>
+      </Meta>
     </>
   );
 }
