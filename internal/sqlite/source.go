@@ -44,6 +44,15 @@ func (db *DB) Tree(ctx context.Context, size int64, fn func(*journal.Tree) error
 // Events returns a page of the events that match the filter, as the
 // connection's transaction sees them.
 func (c *Conn) Events(f journal.Filter) ([]journal.Event, error) {
+	if byPlaces(f) {
+		return c.placedEvents(f)
+	}
+	return c.readEvents(f)
+}
+
+// readEvents finds them by the indexes of the events themselves, or reads all within
+// the bounds.
+func (c *Conn) readEvents(f journal.Filter) ([]journal.Event, error) {
 	query, args, err := c.eventQuery(f)
 	if err != nil {
 		return nil, err

@@ -92,6 +92,7 @@ type writer struct {
 	stepped bool // the clock is behind the chain, and an event said so
 	fresh   []journal.Event
 	runs    map[sessionRun]struct{} // pairs that are stored
+	tile    openTile                // where codes and actors are, until it is complete
 }
 
 func newWriter(conn *zs.Conn, opts Options, feed *journal.Feed) *writer {

@@ -53,6 +53,9 @@ function Asks({ line, open }: { line: string; open: string }) {
     getNextPageParam: (page) => (page.nextPageToken === "" ? undefined : page.nextPageToken),
     staleTime: Infinity,
     gcTime: 0,
+    // The list knows each ask by its version: to compare all pages at each new one would
+    // be for nothing.
+    structuralSharing: false,
   });
   const listed = query.data?.pages.flatMap((page) => page.approvals) ?? [];
   const rows = rowsOf(list, listed);
