@@ -44,10 +44,14 @@ var consoleGoals = []struct {
 	{"first_load", "first load of the inbox, as transferred", "KiB", atMost(250)},
 	{"idle", "longest frame while nothing happens: what the machine adds", "ms", limit{}},
 	{"inbox_scroll", "longest frame, inbox: scrolling", "ms", atMost(100)},
+	{"inbox_scroll_task", "longest task, inbox: scrolling", "ms", atMost(100)},
 	{"inbox_filter", "longest frame, inbox: filtering", "ms", atMost(100)},
+	{"inbox_filter_task", "longest task, inbox: filtering", "ms", atMost(100)},
 	{"inbox_filtered", "inbox: from a filter to its rows, p95", "ms", limit{}},
 	{"journal_scroll", "longest frame, journal: scrolling", "ms", atMost(100)},
+	{"journal_scroll_task", "longest task, journal: scrolling", "ms", atMost(100)},
 	{"journal_filter", "longest frame, journal: filtering", "ms", atMost(100)},
+	{"journal_filter_task", "longest task, journal: filtering", "ms", atMost(100)},
 	{"journal_filtered", "journal: from a filter to its rows, p95", "ms", limit{}},
 	{"ask_p50", "a new ask: from its record to the screen, p50", "ms", limit{}},
 	{"ask_p95", "a new ask: from its record to the screen, p95", "ms", atMost(100)},
@@ -132,15 +136,22 @@ func (b *bench) consoleGateway(ctx context.Context) (*gateway, error) {
 }
 
 // worked is the nth event of a journal in which 50 agents work in sessions of 10 runs,
-// each of 20 calls. One call in a hundred is denied.
+// each of 20 calls, which policy denies: what is allowed would be open. One call in a
+// hundred is refused before that.
 func worked(n int) event.Draft {
 	call := n / 3
-	d := draft()
-	d.Code = []event.Code{event.Proposed, event.Evaluated, event.Decided}[n%3]
-	d.Subject, d.Run = ulidOf(call), ulidOf(call/20)
-	d.Session, d.Actor = ulidOf(call/200), fmt.Sprintf("agent:worker-%d", call/200%50)
-	if n%300 == 299 {
-		d.Code = event.Refused
+	digest := fmt.Sprintf("sha256:%064x", call)
+	d := event.Draft{Subject: ulidOf(call), Run: ulidOf(call / 20), Session: ulidOf(call / 200), Actor: fmt.Sprintf("agent:worker-%d", call/200%50)}
+	switch n % 3 {
+	case 0:
+		d.Code, d.Payload = event.Proposed, fmt.Appendf(nil, `{"arguments":{"content":"line %d\nand another one\n","mode":"overwrite","path":"src/part-%d/file.go"},"call_digest":%q,"surface":"cli","tool":"fs.write","tool_definition_digest":%q}`, n, call%400, digest, digest)
+	case 1:
+		d.Code, d.Payload = event.Evaluated, fmt.Appendf(nil, `{"determining":[{"effect":"forbid","file":"20-tools.cedar","line":41,"policy":"tools.write"},{"effect":"forbid","file":"20-tools.cedar","line":77,"policy":"tools.workspace"}],"facts":{"bytes":%d,"inside":true,"new":false,"path":"src/part-%d/file.go"},"verdict":{"effect":"deny","grant_id":"","policy_version":"1","snapshot_digest":%q}}`, n%4000, call%400, digest)
+	default:
+		d.Code, d.Payload = event.Decided, fmt.Appendf(nil, `{"allowed":false,"approvals":[],"call_digest":%q,"decision_id":%q,"grants":[%q],"reason":"DENIED_BY_POLICY","remedy":"Ask an operator for a policy that permits it."}`, digest, ulidOf(n), ulidOf(call/20))
+		if call%100 == 99 {
+			d.Code = event.Refused
+		}
 	}
 	return d
 }
@@ -166,6 +177,9 @@ const (
 	perMinute = 60
 )
 
+// callsBefore are made by each agent, and attested.
+const callsBefore = 20
+
 // manyAsks has agents propose calls that wait, as fast as the caps let them.
 func (b *bench) manyAsks(ctx context.Context, g *gateway) (*asks, error) {
 	waiting, cancel := context.WithCancel(ctx)
@@ -176,6 +190,14 @@ func (b *bench) manyAsks(ctx context.Context, g *gateway) (*asks, error) {
 		if agents[i], err = g.add(fmt.Sprintf("agent-%d", i), "--owner", "local", "--role", "agent"); err != nil {
 			cancel()
 			return nil, err
+		}
+	}
+	for _, agent := range agents {
+		for range callsBefore {
+			if err := agent.call(ctx, "echo", "{}"); err != nil {
+				cancel()
+				return nil, err
+			}
 		}
 	}
 	for asked := 0; asked < b.size.asks; asked += perMinute {

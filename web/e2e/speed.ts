@@ -6,6 +6,7 @@ import { decision, expect, expectRecorded, test } from "./fixtures";
 import { Gateway } from "./gateway";
 import type { Filtered } from "./stopwatch";
 import { startStopwatch } from "./stopwatch";
+import { countTransfer } from "./transfer";
 
 const dir = process.env.PALYRA_SPEED_GATEWAY ?? "";
 const out = process.env.PALYRA_SPEED_OUT ?? "";
@@ -26,7 +27,7 @@ test("the speed of the console", async ({ page }) => {
   const helper = `helper-${process.pid}`;
   await gateway.add(helper, "--owner", "local", "--role", "agent");
   await page.addInitScript(startStopwatch);
-  const transferred = await firstLoad(page);
+  const transferred = await countTransfer(page);
   await page.goto(await gateway.link());
   await expect(page.getByText(`of ${asks.toLocaleString("en")} when`)).toBeVisible();
   figures.first_load = transferred() / 1024;
@@ -39,21 +40,6 @@ test("the speed of the console", async ({ page }) => {
   await verification(page);
   await writeFile(out, JSON.stringify(figures));
 });
-
-/** Counts the bytes of the pages, scripts and styles that come over the network. */
-async function firstLoad(page: Page): Promise<() => number> {
-  const network = await page.context().newCDPSession(page);
-  await network.send("Network.enable");
-  const files = new Set<string>();
-  let bytes = 0;
-  network.on("Network.responseReceived", ({ requestId, type }) => {
-    if (["Document", "Script", "Stylesheet", "Font", "Image", "Manifest"].includes(type)) files.add(requestId);
-  });
-  network.on("Network.loadingFinished", ({ requestId, encodedDataLength }) => {
-    if (files.has(requestId)) bytes += encodedDataLength;
-  });
-  return () => bytes;
-}
 
 /** Nothing is pointed at and nothing has the focus: rows may move. */
 async function aside(page: Page): Promise<void> {

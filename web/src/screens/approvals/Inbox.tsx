@@ -1,5 +1,5 @@
 import { useInfiniteQuery } from "@tanstack/react-query";
-import { useEffect, useEffectEvent, useReducer, useRef, useState } from "react";
+import { useEffect, useEffectEvent, useMemo, useReducer, useRef, useState } from "react";
 import { client } from "../../api/transport";
 import type { Approval } from "../../gen/palyra/v1/approvals_pb";
 import { ApprovalState, ApprovalsService } from "../../gen/palyra/v1/approvals_pb";
@@ -57,8 +57,9 @@ function Asks({ line, open }: { line: string; open: string }) {
     // be for nothing.
     structuralSharing: false,
   });
-  const listed = query.data?.pages.flatMap((page) => page.approvals) ?? [];
-  const rows = rowsOf(list, listed);
+  const pages = query.data?.pages;
+  const listed = useMemo(() => pages?.flatMap((page) => page.approvals) ?? [], [pages]);
+  const rows = useMemo(() => rowsOf(list, listed), [list, listed]);
 
   // Rows move only where nobody has pointer, focus or scroll position to lose.
   const free = () => {
@@ -118,8 +119,7 @@ function Asks({ line, open }: { line: string; open: string }) {
   ]);
 
   // Only what waits can be decided.
-  const pending = rows.filter((row) => row.state === ApprovalState.PENDING);
-  const review = pending.filter((row) => chosen.has(row.approvalId)).map((row) => row.approvalId);
+  const review = chosen.size === 0 ? [] : rows.filter((row) => row.state === ApprovalState.PENDING && chosen.has(row.approvalId)).map((row) => row.approvalId);
   const newest = list.held[0];
   const total = query.data?.pages[0]?.counts?.total;
 
