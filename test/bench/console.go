@@ -10,10 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"sync"
-	"time"
 
-	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/event"
 	"palyra/internal/identity/ca"
 )
@@ -53,8 +50,8 @@ var consoleGoals = []struct {
 	{"journal_filter", "longest frame, journal: filtering", "ms", atMost(100)},
 	{"journal_filter_task", "longest task, journal: filtering", "ms", atMost(100)},
 	{"journal_filtered", "journal: from a filter to its rows, p95", "ms", limit{}},
-	{"ask_p50", "a new ask: from its record to the screen, p50", "ms", limit{}},
-	{"ask_p95", "a new ask: from its record to the screen, p95", "ms", atMost(100)},
+	{"ask_p50", "a new ask: from its proposal to the screen, p50", "ms", limit{}},
+	{"ask_p95", "a new ask: from its proposal to the screen, p95", "ms", atMost(100)},
 	{"echo_p50", "a decision: from the click to its echo, p50", "ms", limit{}},
 	{"echo_p95", "a decision: from the click to its echo, p95", "ms", atMost(100)},
 	{"verify", "verification in the browser", "events/s", atLeast(20_000)},
@@ -74,17 +71,27 @@ func consoleSpeed(ctx context.Context, b *bench) (_ []*line, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, g.stop()) }()
-	asking, err := b.manyAsks(ctx, g)
+	asking := &asks{}
+	waiting, cancel := context.WithCancel(ctx)
+	defer func() { cancel(); asking.calls.Wait() }()
+	if err := asking.many(waiting, b, g); err != nil {
+		return nil, err
+	}
+	newcomer, err := g.agent("newcomer")
 	if err != nil {
 		return nil, err
 	}
-	defer asking.end()
+	asker, stop, err := asking.serve(waiting, newcomer)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, stop()) }()
 	lines := make([]*line, len(consoleGoals))
 	for i, goal := range consoleGoals {
 		lines[i] = &line{goal: "26", what: goal.what, unit: goal.unit, limit: goal.limit}
 	}
 	// One round: each figure is one of many samples, and has no floor to take turns with.
-	figures, err := b.drive(ctx, g)
+	figures, err := b.drive(ctx, g, asker)
 	if err != nil {
 		return nil, err
 	}
@@ -159,102 +166,13 @@ func worked(n int) event.Draft {
 // ulidOf is an id that is a number.
 func ulidOf(n int) string { return fmt.Sprintf("01JD%022d", n) }
 
-// asks are calls that wait for people.
-type asks struct {
-	cancel context.CancelFunc
-	calls  sync.WaitGroup
-}
-
-func (a *asks) end() {
-	a.cancel()
-	a.calls.Wait()
-}
-
-// askWindow is the time in which the gateway takes perMinute asks of one principal, as
-// delivered, with a second to spare.
-const (
-	askWindow = 61 * time.Second
-	perMinute = 60
-)
-
-// callsBefore are made by each agent, and attested.
-const callsBefore = 20
-
-// manyAsks has agents propose calls that wait, as fast as the caps let them.
-func (b *bench) manyAsks(ctx context.Context, g *gateway) (*asks, error) {
-	waiting, cancel := context.WithCancel(ctx)
-	a := &asks{cancel: cancel}
-	agents := make([]*client, b.size.agents)
-	for i := range agents {
-		var err error
-		if agents[i], err = g.add(fmt.Sprintf("agent-%d", i), "--owner", "local", "--role", "agent"); err != nil {
-			cancel()
-			return nil, err
-		}
-	}
-	for _, agent := range agents {
-		for range callsBefore {
-			if err := agent.call(ctx, "echo", "{}"); err != nil {
-				cancel()
-				return nil, err
-			}
-		}
-	}
-	for asked := 0; asked < b.size.asks; asked += perMinute {
-		if asked > 0 {
-			pause(ctx, askWindow)
-		}
-		upTo := min(asked+perMinute, b.size.asks)
-		b.say("%d agents ask: %d of %d", len(agents), len(agents)*upTo, len(agents)*b.size.asks)
-		if err := a.ask(waiting, agents, asked, upTo); err != nil {
-			a.end()
-			return nil, err
-		}
-	}
-	return a, ctx.Err()
-}
-
-// ask makes the calls from one number to another of each agent, and returns once all of
-// them wait.
-func (a *asks) ask(ctx context.Context, agents []*client, from, to int) error {
-	errs := make([]error, len(agents))
-	var asking sync.WaitGroup
-	for i, agent := range agents {
-		asking.Go(func() {
-			for n := from; n < to && errs[i] == nil; n++ {
-				errs[i] = a.one(ctx, agent, fmt.Sprintf(`{"content":"new\n","path":"agent-%d/file-%d.txt"}`, i, n))
-			}
-		})
-	}
-	asking.Wait()
-	return errors.Join(errs...)
-}
-
-// one makes a call and returns once it waits.
-func (a *asks) one(ctx context.Context, agent *client, input string) error {
-	told := make(chan error, 1)
-	a.calls.Go(func() {
-		err := agent.follow(ctx, "fs.write", input, func(m *palyrav1.CallToolResponse) error {
-			if m.GetApprovalRequested() != nil {
-				told <- nil
-			}
-			return nil
-		})
-		select {
-		case told <- fmt.Errorf("the call %s does not wait: %w", input, err):
-		default:
-		}
-	})
-	return <-told
-}
-
 // drive runs Playwright's project once, and returns what it measured.
-func (b *bench) drive(ctx context.Context, g *gateway) (map[string]float64, error) {
+func (b *bench) drive(ctx context.Context, g *gateway, asker string) (map[string]float64, error) {
 	b.say("driving Chromium")
 	out := filepath.Join(g.dir, "console.json")
 	cmd := exec.CommandContext(ctx, "npm", "--prefix", b.web, "run", "--silent", "speed")
 	cmd.Env = append(os.Environ(), "PALYRA_BIN="+filepath.Dir(b.palyrad), "PALYRA_SPEED_GATEWAY="+g.dir, "PALYRA_SPEED_OUT="+out,
-		fmt.Sprintf("PALYRA_SPEED_ASKS=%d", b.size.agents*b.size.asks))
+		"PALYRA_SPEED_ASKER="+asker, fmt.Sprintf("PALYRA_SPEED_ASKS=%d", b.size.agents*b.size.asks))
 	cmd.Stdout, cmd.Stderr = b.log, b.log
 	if err := cmd.Run(); err != nil {
 		return nil, fmt.Errorf("driving Chromium: %w", err)

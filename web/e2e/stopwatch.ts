@@ -19,7 +19,7 @@ interface Stopwatch {
   frames: () => void;
   /** The longest frame since then, in milliseconds. */
   longest: () => number;
-  /** Once a row shows the text: milliseconds since the gateway recorded the ask. */
+  /** When a row with the text was painted, in milliseconds since 1970. */
   shown: (text: string) => Promise<number>;
   /** From the next click to the paint of the text, in milliseconds. */
   echoed: (text: string) => Promise<number>;
@@ -76,9 +76,9 @@ export function startStopwatch(): void {
     },
     longest: () => longest,
     shown: async (text) => {
-      const row = await until(() => [...document.querySelectorAll("[data-row]")].find((each) => each.textContent.includes(text)));
+      await until(() => [...document.querySelectorAll("[data-row]")].find((each) => each.textContent.includes(text)));
       await painted();
-      return Date.now() - Date.parse(row.querySelector("time")?.dateTime ?? "");
+      return Date.now();
     },
     echoed: async (text) => {
       const clicked = await next("click", () => true);
