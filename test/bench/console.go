@@ -55,6 +55,7 @@ var consoleGoals = []struct {
 	{"echo_p50", "a decision: from the click to its echo, p50", "ms", limit{}},
 	{"echo_p95", "a decision: from the click to its echo, p95", "ms", atMost(100)},
 	{"verify", "verification in the browser", "events/s", atLeast(20_000)},
+	{"verify_cpu", "processor time of the browser for one event", "us", limit{}},
 }
 
 // consoleSpeed is goal 26: the console in Chromium, with as many asks that wait and as
