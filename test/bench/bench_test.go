@@ -127,7 +127,7 @@ func TestReport(t *testing.T) {
 }
 
 func TestFlags(t *testing.T) {
-	for _, args := range [][]string{{"-rounds", "0"}, {"-run", "("}, {"more"}, {"-unknown"}} {
+	for _, args := range [][]string{{"-rounds", "0"}, {"-events", "0"}, {"-asks", "-1"}, {"-run", "("}, {"more"}, {"-unknown"}} {
 		if _, err := parse(args, &bytes.Buffer{}); err == nil {
 			t.Errorf("%v was accepted", args)
 		}

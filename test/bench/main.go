@@ -101,6 +101,9 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	if o.rounds < 1 {
 		return o, errors.New("-rounds must be at least 1")
 	}
+	if o.events < 1 || o.asks < 1 {
+		return o, errors.New("-events and -asks must be at least 1")
+	}
 	var err error
 	if o.run, err = regexp.Compile(*run); err != nil {
 		return o, fmt.Errorf("-run: %w", err)
