@@ -40,10 +40,15 @@ type journalService struct {
 	evidence Evidence
 }
 
-// ListEvents returns one page, oldest first.
+// ListEvents returns one page, oldest first unless the newest are asked for.
 func (j *journalService) ListEvents(ctx context.Context, req *palyrav1.ListEventsRequest) (*palyrav1.ListEventsResponse, error) {
 	f := filterOf(req.GetFilter())
-	f.After, f.Limit = req.GetAfter(), int(req.GetPageSize())
+	f.After, f.Limit, f.Newest = req.GetAfter(), int(req.GetPageSize()), req.GetNewestFirst()
+	if before := req.GetBefore(); before == 1 {
+		return &palyrav1.ListEventsResponse{}, nil // there is no event before the first
+	} else if before > 0 {
+		f.UpTo = before - 1
+	}
 	if f.Limit == 0 {
 		f.Limit = defaultEvents
 	}
@@ -59,8 +64,15 @@ func (j *journalService) ListEvents(ctx context.Context, req *palyrav1.ListEvent
 		}
 		res.Events = append(res.Events, eventMessage(e))
 	}
-	if n := len(res.Events); n == f.Limit || n < len(page) {
-		res.NextAfter = page[n-1].Seq
+	n := len(res.Events)
+	if n < f.Limit && n == len(page) {
+		return res, nil
+	}
+	// Nothing is before the first event.
+	if last := page[n-1].Seq; !f.Newest {
+		res.NextAfter = last
+	} else if last > 1 {
+		res.NextBefore = last
 	}
 	return res, nil
 }

@@ -127,6 +127,23 @@ func QueryPlan(db *DB, f journal.Filter) (steps []string, err error) {
 	return steps, err
 }
 
+// PlacesPlan is how the places of a filter's events are found.
+func PlacesPlan(db *DB, f journal.Filter) (steps []string, err error) {
+	db.writer.connMu.Lock()
+	defer db.writer.connMu.Unlock()
+	c := Conn{c: db.writer.conn}
+	covered, err := c.covered()
+	if err != nil {
+		return nil, err
+	}
+	query, args, _, err := c.placesQuery(f, covered)
+	if err != nil {
+		return nil, err
+	}
+	err = c.Query("EXPLAIN QUERY PLAN "+query, func(r *Row) error { steps = append(steps, r.Text(3)); return nil }, args...)
+	return steps, err
+}
+
 // DeviceActsPlan is how what a device did is found.
 func DeviceActsPlan(db *DB) ([]string, error) {
 	return db.plan(deviceActs, []any{"d", "d.", "d/", 1, 1})

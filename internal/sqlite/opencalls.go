@@ -19,6 +19,9 @@ func (w *writer) indexEvent(e *journal.Event, drafts []event.Draft) error {
 	if err := w.noteDevices(e); err != nil {
 		return err
 	}
+	if err := w.notePlaces(e); err != nil {
+		return err
+	}
 	opens, ends := callrecord.Opens(e), callrecord.Ends(e)
 	if !opens && !ends || callrecord.AtOnce(drafts, e.Subject) {
 		return nil

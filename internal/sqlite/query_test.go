@@ -13,15 +13,21 @@ import (
 	"palyra/internal/sqlite/sqlitetest"
 )
 
-// filterStore has 200 events, one second apart: two sessions with three runs
-// each, every tenth event without a run.
+// filterStore has 200 events.
 func filterStore(t *testing.T) (*sqlite.DB, []journal.Event) {
+	t.Helper()
+	return filterStoreOf(t, 200)
+}
+
+// filterStoreOf has so many events, one second apart: two sessions with three runs
+// each, every tenth event without a run.
+func filterStoreOf(t *testing.T, events int) (*sqlite.DB, []journal.Event) {
 	t.Helper()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	db := sqlitetest.OpenAt(t, filepath.Join(t.TempDir(), "palyra.db"), sqlite.Options{Now: func() time.Time { return now }})
 	codes := []event.Code{event.Proposed, event.Evaluated, event.Asked, event.Checkpoint, event.Thawed}
 	var all []journal.Event
-	for n := range 200 {
+	for n := range events {
 		now = now.Add(time.Second)
 		d := draft(n)
 		d.Code, d.Session, d.Run, d.Subject = codes[n%5], fmt.Sprintf("s%d", n%2), fmt.Sprintf("r%d", n%6), fmt.Sprintf("p%d", n/4)

@@ -93,6 +93,7 @@ type writer struct {
 	fresh   []journal.Event
 	runs    map[sessionRun]struct{} // pairs that are stored
 	unasked int                     // calls that were noted
+	tile    openTile                // where codes and actors are, until it is complete
 }
 
 func newWriter(conn *zs.Conn, opts Options, feed *journal.Feed) *writer {

@@ -127,7 +127,7 @@ func TestReport(t *testing.T) {
 }
 
 func TestFlags(t *testing.T) {
-	for _, args := range [][]string{{"-rounds", "0"}, {"-run", "("}, {"more"}, {"-unknown"}} {
+	for _, args := range [][]string{{"-rounds", "0"}, {"-events", "0"}, {"-asks", "-1"}, {"-run", "("}, {"more"}, {"-unknown"}} {
 		if _, err := parse(args, &bytes.Buffer{}); err == nil {
 			t.Errorf("%v was accepted", args)
 		}
@@ -174,6 +174,12 @@ func TestQuick(t *testing.T) {
 		if l.Goal == "6" { // its peers come from the network
 			if !strings.Contains(l.Note, "-quick installs nothing") {
 				t.Errorf("goal 6 says %q", l.Note)
+			}
+			continue
+		}
+		if l.Goal == "27" { // it takes a browser and npm
+			if !strings.Contains(l.Note, "-quick starts no browser") {
+				t.Errorf("goal 27 says %q", l.Note)
 			}
 			continue
 		}

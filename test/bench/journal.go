@@ -69,7 +69,7 @@ func oneAppend(ctx context.Context, b *bench) (_ []*line, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, short.db.Close(context.WithoutCancel(ctx))) }()
-	if err := short.fill(ctx, journal.CheckpointEvery); err != nil {
+	if err := short.fill(ctx, journal.CheckpointEvery, alike); err != nil {
 		return nil, err
 	}
 	big, err := b.bigJournal(ctx)
@@ -183,7 +183,7 @@ func (b *bench) bigJournal(ctx context.Context) (*bigJournal, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(s.fill(ctx, b.size.events), s.db.Close(ctx)); err != nil {
+	if err := errors.Join(s.fill(ctx, b.size.events, alike), s.db.Close(ctx)); err != nil {
 		return nil, err
 	}
 	b.big = big
@@ -265,18 +265,21 @@ func draft() event.Draft {
 	}
 }
 
+func alike(int) event.Draft { return draft() }
+
 func (s *store) append(ctx context.Context) error {
 	_, err := s.log.Append(ctx, draft())
 	return err
 }
 
-// fill appends events, with a checkpoint as often as the daemon makes one.
-func (s *store) fill(ctx context.Context, events int) error {
+// fill appends events, the nth of them made by draft, with a checkpoint as often as the
+// daemon makes one.
+func (s *store) fill(ctx context.Context, events int, draft func(n int) event.Draft) error {
 	batch := make([]event.Draft, 0, journal.CheckpointEvery)
 	for left := events; left > 0; left -= len(batch) {
 		batch = batch[:0]
-		for range min(left, cap(batch)) {
-			batch = append(batch, draft())
+		for i := range min(left, cap(batch)) {
+			batch = append(batch, draft(events-left+i))
 		}
 		if _, err := s.log.Append(ctx, batch...); err != nil {
 			return err

@@ -63,12 +63,16 @@ type options struct {
 	quick   bool
 	dir     string
 	palyrad string
+	// web is the folder of the console's sources, whose tests drive the browser.
+	web     string
 	profile string
 	day     bool
 	// settings names a file of TOML for the day's daemon, pause is how long the
 	// agent is away between two sittings.
 	settings string
 	pause    time.Duration
+	// events and asks are sizes that a first look makes smaller.
+	events, asks int
 }
 
 func parse(args []string, stderr io.Writer) (options, error) {
@@ -81,6 +85,9 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.BoolVar(&o.quick, "quick", false, "tiny sizes: shows that the harness works, measures nothing")
 	flags.StringVar(&o.dir, "dir", "bin", "make the temporary files below `directory`, which must be on a disk")
 	flags.StringVar(&o.palyrad, "palyrad", filepath.Join("bin", "palyrad"), "the `program` to measure")
+	flags.StringVar(&o.web, "web", "web", "the `folder` of the console's sources, whose tests drive a browser")
+	flags.IntVar(&o.events, "events", full.events, "how many events a long journal has")
+	flags.IntVar(&o.asks, "asks", full.asks, "how many asks of each of the 100 agents wait in the console")
 	flags.StringVar(&o.profile, "profile", "", "instead of measuring, profile a daemon under load into `directory`")
 	flags.BoolVar(&o.day, "day", false, "instead of measuring, replay the recorded day of an agent")
 	flags.StringVar(&o.settings, "settings", "", "with -day, add the settings of `file` to those of the daemon")
@@ -93,6 +100,9 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	}
 	if o.rounds < 1 {
 		return o, errors.New("-rounds must be at least 1")
+	}
+	if o.events < 1 || o.asks < 1 {
+		return o, errors.New("-events and -asks must be at least 1")
 	}
 	var err error
 	if o.run, err = regexp.Compile(*run); err != nil {
@@ -174,6 +184,7 @@ var benchmarks = []benchmark{
 	{"24-secrets", secretsCost},
 	{"25-mcp-call", mcpCall},
 	{"26-hooks", hooks},
+	{"27-console", consoleSpeed},
 }
 
 // bench is what the benchmarks share.
@@ -194,6 +205,7 @@ func newBench(o options, log io.Writer) (*bench, error) {
 		return nil, err
 	}
 	b := &bench{options: o, size: full, dir: dir, log: log}
+	b.size.events, b.size.asks = o.events, o.asks
 	if o.quick {
 		b.size = tiny
 	}
@@ -247,6 +259,8 @@ type sizes struct {
 	checks int
 	// principals make waiting calls together.
 	principals, waiting int
+	// agents ask so many times each, and nobody answers.
+	agents, asks int
 	// records are the approvals of which pages are listed.
 	records, pages int
 	// envelopes are verified in a round.
@@ -262,7 +276,7 @@ type sizes struct {
 var (
 	full = sizes{
 		calls: 300, sandboxes: 60, appends: 300, waits: 100, throughput: 20_000, floor: 400, events: 1_000_000,
-		policies: [2]int{1000, 10_000}, decisions: 2000, checks: 1_000_000, principals: 10, waiting: 2000,
+		policies: [2]int{1000, 10_000}, decisions: 2000, checks: 1_000_000, principals: 10, waiting: 2000, agents: 100, asks: 100,
 		records: 100_000, pages: 200, envelopes: 3000, load: 4000, bytes: 1 << 30, connections: 500,
 		settle: 2 * time.Second, peers: 10, refill: 25 * time.Millisecond,
 	}

@@ -85,6 +85,13 @@ ${settings.replaceAll("DIR", gateway.dir)}`,
     return gateway;
   }
 
+  /** A gateway that runs already, in a directory like those that start makes. It is not this one's to end. */
+  static async attach(dir: string): Promise<Gateway> {
+    const gateway = new Gateway(dir);
+    gateway.#address = await gateway.#findAddress();
+    return gateway;
+  }
+
   #path(...parts: string[]): string {
     return join(this.dir, ...parts);
   }

@@ -20,6 +20,8 @@ export default defineConfig({
     { name: "flows", testMatch: "*.spec.ts" },
     // Takes README's picture; no part of the tests.
     { name: "picture", testMatch: "picture.ts" },
+    // The console's part of make bench, which starts the gateway that it takes.
+    { name: "speed", testMatch: "speed.ts", timeout: 30 * 60_000, use: { trace: "off" } },
   ],
   use: {
     browserName: "chromium",

@@ -1,6 +1,7 @@
 import { createServer, request } from "node:http";
 import type { AddressInfo } from "node:net";
-import { expect, test } from "./fixtures";
+import { arrive, expect, test } from "./fixtures";
+import { countTransfer } from "./transfer";
 
 test.use({ team: true });
 
@@ -110,4 +111,12 @@ test("a stolen cookie, a forged origin and a rebound name reach nothing; both ha
   for (const name of ["evil.example", "127.0.0.1", "localhost", "other.localhost"]) {
     expect([401, 403, 421], `the name ${name}`).toContain(await status({ ...both, Host: `${name}:${port}` }));
   }
+});
+
+test("the first load is small", async ({ page, gateway }) => {
+  const transferred = await countTransfer(page);
+  await arrive(page, await gateway.link());
+  await expect(page.getByText("Nothing waits for you")).toBeVisible();
+  expect(transferred()).toBeGreaterThan(100 << 10); // it counts
+  expect(transferred()).toBeLessThan(250 << 10);
 });

@@ -259,13 +259,17 @@ func (x *EventFilter) GetUntil() *timestamppb.Timestamp {
 	return nil
 }
 
-// ListEventsRequest asks for one page after a sequence number.
+// ListEventsRequest asks for one page after a sequence number, oldest first, or with
+// newest_first for one before it.
 type ListEventsRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Filter *EventFilter           `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
 	After  int64                  `protobuf:"varint,2,opt,name=after,proto3" json:"after,omitempty"`
 	// 0 means 100; at most 1000.
-	PageSize      int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageSize    int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	NewestFirst bool  `protobuf:"varint,4,opt,name=newest_first,json=newestFirst,proto3" json:"newest_first,omitempty"`
+	// Only events before this one; 0 means all.
+	Before        int64 `protobuf:"varint,5,opt,name=before,proto3" json:"before,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -321,11 +325,27 @@ func (x *ListEventsRequest) GetPageSize() int32 {
 	return 0
 }
 
-// ListEventsResponse is one page; next_after is 0 at the end.
+func (x *ListEventsRequest) GetNewestFirst() bool {
+	if x != nil {
+		return x.NewestFirst
+	}
+	return false
+}
+
+func (x *ListEventsRequest) GetBefore() int64 {
+	if x != nil {
+		return x.Before
+	}
+	return 0
+}
+
+// ListEventsResponse is one page; what names the next one is 0 at the end.
 type ListEventsResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Events        []*Event               `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
-	NextAfter     int64                  `protobuf:"varint,2,opt,name=next_after,json=nextAfter,proto3" json:"next_after,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Events    []*Event               `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
+	NextAfter int64                  `protobuf:"varint,2,opt,name=next_after,json=nextAfter,proto3" json:"next_after,omitempty"`
+	// With newest_first, in place of next_after.
+	NextBefore    int64 `protobuf:"varint,3,opt,name=next_before,json=nextBefore,proto3" json:"next_before,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -370,6 +390,13 @@ func (x *ListEventsResponse) GetEvents() []*Event {
 func (x *ListEventsResponse) GetNextAfter() int64 {
 	if x != nil {
 		return x.NextAfter
+	}
+	return 0
+}
+
+func (x *ListEventsResponse) GetNextBefore() int64 {
+	if x != nil {
+		return x.NextBefore
 	}
 	return 0
 }
@@ -927,16 +954,20 @@ const file_palyra_v1_journal_proto_rawDesc = "" +
 	"\asubject\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\asubject\x12\x1e\n" +
 	"\x05actor\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x05actor\x120\n" +
 	"\x05since\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
-	"\x05until\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x05until\"\x8b\x01\n" +
+	"\x05until\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x05until\"\xcf\x01\n" +
 	"\x11ListEventsRequest\x12.\n" +
 	"\x06filter\x18\x01 \x01(\v2\x16.palyra.v1.EventFilterR\x06filter\x12\x1d\n" +
 	"\x05after\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x05after\x12'\n" +
 	"\tpage_size\x18\x03 \x01(\x05B\n" +
-	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\bpageSize\"]\n" +
+	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\bpageSize\x12!\n" +
+	"\fnewest_first\x18\x04 \x01(\bR\vnewestFirst\x12\x1f\n" +
+	"\x06before\x18\x05 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x06before\"~\n" +
 	"\x12ListEventsResponse\x12(\n" +
 	"\x06events\x18\x01 \x03(\v2\x10.palyra.v1.EventR\x06events\x12\x1d\n" +
 	"\n" +
-	"next_after\x18\x02 \x01(\x03R\tnextAfter\"k\n" +
+	"next_after\x18\x02 \x01(\x03R\tnextAfter\x12\x1f\n" +
+	"\vnext_before\x18\x03 \x01(\x03R\n" +
+	"nextBefore\"k\n" +
 	"\x11TailEventsRequest\x12.\n" +
 	"\x06filter\x18\x01 \x01(\v2\x16.palyra.v1.EventFilterR\x06filter\x12&\n" +
 	"\x05after\x18\x02 \x01(\x03B\x10\xbaH\r\"\v(\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01R\x05after\"<\n" +

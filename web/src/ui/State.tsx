@@ -6,7 +6,7 @@ import { Untrusted } from "./Untrusted";
 /** Nothing is there, and what would change that. */
 export function EmptyState({ title, children }: { title: string; children?: ReactNode }) {
   return (
-    <div className="rounded-lg border border-dashed border-edge px-4 py-10 text-center">
+    <div data-empty="" className="rounded-lg border border-dashed border-edge px-4 py-10 text-center">
       <p className="font-semibold">{title}</p>
       {children !== undefined && <div className="mt-1 text-quiet">{children}</div>}
     </div>

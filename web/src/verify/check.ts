@@ -39,11 +39,15 @@ export interface Progress {
   seconds: number;
 }
 
+// Hundreds of stretches are verified in a second, and a person reads some numbers of it.
+const tellEvery = 0.1;
+
 /** Verifies an export in Workers of this browser. What it throws is a Failure's fault, or the source's own error. */
 export async function check(source: AsyncIterable<Uint8Array>, makeWorker: () => Worker, pins: Pins, seen: Seen | undefined, progress: (p: Progress) => void): Promise<Outcome> {
   const pool = new Pool(makeWorker, workersHere());
   const start = performance.now();
   const seconds = () => (performance.now() - start) / 1000;
+  let told = 0;
   let ca: string | undefined;
   try {
     const summary = await verifyExport(source, {
@@ -57,7 +61,11 @@ export async function check(source: AsyncIterable<Uint8Array>, makeWorker: () =>
       remembered: seen === undefined ? [] : [seen],
       verify: pool.verify,
       parallel: pool.parallel,
-      progress: (events) => progress({ events, seconds: seconds() }),
+      progress: (events) => {
+        if (seconds() - told < tellEvery) return;
+        told = seconds();
+        progress({ events, seconds: told });
+      },
     });
     if (seen !== undefined && summary.last < seen.size) throw new Fault(`an earlier check saw ${seen.size} events, the journal ends at ${summary.last}: it was rolled back`, { seq: summary.last + 1 });
     progress({ events: summary.events, seconds: seconds() });

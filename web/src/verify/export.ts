@@ -89,6 +89,7 @@ const lineFeed = 10;
 const stretchSize = 256 << 10;
 const maxLine = 64 << 20;
 const trailerStart = utf8('{"checkpoint":');
+const trailerLetter = 2;
 
 class Walk {
   /** The line that is looked at. */
@@ -119,11 +120,11 @@ class Walk {
     if (first === undefined) throw this.#cutOff(lines.rest() > 0);
     await this.#begin(first);
     for (;;) {
-      const { events, trailer } = await lines.stretch();
+      const { events, count, trailer } = await lines.stretch();
       if (events.length > 0) {
         this.#content.update(events);
         const line = this.#sent + 1;
-        for (let at = events.indexOf(lineFeed); at >= 0; at = events.indexOf(lineFeed, at + 1)) this.#sent++;
+        this.#sent += count;
         const notaries = this.#trust.notaries;
         const done = this.#options.verify({ lines: events, line, notaries: notaries?.keys ?? [], notaryOf: notaries?.gateway });
         done.catch(() => undefined); // it is awaited in its turn
@@ -362,8 +363,8 @@ class Lines {
     return all.slice(0, end);
   }
 
-  /** Whole lines of events, and the trailer's line when it follows them. */
-  async stretch(): Promise<{ events: Bytes; trailer: Bytes | undefined }> {
+  /** Whole lines of events, how many they are, and the trailer's line when it follows them. */
+  async stretch(): Promise<{ events: Bytes; count: number; trailer: Bytes | undefined }> {
     let all: Bytes;
     let end: number;
     for (;;) {
@@ -375,14 +376,19 @@ class Lines {
       this.#hold(all);
       await this.#read();
     }
+    let count = 0;
     for (let from = 0; from < end; from = all.indexOf(lineFeed, from) + 1) {
-      if (!same(all.subarray(from, from + trailerStart.length), trailerStart)) continue;
+      // Its first letter alone is that of few lines.
+      if (all[from + trailerLetter] !== trailerStart[trailerLetter] || !same(all.subarray(from, from + trailerStart.length), trailerStart)) {
+        count++;
+        continue;
+      }
       const trailerEnd = all.indexOf(lineFeed, from);
       if (trailerEnd + 1 < all.length) this.#hold(all.slice(trailerEnd + 1));
-      return { events: all.slice(0, from), trailer: all.slice(from, trailerEnd) };
+      return { events: all.slice(0, from), count, trailer: all.slice(from, trailerEnd) };
     }
     if (end < all.length) this.#hold(all.slice(end));
-    return { events: all.slice(0, end), trailer: undefined };
+    return { events: all.slice(0, end), count, trailer: undefined };
   }
 
   /** Whether nothing follows. */

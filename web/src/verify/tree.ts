@@ -57,6 +57,8 @@ const maxLag = 1 << 20;
 export class Roots {
   base: Frontier;
   #queue: Bytes[] = [];
+  // What at found last, so that settle need not make it again.
+  #found: Frontier | undefined;
 
   constructor(base: Frontier) {
     this.base = base;
@@ -74,7 +76,9 @@ export class Roots {
   /** Gives up answers for sizes below size. */
   settle(size: number): void {
     const n = size - this.base.size;
-    for (const hash of this.#queue.slice(0, n)) this.base.append(hash);
+    if (this.#found?.size === size) this.base = this.#found;
+    else for (const hash of this.#queue.slice(0, n)) this.base.append(hash);
+    this.#found = undefined;
     this.#queue = this.#queue.slice(n);
   }
 
@@ -84,6 +88,7 @@ export class Roots {
     if (n < 0 || n > this.#queue.length) return undefined;
     const f = this.base.copy();
     for (const hash of this.#queue.slice(0, n)) f.append(hash);
+    this.#found = f;
     return f.root();
   }
 }

@@ -1,5 +1,5 @@
 import { useInfiniteQuery } from "@tanstack/react-query";
-import { useEffect, useEffectEvent, useReducer, useRef, useState } from "react";
+import { useEffect, useEffectEvent, useMemo, useReducer, useRef, useState } from "react";
 import { client } from "../../api/transport";
 import type { Approval } from "../../gen/palyra/v1/approvals_pb";
 import { ApprovalState, ApprovalsService } from "../../gen/palyra/v1/approvals_pb";
@@ -82,10 +82,14 @@ function Asks({ line, onLine, open }: { line: string; onLine: (line: string) => 
     getNextPageParam: (page) => (page.nextPageToken === "" ? undefined : page.nextPageToken),
     staleTime: Infinity,
     gcTime: 0,
+    // The list knows each ask by its version: to compare all pages at each new one would
+    // be for nothing.
+    structuralSharing: false,
   });
-  const listed = query.data?.pages.flatMap((page) => page.approvals) ?? [];
+  const pages = query.data?.pages;
+  const listed = useMemo(() => pages?.flatMap((page) => page.approvals) ?? [], [pages]);
   const upwards = oldestFirst(filter);
-  const rows = rowsOf(list, listed, upwards);
+  const rows = useMemo(() => rowsOf(list, listed, upwards), [list, listed, upwards]);
 
   // Below the last row nothing moves. Else rows move only where nobody has pointer, focus or scroll position to lose.
   const free = () => {
@@ -145,8 +149,7 @@ function Asks({ line, onLine, open }: { line: string; onLine: (line: string) => 
   ]);
 
   // Only what waits can be decided.
-  const pending = rows.filter((row) => row.state === ApprovalState.PENDING);
-  const review = pending.filter((row) => chosen.has(row.approvalId)).map((row) => row.approvalId);
+  const review = chosen.size === 0 ? [] : rows.filter((row) => row.state === ApprovalState.PENDING && chosen.has(row.approvalId)).map((row) => row.approvalId);
   const newest = list.held[0];
   const total = query.data?.pages[0]?.counts?.total;
 

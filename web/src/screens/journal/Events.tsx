@@ -1,4 +1,5 @@
 import { useInfiniteQuery, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useMemo } from "react";
 import { client } from "../../api/transport";
 import type { Event } from "../../gen/palyra/v1/journal_pb";
 import { JournalService } from "../../gen/palyra/v1/journal_pb";
@@ -12,17 +13,10 @@ import { EmptyState, ErrorState, Loading, Notice } from "../../ui/State";
 import { Table } from "../../ui/Table";
 import { Time } from "../../ui/Time";
 import { Untrusted } from "../../ui/Untrusted";
-import { backwards } from "./backwards";
 import { crowded, eventFilter, facets } from "./filter";
 
-const seqOf = (event: Event) => Number(event.seq);
 const page = 200;
 const most = 1000;
-
-async function list(filter: Filter, after: number, signal: AbortSignal) {
-  const reply = await client(JournalService).listEvents({ filter: eventFilter(filter, gatewayNow()), after: BigInt(after), pageSize: most }, { signal });
-  return { events: reply.events, nextAfter: Number(reply.nextAfter) };
-}
 
 /** The events of a filter, the newest first, with those that come as they come. */
 export function Events({ line, onLine }: { line: string; onLine: (line: string) => void }) {
@@ -50,17 +44,25 @@ function Listed({ filter, line }: { filter: Filter; line: string }) {
     queryKey: ["journal-before", line, from],
     enabled: from !== undefined,
     staleTime: Infinity,
-    queryFn: ({ pageParam, signal }) => backwards((after) => list(filter, after, signal), seqOf, pageParam, page),
-    initialPageParam: from ?? 0,
-    getNextPageParam: (last) => (last.next === 0 ? undefined : last.next),
+    // Events never change: to compare all pages at each new one would be for nothing.
+    structuralSharing: false,
+    queryFn: ({ pageParam, signal }) => client(JournalService).listEvents({ filter: eventFilter(filter, gatewayNow()), newestFirst: true, before: pageParam, pageSize: page }, { signal }),
+    initialPageParam: BigInt(from ?? 0) + 1n,
+    getNextPageParam: (last) => (last.nextBefore === 0n ? undefined : last.nextBefore),
   });
-  const newer = useQuery({ queryKey: ["journal", "since", line, from], enabled: from !== undefined, queryFn: ({ signal }) => list(filter, from ?? 0, signal) });
+  const newer = useQuery({
+    queryKey: ["journal", "since", line, from],
+    enabled: from !== undefined,
+    structuralSharing: false,
+    queryFn: ({ signal }) => client(JournalService).listEvents({ filter: eventFilter(filter, gatewayNow()), after: BigInt(from ?? 0), pageSize: most }, { signal }),
+  });
   const failed = head.error ?? older.error ?? newer.error;
+  const pages = older.data?.pages;
+  const fresh = newer.data?.events;
+  const rows = useMemo(() => [...[...(fresh ?? [])].reverse(), ...(pages ?? []).flatMap((each) => each.events)], [fresh, pages]);
   if (failed !== null) return <ErrorState error={failed} retry={() => void queries.invalidateQueries({ queryKey: ["journal-head"] })} />;
-  if (older.data === undefined) return <Loading what="the journal" />;
-  const fresh = newer.data?.events ?? [];
-  const rows = [...[...fresh].reverse(), ...older.data.pages.flatMap((each) => each.events)];
-  const behind = newer.data !== undefined && newer.data.nextAfter !== 0;
+  if (pages === undefined) return <Loading what="the journal" />;
+  const behind = newer.data !== undefined && newer.data.nextAfter !== 0n;
   return (
     <>
       {behind && (
