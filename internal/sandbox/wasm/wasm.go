@@ -127,7 +127,7 @@ func (r Report) Isolation() tool.Isolation { return r.Worker.Isolation }
 // unavailable is Tier A without a worker.
 func unavailable(format string, args ...any) *reason.Error {
 	return reason.Errorf(reason.SandboxUnavailable, format, args...).
-		WithRemedy("Install palyra-wasm beside palyrad (`make build` builds it where gcc is), and see `palyra doctor`.")
+		WithRemedy("Install palyra-wasm beside palyrad (`make build` builds it where gcc is), and see `palyrad doctor`.")
 }
 
 // verdict is the error of a call that did not finish, nil of one that did. It is false
