@@ -189,6 +189,7 @@ var Rooms = []Room{
 	{Dir: "internal/event", Layer: layerLeaf, Only: []string{"internal/canonical"}, Why: "a leaf: every room may import it"},
 	{Dir: "internal/canonical", Layer: layerLeaf, Only: []string{"internal/clip"}, Why: "a leaf: every room may import it"},
 	{Dir: "internal/aead", Layer: layerLeaf, Only: none, Why: "a leaf: whatever is stored under a key is so in one form"},
+	{Dir: "internal/dsse", Layer: layerLeaf, Only: none, Why: "a leaf: whatever is signed is so in one form, and read as strictly"},
 	{Dir: "internal/encoded", Layer: layerLeaf, Only: none, Why: "a leaf: whoever looks for secrets reads encodings the same way"},
 	{Dir: "internal/clip", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
 	{Dir: "internal/commandline", Layer: layerLeaf, Only: []string{"internal/lazyregexp"}, Why: "a leaf: what policies compare, questions show and lists have is one line"},
