@@ -57,7 +57,7 @@ const (
 	CodeCompatibility = "SKILL_COMPATIBILITY"
 	CodeFuel          = "SKILL_FUEL"
 	CodeWildcard      = "SKILL_WILDCARD"
-	CodeSecretRead    = "SKILL_SECRET_READ" //nolint:gosec // a word
+	CodeSecretRead    = "SKILL_SECRET_READ"
 	CodeModule        = "SKILL_MODULE"
 	CodeModuleMissing = "SKILL_MODULE_MISSING"
 	CodeModuleUnused  = "SKILL_MODULE_UNUSED"

@@ -122,7 +122,7 @@ func TestOpenRefuses(t *testing.T) {
 		"encrypted":           {changed(func(h *zip.FileHeader) { h.Flags |= 1 }), `"modules/notes.wasm" is encrypted`, ""},
 		"compressed":          {changed(func(h *zip.FileHeader) { h.Method = zip.Deflate }), "is compressed", ""},
 		"a bomb":              {changed(func(h *zip.FileHeader) { h.UncompressedSize64 = 1 << 31 }), "a stored entry is as large as it is", ""},
-		"a time":              {changed(func(h *zip.FileHeader) { h.ModifiedDate = 1 }), `the header or the place of the entry "modules/notes.wasm" is not as the format has it`, ""},
+		"another version":     {changed(func(h *zip.FileHeader) { h.ReaderVersion = 45 }), `the header or the place of the entry "modules/notes.wasm" is not as the format has it`, ""},
 		"a field of its own":  {changed(func(h *zip.FileHeader) { h.Extra = []byte{0, 0, 1, 0, 9} }), "does not stand where", ""},
 		"an entry's comment":  {changed(func(h *zip.FileHeader) { h.Comment = "hello" }), "belong to no entry", ""},
 		"another checksum":    {changed(func(h *zip.FileHeader) { h.CRC32++ }), `"modules/notes.wasm" was changed`, ""},

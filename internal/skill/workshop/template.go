@@ -40,7 +40,7 @@ func New(dir, name, publisher string) ([]string, error) {
 	var out []string
 	for _, p := range places {
 		file := filepath.Join(dir, filepath.FromSlash(p.file))
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil { //nolint:gosec // sources are for all to read
 			return nil, reason.Errorf(reason.InvalidInput, "making a directory: %w", err)
 		}
 		if err := os.WriteFile(file, filled(p.template, name, publisher), 0o644); err != nil { //nolint:gosec // sources are for all to read
