@@ -58,7 +58,15 @@ build: init $(if $(WEB),web,web-absent) ## Build bin/palyrad with the console, b
 	$(GOBUILD) -tags $(BUILDTAGS) -ldflags "$(LDFLAGS)" -o bin/palyrad ./cmd/palyrad
 	$(GOBUILD) -ldflags "$(LDFLAGS)" -o bin/palyra ./cmd/palyra
 	$(GOBUILD) -ldflags "-s -w" -o bin/palyra-hook ./cmd/palyra-hook
+	@$(MAKE) --no-print-directory worker
 	@if [[ $$($(GO) env GOOS GOARCH) == "$$($(GO) env GOHOSTOS GOHOSTARCH)" ]]; then scripts/pages.sh bin; fi
+
+# The engine in it needs cgo. For another machine it takes a compiler for that one.
+.PHONY: worker
+worker: ## Build bin/palyra-wasm, which runs WebAssembly guests on Linux (needs gcc)
+	@if [[ $$($(GO) env GOOS) == linux && $$($(GO) env GOARCH) == $$($(GO) env GOHOSTARCH) ]] && command -v gcc >/dev/null; then \
+	  CGO_ENABLED=1 $(GO) build -trimpath -buildvcs=false -ldflags "-s -w" -o bin/palyra-wasm ./cmd/palyra-wasm; \
+	else echo "palyra-wasm is not built: it takes gcc and Linux; without it WebAssembly guests cannot run (Tier A is unavailable)" >&2; fi
 
 .PHONY: web
 web: ## Build the console that palyrad embeds, from web/ (needs npm)

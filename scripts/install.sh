@@ -50,6 +50,9 @@ trap 'rm -f "$scratch"' EXIT
 umask 022
 put "$built/palyra" bin/palyra 755
 put "$built/palyra-hook" bin/palyra-hook 755
+if [[ -f $built/palyra-wasm ]]; then # built where gcc is
+  put "$built/palyra-wasm" bin/palyra-wasm 755
+fi
 put "$built/palyrad" bin/palyrad 755
 if [[ -d $built/share ]]; then
   while IFS= read -r page; do put "$built/share/$page" "share/$page" 644; done < <(cd "$built/share" && find . -type f | sed 's|^\./||' | sort)

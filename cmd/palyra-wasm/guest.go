@@ -3,9 +3,11 @@
 package main
 
 import (
+	"crypto/aes"
+	"crypto/cipher"
 	"encoding/binary"
 	"errors"
-	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/bytecodealliance/wasmtime-go/v39"
@@ -31,8 +33,9 @@ type guest struct {
 	// result is what the last question to palyrad gave.
 	result []byte
 	// clock is the time that a guest without a grant sees, in nanoseconds.
-	clock  int64
-	random *rand.ChaCha8
+	clock int64
+	// random is the stream of randomness that a guest without a grant sees.
+	random cipher.Stream
 	began  time.Time
 	end    wire.End
 	// ending is set by functions that end the guest.
@@ -49,7 +52,11 @@ func newGuest(order wire.Order, input []byte) *guest {
 	g := &guest{order: order, input: input, clock: epoch, began: time.Now()}
 	var seed [32]byte
 	copy(seed[:], order.Seed)
-	g.random = rand.NewChaCha8(seed)
+	block, err := aes.NewCipher(seed[:])
+	if err != nil {
+		panic(err) // a key of 32 bytes is right
+	}
+	g.random = cipher.NewCTR(block, make([]byte, aes.BlockSize))
 	return g
 }
 
@@ -144,6 +151,10 @@ func (g *guest) conclude(store *wasmtime.Store, instance *wasmtime.Instance, err
 	}
 }
 
+// trapOutOfFuel is WASMTIME_TRAP_CODE_OUT_OF_FUEL of wasmtime/trap.h; wasmtime-go 39 gives
+// its OutOfFuel the number before, which is another trap's.
+const trapOutOfFuel wasmtime.TrapCode = 12
+
 // outcomeOf reads how the engine ended a call.
 func outcomeOf(err error) wire.Outcome {
 	if err == nil {
@@ -155,7 +166,7 @@ func outcomeOf(err error) wire.Outcome {
 	}
 	if code := trap.Code(); code != nil {
 		switch *code {
-		case wasmtime.OutOfFuel:
+		case trapOutOfFuel:
 			return wire.OutOfFuel
 		case wasmtime.Interrupt:
 			return wire.OutOfTime
@@ -166,10 +177,15 @@ func outcomeOf(err error) wire.Outcome {
 	return wire.Trapped
 }
 
-// problemOf is what the engine says, without the frames of a guest's own names.
+// problemOf is what the engine says was wrong, without the frames of the guest before it.
 func problemOf(err error) string {
-	const most = 2000
+	const most = 1000
 	text := err.Error()
+	if _, cause, ok := strings.Cut(text, "wasm trap: "); ok {
+		text = cause
+	} else if _, cause, ok := strings.Cut(text, "Caused by:"); ok {
+		text = strings.TrimSpace(cause)
+	}
 	return text[:min(len(text), most)]
 }
 

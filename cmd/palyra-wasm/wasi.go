@@ -122,7 +122,8 @@ func (g *guest) fill(to []byte) {
 		_, _ = rand.Read(to) // it never fails
 		return
 	}
-	_, _ = g.random.Read(to)
+	clear(to)
+	g.random.XORKeyStream(to, to)
 }
 
 // vectors calls each with every piece of memory that a list of vectors names, until it

@@ -111,7 +111,7 @@ var rules = []struct {
 			"belongs to internal/sqlite":  {"internal/journal/a.go": `package journal; import _ "database/sql"`},
 			"internal/model/anthropic: a": {"internal/run/a.go": `package run; import _ "github.com/anthropics/anthropic-sdk-go/option"`},
 			"internal/model/openai: a":    {"internal/model/a.go": `package model; import _ "github.com/openai/openai-go/v3"`},
-			"belongs to no room":          {"internal/daemon/a.go": `package daemon; import _ "github.com/bytecodealliance/wasmtime-go/v39"`},
+			"belongs to no room":          {"internal/daemon/a.go": `package daemon; import _ "github.com/tetratelabs/wazero"`},
 			"one message of grpc-go":      {"internal/rpc/a.go": `package rpc; import _ "google.golang.org/grpc/health/grpc_health_v1"`},
 			"links CEL":                   {"internal/rpc/a.go": `package rpc; import _ "buf.build/go/protovalidate"`},
 			"second way to run a tool":    {"internal/rpc/a.go": `package rpc; import _ "os/exec"`},

@@ -18,13 +18,14 @@ var Executors = []string{
 	"internal/sandbox/seatbelt",
 	"internal/sandbox/jobobject",
 	"internal/sandbox/ladder",
+	"internal/sandbox/wasm",
 	"internal/mcp/upstream",
 	"internal/mcp/packages",
 }
 
 // parts are executors that others are made of.
 var parts = map[string][]string{
-	"internal/sandbox/jail":       {"internal/sandbox/process", "internal/sandbox/bubblewrap"},
+	"internal/sandbox/jail":       {"internal/sandbox/process", "internal/sandbox/bubblewrap", "internal/sandbox/wasm"},
 	"internal/sandbox/bubblewrap": {"internal/sandbox/ladder"},
 	"internal/sandbox/process":    {"internal/sandbox/ladder"},
 	"internal/sandbox/seatbelt":   {"internal/sandbox/ladder"},
@@ -174,12 +175,17 @@ var Homes = []Home{
 		Why:     "one writer, one set of migrations; the rooms see interfaces",
 	},
 	{
-		Modules: []string{"github.com/bytecodealliance/wasmtime-go", "github.com/tetratelabs/wazero"},
-		Why:     "the WASM engine counts as hostile and needs cgo, which nothing here does",
+		Modules: []string{"github.com/bytecodealliance/wasmtime-go"},
+		Rooms:   []string{"cmd/palyra-wasm", "test/wasm"},
+		Why:     "the WASM engine counts as hostile and needs cgo: it lives in a worker in a sandbox, never in palyrad",
+	},
+	{
+		Modules: []string{"github.com/tetratelabs/wazero"},
+		Why:     "it has no fuel; the engine is wasmtime",
 	},
 	{
 		Modules: []string{"golang.org/x/sys", "syscall"},
-		Rooms:   []string{"internal/sandbox", "internal/builtin", "internal/egress", "internal/workspace", "internal/identity/keyfile", "internal/filelock", "internal/identity/tpm", "internal/vault/kek/dpapi", "internal/localsocket", "internal/fileedit", "internal/installed", "internal/config", "internal/daemon", "internal/doctor", "internal/statedir", "internal/reason", "internal/cli", "internal/sqlite", "cmd/palyra-init", "cmd/palyrad", "cmd/palyra", "cmd/palyra-hook", "test"},
+		Rooms:   []string{"internal/sandbox", "internal/builtin", "internal/egress", "internal/workspace", "internal/identity/keyfile", "internal/filelock", "internal/identity/tpm", "internal/vault/kek/dpapi", "internal/localsocket", "internal/fileedit", "internal/installed", "internal/config", "internal/daemon", "internal/doctor", "internal/statedir", "internal/reason", "internal/cli", "internal/sqlite", "cmd/palyra-init", "cmd/palyra-wasm", "cmd/palyrad", "cmd/palyra", "cmd/palyra-hook", "test"},
 		Why:     "raw system calls belong where isolation and file access are built, where key files are guarded, where a socket says whose process connects, where signals are caught, and, for two numbers of errors, where the next step is found",
 	},
 	{

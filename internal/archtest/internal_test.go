@@ -13,16 +13,14 @@ import (
 // that says no more than that the log has the cause. Each of them logs it, or
 // hands it to one that does.
 var internalSources = []string{
-	"internal/builtin/report.go",        // in the report, which dispatch logs
 	"internal/committing/committing.go", // in the error, which the tool reports
 	"internal/dispatch/router.go",       // logs
 	"internal/hook/service.go",          // logs
-	"internal/mcp/packages/install.go",  // in the report, which dispatch logs
 	"internal/mcp/server/call.go",       // logs
-	"internal/mcp/upstream/run.go",      // in the report, which dispatch logs
 	"internal/rpc/errors.go",            // logs
 	"internal/run/calls.go",             // logs
 	"internal/run/ending.go",            // in the ending, which the loop logs
+	"internal/tool/ending.go",           // in the report, which dispatch logs
 	"internal/toolcall/record.go",       // logs
 }
 

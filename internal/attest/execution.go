@@ -74,7 +74,7 @@ func (x Execution) statement(gateway string, at time.Time) (Statement, error) {
 		},
 		Usage: Usage{
 			WallNS: int64(x.Report.Usage.Wall), CPUNS: int64(x.Report.Usage.CPU),
-			PeakMemoryBytes: x.Report.Usage.PeakMemory, Processes: x.Report.Usage.Processes,
+			PeakMemoryBytes: x.Report.Usage.PeakMemory, Processes: x.Report.Usage.Processes, FuelReported: x.Report.Usage.Fuel,
 		},
 		Times: Times{
 			ProposedAt: utc(x.ProposedAt), DecidedAt: utc(x.DecidedAt), ApprovedAt: utc(x.ApprovedAt),

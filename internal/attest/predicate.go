@@ -243,6 +243,9 @@ type Usage struct {
 	CPUNS           int64 `json:"cpu_ns"`
 	PeakMemoryBytes int64 `json:"peak_memory_bytes"`
 	Processes       int   `json:"processes"`
+	// FuelReported is what a WebAssembly guest used. Its worker says so, which is not
+	// trusted; 0 for other calls.
+	FuelReported int64 `json:"fuel_reported,omitempty"`
 }
 
 // Times are in UTC. A step that did not happen has no time.

@@ -100,13 +100,13 @@ func (b *bench) run(ctx context.Context, c tool.Call) tool.Report {
 	b.t.Helper()
 	prepared, err := b.tools[c.Proposal.Tool.Name].Prepare(ctx, c.Proposal)
 	if err != nil {
-		return fail(ctx, begin(""), err)
+		return begin("").Fail(ctx, err)
 	}
 	defer prepared.Release()
 	was, _ := c.Plan.Binding.Digest()
 	is, _ := prepared.Plan.Binding.Digest()
 	if changed := policy.ChangedFacts(c.Plan, prepared.Plan); was != is || len(changed) > 0 {
-		return fail(ctx, begin(""), reason.Errorf(reason.BindingMismatch, "another call than was planned: %v", changed))
+		return begin("").Fail(ctx, reason.Errorf(reason.BindingMismatch, "another call than was planned: %v", changed))
 	}
 	c.Plan = prepared.Plan
 	if c.MayRead == nil {

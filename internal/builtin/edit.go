@@ -202,7 +202,7 @@ func (e *edit) run(ctx context.Context, report tool.Report) tool.Report {
 		result.Files = append(result.Files, f)
 	}
 	if err != nil {
-		return fail(ctx, report, err)
+		return report.Fail(ctx, err)
 	}
 	return succeed(report, result)
 }

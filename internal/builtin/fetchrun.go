@@ -66,7 +66,7 @@ func (t fetch) run(ctx context.Context, c tool.Call, r request) tool.Report {
 	report.Egress.Allowed = slices.Clone(c.Plan.Binding.Egress)
 	report.Egress.Observed, report.Egress.Missed = log.List()
 	if err != nil {
-		return fail(ctx, report, err)
+		return report.Fail(ctx, err)
 	}
 	return succeed(report, result)
 }

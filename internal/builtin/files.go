@@ -145,7 +145,7 @@ func (s *seen) prepared(version string, do func(context.Context, tool.Call) (any
 		report := begin(version)
 		result, err := do(ctx, c)
 		if err != nil {
-			return fail(ctx, report, err)
+			return report.Fail(ctx, err)
 		}
 		return succeed(report, result)
 	}}

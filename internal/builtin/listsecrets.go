@@ -78,15 +78,15 @@ func (l listSecrets) run(ctx context.Context, c tool.Call) tool.Report {
 	if l.lender != nil {
 		offers, more, err := l.lender.Offers(ctx, c.Proposal, mostListed, func(egress.Secret) bool { return true })
 		if err != nil {
-			return fail(ctx, report, err)
+			return report.Fail(ctx, err)
 		}
 		usable = append(usable, offers...)
 		if more {
-			return fail(ctx, report, tooMany())
+			return report.Fail(ctx, tooMany())
 		}
 		injections, err := l.lender.Injectables(ctx, c.Proposal)
 		if err != nil {
-			return fail(ctx, report, err)
+			return report.Fail(ctx, err)
 		}
 		for _, i := range injections {
 			i = inSandbox(i)
@@ -95,7 +95,7 @@ func (l listSecrets) run(ctx context.Context, c tool.Call) tool.Report {
 	}
 	slices.SortFunc(usable, func(a, b egress.Secret) int { return strings.Compare(a.Name, b.Name) })
 	if len(usable) > mostListed {
-		return fail(ctx, report, tooMany())
+		return report.Fail(ctx, tooMany())
 	}
 	placeholders := secret.New("", usable)
 	listed := make([]listedSecret, len(usable))

@@ -38,7 +38,7 @@ func TestToolsNameTheLimitOfFiles(t *testing.T) {
 	sweepFiles(t, "finding a program", func() tool.Report {
 		_, err := (&sandbox.Resolver{}).ResolveExecutable("sh", []string{"/bin"})
 		if err != nil {
-			return fail(t.Context(), begin(""), err)
+			return begin("").Fail(t.Context(), err)
 		}
 		return tool.Report{Outcome: tool.Succeeded}
 	})
@@ -56,15 +56,15 @@ func sweepFiles(t *testing.T, name string, do func() tool.Report) {
 func callWithin(b *bench, p tool.Proposal) tool.Report {
 	plan, err := b.tools[p.Tool.Name].Plan(b.t.Context(), p)
 	if err != nil {
-		return fail(b.t.Context(), begin(""), err)
+		return begin("").Fail(b.t.Context(), err)
 	}
 	return b.run(b.t.Context(), tool.Call{Proposal: p, Plan: plan})
 }
 
 // TestResultNamesTheLimitOfFiles: the model reads the result, and not the report.
 func TestResultNamesTheLimitOfFiles(t *testing.T) {
-	r := fail(t.Context(), begin(""), reason.Errorf(reason.SpawnFailed, "the program cannot be read").WithCause(&os.PathError{Op: "open", Path: "/secret/place", Err: syscall.EMFILE}))
-	var result failureResult
+	r := begin("").Fail(t.Context(), reason.Errorf(reason.SpawnFailed, "the program cannot be read").WithCause(&os.PathError{Op: "open", Path: "/secret/place", Err: syscall.EMFILE}))
+	var result struct{ Error tool.Failure }
 	must.Do(t, json.Unmarshal(r.Result, &result))
 	if !strings.Contains(string(r.Result), "LimitNOFILE") || strings.Contains(string(r.Result), "secret/place") {
 		t.Errorf("the result is %s", r.Result)

@@ -34,7 +34,7 @@ type processResult struct {
 	// Notes are what the caller should know of the run.
 	Notes []string `json:"notes,omitempty"`
 	// Error says why the call failed although the program ran.
-	Error *failureText `json:"error,omitempty"`
+	Error *tool.Failure `json:"error,omitempty"`
 }
 
 // unbound records that operands changed while the program ran. Nobody knows then

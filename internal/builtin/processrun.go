@@ -26,12 +26,12 @@ func (t process) run(ctx context.Context, c tool.Call, cmd command) tool.Report 
 	}
 	report.Egress = t.egressOf(cmd)
 	if err := t.preflight(ctx, cmd); err != nil {
-		return fail(ctx, report, err)
+		return report.Fail(ctx, err)
 	}
 	got, err := t.inject(ctx, c, cmd)
 	defer got.end()
 	if err != nil {
-		return fail(ctx, report, err)
+		return report.Fail(ctx, err)
 	}
 	return got.clean(t.runWith(ctx, c, cmd, got, report))
 }
@@ -45,7 +45,7 @@ func (t process) runWith(ctx context.Context, c tool.Call, cmd command, got inje
 	if len(cmd.caches) > 0 {
 		caches, release, err := t.policy.OpenCaches(cmd.name)
 		if err != nil {
-			return fail(ctx, report, err)
+			return report.Fail(ctx, err)
 		}
 		defer release()
 		spec.Caches = caches
@@ -55,7 +55,7 @@ func (t process) runWith(ctx context.Context, c tool.Call, cmd command, got inje
 		if err == nil {
 			err = reason.Errorf(reason.SpawnFailed, "the sandbox did not start the program")
 		}
-		report = fail(ctx, report, errors.Join(err, closeLayer(ran)))
+		report = report.Fail(ctx, errors.Join(err, closeLayer(ran)))
 		if reason.Code(report.Reason) == reason.RateLimited {
 			report.Outcome = tool.Refused
 		}
@@ -178,8 +178,8 @@ func (t process) report(ctx context.Context, report tool.Report, o outcome) tool
 		Notes:      notes, Changes: o.changes.Shown,
 	}
 	if o.err != nil {
-		var text failureText
-		report, text = failure(ctx, report, o.err)
+		var text tool.Failure
+		report, text = report.Because(ctx, o.err)
 		if errors.Is(o.err, errNotStarted) {
 			report.Outcome = tool.Refused
 		}
@@ -189,7 +189,7 @@ func (t process) report(ctx context.Context, report tool.Report, o outcome) tool
 	}
 	text, encodeErr := canonical.Marshal(result)
 	if encodeErr != nil {
-		return fail(context.WithoutCancel(ctx), report, encodeErr)
+		return report.Fail(context.WithoutCancel(ctx), encodeErr)
 	}
 	report.Result = text
 	return report

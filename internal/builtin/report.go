@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -40,77 +39,10 @@ func begin(version string) tool.Report {
 func succeed(r tool.Report, result any) tool.Report {
 	text, err := canonical.Marshal(result)
 	if err != nil {
-		return fail(context.Background(), r, reason.Errorf(reason.Internal, "encoding the result: %w", err))
+		return r.Fail(context.Background(), reason.Errorf(reason.Internal, "encoding the result: %w", err))
 	}
 	r.Outcome, r.Result = tool.Succeeded, text
-	return finish(r)
-}
-
-func finish(r tool.Report) tool.Report {
-	r.FinishedAt = time.Now().UTC()
-	if r.Usage.Wall == 0 {
-		r.Usage.Wall = r.FinishedAt.Sub(r.StartedAt)
-	}
-	return r
-}
-
-// failureResult is what a model reads of a call that failed.
-type failureResult struct {
-	Error failureText `json:"error"`
-}
-
-type failureText struct {
-	Reason  reason.Code `json:"reason"`
-	Message string      `json:"message"`
-	Remedy  string      `json:"remedy"`
-}
-
-// fail ends a report with an error and a result that says it.
-func fail(ctx context.Context, r tool.Report, err error) tool.Report {
-	r, text := failure(ctx, r, err)
-	result, encodeErr := canonical.Marshal(failureResult{text})
-	if encodeErr == nil {
-		r.Result = result
-	}
-	return finish(r)
-}
-
-// failure sets outcome and reason, without a result.
-func failure(ctx context.Context, r tool.Report, err error) (tool.Report, failureText) {
-	known := because(ctx, err)
-	r.Reason, r.Message, r.Remedy = string(known.Code), known.Message, known.NextStep()
-	if known.Code == reason.Internal {
-		r.Cause = err
-	}
-	switch known.Code {
-	case reason.TimedOut:
-		r.Outcome = tool.TimedOut
-	case reason.Cancelled, reason.GatewayFrozen, reason.ShuttingDown:
-		r.Outcome = tool.Stopped
-	default:
-		r.Outcome = tool.Failed
-	}
-	return r, failureText{Reason: known.Code, Message: r.Message, Remedy: r.Remedy}
-}
-
-// because finds the reason of an error. A context that ended explains every
-// error that came of it.
-func because(ctx context.Context, err error) *reason.Error {
-	if ctx.Err() != nil {
-		var cause *reason.Error
-		switch {
-		case errors.As(context.Cause(ctx), &cause):
-			return cause
-		case errors.Is(ctx.Err(), context.DeadlineExceeded):
-			return reason.Errorf(reason.TimedOut, "the call ran into its deadline")
-		}
-		return reason.Errorf(reason.Cancelled, "the call was cancelled")
-	}
-	var known *reason.Error
-	if errors.As(err, &known) {
-		return known
-	}
-	return reason.Fault(err)
+	return r.Finish()
 }
 
 // The values of a field named encoding.

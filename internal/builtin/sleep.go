@@ -66,7 +66,7 @@ func (s sleep) run(ctx context.Context, c tool.Call) tool.Report {
 	report := begin(s.version)
 	in, err := decode[sleepInput](c.Proposal.Input)
 	if err != nil {
-		return fail(ctx, report, err)
+		return report.Fail(ctx, err)
 	}
 	timer := time.NewTimer(time.Duration(in.DurationMS) * time.Millisecond)
 	defer timer.Stop()
@@ -74,7 +74,7 @@ func (s sleep) run(ctx context.Context, c tool.Call) tool.Report {
 	case <-timer.C:
 		return succeed(report, map[string]int64{"slept_ms": in.DurationMS})
 	case <-ctx.Done():
-		return fail(ctx, report, ctx.Err())
+		return report.Fail(ctx, ctx.Err())
 	}
 }
 

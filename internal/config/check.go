@@ -34,6 +34,7 @@ func check(c *Config, origins Origins) Findings {
 	k.workspaces(c)
 	k.tools(c)
 	k.runner(c.ProcessRunner)
+	k.wasm(c.WASM)
 	k.hosts("http.allowed_hosts", c.HTTP.AllowedHosts)
 	k.hosts("http.denied_hosts", c.HTTP.DeniedHosts)
 	k.storable("http.max_bytes", c.HTTP.MaxBytes, 1)

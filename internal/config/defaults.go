@@ -52,6 +52,10 @@ func Default() *Config {
 			Prepared:         2,
 		},
 		HTTP: HTTP{MaxBytes: 4 * mib, TimeoutMS: 30_000},
+		WASM: WASMRuntime{
+			Enabled: true, FuelBudget: 10_000_000, FuelCeiling: 1_000_000_000, MaxMemoryBytes: 64 * mib, MaxTableElements: 100_000,
+			MaxModuleBytes: 8 * mib, MaxOutputBytes: mib, TimeLimitMS: 30_000, MaxConcurrent: 16,
+		},
 		Approvals: Approvals{
 			DefaultTimeout:            10 * time.Minute,
 			MaxPendingPerRun:          50,

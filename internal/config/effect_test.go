@@ -68,6 +68,18 @@ var readBy = map[string][2]string{
 
 	"stop_timeout": {"daemon/daemon.go", "time.NewTimer(g.cfg.StopTimeout)"},
 
+	"wasm_runtime.enabled":              {"daemon/sandbox.go", "!g.cfg.WASM.Enabled"},
+	"wasm_runtime.worker":               {"daemon/sandbox.go", "g.cfg.WASM.Worker"},
+	"wasm_runtime.allow_inline_modules": {"daemon/build.go", "g.cfg.WASM.AllowInlineModules"},
+	"wasm_runtime.fuel_budget":          {"daemon/sandbox.go", "uint64(c.FuelBudget)"},
+	"wasm_runtime.fuel_ceiling":         {"daemon/sandbox.go", "uint64(c.FuelCeiling)"},
+	"wasm_runtime.max_memory_bytes":     {"daemon/sandbox.go", "MemoryBytes: c.MaxMemoryBytes"},
+	"wasm_runtime.max_table_elements":   {"daemon/sandbox.go", "TableElements: c.MaxTableElements"},
+	"wasm_runtime.max_module_bytes":     {"daemon/sandbox.go", "ModuleBytes: c.MaxModuleBytes"},
+	"wasm_runtime.max_output_bytes":     {"daemon/sandbox.go", "Output: int(c.MaxOutputBytes)"},
+	"wasm_runtime.time_limit_ms":        {"daemon/sandbox.go", "Wall: c.TimeLimit()"},
+	"wasm_runtime.max_concurrent":       {"daemon/sandbox.go", "Workers: g.cfg.WASM.MaxConcurrent"},
+
 	"process_runner.enabled":                 {"daemon/settings.go", "Enabled: p.Enabled, AllowedExecutables"},
 	"process_runner.tier":                    {"sandbox/ladder/ladder_linux.go", "p.Tier"},
 	"process_runner.fallback":                {"sandbox/ladder/ladder_linux.go", "p.Fallback"},

@@ -108,6 +108,7 @@ type gateway struct {
 	router    *dispatch.Router
 	upstreams *upstream.Manager
 	packages  *packages.Service
+	guests    guests
 	mcpLogins *oauth.Service
 	turns     *fairqueue.Queue
 	limiter   *ratelimit.Limiter
@@ -171,6 +172,7 @@ func build(ctx context.Context, o Options) (_ *gateway, err error) {
 		{"members", openMembers},
 		{"restored backup", startRestored},
 		{"sandbox", openSandbox},
+		{"WASM runtime", openGuests},
 		{"policy", openPolicy},
 		{"secrets", openSecrets},
 		{"approvals", openApprovals},
@@ -482,6 +484,9 @@ func allTools(g *gateway, others []dispatch.Tool) ([]dispatch.Tool, builtin.Proc
 	for _, t := range builtin.New(cfg) {
 		tools = append(tools, t)
 	}
+	if g.cfg.WASM.Enabled && g.cfg.WASM.AllowInlineModules {
+		tools = append(tools, g.guests.inline(g.cfg.WASM))
+	}
 	g.packages = newPackages(g, cfg.Process)
 	return append(tools, packages.Install{Service: g.packages}), cfg.Process, nil
 }
@@ -583,7 +588,7 @@ func guards(cfg *config.Config) []agentfiles.Guarded {
 	m := agentfiles.Machine{Home: home, OS: runtime.GOOS, Getenv: os.Getenv}
 	gateway := agentfiles.Gateway{StateDir: cfg.StateDir, Config: cfg.Source, Policies: cfg.Policy.Dir}
 	if own, err := os.Executable(); err == nil {
-		for _, name := range []string{"palyrad", "palyra", "palyra-hook"} {
+		for _, name := range []string{"palyrad", "palyra", "palyra-hook", "palyra-wasm"} {
 			gateway.Programs = append(gateway.Programs, filepath.Join(filepath.Dir(own), name))
 		}
 	}

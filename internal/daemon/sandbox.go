@@ -4,17 +4,21 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 
 	"palyra/internal/config"
 	"palyra/internal/doctor"
+	"palyra/internal/reason"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/author"
 	"palyra/internal/sandbox/caches"
 	"palyra/internal/sandbox/ladder"
 	"palyra/internal/sandbox/places"
 	"palyra/internal/sandbox/toolchain"
+	"palyra/internal/sandbox/wasm"
+	"palyra/internal/version"
 	"palyra/internal/workspace/overlay"
 )
 
@@ -114,5 +118,63 @@ func logIsolation(ctx context.Context, log *slog.Logger, p config.ProcessRunner,
 	}
 	if p.Enabled && st.Available && doctor.Unconfined(p, st) {
 		log.WarnContext(ctx, "hosts are allowed that nothing would hold programs to: calls that reach for them are refused", slog.String("rung", string(st.Rung)))
+	}
+}
+
+// guests is what WebAssembly guests run in (Tier A), or why none can.
+type guests struct {
+	runner  *wasm.Runner
+	problem *reason.Error
+}
+
+// openGuests makes Tier A where its worker and Tier C are. Nothing else depends on it.
+func openGuests(ctx context.Context, g *gateway, _ Options) error {
+	if !g.cfg.WASM.Enabled {
+		g.guests.problem = reason.Errorf(reason.SandboxDisabled, "wasm_runtime.enabled is false").WithRemedy("Set it to true.")
+		return nil
+	}
+	worker := g.cfg.WASM.Worker
+	if worker == "" {
+		worker = besidePalyrad(wasm.Worker)
+	}
+	runner, err := wasm.Open(wasm.Config{
+		Sandbox: g.isolation.runner(), Worker: worker, Dir: filepath.Join(g.cfg.StateDir, "wasm"), Workers: g.cfg.WASM.MaxConcurrent, Log: g.log,
+	})
+	if err != nil {
+		if !errors.As(err, &g.guests.problem) {
+			return err
+		}
+		g.log.InfoContext(ctx, "WebAssembly guests cannot run", slog.String("problem", g.guests.problem.Message), slog.String("remedy", g.guests.problem.NextStep()))
+		return nil
+	}
+	g.guests.runner = runner
+	g.parts.add(func(context.Context) error { runner.Close(); return nil })
+	return nil
+}
+
+// besidePalyrad is the path of a program in the directory of this one.
+func besidePalyrad(name string) string {
+	own, err := os.Executable()
+	if err != nil {
+		return name
+	}
+	return filepath.Join(filepath.Dir(own), name)
+}
+
+// ready says why no guest can run.
+func (g guests) ready() error {
+	if g.problem != nil {
+		return g.problem
+	}
+	return nil
+}
+
+// inline is the tool wasm.run under the settings.
+func (g guests) inline(c config.WASMRuntime) wasm.Inline {
+	return wasm.Inline{
+		Guests: g.runner, Ready: g.ready, FuelCeiling: uint64(c.FuelCeiling), ModuleBytes: c.MaxModuleBytes, Version: version.Get().Version,
+		Limits: wasm.Limits{
+			Fuel: uint64(c.FuelBudget), MemoryBytes: c.MaxMemoryBytes, TableElements: c.MaxTableElements, Wall: c.TimeLimit(), Output: int(c.MaxOutputBytes),
+		},
 	}
 }

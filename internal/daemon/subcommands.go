@@ -28,6 +28,7 @@ import (
 	"palyra/internal/sandbox/exec"
 	"palyra/internal/sandbox/ladder"
 	"palyra/internal/sandbox/places"
+	"palyra/internal/sandbox/wasm"
 	"palyra/internal/statedir"
 	"palyra/internal/tool"
 	"palyra/internal/vault/kek"
@@ -402,6 +403,9 @@ func describedTools(cfg *config.Config) ([]tool.Descriptor, error) {
 	var list []tool.Descriptor
 	for _, t := range builtin.New(settings) {
 		list = append(list, t.Descriptor())
+	}
+	if cfg.WASM.Enabled && cfg.WASM.AllowInlineModules {
+		list = append(list, wasm.Inline{}.Descriptor())
 	}
 	return append(list, packages.Install{}.Descriptor()), nil
 }

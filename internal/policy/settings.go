@@ -44,9 +44,31 @@ type Snapshot struct {
 	// Secrets are what calls may use without seeing it; their values are not
 	// here.
 	Secrets []Secret `json:"secrets"`
-	// WASM is what snapshots of earlier releases hold of a runtime that they did
-	// not have: it is kept as it is, for their digests.
+	// WASM is a WASMRuntime, or nothing where guests may not run. Snapshots of earlier
+	// releases hold something else: it is kept as it is, for their digests.
 	WASM json.RawMessage `json:"wasm_runtime,omitempty"`
+}
+
+// WASMRuntime is the settings of WebAssembly guests (Tier A).
+type WASMRuntime struct {
+	AllowInlineModules bool  `json:"allow_inline_modules"`
+	FuelBudget         int64 `json:"fuel_budget"`
+	FuelCeiling        int64 `json:"fuel_ceiling"`
+	// MaxMemory, MaxModule and MaxOutput are in bytes.
+	MaxMemory        int64 `json:"max_memory_bytes"`
+	MaxTableElements int64 `json:"max_table_elements"`
+	MaxModule        int64 `json:"max_module_bytes"`
+	MaxOutput        int64 `json:"max_output_bytes"`
+	TimeLimitMS      int64 `json:"time_limit_ms"`
+}
+
+// JSON is the settings as a snapshot has them.
+func (w WASMRuntime) JSON() json.RawMessage {
+	text, err := json.Marshal(w)
+	if err != nil {
+		panic(err) // numbers and a flag can be written
+	}
+	return text
 }
 
 // ProcessRunner is the settings of programs in Tiers B and C.

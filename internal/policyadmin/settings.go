@@ -94,6 +94,12 @@ func snapshot(cfg *config.Config, tools []tool.Descriptor) policy.Snapshot {
 		Caches: p.Caches, DiskLimit: p.DiskLimitBytes, MaxFiles: p.MaxFiles, TmpLimit: p.TmpLimitBytes, CacheLimit: p.CacheLimitBytes,
 		UIDBase: p.UIDBase, UIDCount: p.UIDCount,
 	}
+	if w := cfg.WASM; w.Enabled {
+		s.WASM = policy.WASMRuntime{
+			AllowInlineModules: w.AllowInlineModules, FuelBudget: w.FuelBudget, FuelCeiling: w.FuelCeiling, MaxMemory: w.MaxMemoryBytes,
+			MaxTableElements: w.MaxTableElements, MaxModule: w.MaxModuleBytes, MaxOutput: w.MaxOutputBytes, TimeLimitMS: w.TimeLimitMS,
+		}.JSON()
+	}
 	for _, host := range p.Inspect {
 		s.ProcessRunner.Inspect = append(s.ProcessRunner.Inspect, policy.Inspect(host))
 	}

@@ -237,6 +237,8 @@ type Usage struct {
 	CPU        time.Duration `json:"cpu_ns"`
 	PeakMemory int64         `json:"peak_memory_bytes"`
 	Processes  int           `json:"processes,omitempty"`
+	// Fuel is what a WebAssembly guest used, as its worker reports it.
+	Fuel int64 `json:"fuel_reported,omitempty"`
 }
 
 // Call is a decided call on its way into an executor.

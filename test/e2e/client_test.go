@@ -200,6 +200,14 @@ type statement struct {
 				Outcome string `json:"outcome"`
 				Reason  string `json:"reason"`
 			} `json:"result"`
+			Executor struct {
+				Name    string `json:"name"`
+				Tier    string `json:"tier"`
+				Backend string `json:"backend"`
+			} `json:"executor"`
+			Usage struct {
+				FuelReported int64 `json:"fuel_reported"`
+			} `json:"usage"`
 		} `json:"predicate"`
 	} `json:"statement"`
 }

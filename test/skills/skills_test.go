@@ -19,7 +19,6 @@ import (
 
 	"palyra/internal/must"
 	"palyra/internal/reason"
-	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/bubblewrap"
 	engine "palyra/internal/sandbox/wasm"
 	"palyra/internal/skill"
@@ -55,10 +54,7 @@ func newRunner(t *testing.T) *engine.Runner {
 	dir := func() string { return must.Get(filepath.EvalSymlinks(t.TempDir()))(t) }
 	tierC := must.Get(bubblewrap.New(bubblewrap.Config{Enabled: true, LayerDir: dir(), QuarantineDir: dir()}))(t)
 	t.Cleanup(func() { must.Check(t, tierC.Close()) })
-	r := must.Get(engine.New(engine.Config{
-		Sandbox: tierC, Program: must.Get(sandbox.ResolveExecutable(program, nil))(t),
-		Dir: dir(), Key: []byte("a key of this test"), Log: slog.New(slog.DiscardHandler),
-	}))(t)
+	r := must.Get(engine.Open(engine.Config{Sandbox: tierC, Worker: program, Dir: dir(), Log: slog.New(slog.DiscardHandler)}))(t)
 	t.Cleanup(r.Close)
 	return r
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/bytecodealliance/wasmtime-go/v39"
 
 	"palyra/internal/must"
-	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/bubblewrap"
 	engine "palyra/internal/sandbox/wasm"
 	"palyra/internal/wasm/structure"
@@ -45,8 +44,9 @@ func TestMain(m *testing.M) {
 // world is a runner with a directory of its own.
 type world struct {
 	*engine.Runner
-	dir string
-	log *bytes.Buffer
+	tierC *bubblewrap.Runner
+	dir   string
+	log   *bytes.Buffer
 }
 
 func dirOf(t testing.TB) string {
@@ -58,11 +58,8 @@ func newWorld(t testing.TB) world {
 	t.Helper()
 	tierC := must.Get(bubblewrap.New(bubblewrap.Config{Enabled: true, LayerDir: dirOf(t), QuarantineDir: dirOf(t)}))(t)
 	t.Cleanup(func() { must.Check(t, tierC.Close()) })
-	w := world{dir: dirOf(t), log: &bytes.Buffer{}}
-	w.Runner = must.Get(engine.New(engine.Config{
-		Sandbox: tierC, Program: must.Get(sandbox.ResolveExecutable(program, nil))(t),
-		Dir: w.dir, Key: []byte("a key of this test"), Log: slog.New(slog.NewTextHandler(w.log, nil)),
-	}))(t)
+	w := world{tierC: tierC, dir: dirOf(t), log: &bytes.Buffer{}}
+	w.Runner = must.Get(engine.Open(engine.Config{Sandbox: tierC, Worker: program, Dir: w.dir, Log: slog.New(slog.NewTextHandler(w.log, nil))}))(t)
 	t.Cleanup(w.Close)
 	return w
 }

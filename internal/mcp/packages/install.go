@@ -178,24 +178,24 @@ func (s *Service) install(ctx context.Context, call tool.Call, r declared.Resolu
 	defer s.installing.Unlock()
 	dir, remove, err := s.scratch(r.Files)
 	if err != nil {
-		return failed(ctx, report, err)
+		return report.Fail(ctx, err)
 	}
 	defer remove()
 	ran, err := s.run(ctx, c, dir, call.Proposal.Caller.Principal.String(), call.Output)
 	defer closeLayer(ran)
 	describe(&report, ran)
 	if err != nil {
-		return failed(ctx, report, err)
+		return report.Fail(ctx, err)
 	}
 	made, err := s.keep(ctx, r, ran.Layer, dir)
 	if err != nil {
-		return failed(ctx, report, err)
+		return report.Fail(ctx, err)
 	}
 	report.Outcome = tool.Succeeded
 	if report.Result, err = canonical.Marshal(made); err != nil {
-		return failed(ctx, report, err)
+		return report.Fail(ctx, err)
 	}
-	return finished(report)
+	return report.Finish()
 }
 
 // keep takes what npm or pip wrote out of its copy and makes the prefix of it.
@@ -297,37 +297,4 @@ func list[T any](l []T) []T {
 		return []T{}
 	}
 	return l
-}
-
-// failed ends a report with an error and a result that says it.
-func failed(ctx context.Context, r tool.Report, err error) tool.Report {
-	var known *reason.Error
-	switch {
-	case ctx.Err() != nil && errors.As(context.Cause(ctx), &known):
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		known = reason.Errorf(reason.TimedOut, "the call ran into its deadline")
-	case ctx.Err() != nil:
-		known = reason.Errorf(reason.Cancelled, "the call was cancelled")
-	case !errors.As(err, &known):
-		known = reason.Fault(err)
-	}
-	r.Reason, r.Message, r.Remedy, r.Outcome = string(known.Code), known.Message, known.NextStep(), tool.Failed
-	switch known.Code {
-	case reason.Internal:
-		r.Cause = err
-	case reason.TimedOut:
-		r.Outcome = tool.TimedOut
-	case reason.Cancelled, reason.GatewayFrozen, reason.ShuttingDown:
-		r.Outcome = tool.Stopped
-	}
-	r.Result, _ = canonical.Marshal(map[string]any{"error": map[string]any{"reason": known.Code, "message": r.Message, "remedy": r.Remedy}})
-	return finished(r)
-}
-
-func finished(r tool.Report) tool.Report {
-	r.FinishedAt = time.Now().UTC()
-	if r.Usage.Wall == 0 {
-		r.Usage.Wall = r.FinishedAt.Sub(r.StartedAt)
-	}
-	return r
 }

@@ -244,7 +244,7 @@ func (t passing) run(ctx context.Context, c tool.Call) tool.Report {
 		return failed(ctx, report, reason.Errorf(reason.ToolFailed, "the answer has no exact form: %w", err))
 	}
 	report.Outcome, report.Result = tool.Succeeded, text
-	return finished(report)
+	return report.Finish()
 }
 
 // question finds the question of a ticket.

@@ -93,7 +93,7 @@ func (t proxied) made(ctx context.Context, c tool.Call, l launch, lent []egress.
 		return failed(ctx, report, err), err
 	}
 	report.Outcome, report.Result = tool.Succeeded, result
-	return finished(report), nil
+	return report.Finish(), nil
 }
 
 // report is what is known before a call runs.
@@ -471,28 +471,16 @@ func list[T any](l []T) []T {
 	return l
 }
 
-// failed ends a report with an error and a result that says it.
+// failed ends a report with an error and a result that says it, and what the server said.
 func failed(ctx context.Context, r tool.Report, err error) tool.Report {
-	known := because(ctx, err)
-	r.Reason, r.Message, r.Remedy = string(known.Code), known.Message, known.NextStep()
-	if known.Code == reason.Internal {
-		r.Cause = err
-	}
-	switch known.Code {
-	case reason.TimedOut:
-		r.Outcome = tool.TimedOut
-	case reason.Cancelled, reason.GatewayFrozen, reason.ShuttingDown:
-		r.Outcome = tool.Stopped
-	default:
-		r.Outcome = tool.Failed
-	}
-	said := map[string]any{"reason": known.Code, "message": r.Message, "remedy": r.Remedy}
+	r, why := r.Because(ctx, err)
+	said := map[string]any{"reason": why.Reason, "message": why.Message, "remedy": why.Remedy}
 	var fault *jsonrpc.Error
-	if errors.As(err, &fault) && known.Code == reason.ToolFailed {
+	if errors.As(err, &fault) && why.Reason == reason.ToolFailed {
 		said["rpc"] = rpcOf(fault)
 	}
 	r.Result, _ = canonical.Marshal(map[string]any{"error": said})
-	return finished(r)
+	return r.Finish()
 }
 
 // mostFault bounds what a server may say with an error beside its message.
@@ -507,27 +495,4 @@ func rpcOf(fault *jsonrpc.Error) map[string]any {
 		said["data"] = data
 	}
 	return said
-}
-
-// because is the reason of an error. A context that ended explains every error that
-// came of it.
-func because(ctx context.Context, err error) *reason.Error {
-	var known *reason.Error
-	switch {
-	case ctx.Err() == nil && errors.As(err, &known):
-		return known
-	case ctx.Err() == nil:
-		return reason.Fault(err)
-	case errors.As(context.Cause(ctx), &known):
-		return known
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return reason.Errorf(reason.TimedOut, "the call ran into its deadline")
-	}
-	return reason.Errorf(reason.Cancelled, "the call was cancelled")
-}
-
-func finished(r tool.Report) tool.Report {
-	r.FinishedAt = time.Now().UTC()
-	r.Usage.Wall = r.FinishedAt.Sub(r.StartedAt)
-	return r
 }

@@ -2,6 +2,7 @@ package wasm
 
 import (
 	"crypto/hmac"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -72,6 +73,23 @@ func (c codes) write(name codeName, code []byte) error {
 		return fmt.Errorf("keeping compiled code: %w", err)
 	}
 	return nil
+}
+
+// readKey returns the key of the MAC, which is made the first time.
+func readKey(name string) ([]byte, error) {
+	key, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		key = make([]byte, sha256.Size)
+		_, _ = rand.Read(key) // it never fails
+		if err := os.WriteFile(name, key, 0o600); err != nil {
+			return nil, err
+		}
+		return key, nil
+	}
+	if err == nil && len(key) != sha256.Size {
+		err = fmt.Errorf("%s has %d bytes in place of %d; remove it, and modules are compiled anew", name, len(key), sha256.Size)
+	}
+	return key, err
 }
 
 func (c codes) remove(name codeName) error { return os.Remove(c.path(name)) }

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"palyra/internal/reason"
@@ -172,9 +171,4 @@ func (r *Runner) compile(ctx context.Context, m Module) ([]byte, error) {
 	}
 	w.kill()
 	return f.Body, nil
-}
-
-func firstLine(text string) string {
-	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
-	return line[:min(len(line), 300)]
 }

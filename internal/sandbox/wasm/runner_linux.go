@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"sync"
@@ -17,25 +16,10 @@ import (
 	"palyra/internal/wasm/wire"
 )
 
-// Config is what a Runner works with.
-type Config struct {
-	// Sandbox is Tier C, in which workers run.
-	Sandbox sandbox.Runner
-	// Program is palyra-wasm.
-	Program sandbox.Program
-	// Dir is a directory that only palyrad writes, and Key the key of the MAC of what is
-	// kept in it.
-	Dir string
-	Key []byte
-	Log *slog.Logger
-	// Workers bounds how many run at once, 0 for DefaultWorkers.
-	Workers int
-}
-
 // Bounds of the pool.
 const (
-	// DefaultWorkers is how many workers run at once.
-	DefaultWorkers = 16
+	// defaultWorkers is how many workers run at once.
+	defaultWorkers = 16
 	// keptIdle is how many wait for their principal's next call, for at most idleTime.
 	keptIdle = 8
 	idleTime = time.Minute
@@ -45,9 +29,10 @@ const (
 
 // Runner runs guests. It is safe for use by many goroutines.
 type Runner struct {
-	use   Config
-	codes codes
-	empty string
+	use     Config
+	program sandbox.Program
+	codes   codes
+	empty   string
 	// toolchains show the program inside, where it is none of the system's.
 	toolchains []sandbox.Toolchain
 	slots      chan struct{}
@@ -68,53 +53,61 @@ type compiling struct {
 	err  error
 }
 
-// New returns a Runner. It starts nothing.
-func New(c Config) (*Runner, error) {
-	if c.Workers == 0 {
-		c.Workers = DefaultWorkers
+// Open returns a Runner. It starts nothing; its errors say what is missing.
+func Open(c Config) (*Runner, error) {
+	if c.Sandbox == nil {
+		return nil, unavailable("there is no Tier C on this machine, in which the WASM worker runs")
 	}
-	empty := filepath.Join(c.Dir, "empty")
-	for _, dir := range []string{c.Dir, empty} {
+	if c.Workers == 0 {
+		c.Workers = defaultWorkers
+	}
+	program, err := sandbox.ResolveExecutable(c.Worker, nil)
+	if err != nil {
+		return nil, unavailable("the WASM worker %s cannot be used", c.Worker).WithCause(err)
+	}
+	r := &Runner{use: c, program: program, empty: filepath.Join(c.Dir, "empty"), slots: make(chan struct{}, c.Workers), compiled: map[codeName]*compiling{}}
+	r.codes.dir = filepath.Join(c.Dir, "code")
+	for _, dir := range []string{c.Dir, r.empty, r.codes.dir} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return nil, fmt.Errorf("making the directory of compiled modules: %w", err)
+			return nil, reason.Errorf(reason.SandboxUnavailable, "the directory of compiled modules cannot be made: %w", err)
 		}
 	}
-	seen, err := c.show()
-	if err != nil {
+	if r.codes.key, err = readKey(filepath.Join(c.Dir, "mac.key")); err != nil {
+		return nil, reason.Errorf(reason.SandboxUnavailable, "the key of compiled modules cannot be read: %w", err)
+	}
+	if err := r.show(); err != nil {
 		return nil, err
 	}
-	return &Runner{
-		use: c, codes: codes{dir: c.Dir, key: c.Key}, empty: empty, toolchains: seen,
-		slots: make(chan struct{}, c.Workers), compiled: map[codeName]*compiling{},
-	}, nil
+	return r, nil
 }
 
-// show makes a program that is not below /usr visible inside: as a copy in a directory
+// show makes a worker that is not below /usr visible inside: as a copy in a directory
 // that holds nothing else.
-func (c *Config) show() ([]sandbox.Toolchain, error) {
-	if sandbox.OfSystem(filepath.Dir(c.Program.Path)) {
-		return nil, nil
+func (r *Runner) show() error {
+	if sandbox.OfSystem(filepath.Dir(r.program.Path)) {
+		return nil
 	}
-	text, err := os.ReadFile(c.Program.Path)
+	text, err := os.ReadFile(r.program.Path)
 	if err != nil {
-		return nil, fmt.Errorf("reading palyra-wasm: %w", err)
+		return unavailable("the WASM worker cannot be read").WithCause(err)
 	}
-	if c.Program.SHA256 != fmt.Sprintf("sha256:%x", sha256.Sum256(text)) {
-		return nil, reason.Errorf(reason.BindingMismatch, "palyra-wasm changed while palyrad starts").WithRemedy("Start palyrad again.")
+	if r.program.SHA256 != fmt.Sprintf("sha256:%x", sha256.Sum256(text)) {
+		return reason.Errorf(reason.BindingMismatch, "the WASM worker changed while palyrad started").WithRemedy("Start palyrad again.")
 	}
-	dir := filepath.Join(c.Dir, "program")
-	if err := os.RemoveAll(dir); err != nil {
-		return nil, fmt.Errorf("copying palyra-wasm: %w", err)
+	dir := filepath.Join(r.use.Dir, "program")
+	name := filepath.Join(dir, Worker)
+	if err = os.RemoveAll(dir); err == nil {
+		err = os.Mkdir(dir, 0o755)
 	}
-	name := filepath.Join(dir, filepath.Base(c.Program.Path))
-	if err = os.Mkdir(dir, 0o755); err == nil {
+	if err == nil {
 		err = os.WriteFile(name, text, 0o755) //nolint:gosec // the sandbox's user runs it
 	}
 	if err != nil {
-		return nil, fmt.Errorf("copying palyra-wasm: %w", err)
+		return unavailable("the WASM worker cannot be copied to where its sandbox sees it").WithCause(err)
 	}
-	c.Program.Path = name
-	return []sandbox.Toolchain{{Name: "palyra-wasm", Dirs: []string{dir}}}, nil
+	r.program.Path = name
+	r.toolchains = []sandbox.Toolchain{{Name: Worker, Dirs: []string{dir}}}
+	return nil
 }
 
 // Probe starts a worker and ends it.
@@ -186,7 +179,7 @@ func (r *Runner) Run(ctx context.Context, c Call) (Report, error) {
 }
 
 func (r *Runner) nameOf(m Module) codeName {
-	return sha256.Sum256(fmt.Appendf(nil, "%x %s %+v", m.Digest, r.use.Program.SHA256, m.Features))
+	return sha256.Sum256(fmt.Appendf(nil, "%x %s %+v", m.Digest, r.program.SHA256, m.Features))
 }
 
 // workerFor returns a worker that has loaded the module for the principal.
@@ -264,11 +257,7 @@ func (t *talk) run(ctx context.Context) error {
 
 func (t *talk) lost(err error) error {
 	t.over = true
-	e := t.worker.lost("it did not finish the call", err)
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return reason.Errorf(reason.Cancelled, "the call was cancelled while its guest ran").WithCause(err)
-	}
-	return e
+	return t.worker.lost("it did not finish the call", err)
 }
 
 func (t *talk) done(f wire.Frame) error {
@@ -277,12 +266,16 @@ func (t *talk) done(f wire.Frame) error {
 	if err == nil && (end.Result < 0 || end.Result > len(f.Body) || end.Result > l.Output || len(f.Body)-end.Result > l.Output || end.Fuel > l.Fuel) {
 		err = errors.New("the end of a call makes no sense")
 	}
+	ended, known := verdict(end, l)
+	if err == nil && !known {
+		err = fmt.Errorf("%q is no outcome", end.Outcome)
+	}
 	if err != nil {
 		return t.lost(err)
 	}
 	t.report.Output, t.report.Log = f.Body[:end.Result:end.Result], f.Body[end.Result:]
 	t.report.Fuel, t.report.MemoryBytes, t.report.Clock, t.report.Random, t.report.Exit = end.Fuel, end.MemoryBytes, end.Clock, end.Random, end.Exit
-	return verdict(end, l)
+	return ended
 }
 
 // maxQuestion bounds the body of a question: two pieces of 4 MiB.

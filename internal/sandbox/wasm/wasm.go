@@ -6,6 +6,8 @@ package wasm
 
 import (
 	"context"
+	"log/slog"
+	"strings"
 	"time"
 
 	"palyra/internal/reason"
@@ -14,6 +16,22 @@ import (
 	"palyra/internal/wasm/structure"
 	"palyra/internal/wasm/wire"
 )
+
+// Worker is the name of the worker's program.
+const Worker = "palyra-wasm"
+
+// Config is what a Runner works with.
+type Config struct {
+	// Sandbox is Tier C, in which workers run; nil where there is none.
+	Sandbox sandbox.Runner
+	// Worker is the path of the worker's program.
+	Worker string
+	// Dir is a directory that only palyrad writes.
+	Dir string
+	Log *slog.Logger
+	// Workers bounds how many guests run at once, 0 for 16.
+	Workers int
+}
 
 // Module is a module that structure.Check has read.
 type Module struct {
@@ -112,11 +130,18 @@ func unavailable(format string, args ...any) *reason.Error {
 		WithRemedy("Install palyra-wasm beside palyrad (`make build` builds it where gcc is), and see `palyra doctor`.")
 }
 
-// verdict is the error of a call that did not finish, nil of one that did.
-func verdict(e wire.End, l Limits) error {
+// verdict is the error of a call that did not finish, nil of one that did. It is false
+// for an outcome that there is not.
+func verdict(e wire.End, l Limits) (ended error, known bool) {
+	if e.Outcome == wire.Finished {
+		return nil, true
+	}
+	err := failure(e, l)
+	return err, err != nil
+}
+
+func failure(e wire.End, l Limits) error {
 	switch e.Outcome {
-	case wire.Finished:
-		return nil
 	case wire.OutOfFuel:
 		return reason.Errorf(reason.QuotaExceeded, "fuel: the guest used all of its %d", l.Fuel).
 			WithRemedy("Give it a smaller input, or raise `fuel` in its manifest, up to wasm_runtime.fuel_ceiling.")
@@ -139,5 +164,10 @@ func verdict(e wire.End, l Limits) error {
 	case wire.Trapped:
 		return reason.Errorf(reason.ToolFailed, "the guest trapped: %s", firstLine(e.Problem))
 	}
-	return reason.Errorf(reason.ToolFailed, "the WASM worker says something that is no outcome")
+	return nil
+}
+
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	return line[:min(len(line), 300)]
 }

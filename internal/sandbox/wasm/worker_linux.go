@@ -83,7 +83,7 @@ func (r *Runner) launch(ctx context.Context, j job) (*worker, error) {
 	w := &worker{conn: ours, stop: stop, ended: make(chan struct{}), owner: j.owner, memory: j.memory}
 	started := make(chan struct{})
 	spec := sandbox.Spec{
-		Argv: []string{r.use.Program.Path, j.word}, Executable: r.use.Program.Executable, Toolchains: r.toolchains,
+		Argv: []string{r.program.Path, j.word}, Executable: r.program.Executable, Toolchains: r.toolchains,
 		WorkspaceRoot: r.empty, WorkspaceName: "(none)", Workspace: sandbox.ReadOnly,
 		Session: &sandbox.Session{Stdin: theirs, Started: func(u sandbox.Underway) { w.underway = u; close(started) }},
 		Limits: sandbox.Limits{
@@ -122,7 +122,11 @@ func sockets() (*net.UnixConn, *os.File, error) {
 		theirs.Close()
 		return nil, nil, fmt.Errorf("making a pair of sockets: %w", err)
 	}
-	return conn.(*net.UnixConn), theirs, nil
+	ours, ok := conn.(*net.UnixConn)
+	if !ok {
+		panic("a pair of Unix sockets is one")
+	}
+	return ours, theirs, nil
 }
 
 func (w *worker) greeted(ctx context.Context) error {
@@ -203,6 +207,10 @@ func (w *worker) lost(what string, err error) *reason.Error {
 	w.kill()
 	var refused *reason.Error
 	switch {
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return reason.Errorf(reason.Cancelled, "the call was cancelled while its guest ran").WithCause(err)
+	case errors.As(err, &refused):
+		return refused
 	case errors.As(w.failed, &refused) && refused.Code != reason.Cancelled:
 		return refused
 	case errors.Is(err, os.ErrDeadlineExceeded):

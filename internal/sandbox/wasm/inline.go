@@ -1,0 +1,227 @@
+package wasm
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"palyra/internal/canonical"
+	"palyra/internal/egress"
+	"palyra/internal/reason"
+	"palyra/internal/sandbox"
+	"palyra/internal/tool"
+	"palyra/internal/wasm/structure"
+)
+
+// InlineName is the tool whose calls bring their module along.
+const InlineName = "wasm.run"
+
+// inlineBytes bounds a module that comes with a call.
+const inlineBytes = 256 << 10
+
+// inlineRisk is that of code which nobody looked at, and which can do nothing but compute.
+const inlineRisk = 30
+
+// Guests runs guests; a Runner does.
+type Guests interface {
+	Run(context.Context, Call) (Report, error)
+}
+
+// Inline is the tool wasm.run. Its guests have no grants.
+type Inline struct {
+	Guests Guests
+	// Ready says why no guest can run at present.
+	Ready func() error
+	// Limits are those of a call that states no fuel, FuelCeiling the most that it may
+	// state.
+	Limits      Limits
+	FuelCeiling uint64
+	// ModuleBytes bounds a module, and is at most 256 KiB for one that comes with a call.
+	ModuleBytes int64
+	Version     string
+}
+
+// inline is what a call is made with.
+type inline struct {
+	Module string          `json:"module"`
+	Input  json.RawMessage `json:"input"`
+	Fuel   uint64          `json:"fuel"`
+}
+
+// Descriptor implements dispatch.Tool.
+func (Inline) Descriptor() tool.Descriptor {
+	return tool.Descriptor{
+		Name: InlineName, Title: "Run a WebAssembly module",
+		Description: "Run a WebAssembly module that comes with the call: a command of WASI preview 1, which reads its input from standard input and writes its result to standard output, or a module of the palyra ABI. " +
+			"It computes and has no files, network, secrets or storage. The clock and the randomness that it sees are not real, so that the same call gives the same result.",
+		InputSchema: json.RawMessage(`{
+  "$schema": "https://json-schema.org/draft/2020-12/schema",
+  "type": "object",
+  "additionalProperties": false,
+  "required": ["module"],
+  "properties": {
+    "module": {"type": "string", "minLength": 12, "maxLength": 349528, "description": "The module, in base64; at most 256 KiB."},
+    "input": {"description": "Any JSON value; the guest reads it as text. Without it the guest reads nothing."},
+    "fuel": {"type": "integer", "minimum": 1, "maximum": 1000000000000, "description": "What it may use, about 1 for each instruction; at most wasm_runtime.fuel_ceiling."}
+  }
+}`),
+		Capabilities: []tool.Capability{}, Executor: tool.TierAWasmtime, ReadOnly: true, AlwaysSensitive: true,
+	}
+}
+
+// Unusable says why no call can run at present.
+func (t Inline) Unusable() error { return t.Ready() }
+
+// Plan implements dispatch.Tool.
+func (t Inline) Plan(_ context.Context, p tool.Proposal) (tool.Plan, error) {
+	_, plan, err := t.prepare(p)
+	return plan, err
+}
+
+// Prepare implements dispatch.Tool.
+func (t Inline) Prepare(_ context.Context, p tool.Proposal) (tool.Prepared, error) {
+	call, plan, err := t.prepare(p)
+	return tool.Prepared{Plan: plan, Run: func(ctx context.Context, c tool.Call) tool.Report { return t.run(ctx, c, call) }}, err
+}
+
+func (t Inline) prepare(p tool.Proposal) (Call, tool.Plan, error) {
+	if err := t.Ready(); err != nil {
+		return Call{}, tool.Plan{}, err
+	}
+	var in inline
+	if err := json.Unmarshal(p.Input, &in); err != nil {
+		return Call{}, tool.Plan{}, reason.Errorf(reason.InvalidInput, "reading input: %w", err)
+	}
+	text, err := base64.StdEncoding.DecodeString(in.Module)
+	if err != nil {
+		return Call{}, tool.Plan{}, reason.Errorf(reason.InvalidInput, "module is not in base64: %w", err).
+			WithRemedy("Encode the bytes of the module as RFC 4648 section 4 says, with padding and without line breaks.")
+	}
+	limits := structure.DefaultLimits()
+	limits.ModuleBytes, limits.MemoryPages, limits.TableElements = int(min(t.ModuleBytes, inlineBytes)), uint64(t.Limits.MemoryBytes)>>16, uint64(t.Limits.TableElements)
+	m, err := structure.Check(text, limits)
+	if err != nil {
+		return Call{}, tool.Plan{}, err
+	}
+	call := Call{
+		Owner: p.Caller.Principal.String(), Module: Module{Bytes: text, Digest: sha256.Sum256(text), Kind: m.Kind},
+		Tool: InlineName, Input: in.Input, Limits: t.Limits,
+	}
+	if in.Fuel > t.FuelCeiling {
+		return Call{}, tool.Plan{}, reason.Errorf(reason.InvalidInput, "fuel is %d, and wasm_runtime.fuel_ceiling is %d", in.Fuel, t.FuelCeiling)
+	}
+	if in.Fuel > 0 {
+		call.Limits.Fuel = in.Fuel
+	}
+	return call, t.plan(call, m), nil
+}
+
+func (t Inline) plan(c Call, m *structure.Module) tool.Plan {
+	digest := "sha256:" + hex.EncodeToString(c.Module.Digest[:])
+	return tool.Plan{
+		Binding: tool.Binding{
+			SandboxProfile: fmt.Sprintf("WebAssembly guest %s: fuel %d, memory %d bytes, %s", digest, c.Limits.Fuel, c.Limits.MemoryBytes, c.Limits.Wall),
+			Egress:         []string{egress.Strict.String()},
+		},
+		Facts: tool.Facts{Risk: inlineRisk, EgressMode: egress.Strict.String(), SandboxTier: tier, SandboxLevel: sandbox.LevelStrict},
+		Preview: tool.Preview{
+			Summary: fmt.Sprintf("Run a WebAssembly module of %d bytes (%s) with fuel %d. It can compute, and reach nothing.", len(c.Module.Bytes), digest, c.Limits.Fuel),
+			Notes:   []string{fmt.Sprintf("%d functions, %d of them imported: %s.", m.Functions+len(m.Imports), len(m.Imports), imported(m))},
+		},
+		Subject: InlineName + ":" + digest, SubjectCovers: "the same module with any input",
+	}
+}
+
+// tier is how facts and attestations name it.
+const tier = "a"
+
+func imported(m *structure.Module) string {
+	var list []string
+	for _, i := range m.Imports {
+		if !slices.Contains(list, i.Name) {
+			list = append(list, i.Name)
+		}
+	}
+	if len(list) == 0 {
+		return "none"
+	}
+	slices.Sort(list)
+	return strings.Join(list, ", ")
+}
+
+// run makes a decided call.
+func (t Inline) run(ctx context.Context, c tool.Call, call Call) tool.Report {
+	report := tool.Report{
+		Executor:    tool.ExecutorInfo{Name: tool.TierAWasmtime, Version: t.Version, Tier: tier},
+		Enforcement: tool.Enforcement{Level: sandbox.LevelNone, Requested: []string{}, Applied: []string{}, Downgrades: []string{}},
+		Egress:      tool.Egress{Mode: egress.Strict.String(), Allowed: []string{}, Observed: []tool.Connection{}}, StartedAt: time.Now().UTC(),
+	}
+	digest, err := c.Plan.Binding.Digest()
+	if err != nil {
+		return report.Fail(ctx, err)
+	}
+	call.Seed = sha256.Sum256([]byte(digest))
+	ran, err := t.Guests.Run(ctx, call)
+	describe(&report, ran)
+	if err != nil {
+		return report.Fail(ctx, withLog(err, ran.Log))
+	}
+	if report.Result, err = canonical.Marshal(result(ran)); err != nil {
+		return report.Fail(ctx, err)
+	}
+	report.Outcome = tool.Succeeded
+	return report.Finish()
+}
+
+// describe adds what is known of the worker, and of what the guest used.
+func describe(r *tool.Report, ran Report) {
+	if ran.Started.IsZero() {
+		return
+	}
+	isolation := ran.Worker.Isolation
+	r.Isolation = &isolation
+	r.Executor.Backend = ran.Engine + " in " + ran.Worker.Backend
+	r.Enforcement = tool.Enforcement{
+		Level:     sandbox.Level(egress.Strict, ran.Worker.Requested, ran.Worker.Applied),
+		Requested: append([]string{}, ran.Worker.Requested...), Applied: append([]string{}, ran.Worker.Applied...), Downgrades: append([]string{}, ran.Worker.Downgrades...),
+	}
+	r.Usage = tool.Usage{Wall: ran.Finished.Sub(ran.Started), PeakMemory: ran.MemoryBytes, Fuel: int64(ran.Fuel)}
+	r.StartedAt = ran.Started.UTC()
+}
+
+// mostLogged bounds what an error says of a guest's log.
+const mostLogged = 2000
+
+// withLog adds the end of what the guest wrote to standard error, where programs say why
+// they stop.
+func withLog(err error, log []byte) error {
+	var known *reason.Error
+	if len(log) == 0 || !errors.As(err, &known) || known.Code != reason.ToolFailed {
+		return err
+	}
+	said := strings.ToValidUTF8(string(log[max(0, len(log)-mostLogged):]), "\uFFFD")
+	return reason.Errorf(known.Code, "%s; it logged: %s", known.Message, strings.TrimSpace(said)).WithRemedy("%s", known.NextStep())
+}
+
+// outcome is the result of a call: the guest's, as JSON where it is that, and what it
+// wrote to standard error.
+type outcome struct {
+	Output any    `json:"output"`
+	Log    string `json:"log,omitempty"`
+	Fuel   uint64 `json:"fuel"`
+}
+
+func result(ran Report) outcome {
+	o := outcome{Output: strings.ToValidUTF8(string(ran.Output), "\uFFFD"), Log: strings.ToValidUTF8(string(ran.Log), "\uFFFD"), Fuel: ran.Fuel}
+	if text, err := canonical.JSON(ran.Output); err == nil {
+		o.Output = json.RawMessage(text)
+	}
+	return o
+}

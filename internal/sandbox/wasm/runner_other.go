@@ -1,0 +1,27 @@
+//go:build !linux
+
+package wasm
+
+import (
+	"context"
+	"runtime"
+
+	"palyra/internal/reason"
+)
+
+// Runner is there on Linux alone.
+type Runner struct{}
+
+// Open says that there is no Tier A here.
+func Open(Config) (*Runner, error) { return nil, missing() }
+
+// Run refuses every call.
+func (*Runner) Run(context.Context, Call) (Report, error) { return Report{}, missing() }
+
+// Close has nothing to end.
+func (*Runner) Close() {}
+
+func missing() error {
+	return reason.Errorf(reason.PlatformUnknown, "WebAssembly guests need Tier C, which %s does not have", runtime.GOOS).
+		WithRemedy("Run palyrad on Linux.")
+}

@@ -1,0 +1,64 @@
+//go:build linux
+
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"palyra/test/process"
+)
+
+// waivedGuests lets guests run unasked.
+const waivedGuests = `@id("guests")
+@reason("guests run unattended in the tests")
+@waives("approval: they can reach nothing")
+permit(principal, action == Action::"tool.execute/wasm.run", resource) when { context.egress.mode != "none" };
+`
+
+// copying is a command that copies what it reads to what it writes; the text of it is
+// echo in test/wasm.
+const copying = "AGFzbQEAAAABDAJgBH9/f38Bf2AAAAJEAhZ3YXNpX3NuYXBzaG90X3ByZXZpZXcxB2ZkX3JlYWQAABZ3YXNpX3NuYXBzaG90X3ByZXZpZXcxCGZkX3dyaXRlAAADAgEBBQMBAAIHEwIGbWVtb3J5AgAGX3N0YXJ0AAIKNQEzAEEAQYAINgIAQQRB4NQDNgIAQQBBAEEBQQgQABpBBEEIKAIANgIAQQFBAEEBQQgQARoL"
+
+// TestGuests runs a WebAssembly guest through the gateway: its result, the fuel in the
+// attestation, and that it ran in a sandbox of its own. Where there is no worker, the tool
+// says so.
+func TestGuests(t *testing.T) {
+	t.Parallel()
+	worker := filepath.Join(t.TempDir(), "palyra-wasm")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", worker, "./cmd/palyra-wasm")
+	cmd.Dir, cmd.Env = repository, append(os.Environ(), "CGO_ENABLED=1")
+	process.Finish(t, cmd).Want(t, 0)
+	g := newGateway(t, "[wasm_runtime]", "allow_inline_modules = true", `worker = "`+worker+`"`)
+	g.policy("10.cedar", waivedGuests)
+	g.Start()
+	c := g.local()
+	arguments := `{"module":"` + copying + `","input":{"greeting":"hello"}}`
+	ran := decode[struct {
+		Output struct{ Greeting string }
+		Fuel   int64
+	}](t, c.ok("call", "wasm.run", "--input", arguments))
+	if ran.Output.Greeting != "hello" || ran.Fuel <= 0 {
+		t.Errorf("%+v", ran)
+	}
+	s := c.lastAttestation().Statement.Predicate
+	if s.Usage.FuelReported != ran.Fuel || s.Executor.Name != "sandbox_tier_a_wasmtime" || s.Executor.Tier != "a" || !strings.Contains(s.Executor.Backend, "wasmtime 39") || s.SandboxEnforcement != "strict" {
+		t.Errorf("the attestation says %+v", s)
+	}
+	fails := func(c *client, arguments, says string) {
+		t.Helper()
+		if r := c.run("call", "wasm.run", "--input", arguments); r.Code == 0 || !strings.Contains(r.Out+r.Err, says) {
+			t.Errorf("code %d: %s%s", r.Code, r.Out, r.Err)
+		}
+	}
+	fails(c, `{"module":"`+copying+`","input":{},"fuel":1}`, "fuel")
+	fails(c, `{"module":"AAAAAAAAAAAA"}`, "malformed")
+
+	without := newGateway(t, "[wasm_runtime]", "allow_inline_modules = true")
+	without.policy("10.cedar", waivedGuests)
+	without.Start()
+	fails(without.local(), arguments, "palyra-wasm")
+}

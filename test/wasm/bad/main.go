@@ -1,0 +1,74 @@
+//go:build linux
+
+// Command bad stands in the place of palyra-wasm and misbehaves, in the way that the last
+// word of its own file says: what a worker does that a guest took over.
+package main
+
+import (
+	"bytes"
+	"net"
+	"os"
+	"time"
+
+	"palyra/internal/wasm/wire"
+)
+
+func main() {
+	text, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		panic(err)
+	}
+	way := string(text[bytes.LastIndexByte(text, ' ')+1:])
+	conn, err := net.FileConn(os.Stdin)
+	if err != nil {
+		panic(err)
+	}
+	if err := misbehave(conn, way); err != nil {
+		os.Exit(1)
+	}
+}
+
+// misbehave greets, compiles and loads as it should, and then does what it should not.
+func misbehave(conn net.Conn, way string) error {
+	if way == "silent" {
+		select {}
+	}
+	if err := wire.Write(conn, wire.Ready, wire.Greeting{Engine: "bad"}); err != nil {
+		return err
+	}
+	first, err := wire.Read(conn, wire.MaxBody)
+	if err != nil {
+		return err
+	}
+	if first.Kind == wire.Compile {
+		return wire.Write(conn, wire.Compiled, wire.Trouble{}, []byte("code"))
+	}
+	if err := wire.Write(conn, wire.Loaded, wire.Trouble{}); err != nil {
+		return err
+	}
+	if _, err := wire.Read(conn, wire.MaxBody); err != nil {
+		return err
+	}
+	switch way {
+	case "crash":
+		panic("as told")
+	case "hang":
+		time.Sleep(time.Hour)
+	case "garbage":
+		_, err = conn.Write(bytes.Repeat([]byte("garbage"), 1000))
+	case "huge":
+		_, err = conn.Write(wire.Header(wire.Done, 100, 1<<31-1))
+	case "fuel":
+		err = wire.Write(conn, wire.Done, wire.End{Outcome: wire.Finished, Fuel: 1 << 60})
+	case "result":
+		err = wire.Write(conn, wire.Done, wire.End{Outcome: wire.Finished, Result: 1 << 20})
+	case "outcome":
+		err = wire.Write(conn, wire.Done, wire.End{Outcome: "won"})
+	case "question":
+		err = wire.Write(conn, wire.Ask, wire.Question{Function: "vault_dump", Numbers: []int32{1}})
+	case "numbers":
+		err = wire.Write(conn, wire.Ask, wire.Question{Function: "grant_open", Numbers: make([]int32, 100)})
+	}
+	time.Sleep(time.Hour) // palyrad ends it
+	return err
+}

@@ -1,0 +1,253 @@
+//go:build linux && cgo
+
+package wasm
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"palyra/internal/must"
+	"palyra/internal/reason"
+	engine "palyra/internal/sandbox/wasm"
+	"palyra/internal/wasm/structure"
+)
+
+// command is a module with a memory and a _start that does what body says.
+func command(head, body string) string {
+	return fmt.Sprintf("(module %s (memory (export \"memory\") 1) (func (export \"_start\") %s))", head, body)
+}
+
+const (
+	wasi    = `(import "wasi_snapshot_preview1" `
+	handles = `(import "palyra:plugins/host-capabilities@0.1.0" `
+	write   = wasi + `"fd_write" (func $write (param i32 i32 i32 i32) (result i32)))`
+	open    = handles + `"grant_open" (func $open (param i32 i32 i32) (result i32)))`
+)
+
+// hostile are modules that end badly, each in its own way.
+var hostile = map[string]struct {
+	wat string
+	// fuel and wall are in place of the defaults.
+	fuel uint64
+	wall time.Duration
+	code reason.Code
+	says string
+}{
+	"infinite loop":  {wat: command("", `(loop $l (br $l))`), code: reason.QuotaExceeded, says: "fuel"},
+	"loop on a time": {wat: command("", `(loop $l (br $l))`), fuel: 1 << 50, wall: 200 * time.Millisecond, code: reason.TimedOut, says: "longer than 200ms"},
+	"deep recursion": {wat: `(module (memory (export "memory") 1) (func $f (export "_start") (call $f)))`, fuel: 1 << 40, code: reason.QuotaExceeded, says: "stack"},
+	"memory bomb": {wat: command("", `(loop $l (br_if $l (i32.ne (memory.grow (i32.const 16)) (i32.const -1)))) unreachable`),
+		code: reason.QuotaExceeded, says: "memory"},
+	"table bomb": {wat: `(module (memory (export "memory") 1) (table $t (export "table") 1 funcref)
+		(func (export "_start") (loop $l (br_if $l (i32.ne (table.grow $t (ref.null func) (i32.const 1000)) (i32.const -1)))) unreachable))`,
+		code: reason.QuotaExceeded, says: "table"},
+	"bulk memory burner": {wat: `(module (memory (export "memory") 1024) (func (export "_start")
+		(loop $l (memory.fill (i32.const 0) (i32.const 1) (i32.const 67108864)) (br $l))))`,
+		fuel: 1 << 50, wall: 300 * time.Millisecond, code: reason.TimedOut, says: "longer than"},
+	"start function traps": {wat: `(module (memory (export "memory") 1) (func $s unreachable) (start $s) (func (export "_start")))`,
+		code: reason.ToolFailed, says: "unreachable"},
+	"division by zero":   {wat: command("", `(drop (i32.div_u (i32.const 1) (i32.const 0)))`), code: reason.ToolFailed, says: "trapped"},
+	"out of its memory":  {wat: command("", `(drop (i32.load (i32.const 65533)))`), code: reason.ToolFailed, says: "out of bounds"},
+	"exit code":          {wat: command(wasi+`"proc_exit" (func $exit (param i32)))`, `(call $exit (i32.const 7))`), code: reason.ToolFailed, says: "code 7"},
+	"output flood":       {wat: command(write, flood), fuel: 1 << 40, code: reason.QuotaExceeded, says: "output"},
+	"result outside":     {wat: abi(`(i64.const 0x7fffffff00000010)`), code: reason.ToolFailed, says: "outside of the memory"},
+	"result too long":    {wat: abi(`(i64.const 0x7fffffff)`), code: reason.QuotaExceeded, says: "output"},
+	"alloc outside":      {wat: strings.Replace(abi(`(i64.const 0)`), "(i32.const 1024)", "(i32.const -4)", 1), code: reason.ToolFailed, says: "palyra_alloc"},
+	"invalid code":       {wat: "", code: reason.InvalidInput, says: "the module is not valid"},
+	"a pointer to wasi":  {wat: command(write, `(if (i32.ne (call $write (i32.const 1) (i32.const -8) (i32.const 1) (i32.const 0)) (i32.const 21)) (then unreachable)) (drop (i32.div_u (i32.const 1) (i32.const 0)))`), code: reason.ToolFailed, says: "divide"},
+	"a huge list":        {wat: command(write, `(if (i32.ne (call $write (i32.const 1) (i32.const 0) (i32.const -1) (i32.const 0)) (i32.const 28)) (then (drop (i32.div_u (i32.const 1) (i32.const 0))))) unreachable`), code: reason.ToolFailed, says: "unreachable"},
+	"a handle's pointer": {wat: command(open, `(if (i32.ne (call $open (i32.const 1) (i32.const -1) (i32.const -1)) (i32.const -1)) (then (drop (i32.div_u (i32.const 1) (i32.const 0))))) unreachable`), code: reason.ToolFailed, says: "unreachable"},
+}
+
+const flood = `(i32.store (i32.const 4) (i32.const 65536)) (loop $l (drop (call $write (i32.const 2) (i32.const 0) (i32.const 1) (i32.const 16))) (br $l))`
+
+// abi is a module of the palyra ABI whose run gives value.
+func abi(value string) string {
+	return `(module (memory (export "memory") 1) (func (export "palyra_alloc") (param i32) (result i32) (i32.const 1024))
+		(func (export "run") (param i32 i32) (result i64) ` + value + `))`
+}
+
+// invalid is a command whose structure is right and whose code is not: it adds without
+// operands.
+func invalid(t *testing.T) []byte {
+	t.Helper()
+	good := compiled(t, command("", "(drop (i32.add (i32.const 1) (i32.const 2)))"))
+	bad := strings.Replace(string(good), "\x41\x01\x41\x02\x6a\x1a", "\x6a\x6a\x6a\x6a\x6a\x1a", 1)
+	if bad == string(good) {
+		t.Fatal("the code to change was not found")
+	}
+	return []byte(bad)
+}
+
+// TestHostile: each ends with its own verdict, and afterwards a guest that is well runs.
+func TestHostile(t *testing.T) {
+	w := newWorld(t)
+	well := module(t, compiled(t, echo))
+	for name, c := range hostile {
+		t.Run(name, func(t *testing.T) {
+			text := invalid
+			if c.wat != "" {
+				text = func(t *testing.T) []byte { return compiled(t, c.wat) }
+			}
+			order := call(module(t, text(t)), `{}`)
+			if c.fuel > 0 {
+				order.Limits.Fuel = c.fuel
+			}
+			if c.wall > 0 {
+				order.Limits.Wall = c.wall
+			}
+			r, err := w.Run(t.Context(), order)
+			if reason.Of(err) != c.code || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%v (%s), want %q (%s); it logged %.100q", err, reason.Of(err), c.says, c.code, r.Log)
+			}
+			after := must.Get(w.Run(t.Context(), call(well, "well")))(t)
+			if string(after.Output) != "well" {
+				t.Errorf("afterwards: %q", after.Output)
+			}
+		})
+	}
+}
+
+// TestRefusedBeforeTheEngine: modules of other proposals and with other imports are
+// refused by their structure.
+func TestRefusedBeforeTheEngine(t *testing.T) {
+	imports := strings.Repeat(wasi+`"sched_yield" (func (result i32)))`, 1001)
+	for name, c := range map[string]struct{ wat, says string }{
+		"threads":            {`(module (memory (export "memory") 1 1 shared) (func (export "_start")))`, "threads"},
+		"memory64":           {`(module (memory (export "memory") i64 1) (func (export "_start")))`, "memory64"},
+		"tail call":          {command("", "return_call 0"), "tail calls"},
+		"SIMD":               {command("", "(drop (v128.const i32x4 0 0 0 0))"), "SIMD"},
+		"several memories":   {`(module (memory (export "memory") 1) (memory 1) (func (export "_start")))`, "several memories"},
+		"garbage collection": {`(module (type (struct)) (memory (export "memory") 1) (func (export "_start")))`, "garbage"},
+		"exceptions":         {`(module (tag) (memory (export "memory") 1) (func (export "_start")))`, "exceptions"},
+		"huge imports":       {command(imports, ""), "1001 imports"},
+		"unknown module":     {command(`(import "env" "system" (func))`, ""), `from "env"`},
+		"unknown function":   {command(wasi+`"exec" (func))`, ""), "no such function"},
+		"imported memory":    {`(module ` + wasi + `"memory" (memory 1)) (func (export "_start")))`, "no function"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := structure.Check(compiled(t, c.wat), structure.DefaultLimits()); err == nil || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%v, want %q", err, c.says)
+			}
+		})
+	}
+}
+
+// TestSameFuel: the same module and input use the same fuel in 100 runs, also when it reads
+// the clock and randomness without a grant.
+func TestSameFuel(t *testing.T) {
+	w := newWorld(t)
+	m := module(t, compiled(t, command(wasi+`"random_get" (func $random (param i32 i32) (result i32)))`+wasi+`"clock_time_get" (func $clock (param i32 i64 i32) (result i32)))`+write, `
+		(drop (call $random (i32.const 64) (i32.const 1)))
+		(drop (call $clock (i32.const 0) (i64.const 0) (i32.const 72)))
+		(loop $l (i32.store8 (i32.const 64) (i32.sub (i32.load8_u (i32.const 64)) (i32.const 1))) (br_if $l (i32.load8_u (i32.const 64))))
+		(i32.store (i32.const 0) (i32.const 72)) (i32.store (i32.const 4) (i32.const 8))
+		(drop (call $write (i32.const 1) (i32.const 0) (i32.const 1) (i32.const 16)))`)))
+	first := must.Get(w.Run(t.Context(), call(m, "")))(t)
+	for range 100 {
+		if r := must.Get(w.Run(t.Context(), call(m, "")))(t); r.Fuel != first.Fuel || string(r.Output) != string(first.Output) {
+			t.Fatalf("%d and %x, first %d and %x", r.Fuel, r.Output, first.Fuel, first.Output)
+		}
+	}
+	other := call(m, "")
+	other.Seed = [32]byte{1}
+	if r := must.Get(w.Run(t.Context(), other))(t); r.Fuel == first.Fuel {
+		t.Error("another seed gives the same randomness")
+	}
+	real := call(m, "")
+	real.Clock, real.Random = true, true
+	if r := must.Get(w.Run(t.Context(), real))(t); string(r.Output) == string(first.Output) || r.Clock != 1 || r.Random != 1 {
+		t.Errorf("with grants: %x, %+v", r.Output, r)
+	}
+}
+
+// answering is a host that keeps what it was asked.
+type answering struct {
+	mu    sync.Mutex
+	asked []string
+	do    func(function string, numbers []int32, first, second []byte) (engine.Answer, error)
+}
+
+func (a *answering) Answer(_ context.Context, function string, numbers []int32, first, second []byte) (engine.Answer, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.asked = append(a.asked, fmt.Sprint(function, numbers, string(first), string(second)))
+	return a.do(function, numbers, first, second)
+}
+
+// TestHandles: what a guest asks comes to its host as it asked, and the host's answer to
+// the guest. Without a host nothing is granted.
+func TestHandles(t *testing.T) {
+	w := newWorld(t)
+	m := module(t, compiled(t, `(module `+open+handles+`"storage_put" (func $put (param i32 i32 i32 i32 i32) (result i32)))`+handles+`"result_read" (func $result (param i32 i32) (result i32)))
+		(memory (export "memory") 1) (data (i32.const 16) "notebookkeyvalue")
+		(func (export "palyra_alloc") (param i32) (result i32) (i32.const 1024))
+		(func (export "run") (param i32 i32) (result i64)
+			(if (i32.ne (call $open (i32.const 3) (i32.const 16) (i32.const 8)) (i32.const 5)) (then (return (i64.const 0x0000001000000003))))
+			(drop (call $put (i32.const 5) (i32.const 24) (i32.const 3) (i32.const 27) (i32.const 5)))
+			(i64.or (i64.const 0x0000080000000000) (i64.extend_i32_u (call $result (i32.const 2048) (i32.const 100)))) ))`))
+	host := &answering{do: func(function string, _ []int32, _, _ []byte) (engine.Answer, error) {
+		if function == "grant_open" {
+			return engine.Answer{Value: 5}, nil
+		}
+		return engine.Answer{Value: 6, Result: []byte("stored")}, nil
+	}}
+	order := call(m, "x")
+	order.Host = host
+	r := must.Get(w.Run(t.Context(), order))(t)
+	if string(r.Output) != "stored" || strings.Join(host.asked, "; ") != "grant_open[3]notebook; storage_put[5]keyvalue" {
+		t.Errorf("%q after %q", r.Output, host.asked)
+	}
+	order.Host = nil
+	if r := must.Get(w.Run(t.Context(), order))(t); string(r.Output) != "not" {
+		t.Errorf("without a host: %q", r.Output)
+	}
+	// A host that ends the call ends the worker; the next call has another.
+	order.Host = &answering{do: func(string, []int32, []byte, []byte) (engine.Answer, error) {
+		return engine.Answer{}, reason.Errorf(reason.BudgetExceeded, "enough")
+	}}
+	if _, err := w.Run(t.Context(), order); reason.Of(err) != reason.BudgetExceeded {
+		t.Errorf("a host that refuses: %v", err)
+	}
+	order.Host = host
+	if r := must.Get(w.Run(t.Context(), order))(t); string(r.Output) != "stored" {
+		t.Errorf("afterwards: %q", r.Output)
+	}
+}
+
+// TestManyAtOnce: calls of several principals at once, more than there are workers.
+func TestManyAtOnce(t *testing.T) {
+	w := newWorld(t)
+	m := module(t, compiled(t, echo))
+	var group sync.WaitGroup
+	for i := range 24 {
+		group.Go(func() {
+			order := call(m, fmt.Sprint("input ", i))
+			order.Owner = fmt.Sprint("user:", i%3)
+			r, err := w.Run(t.Context(), order)
+			if err != nil || string(r.Output) != fmt.Sprint("input ", i) {
+				t.Errorf("%d: %q, %v", i, r.Output, err)
+			}
+		})
+	}
+	group.Wait()
+}
+
+// TestCancelled: a call whose caller leaves ends at once, and its worker with it.
+func TestCancelled(t *testing.T) {
+	w := newWorld(t)
+	m := module(t, compiled(t, command("", `(loop $l (br $l))`)))
+	order := call(m, "")
+	order.Limits.Fuel = 1 << 60
+	ctx, cancel := context.WithCancel(t.Context())
+	host := time.AfterFunc(100*time.Millisecond, cancel)
+	defer host.Stop()
+	began := time.Now()
+	if _, err := w.Run(ctx, order); reason.Of(err) != reason.Cancelled || time.Since(began) > 20*time.Second {
+		t.Errorf("%v after %s", err, time.Since(began))
+	}
+}

@@ -1,0 +1,124 @@
+//go:build linux && cgo
+
+package wasm
+
+import (
+	"bytes"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"palyra/internal/must"
+	"palyra/internal/reason"
+	"palyra/internal/sandbox/bubblewrap"
+	engine "palyra/internal/sandbox/wasm"
+)
+
+// badWorker is the program that misbehaves, built once.
+var badWorker = sync.OnceValues(func() ([]byte, error) {
+	dir, err := os.MkdirTemp("", "palyra-bad")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	cmd := exec.Command("go", "build", "-o", filepath.Join(dir, "bad"), "palyra/test/wasm/bad")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return out, err
+	}
+	return os.ReadFile(filepath.Join(dir, "bad"))
+})
+
+// TestBadWorkers: a worker that crashes, hangs or says what makes no sense ends its call
+// with a clear error, and is gone.
+func TestBadWorkers(t *testing.T) {
+	tierC := must.Get(bubblewrap.New(bubblewrap.Config{Enabled: true, LayerDir: dirOf(t), QuarantineDir: dirOf(t)}))(t)
+	t.Cleanup(func() { must.Check(t, tierC.Close()) })
+	text := must.Get(badWorker())(t)
+	m := module(t, compiled(t, echo))
+	for way, c := range map[string]struct {
+		code reason.Code
+		says string
+	}{
+		"crash":    {reason.ToolFailed, "did not finish the call"},
+		"hang":     {reason.TimedOut, "was killed"},
+		"garbage":  {reason.ToolFailed, "did not finish the call"},
+		"huge":     {reason.ToolFailed, "did not finish the call"},
+		"fuel":     {reason.ToolFailed, "did not finish the call"},
+		"result":   {reason.ToolFailed, "did not finish the call"},
+		"outcome":  {reason.ToolFailed, "did not finish the call"},
+		"question": {reason.ToolFailed, "did not finish the call"},
+		"numbers":  {reason.ToolFailed, "did not finish the call"},
+	} {
+		t.Run(way, func(t *testing.T) {
+			worker := filepath.Join(dirOf(t), engine.Worker)
+			must.Do(t, os.WriteFile(worker, append(bytes.Clone(text), []byte(" "+way)...), 0o755))
+			var log bytes.Buffer
+			r := must.Get(engine.Open(engine.Config{Sandbox: tierC, Worker: worker, Dir: dirOf(t), Log: slog.New(slog.NewTextHandler(&log, nil))}))(t)
+			asked := &answering{do: func(string, []int32, []byte, []byte) (engine.Answer, error) { return engine.Answer{}, nil }}
+			order := call(m, "x")
+			order.Limits.Wall, order.Host = 300*time.Millisecond, asked
+			_, err := r.Run(t.Context(), order)
+			if reason.Of(err) != c.code || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%v (%s), want %q (%s)", err, reason.Of(err), c.says, c.code)
+			}
+			if len(asked.asked) > 0 {
+				t.Errorf("its questions came to the host: %q", asked.asked)
+			}
+			r.Close() // it waits until every worker is gone
+		})
+	}
+}
+
+// TestForgedCode: compiled code that somebody changed, put in the place of another's, or
+// cut off is not loaded, and made anew; the log says so.
+func TestForgedCode(t *testing.T) {
+	w := newWorld(t)
+	m, other := module(t, compiled(t, echo)), module(t, compiled(t, command("", "unreachable")))
+	run := func(what string) {
+		t.Helper()
+		again := must.Get(engine.Open(engine.Config{Sandbox: w.tierC, Worker: program, Dir: w.dir, Log: slog.New(slog.NewTextHandler(w.log, nil))}))(t)
+		defer again.Close()
+		if r, err := again.Run(t.Context(), call(m, "well")); err != nil || string(r.Output) != "well" {
+			t.Errorf("%s: %q, %v", what, r.Output, err)
+		}
+	}
+	run("compiled")
+	files := must.Get(filepath.Glob(filepath.Join(w.dir, "code", "*.code")))(t)
+	if len(files) != 1 {
+		t.Fatalf("kept: %q", files)
+	}
+	good := must.Get(os.ReadFile(files[0]))(t)
+	run("kept")
+	if w.log.Len() > 0 {
+		t.Errorf("it logged %s", w.log)
+	}
+	_, err := w.Run(t.Context(), call(other, ""))
+	if reason.Of(err) != reason.ToolFailed {
+		t.Fatal(err)
+	}
+	var others []byte
+	for _, name := range must.Get(filepath.Glob(filepath.Join(w.dir, "code", "*.code")))(t) {
+		if name != files[0] {
+			others = must.Get(os.ReadFile(name))(t)
+		}
+	}
+	changed := bytes.Clone(good)
+	changed[len(changed)/2] ^= 1
+	for what, text := range map[string][]byte{"changed": changed, "cut off": good[:len(good)-40], "empty": {}, "another's": others} {
+		w.log.Reset()
+		must.Do(t, os.WriteFile(files[0], text, 0o600))
+		run(what)
+		if !strings.Contains(w.log.String(), "made anew") {
+			t.Errorf("%s: nothing was logged", what)
+		}
+		if now := must.Get(os.ReadFile(files[0]))(t); bytes.Equal(now, text) {
+			t.Errorf("%s: it is still there", what)
+		}
+	}
+}
