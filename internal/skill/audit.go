@@ -108,8 +108,11 @@ func (a *audit) failed(code, about string, err error) {
 }
 
 func (a *audit) compatibility() {
-	least := a.p.Manifest.Compatibility.Palyra
-	if least != "" && semver.IsValid(a.limits.Palyra) && semver.Compare(a.limits.Palyra, "v"+least) < 0 {
+	least, is := a.p.Manifest.Compatibility.Palyra, a.limits.Palyra
+	// What stands behind the numbers is counted from the release before in a build that is
+	// none, and would put it before that release.
+	is = strings.TrimSuffix(strings.TrimSuffix(is, semver.Build(is)), semver.Prerelease(is))
+	if least != "" && semver.IsValid(is) && semver.Compare(is, "v"+least) < 0 {
 		a.say(Error, CodeCompatibility, ManifestEntry, "Install a newer palyrad, or an older version of the skill.",
 			"the skill is for palyrad %s and newer; this is %s", least, a.limits.Palyra)
 	}

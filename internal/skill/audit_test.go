@@ -89,6 +89,18 @@ func TestAudit(t *testing.T) {
 	}
 }
 
+// TestAuditOfVersions: a build after a release is not older than it, and one without a
+// version is asked nothing.
+func TestAuditOfVersions(t *testing.T) {
+	for version, old := range map[string]bool{"v0.5.0": false, "v0.5.0-7-gabcdef": false, "v0.4.9-7-gabcdef": true, "v0.4.9": true, "v1.0.0": false, "dev": false, "": false} {
+		limits := skill.DefaultLimits()
+		limits.Palyra = version
+		if found := audited(t, unsigned(t, manifest), limits); skill.Failed(found) != old {
+			t.Errorf("%q: %+v", version, found)
+		}
+	}
+}
+
 // TestAuditOfUnsigned says so, and goes on.
 func TestAuditOfUnsigned(t *testing.T) {
 	p := must.Get(skill.Open(must.Get(skill.Pack(unsigned(t, with("api.example.org:443", "*"))))(t)))(t)

@@ -131,8 +131,13 @@ func refused(format string, args ...any) *reason.Error {
 const (
 	endSize     = 22
 	endCount    = 10
+	endLength   = 12
+	endOffset   = 16
 	centralSize = 46
 	localSize   = 30
+	// directorySize bounds the directory: MaxEntries with names that are longer than any
+	// that is known.
+	directorySize = MaxEntries * (centralSize + 128)
 )
 
 // listed checks the caps and the form of a file, and returns its entries. Nothing is read
@@ -152,6 +157,15 @@ func listed(data []byte) ([]*zip.File, error) {
 	if n := binary.LittleEndian.Uint16(end[endCount:]); n > MaxEntries {
 		return nil, reason.Errorf(reason.InputTooLarge, "the package has %d entries; %d are allowed", n, MaxEntries).
 			WithRemedy("Put fewer modules in it, or make several skills.")
+	}
+	// The library reads the directory from where it begins until it ends, whatever number
+	// it says: this is what bounds that. It leaves no way to zip64 either.
+	length, offset := uint64(binary.LittleEndian.Uint32(end[endLength:])), uint64(binary.LittleEndian.Uint32(end[endOffset:]))
+	if length > directorySize {
+		return nil, reason.Errorf(reason.InputTooLarge, "the directory of the package has %d bytes; %d are allowed", length, directorySize)
+	}
+	if offset+length+endSize != uint64(len(data)) {
+		return nil, refused("the directory of the package does not stand between its last entry and its end")
 	}
 	r, err := zip.NewReader(bytes.NewReader(data), int64(len(data)))
 	if err != nil && !errors.Is(err, zip.ErrInsecurePath) {

@@ -5,10 +5,12 @@ import (
 	"bytes"
 	"crypto/ed25519"
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"hash/crc32"
 	"io/fs"
+	"slices"
 	"strings"
 	"testing"
 
@@ -103,10 +105,12 @@ func TestOpenRefuses(t *testing.T) {
 		"text":                {[]byte(strings.Repeat("text ", 100)), "it does not begin", ""},
 		"too large":           {make([]byte, skill.MaxPackage+1), "67108864 are allowed", reason.InputTooLarge},
 		"too many entries":    {zipped(t, many...), "256 are allowed", reason.InputTooLarge},
+		"a long directory":    {manyEntries(t, data), "the directory of the package has", reason.InputTooLarge},
+		"a hidden directory":  {hiddenEntries(t, data), "does not stand between its last entry and its end", ""},
 		"cut off":             {data[:len(data)-1], "something was cut off", ""},
 		"bytes behind":        {append(append([]byte{}, data...), 0), "stands behind it", ""},
 		"a comment":           {commented, "stands behind it", ""},
-		"bytes before":        {append([]byte("PK\x03\x04"), data...), "does not stand where", ""},
+		"bytes before":        {append([]byte("PK\x03\x04"), data...), "does not stand between its last entry and its end", ""},
 		"up and out":          {also(file{name: "../../x"}), `"../../x" leads out`, ""},
 		"absolute":            {also(file{name: "/x"}), `"/x" leads out`, ""},
 		"a drive":             {also(file{name: `c:\x`}), `leads out`, ""},
@@ -144,6 +148,33 @@ func TestOpenRefuses(t *testing.T) {
 	if _, err := verify(zipped(t, good...)); err != nil {
 		t.Error(err)
 	}
+}
+
+// entriesOf is the directory of a package, and where it begins.
+func entriesOf(data []byte) (directory []byte, begins int) {
+	end := data[len(data)-22:]
+	begins = int(binary.LittleEndian.Uint32(end[16:]))
+	return data[begins : len(data)-22], begins
+}
+
+// manyEntries has its directory a thousand times, and says that it has as many entries as
+// before.
+func manyEntries(t *testing.T, data []byte) []byte {
+	t.Helper()
+	directory, begins := entriesOf(data)
+	many := bytes.Repeat(directory, 1000)
+	end := append([]byte{}, data[len(data)-22:]...)
+	binary.LittleEndian.PutUint32(end[12:], uint32(len(many)))
+	return slices.Concat(data[:begins], many, end)
+}
+
+// hiddenEntries says that its long directory is a short one.
+func hiddenEntries(t *testing.T, data []byte) []byte {
+	t.Helper()
+	directory, _ := entriesOf(data)
+	long := manyEntries(t, data)
+	binary.LittleEndian.PutUint32(long[len(long)-22+12:], uint32(len(directory)))
+	return long
 }
 
 // TestTampering: what is changed after signing is refused by its name, also where the zip
