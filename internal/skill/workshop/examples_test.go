@@ -13,6 +13,7 @@ import (
 	"palyra/internal/must"
 	"palyra/internal/skill"
 	"palyra/internal/skill/workshop"
+	"palyra/internal/wasm/structure"
 )
 
 const examples = "../../../examples/skills"
@@ -90,6 +91,33 @@ func TestExamplesOfOtherCompilers(t *testing.T) {
 				t.Errorf("%s makes another module (%d bytes) than is committed (%d bytes)", c.says, len(got), len(is))
 			}
 		})
+	}
+}
+
+// TestSpecsProgramInC builds the program of docs/format/skill.md by the line that stands
+// above it.
+func TestSpecsProgramInC(t *testing.T) {
+	if _, err := exec.LookPath("clang"); err != nil {
+		t.Skip("clang is not here")
+	}
+	text := string(must.Get(os.ReadFile("../../../docs/format/skill.md"))(t))
+	_, line, _ := strings.Cut(text, "build it with `clang ")
+	line, _, _ = strings.Cut(line, "`")
+	_, program, _ := strings.Cut(text, "```c\n")
+	program, _, _ = strings.Cut(program, "```")
+	dir := t.TempDir()
+	write(t, dir, "echo.c", program)
+	cmd := exec.CommandContext(t.Context(), "clang", append(strings.Fields(line), "-o", "echo.wasm", "echo.c")...)
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		if strings.Contains(string(out), "wasm-ld") {
+			t.Skipf("its linker for WebAssembly is not here: %s", out)
+		}
+		t.Fatalf("%v\n%s", err, out)
+	}
+	m := must.Get(structure.Check(must.Get(os.ReadFile(filepath.Join(dir, "echo.wasm")))(t), structure.DefaultLimits()))(t)
+	if m.Kind != structure.ABI {
+		t.Errorf("it is a %s", m.Kind)
 	}
 }
 
