@@ -94,6 +94,13 @@ install: ## Install what `make build` built (PREFIX=/usr/local, DESTDIR): progra
 demo: deps-demo build ## Install what is missing, build, and drive real calls from proposal to attestation (DEMO_APPROVE=allow|deny)
 	scripts/demo.sh
 
+.PHONY: examples
+examples: ## Build the example skills into bin/skills
+	@mkdir -p bin/skills
+	$(GOBUILD) -ldflags "$(LDFLAGS)" -o bin/palyra ./cmd/palyra
+	for skill in $(patsubst %/skill.toml,%,$(wildcard examples/skills/*/skill.toml)); do \
+	  bin/palyra skills build "$$skill" --out "bin/skills/$$(basename "$$skill").palyra-skill" || exit 1; done
+
 .PHONY: test
 test: deps-test $(if $(filter ./...,$(PKG)),build,init) ## Install what is missing and run every test, in tiers with a budget of time each
 	@mkdir -p $(dir $(MATRIX))

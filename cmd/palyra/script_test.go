@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -93,6 +94,10 @@ func TestScripts(t *testing.T) {
 			env.Setenv("GORACE", "atexit_sleep_ms=0")
 			env.Setenv("XDG_CONFIG_HOME", filepath.Join(home, ".config"))
 			env.Setenv("XDG_STATE_HOME", filepath.Join(home, ".local", "state"))
+			// Skills are built with what Go has built before, and not below this home.
+			if cache, err := os.UserCacheDir(); err == nil {
+				env.Setenv("GOCACHE", cmp.Or(os.Getenv("GOCACHE"), filepath.Join(cache, "go-build")))
+			}
 			for _, name := range []string{"PALYRA_CONFIG", "PALYRA_ADDRESS", "PALYRA_CREDENTIALS", "PALYRA_STATE_DIR", "NO_COLOR", "CI"} {
 				env.Setenv(name, "")
 			}

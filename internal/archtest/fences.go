@@ -190,8 +190,8 @@ var Homes = []Home{
 	},
 	{
 		Modules: []string{"os/exec"},
-		Rooms:   []string{"internal/sandbox", "internal/cli/notify", "internal/cli/browser", "internal/cli/installing", "internal/cli/service", "internal/cli/approvals", "cmd/palyra-init", "test"},
-		Why:     "a program that is started anywhere else is a second way to run a tool; the CLI's notifications are one fixed program of macOS, a page is shown by the system's own opener, what it installs asks Codex, tries a hook, and speaks to the service manager of the person who typed the command, and an edit of arguments opens the editor of that person",
+		Rooms:   []string{"internal/sandbox", "internal/cli/notify", "internal/cli/browser", "internal/cli/installing", "internal/cli/service", "internal/cli/approvals", "internal/skill/workshop", "cmd/palyra-init", "test"},
+		Why:     "a program that is started anywhere else is a second way to run a tool; the CLI's notifications are one fixed program of macOS, a page is shown by the system's own opener, what it installs asks Codex, tries a hook, and speaks to the service manager of the person who typed the command, and an edit of arguments opens the editor of that person, and skills are built by the Go toolchain of theirs",
 	},
 	{
 		Modules: []string{"github.com/google/go-tpm"},

@@ -55,8 +55,8 @@ type Finding struct {
 func (f Finding) String() string { return f.At + ": " + f.Say }
 
 // Load parses every Go file below root, whatever its build tags. Folders
-// named testdata or node_modules, and those that begin with '.' or '_', are
-// not part of the build and are left out.
+// named testdata or node_modules, those that begin with '.' or '_', and other Go
+// modules are not part of the build and are left out.
 func Load(root string) (*Tree, error) {
 	t := newTree()
 	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
@@ -64,7 +64,7 @@ func Load(root string) (*Tree, error) {
 			return err
 		}
 		if d.IsDir() {
-			if name != root && skipped(d.Name()) {
+			if name != root && (skipped(d.Name()) || isModule(name)) {
 				return filepath.SkipDir
 			}
 			return nil
@@ -105,6 +105,12 @@ func newTree() *Tree {
 
 func skipped(dir string) bool {
 	return dir == "testdata" || dir == "node_modules" || strings.HasPrefix(dir, ".") || strings.HasPrefix(dir, "_")
+}
+
+// isModule reports whether a folder is a Go module of its own, as the example skills are.
+func isModule(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, "go.mod"))
+	return err == nil
 }
 
 func (t *Tree) add(name, text string) error {

@@ -8,8 +8,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/x509"
-	"encoding/base64"
-	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -18,6 +16,7 @@ import (
 	"time"
 
 	"palyra/internal/canonical"
+	"palyra/internal/dsse"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
 )
@@ -207,29 +206,17 @@ func (n *Notary) Sign(_ context.Context, x Execution) (Envelope, error) {
 }
 
 // sign makes the DSSE envelope of a payload.
-func (s seal) sign(payload []byte) (envelope, error) {
-	sig, err := s.signer.Sign(rand.Reader, preAuthentication(PayloadType, payload), crypto.Hash(0))
-	if err != nil {
-		return envelope{}, err
-	}
-	encode := base64.StdEncoding.EncodeToString
-	return envelope{PayloadType, encode(payload), []signature{{KeyID: s.keyID, Sig: encode(sig)}}}, nil
+func (s seal) sign(payload []byte) (dsse.Envelope, error) {
+	return dsse.Sign(PayloadType, payload, s.keyID, s.signer)
 }
 
-// keyID is the key's OpenSSH fingerprint, "SHA256:" and base64: verifiers made
-// with go-securesystemslib give that id to a bare public key and skip
-// signatures that carry another. The digest is over the type and the key, each
-// behind its length (RFC 8709 section 4).
+// keyID is the id of the certificate's key.
 func keyID(c *x509.Certificate) (string, error) {
 	pub, ok := c.PublicKey.(ed25519.PublicKey)
 	if !ok {
 		return "", fmt.Errorf("the certificate's key is %T, want Ed25519", c.PublicKey)
 	}
-	const kind = "ssh-ed25519"
-	text := append(binary.BigEndian.AppendUint32(nil, uint32(len(kind))), kind...)
-	text = append(binary.BigEndian.AppendUint32(text, uint32(len(pub))), pub...)
-	sum := sha256.Sum256(text)
-	return "SHA256:" + base64.RawStdEncoding.EncodeToString(sum[:]), nil
+	return dsse.KeyID(pub), nil
 }
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -13,6 +13,7 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 	jsonv1 "github.com/go-json-experiment/json/v1"
 
+	"palyra/internal/dsse"
 	"palyra/internal/reason"
 )
 
@@ -141,22 +142,18 @@ func (v *Verifier) Verify(text []byte) (Verified, error) {
 }
 
 func (v *Verifier) verify(text []byte) (Verified, error) {
-	payload, sig, err := open(text)
+	signed, err := dsse.Open(text, PayloadType, MaxEnvelope)
 	if err != nil {
 		return Verified{}, err
 	}
-	certs, ok := v.keys[sig.KeyID]
+	certs, ok := v.keys[signed.KeyID]
 	if !ok {
-		return Verified{}, fmt.Errorf("the key set has no key %q", sig.KeyID)
+		return Verified{}, fmt.Errorf("the key set has no key %q", signed.KeyID)
 	}
-	raw, err := decode(sig.Sig)
-	if err != nil {
-		return Verified{}, fmt.Errorf("signature: %w", err)
+	if err := signed.Verify(certs[0].public); err != nil {
+		return Verified{}, err
 	}
-	if !ed25519.Verify(certs[0].public, preAuthentication(PayloadType, payload), raw) {
-		return Verified{}, errors.New("the signature does not match the payload")
-	}
-	s, err := readStatement(payload)
+	s, err := readStatement(signed.Payload)
 	if err != nil {
 		return Verified{}, err
 	}
@@ -169,7 +166,7 @@ func (v *Verifier) verify(text []byte) (Verified, error) {
 	}
 	sum := sha256.Sum256(text)
 	return Verified{
-		Statement: s, Predicate: s.Predicate, KeyID: sig.KeyID, Certificate: leaf,
+		Statement: s, Predicate: s.Predicate, KeyID: signed.KeyID, Certificate: leaf,
 		SHA256: hex.EncodeToString(sum[:]),
 	}, nil
 }
@@ -177,11 +174,11 @@ func (v *Verifier) verify(text []byte) (Verified, error) {
 // Read returns the statement of an envelope and proves nothing: it shows what a
 // gateway sent to those who take its word.
 func Read(envelope []byte) (Statement, error) {
-	payload, _, err := open(envelope)
+	signed, err := dsse.Open(envelope, PayloadType, MaxEnvelope)
 	if err != nil {
 		return Statement{}, err
 	}
-	return readStatement(payload)
+	return readStatement(signed.Payload)
 }
 
 func readStatement(payload []byte) (Statement, error) {

@@ -37,7 +37,7 @@ var arguments = map[string][]string{
 var someDigest = "sha256:" + strings.Repeat("0", 64)
 
 // offline are the commands that work without a gateway.
-var offline = []string{"down", "hook schema", "hook status", "mcp config", "context add", "context list", "context remove", "context use", "logout", "config check", "config path", "config show", "key protect", "key show", "man", "policy check", "policy init", "policy test", "version", "journal verify", "attest verify"}
+var offline = []string{"down", "hook schema", "hook status", "mcp config", "context add", "context list", "context remove", "context use", "logout", "config check", "config path", "config show", "key protect", "key show", "man", "policy check", "policy init", "policy test", "version", "journal verify", "attest verify", "skills audit", "skills build", "skills keygen", "skills new", "skills sign", "skills verify"}
 
 // starting are the commands that start a gateway, have to do with what was installed, need a
 // terminal, or tell another program by its protocol: scripts of cmd/palyra and tests of their
@@ -57,6 +57,14 @@ func TestEveryCommandWithTheGatewayAway(t *testing.T) {
 		"members add":   {"eve", "--role", "auditor", "--out", filepath.Join(t.TempDir(), "eve")},
 		"attest verify": {w.Write("envelope.json", w.Run("attest", "show", id, "--envelope").Out), "--keys", keys},
 	}
+	desk := t.TempDir()
+	packed, key := filepath.Join(desk, "counter.palyra-skill"), filepath.Join(desk, "key")
+	w.Want(w.Run("skills", "new", filepath.Join(desk, "counter")), 0)
+	w.Want(w.Run("skills", "keygen", key), 0)
+	w.Want(w.Run("skills", "build", filepath.Join(desk, "counter"), "--key", key, "--out", packed), 0)
+	more["skills audit"], more["skills verify"], more["skills sign"] = []string{packed}, []string{packed}, []string{packed, "--key", key}
+	more["skills build"] = []string{filepath.Join(desk, "counter"), "--out", packed + ".again"}
+	more["skills keygen"], more["skills new"] = []string{filepath.Join(desk, "another")}, []string{filepath.Join(desk, "other")}
 	session := filepath.Join(t.TempDir(), "session")
 	must.Do(t, identity.WriteLogin(session, must.Get(identity.ReadBundle(w.Bundle))(t)))
 	more["logout"] = []string{"--credentials", session}

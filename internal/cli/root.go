@@ -24,6 +24,7 @@ import (
 	"palyra/internal/cli/reviews"
 	"palyra/internal/cli/runs"
 	"palyra/internal/cli/sessions"
+	"palyra/internal/cli/skills"
 	"palyra/internal/cli/tokens"
 	"palyra/internal/cli/tui"
 	"palyra/internal/cli/up"
@@ -84,7 +85,7 @@ func (a *app) root() *cobra.Command {
 	asked.AddCommand(policy.WhyCommand(a.App))
 	in(groupCalls, runs.RunCommand(a.App), runs.Command(a.App, journal.Prove(a.App)), calls.Command(a.App), calls.ListedCommand(a.App), calls.ToolsCommand(a.App), approvals.ApproveCommand(a.App), approvals.DenyCommand(a.App), asked, approvals.GrantsCommand(a.App), tui.Command(a.App), sessions.Command(a.App), workspaces.Command(a.App))
 	in(groupEvidence, policy.Command(a.App), journal.Command(a.App), journal.AttestCommand(a.App))
-	in(groupOperate, up.Command(a.App), up.DownCommand(a.App, journal.Export(a.App)), hooks.Command(a.App), consoles.Command(a.App), operate.StatusCommand(a.App), operate.FreezeCommand(a.App), operate.ThawCommand(a.App), operate.MembersCommand(a.App), operate.DevicesCommand(a.App), reviews.RolesCommand(a.App), reviews.AccessCommand(a.App), tokens.Command(a.App), vault.Command(a.App), notices.Command(a.App), upstreams.Command(a.App, mcpserve.ServeCommand(a.App), mcpconfig.Command(a.App)), pairings.Command(a.App), pairings.PairCommand(a.App), contexts.Command(a.App), logins.LoginCommand(a.App), logins.LogoutCommand(a.App), keys.Command(a.App), operate.ConfigCommand(a.App))
+	in(groupOperate, up.Command(a.App), up.DownCommand(a.App, journal.Export(a.App)), hooks.Command(a.App), consoles.Command(a.App), operate.StatusCommand(a.App), operate.FreezeCommand(a.App), operate.ThawCommand(a.App), operate.MembersCommand(a.App), operate.DevicesCommand(a.App), reviews.RolesCommand(a.App), reviews.AccessCommand(a.App), tokens.Command(a.App), vault.Command(a.App), notices.Command(a.App), skills.Command(a.App), upstreams.Command(a.App, mcpserve.ServeCommand(a.App), mcpconfig.Command(a.App)), pairings.Command(a.App), pairings.PairCommand(a.App), contexts.Command(a.App), logins.LoginCommand(a.App), logins.LogoutCommand(a.App), keys.Command(a.App), operate.ConfigCommand(a.App))
 	in(groupOther, a.versionCommand(), a.manCommand(root))
 	root.SetHelpCommandGroupID(groupOther)
 	root.SetCompletionCommandGroupID(groupOther)

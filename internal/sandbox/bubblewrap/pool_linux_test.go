@@ -130,7 +130,7 @@ func TestDirectIsNotPrepared(t *testing.T) {
 // the order. A field that is neither was forgotten.
 func TestKeyNamesWhatASandboxIsBuiltOf(t *testing.T) {
 	// A session takes none of the pool, whatever its key.
-	comes := []string{"Argv", "Executable", "Operands", "Cwd", "Env", "Stdin", "Session", "Required", "Output", "Injected", "Scrub", "Wall", "FileSize", "OpenFiles"}
+	comes := []string{"Argv", "Executable", "Operands", "Cwd", "Env", "Stdin", "Session", "Required", "Output", "Injected", "Scrub", "Wall", "FileSize", "OpenFiles", "AddressSpace"}
 	built := map[string]func(*sandbox.Spec){
 		"WorkspaceRoot": func(s *sandbox.Spec) { s.WorkspaceRoot = "/other" },
 		"WorkspaceName": func(s *sandbox.Spec) { s.WorkspaceName = "other" },

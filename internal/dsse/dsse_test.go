@@ -1,10 +1,8 @@
-package attest
+package dsse
 
 import (
 	"bytes"
-	"crypto/ecdsa"
 	"crypto/ed25519"
-	"crypto/x509"
 	"reflect"
 	"testing"
 
@@ -14,7 +12,7 @@ import (
 	"palyra/internal/must"
 )
 
-func TestCutEnvelope(t *testing.T) {
+func TestCut(t *testing.T) {
 	const good = `{"payload":"e30=","payloadType":"text/x","signatures":[{"keyid":"SHA256:a","sig":"c2ln"}]}`
 	for text, want := range map[string]bool{
 		good: true,
@@ -28,31 +26,31 @@ func TestCutEnvelope(t *testing.T) {
 		`{"payload":"e30=","payloadType":"x","signatures":[{"keyid":"a","sig":"b","cert":"c"}]}`:          false,
 		"{\"payload\":\"e30=\",\"payloadType\":\"x\",\"signatures\":[{\"keyid\":\"a\n\",\"sig\":\"b\"}]}": false,
 	} {
-		if _, ok := cutEnvelope(text); ok != want {
-			t.Errorf("cutEnvelope(%s) is %t, want %t", text, ok, want)
+		if _, ok := cut(text); ok != want {
+			t.Errorf("cut(%s) is %t, want %t", text, ok, want)
 		}
 	}
 }
 
 // What is cut is what the JSON library reads; what the library refuses is
 // refused with the payload.
-func FuzzCutEnvelope(f *testing.F) {
+func FuzzCut(f *testing.F) {
 	f.Add([]byte(`{"payload":"e30=","payloadType":"text/x","signatures":[{"keyid":"SHA256:a","sig":"c2ln"}]}`))
 	f.Add([]byte("{\"payload\":\"e\xff30=\",\"payloadType\":\"text/x\",\"signatures\":[{\"keyid\":\"SHA256:a\",\"sig\":\"c2ln\"}]}"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		cut, ok := cutEnvelope(string(text))
+		got, ok := cut(string(text))
 		if !ok {
 			return
 		}
-		var read envelope
+		var read Envelope
 		if err := jsonv2.Unmarshal(text, &read, jsonv2.RejectUnknownMembers(true)); err != nil {
-			if _, bad := decode(cut.Payload); bad == nil {
+			if _, bad := decode(got.Payload); bad == nil {
 				t.Fatalf("%q is cut, the library says %v", text, err)
 			}
 			return
 		}
-		if !reflect.DeepEqual(cut, read) {
-			t.Fatalf("%q is cut to %+v, the library reads %+v", text, cut, read)
+		if !reflect.DeepEqual(got, read) {
+			t.Fatalf("%q is cut to %+v, the library reads %+v", text, got, read)
 		}
 	})
 }
@@ -60,17 +58,14 @@ func FuzzCutEnvelope(f *testing.F) {
 func TestKeyID(t *testing.T) {
 	pub := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)).Public()
 	want := must.Get(dsse.SHA256KeyID(pub))(t)
-	if got, err := keyID(&x509.Certificate{PublicKey: pub}); err != nil || got != want {
-		t.Errorf("the id is %q, %v, want %q", got, err, want)
-	}
-	if _, err := keyID(&x509.Certificate{PublicKey: &ecdsa.PublicKey{}}); err == nil {
-		t.Error("a key of another kind has an id")
+	if got := KeyID(pub.(ed25519.PublicKey)); got != want {
+		t.Errorf("the id is %q, want %q", got, want)
 	}
 }
 
 func TestPreAuthentication(t *testing.T) {
 	for _, payload := range []string{"", "hello world", "\x00\xff\n"} {
-		if got, want := preAuthentication(PayloadType, []byte(payload)), dsse.PAE(PayloadType, []byte(payload)); !bytes.Equal(got, want) {
+		if got, want := preAuthentication("text/x", []byte(payload)), dsse.PAE("text/x", []byte(payload)); !bytes.Equal(got, want) {
 			t.Errorf("the encoding is %q, want %q", got, want)
 		}
 	}

@@ -1,0 +1,3 @@
+module example.org/skills
+
+go 1.26.0

@@ -1,0 +1,173 @@
+// Package dsse signs payloads and reads what was signed: DSSE envelopes with one Ed25519
+// signature, read strictly. It is a leaf.
+//
+// Source: DSSE v1.0.2, protocol and envelope (secure-systems-lab/dsse).
+package dsse
+
+import (
+	"crypto"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	jsonv2 "github.com/go-json-experiment/json"
+)
+
+// Envelope is the DSSE envelope.
+type Envelope struct {
+	PayloadType string      `json:"payloadType"`
+	Payload     string      `json:"payload"`
+	Signatures  []Signature `json:"signatures"`
+}
+
+// Signature is one signature of an envelope.
+type Signature struct {
+	KeyID string `json:"keyid"`
+	Sig   string `json:"sig"`
+}
+
+// Sign makes the envelope of a payload; signer holds an Ed25519 key.
+func Sign(payloadType string, payload []byte, keyID string, signer crypto.Signer) (Envelope, error) {
+	sig, err := signer.Sign(rand.Reader, preAuthentication(payloadType, payload), crypto.Hash(0))
+	if err != nil {
+		return Envelope{}, err
+	}
+	encode := base64.StdEncoding.EncodeToString
+	return Envelope{payloadType, encode(payload), []Signature{{KeyID: keyID, Sig: encode(sig)}}}, nil
+}
+
+// KeyID is the key's OpenSSH fingerprint, "SHA256:" and base64: verifiers made
+// with go-securesystemslib give that id to a bare public key and skip
+// signatures that carry another. The digest is over the type and the key, each
+// behind its length (RFC 8709 section 4).
+func KeyID(public ed25519.PublicKey) string {
+	const kind = "ssh-ed25519"
+	text := append(binary.BigEndian.AppendUint32(nil, uint32(len(kind))), kind...)
+	text = append(binary.BigEndian.AppendUint32(text, uint32(len(public))), public...)
+	sum := sha256.Sum256(text)
+	return "SHA256:" + base64.RawStdEncoding.EncodeToString(sum[:])
+}
+
+// Opened is an envelope whose form is in order. Nothing is proven before Verify.
+type Opened struct {
+	Payload []byte
+	// KeyID is the key that the envelope says it was signed with.
+	KeyID string
+
+	payloadType, sig string
+}
+
+// Open reads an envelope of at most so many bytes, with one signature over a payload of
+// the type.
+func Open(text []byte, payloadType string, most int) (Opened, error) {
+	if len(text) > most {
+		return Opened{}, fmt.Errorf("envelope has %d bytes, the limit is %d", len(text), most)
+	}
+	e, err := read(text)
+	if err != nil {
+		return Opened{}, fmt.Errorf("reading envelope: %w", err)
+	}
+	if e.PayloadType != payloadType {
+		return Opened{}, fmt.Errorf("payload type is %q, want %q", e.PayloadType, payloadType)
+	}
+	if len(e.Signatures) != 1 {
+		return Opened{}, fmt.Errorf("envelope has %d signatures, want 1", len(e.Signatures))
+	}
+	payload, err := decode(e.Payload)
+	if err != nil {
+		return Opened{}, fmt.Errorf("payload: %w", err)
+	}
+	return Opened{payload, e.Signatures[0].KeyID, payloadType, e.Signatures[0].Sig}, nil
+}
+
+// Verify checks the signature by a key.
+func (o Opened) Verify(public ed25519.PublicKey) error {
+	raw, err := decode(o.sig)
+	if err != nil {
+		return fmt.Errorf("signature: %w", err)
+	}
+	if !ed25519.Verify(public, preAuthentication(o.payloadType, o.Payload), raw) {
+		return errors.New("the signature does not match the payload")
+	}
+	return nil
+}
+
+// read reads the form that an envelope has in RFC 8785 by cutting it to pieces, and
+// every other with the JSON library.
+func read(text []byte) (Envelope, error) {
+	if e, ok := cut(string(text)); ok {
+		return e, nil
+	}
+	var e Envelope
+	err := jsonv2.Unmarshal(text, &e, jsonv2.RejectUnknownMembers(true))
+	return e, err
+}
+
+// cut reads an envelope in RFC 8785 form with one signature and no
+// escapes; ok is false for every other.
+func cut(text string) (e Envelope, ok bool) {
+	if strings.Contains(text, `\`) {
+		return Envelope{}, false
+	}
+	var s Signature
+	for _, member := range []struct {
+		before string
+		value  *string
+	}{
+		{`{"payload":"`, &e.Payload}, {`","payloadType":"`, &e.PayloadType},
+		{`","signatures":[{"keyid":"`, &s.KeyID}, {`","sig":"`, &s.Sig},
+	} {
+		if text, ok = strings.CutPrefix(text, member.before); !ok {
+			return Envelope{}, false
+		}
+		n := strings.IndexByte(text, '"')
+		if n < 0 || member.value != &e.Payload && !plain(text[:n]) {
+			return Envelope{}, false
+		}
+		*member.value, text = text[:n], text[n:]
+	}
+	e.Signatures = []Signature{s}
+	return e, text == `"}]}`
+}
+
+// plain reports whether a JSON string without escapes is in order as it is. The
+// payload needs no such look: what is not base64 is refused later.
+func plain(s string) bool {
+	for _, c := range []byte(s) {
+		if c < ' ' || c >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
+}
+
+// preAuthentication is the text that a signature is over (DSSE, protocol
+// section).
+func preAuthentication(payloadType string, payload []byte) []byte {
+	text := make([]byte, 0, len(payloadType)+len(payload)+64)
+	text = append(text, "DSSEv1 "...)
+	text = append(strconv.AppendInt(text, int64(len(payloadType)), 10), ' ')
+	text = append(append(text, payloadType...), ' ')
+	text = append(strconv.AppendInt(text, int64(len(payload)), 10), ' ')
+	return append(text, payload...)
+}
+
+// decode reads standard base64 of which there is only one spelling: the
+// decoder alone would skip line breaks.
+func decode(text string) ([]byte, error) {
+	raw, err := base64.StdEncoding.Strict().DecodeString(text)
+	if err != nil {
+		return nil, fmt.Errorf("not standard base64: %w", err)
+	}
+	if base64.StdEncoding.EncodedLen(len(raw)) != len(text) {
+		return nil, errors.New("not standard base64: line breaks in it")
+	}
+	return raw, nil
+}
