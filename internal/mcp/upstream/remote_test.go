@@ -246,3 +246,45 @@ func (l *lender) Lend(_ tool.Call, offers []egress.Secret) ([]egress.Secret, fun
 }
 
 func (l *lender) Secret(context.Context, string) ([]byte, error) { return []byte(l.value), nil }
+
+// TestConnectionsStay: calls of a server that answers with streams share a connection, and
+// one that never ends its stream holds no call.
+func TestConnectionsStay(t *testing.T) {
+	server := mcp.NewServer(&mcp.Implementation{Name: "streams", Version: "1"}, nil)
+	hello(server)
+	var opened atomic.Int64
+	var endless atomic.Bool
+	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil)
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		handler.ServeHTTP(w, r)
+		if endless.Load() && r.Method == http.MethodPost {
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		}
+	}))
+	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			opened.Add(1)
+		}
+	}
+	s.Start()
+	t.Cleanup(s.Close)
+	w := newWorld(t, func(*upstream.Config) {})
+	if state := w.addURL("streams", s.URL); state.Problem != "" {
+		t.Fatal(state.Problem)
+	}
+	w.works("streams/hello", `{"name":"ann"}`)
+	before := opened.Load()
+	for range 60 {
+		w.works("streams/hello", `{"name":"ann"}`)
+	}
+	if more := opened.Load() - before; more > 0 {
+		t.Errorf("60 calls opened %d connections", more)
+	}
+	endless.Store(true)
+	began := time.Now()
+	w.works("streams/hello", `{"name":"ann"}`)
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("a stream without an end held its call for %s", took)
+	}
+}
