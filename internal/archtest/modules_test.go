@@ -89,6 +89,9 @@ func TestMapIsWritten(t *testing.T) {
 	}
 	written := make(map[string]bool)
 	for _, match := range regexp.MustCompile("(?m)^\\| `((?:cmd|internal)/[a-z-]+)/` \\|").FindAllStringSubmatch(string(text), -1) {
+		if written[match[1]] {
+			t.Errorf("CONTRIBUTING.md has two lines for %s/", match[1])
+		}
 		written[match[1]] = true
 	}
 	for _, dir := range unwritten(tree, written) {
