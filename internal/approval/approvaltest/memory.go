@@ -25,13 +25,14 @@ type Memory struct {
 	fail   []error
 }
 
-// row is a stored record, and what LastAllowed looks at.
+// row is a stored record, and the columns that LastAllowed and Lately look at.
 type row struct {
-	text, request []byte
-	allowed       bool
-	requestedBy   access.Principal
-	tool          string
-	answeredAt    time.Time
+	text, request                []byte
+	allowed                      bool
+	requestedBy, onBehalfOf      access.Principal
+	tool                         string
+	createdAt, answeredAt        time.Time
+	session, subject, callDigest string
 }
 
 type rows struct {
@@ -123,20 +124,19 @@ func (m *Memory) Tallied(_ context.Context, f approval.Filter) (t approval.Talli
 }
 
 // Lately counts what was asked before, and all that ran without.
-func (m *Memory) Lately(_ context.Context, q approval.LatelyQuery) (n approval.Lately, err error) {
-	all, err := m.view().all()
-	for _, r := range all {
-		if r.RequestedBy != q.RequestedBy || r.OnBehalfOf != q.OnBehalfOf || r.ComparedAs() != q.ComparedAs || r.CreatedAt.Before(q.Since) {
+func (m *Memory) Lately(_ context.Context, q approval.LatelyQuery) (n approval.Lately, _ error) {
+	for _, r := range m.view().records {
+		if r.requestedBy != q.RequestedBy || r.onBehalfOf != q.OnBehalfOf || r.tool != q.ComparedAs || r.createdAt.Before(q.Since) {
 			continue
 		}
-		n.Asked.Add(q, r.Session, r.Subject, r.CallDigest)
+		n.Asked.Add(q, r.session, r.subject, r.callDigest)
 	}
 	for _, d := range m.Events() {
 		if u := d.Unasked; u != nil && u.RequestedBy == q.RequestedBy.String() && u.OnBehalfOf == q.OnBehalfOf.String() && u.Tool == q.ComparedAs {
 			n.Unasked.Add(q, d.Session, u.Subject, u.CallDigest)
 		}
 	}
-	return n, err
+	return n, nil
 }
 
 // Grants returns one page of grants.
@@ -272,7 +272,8 @@ func (t *memoryTx) put(r *approval.Record) error {
 	}
 	t.records[r.ID] = row{
 		text: text, request: slices.Clone(r.Request), allowed: r.State == approval.Allowed || r.State == approval.Consumed,
-		requestedBy: r.RequestedBy, tool: r.ComparedAs(), answeredAt: r.AnsweredAt,
+		requestedBy: r.RequestedBy, onBehalfOf: r.OnBehalfOf, tool: r.ComparedAs(), createdAt: r.CreatedAt, answeredAt: r.AnsweredAt,
+		session: r.Session, subject: r.Subject, callDigest: r.CallDigest,
 	}
 	return nil
 }
