@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
@@ -154,23 +155,37 @@ func pick(random *rand.Rand, among []protoreflect.Value, depth int) (protoreflec
 // sizes are those of texts, in characters.
 var sizes = []int{0, 1, 26, 65, 27, 32, 33, 64, 128, 129, 512, 513, 1025}
 
+var words = []string{"", "user", "cli", "sha256:" + strings.Repeat("a", 64), "alice", "fs.read", "A b", strings.Repeat("b", 4097)}
+
+// texts are words and then two of each of sizes, byteStrings one of each. They are made
+// once, since a field gets one of them some hundred thousand times.
+var texts = sync.OnceValue(func() (all []protoreflect.Value) {
+	for _, word := range words {
+		all = append(all, protoreflect.ValueOfString(word))
+	}
+	for _, size := range sizes {
+		all = append(all, protoreflect.ValueOfString(strings.Repeat("ž", size)), protoreflect.ValueOfString(strings.Repeat("a", size)))
+	}
+	return all
+})
+
+var byteStrings = sync.OnceValue(func() (all []protoreflect.Value) {
+	for _, size := range sizes {
+		all = append(all, protoreflect.ValueOfBytes(make([]byte, size*64)))
+	}
+	return all
+})
+
 // values are those of a field, or of an element of a list, at and around the
-// bounds of rules.
+// bounds of rules. sizes are the first of them.
 func values(f protoreflect.FieldDescriptor, empty func() protoreflect.Value, sizes []int) []protoreflect.Value {
 	numbers := []int64{-2, -1, 0, 1, 100, 500, 501, 1000, 1001}
 	var all []protoreflect.Value
 	switch f.Kind() {
 	case protoreflect.StringKind:
-		for _, word := range []string{"", "user", "cli", "sha256:" + strings.Repeat("a", 64), "alice", "fs.read", "A b", strings.Repeat("b", 4097)} {
-			all = append(all, protoreflect.ValueOfString(word))
-		}
-		for _, size := range sizes {
-			all = append(all, protoreflect.ValueOfString(strings.Repeat("ž", size)), protoreflect.ValueOfString(strings.Repeat("a", size)))
-		}
+		return texts()[:len(words)+2*len(sizes)]
 	case protoreflect.BytesKind:
-		for _, size := range sizes {
-			all = append(all, protoreflect.ValueOfBytes(make([]byte, size*64)))
-		}
+		return byteStrings()[:len(sizes)]
 	case protoreflect.EnumKind:
 		for number := range protoreflect.EnumNumber(40) {
 			all = append(all, protoreflect.ValueOfEnum(number))
