@@ -70,7 +70,7 @@ var readBy = map[string][2]string{
 	"stop_timeout": {"daemon/daemon.go", "time.NewTimer(g.cfg.StopTimeout)"},
 
 	"wasm_runtime.enabled":              {"daemon/sandbox.go", "!g.cfg.WASM.Enabled"},
-	"wasm_runtime.worker":               {"daemon/sandbox.go", "g.cfg.WASM.Worker"},
+	"wasm_runtime.worker":               {"daemon/sandbox.go", "cfg.WASM.Worker"},
 	"wasm_runtime.allow_inline_modules": {"daemon/build.go", "g.cfg.WASM.AllowInlineModules"},
 	"wasm_runtime.fuel_budget":          {"daemon/sandbox.go", "uint64(c.FuelBudget)"},
 	"wasm_runtime.fuel_ceiling":         {"daemon/sandbox.go", "uint64(c.FuelCeiling)"},

@@ -133,12 +133,12 @@ func openGuests(ctx context.Context, g *gateway, _ Options) error {
 		g.guests.problem = reason.Errorf(reason.SandboxDisabled, "wasm_runtime.enabled is false").WithRemedy("Set it to true.")
 		return nil
 	}
-	worker := g.cfg.WASM.Worker
-	if worker == "" {
-		worker = besidePalyrad(wasm.Worker)
+	var tierC sandbox.Runner
+	if g.isolation.Status.Available && g.isolation.Status.Tier == sandbox.TierC {
+		tierC = g.isolation.runner()
 	}
 	runner, err := wasm.Open(wasm.Config{
-		Sandbox: g.isolation.runner(), Worker: worker, Dir: filepath.Join(g.cfg.StateDir, "wasm"), Workers: g.cfg.WASM.MaxConcurrent, Log: g.log,
+		Sandbox: tierC, Worker: wasmWorker(g.cfg), Dir: filepath.Join(g.cfg.StateDir, "wasm"), Workers: g.cfg.WASM.MaxConcurrent, Log: g.log,
 	})
 	if err != nil {
 		if !errors.As(err, &g.guests.problem) {
@@ -150,6 +150,24 @@ func openGuests(ctx context.Context, g *gateway, _ Options) error {
 	g.guests.runner = runner
 	g.parts.add(func(context.Context) error { runner.Close(); return nil })
 	return nil
+}
+
+// wasmWorker is the path of the worker's program.
+func wasmWorker(cfg *config.Config) string {
+	if cfg.WASM.Worker != "" {
+		return cfg.WASM.Worker
+	}
+	return besidePalyrad(wasm.Worker)
+}
+
+// probeGuests tries whether a worker starts in a sandbox, and returns its engine.
+func probeGuests(ctx context.Context, cfg *config.Config, tierC sandbox.Runner, dir string) (engine string, err error) {
+	runner, err := wasm.Open(wasm.Config{Sandbox: tierC, Worker: wasmWorker(cfg), Dir: dir, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return "", err
+	}
+	defer runner.Close()
+	return runner.Probe(ctx)
 }
 
 // besidePalyrad is the path of a program in the directory of this one.

@@ -383,6 +383,10 @@ func examined(cfg *config.Config) doctor.Config {
 		Sandboxes: func(at places.Places) []sandbox.Step { return ladder.Steps(cfg.ProcessRunner, at) },
 		Lowest:    ladder.Lowest(cfg.ProcessRunner),
 		Groups:    ladder.Foresee,
+		Worker:    func() string { return wasmWorker(cfg) },
+		Guests: func(ctx context.Context, tierC sandbox.Runner, dir string) (string, error) {
+			return probeGuests(ctx, cfg, tierC, dir)
+		},
 	}
 }
 

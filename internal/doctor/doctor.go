@@ -89,6 +89,10 @@ type Config struct {
 	// control groups for programs, "" where it would not move, and why it would come
 	// by none. It moves nothing.
 	Groups func(ctx context.Context) (how string, err error)
+	// Worker is the path of the program that runs WebAssembly guests, and Guests tries
+	// whether it starts in a sandbox, with a directory for what it keeps; it returns its engine.
+	Worker func() string
+	Guests func(ctx context.Context, tierC sandbox.Runner, dir string) (engine string, err error)
 }
 
 // Store is what is read of a store.

@@ -29,6 +29,7 @@ func (p *patient) sandboxes(ctx context.Context) []Exam {
 		timed(ctx, "sandbox: toolchains", func(context.Context) finding {
 			return toolchains(toolchain.Find(toolchain.For(p.Settings, p.chosen.Status.Tier)))
 		}),
+		timed(ctx, "sandbox: WebAssembly", p.guests),
 		timed(ctx, "sandbox: egress", func(context.Context) finding { return egressFinding(p.Settings.ProcessRunner, p.chosen.Status) }),
 	)
 	if p.chosen.Status.Available {
@@ -58,6 +59,30 @@ func (p *patient) sandbox(ctx context.Context) finding {
 	}
 	p.chosen.Backend = scratched{p.chosen.Backend, remove}
 	return sandboxFinding(p.chosen, p.Settings.ProcessRunner.RequiredLayers)
+}
+
+// guests starts the worker of WebAssembly guests. It is built where gcc is, so that it is
+// missed only where the settings need it.
+func (p *patient) guests(ctx context.Context) finding {
+	settings := p.Settings.WASM
+	if !settings.Enabled {
+		return skipped("wasm_runtime.enabled is false")
+	}
+	if p.chosen.Status.Tier != sandbox.TierC || !p.chosen.Status.Available {
+		return skipped("WebAssembly guests need Tier C, which is not there")
+	}
+	if _, err := os.Stat(p.Worker()); err != nil && settings.Worker == "" && !settings.AllowInlineModules {
+		return skipped("there is no " + p.Worker() + ", which runs WebAssembly guests; `make build` builds it where gcc is")
+	}
+	dir, err := os.MkdirTemp("", "palyrad-doctor-wasm-")
+	if err != nil {
+		return broken(err)
+	}
+	engine, err := p.Guests(ctx, p.chosen.Backend, dir)
+	if err = errors.Join(err, os.RemoveAll(dir)); err != nil {
+		return broken(err)
+	}
+	return fine("guests run in a worker in a sandbox (" + engine + ")")
 }
 
 // scratched is a backend whose directories go when it is closed.

@@ -110,18 +110,14 @@ func (r *Runner) show() error {
 	return nil
 }
 
-// Probe starts a worker and ends it.
-func (r *Runner) Probe(ctx context.Context) Status {
+// Probe starts a worker and ends it. It returns the worker's engine.
+func (r *Runner) Probe(ctx context.Context) (engine string, err error) {
 	w, err := r.launch(ctx, r.running("(probe)", Default()))
 	if err != nil {
-		var refused *reason.Error
-		if !errors.As(err, &refused) {
-			refused = unavailable("%s", err)
-		}
-		return Status{Problem: refused.Message, Remedy: refused.NextStep()}
+		return "", err
 	}
 	defer w.kill()
-	return Status{Available: true, Engine: w.engine}
+	return w.engine, nil
 }
 
 // Close ends every worker and forgets what is held in memory.

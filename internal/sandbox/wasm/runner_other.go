@@ -18,6 +18,9 @@ func Open(Config) (*Runner, error) { return nil, missing() }
 // Run refuses every call.
 func (*Runner) Run(context.Context, Call) (Report, error) { return Report{}, missing() }
 
+// Probe finds nothing.
+func (*Runner) Probe(context.Context) (string, error) { return "", missing() }
+
 // Close has nothing to end.
 func (*Runner) Close() {}
 

@@ -12,7 +12,6 @@ import (
 
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
-	"palyra/internal/tool"
 	"palyra/internal/wasm/structure"
 	"palyra/internal/wasm/wire"
 )
@@ -112,17 +111,6 @@ type Report struct {
 	Started  time.Time
 	Finished time.Time
 }
-
-// Status says whether Tier A is there.
-type Status struct {
-	Available bool
-	Engine    string
-	Problem   string
-	Remedy    string
-}
-
-// Isolation is what attestations say.
-func (r Report) Isolation() tool.Isolation { return r.Worker.Isolation }
 
 // unavailable is Tier A without a worker.
 func unavailable(format string, args ...any) *reason.Error {
