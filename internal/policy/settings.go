@@ -60,6 +60,7 @@ type WASMRuntime struct {
 	MaxModule        int64 `json:"max_module_bytes"`
 	MaxOutput        int64 `json:"max_output_bytes"`
 	TimeLimitMS      int64 `json:"time_limit_ms"`
+	MaxConcurrent    int   `json:"max_concurrent"`
 }
 
 // JSON is the settings as a snapshot has them.

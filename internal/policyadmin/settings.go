@@ -97,7 +97,7 @@ func snapshot(cfg *config.Config, tools []tool.Descriptor) policy.Snapshot {
 	if w := cfg.WASM; w.Enabled {
 		s.WASM = policy.WASMRuntime{
 			AllowInlineModules: w.AllowInlineModules, FuelBudget: w.FuelBudget, FuelCeiling: w.FuelCeiling, MaxMemory: w.MaxMemoryBytes,
-			MaxTableElements: w.MaxTableElements, MaxModule: w.MaxModuleBytes, MaxOutput: w.MaxOutputBytes, TimeLimitMS: w.TimeLimitMS,
+			MaxTableElements: w.MaxTableElements, MaxModule: w.MaxModuleBytes, MaxOutput: w.MaxOutputBytes, TimeLimitMS: w.TimeLimitMS, MaxConcurrent: w.MaxConcurrent,
 		}.JSON()
 	}
 	for _, host := range p.Inspect {
