@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -47,11 +48,29 @@ func cutTo(share float64) func([]byte) []byte {
 
 func gone([]byte) []byte { return nil }
 
-// pageOf zeroes the page that holds a text first.
-func pageOf(text string) func([]byte) []byte {
+// eventOf is where the code of the first event of it is in the file: behind the event's
+// id. The code also stands in the list of where events of each code are.
+func eventOf(code string, b []byte) int {
+	at := regexp.MustCompile(`[0-9A-Z]{26}` + code).FindIndex(b)
+	if at == nil {
+		panic("no event " + code)
+	}
+	return at[1] - len(code)
+}
+
+// pageOf zeroes the page that holds the first event of a code.
+func pageOf(code string) func([]byte) []byte {
 	return func(b []byte) []byte {
-		at := bytes.Index(b, []byte(text)) / page * page
+		at := eventOf(code, b) / page * page
 		clear(b[at : at+page])
+		return b
+	}
+}
+
+// inCode flips a byte in the code of the first event of it.
+func inCode(code string) func([]byte) []byte {
+	return func(b []byte) []byte {
+		b[eventOf(code, b)+len(code)/2] ^= 1
 		return b
 	}
 }
@@ -88,7 +107,7 @@ func TestDamagedAtRest(t *testing.T) {
 		"the last pages cut off":     {s.stopped, db, cutTo(0.97), false, false},
 		"an empty file":              {s.stopped, db, gone, false, true},
 		"a page of old events":       {s.stopped, db, pageOf("PAL-D103"), true, true},
-		"a byte of an old event":     {s.stopped, db, inText("PAL-D103"), true, true},
+		"a byte of an old event":     {s.stopped, db, inCode("PAL-D103"), true, true},
 		"the WAL cut off":            {s.killed, wal, cutTo(0.5), false, true},
 		"the WAL emptied":            {s.killed, wal, gone, false, true},
 		"a byte early in the WAL":    {s.killed, wal, flip(32 + 24 + 5*(page+24) + 99), false, true},
