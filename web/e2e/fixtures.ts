@@ -155,11 +155,19 @@ export async function expectRecorded(page: Page, answer: "yes" | "no"): Promise<
   await expect(page.getByText(`The gateway recorded your ${answer}`)).toBeVisible();
 }
 
+/** Nothing changes its colour any more: what is pressed only after a moment can be, and no transition is under way. */
+async function settled(page: Page): Promise<void> {
+  const allow = decision(page).getByRole("button", { name: /^Allow/ });
+  if ((await allow.count()) > 0) await expect(allow.first()).toBeEnabled();
+  await page.waitForFunction(() => !document.getAnimations().some((a) => a instanceof CSSTransition && a.playState === "running"));
+}
+
 /** Axe finds nothing, in either theme. */
 export async function expectAccessible(page: Page): Promise<void> {
   for (const theme of ["light", "dark"] as const) {
     await page.emulateMedia({ colorScheme: theme });
     await expect(page.locator("html")).toHaveAttribute("data-theme", theme);
+    await settled(page);
     // The pages have no frames, so that axe needs no page of its own to put their results together. A theme is
     // colours and nothing else: what is not about them is looked at once.
     const axe = new AxeBuilder({ page }).setLegacyMode();
