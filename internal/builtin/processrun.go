@@ -156,9 +156,7 @@ func (t process) report(ctx context.Context, report tool.Report, o outcome) tool
 	isolation := ran.Isolation
 	report.Isolation = &isolation
 	report.Executor.Backend, report.Executor.Tier = ran.Backend, cmp.Or(string(ran.Tier), report.Executor.Tier)
-	report.Enforcement = tool.Enforcement{
-		Level: sandbox.Level(t.policy.Egress, ran.Requested, ran.Applied), Requested: list(ran.Requested), Applied: list(ran.Applied), Downgrades: list(ran.Downgrades),
-	}
+	report.Enforcement = ran.Enforcement(t.policy.Egress)
 	observed(&report.Egress, ran)
 	notes := slices.Concat(unbound(&report.Enforcement, o.changed), violationNotes(ran),
 		egress.Explanations(report.Egress.Observed, report.Egress.Missed, report.Egress.Allowed), quarantineNotes(ran), o.changes.Notes, o.notes)

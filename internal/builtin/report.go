@@ -29,7 +29,7 @@ func decode[T any](input json.RawMessage) (T, error) {
 func begin(version string) tool.Report {
 	return tool.Report{
 		Executor:    tool.ExecutorInfo{Name: tool.Builtin, Version: version, Tier: "builtin"},
-		Enforcement: tool.Enforcement{Level: "none", Requested: []string{}, Applied: []string{}, Downgrades: []string{}},
+		Enforcement: tool.Unenforced(),
 		Egress:      tool.Egress{Mode: "strict", Allowed: []string{}, Observed: []tool.Connection{}},
 		StartedAt:   time.Now().UTC(),
 	}

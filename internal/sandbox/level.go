@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"palyra/internal/egress"
+	"palyra/internal/tool"
 )
 
 // The levels of enforcement, the one-word summary of a run. LevelPreflight is
@@ -53,4 +54,13 @@ func Level(mode egress.Mode, requested, applied []string) string {
 		return LevelPreflight
 	}
 	return LevelNone
+}
+
+// Enforcement is what a report says of isolation that was asked for and reached, by a run
+// in this mode.
+func (r Report) Enforcement(mode egress.Mode) tool.Enforcement {
+	return tool.Enforcement{
+		Level:     Level(mode, r.Requested, r.Applied),
+		Requested: append([]string{}, r.Requested...), Applied: append([]string{}, r.Applied...), Downgrades: append([]string{}, r.Downgrades...),
+	}
 }

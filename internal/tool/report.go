@@ -84,6 +84,11 @@ type Enforcement struct {
 	Downgrades []string `json:"downgrades"`
 }
 
+// Unenforced is the enforcement of a call that ran in no sandbox, or did not run yet.
+func Unenforced() Enforcement {
+	return Enforcement{Level: "none", Requested: []string{}, Applied: []string{}, Downgrades: []string{}}
+}
+
 // Changes is the change set of a copy-on-write run and what became of it.
 type Changes struct {
 	// State is one of the ChangeStates.

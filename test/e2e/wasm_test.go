@@ -3,13 +3,11 @@
 package e2e
 
 import (
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
-	"palyra/test/process"
+	"palyra/internal/must"
+	"palyra/test/wasm/wasmtest"
 )
 
 // waivedGuests lets guests run unasked.
@@ -28,10 +26,7 @@ const copying = "AGFzbQEAAAABDAJgBH9/f38Bf2AAAAJEAhZ3YXNpX3NuYXBzaG90X3ByZXZpZXc
 // says so.
 func TestGuests(t *testing.T) {
 	t.Parallel()
-	worker := filepath.Join(t.TempDir(), "palyra-wasm")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", worker, "./cmd/palyra-wasm")
-	cmd.Dir, cmd.Env = repository, append(os.Environ(), "CGO_ENABLED=1")
-	process.Finish(t, cmd).Want(t, 0)
+	worker := must.Get(wasmtest.Build(t.TempDir(), "palyra/cmd/palyra-wasm", "1"))(t)
 	g := newGateway(t, "[wasm_runtime]", "allow_inline_modules = true", `worker = "`+worker+`"`)
 	g.policy("10.cedar", waivedGuests)
 	g.Start()

@@ -10,51 +10,28 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"palyra/internal/config"
 	"palyra/internal/must"
 	"palyra/internal/reason"
-	"palyra/internal/sandbox/bubblewrap"
+	"palyra/internal/sandbox/jail/jailtest"
 	engine "palyra/internal/sandbox/wasm"
 	"palyra/internal/skill"
 	"palyra/internal/skill/workshop"
 	"palyra/internal/wasm/structure"
 	"palyra/internal/wasm/wire"
+	"palyra/test/wasm/wasmtest"
 )
 
-var program string
-
-func TestMain(m *testing.M) {
-	os.Exit(func() int {
-		dir, err := os.MkdirTemp("", "palyra-skills")
-		if err != nil {
-			panic(err)
-		}
-		defer os.RemoveAll(dir)
-		if err := os.Chmod(dir, 0o755); err != nil {
-			panic(err)
-		}
-		program = filepath.Join(dir, "palyra-wasm")
-		cmd := exec.Command("go", "build", "-o", program, "palyra/cmd/palyra-wasm")
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=1")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			panic(string(out))
-		}
-		return m.Run()
-	}())
-}
+func TestMain(m *testing.M) { wasmtest.Main(m) }
 
 func newRunner(t *testing.T) *engine.Runner {
 	t.Helper()
-	dir := func() string { return must.Get(filepath.EvalSymlinks(t.TempDir()))(t) }
-	tierC := must.Get(bubblewrap.New(bubblewrap.Config{Enabled: true, LayerDir: dir(), QuarantineDir: dir()}))(t)
-	t.Cleanup(func() { must.Check(t, tierC.Close()) })
-	r := must.Get(engine.Open(engine.Config{Sandbox: tierC, Worker: program, Dir: dir(), Log: slog.New(slog.DiscardHandler)}))(t)
+	r := must.Get(engine.Open(engine.Config{Sandbox: wasmtest.TierC(t), Worker: wasmtest.Worker, Dir: jailtest.Dir(t), Log: slog.New(slog.DiscardHandler)}))(t)
 	t.Cleanup(r.Close)
 	return r
 }
@@ -79,7 +56,7 @@ func calling(t *testing.T, r *engine.Runner, p *skill.Package, id, input string,
 	}
 	text := p.Modules[is.Module]
 	m := must.Get(structure.Check(text, structure.DefaultLimits()))(t)
-	limits := engine.Default()
+	limits := wasmtest.Limits()
 	limits.Fuel = is.FuelOf()
 	return r.Run(t.Context(), engine.Call{
 		Owner: "user:alice", Module: engine.Module{Bytes: text, Digest: sha256.Sum256(text), Kind: m.Kind, Features: wire.Features{SIMD: is.Features.SIMD, MultiValue: is.Features.MultiValue}},
@@ -210,5 +187,17 @@ func TestExamplesRun(t *testing.T) {
 				t.Errorf("logged is %v", c.host.logged)
 			}
 		}
+	}
+}
+
+// TestDefaultsAgree: what a package is measured by without a gateway is what a gateway with
+// the settings as delivered takes.
+func TestDefaultsAgree(t *testing.T) {
+	c, l := config.Default().WASM, structure.DefaultLimits()
+	if int64(l.ModuleBytes) != c.MaxModuleBytes || int64(l.MemoryPages)<<16 != c.MaxMemoryBytes || int64(l.TableElements) != c.MaxTableElements {
+		t.Errorf("modules are measured by %+v, and a gateway has %+v", l, c)
+	}
+	if int64(skill.DefaultFuel) != c.FuelBudget {
+		t.Errorf("a tool that states nothing has %d, and a gateway %d", int64(skill.DefaultFuel), c.FuelBudget)
 	}
 }

@@ -6,40 +6,23 @@ import (
 	"bytes"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"palyra/internal/must"
 	"palyra/internal/reason"
-	"palyra/internal/sandbox/bubblewrap"
+	"palyra/internal/sandbox/jail/jailtest"
 	engine "palyra/internal/sandbox/wasm"
+	"palyra/test/wasm/wasmtest"
 )
-
-// badWorker is the program that misbehaves, built once.
-var badWorker = sync.OnceValues(func() ([]byte, error) {
-	dir, err := os.MkdirTemp("", "palyra-bad")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(dir)
-	cmd := exec.Command("go", "build", "-o", filepath.Join(dir, "bad"), "palyra/test/wasm/bad")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return out, err
-	}
-	return os.ReadFile(filepath.Join(dir, "bad"))
-})
 
 // TestBadWorkers: a worker that crashes, hangs or says what makes no sense ends its call
 // with a clear error, and is gone.
 func TestBadWorkers(t *testing.T) {
-	tierC := must.Get(bubblewrap.New(bubblewrap.Config{Enabled: true, LayerDir: dirOf(t), QuarantineDir: dirOf(t)}))(t)
-	t.Cleanup(func() { must.Check(t, tierC.Close()) })
-	text := must.Get(badWorker())(t)
+	tierC := wasmtest.TierC(t)
+	text := must.Get(os.ReadFile(must.Get(wasmtest.Build(jailtest.Dir(t), "palyra/test/wasm/bad", "0"))(t)))(t)
 	m := module(t, compiled(t, echo))
 	for way, c := range map[string]struct {
 		code reason.Code
@@ -56,10 +39,10 @@ func TestBadWorkers(t *testing.T) {
 		"numbers":  {reason.ToolFailed, "did not finish the call"},
 	} {
 		t.Run(way, func(t *testing.T) {
-			worker := filepath.Join(dirOf(t), engine.Worker)
+			worker := filepath.Join(jailtest.Dir(t), engine.Worker)
 			must.Do(t, os.WriteFile(worker, append(bytes.Clone(text), []byte(" "+way)...), 0o755))
 			var log bytes.Buffer
-			r := must.Get(engine.Open(engine.Config{Sandbox: tierC, Worker: worker, Dir: dirOf(t), Log: slog.New(slog.NewTextHandler(&log, nil))}))(t)
+			r := must.Get(engine.Open(engine.Config{Sandbox: tierC, Worker: worker, Dir: jailtest.Dir(t), Log: slog.New(slog.NewTextHandler(&log, nil))}))(t)
 			asked := &answering{do: func(string, []int32, []byte, []byte) (engine.Answer, error) { return engine.Answer{}, nil }}
 			order := call(m, "x")
 			order.Limits.Wall, order.Host = 300*time.Millisecond, asked
@@ -82,7 +65,7 @@ func TestForgedCode(t *testing.T) {
 	m, other := module(t, compiled(t, echo)), module(t, compiled(t, command("", "unreachable")))
 	run := func(what string) {
 		t.Helper()
-		again := must.Get(engine.Open(engine.Config{Sandbox: w.tierC, Worker: program, Dir: w.dir, Log: slog.New(slog.NewTextHandler(w.log, nil))}))(t)
+		again := must.Get(engine.Open(engine.Config{Sandbox: w.tierC, Worker: wasmtest.Worker, Dir: w.dir, Log: slog.New(slog.NewTextHandler(w.log, nil))}))(t)
 		defer again.Close()
 		if r, err := again.Run(t.Context(), call(m, "well")); err != nil || string(r.Output) != "well" {
 			t.Errorf("%s: %q, %v", what, r.Output, err)

@@ -58,7 +58,7 @@ func (e Echo) run(_ context.Context, c tool.Call) tool.Report {
 	return tool.Report{
 		Outcome: tool.Succeeded, Result: c.Proposal.Input,
 		Executor:    tool.ExecutorInfo{Name: tool.Builtin, Version: e.Version, Tier: "builtin"},
-		Enforcement: tool.Enforcement{Level: "none", Requested: []string{}, Applied: []string{}, Downgrades: []string{}},
+		Enforcement: tool.Unenforced(),
 		Egress:      tool.Egress{Mode: "strict", Allowed: []string{}, Observed: []tool.Connection{}},
 		StartedAt:   now, FinishedAt: now,
 	}

@@ -178,7 +178,7 @@ func shortened(names []string) string {
 func (s *Service) install(ctx context.Context, call tool.Call, r declared.Resolution, c command) tool.Report {
 	report := tool.Report{
 		Executor:    tool.ExecutorInfo{Name: tool.TierCBubblewrap, Version: s.use.Version, Tier: string(sandbox.TierC)},
-		Enforcement: tool.Enforcement{Level: sandbox.LevelNone, Requested: []string{}, Applied: []string{}, Downgrades: []string{}},
+		Enforcement: tool.Unenforced(),
 		Egress:      tool.Egress{Mode: egress.Strict.String(), Allowed: c.reach.Hosts(), Observed: []tool.Connection{}}, StartedAt: time.Now().UTC(),
 	}
 	s.installing.Lock()
@@ -285,10 +285,8 @@ func describe(r *tool.Report, ran sandbox.Report) {
 	isolation := ran.Isolation
 	r.Isolation = &isolation
 	r.Executor.Backend = ran.Backend
-	r.Enforcement = tool.Enforcement{
-		Level: sandbox.Level(egress.Strict, ran.Requested, ran.Applied), Requested: list(ran.Requested), Applied: list(ran.Applied), Downgrades: list(ran.Downgrades),
-	}
-	r.Egress.Observed, r.Egress.Missed = list(ran.Connections), ran.ConnectionsMissed
+	r.Enforcement = ran.Enforcement(egress.Strict)
+	r.Egress.Observed, r.Egress.Missed = append([]tool.Connection{}, ran.Connections...), ran.ConnectionsMissed
 	r.Violations, r.ViolationsMissed = ran.Violations, ran.ViolationsMissed
 	r.ExitCode, r.Signal, r.Usage, r.StartedAt = ran.ExitCode, ran.Signal, ran.Usage, ran.Started.UTC()
 	r.Outputs = tool.Outputs{
@@ -298,11 +296,4 @@ func describe(r *tool.Report, ran sandbox.Report) {
 	if r.Outputs.Truncated {
 		r.Outputs.StdoutKeptSHA256, r.Outputs.StderrKeptSHA256 = ran.Stdout.KeptSHA256, ran.Stderr.KeptSHA256
 	}
-}
-
-func list[T any](l []T) []T {
-	if l == nil {
-		return []T{}
-	}
-	return l
 }

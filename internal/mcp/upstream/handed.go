@@ -153,10 +153,7 @@ func (t starting) Plan(ctx context.Context, p tool.Proposal) (tool.Plan, error) 
 // Prepare implements dispatch.Tool.
 func (t starting) Prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, error) {
 	l, plan, err := t.prepare(ctx, p)
-	if err != nil {
-		return tool.Prepared{}, err
-	}
-	return tool.Prepared{Plan: plan, Run: func(ctx context.Context, c tool.Call) tool.Report { return t.run(ctx, c, l) }}, nil
+	return l.prepared(plan, err, t.run)
 }
 
 func (t starting) prepare(ctx context.Context, p tool.Proposal) (launch, tool.Plan, error) {

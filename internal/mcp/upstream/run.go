@@ -101,7 +101,7 @@ func (t proxied) made(ctx context.Context, c tool.Call, l launch, lent []egress.
 func (m *Manager) report() tool.Report {
 	return tool.Report{
 		Executor:    tool.ExecutorInfo{Name: tool.MCPUpstream, Version: m.use.Version, Tier: "builtin"},
-		Enforcement: tool.Enforcement{Level: sandbox.LevelNone, Requested: []string{}, Applied: []string{}, Downgrades: []string{}},
+		Enforcement: tool.Unenforced(),
 		Egress:      tool.Egress{Mode: egress.Strict.String(), Allowed: []string{}, Observed: []tool.Connection{}},
 		StartedAt:   time.Now().UTC(),
 	}
@@ -481,16 +481,7 @@ func (in *instance) describe(r *tool.Report, since time.Time) {
 	isolation := known.Isolation
 	r.Isolation = &isolation
 	r.Executor.Backend, r.Executor.Tier = known.Backend, string(known.Tier)
-	r.Enforcement = tool.Enforcement{
-		Level: sandbox.Level(egress.Strict, known.Requested, known.Applied), Requested: list(known.Requested), Applied: list(known.Applied), Downgrades: list(known.Downgrades),
-	}
-}
-
-func list[T any](l []T) []T {
-	if l == nil {
-		return []T{}
-	}
-	return l
+	r.Enforcement = known.Enforcement(egress.Strict)
 }
 
 // failed ends a report with an error and a result that says it, and what the server said.

@@ -109,10 +109,15 @@ func (t proxied) Plan(ctx context.Context, p tool.Proposal) (tool.Plan, error) {
 // starts; one that runs already was started from what is bound.
 func (t proxied) Prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, error) {
 	l, plan, err := t.prepare(ctx, p)
+	return l.prepared(plan, err, t.run)
+}
+
+// prepared is a call that run makes by the launch.
+func (l launch) prepared(plan tool.Plan, err error, run func(context.Context, tool.Call, launch) tool.Report) (tool.Prepared, error) {
 	if err != nil {
 		return tool.Prepared{}, err
 	}
-	return tool.Prepared{Plan: plan, Run: func(ctx context.Context, c tool.Call) tool.Report { return t.run(ctx, c, l) }}, nil
+	return tool.Prepared{Plan: plan, Run: func(ctx context.Context, c tool.Call) tool.Report { return run(ctx, c, l) }}, nil
 }
 
 func (t proxied) prepare(ctx context.Context, p tool.Proposal) (launch, tool.Plan, error) {

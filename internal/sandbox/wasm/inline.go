@@ -160,7 +160,7 @@ func imported(m *structure.Module) string {
 func (t Inline) run(ctx context.Context, c tool.Call, call Call) tool.Report {
 	report := tool.Report{
 		Executor:    tool.ExecutorInfo{Name: tool.TierAWasmtime, Version: t.Version, Tier: tier},
-		Enforcement: tool.Enforcement{Level: sandbox.LevelNone, Requested: []string{}, Applied: []string{}, Downgrades: []string{}},
+		Enforcement: tool.Unenforced(),
 		Egress:      tool.Egress{Mode: egress.Strict.String(), Allowed: []string{}, Observed: []tool.Connection{}}, StartedAt: time.Now().UTC(),
 	}
 	digest, err := c.Plan.Binding.Digest()
@@ -188,10 +188,7 @@ func describe(r *tool.Report, ran Report) {
 	isolation := ran.Worker.Isolation
 	r.Isolation = &isolation
 	r.Executor.Backend = ran.Engine + " in " + ran.Worker.Backend
-	r.Enforcement = tool.Enforcement{
-		Level:     sandbox.Level(egress.Strict, ran.Worker.Requested, ran.Worker.Applied),
-		Requested: append([]string{}, ran.Worker.Requested...), Applied: append([]string{}, ran.Worker.Applied...), Downgrades: append([]string{}, ran.Worker.Downgrades...),
-	}
+	r.Enforcement = ran.Worker.Enforcement(egress.Strict)
 	r.Usage = tool.Usage{Wall: ran.Finished.Sub(ran.Started), PeakMemory: ran.MemoryBytes, Fuel: int64(ran.Fuel)}
 	r.StartedAt = ran.Started.UTC()
 }

@@ -112,7 +112,7 @@ func (r *Runner) show() error {
 
 // Probe starts a worker and ends it. It returns the worker's engine.
 func (r *Runner) Probe(ctx context.Context) (engine string, err error) {
-	w, err := r.launch(ctx, r.running("(probe)", Default()))
+	w, err := r.launch(ctx, r.running("(probe)", Limits{}))
 	if err != nil {
 		return "", err
 	}

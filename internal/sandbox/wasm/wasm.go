@@ -53,11 +53,6 @@ type Limits struct {
 	Output int
 }
 
-// Default are the limits of the sources: 10,000,000 of fuel, 64 MiB, 30 s.
-func Default() Limits {
-	return Limits{Fuel: 10_000_000, MemoryBytes: 64 << 20, TableElements: 100_000, Wall: 30 * time.Second, Output: 1 << 20}
-}
-
 // Call is one call of a guest.
 type Call struct {
 	// Owner is the principal on whose behalf it runs: no worker serves two.

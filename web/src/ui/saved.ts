@@ -1,4 +1,5 @@
 import { useSyncExternalStore } from "react";
+import { watched } from "./watched";
 
 interface Kept {
   filters: { name: string; line: string }[];
@@ -26,20 +27,11 @@ function read(screen: string): Kept {
   return kept;
 }
 
-const watchers = new Set<() => void>();
+const { tell, watch } = watched();
 
 function write(screen: string, kept: Kept): void {
   localStorage.setItem(keyOf(screen), JSON.stringify(kept));
-  for (const changed of [...watchers]) changed();
-}
-
-function watch(changed: () => void): () => void {
-  watchers.add(changed);
-  addEventListener("storage", changed);
-  return () => {
-    watchers.delete(changed);
-    removeEventListener("storage", changed);
-  };
+  tell();
 }
 
 /** The filters that this browser keeps for a screen. */

@@ -1,6 +1,7 @@
 // The drafts of policies that this browser keeps for its member, from the first letter on.
 import { useSyncExternalStore } from "react";
 import { keptDrafts } from "../../api/session";
+import { watched } from "../../ui/watched";
 import type { Draft } from "./words";
 
 export interface KeptDraft extends Draft {
@@ -37,7 +38,7 @@ function isDraft(value: unknown): value is KeptDraft {
   return typeof draft?.id === "string" && typeof draft.name === "string" && typeof draft.text === "string" && typeof draft.at === "number";
 }
 
-const watchers = new Set<() => void>();
+const { tell, watch } = watched();
 let cache: { raw: string | null; drafts: readonly KeptDraft[] } = { raw: null, drafts: [] };
 let failed = false;
 
@@ -55,19 +56,6 @@ function write(drafts: readonly KeptDraft[]): void {
     failed = true;
   }
   tell();
-}
-
-function tell(): void {
-  for (const changed of [...watchers]) changed();
-}
-
-function watch(changed: () => void): () => void {
-  watchers.add(changed);
-  addEventListener("storage", changed);
-  return () => {
-    watchers.delete(changed);
-    removeEventListener("storage", changed);
-  };
 }
 
 /** Begins a draft, which the editor of this tab shows from then on. */
