@@ -142,7 +142,11 @@ func Verify(ctx context.Context, path, gateway string, known note.Verifiers, rem
 		return journal.Summary{}, err
 	}
 	defer func() { err = errors.Join(err, db.Close(ctx)) }()
-	if sum, err = journal.VerifyAll(ctx, db, gateway, known, remembered...); err != nil {
+	placed := placedSource{DB: db}
+	if err := db.Read(ctx, func(c *Conn) (err error) { placed.covered, err = c.covered(); return err }); err != nil {
+		return journal.Summary{}, err
+	}
+	if sum, err = journal.VerifyAll(ctx, placed, gateway, known, remembered...); err != nil {
 		return sum, err
 	}
 	if err := db.holds(ctx, noted, sum.Signed.Size); err != nil {

@@ -1,7 +1,9 @@
 package sqlite
 
 import (
+	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -208,4 +210,60 @@ func (c *Conn) eventAt(seq int64, f journal.Filter) (e journal.Event, err error)
 		return e, &journal.CorruptError{Seq: seq, What: fmt.Sprintf("the store lists it as one with the code %q and the actor %q, and it is not there", f.Code, f.Actor)}
 	}
 	return e, nil
+}
+
+// placedSource is a store that is verified. Beside the events that are scanned, it checks
+// the places of their tiles: an entry that is missing would keep events from whoever
+// filters by code or actor, and no answer would show it.
+type placedSource struct {
+	*DB
+	covered int64
+}
+
+// Scan implements journal.Source. Stretches are of whole tiles.
+func (s placedSource) Scan(ctx context.Context, after, upTo int64, fn func(*journal.Event) error) error {
+	return s.Read(ctx, func(c *Conn) error {
+		tiles := make(map[int64]map[codeActor][]byte)
+		err := c.scan(after, upTo, func(e *journal.Event) error {
+			n, at := (e.Seq-1)/journal.TileWidth, (e.Seq-1)%journal.TileWidth
+			if tiles[n] == nil {
+				tiles[n] = make(map[codeActor][]byte)
+			}
+			key := codeActor{e.Code, e.Actor}
+			tiles[n][key] = append(tiles[n][key], byte(at))
+			return fn(e)
+		})
+		if err != nil {
+			return err
+		}
+		return c.checkPlaces((after+journal.TileWidth-1)/journal.TileWidth, min(upTo, s.covered)/journal.TileWidth, tiles)
+	})
+}
+
+// checkPlaces compares what is stored of the tiles from first on, before end, with what
+// their events say.
+func (c *Conn) checkPlaces(first, end int64, tiles map[int64]map[codeActor][]byte) error {
+	if end <= first {
+		return nil
+	}
+	wrong := func(n int64) error {
+		return &journal.CorruptError{Seq: n*journal.TileWidth + 1, What: "the store's list of which events have which code and actor is not that of the events from here on"}
+	}
+	err := c.Query("SELECT n, code, actor, places FROM event_places WHERE n >= ?1 AND n < ?2", func(r *Row) error {
+		n, key := r.Int64(0), codeActor{event.Code(r.Text(1)), r.Text(2)}
+		if places, there := tiles[n][key]; !there || !bytes.Equal(places, r.Bytes(3)) {
+			return wrong(n)
+		}
+		delete(tiles[n], key)
+		return nil
+	}, first, end)
+	if err != nil {
+		return err
+	}
+	for n := first; n < end; n++ {
+		if len(tiles[n]) > 0 {
+			return wrong(n)
+		}
+	}
+	return nil
 }

@@ -95,6 +95,44 @@ func TestPlacesThatLie(t *testing.T) {
 	}
 }
 
+// TestVerifyChecksPlaces: an entry that is missing, of another code, or short of an event
+// keeps events from filters, and no answer shows it; the verification does.
+func TestVerifyChecksPlaces(t *testing.T) {
+	for name, c := range map[string]struct {
+		change string
+		fine   bool
+	}{
+		"untouched":                         {"SELECT 1", true},
+		"the newest tile is not listed yet": {"DELETE FROM event_places WHERE n = (SELECT max(n) FROM event_places)", true},
+		"an entry is missing":               {"DELETE FROM event_places WHERE n = 1 AND actor = 'user:alice'", false},
+		"a tile is missing":                 {"DELETE FROM event_places WHERE n = 0", false},
+		"another code":                      {"UPDATE event_places SET code = code || 'x' WHERE n = 1 AND actor = 'user:alice'", false},
+		"short of an event":                 {"UPDATE event_places SET places = substr(places, 2) WHERE n = 1 AND actor = 'user:alice'", false},
+		"an entry more":                     {"INSERT INTO event_places (n, code, actor, places) VALUES (0, 'PAL-X999', 'user:mallory', X'00')", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "palyra.db")
+			signer, known := sqlitetest.Key(t)
+			db := must.Get(sqlite.Open(t.Context(), path, sqlite.Options{Verifiers: known, Origin: sqlitetest.Origin}))(t)
+			for n := range 800 {
+				d := draft(n)
+				if n%7 == 0 {
+					d.Actor = "user:alice"
+				}
+				mustAppend(t, db, d)
+			}
+			checkpointAll(t, db, signer)
+			must.Do(t, sqlite.Exec(db, c.change))
+			must.Do(t, db.Close(t.Context()))
+			_, err := sqlite.Verify(t.Context(), path, sqlitetest.Origin, known)
+			var corrupt *journal.CorruptError
+			if c.fine != (err == nil) || !c.fine && !errors.As(err, &corrupt) {
+				t.Errorf("the verification says %v", err)
+			}
+		})
+	}
+}
+
 // TestPlacesOfOlderStores: the store that an older release left is read without the
 // places, and has them once it is brought up to date.
 func TestPlacesOfOlderStores(t *testing.T) {

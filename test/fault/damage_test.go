@@ -108,6 +108,7 @@ func TestDamagedAtRest(t *testing.T) {
 		"an empty file":              {s.stopped, db, gone, false, true},
 		"a page of old events":       {s.stopped, db, pageOf("PAL-D103"), true, true},
 		"a byte of an old event":     {s.stopped, db, inCode("PAL-D103"), true, true},
+		"a byte of a list of events": {s.stopped, db, inText("PAL-D103"), true, true},
 		"the WAL cut off":            {s.killed, wal, cutTo(0.5), false, true},
 		"the WAL emptied":            {s.killed, wal, gone, false, true},
 		"a byte early in the WAL":    {s.killed, wal, flip(32 + 24 + 5*(page+24) + 99), false, true},
