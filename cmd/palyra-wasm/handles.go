@@ -65,9 +65,6 @@ func (h *host) ask(q wire.Question, data [][]byte) uint64 {
 		return h.guest.endsWith(wire.Trapped, "palyrad did not answer")
 	}
 	h.guest.result = result
-	if reply.Ends {
-		return h.guest.endsWith(wire.Trapped, "palyrad ended the call")
-	}
 	return uint64(uint32(reply.Value))
 }
 

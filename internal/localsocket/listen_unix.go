@@ -63,19 +63,30 @@ func Shared(path, dir string, also ...int64) (*Listener, error) {
 	return &Listener{Listener: l, owner: owner, also: also, shared: true, look: peerCredentials}, nil
 }
 
-// onlyOurs refuses a directory in which another user could put something.
+// onlyOurs refuses a directory in which another user could put something, or which another
+// user could put aside: whoever can write to a directory above it can rename what is in
+// there, unless the sticky bit keeps it for its owner (rename(2)).
 func onlyOurs(dir string) error {
-	info, err := os.Stat(dir)
+	dir, err := filepath.EvalSymlinks(dir)
 	if err != nil {
 		return reason.Errorf(reason.ConfigInvalid, "the directory of listen.hooks: %w", err).
 			WithRemedy("Make it, with palyrad's user as its owner; in a unit of systemd by RuntimeDirectory=.")
 	}
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if !ok || !info.IsDir() || info.Mode().Perm()&0o022 != 0 || int64(st.Uid) != int64(os.Geteuid()) && st.Uid != 0 {
-		return reason.Errorf(reason.ConfigInvalid, "others than palyrad's user can write to %s, and could answer agents in its place", dir).
-			WithRemedy("Run `chmod 755 %s`, and `chown` it to palyrad's user.", dir)
+	for at := dir; ; at = filepath.Dir(at) {
+		info, err := os.Lstat(at)
+		if err != nil {
+			return reason.Errorf(reason.ConfigInvalid, "the directory of listen.hooks: %w", err)
+		}
+		st, ok := info.Sys().(*syscall.Stat_t)
+		kept := at != dir && info.Mode()&fs.ModeSticky != 0
+		if !ok || !info.IsDir() || info.Mode().Perm()&0o022 != 0 && !kept || int64(st.Uid) != int64(os.Geteuid()) && st.Uid != 0 {
+			return reason.Errorf(reason.ConfigInvalid, "others than palyrad's user can write to %s, and could answer agents in its place", at).
+				WithRemedy("Run `chmod 755 %s`, and `chown` it to palyrad's user.", at)
+		}
+		if at == filepath.Dir(at) {
+			return nil
+		}
 	}
-	return nil
 }
 
 // listenAt listens at a path, in place of the socket of a palyrad that was killed.

@@ -179,6 +179,20 @@ func TestSharedNeedsADirectoryOfItsOwn(t *testing.T) {
 			t.Errorf("%v: %v, %v", mode, l, err)
 		}
 	}
+	// So could whoever can put the directory aside; the sticky bit keeps it where it is.
+	for mode, refused := range map[os.FileMode]bool{0o777: true, 0o777 | os.ModeSticky: false} {
+		above := private(t)
+		dir := filepath.Join(above, "d")
+		must.Do(t, os.Mkdir(dir, 0o755))
+		must.Do(t, os.Chmod(above, mode))
+		l, err := Shared(filepath.Join(dir, "s"), above)
+		if refused != (reason.Of(err) == reason.ConfigInvalid) {
+			t.Errorf("above it is %v: %v", mode, err)
+		}
+		if err == nil {
+			l.Close()
+		}
+	}
 	if l, err := Shared(filepath.Join(private(t), "none", "s"), private(t)); reason.Of(err) != reason.ConfigInvalid {
 		t.Errorf("a directory that is not there: %v, %v", l, err)
 	}

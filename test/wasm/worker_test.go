@@ -105,3 +105,36 @@ func TestForgedCode(t *testing.T) {
 		}
 	}
 }
+
+// TestWorkersServeOnePrincipal: a worker is used again by its principal for the same
+// module, and by nobody else, and not after a call that got what must not outlive it.
+func TestWorkersServeOnePrincipal(t *testing.T) {
+	w := newWorld(t)
+	m, other := module(t, compiled(t, echo)), module(t, compiled(t, strings.Replace(echo, "60000", "60001", 1)))
+	// sandboxOf is which sandbox a call ran in: its process namespace.
+	sandboxOf := func(owner string, m engine.Module, host engine.Host) uint64 {
+		t.Helper()
+		order := call(m, "x")
+		order.Owner, order.Host = owner, host
+		return must.Get(w.Run(t.Context(), order))(t).Worker.Isolation.Namespaces["pid"]
+	}
+	alice := sandboxOf("user:alice", m, nil)
+	if alice == 0 || sandboxOf("user:alice", m, nil) != alice {
+		t.Error("the control: a worker is not used again")
+	}
+	if sandboxOf("user:bob", m, nil) == alice {
+		t.Error("bob's guest ran in alice's worker")
+	}
+	if sandboxOf("user:alice", other, nil) == alice {
+		t.Error("another module ran in the same worker")
+	}
+	asks := module(t, compiled(t, command(handles+`"secret_read" (func $read (param i32) (result i32)))`, `(drop (call $read (i32.const 1)))`)))
+	spent := &answering{do: func(string, []int32, []byte, []byte) (engine.Answer, error) { return engine.Answer{Spent: true}, nil }}
+	kept := &answering{do: func(string, []int32, []byte, []byte) (engine.Answer, error) { return engine.Answer{}, nil }}
+	if first := sandboxOf("user:alice", asks, kept); sandboxOf("user:alice", asks, kept) != first {
+		t.Error("the control: a worker whose guest asked is not used again")
+	}
+	if first := sandboxOf("user:alice", asks, spent); sandboxOf("user:alice", asks, kept) == first {
+		t.Error("the worker that got a secret was used again")
+	}
+}

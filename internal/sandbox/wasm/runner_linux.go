@@ -270,7 +270,7 @@ func (t *talk) done(f wire.Frame) error {
 		return t.lost(err)
 	}
 	t.report.Output, t.report.Log = f.Body[:end.Result:end.Result], f.Body[end.Result:]
-	t.report.Fuel, t.report.MemoryBytes, t.report.Clock, t.report.Random, t.report.Exit = end.Fuel, end.MemoryBytes, end.Clock, end.Random, end.Exit
+	t.report.Fuel, t.report.MemoryBytes, t.report.Clock, t.report.Random = end.Fuel, end.MemoryBytes, end.Clock, end.Random
 	return ended
 }
 

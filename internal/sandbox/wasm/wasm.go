@@ -99,7 +99,6 @@ type Report struct {
 	MemoryBytes int64
 	Clock       int
 	Random      int
-	Exit        int32
 	Engine      string
 	// Worker is how the worker is isolated, as it was read back.
 	Worker   sandbox.Report

@@ -94,8 +94,6 @@ type Question struct {
 // gives.
 type Reply struct {
 	Value int32 `json:"value"`
-	// Ends ends the guest: it is over its budget, or its call is.
-	Ends bool `json:"ends,omitempty"`
 }
 
 // Outcome is how a call ended.
