@@ -3,6 +3,8 @@ package daemon
 import (
 	"context"
 	"log/slog"
+	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +12,7 @@ import (
 	"palyra/internal/access"
 	"palyra/internal/gatewaytest"
 	"palyra/internal/must"
+	"palyra/internal/reason"
 	"palyra/internal/sandbox"
 )
 
@@ -89,5 +92,21 @@ func TestWhatEndsPreparedSandboxes(t *testing.T) {
 		if got := fake.invalidated - before; got != what.want {
 			t.Errorf("%s ended prepared sandboxes %d times, want %d", what.name, got, what.want)
 		}
+	}
+}
+
+// TestGuestsNeedTierC: the worker of WebAssembly guests runs in Tier C, and in nothing less.
+func TestGuestsNeedTierC(t *testing.T) {
+	for tier, opens := range map[sandbox.Tier]bool{sandbox.TierC: runtime.GOOS == "linux", sandbox.TierB: false} {
+		closed := 0
+		g := &gateway{cfg: testConfig(t), log: slog.New(slog.DiscardHandler), parts: &parts{}}
+		g.cfg.WASM.Worker = must.Get(os.Executable())(t) // any program; none is started
+		g.isolation.Choice = sandbox.Choice{Backend: &fakeBackend{closed: &closed}, Status: sandbox.Status{Available: true, Tier: tier}}
+		g.isolation.watch = g.isolation.Watch(g.log)
+		must.Do(t, openGuests(t.Context(), g, Options{}))
+		if err := g.guests.ready(); opens != (err == nil) || !opens && reason.Of(err) != reason.SandboxUnavailable && reason.Of(err) != reason.PlatformUnknown {
+			t.Errorf("tier %s: %v", tier, err)
+		}
+		must.Do(t, g.parts.close(t.Context()))
 	}
 }

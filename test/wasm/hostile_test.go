@@ -104,6 +104,9 @@ func TestHostile(t *testing.T) {
 			if reason.Of(err) != c.code || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("%v (%s), want %q (%s); it logged %.100q", err, reason.Of(err), c.says, c.code, r.Log)
 			}
+			if r.MemoryBytes > order.Limits.MemoryBytes {
+				t.Errorf("it got %d bytes of memory, and may have %d", r.MemoryBytes, order.Limits.MemoryBytes)
+			}
 			after := must.Get(w.Run(t.Context(), call(well, "well")))(t)
 			if string(after.Output) != "well" {
 				t.Errorf("afterwards: %q", after.Output)

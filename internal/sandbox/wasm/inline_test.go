@@ -1,0 +1,99 @@
+package wasm
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"palyra/internal/access"
+	"palyra/internal/must"
+	"palyra/internal/reason"
+	"palyra/internal/tool"
+)
+
+// smallest is a command that does nothing: a memory and _start.
+var smallest = []byte("\x00asm\x01\x00\x00\x00\x01\x04\x01\x60\x00\x00\x03\x02\x01\x00\x05\x03\x01\x00\x01\x07\x13\x02\x06memory\x02\x00\x06_start\x00\x00\x0a\x04\x01\x02\x00\x0b")
+
+// noting keeps the calls that it is asked to make.
+type noting struct{ calls []Call }
+
+func (n *noting) Run(_ context.Context, c Call) (Report, error) {
+	n.calls = append(n.calls, c)
+	return Report{Output: []byte(`{"b":1,"a":2}`), Fuel: 7}, nil
+}
+
+func inlineOf(n *noting) Inline {
+	return Inline{Guests: n, Ready: func() error { return nil }, FuelCeiling: 1000, ModuleBytes: 8 << 20, Limits: Limits{Fuel: 100, MemoryBytes: 4 << 16, TableElements: 10, Wall: 1, Output: 1}}
+}
+
+func proposal(module []byte, more string) tool.Proposal {
+	return tool.Proposal{
+		Caller: access.Caller{Principal: access.Agent("helper")},
+		Input:  json.RawMessage(fmt.Sprintf(`{"module":%q%s}`, base64.StdEncoding.EncodeToString(module), more)),
+	}
+}
+
+// TestInlineRefuses: what a call asks for beyond the limits is refused before anything
+// runs, as is what is no module.
+func TestInlineRefuses(t *testing.T) {
+	large := append(append([]byte{}, smallest...), append([]byte{0, 0x80, 0x80, 0x11, 1, 'x'}, make([]byte, 0x44000-2)...)...)
+	wide := []byte(strings.Replace(string(smallest), "\x05\x03\x01\x00\x01", "\x05\x03\x01\x00\x05", 1))
+	for name, c := range map[string]struct {
+		p    tool.Proposal
+		says string
+		code reason.Code
+	}{
+		"the control":      {p: proposal(smallest, `,"fuel":1000`)},
+		"too much fuel":    {proposal(smallest, `,"fuel":1001`), "fuel_ceiling is 1000", reason.InvalidInput},
+		"no module":        {proposal([]byte("no module at all"), ""), "malformed", reason.InvalidInput},
+		"no base64":        {tool.Proposal{Input: json.RawMessage(`{"module":"!!!!!!!!!!!!"}`)}, "not in base64", reason.InvalidInput},
+		"a large module":   {proposal(large, ""), "262144 are allowed", reason.InputTooLarge},
+		"too large memory": {proposal(wide, ""), "initial memory", reason.InputTooLarge},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := &noting{}
+			_, err := inlineOf(n).Plan(t.Context(), c.p)
+			if c.says == "" {
+				must.Do(t, err)
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), c.says) || reason.Of(err) != c.code {
+				t.Errorf("%v (%s), want %q (%s)", err, reason.Of(err), c.says, c.code)
+			}
+			if len(n.calls) > 0 {
+				t.Error("it ran")
+			}
+		})
+	}
+	away := inlineOf(&noting{})
+	away.Ready = func() error { return unavailable("there is no worker") }
+	if _, err := away.Plan(t.Context(), proposal(smallest, "")); reason.Of(err) != reason.SandboxUnavailable {
+		t.Errorf("without a worker: %v", err)
+	}
+}
+
+// TestInlineRuns: a call runs for its principal without any grant, its randomness comes
+// from its digest, and its result says what it used.
+func TestInlineRuns(t *testing.T) {
+	n := &noting{}
+	in := inlineOf(n)
+	run := func(p tool.Proposal) tool.Report {
+		prepared := must.Get(in.Prepare(t.Context(), p))(t)
+		return prepared.Run(t.Context(), tool.Call{Proposal: p, Plan: prepared.Plan})
+	}
+	r := run(proposal(smallest, `,"input":{"x":1}`))
+	if string(r.Result) != `{"fuel":7,"output":{"a":2,"b":1}}` || r.Outcome != tool.Succeeded || r.Executor.Name != tool.TierAWasmtime || r.Executor.Tier != "a" {
+		t.Errorf("%s %+v", r.Result, r)
+	}
+	run(proposal(smallest, `,"input":{"x":1}`))
+	c := n.calls[0]
+	if c.Owner != "agent:helper" || string(c.Input) != `{"x":1}` || c.Limits.Fuel != 100 || c.Clock || c.Random || c.Host != nil || c.Seed == [32]byte{} {
+		t.Errorf("%+v", c)
+	}
+	if n.calls[1].Seed != c.Seed {
+		t.Error("the same call has another seed")
+	}
+}
