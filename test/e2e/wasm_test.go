@@ -49,6 +49,9 @@ func TestGuests(t *testing.T) {
 			t.Errorf("code %d: %s%s", r.Code, r.Out, r.Err)
 		}
 	}
+	if out := c.ok("attest", "show", c.lastAttestation().AttestationID); !strings.Contains(out, "as the worker reports") {
+		t.Errorf("attest show says nothing of fuel: %s", out)
+	}
 	fails(c, `{"module":"`+copying+`","input":{},"fuel":1}`, "fuel")
 	fails(c, `{"module":"AAAAAAAAAAAA"}`, "malformed")
 

@@ -123,6 +123,9 @@ func attestationPage(p *printer.Page, v attest.Verified, set attest.KeySet) {
 	}
 	p.Field("executor", strings.TrimSpace(string(x.Executor.Name)+" "+x.Executor.Backend))
 	p.Field("enforcement", x.SandboxEnforcement)
+	if fuel := x.Usage.FuelReported; fuel > 0 {
+		p.Field("fuel", fmt.Sprintf("%d, as the worker reports", fuel))
+	}
 	p.List("downgrade", x.Enforcement.Downgrades)
 	p.Field("attested", x.Times.AttestedAt.UTC().Format(time.RFC3339))
 	p.Field("call digest", x.Invocation.CallDigest)

@@ -115,7 +115,8 @@ func (t Inline) prepare(p tool.Proposal) (Call, tool.Plan, error) {
 		Tool: InlineName, Input: in.Input, Limits: t.Limits,
 	}
 	if in.Fuel > t.FuelCeiling {
-		return Call{}, tool.Plan{}, reason.Errorf(reason.InvalidInput, "fuel is %d, and wasm_runtime.fuel_ceiling is %d", in.Fuel, t.FuelCeiling)
+		return Call{}, tool.Plan{}, reason.Errorf(reason.InvalidInput, "fuel is %d, and wasm_runtime.fuel_ceiling is %d", in.Fuel, t.FuelCeiling).
+			WithRemedy("Ask for less, or have an operator raise wasm_runtime.fuel_ceiling.")
 	}
 	if in.Fuel > 0 {
 		call.Limits.Fuel = in.Fuel

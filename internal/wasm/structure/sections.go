@@ -70,6 +70,8 @@ func (p *parser) header() {
 	if in.err != nil {
 		return
 	}
+	defer func(end int) { in.at = end }(in.at)
+	in.at = 0 // where what is wrong begins
 	switch version := binary.LittleEndian.Uint32(head[4:]); {
 	case string(head[:4]) != "\x00asm":
 		in.malformed("it does not begin as a module does; text (.wat) has to be compiled first")
