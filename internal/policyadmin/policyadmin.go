@@ -382,8 +382,9 @@ func (p *Admin) reject(ctx context.Context, actor string, cause error) error {
 func (p *Admin) Check(_ context.Context, sources []policy.Source) []policyfinding.Finding {
 	p.checking.Lock()
 	defer p.checking.Unlock()
+	tools := p.use.Tools.Descriptors()
 	p.mu.Lock()
-	cfg := p.setConfig(sources, p.use.Tools.Descriptors(), nil)
+	cfg := p.setConfig(sources, tools, nil)
 	p.mu.Unlock()
 	return lint.Check(cfg)
 }
