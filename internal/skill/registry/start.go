@@ -135,7 +135,7 @@ func (r *Registry) damage(ctx context.Context, d damagePayload, subject string) 
 	if told {
 		return nil
 	}
-	r.c.Log.WarnContext(ctx, "a skill, its package or its publisher was changed behind palyrad's back, and does not run", slog.String("subject", subject), slog.String("problem", d.What))
+	r.c.Log.WarnContext(ctx, "a skill, its package or its publisher was changed behind palyrad's back, and does not run", slog.String("skill", subject), slog.String("problem", d.What))
 	var before damagePayload
 	if _, found, err := r.last(ctx, &before, subject, event.SkillTampered); err != nil || found && before == d {
 		return err
