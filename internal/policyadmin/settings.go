@@ -11,13 +11,14 @@ import (
 )
 
 // setConfig is what a policy set is built from, as things are now. Tools that
-// are suspended are in the schema and not allowed.
+// are suspended are in the schema and not allowed. The caller holds p.mu.
 func (p *Admin) setConfig(sources []policy.Source, tools []tool.Descriptor, suspended map[string]error) policy.Config {
 	c := SetConfig(p.use.Settings, sources, tools, p.use.Members.List(), p.use.Members.Roles())
 	if p.use.Provenance != nil {
 		c.Hands = p.use.Provenance().Hands()
 	}
 	Lower(&c.Snapshot, p.ceilings)
+	c.Snapshot.ActiveSkills = p.skills
 	c.Snapshot.AllowedTools = slices.DeleteFunc(c.Snapshot.AllowedTools, func(name string) bool { return suspended[name] != nil })
 	return c
 }
