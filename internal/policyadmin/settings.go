@@ -96,10 +96,14 @@ func snapshot(cfg *config.Config, tools []tool.Descriptor) policy.Snapshot {
 		UIDBase: p.UIDBase, UIDCount: p.UIDCount,
 	}
 	if w := cfg.WASM; w.Enabled {
-		s.WASM = policy.WASMRuntime{
+		guests := policy.WASMRuntime{
 			AllowInlineModules: w.AllowInlineModules, FuelBudget: w.FuelBudget, FuelCeiling: w.FuelCeiling, MaxMemory: w.MaxMemoryBytes,
 			MaxTableElements: w.MaxTableElements, MaxModule: w.MaxModuleBytes, MaxOutput: w.MaxOutputBytes, TimeLimitMS: w.TimeLimitMS, MaxConcurrent: w.MaxConcurrent,
-		}.JSON()
+		}
+		if cfg.Skills.Enabled {
+			guests.Skills = &policy.SkillSettings{AllowWildcards: cfg.Skills.AllowWildcards, MaxStorage: cfg.Skills.MaxStorageBytes}
+		}
+		s.WASM = guests.JSON()
 	}
 	for _, host := range p.Inspect {
 		s.ProcessRunner.Inspect = append(s.ProcessRunner.Inspect, policy.Inspect(host))
