@@ -19,6 +19,7 @@ import (
 	"palyra/internal/sandbox/toolchain"
 	"palyra/internal/sandbox/wasm"
 	"palyra/internal/version"
+	"palyra/internal/wasm/guest"
 	"palyra/internal/workspace/overlay"
 )
 
@@ -191,7 +192,7 @@ func (g guests) ready() error {
 func (g guests) inline(c config.WASMRuntime) wasm.Inline {
 	return wasm.Inline{
 		Guests: g.runner, Ready: g.ready, FuelCeiling: uint64(c.FuelCeiling), ModuleBytes: c.MaxModuleBytes, Version: version.Get().Version,
-		Limits: wasm.Limits{
+		Limits: guest.Limits{
 			Fuel: uint64(c.FuelBudget), MemoryBytes: c.MaxMemoryBytes, TableElements: c.MaxTableElements, Wall: c.TimeLimit(), Output: int(c.MaxOutputBytes),
 		},
 	}

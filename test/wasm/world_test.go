@@ -14,6 +14,7 @@ import (
 	"palyra/internal/sandbox/bubblewrap"
 	"palyra/internal/sandbox/jail/jailtest"
 	engine "palyra/internal/sandbox/wasm"
+	"palyra/internal/wasm/guest"
 	"palyra/internal/wasm/structure"
 	"palyra/test/wasm/wasmtest"
 )
@@ -37,10 +38,10 @@ func newWorld(t testing.TB) world {
 }
 
 // module checks bytes, as palyrad does first.
-func module(t testing.TB, text []byte) engine.Module {
+func module(t testing.TB, text []byte) guest.Module {
 	t.Helper()
 	m := must.Get(structure.Check(text, structure.DefaultLimits()))(t)
-	return engine.Module{Bytes: text, Digest: sha256.Sum256(text), Kind: m.Kind}
+	return guest.Module{Bytes: text, Digest: sha256.Sum256(text), Kind: m.Kind}
 }
 
 func compiled(t testing.TB, wat string) []byte {
@@ -48,6 +49,6 @@ func compiled(t testing.TB, wat string) []byte {
 	return must.Get(wasmtime.Wat2Wasm(wat))(t)
 }
 
-func call(m engine.Module, input string) engine.Call {
-	return engine.Call{Owner: "user:alice", Module: m, Tool: "test", Input: []byte(input), Limits: wasmtest.Limits()}
+func call(m guest.Module, input string) guest.Call {
+	return guest.Call{Owner: "user:alice", Module: m, Tool: "test", Input: []byte(input), Limits: wasmtest.Limits()}
 }

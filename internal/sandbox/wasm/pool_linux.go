@@ -10,6 +10,7 @@ import (
 
 	"palyra/internal/reason"
 	"palyra/internal/sandbox/jail"
+	"palyra/internal/wasm/guest"
 	"palyra/internal/wasm/wire"
 )
 
@@ -72,7 +73,7 @@ func (r *Runner) sweep() {
 
 // code returns a module's compiled code, from memory, from the directory, or from a
 // worker that compiles it; whoever comes meanwhile waits for the one that does.
-func (r *Runner) code(ctx context.Context, m Module, name codeName) (*os.File, error) {
+func (r *Runner) code(ctx context.Context, m guest.Module, name codeName) (*os.File, error) {
 	r.mu.Lock()
 	c, there := r.compiled[name]
 	if !there {
@@ -126,7 +127,7 @@ func (r *Runner) forget(name codeName) {
 	}
 }
 
-func (r *Runner) make(ctx context.Context, m Module, name codeName) (*os.File, error) {
+func (r *Runner) make(ctx context.Context, m guest.Module, name codeName) (*os.File, error) {
 	file, err := r.codes.read(name)
 	if file != nil {
 		return file, nil
@@ -149,7 +150,7 @@ const compileTime = time.Minute
 
 // compile makes a worker of its own for one module: nothing that it did to the worker
 // outlives it.
-func (r *Runner) compile(ctx context.Context, m Module) ([]byte, error) {
+func (r *Runner) compile(ctx context.Context, m guest.Module) ([]byte, error) {
 	w, err := r.launch(ctx, job{word: "compile", owner: "(compile)", memory: compileMemory, space: compileSpace, cpu: compileTime})
 	if err != nil {
 		return nil, err

@@ -10,8 +10,10 @@ import (
 	"sync"
 	"time"
 
+	"palyra/internal/egress"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
+	"palyra/internal/wasm/guest"
 	"palyra/internal/wasm/structure"
 	"palyra/internal/wasm/wire"
 )
@@ -112,7 +114,7 @@ func (r *Runner) show() error {
 
 // Probe starts a worker and ends it. It returns the worker's engine.
 func (r *Runner) Probe(ctx context.Context) (engine string, err error) {
-	w, err := r.launch(ctx, r.running("(probe)", Limits{}))
+	w, err := r.launch(ctx, r.running("(probe)", guest.Limits{}))
 	if err != nil {
 		return "", err
 	}
@@ -142,29 +144,31 @@ func (r *Runner) Close() {
 	r.processes.Wait()
 }
 
-func (r *Runner) running(owner string, l Limits) job {
+func (r *Runner) running(owner string, l guest.Limits) job {
 	return job{word: "run", owner: owner, memory: l.MemoryBytes + workerMemory, space: instanceSpace, cpu: workerCPU}
 }
 
 // Run makes one call. The report is there also when the guest did not finish.
-func (r *Runner) Run(ctx context.Context, c Call) (Report, error) {
+func (r *Runner) Run(ctx context.Context, c guest.Call) (guest.Report, error) {
 	if c.Limits.Wall <= 0 || c.Limits.Output <= 0 || c.Limits.Fuel == 0 {
-		return Report{}, reason.Errorf(reason.Internal, "a guest needs limits")
+		return guest.Report{}, reason.Errorf(reason.Internal, "a guest needs limits")
 	}
 	select {
 	case r.slots <- struct{}{}:
 		defer func() { <-r.slots }()
 	case <-ctx.Done():
-		return Report{}, context.Cause(ctx)
+		return guest.Report{}, context.Cause(ctx)
 	}
 	name := r.nameOf(c.Module)
 	w, err := r.workerFor(ctx, c, name)
 	if err != nil {
-		return Report{}, err
+		return guest.Report{}, err
 	}
-	t := talk{worker: w, call: c, report: Report{Engine: w.engine, Started: time.Now()}}
+	t := talk{worker: w, call: c, report: guest.Report{Started: time.Now()}}
 	err = t.run(ctx)
-	t.report.Finished, t.report.Worker = time.Now(), w.underway.Report
+	worker := w.underway.Report
+	t.report.Finished, t.report.Backend = time.Now(), w.engine+" in "+worker.Backend
+	t.report.Isolation, t.report.Enforcement = worker.Isolation, worker.Enforcement(egress.Strict)
 	w.span += t.report.Finished.Sub(t.report.Started)
 	if t.over || t.spent || w.span > workerSpan {
 		w.kill()
@@ -174,12 +178,12 @@ func (r *Runner) Run(ctx context.Context, c Call) (Report, error) {
 	return t.report, err
 }
 
-func (r *Runner) nameOf(m Module) codeName {
+func (r *Runner) nameOf(m guest.Module) codeName {
 	return sha256.Sum256(fmt.Appendf(nil, "%x %s %+v", m.Digest, r.program.SHA256, m.Features))
 }
 
 // workerFor returns a worker that has loaded the module for the principal.
-func (r *Runner) workerFor(ctx context.Context, c Call, name codeName) (*worker, error) {
+func (r *Runner) workerFor(ctx context.Context, c guest.Call, name codeName) (*worker, error) {
 	if w := r.take(c.Owner, name, c.Limits.MemoryBytes+workerMemory); w != nil {
 		return w, nil
 	}
@@ -220,8 +224,8 @@ func (w *worker) load(ctx context.Context, on wire.Features, code *os.File) erro
 // talk is one call in progress.
 type talk struct {
 	worker *worker
-	call   Call
-	report Report
+	call   guest.Call
+	report guest.Report
 	// over says that the worker is killed or has to be, spent that it must not be used
 	// again.
 	over, spent bool
@@ -290,7 +294,7 @@ func (t *talk) answer(ctx context.Context, f wire.Frame) error {
 	if err != nil {
 		return t.lost(err)
 	}
-	a := Answer{Value: -1}
+	a := guest.Answer{Value: -1}
 	if t.call.Host != nil {
 		if a, err = t.call.Host.Answer(ctx, q.Function, q.Numbers, f.Body[:q.First], f.Body[q.First:]); err != nil {
 			t.over = true
