@@ -33,7 +33,7 @@ type skills struct {
 func openSkills(ctx context.Context, g *gateway, _ Options) (err error) {
 	l := guestLimits(g.cfg.WASM)
 	g.skills.registry, err = registry.New(ctx, registry.Config{
-		Store: g.stores.skills, Dir: filepath.Join(g.cfg.StateDir, "skills"), Limits: skillLimits(g.cfg, l), Log: g.log,
+		Store: g.stores.skills, Dir: statedir.Skills(g.cfg.StateDir), Limits: skillLimits(g.cfg, l), Log: g.log,
 		Changed: func(ctx context.Context) error { return setSkills(ctx, g) },
 	})
 	if err != nil {
