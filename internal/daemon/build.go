@@ -59,7 +59,6 @@ import (
 	"palyra/internal/rpc/devicepairing"
 	"palyra/internal/run"
 	"palyra/internal/sandbox"
-	"palyra/internal/skill/registry"
 	"palyra/internal/statedir"
 	"palyra/internal/token"
 	"palyra/internal/tool"
@@ -98,20 +97,19 @@ type gateway struct {
 	policies   *policyadmin.Admin
 	// calls are those that clients may leave; once holding is closed, no answer waits
 	// for one of them any more.
-	calls      *rejoin.Calls
-	holding    chan struct{}
-	hooks      *hook.Service
-	mcp        *mcpserver.Face
-	engine     *policy.Engine
-	desk       *approval.Desk
-	changing   *gatewaychange.Gate
-	pairings   *pairing.Host
-	router     *dispatch.Router
-	upstreams  *upstream.Manager
-	packages   *packages.Service
-	guests     guests
-	skills     *registry.Registry
-	skillTools skillTools
+	calls     *rejoin.Calls
+	holding   chan struct{}
+	hooks     *hook.Service
+	mcp       *mcpserver.Face
+	engine    *policy.Engine
+	desk      *approval.Desk
+	changing  *gatewaychange.Gate
+	pairings  *pairing.Host
+	router    *dispatch.Router
+	upstreams *upstream.Manager
+	packages  *packages.Service
+	guests    guests
+	skills    skills
 	// fetcher makes requests for guests.
 	fetcher   builtin.Fetcher
 	mcpLogins *oauth.Service

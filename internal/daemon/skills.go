@@ -10,6 +10,7 @@ import (
 
 	"palyra/internal/config"
 	"palyra/internal/dispatch"
+	"palyra/internal/journal"
 	"palyra/internal/reason"
 	"palyra/internal/skill"
 	skillcatalog "palyra/internal/skill/catalog"
@@ -19,28 +20,30 @@ import (
 	"palyra/internal/wasm/structure"
 )
 
-// skillTools makes the tools of skills. set are the skills that have some.
-type skillTools struct {
-	catalog *skillcatalog.Catalog
-	set     []string
+// skills are those that are installed, and their tools.
+type skills struct {
+	registry *registry.Registry
+	catalog  *skillcatalog.Catalog
+	// set are the skills that have tools.
+	set []string
 }
 
 // openSkills reads what is installed and sets its tools. The policies that are loaded next
 // may name them. Nothing else depends on a skill: one that was changed has no tools.
 func openSkills(ctx context.Context, g *gateway, _ Options) (err error) {
 	l := guestLimits(g.cfg.WASM)
-	g.skills, err = registry.New(ctx, registry.Config{
-		Store: g.stores.skills, Dir: filepath.Join(g.cfg.StateDir, "skills"), Limits: skillLimits(g.cfg, l), Log: g.log,
+	g.skills.registry, err = registry.New(ctx, registry.Config{
+		Store: g.stores.skills, Dir: statedir.Skills(g.cfg.StateDir), Limits: skillLimits(g.cfg, l), Log: g.log,
 		Changed: func(ctx context.Context) error { return setSkills(ctx, g) },
 	})
 	if err != nil {
 		return err
 	}
-	g.skillTools.catalog = skillcatalog.New(skillcatalog.Config{
-		Packages: g.skills, Guests: g.guests.runner, Ready: func() error { return skillsReady(g) },
+	g.skills.catalog = skillcatalog.New(skillcatalog.Config{
+		Packages: g.skills.registry, Guests: g.guests.runner, Ready: func() error { return skillsReady(g) },
 		Limits: l, FuelCeiling: uint64(g.cfg.WASM.FuelCeiling), ModuleBytes: g.cfg.WASM.MaxModuleBytes,
 		Wildcards: g.cfg.Skills.AllowWildcards, BytesOut: g.cfg.ProcessRunner.EgressBudget.BytesOut,
-		Web: g.fetcher, Lender: g.lending, Storage: g.stores.guestData, StorageBytes: g.cfg.Skills.MaxStorageBytes, Version: version.Get().Version, Log: g.log,
+		Web: g.fetcher, Lender: g.lending, Storage: g.stores.guestData, StorageBytes: g.cfg.Skills.MaxStorageBytes, Version: version.Get().Version,
 	})
 	if err := setSkills(ctx, g); err != nil {
 		g.log.WarnContext(ctx, "some skills have no tools", slog.String("problem", err.Error()))
@@ -68,7 +71,7 @@ func skillsReady(g *gateway) error {
 func setSkills(ctx context.Context, g *gateway) error {
 	var errs []error
 	var set []string
-	for _, i := range g.skills.List() {
+	for _, i := range g.skills.registry.List() {
 		if !i.Current || i.Problem != nil {
 			continue
 		}
@@ -78,17 +81,13 @@ func setSkills(ctx context.Context, g *gateway) error {
 		}
 		set = append(set, i.Skill)
 	}
-	for _, gone := range g.skillTools.set {
+	for _, gone := range g.skills.set {
 		if !slices.Contains(set, gone) {
 			errs = append(errs, g.router.SetTools(skillSource(gone), nil))
 		}
 	}
-	g.skillTools.set = set
-	var active []string
-	if g.cfg.Skills.Enabled {
-		active = g.skills.Active()
-	}
-	errs = append(errs, g.policies.SetSkills(ctx, active))
+	g.skills.set = set
+	errs = append(errs, g.policies.Rebuild(ctx, journal.Daemon))
 	return errors.Join(errs...)
 }
 
@@ -96,7 +95,7 @@ func setSkills(ctx context.Context, g *gateway) error {
 func skillSource(id string) string { return "skill " + id }
 
 func setSkill(g *gateway, i registry.Installed) error {
-	tools, err := g.skillTools.catalog.Tools(i.Manifest, i.Digest)
+	tools, err := g.skills.catalog.Tools(i.Manifest, i.Digest)
 	if err != nil {
 		return err
 	}
