@@ -77,24 +77,30 @@ func (r *Registry) mayBe(one *Installed) error {
 	return err
 }
 
-// Remove removes a version with its package; version "" is the current one. With the last
-// version goes what the skill's guests keep. Where the current version is removed the
-// skill has no tools until another one is made current.
+// Remove removes a version with its package; version "" is all versions of the skill. With
+// the last one goes what the skill's guests keep. Where the current version is removed and
+// others are left, the skill has no tools until one of them is made current.
 func (r *Registry) Remove(ctx context.Context, by access.Caller, name, version string) error {
 	r.changing.Lock()
 	defer r.changing.Unlock()
-	one, err := r.Get(name, version)
-	if err != nil {
-		return err
+	gone, rest := r.ofSkill(name), []Installed(nil)
+	if version != "" {
+		rest = slices.DeleteFunc(slices.Clone(gone), func(i Installed) bool { return i.Version == version })
+		gone = slices.DeleteFunc(gone, func(i Installed) bool { return i.Version != version })
 	}
-	rest := slices.DeleteFunc(r.ofSkill(name), func(i Installed) bool { return i.Version == one.Version })
-	payload := payloadOf(one, rest)
-	payload.Was, payload.Status = one.Status, ""
-	e, err := draft(ctx, event.SkillRemoved, by, skillSubject(name), payload)
-	if err != nil {
-		return err
+	if len(gone) == 0 {
+		return missing(name, version)
 	}
-	change := Change{Drop: []Installed{one}, Events: []event.Draft{e}}
+	change := Change{Drop: gone}
+	for _, one := range gone {
+		payload := payloadOf(one, rest)
+		payload.Was, payload.Status = one.Status, ""
+		e, err := draft(ctx, event.SkillRemoved, by, skillSubject(name), payload)
+		if err != nil {
+			return err
+		}
+		change.Events = append(change.Events, e)
+	}
 	if len(rest) == 0 {
 		change.Forget = []string{name}
 	}
@@ -102,9 +108,11 @@ func (r *Registry) Remove(ctx context.Context, by access.Caller, name, version s
 		return err
 	}
 	r.reached("dropped")
-	r.cache.drop(one.Digest)
-	if err := r.files.remove(one.Digest); err != nil {
-		r.c.Log.WarnContext(ctx, "the package of a removed skill is still there; the next start removes it", slog.String("skill", one.Name()), slog.Any("error", err))
+	for _, one := range gone {
+		r.cache.drop(one.Digest)
+		if err := r.files.remove(one.Digest); err != nil {
+			r.c.Log.WarnContext(ctx, "the package of a removed skill is still there; the next start removes it", slog.String("skill", one.Name()), slog.Any("error", err))
+		}
 	}
 	return r.tell(ctx)
 }

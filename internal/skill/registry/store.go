@@ -16,7 +16,8 @@ type Store interface {
 	// Skills returns all that is kept. Manifests and problems are no part of it.
 	Skills(context.Context) (Kept, error)
 	ChangeSkills(context.Context, Change) error
-	// LastSkillEvent returns the newest event about a subject that has one of the codes.
+	// LastSkillEvent returns the newest event about a subject that has one of the codes,
+	// without a payload where that was erased.
 	LastSkillEvent(ctx context.Context, subject string, codes ...event.Code) (e event.Draft, found bool, err error)
 }
 
@@ -132,8 +133,8 @@ type damagePayload struct {
 // last decodes the newest event of a subject.
 func (r *Registry) last(ctx context.Context, into any, subject string, codes ...event.Code) (event.Code, bool, error) {
 	e, found, err := r.c.Store.LastSkillEvent(ctx, subject, codes...)
-	if err != nil || !found {
-		return "", false, err
+	if err != nil || !found || e.Payload == nil { // what was erased says nothing, and no row is like it
+		return e.Code, found, err
 	}
 	return e.Code, true, json.Unmarshal(e.Payload, into)
 }
