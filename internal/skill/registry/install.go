@@ -47,11 +47,11 @@ func (r *Registry) Audit(ctx context.Context, name, version string) (findings []
 		return nil, nil, err
 	}
 	if _, problem = r.Load(ctx, i.Skill, i.Version); problem == nil && !i.Current {
-		current, err := r.Get(name, "")
-		if err != nil {
-			return nil, nil, err
+		whose := "those of no version"
+		if current, err := r.Get(name, ""); err == nil {
+			whose = "those of its version " + current.Version
 		}
-		problem = reason.Errorf(reason.NotFound, "the tools of %s are those of its version %s", name, current.Version).
+		problem = reason.Errorf(reason.NotFound, "the tools of %s are %s", name, whose).
 			WithRemedy("`palyra skills enable %s %s` makes this version the current one.", i.Skill, i.Version)
 	}
 	p, err := r.read(i)
