@@ -139,7 +139,7 @@ func openGuests(ctx context.Context, g *gateway, _ Options) error {
 		tierC = g.isolation.runner()
 	}
 	runner, err := wasm.Open(wasm.Config{
-		Sandbox: tierC, Worker: wasmWorker(g.cfg), Dir: filepath.Join(g.cfg.StateDir, "wasm"), Workers: g.cfg.WASM.MaxConcurrent, Log: g.log,
+		Sandbox: tierC, Worker: wasmWorker(g.cfg), Dir: filepath.Join(g.cfg.StateDir, "wasm"), Workers: g.cfg.WASM.MaxConcurrent, Log: g.log, Limits: guestLimits(g.cfg.WASM),
 	})
 	if err != nil {
 		if !errors.As(err, &g.guests.problem) {
@@ -196,7 +196,7 @@ func (g guests) inline(c config.WASMRuntime) wasm.Inline {
 	}
 }
 
-// guestLimits are those of a guest whose tool states nothing.
+// guestLimits are those of a call that states nothing.
 func guestLimits(c config.WASMRuntime) guest.Limits {
 	return guest.Limits{
 		Fuel: uint64(c.FuelBudget), MemoryBytes: c.MaxMemoryBytes, TableElements: c.MaxTableElements, Wall: c.TimeLimit(), Output: int(c.MaxOutputBytes),
