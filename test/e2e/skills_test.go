@@ -94,7 +94,7 @@ func TestSkillRuns(t *testing.T) {
 	if r := c.run("call", "json-transform/apply", "--input", input); r.Code == 0 {
 		t.Errorf("a quarantined skill runs: %s", r.Out)
 	}
-	c.ok("skills", "enable", "json-transform", "1.0.0")
+	c.ok("skills", "enable", "json-transform@1.0.0", "--yes")
 	c.ok("call", "json-transform/apply", "--input", input) // the control
 }
 
