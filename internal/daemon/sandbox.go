@@ -196,7 +196,7 @@ func (g guests) inline(c config.WASMRuntime) wasm.Inline {
 	}
 }
 
-// guestLimits are those of a call that states nothing.
+// guestLimits are those of a guest whose tool states nothing.
 func guestLimits(c config.WASMRuntime) guest.Limits {
 	return guest.Limits{
 		Fuel: uint64(c.FuelBudget), MemoryBytes: c.MaxMemoryBytes, TableElements: c.MaxTableElements, Wall: c.TimeLimit(), Output: int(c.MaxOutputBytes),
