@@ -130,6 +130,7 @@ var Rooms = []Room{
 	{Dir: "internal/journalkey", Layer: layerRun, Why: "the journal knows keys and the authority certifies them; neither knows the other"},
 	{Dir: "internal/sqlite/tending", Layer: layerGround, Only: []string{"internal/reason"}, Why: "when the store is tended is apart from how"},
 	{Dir: "internal/sqlite/deliveries", Layer: layerSurface, Also: []string{"internal/sqlite"}, Why: "what is owed to receivers is kept beside the records of calls, which know nothing of it"},
+	{Dir: "internal/sqlite/guestdata", Layer: layerSurface, Also: []string{"internal/sqlite"}, Why: "what guests store is theirs, and no record of a call knows of it"},
 	{Dir: "internal/sqlite", Layer: layerSurface, Why: "stores implement the interfaces of the rooms; the rooms do not know them"},
 
 	{Dir: "internal/toolcall", Layer: layerPipeline, Why: "the one place where the stages meet, in order"},
@@ -146,6 +147,8 @@ var Rooms = []Room{
 	{Dir: "internal/approval", Layer: layerStage, Why: "approval knows its store and its evaluator as interfaces of its own"},
 	{Dir: "internal/session", Layer: layerStage, Why: "a session counts what callers did; what that means is policy's business"},
 	{Dir: "internal/skill", Layer: layerStage, Why: "a package is read, signed and audited in one way, by palyrad that installs it and by those who make it; it runs nothing and trusts nobody"},
+	{Dir: "internal/skill/registry", Layer: layerDecision, Why: "what is installed and may run is known in one place, which runs nothing; stores, surfaces and the catalog of tools serve it"},
+	{Dir: "internal/skill/catalog", Layer: layerStage, Also: []string{"internal/skill", "internal/wasm/guest", "internal/sandbox"}, Why: "a skill's tool knows what a call is and what its guest may use; what runs guests, and what lends and stores, is handed to it"},
 	{Dir: "internal/skill/workshop", Layer: layerDecision, Only: []string{"internal/canonical", "internal/reason", "internal/skill", "internal/wasm"}, Why: "what starts compilers at somebody's desk is nothing that palyrad has"},
 	{Dir: "internal/attest", Layer: layerStage, Why: "attest signs statements; it does not know how they came about"},
 	{Dir: "internal/journal", Layer: layerStage, Why: "the journal knows bytes, not domains"},

@@ -192,8 +192,13 @@ func (g guests) ready() error {
 func (g guests) inline(c config.WASMRuntime) wasm.Inline {
 	return wasm.Inline{
 		Guests: g.runner, Ready: g.ready, FuelCeiling: uint64(c.FuelCeiling), ModuleBytes: c.MaxModuleBytes, Version: version.Get().Version,
-		Limits: guest.Limits{
-			Fuel: uint64(c.FuelBudget), MemoryBytes: c.MaxMemoryBytes, TableElements: c.MaxTableElements, Wall: c.TimeLimit(), Output: int(c.MaxOutputBytes),
-		},
+		Limits: guestLimits(c),
+	}
+}
+
+// guestLimits are those of a guest whose tool states nothing.
+func guestLimits(c config.WASMRuntime) guest.Limits {
+	return guest.Limits{
+		Fuel: uint64(c.FuelBudget), MemoryBytes: c.MaxMemoryBytes, TableElements: c.MaxTableElements, Wall: c.TimeLimit(), Output: int(c.MaxOutputBytes),
 	}
 }

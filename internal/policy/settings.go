@@ -61,6 +61,14 @@ type WASMRuntime struct {
 	MaxOutput        int64 `json:"max_output_bytes"`
 	TimeLimitMS      int64 `json:"time_limit_ms"`
 	MaxConcurrent    int   `json:"max_concurrent"`
+	// Skills are the settings of guests that come from skills, nil where these may not run.
+	Skills *SkillSettings `json:"skills,omitempty"`
+}
+
+// SkillSettings is what skills may have.
+type SkillSettings struct {
+	AllowWildcards bool  `json:"allow_wildcards"`
+	MaxStorage     int64 `json:"max_storage_bytes"`
 }
 
 // JSON is the settings as a snapshot has them.

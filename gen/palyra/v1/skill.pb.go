@@ -648,9 +648,14 @@ type Skill struct {
 	InstalledBy string                 `protobuf:"bytes,9,opt,name=installed_by,json=installedBy,proto3" json:"installed_by,omitempty"`
 	InstalledAt *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=installed_at,json=installedAt,proto3" json:"installed_at,omitempty"`
 	// Who gave it its status.
-	ChangedBy     string                 `protobuf:"bytes,11,opt,name=changed_by,json=changedBy,proto3" json:"changed_by,omitempty"`
-	ChangedAt     *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=changed_at,json=changedAt,proto3" json:"changed_at,omitempty"`
-	Manifest      *SkillManifest         `protobuf:"bytes,13,opt,name=manifest,proto3" json:"manifest,omitempty"`
+	ChangedBy string                 `protobuf:"bytes,11,opt,name=changed_by,json=changedBy,proto3" json:"changed_by,omitempty"`
+	ChangedAt *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=changed_at,json=changedAt,proto3" json:"changed_at,omitempty"`
+	// Has no tools where there is a problem.
+	Manifest *SkillManifest `protobuf:"bytes,13,opt,name=manifest,proto3" json:"manifest,omitempty"`
+	// Why it cannot be called whatever its status, such as that its file was changed, and
+	// what to do; "" for nothing.
+	Problem       string `protobuf:"bytes,14,opt,name=problem,proto3" json:"problem,omitempty"`
+	Remedy        string `protobuf:"bytes,15,opt,name=remedy,proto3" json:"remedy,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -776,7 +781,21 @@ func (x *Skill) GetManifest() *SkillManifest {
 	return nil
 }
 
-// SkillPublisher is a publisher whose signature counts.
+func (x *Skill) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
+func (x *Skill) GetRemedy() string {
+	if x != nil {
+		return x.Remedy
+	}
+	return ""
+}
+
+// SkillPublisher is a publisher whose key is known.
 type SkillPublisher struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -785,9 +804,15 @@ type SkillPublisher struct {
 	// 32 bytes of Ed25519.
 	PublicKey []byte `protobuf:"bytes,3,opt,name=public_key,json=publicKey,proto3" json:"public_key,omitempty"`
 	// It was pinned by an installation, and not named before.
-	FirstUse      bool                   `protobuf:"varint,4,opt,name=first_use,json=firstUse,proto3" json:"first_use,omitempty"`
-	AddedBy       string                 `protobuf:"bytes,5,opt,name=added_by,json=addedBy,proto3" json:"added_by,omitempty"`
-	AddedAt       *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=added_at,json=addedAt,proto3" json:"added_at,omitempty"`
+	FirstUse bool                   `protobuf:"varint,4,opt,name=first_use,json=firstUse,proto3" json:"first_use,omitempty"`
+	AddedBy  string                 `protobuf:"bytes,5,opt,name=added_by,json=addedBy,proto3" json:"added_by,omitempty"`
+	AddedAt  *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=added_at,json=addedAt,proto3" json:"added_at,omitempty"`
+	// Nothing of theirs runs or is installed until a key is trusted again.
+	Distrusted bool `protobuf:"varint,7,opt,name=distrusted,proto3" json:"distrusted,omitempty"`
+	// Why the key counts for nothing, such as that its row was changed, and what to do; ""
+	// for nothing.
+	Problem       string `protobuf:"bytes,8,opt,name=problem,proto3" json:"problem,omitempty"`
+	Remedy        string `protobuf:"bytes,9,opt,name=remedy,proto3" json:"remedy,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -862,6 +887,27 @@ func (x *SkillPublisher) GetAddedAt() *timestamppb.Timestamp {
 		return x.AddedAt
 	}
 	return nil
+}
+
+func (x *SkillPublisher) GetDistrusted() bool {
+	if x != nil {
+		return x.Distrusted
+	}
+	return false
+}
+
+func (x *SkillPublisher) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
+func (x *SkillPublisher) GetRemedy() string {
+	if x != nil {
+		return x.Remedy
+	}
+	return ""
 }
 
 // StageSkillRequest is a part of a package.
@@ -1384,7 +1430,7 @@ type GetSkillResponse struct {
 	Skill *Skill                 `protobuf:"bytes,1,opt,name=skill,proto3" json:"skill,omitempty"`
 	// All versions that are installed, the newest first.
 	Versions []string `protobuf:"bytes,2,rep,name=versions,proto3" json:"versions,omitempty"`
-	// What an audit says of it now.
+	// What an audit says of it now, if its package can be read.
 	Findings []*SkillFinding `protobuf:"bytes,3,rep,name=findings,proto3" json:"findings,omitempty"`
 	// Why its tools cannot be called, such as that the file was changed, and what to do; ""
 	// if they can.
@@ -1995,7 +2041,7 @@ const file_palyra_v1_skill_proto_rawDesc = "" +
 	"\x04code\x18\x02 \x01(\tR\x04code\x12\x14\n" +
 	"\x05about\x18\x03 \x01(\tR\x05about\x12\x12\n" +
 	"\x04what\x18\x04 \x01(\tR\x04what\x12\x16\n" +
-	"\x06remedy\x18\x05 \x01(\tR\x06remedy\"\xd2\x03\n" +
+	"\x06remedy\x18\x05 \x01(\tR\x06remedy\"\x84\x04\n" +
 	"\x05Skill\x12\x14\n" +
 	"\x05skill\x18\x01 \x01(\tR\x05skill\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x1c\n" +
@@ -2012,7 +2058,9 @@ const file_palyra_v1_skill_proto_rawDesc = "" +
 	"changed_by\x18\v \x01(\tR\tchangedBy\x129\n" +
 	"\n" +
 	"changed_at\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\tchangedAt\x124\n" +
-	"\bmanifest\x18\r \x01(\v2\x18.palyra.v1.SkillManifestR\bmanifest\"\xc9\x01\n" +
+	"\bmanifest\x18\r \x01(\v2\x18.palyra.v1.SkillManifestR\bmanifest\x12\x18\n" +
+	"\aproblem\x18\x0e \x01(\tR\aproblem\x12\x16\n" +
+	"\x06remedy\x18\x0f \x01(\tR\x06remedy\"\x9b\x02\n" +
 	"\x0eSkillPublisher\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x15\n" +
 	"\x06key_id\x18\x02 \x01(\tR\x05keyId\x12\x1d\n" +
@@ -2020,7 +2068,12 @@ const file_palyra_v1_skill_proto_rawDesc = "" +
 	"public_key\x18\x03 \x01(\fR\tpublicKey\x12\x1b\n" +
 	"\tfirst_use\x18\x04 \x01(\bR\bfirstUse\x12\x19\n" +
 	"\badded_by\x18\x05 \x01(\tR\aaddedBy\x125\n" +
-	"\badded_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\aaddedAt\"\xb2\x01\n" +
+	"\badded_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\aaddedAt\x12\x1e\n" +
+	"\n" +
+	"distrusted\x18\a \x01(\bR\n" +
+	"distrusted\x12\x18\n" +
+	"\aproblem\x18\b \x01(\tR\aproblem\x12\x16\n" +
+	"\x06remedy\x18\t \x01(\tR\x06remedy\"\xb2\x01\n" +
 	"\x11StageSkillRequest\x124\n" +
 	"\x06digest\x18\x01 \x01(\tB\x1c\xbaH\x19r\x172\x15^sha256:[0-9a-f]{64}$R\x06digest\x12 \n" +
 	"\x04size\x18\x02 \x01(\x03B\f\xbaH\t\"\a\x18\x80\x80\x80 (\x01R\x04size\x12$\n" +

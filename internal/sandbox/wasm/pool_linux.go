@@ -71,32 +71,50 @@ func (r *Runner) sweep() {
 	}
 }
 
+// Prepare compiles a module, so that no call has to wait for it. A module that was compiled
+// already takes nothing.
+func (r *Runner) Prepare(ctx context.Context, m guest.Module) error {
+	_, err := r.code(ctx, m, r.nameOf(m))
+	return err
+}
+
 // code returns a module's compiled code, from memory, from the directory, or from a
-// worker that compiles it; whoever comes meanwhile waits for the one that does.
+// worker that compiles it. Whoever comes meanwhile waits for the one that does, and
+// nobody's leaving ends the work of the others.
 func (r *Runner) code(ctx context.Context, m guest.Module, name codeName) (*os.File, error) {
 	r.mu.Lock()
+	if r.closed {
+		r.mu.Unlock()
+		return nil, reason.Errorf(reason.Cancelled, "palyrad is ending")
+	}
 	c, there := r.compiled[name]
 	if !there {
 		c = &compiling{done: make(chan struct{})}
 		r.compiled[name] = c
 		r.dropOne(name)
+		r.processes.Go(func() {
+			defer close(c.done)
+			making, stop := context.WithCancel(context.WithoutCancel(ctx))
+			defer stop()
+			go func() {
+				select {
+				case <-r.closing:
+					stop()
+				case <-making.Done():
+				}
+			}()
+			if c.file, c.err = r.make(making, m, name); c.err != nil {
+				r.forget(name)
+			}
+		})
 	}
 	r.mu.Unlock()
-	if there {
-		select {
-		case <-c.done:
-			return c.file, c.err
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
+	select {
+	case <-c.done:
+		return c.file, c.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
 	}
-	// Nobody's leaving ends the work of those who wait for it.
-	c.file, c.err = r.make(context.WithoutCancel(ctx), m, name)
-	close(c.done)
-	if c.err != nil {
-		r.forget(name)
-	}
-	return c.file, c.err
 }
 
 // dropOne forgets a code when there are too many; which one does not matter much, since
@@ -151,6 +169,12 @@ const compileTime = time.Minute
 // compile makes a worker of its own for one module: nothing that it did to the worker
 // outlives it.
 func (r *Runner) compile(ctx context.Context, m guest.Module) ([]byte, error) {
+	select {
+	case r.compiles <- struct{}{}:
+		defer func() { <-r.compiles }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 	w, err := r.launch(ctx, job{word: "compile", owner: "(compile)", memory: compileMemory, space: compileSpace, cpu: compileTime})
 	if err != nil {
 		return nil, err

@@ -25,6 +25,8 @@ const (
 	// keptIdle is how many wait for their principal's next call, for at most idleTime.
 	keptIdle = 8
 	idleTime = time.Minute
+	// compilers is how many compile at once: each may take compileMemory.
+	compilers = 2
 	// keptCodes is how many compiled modules are held in memory.
 	keptCodes = 64
 )
@@ -37,8 +39,11 @@ type Runner struct {
 	empty   string
 	// toolchains show the program inside, where it is none of the system's.
 	toolchains []sandbox.Toolchain
-	slots      chan struct{}
-	// processes are the goroutines of workers.
+	// slots bound the calls in progress, compiles the modules that are being compiled.
+	slots, compiles chan struct{}
+	// closing is closed by Close, which ends what is compiled.
+	closing chan struct{}
+	// processes are the goroutines of workers and of what is compiled.
 	processes sync.WaitGroup
 
 	mu       sync.Mutex
@@ -67,7 +72,7 @@ func Open(c Config) (*Runner, error) {
 	if err != nil {
 		return nil, unavailable("the WASM worker %s cannot be used", c.Worker).WithCause(err)
 	}
-	r := &Runner{use: c, program: program, empty: filepath.Join(c.Dir, "empty"), slots: make(chan struct{}, c.Workers), compiled: map[codeName]*compiling{}}
+	r := &Runner{use: c, program: program, empty: filepath.Join(c.Dir, "empty"), slots: make(chan struct{}, c.Workers), compiles: make(chan struct{}, compilers), closing: make(chan struct{}), compiled: map[codeName]*compiling{}}
 	r.codes.dir = filepath.Join(c.Dir, "code")
 	for _, dir := range []string{c.Dir, r.empty, r.codes.dir} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -125,15 +130,22 @@ func (r *Runner) Probe(ctx context.Context) (engine string, err error) {
 // Close ends every worker and forgets what is held in memory.
 func (r *Runner) Close() {
 	r.mu.Lock()
-	r.closed = true
+	if !r.closed {
+		r.closed = true
+		close(r.closing)
+	}
 	idle := r.idle
 	r.idle = nil
 	if r.sweeper != nil {
 		r.sweeper.Stop()
 	}
 	for name, c := range r.compiled {
-		if c.file != nil {
-			_ = c.file.Close()
+		select {
+		case <-c.done:
+			if c.file != nil {
+				_ = c.file.Close()
+			}
+		default: // its file is closed by the collector
 		}
 		delete(r.compiled, name)
 	}

@@ -21,6 +21,9 @@ func (*Runner) Run(context.Context, guest.Call) (guest.Report, error) {
 	return guest.Report{}, missing()
 }
 
+// Prepare refuses every module.
+func (*Runner) Prepare(context.Context, guest.Module) error { return missing() }
+
 // Probe finds nothing.
 func (*Runner) Probe(context.Context) (string, error) { return "", missing() }
 

@@ -83,7 +83,7 @@ type SkillServiceClient interface {
 	SetSkillStatus(context.Context, *v1.SetSkillStatusRequest) (*v1.SetSkillStatusResponse, error)
 	// Takes a version, or all of them, away. With the last one goes what the skill stored.
 	RemoveSkill(context.Context, *v1.RemoveSkillRequest) (*v1.RemoveSkillResponse, error)
-	// The publishers whose signatures count, by name.
+	// The publishers whose keys are known, by name, with those that are distrusted.
 	ListPublishers(context.Context, *v1.ListPublishersRequest) (*v1.ListPublishersResponse, error)
 	// Trusts a publisher's key before there is a package of theirs. A key that is pinned
 	// is not replaced.
@@ -300,7 +300,7 @@ type SkillServiceHandler interface {
 	SetSkillStatus(context.Context, *v1.SetSkillStatusRequest) (*v1.SetSkillStatusResponse, error)
 	// Takes a version, or all of them, away. With the last one goes what the skill stored.
 	RemoveSkill(context.Context, *v1.RemoveSkillRequest) (*v1.RemoveSkillResponse, error)
-	// The publishers whose signatures count, by name.
+	// The publishers whose keys are known, by name, with those that are distrusted.
 	ListPublishers(context.Context, *v1.ListPublishersRequest) (*v1.ListPublishersResponse, error)
 	// Trusts a publisher's key before there is a package of theirs. A key that is pinned
 	// is not replaced.
