@@ -165,10 +165,10 @@ function Seen({ seen }: { seen: InspectSkillResponse }) {
       />
       {replaces !== undefined &&
         (gains.length === 0 ? (
-          <Notice tone="good">It asks for nothing beyond what the current version has.</Notice>
+          <Notice tone="good">It asks for nothing beyond what runs now.</Notice>
         ) : (
           <Notice tone="warn">
-            <Asks title="It asks for more than the current version, which stays until this is agreed to" texts={gains} />
+            <Asks title="Beyond what runs now it asks for" texts={gains} />
           </Notice>
         ))}
       {manifest !== undefined && <ToolsOf manifest={manifest} />}

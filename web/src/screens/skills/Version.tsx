@@ -42,7 +42,7 @@ function Whole({ found, skill }: { found: GetSkillResponse; skill: Skill }) {
   return (
     <>
       {found.problem !== "" && (
-        <Notice tone="bad">
+        <Notice tone={skill.problem === "" ? "warn" : "bad"}>
           <p className="font-semibold">Its tools cannot be called</p>
           <p>
             <Untrusted text={found.problem} /> <Words text={found.remedy} />
@@ -72,8 +72,8 @@ function Whole({ found, skill }: { found: GetSkillResponse; skill: Skill }) {
           ["Status by", skill.changedBy !== "" && <Untrusted text={skill.changedBy} />],
         ]}
       />
-      {manifest !== undefined && <ToolsOf manifest={manifest} />}
-      <Found findings={found.findings} />
+      {manifest !== undefined && manifest.tools.length > 0 && <ToolsOf manifest={manifest} />}
+      {(skill.problem === "" || found.findings.length > 0) && <Found findings={found.findings} />}
       <Versions of={skill} />
     </>
   );
@@ -128,7 +128,7 @@ function Acts({ skill }: { skill: Skill }) {
   const name = <Untrusted text={versionName(skill)} className="font-mono" />;
   return (
     <>
-      {skill.status === SkillStatus.ACTIVE && skill.current ? null : (
+      {(skill.status !== SkillStatus.ACTIVE || !skill.current || skill.problem !== "") && (
         <Act label="Enable" title="Let its tools be called?" does="Enable the version" said="The version is enabled." needs="skill.write" reason={reason} keys={keys} run={set(SkillStatus.ACTIVE)}>
           <p>{name} becomes the current version: the tools of its other versions cannot be called then. Where changes take two people, this asks the second one, and waits for them.</p>
         </Act>

@@ -98,7 +98,7 @@ test("what cannot be installed has no button, and says why", async () => {
   expect(screen.queryByRole("checkbox")).toBeNull();
 });
 
-test("an update says what it asks for beyond the current version", async () => {
+test("an update says what it asks for beyond what runs now", async () => {
   gateway.seen = { ...known, replaces: { skill: "notebook", version: "1.0.0" }, gains: ["requests to evil.example"] };
   await choose();
   expect(screen.getByText("version 1.0.0")).toBeDefined();
@@ -106,7 +106,7 @@ test("an update says what it asks for beyond the current version", async () => {
   cleanup();
   gateway.seen = { ...known, replaces: { skill: "notebook", version: "1.0.0" } };
   await choose();
-  expect(screen.getByText("It asks for nothing beyond what the current version has.")).toBeDefined();
+  expect(screen.getByText("It asks for nothing beyond what runs now.")).toBeDefined();
 });
 
 test("the publisher's texts are no markup, and what hides in them is seen", async () => {

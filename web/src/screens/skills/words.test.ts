@@ -34,11 +34,14 @@ test("what a skill asks for in short, and the most fuel of its calls", () => {
   expect(mostFuel(undefined)).toBe(0n);
 });
 
-test("a version that is active can be called where it is the current one", () => {
-  expect(standing({ status: SkillStatus.ACTIVE, current: true })).toEqual({ word: "active", tone: "good" });
-  expect(standing({ status: SkillStatus.ACTIVE, current: false })).toEqual({ word: "not current", tone: "plain" });
-  expect(standing({ status: SkillStatus.QUARANTINED, current: true }).word).toBe("quarantined");
-  expect(standing({ status: SkillStatus.DISABLED, current: false }).word).toBe("disabled");
+test("a version that is active can be called where it is the current one and whole", () => {
+  const as = (status: SkillStatus, current: boolean, problem = "") => standing({ status, current, problem });
+  expect(as(SkillStatus.ACTIVE, true)).toEqual({ word: "active", tone: "good" });
+  expect(as(SkillStatus.ACTIVE, false)).toEqual({ word: "not current", tone: "plain" });
+  expect(as(SkillStatus.QUARANTINED, true).word).toBe("quarantined");
+  expect(as(SkillStatus.DISABLED, false).word).toBe("disabled");
+  expect(as(SkillStatus.ACTIVE, true, "its package was changed")).toEqual({ word: "damaged", tone: "bad" });
+  // A status that this page does not know is not taken for a good one.
   expect(standing(fromBinary(SkillSchema, Uint8Array.of(0x30, 9)))).toEqual({ word: "unknown", tone: "warn" });
 });
 

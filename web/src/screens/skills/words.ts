@@ -7,8 +7,9 @@ import type { Bytes } from "../../verify/bytes";
 import { base64, toBase64, utf8 } from "../../verify/bytes";
 import { sha256 } from "../../verify/sha256";
 
-/** Whether the tools of a version can be called, as far as its status says. */
-export function standing(skill: Pick<Skill, "status" | "current">): { word: string; tone: Tone } {
+/** Whether the tools of a version can be called. */
+export function standing(skill: Pick<Skill, "status" | "current" | "problem">): { word: string; tone: Tone } {
+  if (skill.problem !== "") return { word: "damaged", tone: "bad" };
   switch (skill.status) {
     case SkillStatus.ACTIVE:
       return skill.current ? { word: "active", tone: "good" } : { word: "not current", tone: "plain" };
