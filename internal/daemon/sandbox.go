@@ -139,7 +139,7 @@ func openGuests(ctx context.Context, g *gateway, _ Options) error {
 		tierC = g.isolation.runner()
 	}
 	runner, err := wasm.Open(wasm.Config{
-		Sandbox: tierC, Worker: wasmWorker(g.cfg), Dir: filepath.Join(g.cfg.StateDir, "wasm"), Workers: g.cfg.WASM.MaxConcurrent, Log: g.log,
+		Sandbox: tierC, Worker: wasmWorker(g.cfg), Dir: filepath.Join(g.cfg.StateDir, "wasm"), Workers: g.cfg.WASM.MaxConcurrent, Log: g.log, Limits: guestLimits(g.cfg.WASM),
 	})
 	if err != nil {
 		if !errors.As(err, &g.guests.problem) {
