@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"slices"
 
 	"palyra/internal/config"
@@ -15,6 +14,7 @@ import (
 	"palyra/internal/skill"
 	skillcatalog "palyra/internal/skill/catalog"
 	"palyra/internal/skill/registry"
+	"palyra/internal/statedir"
 	"palyra/internal/version"
 	"palyra/internal/wasm/guest"
 	"palyra/internal/wasm/structure"

@@ -139,6 +139,5 @@ func (t Tool) limits() (guest.Limits, error) {
 func (t Tool) bounds(l guest.Limits) structure.Limits {
 	s := structure.DefaultLimits()
 	s.ModuleBytes, s.TableElements, s.MemoryPages = int(t.use.ModuleBytes), uint64(l.TableElements), uint64(l.MemoryBytes)>>16
-	s.SIMD, s.MultiValue = t.is.Features.SIMD, t.is.Features.MultiValue
 	return s
 }
