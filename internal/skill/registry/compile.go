@@ -2,6 +2,8 @@ package registry
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
 	"palyra/internal/reason"
 	"palyra/internal/skill"
@@ -43,7 +45,10 @@ func (r *Registry) compile(ctx context.Context, p *skill.Package) error {
 		}
 		done[one{t.Module, m.Features}] = true
 		if err := r.c.Compile(ctx, m); err != nil {
-			known := reason.Known(err, reason.Internal)
+			var known *reason.Error
+			if !errors.As(err, &known) {
+				return fmt.Errorf("compiling %s: %w", t.Module, err)
+			}
 			return reason.Errorf(known.Code, "compiling %s: %w", t.Module, err).WithRemedy("%s", known.NextStep())
 		}
 	}
