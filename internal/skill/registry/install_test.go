@@ -171,7 +171,7 @@ func TestTakenOutOfUseAtOnce(t *testing.T) {
 		if got := w.Active(); len(got) != 0 {
 			t.Errorf("active: %v", got)
 		}
-		findings, problem := w.Audit(t.Context(), "notes", "")
+		findings, problem, _ := w.Audit(t.Context(), "notes", "")
 		if skill.Failed(findings) || reason.Of(problem) != reason.PolicyDenied {
 			t.Errorf("audited: %+v, %v", findings, problem)
 		}
