@@ -21,11 +21,13 @@ import (
 type Manager interface {
 	Stage(ctx context.Context, by access.Caller, p registry.Part) (received int64, err error)
 	Inspect(ctx context.Context, digest string) (registry.Inspection, error)
+	// Prepare compiles the modules of a staged package, which takes a while.
+	Prepare(ctx context.Context, digest string) error
 	Install(ctx context.Context, by access.Caller, digest string) (registry.Installed, error)
 	List() []registry.Installed
 	Get(name, version string) (registry.Installed, error)
-	// Audit looks at a version anew, and says why it does not run.
-	Audit(ctx context.Context, name, version string) ([]skill.Finding, error)
+	// Audit looks at a version anew; problem is why its tools cannot be called.
+	Audit(ctx context.Context, name, version string) (findings []skill.Finding, problem, err error)
 	SetStatus(ctx context.Context, by access.Caller, name, version string, s registry.Status, why string) (registry.Installed, error)
 	Remove(ctx context.Context, by access.Caller, name, version string) error
 	Publishers() []registry.Publisher
@@ -83,18 +85,18 @@ func (s *Service) GetSkill(ctx context.Context, req *palyrav1.GetSkillRequest) (
 	if err != nil {
 		return nil, err
 	}
-	found, stopped := s.Manager.Audit(ctx, one.Skill, one.Version)
-	if known := (*reason.Error)(nil); stopped != nil && !errors.As(stopped, &known) {
-		return nil, stopped
+	found, stopped, err := s.Manager.Audit(ctx, one.Skill, one.Version)
+	if known := (*reason.Error)(nil); err == nil && stopped != nil && !errors.As(stopped, &known) {
+		err = stopped
+	}
+	if err != nil {
+		return nil, err
 	}
 	// What was found damaged just now is said of the version, too.
 	if again, err := s.Manager.Get(one.Skill, one.Version); err == nil {
 		one = again
 	}
 	res := &palyrav1.GetSkillResponse{Skill: message(one, true), Findings: findings(found)}
-	if stopped == nil && !one.Current {
-		stopped = notCurrent(one)
-	}
 	res.Problem, res.Remedy = problem(stopped)
 	for _, i := range s.Manager.List() {
 		if i.Skill == one.Skill {
@@ -102,11 +104,6 @@ func (s *Service) GetSkill(ctx context.Context, req *palyrav1.GetSkillRequest) (
 		}
 	}
 	return res, nil
-}
-
-func notCurrent(one registry.Installed) error {
-	return reason.Errorf(reason.PolicyDenied, "another version of the skill %s is the current one, or none", one.Skill).
-		WithRemedy("`palyra skills enable %s` makes this one current.", one.Name())
 }
 
 // statuses are the registry's by the API's.

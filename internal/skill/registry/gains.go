@@ -73,3 +73,6 @@ func hosts(rule string) string {
 	}
 	return rule
 }
+
+// Asks are what the tools of a skill ask for, in words.
+func Asks(m *skill.Manifest) []string { return gains(nil, m) }

@@ -39,6 +39,28 @@ func (r *Registry) Inspect(_ context.Context, digest string) (Inspection, error)
 	return in, err
 }
 
+// Audit looks at the package of an installed version anew; version "" is the current one.
+// problem is why its tools cannot be called, nil where they can.
+func (r *Registry) Audit(ctx context.Context, name, version string) (findings []skill.Finding, problem error, err error) {
+	i, err := r.Get(name, version)
+	if err != nil {
+		return nil, nil, err
+	}
+	if _, problem = r.Load(ctx, i.Skill, i.Version); problem == nil && !i.Current {
+		whose := "those of no version"
+		if current, err := r.Get(name, ""); err == nil {
+			whose = "those of its version " + current.Version
+		}
+		problem = reason.Errorf(reason.NotFound, "the tools of %s are %s", name, whose).
+			WithRemedy("`palyra skills enable %s %s` makes this version the current one.", i.Skill, i.Version)
+	}
+	p, err := r.read(i)
+	if err != nil { // then it is the problem
+		return nil, problem, nil //nolint:nilerr // said already
+	}
+	return skill.Audit(p, r.c.Limits), problem, nil
+}
+
 // examine reads a package that was brought and judges it.
 func (r *Registry) examine(digest string) (data []byte, p *skill.Package, in Inspection, err error) {
 	if data, err = r.takeStaged(digest); err != nil {
