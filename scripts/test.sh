@@ -14,11 +14,14 @@
 # warned of and fails nothing. Last come the times, and what failed once more:
 # of a long log only the end may be seen.
 #
+# RACE are the flags of the first two, -race unless told.
+#
 # RACE_BUDGET, ATTACK_BUDGET, PROGRAMS_BUDGET, WEB_BUDGET and BROWSER_BUDGET are other
 # budgets, for the test of this script.
 set -uo pipefail
 
 go=${GO:-go}
+read -ra watched <<<"${RACE:--race}"
 flags=(-tags "${TAGS:-palyrainit}" -timeout 25m -p 2)
 
 listed=$("$go" list "$@") || exit 1
@@ -56,8 +59,8 @@ tier() {
   fi
 }
 
-tier race "${RACE_BUDGET:-600}" "${#race[@]}" env CGO_ENABLED=1 "$go" test -race "${flags[@]}" "${race[@]}"
-tier attack "${ATTACK_BUDGET:-240}" "${#attack[@]}" env CGO_ENABLED=1 "$go" test -race "${flags[@]}" "${attack[@]}"
+tier race "${RACE_BUDGET:-600}" "${#race[@]}" env CGO_ENABLED=1 "$go" test "${watched[@]}" "${flags[@]}" "${race[@]}"
+tier attack "${ATTACK_BUDGET:-240}" "${#attack[@]}" env CGO_ENABLED=1 "$go" test "${watched[@]}" "${flags[@]}" "${attack[@]}"
 tier programs "${PROGRAMS_BUDGET:-720}" "${#programs[@]}" env CGO_ENABLED=0 "$go" test -trimpath "${flags[@]}" "${programs[@]}"
 if [[ -n ${WEB:-} ]]; then
   tier web "${WEB_BUDGET:-60}" 1 env NO_COLOR=1 npm --prefix web run --silent test

@@ -677,3 +677,11 @@ func catalog(engine *policy.Engine, router *dispatch.Router) func(access.Caller)
 		})
 	}
 }
+
+// offered finds one tool of the catalog.
+func offered(engine *policy.Engine, router *dispatch.Router) func(access.Caller, string) (tool.Descriptor, bool) {
+	return func(caller access.Caller, name string) (tool.Descriptor, bool) {
+		d, ok := router.Descriptor(name)
+		return d, ok && d.Executor != tool.External && engine.Current().Lists(caller, name)
+	}
+}

@@ -228,7 +228,7 @@ func openCalls(_ context.Context, g *gateway, _ Options) error {
 // openMCP makes the face of the gateway to MCP clients.
 func openMCP(_ context.Context, g *gateway, _ Options) error {
 	g.mcp = mcpserver.New(mcpserver.Config{
-		Tools: g.router, Pipeline: g.pipeline, Calls: g.calls, Catalog: catalog(g.engine, g.router), Caller: rpc.CallerOf,
+		Tools: g.router, Pipeline: g.pipeline, Calls: g.calls, Caller: rpc.CallerOf, Catalog: catalog(g.engine, g.router), Offered: offered(g.engine, g.router),
 		Upstreams: g.upstreams.List, Unsubscribe: g.upstreams.Unsubscribe,
 		EndSession: func(ctx context.Context, session string) error { return g.desk.EndSession(ctx, session) },
 		Refuse: func(w http.ResponseWriter, r *http.Request, err error) {

@@ -5,16 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"slices"
 
 	"palyra/internal/config"
 	"palyra/internal/dispatch"
-	"palyra/internal/journal"
 	"palyra/internal/reason"
 	"palyra/internal/skill"
 	skillcatalog "palyra/internal/skill/catalog"
 	"palyra/internal/skill/registry"
+	"palyra/internal/statedir"
 	"palyra/internal/version"
 	"palyra/internal/wasm/guest"
 	"palyra/internal/wasm/structure"
@@ -33,7 +32,8 @@ type skills struct {
 func openSkills(ctx context.Context, g *gateway, _ Options) (err error) {
 	l := guestLimits(g.cfg.WASM)
 	g.skills.registry, err = registry.New(ctx, registry.Config{
-		Store: g.stores.skills, Dir: filepath.Join(g.cfg.StateDir, "skills"), Limits: skillLimits(g.cfg, l), Log: g.log,
+		Store: g.stores.skills, Dir: statedir.Skills(g.cfg.StateDir), Limits: skillLimits(g.cfg, l), Log: g.log,
+		Compile: func(ctx context.Context, m guest.Module) error { return compileGuest(ctx, g, m) },
 		Changed: func(ctx context.Context) error { return setSkills(ctx, g) },
 	})
 	if err != nil {
@@ -43,7 +43,7 @@ func openSkills(ctx context.Context, g *gateway, _ Options) (err error) {
 		Packages: g.skills.registry, Guests: g.guests.runner, Ready: func() error { return skillsReady(g) },
 		Limits: l, FuelCeiling: uint64(g.cfg.WASM.FuelCeiling), ModuleBytes: g.cfg.WASM.MaxModuleBytes,
 		Wildcards: g.cfg.Skills.AllowWildcards, BytesOut: g.cfg.ProcessRunner.EgressBudget.BytesOut,
-		Web: g.fetcher, Lender: g.lending, Storage: g.stores.guestData, StorageBytes: g.cfg.Skills.MaxStorageBytes, Version: version.Get().Version,
+		Web: g.fetcher, Lender: g.lending, Storage: g.stores.guestData, StorageBytes: g.cfg.Skills.MaxStorageBytes, Version: version.Get().Version, Log: g.log,
 	})
 	if err := setSkills(ctx, g); err != nil {
 		g.log.WarnContext(ctx, "some skills have no tools", slog.String("problem", err.Error()))
@@ -64,6 +64,15 @@ func skillsReady(g *gateway) error {
 		return reason.Errorf(reason.SandboxDisabled, "skills.enabled is false").WithRemedy("Set it to true.")
 	}
 	return g.guests.ready()
+}
+
+// compileGuest compiles a module when its skill is installed, so that no call waits for it.
+// Where no guest can run it is compiled when one can.
+func compileGuest(ctx context.Context, g *gateway, m guest.Module) error {
+	if g.guests.ready() != nil {
+		return nil
+	}
+	return g.guests.runner.Prepare(ctx, m)
 }
 
 // setSkills sets the tools of the current versions, whatever their status: policy says why
@@ -87,7 +96,11 @@ func setSkills(ctx context.Context, g *gateway) error {
 		}
 	}
 	g.skills.set = set
-	errs = append(errs, g.policies.Rebuild(ctx, journal.Daemon))
+	var active []string
+	if g.cfg.Skills.Enabled {
+		active = g.skills.registry.Active()
+	}
+	errs = append(errs, g.policies.SetSkills(ctx, active))
 	return errors.Join(errs...)
 }
 

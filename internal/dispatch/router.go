@@ -71,7 +71,9 @@ type Router struct {
 
 // toolset is a set of tools, which is never changed.
 type toolset struct {
-	byName map[string]entry
+	// revision counts the sets, from 1.
+	revision uint64
+	byName   map[string]entry
 	// sorted are their descriptors, by name.
 	sorted []tool.Descriptor
 }
@@ -113,7 +115,7 @@ func (r *Router) SetTools(source string, tools []Tool) error {
 	}
 	r.setting.Lock()
 	defer r.setting.Unlock()
-	all := &toolset{byName: make(map[string]entry)}
+	all := &toolset{revision: r.Revision() + 1, byName: make(map[string]entry)}
 	sources := maps.Clone(r.sources)
 	if sources[source] = list; len(list) == 0 {
 		delete(sources, source)
@@ -148,6 +150,21 @@ func entryOf(t Tool) (entry, error) {
 
 // Descriptors lists all tools by name. The list is the caller's.
 func (r *Router) Descriptors() []tool.Descriptor { return slices.Clone(r.tools.Load().sorted) }
+
+// Descriptor finds one tool by its name.
+func (r *Router) Descriptor(name string) (tool.Descriptor, bool) {
+	e, ok := r.tools.Load().byName[name]
+	return e.descriptor, ok
+}
+
+// Revision is another number whenever the tools are others. Who keeps what it worked out
+// of Descriptors asks for it before those.
+func (r *Router) Revision() uint64 {
+	if all := r.tools.Load(); all != nil {
+		return all.revision
+	}
+	return 0
+}
 
 // Suspend keeps the named tools from being called, each with the error that
 // its callers get, and lets all others go on. It replaces what was suspended

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -46,8 +47,11 @@ func EnvironmentChanged(was, is tool.Facts) bool {
 func changed(facts []planFact, was, is tool.Plan) []string {
 	var names []string
 	before, after := planned(was), planned(is)
+	var room [2][256]byte // as in BoundDigest
+	one, other := room[0][:0], room[1][:0]
 	for _, f := range facts {
-		if string(f.encode(nil, before, was)) != string(f.encode(nil, after, is)) {
+		one, other = f.encode(one[:0], before, was), f.encode(other[:0], after, is)
+		if !bytes.Equal(one, other) {
 			names = append(names, f.name)
 		}
 	}

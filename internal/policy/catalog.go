@@ -25,18 +25,27 @@ type CatalogEntry struct {
 //
 // The list of a member is remembered for the life of the set, which never
 // changes: a model is told of it before each of its turns.
-func (s *Set) Catalog(caller access.Caller) []CatalogEntry {
+func (s *Set) Catalog(caller access.Caller) []CatalogEntry { return slices.Clone(s.listed(caller)) }
+
+// Lists reports whether Catalog lists a tool. It copies nothing: calls ask it.
+func (s *Set) Lists(caller access.Caller, tool string) bool {
+	_, found := slices.BinarySearchFunc(s.listed(caller), tool, func(e CatalogEntry, tool string) int { return strings.Compare(e.Tool, tool) })
+	return found
+}
+
+// listed is Catalog, remembered: nobody may change it.
+func (s *Set) listed(caller access.Caller) []CatalogEntry {
 	if _, member := s.dir.members[caller.Principal]; !member {
 		return s.catalog(caller)
 	}
 	if found, ok := s.catalogs.Load(caller.Principal); ok {
 		if list, ok := found.([]CatalogEntry); ok {
-			return slices.Clone(list)
+			return list
 		}
 	}
 	list := s.catalog(caller)
 	s.catalogs.Store(caller.Principal, list)
-	return slices.Clone(list)
+	return list
 }
 
 func (s *Set) catalog(caller access.Caller) []CatalogEntry {

@@ -193,6 +193,11 @@ when { context has exec && context.exec.basename == "git" && context.egress.mode
 	if got := plain.Catalog(stranger); len(got) != 0 {
 		t.Errorf("a stranger sees %v", got)
 	}
+	for tool, want := range map[string]bool{"fs.read": true, "process.run": true, "http.fetch": false, "fs": false, "zzz": false} {
+		if set.Lists(caller, tool) != want || plain.Lists(stranger, tool) {
+			t.Errorf("Lists says something else of %s than Catalog", tool)
+		}
+	}
 	none := policytest.Set(t, policytest.Options{Policies: twoApprovers})
 	if got := fmt.Sprint(none.Catalog(caller)); got != "[{fs.read false} {http.fetch true}]" {
 		t.Errorf("with an unattainable approval: %v", got)

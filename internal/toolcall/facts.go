@@ -59,7 +59,7 @@ func (c *call) rejudge(now tool.Facts) error {
 // votes on the call itself are enough for this file, too.
 func (c *call) mayRead(a tool.FileAccess) bool {
 	set := c.Evaluator.Current()
-	if a.Tool != c.proposal.Tool.Name && !listed(set.Catalog(c.sub.Caller), a.Tool) {
+	if a.Tool != c.proposal.Tool.Name && !set.Lists(c.sub.Caller, a.Tool) {
 		return true // there are no rules for a tool that the caller cannot call at all
 	}
 	request := c.request
@@ -73,10 +73,6 @@ func (c *call) mayRead(a tool.FileAccess) bool {
 	default:
 		return false
 	}
-}
-
-func listed(catalog []policy.CatalogEntry, name string) bool {
-	return slices.ContainsFunc(catalog, func(e policy.CatalogEntry) bool { return e.Tool == name })
 }
 
 // subset reports whether each policy of one list is in the other.

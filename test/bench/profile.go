@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"path/filepath"
 	"runtime/pprof"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 
@@ -34,18 +36,54 @@ var profiled = []struct {
 	{"builtin", callsOf("echo", `{"text":"hello"}`)},
 	{"tier-c", callsOf("process.run", `{"argv":["true"]}`)},
 	{"run", talk},
+	{"mcp", overMCP},
+	{"upstream", ofUpstream},
 }
 
 // callsOf makes calls of one tool.
 func callsOf(tool, input string) func(context.Context, *client, int) error {
 	return func(ctx context.Context, c *client, times int) error {
-		for range times {
-			if err := c.call(ctx, tool, input); err != nil {
-				return err
-			}
-		}
-		return nil
+		return callsTo(times, func() error { return c.call(ctx, tool, input) })
 	}
+}
+
+// callsTo does something so many times.
+func callsTo(times int, do func() error) error {
+	for range times {
+		if err := do(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// overMCP makes calls of echo as an MCP client.
+func overMCP(ctx context.Context, c *client, times int) error {
+	return callsByMCP(ctx, c, times, "echo")
+}
+
+// ofUpstream makes calls of a tool of an upstream server as an MCP client. Each client has
+// a server of its own.
+func ofUpstream(ctx context.Context, c *client, times int) (err error) {
+	plain, stop, err := plainMCP(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stop()) }()
+	name := strings.ToLower(rand.Text()[:10])
+	if err := c.addUpstream(ctx, name, plain); err != nil {
+		return err
+	}
+	return callsByMCP(ctx, c, times, name+"_echo")
+}
+
+func callsByMCP(ctx context.Context, c *client, times int, name string) error {
+	s, err := connectMCP(ctx, c.base+"/mcp", c.http)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = s.Close() }()
+	return callsTo(times, func() error { return callMCP(ctx, s, name) })
 }
 
 // talk sends messages to an interactive run, each of which the model answers

@@ -79,6 +79,10 @@ func TestTiers(t *testing.T) {
 	if _, said, calls := tiers(t, nil, "palyra/internal/x"); len(calls) != 1 || strings.Contains(said, "attack") {
 		t.Errorf("one package: %q: %s", calls, said)
 	}
+	if _, _, calls := tiers(t, []string{"RACE=-race -gcflags=a/...=-b"}, "palyra/internal/x", "palyra/test/attack", "palyra/test/e2e"); len(calls) != 3 ||
+		!strings.HasPrefix(calls[0], "1 test -race -gcflags=a/...=-b -tags ") || !strings.HasPrefix(calls[1], "1 test -race -gcflags=a/...=-b -tags ") || strings.Contains(calls[2], "race") {
+		t.Errorf("with other flags: %q", calls)
+	}
 }
 
 // TestTiersFail: a tier that fails, whichever, keeps none from running and fails

@@ -32,7 +32,7 @@ type world struct {
 func newWorld(t testing.TB) world {
 	t.Helper()
 	w := world{tierC: wasmtest.TierC(t), dir: jailtest.Dir(t), log: &bytes.Buffer{}}
-	w.Runner = must.Get(engine.Open(engine.Config{Sandbox: w.tierC, Worker: wasmtest.Worker, Dir: w.dir, Log: slog.New(slog.NewTextHandler(w.log, nil))}))(t)
+	w.Runner = must.Get(engine.Open(engine.Config{Sandbox: w.tierC, Worker: wasmtest.Worker, Dir: w.dir, Log: slog.New(slog.NewTextHandler(w.log, nil)), Limits: wasmtest.Limits()}))(t)
 	t.Cleanup(w.Close)
 	return w
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"log/slog"
 	"reflect"
-	"slices"
 	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -170,7 +169,8 @@ func argumentsOf(raw json.RawMessage) []byte {
 
 // shows reports whether the caller is shown a tool.
 func (f *Face) shows(v *visit, name string, names wirename.Table) bool {
-	return slices.ContainsFunc(f.Catalog(v.caller), func(d tool.Descriptor) bool { return d.Name == name && f.offers(d, names) })
+	d, ok := f.Offered(v.caller, name)
+	return ok && f.offers(d, names)
 }
 
 // unknown refuses a call of a tool that the caller is not shown, in the same words

@@ -29,6 +29,22 @@ var emptySchema = json.RawMessage(`{"type":"object"}`)
 // names are those of all tools on the wire. They do not depend on who asks, so that a
 // tool keeps its name whatever policy shows to whom.
 func (f *Face) names() wirename.Table {
+	revision := f.Tools.Revision()
+	if n := f.named.Load(); n != nil && n.revision == revision {
+		return n.table
+	}
+	n := &naming{revision, f.namesNow()}
+	f.named.Store(n)
+	return n.table
+}
+
+// naming are the names of the tools of one revision.
+type naming struct {
+	revision uint64
+	table    wirename.Table
+}
+
+func (f *Face) namesNow() wirename.Table {
 	var own, others []string
 	for _, d := range f.Tools.Descriptors() {
 		switch d.Executor {

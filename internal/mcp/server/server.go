@@ -14,6 +14,7 @@ import (
 	"maps"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
@@ -51,6 +52,8 @@ const (
 // Tools are those that the gateway has. It is *dispatch.Router.
 type Tools interface {
 	Descriptors() []tool.Descriptor
+	// Revision is another number whenever Descriptors are others.
+	Revision() uint64
 	// Unusable says why a tool cannot be called at present.
 	Unusable(name string) error
 }
@@ -71,6 +74,8 @@ type Config struct {
 	Calls    *rejoin.Calls
 	// Catalog lists the tools that policy could ever let a caller call.
 	Catalog func(access.Caller) []tool.Descriptor
+	// Offered finds one of them by its name. Every call asks it.
+	Offered func(access.Caller, string) (tool.Descriptor, bool)
 	// Caller is who sends a request, by its context.
 	Caller func(context.Context) access.Caller
 	// Upstreams are the upstream servers by name. nil is none.
@@ -105,6 +110,8 @@ type Face struct {
 	tasks               *tasks
 	asked               *questions
 	changed             chan struct{}
+	// named are the names of the tools of one revision.
+	named atomic.Pointer[naming]
 	// over is closed when the gateway stops.
 	over chan struct{}
 

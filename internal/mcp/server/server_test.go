@@ -13,6 +13,7 @@ import (
 
 	"palyra/internal/access"
 	"palyra/internal/approval"
+	"palyra/internal/dispatch"
 	"palyra/internal/gatewaytest"
 	"palyra/internal/must"
 	"palyra/internal/tool"
@@ -316,5 +317,16 @@ func TestNamesThatCollide(t *testing.T) {
 	w.read.Ran(t, 1)
 	if m := c.call("a_b_c", map[string]any{}); m.err == nil {
 		t.Error("a name of two tools was called")
+	}
+	// Names are kept as long as the tools are the same, and no longer.
+	var one []dispatch.Tool
+	for _, p := range w.more {
+		if d := p.Descriptor(); d.Name == "a/b_c" {
+			one = append(one, p)
+		}
+	}
+	must.Do(t, w.Router.SetTools("", one))
+	if got := strings.Join(w.connect(clientConfig{revision: "2025-11-25"}).names(), " "); got != "a_b_c" {
+		t.Errorf("of the tools that are left, listed %s", got)
 	}
 }

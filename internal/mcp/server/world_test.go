@@ -75,7 +75,7 @@ func newWorld(t testing.TB, setup ...func(*world)) *world {
 		Tools: append([]dispatch.Tool{w.read, w.run, w.fetch}, w.more...),
 	})
 	w.face = server.New(server.Config{
-		Tools: w.Router, Pipeline: w.Pipeline, Calls: rejoin.New(w.Pipeline, nil), Caller: w.caller, Catalog: w.catalog,
+		Tools: w.Router, Pipeline: w.Pipeline, Calls: rejoin.New(w.Pipeline, nil), Caller: w.caller, Catalog: w.catalog, Offered: w.offered,
 		EndSession: func(_ context.Context, session string) error {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -136,6 +136,11 @@ func (w *world) catalog(c access.Caller) []tool.Descriptor {
 		listed[e.Tool] = true
 	}
 	return slices.DeleteFunc(w.Router.Descriptors(), func(d tool.Descriptor) bool { return !listed[d.Name] })
+}
+
+func (w *world) offered(c access.Caller, name string) (tool.Descriptor, bool) {
+	d, ok := w.Router.Descriptor(name)
+	return d, ok && w.engine.Current().Lists(c, name)
 }
 
 // reload puts another text in force.

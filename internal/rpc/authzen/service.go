@@ -151,7 +151,7 @@ func (s *Service) callable(c access.Caller, tool string) bool {
 	if set.Permit(policy.AccessRequest{Caller: c, Permission: access.PermToolCall}) != nil {
 		return false
 	}
-	return slices.ContainsFunc(set.Catalog(c), func(e policy.CatalogEntry) bool { return e.Tool == tool })
+	return set.Lists(c, tool)
 }
 
 // evaluated is the payload of event.EvaluatedFor; docs/events.md describes it.

@@ -14,20 +14,54 @@ import (
 	"palyra/internal/wasm/wire"
 )
 
-// take takes an idle worker of a principal that has the module and enough memory, nil
-// where there is none.
-func (r *Runner) take(owner string, name codeName, memory int64) *worker {
+// take takes an idle worker that is the right one, nil where there is none.
+func (r *Runner) take(right func(*worker) bool) *worker {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := len(r.idle) - 1; i >= 0; i-- {
 		w := r.idle[i]
-		if w.owner != owner || w.code != name || w.memory < memory || !w.alive() {
+		if !right(w) || !w.alive() {
 			continue
 		}
 		r.idle = slices.Delete(r.idle, i, i+1)
 		return w
 	}
 	return nil
+}
+
+// room reports whether a worker may use what a call may.
+func (w *worker) room(l guest.Limits) bool {
+	return w.may.memory >= l.MemoryBytes+workerMemory && w.may.cpu >= workerTime(l)
+}
+
+// ready starts workers that stand ready for whoever comes first: starting one is most of
+// what a call takes that no idle worker is for. They have run nothing, and are of nobody
+// until then. Nobody waits for it, and nobody is told when it fails: the next call that
+// needs a worker is.
+func (r *Runner) ready() {
+	if r.use.Limits == (guest.Limits{}) {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	there := r.starting
+	for _, w := range r.idle {
+		if w.owner == "" {
+			there++
+		}
+	}
+	for ; there < spares && !r.closed; there++ {
+		r.starting++
+		r.processes.Go(func() {
+			w, err := r.launch(context.Background(), running("", r.use.Limits))
+			r.mu.Lock()
+			r.starting--
+			r.mu.Unlock()
+			if err == nil {
+				r.keep(w)
+			}
+		})
+	}
 }
 
 // keep puts a worker aside for its principal's next call; the longest idle one makes room.
@@ -46,7 +80,7 @@ func (r *Runner) keep(w *worker) {
 	}
 	r.mu.Unlock()
 	for _, w := range end {
-		w.kill()
+		r.processes.Go(w.kill) // the caller has its result, and need not wait
 	}
 }
 
@@ -75,6 +109,9 @@ func (r *Runner) sweep() {
 // already takes nothing.
 func (r *Runner) Prepare(ctx context.Context, m guest.Module) error {
 	_, err := r.code(ctx, m, r.nameOf(m))
+	if err == nil {
+		r.ready()
+	}
 	return err
 }
 

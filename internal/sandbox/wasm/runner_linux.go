@@ -25,6 +25,9 @@ const (
 	// keptIdle is how many wait for their principal's next call, for at most idleTime.
 	keptIdle = 8
 	idleTime = time.Minute
+	// spares is how many stand ready for whoever comes, for at most idleTime after the last
+	// call that needed one.
+	spares = 2
 	// compilers is how many compile at once: each may take compileMemory.
 	compilers = 2
 	// keptCodes is how many compiled modules are held in memory.
@@ -46,8 +49,11 @@ type Runner struct {
 	// processes are the goroutines of workers and of what is compiled.
 	processes sync.WaitGroup
 
-	mu       sync.Mutex
+	mu sync.Mutex
+	// idle are the workers that do nothing; those without an owner stand ready for anybody,
+	// and starting counts those that will.
 	idle     []*worker
+	starting int
 	compiled map[codeName]*compiling
 	closed   bool
 	sweeper  *time.Timer
@@ -119,7 +125,7 @@ func (r *Runner) show() error {
 
 // Probe starts a worker and ends it. It returns the worker's engine.
 func (r *Runner) Probe(ctx context.Context) (engine string, err error) {
-	w, err := r.launch(ctx, r.running("(probe)", guest.Limits{}))
+	w, err := r.launch(ctx, running("(probe)", guest.Limits{}))
 	if err != nil {
 		return "", err
 	}
@@ -156,9 +162,14 @@ func (r *Runner) Close() {
 	r.processes.Wait()
 }
 
-func (r *Runner) running(owner string, l guest.Limits) job {
-	return job{word: "run", owner: owner, memory: l.MemoryBytes + workerMemory, space: instanceSpace, cpu: workerCPU}
+// running is a worker for calls that may use as much.
+func running(owner string, l guest.Limits) job {
+	return job{word: "run", owner: owner, memory: l.MemoryBytes + workerMemory, space: instanceSpace, cpu: workerTime(l)}
 }
+
+// workerTime is the processor time of a worker over all its calls: it is replaced when they
+// took workerSpan, and the last one may take all of its own.
+func workerTime(l guest.Limits) time.Duration { return workerSpan + max(l.Wall, 0) + 2*grace }
 
 // Run makes one call. The report is there also when the guest did not finish.
 func (r *Runner) Run(ctx context.Context, c guest.Call) (guest.Report, error) {
@@ -176,6 +187,7 @@ func (r *Runner) Run(ctx context.Context, c guest.Call) (guest.Report, error) {
 	if err != nil {
 		return guest.Report{}, err
 	}
+	first := w.span == 0
 	t := talk{worker: w, call: c, report: guest.Report{Started: time.Now()}}
 	err = t.run(ctx)
 	worker := w.underway.Report
@@ -187,6 +199,9 @@ func (r *Runner) Run(ctx context.Context, c guest.Call) (guest.Report, error) {
 	} else {
 		r.keep(w)
 	}
+	if first {
+		r.ready()
+	}
 	return t.report, err
 }
 
@@ -196,20 +211,24 @@ func (r *Runner) nameOf(m guest.Module) codeName {
 
 // workerFor returns a worker that has loaded the module for the principal.
 func (r *Runner) workerFor(ctx context.Context, c guest.Call, name codeName) (*worker, error) {
-	if w := r.take(c.Owner, name, c.Limits.MemoryBytes+workerMemory); w != nil {
+	if w := r.take(func(w *worker) bool { return w.owner == c.Owner && w.code == name && w.room(c.Limits) }); w != nil {
 		return w, nil
 	}
 	file, err := r.code(ctx, c.Module, name)
 	if err != nil {
 		return nil, err
 	}
-	w, err := r.launch(ctx, r.running(c.Owner, c.Limits))
-	if err != nil {
-		return nil, err
+	w := r.take(func(w *worker) bool { return w.owner == "" && w.room(c.Limits) })
+	if w == nil {
+		if w, err = r.launch(ctx, running(c.Owner, c.Limits)); err != nil {
+			return nil, err
+		}
 	}
-	w.code = name
+	w.owner, w.code = c.Owner, name
 	if err := w.load(ctx, c.Module.Features, file); err != nil {
-		r.forget(name)
+		if ctx.Err() == nil {
+			r.forget(name)
+		}
 		return nil, err
 	}
 	return w, nil

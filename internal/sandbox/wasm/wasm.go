@@ -28,6 +28,9 @@ type Config struct {
 	Log *slog.Logger
 	// Workers bounds how many guests run at once, 0 for 16.
 	Workers int
+	// Limits are those of most calls: workers that stand ready have room for them. Without
+	// any none stands ready.
+	Limits guest.Limits
 }
 
 // unavailable is Tier A without a worker.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"palyra/internal/egress"
@@ -46,6 +47,7 @@ type Config struct {
 	// StorageBytes is the most that a skill may keep for a user; 0 is nothing.
 	StorageBytes int64
 	Version      string
+	Log          *slog.Logger
 }
 
 // Web makes the requests of guests.
@@ -94,7 +96,7 @@ func (t Tool) Descriptor() tool.Descriptor {
 	asked := t.is.Capabilities
 	d := tool.Descriptor{
 		Name: t.name(), Title: t.skill.Name + ": " + t.is.ID, Description: t.is.Description, InputSchema: t.is.InputSchema(),
-		Capabilities: []tool.Capability{}, Executor: tool.TierAWasmtime,
+		Capabilities: []tool.Capability{}, Executor: tool.TierAWasmtime, Skill: t.skill.ID,
 		ReadOnly:  len(asked.HTTP) == 0 && len(asked.Channels) == 0 && asked.StorageBytes == 0,
 		OpenWorld: len(asked.HTTP) > 0, Destructive: len(asked.HTTP) > 0,
 	}
@@ -139,6 +141,5 @@ func (t Tool) limits() (guest.Limits, error) {
 func (t Tool) bounds(l guest.Limits) structure.Limits {
 	s := structure.DefaultLimits()
 	s.ModuleBytes, s.TableElements, s.MemoryPages = int(t.use.ModuleBytes), uint64(l.TableElements), uint64(l.MemoryBytes)>>16
-	s.SIMD, s.MultiValue = t.is.Features.SIMD, t.is.Features.MultiValue
 	return s
 }

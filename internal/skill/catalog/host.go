@@ -3,7 +3,9 @@ package catalog
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -177,7 +179,12 @@ func (h *host) useOf(ctx context.Context, function string, handle int32, first, 
 	}
 	if err != nil {
 		h.note(kind, one.name, 0, 1)
-		return problem(err), nil
+		var known *reason.Error
+		if !errors.As(err, &known) {
+			h.use.Log.ErrorContext(ctx, "a use of a grant failed", slog.String("tool", h.tool.name()), slog.String("proposal", h.call.Proposal.ID), slog.Any("error", err))
+			known = reason.Errorf(reason.ToolFailed, "the gateway failed")
+		}
+		return problem(known), nil
 	}
 	h.note(kind, one.name, 1, 0)
 	return a, nil
@@ -229,8 +236,7 @@ func (h *host) mostUses() int64 {
 }
 
 // problem is an error as the guest reads it.
-func problem(err error) guest.Answer {
-	known := reason.Known(err, reason.ToolFailed)
+func problem(known *reason.Error) guest.Answer {
 	value := int32(failed)
 	switch known.Code {
 	case reason.EgressDenied, reason.PermissionDenied, reason.PolicyDenied, reason.ConfigInvalid, reason.VaultLocked:
@@ -242,11 +248,7 @@ func problem(err error) guest.Answer {
 	case reason.NotFound:
 		value = nothing
 	}
-	text := known.Message
-	if known.Code == reason.Internal {
-		text = "the gateway failed"
-	}
-	return guest.Answer{Value: value, Result: []byte(clip.Ellipsis(text, 1000))}
+	return guest.Answer{Value: value, Result: []byte(clip.Ellipsis(known.Message, 1000))}
 }
 
 // request makes one HTTP request, by the rules and the code of http.fetch.
@@ -268,7 +270,7 @@ func (h *host) request(ctx context.Context, one *grant, input []byte) (guest.Ans
 	}
 	if r.Outcome != tool.Succeeded {
 		if r.Reason == string(reason.Internal) {
-			return plain(0), reason.Fault(r.Cause)
+			return plain(0), fmt.Errorf("fetching for a guest: %w", r.Cause)
 		}
 		return plain(0), reason.Errorf(reason.Code(r.Reason), "%s", r.Message)
 	}

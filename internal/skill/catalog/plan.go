@@ -2,7 +2,6 @@ package catalog
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 
@@ -11,8 +10,6 @@ import (
 	"palyra/internal/sandbox"
 	"palyra/internal/tool"
 	"palyra/internal/wasm/guest"
-	"palyra/internal/wasm/structure"
-	"palyra/internal/wasm/wire"
 )
 
 // prepared is a call with what it may use.
@@ -60,15 +57,7 @@ func (t Tool) module(ctx context.Context, l guest.Limits) (guest.Module, error) 
 		return guest.Module{}, reason.Errorf(reason.BindingMismatch, "the package of %s %s has the digest %s, and its tools are of %s", t.skill.ID, t.skill.Version, p.Digest, t.digest).
 			WithRemedy("Call again: the tools are made anew when a package is replaced.")
 	}
-	text := p.Modules[t.is.Module]
-	m, err := structure.Check(text, t.bounds(l))
-	if err != nil {
-		return guest.Module{}, err
-	}
-	return guest.Module{
-		Bytes: text, Digest: sha256.Sum256(text), Kind: m.Kind,
-		Features: wire.Features{SIMD: t.is.Features.SIMD, MultiValue: t.is.Features.MultiValue},
-	}, nil
+	return p.Module(t.is, t.bounds(l))
 }
 
 func (t Tool) plan(m prepared) tool.Plan {

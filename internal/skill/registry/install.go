@@ -183,6 +183,9 @@ func compareVersions(a, b string) int {
 // The package is written first and named by a row after that: a stop between the two
 // leaves a file that the next start removes.
 func (r *Registry) Install(ctx context.Context, by access.Caller, digest string) (Installed, error) {
+	if err := r.Prepare(ctx, digest); err != nil {
+		return Installed{}, err
+	}
 	r.changing.Lock()
 	defer r.changing.Unlock()
 	data, p, in, err := r.examine(digest)

@@ -22,6 +22,7 @@ import (
 	"palyra/internal/identity/keyfile"
 	"palyra/internal/reason"
 	"palyra/internal/skill"
+	"palyra/internal/wasm/guest"
 )
 
 // Status says whether a version may run.
@@ -102,6 +103,8 @@ type Config struct {
 	Dir string
 	// Limits are what packages are held to.
 	Limits skill.Limits
+	// Compile compiles a module before it is installed; nil compiles none.
+	Compile func(context.Context, guest.Module) error
 	// Changed is told after each change of what may run; nil is nobody.
 	Changed func(context.Context) error
 	Log     *slog.Logger

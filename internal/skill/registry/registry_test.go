@@ -2,13 +2,16 @@ package registry_test
 
 import (
 	"context"
+	"path/filepath"
 	"testing"
+	"time"
 
 	"palyra/internal/access"
 	"palyra/internal/must"
 	"palyra/internal/skill"
 	"palyra/internal/skill/registry"
 	"palyra/internal/skill/registry/registrytest"
+	"palyra/internal/wasm/guest"
 )
 
 var (
@@ -25,10 +28,14 @@ type world struct {
 	dir   string
 	// changed counts how often the gateway was told.
 	changed int
+	limits  skill.Limits
+	compile func(context.Context, guest.Module) error
+	// now is the clock of the registry.
+	now time.Time
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{t: t, store: &registrytest.Memory{}, dir: t.TempDir() + "/skills"}
+	w := &world{t: t, store: &registrytest.Memory{}, dir: filepath.Join(t.TempDir(), "skills"), limits: skill.DefaultLimits(), now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 	w.start()
 	return w
 }
@@ -37,7 +44,7 @@ func newWorld(t *testing.T) *world {
 func (w *world) start() {
 	w.t.Helper()
 	w.Registry = must.Get(registry.New(w.t.Context(), registry.Config{
-		Store: w.store, Dir: w.dir, Limits: skill.DefaultLimits(),
+		Store: w.store, Dir: w.dir, Limits: w.limits, Compile: w.compile, Now: func() time.Time { return w.now },
 		Changed: func(context.Context) error { w.changed++; return nil },
 	}))(w.t)
 }

@@ -73,6 +73,11 @@ func (s Store) ChangeSkills(ctx context.Context, change registry.Change) error {
 				return fmt.Errorf("keeping the skill %s: %w", i.Name(), err)
 			}
 		}
+		for _, name := range change.Forget {
+			if _, err := tx.Exec("DELETE FROM skill_storage WHERE skill = ?1", name); err != nil {
+				return fmt.Errorf("removing what the skill %s stored: %w", name, err)
+			}
+		}
 		for _, p := range change.Publishers {
 			if _, err := tx.Exec("INSERT OR REPLACE INTO skill_publishers ("+publisherColumns+") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
 				p.Name, p.KeyID, []byte(p.PublicKey), p.FirstUse, p.Distrusted, p.By.String(), p.At); err != nil {
