@@ -8,7 +8,6 @@ import (
 	"palyra/internal/egress"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
-	"palyra/internal/skill/registry"
 	"palyra/internal/tool"
 	"palyra/internal/wasm/guest"
 )
@@ -61,7 +60,7 @@ func (t Tool) load(ctx context.Context, l guest.Limits) (guest.Module, error) {
 	t.module.mu.Lock()
 	defer t.module.mu.Unlock()
 	if t.module.module == nil {
-		m, err := registry.ModuleOf(p, t.is, t.bounds(l))
+		m, err := p.Module(t.is, t.bounds(l))
 		if err != nil {
 			return m, err
 		}
