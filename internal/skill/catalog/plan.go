@@ -8,7 +8,6 @@ import (
 	"palyra/internal/egress"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
-	"palyra/internal/skill/registry"
 	"palyra/internal/tool"
 	"palyra/internal/wasm/guest"
 )
@@ -58,7 +57,7 @@ func (t Tool) module(ctx context.Context, l guest.Limits) (guest.Module, error) 
 		return guest.Module{}, reason.Errorf(reason.BindingMismatch, "the package of %s %s has the digest %s, and its tools are of %s", t.skill.ID, t.skill.Version, p.Digest, t.digest).
 			WithRemedy("Call again: the tools are made anew when a package is replaced.")
 	}
-	return registry.ModuleOf(p, t.is, t.bounds(l))
+	return p.Module(t.is, t.bounds(l))
 }
 
 func (t Tool) plan(m prepared) tool.Plan {
