@@ -249,13 +249,14 @@ deps-web:
 
 .PHONY: deps-demo
 deps-demo:
-	scripts/deps.sh bwrap=bubblewrap git=git python3=python3
+	scripts/deps.sh bwrap=bubblewrap gcc=gcc /usr/include/stdio.h=libc6-dev git=git python3=python3
 
 .PHONY: deps-test
 deps-test:
 	scripts/deps.sh bwrap=bubblewrap gcc=gcc /usr/include/stdio.h=libc6-dev git=git openssl=openssl python3=python3 strace=strace /usr/include/seccomp.h=libseccomp-dev \
 		mount=mount prlimit=util-linux unshare=util-linux nsenter=util-linux ip=iproute2 curl=curl wget=wget node=nodejs npm=npm /usr/bin/python3=python3 /usr/bin/pip3=python3-pip tmux=tmux setpriv=util-linux dbus-daemon=dbus-daemon gnome-keyring-daemon=gnome-keyring swtpm=swtpm $(if $(PALYRA_CHROMIUM),,chromium=chromium) /usr/share/fonts/truetype/dejavu=fonts-dejavu-core
 	GO="$(GO)" scripts/tools.sh $(TOOLS) grpcurl
+	cd test/wasm/spec/testdata && $(GO) mod download github.com/tetratelabs/wazero
 	scripts/npm.sh test/e2e/typescript $(TOOLS)/typescript
 	scripts/npm.sh web
 

@@ -28,9 +28,12 @@ if [[ -n ${FRESH:-} ]]; then cache=$work/cache; fi
 (
   umask 077
   modules=$("$go" env GOMODCACHE)
+  # What is downloaded is pinned by lock files, wherever it comes from.
+  packages=$(npm config get cache 2>/dev/null || true)
   cd "$copy"
   env -i PATH="$PATH" HOME="$work/home" TMPDIR="$work" TZ=Pacific/Kiritimati LC_ALL=C \
     GOCACHE="$cache" GOMODCACHE="$modules" GOFLAGS="-mod=readonly" GOTOOLCHAIN=local \
+    ${packages:+npm_config_cache="$packages"} ${NODE_EXTRA_CA_CERTS:+NODE_EXTRA_CA_CERTS="$NODE_EXTRA_CA_CERTS"} \
     make --no-print-directory build GO="$go" VERSION="$VERSION" COMMIT="$COMMIT" COMMIT_DATE="$COMMIT_DATE" >&2
 )
 

@@ -29,7 +29,7 @@ race=() attack=() programs=()
 for package in $listed; do
   case $package in
     palyra/test/attack | palyra/test/attack/*) attack+=("$package") ;;
-    palyra/test/bench | palyra/test/e2e | palyra/test/fault | palyra/test/fault/* | palyra/test/host | palyra/test/upgrade) programs+=("$package") ;;
+    palyra/test/bench | palyra/test/e2e | palyra/test/fault | palyra/test/fault/* | palyra/test/host | palyra/test/upgrade | palyra/test/wasm/spec) programs+=("$package") ;;
     *) race+=("$package") ;;
   esac
 done

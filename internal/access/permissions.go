@@ -46,6 +46,8 @@ const (
 	PermUpstreamRead       Permission = "upstream.read"
 	PermUpstreamWrite      Permission = "upstream.write"
 	PermUpstreamLogin      Permission = "upstream.login"
+	PermSkillRead          Permission = "skill.read"
+	PermSkillWrite         Permission = "skill.write"
 	PermNotifyRead         Permission = "notify.read"
 	PermNotifyWrite        Permission = "notify.write"
 	PermDevicePair         Permission = "device.pair"
@@ -62,7 +64,7 @@ const (
 // whom, and to loosen what holds. They take a device.
 var NeverByToken = []Permission{
 	PermApprovalDecide, PermApprovalGrantBroad, PermAccessWrite, PermAccessWriteOwner, PermAccessConsent,
-	PermTokenCreate, PermPolicyActivate, PermGatewayThaw, PermDevicePair, PermUpstreamWrite, PermUpstreamLogin, PermNotifyWrite,
+	PermTokenCreate, PermPolicyActivate, PermGatewayThaw, PermDevicePair, PermUpstreamWrite, PermUpstreamLogin, PermSkillWrite, PermNotifyWrite,
 	PermVaultPut, PermVaultGet, PermVaultDelete, PermVaultRekey,
 }
 
@@ -74,5 +76,5 @@ var Permissions = []Permission{
 	PermAttestationVerify, PermAccessRead, PermAccessWrite, PermAccessWriteOwner, PermAccessConsent, PermAccessEvaluateFor,
 	PermTokenCreate, PermTokenRead, PermTokenRevoke, PermPolicySimulate, PermPolicyTest, PermRunStart,
 	PermRunRead, PermRunCancel, PermGatewayFreeze, PermGatewayThaw, PermWorkspaceRead, PermWorkspaceUndo, PermUpstreamRead, PermUpstreamWrite, PermUpstreamLogin,
-	PermNotifyRead, PermNotifyWrite, PermDevicePair, PermVaultList, PermVaultPut, PermVaultGet, PermVaultDelete, PermVaultRekey, PermSecretLease,
+	PermSkillRead, PermSkillWrite, PermNotifyRead, PermNotifyWrite, PermDevicePair, PermVaultList, PermVaultPut, PermVaultGet, PermVaultDelete, PermVaultRekey, PermSecretLease,
 }

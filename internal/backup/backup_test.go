@@ -3,6 +3,7 @@ package backup
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,6 +12,7 @@ import (
 
 	"filippo.io/age"
 
+	"palyra/internal/identity/keyfile"
 	"palyra/internal/journal"
 	"palyra/internal/must"
 	"palyra/internal/reason"
@@ -138,6 +140,45 @@ func TestFilesThatChangeAreReadAgain(t *testing.T) {
 	if reason.Of(err) != reason.ConfigInvalid {
 		t.Errorf("files that never hold still: %v", err)
 	}
+}
+
+// The packages of skills are in the backup, though one is removed while the store is copied:
+// then all is read again, and what is there belongs to the rows of the store.
+func TestPackagesOfSkillsAreKept(t *testing.T) {
+	w := newWorld(t, 2)
+	must.Do(t, keyfile.MakeDir(statedir.Skills(w.state)))
+	w.write("state/skills/aa.palyra-skill", strings.Repeat("a", 3<<20))
+	w.write("state/skills/bb.palyra-skill", "b")
+	w.write("state/skills/.upload.1", "half of one")
+	s, rounds := w.source(), 0
+	inner := s.Snapshot
+	s.Snapshot = func(ctx context.Context, into string) error {
+		if rounds++; rounds == 1 {
+			must.Do(t, os.Remove(filepath.Join(statedir.Skills(w.state), "bb.palyra-skill")))
+			w.write("state/skills/cc.palyra-skill", "c")
+		}
+		return inner(ctx, into)
+	}
+	to := filepath.Join(w.dir, "backup.age")
+	must.Get(write(t.Context(), to, []age.Recipient{w.identity.Recipient()}, s, func(step string) {
+		if step == "collected" { // what is removed from here on is in the backup all the same
+			must.Do(t, os.Remove(filepath.Join(statedir.Skills(w.state), "aa.palyra-skill")))
+		}
+	}))(t)
+	if rounds != 2 {
+		t.Errorf("the store was copied %d times, want 2", rounds)
+	}
+	must.Get(Restore(t.Context(), to, w.target()))(t)
+	got := map[string]int{}
+	for name, text := range tree(t, w.target().Dir) {
+		if strings.HasPrefix(name, "skills/") {
+			got[name] = len(text)
+		}
+	}
+	if want := map[string]int{"skills/aa.palyra-skill": 3 << 20, "skills/cc.palyra-skill": 1}; !maps.Equal(got, want) {
+		t.Errorf("restored %v, want %v", got, want)
+	}
+	nothingBeside(t, w, "backup.age", "palyra.toml", "policy", "restored", "state")
 }
 
 func TestBackupRefuses(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -48,8 +47,11 @@ const tries = 5
 
 // collected is what goes into a backup, from one moment.
 type collected struct {
-	// small are all files but the store, by their names in the backup.
+	// small are all files but the store and the packages of skills, by their names in the
+	// backup.
 	small map[string][]byte
+	// packages are the paths of the packages of skills by their names in the backup.
+	packages map[string]string
 	// store is the copy of the store.
 	store     string
 	authority *ca.Authority
@@ -70,6 +72,13 @@ func (s Source) collect(ctx context.Context, scratch string) (c collected, err e
 		if c.vault, err = s.carryVault(ctx); err != nil {
 			return c, err
 		}
+		packages, err := s.packages()
+		if err != nil {
+			return c, err
+		}
+		if c.packages, err = s.linkPackages(packages, filepath.Join(scratch, "skills")); err != nil {
+			return c, err
+		}
 		if err := errors.Join(removed(c.store), removed(c.store+headSuffix)); err != nil {
 			return c, err
 		}
@@ -83,14 +92,18 @@ func (s Source) collect(ctx context.Context, scratch string) (c collected, err e
 		if err != nil {
 			return c, err
 		}
-		if maps.EqualFunc(c.small, again, bytes.Equal) {
+		still, err := s.packages()
+		if err != nil {
+			return c, err
+		}
+		if maps.EqualFunc(c.small, again, bytes.Equal) && slices.Equal(packages, still) && len(c.packages) == len(packages) {
 			c.addVault()
 			c.small[storeName+headSuffix], err = os.ReadFile(c.store + headSuffix)
 			return c, err
 		}
 	}
 	return c, reason.Errorf(reason.ConfigInvalid, "the files of the state directory or of the policy directory change all the time").
-		WithRemedy("Repeat it when nobody replaces keys or edits policies.")
+		WithRemedy("Repeat it when nobody replaces keys, edits policies or installs skills.")
 }
 
 // headSuffix is added to the name of the store for its head file.
@@ -113,7 +126,7 @@ func (s Source) smallFiles() (files map[string][]byte, left []string, err error)
 	for _, e := range entries {
 		name := e.Name()
 		switch {
-		case inState+name == storeName, inState+name == storeName+headSuffix: // a copy is made of them
+		case inState+name == storeName, inState+name == storeName+headSuffix, inState+name+"/" == inSkills: // a copy is made of them
 		case statedir.Kept(name):
 			if err := addTree(files, filepath.Join(s.StateDir, name), inState+name, statedir.Kept); err != nil {
 				return nil, nil, err
@@ -194,8 +207,8 @@ func checkSizes(files map[string][]byte) error {
 				WithRemedy("Rename the file: names are without backslashes, colons and control characters.")
 		}
 	}
-	if sum > maxFile || len(files) > maxFiles-2 {
-		return reason.Errorf(reason.InputTooLarge, "keys, policies and settings are %d files of %d bytes, in a backup at most %d of %d", len(files), sum, maxFiles, maxFile).
+	if sum > maxFile || len(files) > maxSmall {
+		return reason.Errorf(reason.InputTooLarge, "keys, policies and settings are %d files of %d bytes, in a backup at most %d of %d", len(files), sum, maxSmall, maxFile).
 			WithRemedy("Take out of the policy directory what is no policy.")
 	}
 	return nil
@@ -203,21 +216,23 @@ func checkSizes(files map[string][]byte) error {
 
 // list describes the files for the manifest: the store first, as the largest.
 func (c collected) list() ([]File, error) {
-	store, err := os.Open(c.store)
+	store, err := describe(storeName, c.store)
 	if err != nil {
 		return nil, err
 	}
-	defer store.Close()
-	sum := sha256.New()
-	size, err := io.Copy(sum, store)
-	if err != nil {
-		return nil, err
+	files := []File{store}
+	for name, data := range c.small {
+		sum := sha256.Sum256(data)
+		files = append(files, File{name, int64(len(data)), hex.EncodeToString(sum[:])})
 	}
-	files := []File{{storeName, size, hex.EncodeToString(sum.Sum(nil))}}
-	for _, name := range slices.Sorted(maps.Keys(c.small)) {
-		sum := sha256.Sum256(c.small[name])
-		files = append(files, File{name, int64(len(c.small[name])), hex.EncodeToString(sum[:])})
+	for name, path := range c.packages {
+		f, err := describe(name, path)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, f)
 	}
+	slices.SortFunc(files[1:], func(a, b File) int { return strings.Compare(a.Name, b.Name) })
 	return files, nil
 }
 

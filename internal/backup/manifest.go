@@ -32,7 +32,9 @@ const signedTag = "palyra.dev/backup/v1\n"
 const (
 	maxManifest = 8 << 20
 	maxFiles    = 10_000
-	maxFile     = 64 << 20
+	// maxSmall leaves room for the store, its head file and the packages of skills.
+	maxSmall = maxFiles - 1000
+	maxFile  = 64 << 20
 )
 
 // Where files stand in a backup, and the name of its first entry.

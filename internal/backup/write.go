@@ -152,15 +152,19 @@ func encrypt(w io.Writer, recipients []age.Recipient, signed []byte, m Manifest,
 }
 
 func (c collected) entry(out *tar.Writer, f File) error {
-	if f.Name != storeName {
-		return entry(out, f.Name, f.Size, bytes.NewReader(c.small[f.Name]))
+	if data, is := c.small[f.Name]; is {
+		return entry(out, f.Name, f.Size, bytes.NewReader(data))
 	}
-	store, err := os.Open(c.store)
+	path := c.packages[f.Name]
+	if f.Name == storeName {
+		path = c.store
+	}
+	file, err := os.Open(path)
 	if err != nil {
 		return err
 	}
-	defer store.Close()
-	return entry(out, f.Name, f.Size, store)
+	defer file.Close()
+	return entry(out, f.Name, f.Size, file)
 }
 
 func entry(out *tar.Writer, name string, size int64, content io.Reader) error {

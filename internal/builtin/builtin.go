@@ -130,9 +130,7 @@ type HTTPPolicy struct {
 
 // New returns all tools in the order of their names.
 func New(cfg Config) []Tool {
-	if cfg.MaxTimeout <= 0 {
-		cfg.MaxTimeout = 2 * time.Minute
-	}
+	cfg = withDefaults(cfg)
 	files := files{set: cfg.Workspaces, version: cfg.Version}
 	programs := newProcess(cfg)
 	return []Tool{
@@ -144,4 +142,11 @@ func New(cfg Config) []Tool {
 		newShell(programs),
 		sleep{version: cfg.Version, most: cfg.MaxTimeout},
 	}
+}
+
+func withDefaults(cfg Config) Config {
+	if cfg.MaxTimeout <= 0 {
+		cfg.MaxTimeout = 2 * time.Minute
+	}
+	return cfg
 }

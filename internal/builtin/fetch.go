@@ -45,6 +45,9 @@ type fetch struct {
 	// those of them that are redacted in the record and do not follow a redirect to
 	// another host. Both are in lower case.
 	headers, credentials []string
+	// within are the hosts to which the call is bound beyond the rules, none for those
+	// that were decided on.
+	within []egress.Rule
 	// dial is the dialer's own when nil.
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
@@ -253,10 +256,22 @@ func (t fetch) rules() egress.Rules {
 // judgeTarget refuses before anything is resolved what the rules, or the
 // address itself, already rule out.
 func (t fetch) judgeTarget(host egress.Host, port uint16) error {
+	if len(t.within) > 0 {
+		if err := (egress.Rules{Allow: t.within}).Check(host, port); err != nil {
+			return reason.Errorf(reason.EgressDenied, "%s is not what was granted: %s", host.Join(port), egress.Named(texts(t.within)))
+		}
+	}
 	if err := t.rules().Check(host, port); err != nil {
 		return err
 	}
 	return t.rules().CheckAddress(host, port)
+}
+
+func texts(rules []egress.Rule) (list []string) {
+	for _, r := range rules {
+		list = append(list, r.String())
+	}
+	return list
 }
 
 // maySend is the most bytes that the request can send: with every redirect it

@@ -35,6 +35,7 @@ func check(c *Config, origins Origins) Findings {
 	k.tools(c)
 	k.runner(c.ProcessRunner)
 	k.wasm(c.WASM)
+	k.skills(c.Skills)
 	k.hosts("http.allowed_hosts", c.HTTP.AllowedHosts)
 	k.hosts("http.denied_hosts", c.HTTP.DeniedHosts)
 	k.storable("http.max_bytes", c.HTTP.MaxBytes, 1)

@@ -65,6 +65,7 @@ type Config struct {
 	ProcessRunner ProcessRunner `toml:"process_runner"`
 	HTTP          HTTP          `toml:"http"`
 	WASM          WASMRuntime   `toml:"wasm_runtime"`
+	Skills        Skills        `toml:"skills"`
 	Approvals     Approvals     `toml:"approvals"`
 	Runs          Runs          `toml:"runs"`
 	Sessions      Sessions      `toml:"sessions"`

@@ -56,6 +56,7 @@ func Default() *Config {
 			Enabled: true, FuelBudget: 10_000_000, FuelCeiling: 1_000_000_000, MaxMemoryBytes: 64 * mib, MaxTableElements: 100_000,
 			MaxModuleBytes: 8 * mib, MaxOutputBytes: mib, TimeLimitMS: 30_000, MaxConcurrent: 16,
 		},
+		Skills: Skills{Enabled: true, MaxStorageBytes: 16 * mib},
 		Approvals: Approvals{
 			DefaultTimeout:            10 * time.Minute,
 			MaxPendingPerRun:          50,

@@ -81,6 +81,10 @@ var readBy = map[string][2]string{
 	"wasm_runtime.time_limit_ms":        {"daemon/sandbox.go", "Wall: c.TimeLimit()"},
 	"wasm_runtime.max_concurrent":       {"daemon/sandbox.go", "Workers: g.cfg.WASM.MaxConcurrent"},
 
+	"skills.enabled":           {"daemon/skills.go", "!g.cfg.Skills.Enabled"},
+	"skills.allow_wildcards":   {"daemon/skills.go", "Wildcards: g.cfg.Skills.AllowWildcards"},
+	"skills.max_storage_bytes": {"daemon/skills.go", "StorageBytes: g.cfg.Skills.MaxStorageBytes"},
+
 	"process_runner.enabled":                 {"daemon/settings.go", "Enabled: p.Enabled, AllowedExecutables"},
 	"process_runner.tier":                    {"sandbox/ladder/ladder_linux.go", "p.Tier"},
 	"process_runner.fallback":                {"sandbox/ladder/ladder_linux.go", "p.Fallback"},

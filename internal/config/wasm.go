@@ -28,6 +28,19 @@ type WASMRuntime struct {
 // TimeLimit is TimeLimitMS as a duration.
 func (w WASMRuntime) TimeLimit() time.Duration { return millis(w.TimeLimitMS) }
 
+// Skills bounds what installed skills may do.
+type Skills struct {
+	Enabled bool `toml:"enabled"`
+	// AllowWildcards lets tools of skills have more than single hosts.
+	AllowWildcards bool `toml:"allow_wildcards"`
+	// MaxStorageBytes is what one skill may keep for one user; 0 is nothing.
+	MaxStorageBytes int64 `toml:"max_storage_bytes"`
+}
+
+func (k *checker) skills(s Skills) {
+	between(k, "skills.max_storage_bytes", s.MaxStorageBytes, 0, 64*mib)
+}
+
 func (k *checker) wasm(w WASMRuntime) {
 	between(k, "wasm_runtime.fuel_budget", w.FuelBudget, 1, 1_000_000_000_000)
 	between(k, "wasm_runtime.fuel_ceiling", w.FuelCeiling, 1, 1_000_000_000_000)

@@ -109,6 +109,9 @@ type gateway struct {
 	upstreams *upstream.Manager
 	packages  *packages.Service
 	guests    guests
+	skills    skills
+	// fetcher makes requests for guests.
+	fetcher   builtin.Fetcher
 	mcpLogins *oauth.Service
 	turns     *fairqueue.Queue
 	limiter   *ratelimit.Limiter
@@ -174,6 +177,7 @@ func build(ctx context.Context, o Options) (_ *gateway, err error) {
 		{"sandbox", openSandbox},
 		{"WASM runtime", openGuests},
 		{"policy", openPolicy},
+		{"skills", openSkills},
 		{"secrets", openSecrets},
 		{"approvals", openApprovals},
 		{"pairing", openPairing},
@@ -480,6 +484,9 @@ func allTools(g *gateway, others []dispatch.Tool) ([]dispatch.Tool, builtin.Proc
 	g.turns = cfg.Process.Turns
 	g.lending = lending.New(cfg.MaxTimeout, g.log)
 	cfg.Lender = g.lending
+	if g.fetcher, err = builtin.NewFetcher(cfg); err != nil {
+		return nil, cfg.Process, err
+	}
 	tools := slices.Concat(others, hook.NewTools(g.workspaces, guards(g.cfg)).All())
 	for _, t := range builtin.New(cfg) {
 		tools = append(tools, t)

@@ -77,6 +77,7 @@ type person struct {
 	review    palyrav1connect.AccessReviewServiceClient
 	mcp       palyrav1connect.McpServiceClient
 	notices   palyrav1connect.NotifyServiceClient
+	skills    palyrav1connect.SkillServiceClient
 }
 
 func (d *team) as(name string) person {
@@ -90,6 +91,7 @@ func (d *team) with(name string, c *http.Client) person {
 		d, name, palyrav1connect.NewAccessServiceClient(c, url), palyrav1connect.NewIdentityServiceClient(c, url), palyrav1connect.NewPolicyServiceClient(c, url),
 		palyrav1connect.NewStatusServiceClient(c, url), palyrav1connect.NewApprovalsServiceClient(c, url), palyrav1connect.NewJournalServiceClient(c, url),
 		palyrav1connect.NewAccessReviewServiceClient(c, url), palyrav1connect.NewMcpServiceClient(c, url), palyrav1connect.NewNotifyServiceClient(c, url),
+		palyrav1connect.NewSkillServiceClient(c, url),
 	}
 }
 
@@ -174,6 +176,10 @@ func (d *team) state() string {
 	add(servers, err)
 	chats, err := p.notices.ListChatUsers(d.t.Context(), &palyrav1.ListChatUsersRequest{})
 	add(chats, err)
+	skills, err := p.skills.ListSkills(d.t.Context(), &palyrav1.ListSkillsRequest{})
+	add(skills, err)
+	publishers, err := p.skills.ListPublishers(d.t.Context(), &palyrav1.ListPublishersRequest{})
+	add(publishers, err)
 	st := must.Get(p.status.GetStatus(d.t.Context(), &palyrav1.GetStatusRequest{}))(d.t)
 	in := must.Get(p.policy.GetPolicy(d.t.Context(), &palyrav1.GetPolicyRequest{}))(d.t)
 	return strings.Join(append(text, st.GetFreeze().String(), in.GetVersion(), protojson.Format(&palyrav1.GetPolicyResponse{Activated: in.GetActivated()})), "\n")
@@ -200,7 +206,7 @@ func (d *team) changes() []struct {
 } {
 	t := d.t
 	eve, device := csr(t), csr(t)
-	var version, pending string
+	var version, pending, notes string
 	local, said := d.as("local"), newSaid(t)
 	first, second := d.installed("packed", "1.0"), d.installed("packed", "1.1")
 	return []struct {
@@ -268,6 +274,11 @@ func (d *team) changes() []struct {
 			_, err := p.notices.MapChatUser(ctx, &palyrav1.MapChatUserRequest{Team: "T0001", User: "U0001", Member: "user:bob"})
 			return err
 		}},
+		{palyrav1connect.SkillServiceTrustPublisherProcedure, "local", nil, trustKey("example.org", "first")},
+		{palyrav1connect.SkillServiceInstallSkillProcedure, "cyd", func() { notes = local.stage(skillFile(t, "1.0.0", "first")) }, func(ctx context.Context, p person) error {
+			return install(notes)(ctx, p)
+		}},
+		{palyrav1connect.SkillServiceSetSkillStatusProcedure, "local", func() { must.Do(t, local.setStatus(palyrav1.SkillStatus_SKILL_STATUS_DISABLED, "")) }, enable("")},
 		{palyrav1connect.StatusServiceThawProcedure, "local", func() {
 			must.Get(local.status.Freeze(t.Context(), &palyrav1.FreezeRequest{Reason: "look"}))(t)
 		}, func(ctx context.Context, p person) error {

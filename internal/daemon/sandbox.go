@@ -18,7 +18,9 @@ import (
 	"palyra/internal/sandbox/places"
 	"palyra/internal/sandbox/toolchain"
 	"palyra/internal/sandbox/wasm"
+	"palyra/internal/statedir"
 	"palyra/internal/version"
+	"palyra/internal/wasm/guest"
 	"palyra/internal/workspace/overlay"
 )
 
@@ -138,7 +140,7 @@ func openGuests(ctx context.Context, g *gateway, _ Options) error {
 		tierC = g.isolation.runner()
 	}
 	runner, err := wasm.Open(wasm.Config{
-		Sandbox: tierC, Worker: wasmWorker(g.cfg), Dir: filepath.Join(g.cfg.StateDir, "wasm"), Workers: g.cfg.WASM.MaxConcurrent, Log: g.log,
+		Sandbox: tierC, Worker: wasmWorker(g.cfg), Dir: statedir.Compiled(g.cfg.StateDir), Workers: g.cfg.WASM.MaxConcurrent, Log: g.log, Limits: guestLimits(g.cfg.WASM),
 	})
 	if err != nil {
 		if !errors.As(err, &g.guests.problem) {
@@ -191,8 +193,13 @@ func (g guests) ready() error {
 func (g guests) inline(c config.WASMRuntime) wasm.Inline {
 	return wasm.Inline{
 		Guests: g.runner, Ready: g.ready, FuelCeiling: uint64(c.FuelCeiling), ModuleBytes: c.MaxModuleBytes, Version: version.Get().Version,
-		Limits: wasm.Limits{
-			Fuel: uint64(c.FuelBudget), MemoryBytes: c.MaxMemoryBytes, TableElements: c.MaxTableElements, Wall: c.TimeLimit(), Output: int(c.MaxOutputBytes),
-		},
+		Limits: guestLimits(c),
+	}
+}
+
+// guestLimits are those of a guest whose tool states nothing.
+func guestLimits(c config.WASMRuntime) guest.Limits {
+	return guest.Limits{
+		Fuel: uint64(c.FuelBudget), MemoryBytes: c.MaxMemoryBytes, TableElements: c.MaxTableElements, Wall: c.TimeLimit(), Output: int(c.MaxOutputBytes),
 	}
 }

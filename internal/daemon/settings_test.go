@@ -125,6 +125,9 @@ func TestSnapshotHoldsTheSecuritySettings(t *testing.T) {
 		"http.max_bytes":     func(c *config.Config) { c.HTTP.MaxBytes++ },
 		"http.timeout_ms":    func(c *config.Config) { c.HTTP.TimeoutMS++ },
 
+		"skills.enabled":                    func(c *config.Config) { c.Skills.Enabled = false },
+		"skills.allow_wildcards":            func(c *config.Config) { c.Skills.AllowWildcards = true },
+		"skills.max_storage_bytes":          func(c *config.Config) { c.Skills.MaxStorageBytes++ },
 		"wasm_runtime.enabled":              func(c *config.Config) { c.WASM.Enabled = false },
 		"wasm_runtime.allow_inline_modules": func(c *config.Config) { c.WASM.AllowInlineModules = true },
 		"wasm_runtime.fuel_budget":          func(c *config.Config) { c.WASM.FuelBudget++ },

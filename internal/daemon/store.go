@@ -28,8 +28,12 @@ import (
 	"palyra/internal/reason"
 	"palyra/internal/rpc/devicelife"
 	"palyra/internal/run"
+	skillcatalog "palyra/internal/skill/catalog"
+	"palyra/internal/skill/registry"
 	"palyra/internal/sqlite"
 	"palyra/internal/sqlite/deliveries"
+	"palyra/internal/sqlite/guestdata"
+	sqliteskills "palyra/internal/sqlite/skills"
 	"palyra/internal/sqlite/tending"
 	"palyra/internal/statedir"
 	"palyra/internal/token"
@@ -54,6 +58,8 @@ type stores struct {
 	notify       notify.Store
 	policies     policyadmin.Store
 	upstreams    upstream.Store
+	skills       registry.Store
+	guestData    skillcatalog.Storage
 	grants       policyadmin.Grants
 	snapshots    snapshots
 	attestations attest.Store
@@ -118,7 +124,7 @@ func openStores(ctx context.Context, cfg *config.Config, authority *ca.Authority
 	approvals := sqlite.NewApprovals(db)
 	return stores{
 		journal: db, identity: db.Identity(), passkeys: db.Identity(), acts: db, tokens: db.Tokens(), installed: db.Installed(), secrets: db.Secrets(), calls: sqlite.NewCalls(db), approvals: approvals, runs: sqlite.NewRuns(db), notify: deliveries.New(db),
-		policies: db, upstreams: db, grants: approvals, snapshots: db, attestations: db, usage: db, disk: db,
+		policies: db, upstreams: db, skills: sqliteskills.New(db), guestData: guestdata.New(db), grants: approvals, snapshots: db, attestations: db, usage: db, disk: db,
 		load:        func() (int, int) { l := db.Load(); return l.Queued, l.Reading },
 		reserve:     func() (int64, int64, int64) { r := db.Reserve(); return r.Free, r.Held, r.Size },
 		keepReserve: db.KeepReserve, useVault: db.UseVault, resultsKeys: db.ResultsKeys(), keepsResults: db.ResultsProblem, close: db.Close,

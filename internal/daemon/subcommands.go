@@ -28,6 +28,7 @@ import (
 	"palyra/internal/sandbox/exec"
 	"palyra/internal/sandbox/ladder"
 	"palyra/internal/sandbox/places"
+	"palyra/internal/sandbox/seatbelt"
 	"palyra/internal/sandbox/wasm"
 	"palyra/internal/statedir"
 	"palyra/internal/tool"
@@ -422,3 +423,12 @@ func sandboxCommand() *cobra.Command {
 
 // ExitError ends palyrad with a code of its own.
 type ExitError = exec.ExitError
+
+// sandboxChildCommand is palyrad as the helper of package seatbelt, which
+// starts it inside a sandbox. Nobody else has a use for it.
+func sandboxChildCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: seatbelt.ChildCommand, Hidden: true, Args: arguments(cobra.NoArgs),
+		RunE: func(*cobra.Command, []string) error { return seatbelt.Child() },
+	}
+}

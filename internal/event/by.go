@@ -33,7 +33,8 @@ func (c Code) Attributed() bool {
 	switch c {
 	case MemberAdded, MemberChanged, MemberDisabled, MemberEnabled, MemberRemoved, MembersConfirmed,
 		DeviceAdded, DeviceRevoked, DeviceRenamed, TokenMade, TokenRevoked,
-		PolicyLoaded, CeilingSet, Frozen, Thawed, PresenceKeyRegistered, PresenceKeyReset, PresenceKeyConfirmed, PasskeyEnrolled, PasskeyConfirmed, PasskeyRemoved, HookInstalled, HookUninstalled, ChatUserMapped, ChatUserGone:
+		PolicyLoaded, CeilingSet, Frozen, Thawed, PresenceKeyRegistered, PresenceKeyReset, PresenceKeyConfirmed, PasskeyEnrolled, PasskeyConfirmed, PasskeyRemoved, HookInstalled, HookUninstalled, ChatUserMapped, ChatUserGone,
+		SkillInstalled, SkillRemoved, SkillChanged, PublisherTrusted, PublisherDistrusted:
 		return true
 	default:
 		return false

@@ -140,6 +140,13 @@ const (
 	HookChanged       Code = "PAL-H111" // an entry that was installed is not any more what was installed, or is so again
 	HookUninstalled   Code = "PAL-H112" // what was installed is watched no longer
 
+	SkillInstalled      Code = "PAL-K100" // a version of a skill was installed, or its package was put back
+	SkillRemoved        Code = "PAL-K101" // a version of a skill was removed
+	SkillChanged        Code = "PAL-K102" // a version of a skill got another status, or became the current one
+	SkillTampered       Code = "PAL-K103" // a package, the row of a skill or of a publisher is not what the journal has
+	PublisherTrusted    Code = "PAL-K110" // a key of a publisher of skills was pinned
+	PublisherDistrusted Code = "PAL-K111" // nothing of a publisher of skills runs any more
+
 	Notified       Code = "PAL-N100" // a notification arrived, or will not
 	ChatUserMapped Code = "PAL-N101" // a user of a chat was said to be a member
 	ChatUserGone   Code = "PAL-N102" // a user of a chat is no member any more
@@ -175,6 +182,7 @@ var Codes = []Code{
 	GatewayChange, DualControlOff, PolicyProposed, CeilingSet,
 	UpstreamAdded, UpstreamRemoved, UpstreamSeen, UpstreamApproved, UpstreamLoggedIn, UpstreamLoggedOut,
 	HookInstalled, HookChanged, HookUninstalled,
+	SkillInstalled, SkillRemoved, SkillChanged, SkillTampered, PublisherTrusted, PublisherDistrusted,
 	Notified, ChatUserMapped, ChatUserGone,
 	Opened, Closed, Checkpoint, ClockStepped, KeyRotated, Restored,
 }

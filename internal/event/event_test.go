@@ -46,7 +46,7 @@ func TestCatalogIsComplete(t *testing.T) {
 }
 
 func TestCodesAreDistinctAndWellFormed(t *testing.T) {
-	form := regexp.MustCompile(`^PAL-[DAGXRSIPJUHN][1-9][0-9]{2}$`)
+	form := regexp.MustCompile(`^PAL-[DAGXRSIPJUHNK][1-9][0-9]{2}$`)
 	seen := make(map[event.Code]bool)
 	for _, code := range event.Codes {
 		if !form.MatchString(string(code)) {

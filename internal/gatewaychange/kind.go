@@ -27,13 +27,16 @@ const (
 	AddUpstream     Kind = "upstream.add"
 	ApproveUpstream Kind = "upstream.approve"
 	UpdateUpstream  Kind = "upstream.update"
+	InstallSkill    Kind = "skill.install"
+	EnableSkill     Kind = "skill.enable"
+	TrustPublisher  Kind = "publisher.trust"
 	MapChatUser     Kind = "chat_user.map"
 	// Erase is of what the journal points to; nothing does that yet.
 	Erase Kind = "journal.erase"
 )
 
 // Kinds lists them.
-var Kinds = []Kind{AddMember, UpdateMember, EnableMember, RemoveMember, ConfirmMember, AddDevice, ActivatePolicy, ReloadPolicy, LetIn, Thaw, AddUpstream, ApproveUpstream, UpdateUpstream, MapChatUser, Erase}
+var Kinds = []Kind{AddMember, UpdateMember, EnableMember, RemoveMember, ConfirmMember, AddDevice, ActivatePolicy, ReloadPolicy, LetIn, Thaw, AddUpstream, ApproveUpstream, UpdateUpstream, InstallSkill, EnableSkill, TrustPublisher, MapChatUser, Erase}
 
 // byOwners are permissions that an owner has whatever policies say, so that no set of
 // them is in force for good.

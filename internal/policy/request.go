@@ -25,8 +25,9 @@ type Request struct {
 	// the client's own names. It is "" for a dry run, and in requests of before it
 	// was kept.
 	GatewaySession string `json:"gateway_session,omitempty"`
-	// Channel and SkillID are "" when the call comes from none.
+	// Channel is "" when the call comes from none.
 	Channel string `json:"channel"`
+	// SkillID is the skill whose tool is called (tool.Descriptor.Skill), "" for none.
 	SkillID string `json:"skill_id"`
 	// RequesterReason is why the requester wants the call, in their own words; "" when
 	// they said nothing. What has the form of a key is redacted in it.

@@ -25,7 +25,7 @@ type Snapshot struct {
 	ForbiddenPrincipals []access.Principal `json:"forbidden_principals,omitempty"`
 	// AllowedChannels are the messaging channels that calls may come from.
 	AllowedChannels []string `json:"allowed_channels"`
-	// ActiveSkills are the skills that calls may come from.
+	// ActiveSkills are the skills whose tools may run.
 	ActiveSkills []string `json:"active_skills"`
 	// AllowSensitiveTools adds a permit that runs every sensitive tool with
 	// no human. It is false by default.
@@ -61,6 +61,14 @@ type WASMRuntime struct {
 	MaxOutput        int64 `json:"max_output_bytes"`
 	TimeLimitMS      int64 `json:"time_limit_ms"`
 	MaxConcurrent    int   `json:"max_concurrent"`
+	// Skills are the settings of guests that come from skills, nil where these may not run.
+	Skills *SkillSettings `json:"skills,omitempty"`
+}
+
+// SkillSettings is what skills may have.
+type SkillSettings struct {
+	AllowWildcards bool  `json:"allow_wildcards"`
+	MaxStorage     int64 `json:"max_storage_bytes"`
 }
 
 // JSON is the settings as a snapshot has them.

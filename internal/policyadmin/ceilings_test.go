@@ -37,16 +37,21 @@ type house struct {
 
 func newHouse(t *testing.T, store *policyadmintest.Memory, edit func(*config.Config)) house {
 	t.Helper()
+	var cut []access.Principal
+	h := house{policyadmin.New(houseConfig(t, store, edit, func(p access.Principal, _ *reason.Error) { cut = append(cut, p) })), t, store, &cut}
+	must.Do(t, h.Load(t.Context()))
+	return h
+}
+
+func houseConfig(t *testing.T, store *policyadmintest.Memory, edit func(*config.Config), cut func(access.Principal, *reason.Error)) policyadmin.Config {
+	t.Helper()
 	cfg := config.Default()
 	cfg.StateDir = t.TempDir()
 	edit(cfg)
-	var cut []access.Principal
-	h := house{policyadmin.New(policyadmin.Config{
+	return policyadmin.Config{
 		Settings: cfg, Store: store, Journal: noJournal{}, Engine: &policy.Engine{}, Members: household{}, Tools: builtinTools{},
-		Cut: func(p access.Principal, _ *reason.Error) { cut = append(cut, p) }, Swapped: func() {}, Log: (&gatewaytest.Log{}).Logger(),
-	}), t, store, &cut}
-	must.Do(t, h.Load(t.Context()))
-	return h
+		Cut: cut, Swapped: func() {}, Log: (&gatewaytest.Log{}).Logger(),
+	}
 }
 
 func (h house) set(name string, allowed bool) error {

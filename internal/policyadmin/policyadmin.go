@@ -92,6 +92,8 @@ type Admin struct {
 	ignored bool
 	// ceilings are those that commands set, ordered by name.
 	ceilings []Ceiling
+	// skills are the active ones, ordered and each once.
+	skills []string
 	// proposed is the version of the directory that waits for a second person, "" for
 	// none.
 	proposed string
@@ -380,7 +382,11 @@ func (p *Admin) reject(ctx context.Context, actor string, cause error) error {
 func (p *Admin) Check(_ context.Context, sources []policy.Source) []policyfinding.Finding {
 	p.checking.Lock()
 	defer p.checking.Unlock()
-	return lint.Check(p.setConfig(sources, p.use.Tools.Descriptors(), nil))
+	tools := p.use.Tools.Descriptors()
+	p.mu.Lock()
+	cfg := p.setConfig(sources, tools, nil)
+	p.mu.Unlock()
+	return lint.Check(cfg)
 }
 
 // Current returns what is in force.
@@ -400,9 +406,8 @@ func (p *Admin) config(ctx context.Context, sources []policy.Source) (policy.Con
 		return policy.Config{}, err
 	}
 	p.mu.Lock()
-	suspended := p.suspended
-	p.mu.Unlock()
-	return p.setConfig(sources, resolve(now, pins, suspended), suspended), nil
+	defer p.mu.Unlock()
+	return p.setConfig(sources, resolve(now, pins, p.suspended), p.suspended), nil
 }
 
 // Build makes a set of sources beside those in force, or in place of all of

@@ -11,13 +11,14 @@ import (
 )
 
 // setConfig is what a policy set is built from, as things are now. Tools that
-// are suspended are in the schema and not allowed.
+// are suspended are in the schema and not allowed. The caller holds p.mu.
 func (p *Admin) setConfig(sources []policy.Source, tools []tool.Descriptor, suspended map[string]error) policy.Config {
 	c := SetConfig(p.use.Settings, sources, tools, p.use.Members.List(), p.use.Members.Roles())
 	if p.use.Provenance != nil {
 		c.Hands = p.use.Provenance().Hands()
 	}
 	Lower(&c.Snapshot, p.ceilings)
+	c.Snapshot.ActiveSkills = p.skills
 	c.Snapshot.AllowedTools = slices.DeleteFunc(c.Snapshot.AllowedTools, func(name string) bool { return suspended[name] != nil })
 	return c
 }
@@ -95,10 +96,14 @@ func snapshot(cfg *config.Config, tools []tool.Descriptor) policy.Snapshot {
 		UIDBase: p.UIDBase, UIDCount: p.UIDCount,
 	}
 	if w := cfg.WASM; w.Enabled {
-		s.WASM = policy.WASMRuntime{
+		guests := policy.WASMRuntime{
 			AllowInlineModules: w.AllowInlineModules, FuelBudget: w.FuelBudget, FuelCeiling: w.FuelCeiling, MaxMemory: w.MaxMemoryBytes,
 			MaxTableElements: w.MaxTableElements, MaxModule: w.MaxModuleBytes, MaxOutput: w.MaxOutputBytes, TimeLimitMS: w.TimeLimitMS, MaxConcurrent: w.MaxConcurrent,
-		}.JSON()
+		}
+		if cfg.Skills.Enabled {
+			guests.Skills = &policy.SkillSettings{AllowWildcards: cfg.Skills.AllowWildcards, MaxStorage: cfg.Skills.MaxStorageBytes}
+		}
+		s.WASM = guests.JSON()
 	}
 	for _, host := range p.Inspect {
 		s.ProcessRunner.Inspect = append(s.ProcessRunner.Inspect, policy.Inspect(host))

@@ -225,6 +225,18 @@ var methods = map[string]Method{
 	palyrav1connect.McpServiceCompleteUpstreamLoginProcedure: {access.PermUpstreamLogin, AuditRoom, LimitMutate, NeedsProgram},
 	palyrav1connect.McpServiceEndUpstreamLoginProcedure:      {access.PermUpstreamLogin, AuditRoom, LimitMutate, NeedsDevice},
 
+	// A package has up to 64 parts, which is more than changes may come at once.
+	palyrav1connect.SkillServiceStageSkillProcedure:        {access.PermSkillWrite, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.SkillServiceInspectSkillProcedure:      {access.PermSkillWrite, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.SkillServiceInstallSkillProcedure:      {access.PermSkillWrite, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.SkillServiceListSkillsProcedure:        {access.PermSkillRead, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.SkillServiceGetSkillProcedure:          {access.PermSkillRead, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.SkillServiceSetSkillStatusProcedure:    {access.PermSkillWrite, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.SkillServiceRemoveSkillProcedure:       {access.PermSkillWrite, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.SkillServiceListPublishersProcedure:    {access.PermSkillRead, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.SkillServiceTrustPublisherProcedure:    {access.PermSkillWrite, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.SkillServiceDistrustPublisherProcedure: {access.PermSkillWrite, AuditRoom, LimitMutate, NeedsDevice},
+
 	// Sessions are for users alone; whose a caller may read and end beside its own
 	// is the handler's to say.
 	palyrav1connect.SessionServiceListSessionsProcedure: {access.PermRunRead, AuditNone, LimitRead, NeedsDevice},

@@ -39,6 +39,7 @@ import (
 	"palyra/internal/rpc/notices"
 	"palyra/internal/rpc/presenceproof"
 	"palyra/internal/rpc/secrets"
+	"palyra/internal/rpc/skills"
 	"palyra/internal/rpc/upstreams"
 	"palyra/internal/run"
 	"palyra/internal/toolcall"
@@ -90,6 +91,8 @@ type Config struct {
 	UpstreamLogins upstreams.Logins
 	// Packages are those that upstream servers are part of.
 	Packages upstreams.Packages
+	// Skills are the packages of WebAssembly tools.
+	Skills skills.Manager
 	// Installed watches what was installed into agents.
 	Installed *installed.Watcher
 	// Notify tells people elsewhere, and ChatUsers who is who there.
@@ -194,6 +197,7 @@ func New(stopping context.Context, cfg Config) (*Server, error) {
 	mux.Handle(palyrav1connect.NewKeyServiceHandler(&gatewaykeys.Service{Keys: cfg.Keys, Devices: cfg.Devices, Caller: callerOf}, opts...))
 	mux.Handle(palyrav1connect.NewPresenceServiceHandler(asked.presence, opts...))
 	mux.Handle(palyrav1connect.NewMcpServiceHandler(&upstreams.Service{Manager: cfg.Upstreams, Logins: cfg.UpstreamLogins, Packages: cfg.Packages, Caller: callerOf}, opts...))
+	mux.Handle(palyrav1connect.NewSkillServiceHandler(&skills.Service{Manager: cfg.Skills, Caller: callerOf}, opts...))
 	mux.Handle(palyrav1connect.NewVaultServiceHandler(&secrets.Service{Vault: cfg.Vault, Caller: callerOf}, opts...))
 	mux.Handle(palyrav1connect.NewInstallServiceHandler(&installs.Service{Installed: cfg.Installed, Caller: callerOf}, opts...))
 	mux.Handle(palyrav1connect.NewNotifyServiceHandler(&notices.Service{Notify: cfg.Notify, Users: cfg.ChatUsers, Caller: callerOf}, opts...))
@@ -235,7 +239,7 @@ var services = []string{
 	palyrav1connect.PresenceServiceName,
 	palyrav1connect.PairingServiceName,
 	palyrav1connect.LoginServiceName,
-	palyrav1connect.VaultServiceName, palyrav1connect.McpServiceName, palyrav1connect.ConsoleServiceName,
+	palyrav1connect.VaultServiceName, palyrav1connect.McpServiceName, palyrav1connect.SkillServiceName, palyrav1connect.ConsoleServiceName,
 	healthv1connect.HealthName,
 }
 

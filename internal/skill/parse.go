@@ -134,8 +134,7 @@ func (c *checker) manifest(m *Manifest) {
 	c.line("name", m.Name, 80, true)
 	c.line("description", m.Description, 500, false)
 	c.version("version", m.Version, true)
-	c.must(len(m.Publisher) <= 64 && toolForm.MatchString(m.Publisher), "publisher", fmt.Sprintf("%q is no name of a publisher", m.Publisher),
-		"Use at most 64 lower-case letters and digits, with single points, hyphens or underscores between them, such as example.org.")
+	c.must(isPublisher(m.Publisher), "publisher", fmt.Sprintf("%q is no name of a publisher", m.Publisher), publisherRemedy)
 	c.line("license", m.License, 100, false)
 	if m.Homepage != "" {
 		u, err := url.Parse(m.Homepage)
@@ -162,6 +161,18 @@ func (c *checker) manifest(m *Manifest) {
 	}
 	c.must(m.Compatibility.Interface != "" || !asksAny(m), "compatibility.interface", "is not there, and a tool asks for what is reached by it",
 		"Write interface = %q under [compatibility].", InterfaceVersion)
+}
+
+const publisherRemedy = "Use at most 64 lower-case letters and digits, with single points, hyphens or underscores between them, such as example.org."
+
+func isPublisher(name string) bool { return len(name) <= 64 && toolForm.MatchString(name) }
+
+// CheckPublisher refuses what is no name of a publisher.
+func CheckPublisher(name string) error {
+	if !isPublisher(name) {
+		return reason.Errorf(reason.InvalidInput, "%.80q is no name of a publisher", name).WithRemedy(publisherRemedy)
+	}
+	return nil
 }
 
 // asksAny reports whether a tool asks for what the interface of handles gives. The clock

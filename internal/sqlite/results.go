@@ -89,6 +89,19 @@ func (db *DB) KeepsResults(ctx context.Context) error { return db.keys.Ready(ctx
 // ResultsProblem is described at KeepsResults.
 func (db *DB) ResultsProblem() error { return db.keys.Problem() }
 
+// Seal seals a value in its place, as what calls leave behind is, and Unseal opens it.
+func (db *DB) Seal(ctx context.Context, at atrest.Place, plain []byte) (key string, box []byte, err error) {
+	if err := db.keys.Ready(ctx); err != nil {
+		return "", nil, err
+	}
+	return db.keys.Seal(at, plain)
+}
+
+// Unseal is described at Seal.
+func (db *DB) Unseal(ctx context.Context, at atrest.Place, key string, box []byte) ([]byte, error) {
+	return db.keys.Open(ctx, at, key, box)
+}
+
 // ResultsOpened is closed once results can be kept.
 func (db *DB) ResultsOpened() <-chan struct{} { return db.keys.Opened() }
 

@@ -51,6 +51,9 @@ type Report struct {
 	// ViolationsMissed counts the others.
 	Violations       []Violation `json:"violations,omitempty"`
 	ViolationsMissed int         `json:"violations_missed,omitempty"`
+	// Grants are what a guest used of what it was granted, and what it tried to use and
+	// did not get.
+	Grants []GrantUse `json:"grants,omitempty"`
 	// Claim is set for calls that an agent ran itself.
 	Claim *Claim `json:"claim,omitempty"`
 
@@ -132,6 +135,18 @@ type Violation struct {
 	Executable string `json:"executable,omitempty"`
 	// Errno is the name of what it got, "EPERM".
 	Errno string `json:"errno"`
+}
+
+// GrantUse is how often a WebAssembly guest used one grant. palyrad counts, but for the
+// kinds clock and random, which the worker does.
+type GrantUse struct {
+	// Kind is http, secret, storage, channel, clock or random.
+	Kind string `json:"kind"`
+	// Name is that in the manifest of the skill; "" for what no handle was for.
+	Name string `json:"name"`
+	Uses int    `json:"uses"`
+	// Refused counts those that were not granted, or refused.
+	Refused int `json:"refused,omitempty"`
 }
 
 // Isolation is what the helper read back from inside the sandbox.

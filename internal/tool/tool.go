@@ -48,7 +48,8 @@ const (
 
 // Descriptor defines a tool. Its digest pins it.
 type Descriptor struct {
-	// Name is unique: "fs.read", or "<server>/<tool>" for an MCP tool.
+	// Name is unique: "fs.read", "<server>/<tool>" for an MCP tool, or
+	// "<skill>/<tool>" for one of a skill.
 	Name        string `json:"name"`
 	Title       string `json:"title"`
 	Description string `json:"description"`
@@ -65,6 +66,8 @@ type Descriptor struct {
 	// before they are journaled. One that ends in "/*" is all members but those
 	// whose pointer is there after a "!".
 	SecretPaths []string `json:"secret_paths,omitempty"`
+	// Skill is the id of the skill whose guest the tool is, "" for all others.
+	Skill string `json:"skill,omitempty"`
 }
 
 // Sensitive reports whether calls ask a human unless a policy waives it.

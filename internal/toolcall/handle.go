@@ -311,6 +311,7 @@ func (c *call) policyRequest(facts tool.Facts, session tool.SessionFacts) policy
 		Run:             c.proposal.Run,
 		GatewaySession:  c.sessionID(),
 		Channel:         c.proposal.Channel,
+		SkillID:         c.proposal.Tool.Skill,
 		RequesterReason: c.reason,
 		Facts:           facts,
 		SessionFacts:    session,

@@ -208,8 +208,15 @@ type statement struct {
 			Usage struct {
 				FuelReported int64 `json:"fuel_reported"`
 			} `json:"usage"`
+			Grants []grantUse `json:"grants"`
 		} `json:"predicate"`
 	} `json:"statement"`
+}
+
+// grantUse is a use of a grant in an attestation.
+type grantUse struct {
+	Kind, Name    string
+	Uses, Refused int
 }
 
 // attestation reads and verifies an attestation, by its id or its proposal's.

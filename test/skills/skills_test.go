@@ -22,6 +22,7 @@ import (
 	engine "palyra/internal/sandbox/wasm"
 	"palyra/internal/skill"
 	"palyra/internal/skill/workshop"
+	"palyra/internal/wasm/guest"
 	"palyra/internal/wasm/structure"
 	"palyra/internal/wasm/wire"
 	"palyra/test/wasm/wasmtest"
@@ -48,7 +49,7 @@ func packed(t *testing.T, dir string) *skill.Package {
 }
 
 // calling makes a call of a tool as its manifest says.
-func calling(t *testing.T, r *engine.Runner, p *skill.Package, id, input string, host engine.Host) (engine.Report, error) {
+func calling(t *testing.T, r *engine.Runner, p *skill.Package, id, input string, host guest.Host) (guest.Report, error) {
 	t.Helper()
 	is, ok := p.Manifest.Tool(id)
 	if !ok {
@@ -58,8 +59,8 @@ func calling(t *testing.T, r *engine.Runner, p *skill.Package, id, input string,
 	m := must.Get(structure.Check(text, structure.DefaultLimits()))(t)
 	limits := wasmtest.Limits()
 	limits.Fuel = is.FuelOf()
-	return r.Run(t.Context(), engine.Call{
-		Owner: "user:alice", Module: engine.Module{Bytes: text, Digest: sha256.Sum256(text), Kind: m.Kind, Features: wire.Features{SIMD: is.Features.SIMD, MultiValue: is.Features.MultiValue}},
+	return r.Run(t.Context(), guest.Call{
+		Owner: "user:alice", Module: guest.Module{Bytes: text, Digest: sha256.Sum256(text), Kind: m.Kind, Features: wire.Features{SIMD: is.Features.SIMD, MultiValue: is.Features.MultiValue}},
 		Tool: id, Input: []byte(input), Limits: limits, Host: host,
 	})
 }
@@ -73,13 +74,13 @@ type grants struct {
 	logged       []string
 }
 
-func answer(value int, text string) (engine.Answer, error) {
-	return engine.Answer{Value: int32(value), Result: []byte(text)}, nil
+func answer(value int, text string) (guest.Answer, error) {
+	return guest.Answer{Value: int32(value), Result: []byte(text)}, nil
 }
 
-func sized(text string) (engine.Answer, error) { return answer(len(text), text) }
+func sized(text string) (guest.Answer, error) { return answer(len(text), text) }
 
-func (g *grants) Answer(_ context.Context, function string, n []int32, first, second []byte) (engine.Answer, error) {
+func (g *grants) Answer(_ context.Context, function string, n []int32, first, second []byte) (guest.Answer, error) {
 	key := string(first)
 	switch {
 	case function == "log":
@@ -114,7 +115,7 @@ func (g *grants) Answer(_ context.Context, function string, n []int32, first, se
 	case function == "storage_list" && n[0] == 30:
 		keys := slices.DeleteFunc(slices.Sorted(maps.Keys(g.storage)), func(k string) bool { return !strings.HasPrefix(k, key) })
 		text, err := json.Marshal(keys)
-		return engine.Answer{Value: int32(len(text)), Result: text}, err
+		return guest.Answer{Value: int32(len(text)), Result: text}, err
 	}
 	return answer(-1, "")
 }

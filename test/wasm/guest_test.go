@@ -33,7 +33,7 @@ func TestCommand(t *testing.T) {
 		if string(r.Output) != `{"a":1}` || r.Fuel == 0 || r.MemoryBytes != 2<<16 {
 			t.Errorf("%q %+v", r.Output, r)
 		}
-		if i := r.Worker; len(i.Isolation.Namespaces) < 6 || i.Isolation.Rlimits["as"] != 12<<30 {
+		if i := r; len(i.Isolation.Namespaces) < 6 || i.Isolation.Rlimits["as"] != 12<<30 {
 			t.Errorf("isolation %+v", i.Isolation)
 		}
 	}

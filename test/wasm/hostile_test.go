@@ -12,7 +12,7 @@ import (
 
 	"palyra/internal/must"
 	"palyra/internal/reason"
-	engine "palyra/internal/sandbox/wasm"
+	"palyra/internal/wasm/guest"
 	"palyra/internal/wasm/structure"
 )
 
@@ -172,10 +172,10 @@ func TestSameFuel(t *testing.T) {
 type answering struct {
 	mu    sync.Mutex
 	asked []string
-	do    func(function string, numbers []int32, first, second []byte) (engine.Answer, error)
+	do    func(function string, numbers []int32, first, second []byte) (guest.Answer, error)
 }
 
-func (a *answering) Answer(_ context.Context, function string, numbers []int32, first, second []byte) (engine.Answer, error) {
+func (a *answering) Answer(_ context.Context, function string, numbers []int32, first, second []byte) (guest.Answer, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.asked = append(a.asked, fmt.Sprint(function, numbers, string(first), string(second)))
@@ -193,11 +193,11 @@ func TestHandles(t *testing.T) {
 			(if (i32.ne (call $open (i32.const 3) (i32.const 16) (i32.const 8)) (i32.const 5)) (then (return (i64.const 0x0000001000000003))))
 			(drop (call $put (i32.const 5) (i32.const 24) (i32.const 3) (i32.const 27) (i32.const 5)))
 			(i64.or (i64.const 0x0000080000000000) (i64.extend_i32_u (call $result (i32.const 2048) (i32.const 100)))) ))`))
-	host := &answering{do: func(function string, _ []int32, _, _ []byte) (engine.Answer, error) {
+	host := &answering{do: func(function string, _ []int32, _, _ []byte) (guest.Answer, error) {
 		if function == "grant_open" {
-			return engine.Answer{Value: 5}, nil
+			return guest.Answer{Value: 5}, nil
 		}
-		return engine.Answer{Value: 6, Result: []byte("stored")}, nil
+		return guest.Answer{Value: 6, Result: []byte("stored")}, nil
 	}}
 	order := call(m, "x")
 	order.Host = host
@@ -210,8 +210,8 @@ func TestHandles(t *testing.T) {
 		t.Errorf("without a host: %q", r.Output)
 	}
 	// A host that ends the call ends the worker; the next call has another.
-	order.Host = &answering{do: func(string, []int32, []byte, []byte) (engine.Answer, error) {
-		return engine.Answer{}, reason.Errorf(reason.BudgetExceeded, "enough")
+	order.Host = &answering{do: func(string, []int32, []byte, []byte) (guest.Answer, error) {
+		return guest.Answer{}, reason.Errorf(reason.BudgetExceeded, "enough")
 	}}
 	if _, err := w.Run(t.Context(), order); reason.Of(err) != reason.BudgetExceeded {
 		t.Errorf("a host that refuses: %v", err)

@@ -15,6 +15,7 @@ import (
 	"palyra/internal/reason"
 	"palyra/internal/sandbox/jail/jailtest"
 	engine "palyra/internal/sandbox/wasm"
+	"palyra/internal/wasm/guest"
 	"palyra/test/wasm/wasmtest"
 )
 
@@ -43,7 +44,7 @@ func TestBadWorkers(t *testing.T) {
 			must.Do(t, os.WriteFile(worker, append(bytes.Clone(text), []byte(" "+way)...), 0o755))
 			var log bytes.Buffer
 			r := must.Get(engine.Open(engine.Config{Sandbox: tierC, Worker: worker, Dir: jailtest.Dir(t), Log: slog.New(slog.NewTextHandler(&log, nil))}))(t)
-			asked := &answering{do: func(string, []int32, []byte, []byte) (engine.Answer, error) { return engine.Answer{}, nil }}
+			asked := &answering{do: func(string, []int32, []byte, []byte) (guest.Answer, error) { return guest.Answer{}, nil }}
 			order := call(m, "x")
 			order.Limits.Wall, order.Host = 300*time.Millisecond, asked
 			_, err := r.Run(t.Context(), order)
@@ -112,11 +113,11 @@ func TestWorkersServeOnePrincipal(t *testing.T) {
 	w := newWorld(t)
 	m, other := module(t, compiled(t, echo)), module(t, compiled(t, strings.Replace(echo, "60000", "60001", 1)))
 	// sandboxOf is which sandbox a call ran in: its process namespace.
-	sandboxOf := func(owner string, m engine.Module, host engine.Host) uint64 {
+	sandboxOf := func(owner string, m guest.Module, host guest.Host) uint64 {
 		t.Helper()
 		order := call(m, "x")
 		order.Owner, order.Host = owner, host
-		return must.Get(w.Run(t.Context(), order))(t).Worker.Isolation.Namespaces["pid"]
+		return must.Get(w.Run(t.Context(), order))(t).Isolation.Namespaces["pid"]
 	}
 	alice := sandboxOf("user:alice", m, nil)
 	if alice == 0 || sandboxOf("user:alice", m, nil) != alice {
@@ -129,8 +130,8 @@ func TestWorkersServeOnePrincipal(t *testing.T) {
 		t.Error("another module ran in the same worker")
 	}
 	asks := module(t, compiled(t, command(handles+`"secret_read" (func $read (param i32) (result i32)))`, `(drop (call $read (i32.const 1)))`)))
-	spent := &answering{do: func(string, []int32, []byte, []byte) (engine.Answer, error) { return engine.Answer{Spent: true}, nil }}
-	kept := &answering{do: func(string, []int32, []byte, []byte) (engine.Answer, error) { return engine.Answer{}, nil }}
+	spent := &answering{do: func(string, []int32, []byte, []byte) (guest.Answer, error) { return guest.Answer{Spent: true}, nil }}
+	kept := &answering{do: func(string, []int32, []byte, []byte) (guest.Answer, error) { return guest.Answer{}, nil }}
 	if first := sandboxOf("user:alice", asks, kept); sandboxOf("user:alice", asks, kept) != first {
 		t.Error("the control: a worker whose guest asked is not used again")
 	}

@@ -14,6 +14,7 @@ import (
 	"palyra/internal/sandbox/bubblewrap"
 	"palyra/internal/sandbox/jail/jailtest"
 	engine "palyra/internal/sandbox/wasm"
+	"palyra/internal/wasm/guest"
 	"palyra/internal/wasm/structure"
 	"palyra/test/wasm/wasmtest"
 )
@@ -31,16 +32,16 @@ type world struct {
 func newWorld(t testing.TB) world {
 	t.Helper()
 	w := world{tierC: wasmtest.TierC(t), dir: jailtest.Dir(t), log: &bytes.Buffer{}}
-	w.Runner = must.Get(engine.Open(engine.Config{Sandbox: w.tierC, Worker: wasmtest.Worker, Dir: w.dir, Log: slog.New(slog.NewTextHandler(w.log, nil))}))(t)
+	w.Runner = must.Get(engine.Open(engine.Config{Sandbox: w.tierC, Worker: wasmtest.Worker, Dir: w.dir, Log: slog.New(slog.NewTextHandler(w.log, nil)), Limits: wasmtest.Limits()}))(t)
 	t.Cleanup(w.Close)
 	return w
 }
 
 // module checks bytes, as palyrad does first.
-func module(t testing.TB, text []byte) engine.Module {
+func module(t testing.TB, text []byte) guest.Module {
 	t.Helper()
 	m := must.Get(structure.Check(text, structure.DefaultLimits()))(t)
-	return engine.Module{Bytes: text, Digest: sha256.Sum256(text), Kind: m.Kind}
+	return guest.Module{Bytes: text, Digest: sha256.Sum256(text), Kind: m.Kind}
 }
 
 func compiled(t testing.TB, wat string) []byte {
@@ -48,6 +49,6 @@ func compiled(t testing.TB, wat string) []byte {
 	return must.Get(wasmtime.Wat2Wasm(wat))(t)
 }
 
-func call(m engine.Module, input string) engine.Call {
-	return engine.Call{Owner: "user:alice", Module: m, Tool: "test", Input: []byte(input), Limits: wasmtest.Limits()}
+func call(m guest.Module, input string) guest.Call {
+	return guest.Call{Owner: "user:alice", Module: m, Tool: "test", Input: []byte(input), Limits: wasmtest.Limits()}
 }

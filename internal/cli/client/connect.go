@@ -74,6 +74,8 @@ type Gateway struct {
 	Vault    palyrav1connect.VaultServiceClient
 	// Mcp has upstream MCP servers.
 	Mcp palyrav1connect.McpServiceClient
+	// Skills has packages of WebAssembly tools, and their publishers.
+	Skills palyrav1connect.SkillServiceClient
 	// Installed watches what is written into the settings of agents.
 	Installed palyrav1connect.InstallServiceClient
 	// Notices has the targets of notifications.
@@ -206,6 +208,7 @@ func (a *App) services(client *http.Client, base, address string) *Gateway {
 		Presence:     palyrav1connect.NewPresenceServiceClient(client, base, opts...),
 		Vault:        palyrav1connect.NewVaultServiceClient(client, base, opts...),
 		Mcp:          palyrav1connect.NewMcpServiceClient(client, base, opts...),
+		Skills:       palyrav1connect.NewSkillServiceClient(client, base, opts...),
 		Installed:    palyrav1connect.NewInstallServiceClient(client, base, opts...),
 		Notices:      palyrav1connect.NewNotifyServiceClient(client, base, opts...),
 		Console:      palyrav1connect.NewConsoleServiceClient(client, base, opts...),

@@ -100,12 +100,14 @@ type Gateway struct {
 	MappedUsers []*palyrav1.MapChatUserRequest
 	// RevokedConsoles are the sessions of the console that were revoked.
 	RevokedConsoles []string
-	// PutSecrets are the requests for secrets, RemovedSecrets the references.
+	// Skills is what SkillService was asked.
+	Skills Skills
 	// AddedUpstreams and ApprovedUpstreams are what McpService was asked.
 	AddedUpstreams    []*palyrav1.UpstreamServer
 	ApprovedUpstreams []*palyrav1.ApproveUpstreamRequest
-	PutSecrets        []*palyrav1.PutSecretRequest
-	RemovedSecrets    []string
+	// PutSecrets are the requests for secrets, RemovedSecrets the references.
+	PutSecrets     []*palyrav1.PutSecretRequest
+	RemovedSecrets []string
 	// VaultLocked says that the vault wants its passphrase.
 	VaultLocked bool
 	// PairingCodes are the requests for codes, and steps answers machines that pair.
@@ -145,6 +147,7 @@ func (f *Gateway) handler() http.Handler {
 	mux.Handle(palyrav1connect.NewTokenServiceHandler(fakeTokens{f}, refuse))
 	mux.Handle(palyrav1connect.NewConsoleServiceHandler(fakeConsole{f: f}, refuse))
 	mux.Handle(palyrav1connect.NewMcpServiceHandler(fakeUpstreams{f}, refuse))
+	mux.Handle(palyrav1connect.NewSkillServiceHandler(fakeSkills{f}, refuse))
 	mux.Handle(palyrav1connect.NewVaultServiceHandler(fakeVault{f}, refuse))
 	mux.Handle(palyrav1connect.NewNotifyServiceHandler(fakeNotices{f}, refuse))
 	mux.Handle(palyrav1connect.NewPairingServiceHandler(fakePairings{f}, refuse))

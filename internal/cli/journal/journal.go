@@ -71,6 +71,8 @@ var eventWords = map[event.Code]string{
 	event.EvaluatedFor: "evaluated for", event.AskedFor: "asked for",
 	event.UpstreamAdded: "upstream added", event.UpstreamRemoved: "upstream removed", event.UpstreamSeen: "upstream says", event.UpstreamApproved: "upstream approved",
 	event.UpstreamLoggedIn: "upstream login", event.UpstreamLoggedOut: "upstream logout",
+	event.SkillInstalled: "skill installed", event.SkillRemoved: "skill removed", event.SkillChanged: "skill changed", event.SkillTampered: "SKILL TAMPERED",
+	event.PublisherTrusted: "publisher trusted", event.PublisherDistrusted: "PUBLISHER DISTRUSTED",
 	event.Notified: "notified", event.ChatUserMapped: "chat user mapped", event.ChatUserGone: "chat user unmapped",
 	event.HookInstalled: "hook installed", event.HookChanged: "HOOK CHANGED", event.HookUninstalled: "hook uninstalled",
 	event.Opened: "opened", event.Closed: "closed", event.Checkpoint: "checkpoint", event.ClockStepped: "clock stepped", event.KeyRotated: "key replaced", event.Restored: "restored",

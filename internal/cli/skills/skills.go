@@ -1,4 +1,5 @@
-// Package skills has the commands that make skills and look at them. They need no gateway.
+// Package skills has the commands that make skills and look at packages, which need no
+// gateway, and those that install skills and say whose signature counts.
 package skills
 
 import (
@@ -26,8 +27,9 @@ type app struct{ *client.App }
 // Command is `palyra skills`.
 func Command(program *client.App) *cobra.Command {
 	a := &app{program}
-	return command.NewGroup("skills", "Make skills, packages of WebAssembly tools, and look at them",
-		a.begin(), a.build(), a.keygen(), a.sign(), a.verify(), a.audit())
+	return command.NewGroup("skills", "Make skills, packages of WebAssembly tools, and install them",
+		a.begin(), a.build(), a.keygen(), a.sign(), a.verify(), a.audit(),
+		a.install(), a.list(), a.show(), a.quarantine(), a.disable(), a.enable(), a.remove(), a.trust())
 }
 
 func (a *app) begin() *cobra.Command {
@@ -184,8 +186,7 @@ func (a *app) verify() *cobra.Command {
 				return err
 			}
 			if key != "" && key != signer.KeyID {
-				return reason.Errorf(reason.VerificationFailed, "the package is signed by %s, and not by %s", signer.KeyID, key).
-					WithRemedy("Ask the publisher over another way which key is theirs, and do not install it before.")
+				return otherKey(signer.KeyID, key)
 			}
 			body := append(about(p, signer), printer.Member{Name: "key_compared", Value: key != ""})
 			return a.PrintOne("SkillPackage", printer.Record{Name: p.Digest, Body: body}, func(page *printer.Page) {

@@ -177,7 +177,7 @@ func (t *testRun) complete(r *policy.Request) (d tool.Descriptor, known bool) {
 		return d, false
 	}
 	d = t.cfg.Tools[i]
-	r.Capabilities, r.SessionFacts.CallsInRun = d.Capabilities, 1
+	r.Capabilities, r.SkillID, r.SessionFacts.CallsInRun = d.Capabilities, d.Skill, 1
 	return d, true
 }
 

@@ -23,7 +23,7 @@ type Row struct {
 // dual control itself.
 var Guarded = []access.Permission{
 	access.PermAccessWrite, access.PermAccessWriteOwner, access.PermPolicyActivate, access.PermGatewayThaw, access.PermUpstreamWrite,
-	access.PermNotifyWrite,
+	access.PermSkillWrite, access.PermNotifyWrite,
 }
 
 // table is the one that says which methods take a second person, by procedure.
@@ -48,6 +48,16 @@ var table = map[string]Row{
 	palyrav1connect.McpServiceAddUpstreamProcedure:     {Kind: gatewaychange.AddUpstream},
 	palyrav1connect.McpServiceApproveUpstreamProcedure: {Kind: gatewaychange.ApproveUpstream},
 	palyrav1connect.McpServiceUpdateUpstreamProcedure:  {Kind: gatewaychange.UpdateUpstream},
+
+	// Code that runs for calls, and whose code that may be.
+	palyrav1connect.SkillServiceInstallSkillProcedure:   {Kind: gatewaychange.InstallSkill},
+	palyrav1connect.SkillServiceSetSkillStatusProcedure: {Kind: gatewaychange.EnableSkill},
+	palyrav1connect.SkillServiceTrustPublisherProcedure: {Kind: gatewaychange.TrustPublisher},
+
+	palyrav1connect.SkillServiceStageSkillProcedure:        {Alone: "it brings bytes that nothing runs before they are installed"},
+	palyrav1connect.SkillServiceInspectSkillProcedure:      {Alone: "it looks at a package and installs nothing"},
+	palyrav1connect.SkillServiceRemoveSkillProcedure:       {Alone: "it takes tools away and gives none"},
+	palyrav1connect.SkillServiceDistrustPublisherProcedure: {Alone: "whoever sees that a key is somebody else's must not have to wait"},
 
 	palyrav1connect.NotifyServiceMapChatUserProcedure:   {Kind: gatewaychange.MapChatUser},
 	palyrav1connect.NotifyServiceTestNotifyProcedure:    {Alone: "it sends words of the gateway's own to where the configuration says"},

@@ -25,7 +25,7 @@ var redacted = []string{
 	"CancelApprovalRequest.reason", "CancelCallRequest.reason", "CancelRun.reason", "CancelRunRequest.reason", "DecideApprovalRequest.reason",
 	"EditApprovalRequest.reason",
 	"DisableMemberRequest.reason", "EnableMemberRequest.reason", "FreezeRequest.reason", "PutSecretRequest.note", "RemoveMemberRequest.reason", "RevokeDeviceRequest.reason",
-	"RevokeGrantRequest.reason", "SessionServiceEndSessionRequest.reason", "SetCeilingRequest.reason", "UndoChangeSetRequest.reason",
+	"RevokeGrantRequest.reason", "SessionServiceEndSessionRequest.reason", "SetCeilingRequest.reason", "SetSkillStatusRequest.reason", "UndoChangeSetRequest.reason",
 }
 
 var digested = []string{"CallToolRequest.idempotency_key", "SendRunMessageRequest.idempotency_key", "StartRunRequest.idempotency_key"}
@@ -73,6 +73,8 @@ var named = []string{
 	"UpstreamPackage.ecosystem", "UpstreamPackage.name", "UpstreamPackage.version", "UpstreamPackage.integrity", "UpstreamPackage.registry", "UpstreamPackage.prefix", "UpstreamPackage.registry_secret", "UpstreamPackage.registry_user",
 	"ResolvePackageRequest.server", "ResolvePackageRequest.ecosystem", "ResolvePackageRequest.name", "ResolvePackageRequest.version", "ResolvePackageRequest.registry", "ResolvePackageRequest.registry_secret", "ResolvePackageRequest.registry_user",
 	"UpdateUpstreamRequest.name", "UpdateUpstreamRequest.prefix",
+	"DistrustPublisherRequest.name", "GetSkillRequest.skill", "GetSkillRequest.version", "InspectSkillRequest.digest", "InstallSkillRequest.digest", "RemoveSkillRequest.skill", "RemoveSkillRequest.version",
+	"SetSkillStatusRequest.skill", "SetSkillStatusRequest.version", "StageSkillRequest.digest", "TrustPublisherRequest.name",
 	"UpdateMemberRequest.add_roles", "UpdateMemberRequest.member", "UpdateMemberRequest.owner", "UpdateMemberRequest.remove_roles", "WatchRunRequest.run_id",
 }
 
@@ -95,8 +97,9 @@ var read = map[string][]string{
 		"ConfirmPairingRequest.nonce", "ProvePairingRequest.commitment", "ProvePairingRequest.share",
 	},
 	"the vault seals the value, and the passphrase opens its key": {"PutSecretRequest.value", "UnlockVaultRequest.passphrase"},
-	"it is a public key, a number of the gateway's, or a signature over them": {"PresenceProof.nonce", "PresenceProof.signature", "RegisterPresenceKeyRequest.previous_signature", "RegisterPresenceKeyRequest.public_key",
+	"it is a public key, a number of the gateway's, or a signature over them": {"PresenceProof.nonce", "PresenceProof.signature", "RegisterPresenceKeyRequest.previous_signature", "RegisterPresenceKeyRequest.public_key", "TrustPublisherRequest.public_key",
 		"FinishPasskeyEnrolmentRequest.credential_json", "FinishPasskeyEnrolmentRequest.nonce", "PasskeyAssertion.authenticator_data", "PasskeyAssertion.client_data_json", "PasskeyAssertion.credential_id", "PasskeyAssertion.nonce", "PasskeyAssertion.signature"},
+	"it is a part of a package, which is read as its format says": {"StageSkillRequest.data"},
 	"a request for a certificate has a public key, and what else it says is not taken over": {
 		"AddDeviceRequest.certificate_request", "AddMemberRequest.certificate_request", "BeginLoginRequest.certificate_request",
 		"CollectPairingRequest.certificate_request", "ProvePairingRequest.certificate_request", "RenewCertificateRequest.certificate_request",

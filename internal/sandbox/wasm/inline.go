@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
 	"palyra/internal/tool"
+	"palyra/internal/wasm/guest"
 	"palyra/internal/wasm/structure"
 )
 
@@ -29,19 +29,14 @@ const inlineBytes = 256 << 10
 // inlineRisk is that of code which nobody looked at, and which can do nothing but compute.
 const inlineRisk = 30
 
-// Guests runs guests; a Runner does.
-type Guests interface {
-	Run(context.Context, Call) (Report, error)
-}
-
 // Inline is the tool wasm.run. Its guests have no grants.
 type Inline struct {
-	Guests Guests
+	Guests guest.Runner
 	// Ready says why no guest can run at present.
 	Ready func() error
 	// Limits are those of a call that states no fuel, FuelCeiling the most that it may
 	// state.
-	Limits      Limits
+	Limits      guest.Limits
 	FuelCeiling uint64
 	// ModuleBytes bounds a module, and is at most 256 KiB for one that comes with a call.
 	ModuleBytes int64
@@ -91,31 +86,31 @@ func (t Inline) Prepare(_ context.Context, p tool.Proposal) (tool.Prepared, erro
 	return tool.Prepared{Plan: plan, Run: func(ctx context.Context, c tool.Call) tool.Report { return t.run(ctx, c, call) }}, err
 }
 
-func (t Inline) prepare(p tool.Proposal) (Call, tool.Plan, error) {
+func (t Inline) prepare(p tool.Proposal) (guest.Call, tool.Plan, error) {
 	if err := t.Ready(); err != nil {
-		return Call{}, tool.Plan{}, err
+		return guest.Call{}, tool.Plan{}, err
 	}
 	var in inline
 	if err := json.Unmarshal(p.Input, &in); err != nil {
-		return Call{}, tool.Plan{}, reason.Errorf(reason.InvalidInput, "reading input: %w", err)
+		return guest.Call{}, tool.Plan{}, reason.Errorf(reason.InvalidInput, "reading input: %w", err)
 	}
 	text, err := base64.StdEncoding.DecodeString(in.Module)
 	if err != nil {
-		return Call{}, tool.Plan{}, reason.Errorf(reason.InvalidInput, "module is not in base64: %w", err).
+		return guest.Call{}, tool.Plan{}, reason.Errorf(reason.InvalidInput, "module is not in base64: %w", err).
 			WithRemedy("Encode the bytes of the module as RFC 4648 section 4 says, with padding and without line breaks.")
 	}
 	limits := structure.DefaultLimits()
 	limits.ModuleBytes, limits.MemoryPages, limits.TableElements = int(min(t.ModuleBytes, inlineBytes)), uint64(t.Limits.MemoryBytes)>>16, uint64(t.Limits.TableElements)
 	m, err := structure.Check(text, limits)
 	if err != nil {
-		return Call{}, tool.Plan{}, err
+		return guest.Call{}, tool.Plan{}, err
 	}
-	call := Call{
-		Owner: p.Caller.Principal.String(), Module: Module{Bytes: text, Digest: sha256.Sum256(text), Kind: m.Kind},
+	call := guest.Call{
+		Owner: p.Caller.Principal.String(), Module: guest.Module{Bytes: text, Digest: sha256.Sum256(text), Kind: m.Kind},
 		Tool: InlineName, Input: in.Input, Limits: t.Limits,
 	}
 	if in.Fuel > t.FuelCeiling {
-		return Call{}, tool.Plan{}, reason.Errorf(reason.InvalidInput, "fuel is %d, and wasm_runtime.fuel_ceiling is %d", in.Fuel, t.FuelCeiling).
+		return guest.Call{}, tool.Plan{}, reason.Errorf(reason.InvalidInput, "fuel is %d, and wasm_runtime.fuel_ceiling is %d", in.Fuel, t.FuelCeiling).
 			WithRemedy("Ask for less, or have an operator raise wasm_runtime.fuel_ceiling.")
 	}
 	if in.Fuel > 0 {
@@ -124,14 +119,14 @@ func (t Inline) prepare(p tool.Proposal) (Call, tool.Plan, error) {
 	return call, t.plan(call, m), nil
 }
 
-func (t Inline) plan(c Call, m *structure.Module) tool.Plan {
+func (t Inline) plan(c guest.Call, m *structure.Module) tool.Plan {
 	digest := "sha256:" + hex.EncodeToString(c.Module.Digest[:])
 	return tool.Plan{
 		Binding: tool.Binding{
 			SandboxProfile: fmt.Sprintf("WebAssembly guest %s: fuel %d, memory %d bytes, %s", digest, c.Limits.Fuel, c.Limits.MemoryBytes, c.Limits.Wall),
 			Egress:         []string{egress.Strict.String()},
 		},
-		Facts: tool.Facts{Risk: inlineRisk, EgressMode: egress.Strict.String(), SandboxTier: tier, SandboxLevel: sandbox.LevelStrict},
+		Facts: tool.Facts{Risk: inlineRisk, EgressMode: egress.Strict.String(), SandboxTier: guest.Tier, SandboxLevel: sandbox.LevelStrict},
 		Preview: tool.Preview{
 			Summary: fmt.Sprintf("Run a WebAssembly module of %d bytes (%s) with fuel %d. It can compute, and reach nothing.", len(c.Module.Bytes), digest, c.Limits.Fuel),
 			Notes:   []string{fmt.Sprintf("%d functions, %d of them imported: %s.", m.Functions+len(m.Imports), len(m.Imports), imported(m))},
@@ -139,9 +134,6 @@ func (t Inline) plan(c Call, m *structure.Module) tool.Plan {
 		Subject: InlineName + ":" + digest, SubjectCovers: "the same module with any input",
 	}
 }
-
-// tier is how facts and attestations name it.
-const tier = "a"
 
 func imported(m *structure.Module) string {
 	var list []string
@@ -158,9 +150,9 @@ func imported(m *structure.Module) string {
 }
 
 // run makes a decided call.
-func (t Inline) run(ctx context.Context, c tool.Call, call Call) tool.Report {
+func (t Inline) run(ctx context.Context, c tool.Call, call guest.Call) tool.Report {
 	report := tool.Report{
-		Executor:    tool.ExecutorInfo{Name: tool.TierAWasmtime, Version: t.Version, Tier: tier},
+		Executor:    tool.ExecutorInfo{Name: tool.TierAWasmtime, Version: t.Version, Tier: guest.Tier},
 		Enforcement: tool.Unenforced(),
 		Egress:      tool.Egress{Mode: egress.Strict.String(), Allowed: []string{}, Observed: []tool.Connection{}}, StartedAt: time.Now().UTC(),
 	}
@@ -170,42 +162,15 @@ func (t Inline) run(ctx context.Context, c tool.Call, call Call) tool.Report {
 	}
 	call.Seed = sha256.Sum256([]byte(digest))
 	ran, err := t.Guests.Run(ctx, call)
-	describe(&report, ran)
+	ran.Describe(&report)
 	if err != nil {
-		return report.Fail(ctx, withLog(err, ran.Log))
+		return report.Fail(ctx, ran.WithLog(err))
 	}
 	if report.Result, err = canonical.Marshal(result(ran)); err != nil {
 		return report.Fail(ctx, err)
 	}
 	report.Outcome = tool.Succeeded
 	return report.Finish()
-}
-
-// describe adds what is known of the worker, and of what the guest used.
-func describe(r *tool.Report, ran Report) {
-	if ran.Started.IsZero() {
-		return
-	}
-	isolation := ran.Worker.Isolation
-	r.Isolation = &isolation
-	r.Executor.Backend = ran.Engine + " in " + ran.Worker.Backend
-	r.Enforcement = ran.Worker.Enforcement(egress.Strict)
-	r.Usage = tool.Usage{Wall: ran.Finished.Sub(ran.Started), PeakMemory: ran.MemoryBytes, Fuel: int64(ran.Fuel)}
-	r.StartedAt = ran.Started.UTC()
-}
-
-// mostLogged bounds what an error says of a guest's log.
-const mostLogged = 2000
-
-// withLog adds the end of what the guest wrote to standard error, where programs say why
-// they stop.
-func withLog(err error, log []byte) error {
-	var known *reason.Error
-	if len(log) == 0 || !errors.As(err, &known) || known.Code != reason.ToolFailed {
-		return err
-	}
-	said := strings.ToValidUTF8(string(log[max(0, len(log)-mostLogged):]), "\uFFFD")
-	return reason.Errorf(known.Code, "%s; it logged: %s", known.Message, strings.TrimSpace(said)).WithRemedy("%s", known.NextStep())
 }
 
 // outcome is the result of a call: the guest's, as JSON where it is that, and what it
@@ -216,7 +181,7 @@ type outcome struct {
 	Fuel   uint64 `json:"fuel"`
 }
 
-func result(ran Report) outcome {
+func result(ran guest.Report) outcome {
 	o := outcome{Output: strings.ToValidUTF8(string(ran.Output), "\uFFFD"), Log: strings.ToValidUTF8(string(ran.Log), "\uFFFD"), Fuel: ran.Fuel}
 	if text, err := canonical.JSON(ran.Output); err == nil {
 		o.Output = json.RawMessage(text)

@@ -12,21 +12,22 @@ import (
 	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
+	"palyra/internal/wasm/guest"
 )
 
 // smallest is a command that does nothing: a memory and _start.
 var smallest = []byte("\x00asm\x01\x00\x00\x00\x01\x04\x01\x60\x00\x00\x03\x02\x01\x00\x05\x03\x01\x00\x01\x07\x13\x02\x06memory\x02\x00\x06_start\x00\x00\x0a\x04\x01\x02\x00\x0b")
 
 // noting keeps the calls that it is asked to make.
-type noting struct{ calls []Call }
+type noting struct{ calls []guest.Call }
 
-func (n *noting) Run(_ context.Context, c Call) (Report, error) {
+func (n *noting) Run(_ context.Context, c guest.Call) (guest.Report, error) {
 	n.calls = append(n.calls, c)
-	return Report{Output: []byte(`{"b":1,"a":2}`), Fuel: 7}, nil
+	return guest.Report{Output: []byte(`{"b":1,"a":2}`), Fuel: 7}, nil
 }
 
 func inlineOf(n *noting) Inline {
-	return Inline{Guests: n, Ready: func() error { return nil }, FuelCeiling: 1000, ModuleBytes: 8 << 20, Limits: Limits{Fuel: 100, MemoryBytes: 4 << 16, TableElements: 10, Wall: 1, Output: 1}}
+	return Inline{Guests: n, Ready: func() error { return nil }, FuelCeiling: 1000, ModuleBytes: 8 << 20, Limits: guest.Limits{Fuel: 100, MemoryBytes: 4 << 16, TableElements: 10, Wall: 1, Output: 1}}
 }
 
 func proposal(module []byte, more string) tool.Proposal {

@@ -10,23 +10,58 @@ import (
 
 	"palyra/internal/reason"
 	"palyra/internal/sandbox/jail"
+	"palyra/internal/wasm/guest"
 	"palyra/internal/wasm/wire"
 )
 
-// take takes an idle worker of a principal that has the module and enough memory, nil
-// where there is none.
-func (r *Runner) take(owner string, name codeName, memory int64) *worker {
+// take takes an idle worker that is the right one, nil where there is none.
+func (r *Runner) take(right func(*worker) bool) *worker {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := len(r.idle) - 1; i >= 0; i-- {
 		w := r.idle[i]
-		if w.owner != owner || w.code != name || w.memory < memory || !w.alive() {
+		if !right(w) || !w.alive() {
 			continue
 		}
 		r.idle = slices.Delete(r.idle, i, i+1)
 		return w
 	}
 	return nil
+}
+
+// room reports whether a worker may use what a call may.
+func (w *worker) room(l guest.Limits) bool {
+	return w.may.memory >= l.MemoryBytes+workerMemory && w.may.cpu >= workerTime(l)
+}
+
+// ready starts workers that stand ready for whoever comes first: starting one is most of
+// what a call takes that no idle worker is for. They have run nothing, and are of nobody
+// until then. Nobody waits for it, and nobody is told when it fails: the next call that
+// needs a worker is.
+func (r *Runner) ready() {
+	if r.use.Limits == (guest.Limits{}) {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	there := r.starting
+	for _, w := range r.idle {
+		if w.owner == "" {
+			there++
+		}
+	}
+	for ; there < spares && !r.closed; there++ {
+		r.starting++
+		r.processes.Go(func() {
+			w, err := r.launch(context.Background(), running("", r.use.Limits))
+			r.mu.Lock()
+			r.starting--
+			r.mu.Unlock()
+			if err == nil {
+				r.keep(w)
+			}
+		})
+	}
 }
 
 // keep puts a worker aside for its principal's next call; the longest idle one makes room.
@@ -45,7 +80,7 @@ func (r *Runner) keep(w *worker) {
 	}
 	r.mu.Unlock()
 	for _, w := range end {
-		w.kill()
+		r.processes.Go(w.kill) // the caller has its result, and need not wait
 	}
 }
 
@@ -70,32 +105,53 @@ func (r *Runner) sweep() {
 	}
 }
 
+// Prepare compiles a module, so that no call has to wait for it. A module that was compiled
+// already takes nothing.
+func (r *Runner) Prepare(ctx context.Context, m guest.Module) error {
+	_, err := r.code(ctx, m, r.nameOf(m))
+	if err == nil {
+		r.ready()
+	}
+	return err
+}
+
 // code returns a module's compiled code, from memory, from the directory, or from a
-// worker that compiles it; whoever comes meanwhile waits for the one that does.
-func (r *Runner) code(ctx context.Context, m Module, name codeName) (*os.File, error) {
+// worker that compiles it. Whoever comes meanwhile waits for the one that does, and
+// nobody's leaving ends the work of the others.
+func (r *Runner) code(ctx context.Context, m guest.Module, name codeName) (*os.File, error) {
 	r.mu.Lock()
+	if r.closed {
+		r.mu.Unlock()
+		return nil, reason.Errorf(reason.Cancelled, "palyrad is ending")
+	}
 	c, there := r.compiled[name]
 	if !there {
 		c = &compiling{done: make(chan struct{})}
 		r.compiled[name] = c
 		r.dropOne(name)
+		r.processes.Go(func() {
+			defer close(c.done)
+			making, stop := context.WithCancel(context.WithoutCancel(ctx))
+			defer stop()
+			go func() {
+				select {
+				case <-r.closing:
+					stop()
+				case <-making.Done():
+				}
+			}()
+			if c.file, c.err = r.make(making, m, name); c.err != nil {
+				r.forget(name)
+			}
+		})
 	}
 	r.mu.Unlock()
-	if there {
-		select {
-		case <-c.done:
-			return c.file, c.err
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
+	select {
+	case <-c.done:
+		return c.file, c.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
 	}
-	// Nobody's leaving ends the work of those who wait for it.
-	c.file, c.err = r.make(context.WithoutCancel(ctx), m, name)
-	close(c.done)
-	if c.err != nil {
-		r.forget(name)
-	}
-	return c.file, c.err
 }
 
 // dropOne forgets a code when there are too many; which one does not matter much, since
@@ -126,7 +182,7 @@ func (r *Runner) forget(name codeName) {
 	}
 }
 
-func (r *Runner) make(ctx context.Context, m Module, name codeName) (*os.File, error) {
+func (r *Runner) make(ctx context.Context, m guest.Module, name codeName) (*os.File, error) {
 	file, err := r.codes.read(name)
 	if file != nil {
 		return file, nil
@@ -149,7 +205,13 @@ const compileTime = time.Minute
 
 // compile makes a worker of its own for one module: nothing that it did to the worker
 // outlives it.
-func (r *Runner) compile(ctx context.Context, m Module) ([]byte, error) {
+func (r *Runner) compile(ctx context.Context, m guest.Module) ([]byte, error) {
+	select {
+	case r.compiles <- struct{}{}:
+		defer func() { <-r.compiles }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 	w, err := r.launch(ctx, job{word: "compile", owner: "(compile)", memory: compileMemory, space: compileSpace, cpu: compileTime})
 	if err != nil {
 		return nil, err

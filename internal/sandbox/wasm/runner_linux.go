@@ -10,8 +10,10 @@ import (
 	"sync"
 	"time"
 
+	"palyra/internal/egress"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
+	"palyra/internal/wasm/guest"
 	"palyra/internal/wasm/structure"
 	"palyra/internal/wasm/wire"
 )
@@ -23,6 +25,11 @@ const (
 	// keptIdle is how many wait for their principal's next call, for at most idleTime.
 	keptIdle = 8
 	idleTime = time.Minute
+	// spares is how many stand ready for whoever comes, for at most idleTime after the last
+	// call that needed one.
+	spares = 2
+	// compilers is how many compile at once: each may take compileMemory.
+	compilers = 2
 	// keptCodes is how many compiled modules are held in memory.
 	keptCodes = 64
 )
@@ -35,12 +42,18 @@ type Runner struct {
 	empty   string
 	// toolchains show the program inside, where it is none of the system's.
 	toolchains []sandbox.Toolchain
-	slots      chan struct{}
-	// processes are the goroutines of workers.
+	// slots bound the calls in progress, compiles the modules that are being compiled.
+	slots, compiles chan struct{}
+	// closing is closed by Close, which ends what is compiled.
+	closing chan struct{}
+	// processes are the goroutines of workers and of what is compiled.
 	processes sync.WaitGroup
 
-	mu       sync.Mutex
+	mu sync.Mutex
+	// idle are the workers that do nothing; those without an owner stand ready for anybody,
+	// and starting counts those that will.
 	idle     []*worker
+	starting int
 	compiled map[codeName]*compiling
 	closed   bool
 	sweeper  *time.Timer
@@ -65,7 +78,7 @@ func Open(c Config) (*Runner, error) {
 	if err != nil {
 		return nil, unavailable("the WASM worker %s cannot be used", c.Worker).WithCause(err)
 	}
-	r := &Runner{use: c, program: program, empty: filepath.Join(c.Dir, "empty"), slots: make(chan struct{}, c.Workers), compiled: map[codeName]*compiling{}}
+	r := &Runner{use: c, program: program, empty: filepath.Join(c.Dir, "empty"), slots: make(chan struct{}, c.Workers), compiles: make(chan struct{}, compilers), closing: make(chan struct{}), compiled: map[codeName]*compiling{}}
 	r.codes.dir = filepath.Join(c.Dir, "code")
 	for _, dir := range []string{c.Dir, r.empty, r.codes.dir} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -112,7 +125,7 @@ func (r *Runner) show() error {
 
 // Probe starts a worker and ends it. It returns the worker's engine.
 func (r *Runner) Probe(ctx context.Context) (engine string, err error) {
-	w, err := r.launch(ctx, r.running("(probe)", Limits{}))
+	w, err := r.launch(ctx, running("(probe)", guest.Limits{}))
 	if err != nil {
 		return "", err
 	}
@@ -123,15 +136,22 @@ func (r *Runner) Probe(ctx context.Context) (engine string, err error) {
 // Close ends every worker and forgets what is held in memory.
 func (r *Runner) Close() {
 	r.mu.Lock()
-	r.closed = true
+	if !r.closed {
+		r.closed = true
+		close(r.closing)
+	}
 	idle := r.idle
 	r.idle = nil
 	if r.sweeper != nil {
 		r.sweeper.Stop()
 	}
 	for name, c := range r.compiled {
-		if c.file != nil {
-			_ = c.file.Close()
+		select {
+		case <-c.done:
+			if c.file != nil {
+				_ = c.file.Close()
+			}
+		default: // its file is closed by the collector
 		}
 		delete(r.compiled, name)
 	}
@@ -142,58 +162,73 @@ func (r *Runner) Close() {
 	r.processes.Wait()
 }
 
-func (r *Runner) running(owner string, l Limits) job {
-	return job{word: "run", owner: owner, memory: l.MemoryBytes + workerMemory, space: instanceSpace, cpu: workerCPU}
+// running is a worker for calls that may use as much.
+func running(owner string, l guest.Limits) job {
+	return job{word: "run", owner: owner, memory: l.MemoryBytes + workerMemory, space: instanceSpace, cpu: workerTime(l)}
 }
 
+// workerTime is the processor time of a worker over all its calls: it is replaced when they
+// took workerSpan, and the last one may take all of its own.
+func workerTime(l guest.Limits) time.Duration { return workerSpan + max(l.Wall, 0) + 2*grace }
+
 // Run makes one call. The report is there also when the guest did not finish.
-func (r *Runner) Run(ctx context.Context, c Call) (Report, error) {
+func (r *Runner) Run(ctx context.Context, c guest.Call) (guest.Report, error) {
 	if c.Limits.Wall <= 0 || c.Limits.Output <= 0 || c.Limits.Fuel == 0 {
-		return Report{}, reason.Errorf(reason.Internal, "a guest needs limits")
+		return guest.Report{}, reason.Errorf(reason.Internal, "a guest needs limits")
 	}
 	select {
 	case r.slots <- struct{}{}:
 		defer func() { <-r.slots }()
 	case <-ctx.Done():
-		return Report{}, context.Cause(ctx)
+		return guest.Report{}, context.Cause(ctx)
 	}
 	name := r.nameOf(c.Module)
 	w, err := r.workerFor(ctx, c, name)
 	if err != nil {
-		return Report{}, err
+		return guest.Report{}, err
 	}
-	t := talk{worker: w, call: c, report: Report{Engine: w.engine, Started: time.Now()}}
+	first := w.span == 0
+	t := talk{worker: w, call: c, report: guest.Report{Started: time.Now()}}
 	err = t.run(ctx)
-	t.report.Finished, t.report.Worker = time.Now(), w.underway.Report
+	worker := w.underway.Report
+	t.report.Finished, t.report.Backend = time.Now(), w.engine+" in "+worker.Backend
+	t.report.Isolation, t.report.Enforcement = worker.Isolation, worker.Enforcement(egress.Strict)
 	w.span += t.report.Finished.Sub(t.report.Started)
 	if t.over || t.spent || w.span > workerSpan {
 		w.kill()
 	} else {
 		r.keep(w)
 	}
+	if first {
+		r.ready()
+	}
 	return t.report, err
 }
 
-func (r *Runner) nameOf(m Module) codeName {
+func (r *Runner) nameOf(m guest.Module) codeName {
 	return sha256.Sum256(fmt.Appendf(nil, "%x %s %+v", m.Digest, r.program.SHA256, m.Features))
 }
 
 // workerFor returns a worker that has loaded the module for the principal.
-func (r *Runner) workerFor(ctx context.Context, c Call, name codeName) (*worker, error) {
-	if w := r.take(c.Owner, name, c.Limits.MemoryBytes+workerMemory); w != nil {
+func (r *Runner) workerFor(ctx context.Context, c guest.Call, name codeName) (*worker, error) {
+	if w := r.take(func(w *worker) bool { return w.owner == c.Owner && w.code == name && w.room(c.Limits) }); w != nil {
 		return w, nil
 	}
 	file, err := r.code(ctx, c.Module, name)
 	if err != nil {
 		return nil, err
 	}
-	w, err := r.launch(ctx, r.running(c.Owner, c.Limits))
-	if err != nil {
-		return nil, err
+	w := r.take(func(w *worker) bool { return w.owner == "" && w.room(c.Limits) })
+	if w == nil {
+		if w, err = r.launch(ctx, running(c.Owner, c.Limits)); err != nil {
+			return nil, err
+		}
 	}
-	w.code = name
+	w.owner, w.code = c.Owner, name
 	if err := w.load(ctx, c.Module.Features, file); err != nil {
-		r.forget(name)
+		if ctx.Err() == nil {
+			r.forget(name)
+		}
 		return nil, err
 	}
 	return w, nil
@@ -220,8 +255,8 @@ func (w *worker) load(ctx context.Context, on wire.Features, code *os.File) erro
 // talk is one call in progress.
 type talk struct {
 	worker *worker
-	call   Call
-	report Report
+	call   guest.Call
+	report guest.Report
 	// over says that the worker is killed or has to be, spent that it must not be used
 	// again.
 	over, spent bool
@@ -290,7 +325,7 @@ func (t *talk) answer(ctx context.Context, f wire.Frame) error {
 	if err != nil {
 		return t.lost(err)
 	}
-	a := Answer{Value: -1}
+	a := guest.Answer{Value: -1}
 	if t.call.Host != nil {
 		if a, err = t.call.Host.Answer(ctx, q.Function, q.Numbers, f.Body[:q.First], f.Body[q.First:]); err != nil {
 			t.over = true

@@ -7,6 +7,7 @@ import (
 	"runtime"
 
 	"palyra/internal/reason"
+	"palyra/internal/wasm/guest"
 )
 
 // Runner is there on Linux alone.
@@ -16,7 +17,12 @@ type Runner struct{}
 func Open(Config) (*Runner, error) { return nil, missing() }
 
 // Run refuses every call.
-func (*Runner) Run(context.Context, Call) (Report, error) { return Report{}, missing() }
+func (*Runner) Run(context.Context, guest.Call) (guest.Report, error) {
+	return guest.Report{}, missing()
+}
+
+// Prepare refuses every module.
+func (*Runner) Prepare(context.Context, guest.Module) error { return missing() }
 
 // Probe finds nothing.
 func (*Runner) Probe(context.Context) (string, error) { return "", missing() }

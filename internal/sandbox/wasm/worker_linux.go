@@ -35,10 +35,8 @@ const (
 	instanceSpace = 12 << 30
 	// workerMemory is what a worker needs beside its guest's memory.
 	workerMemory = 192 * mib
-	// workerCPU is the processor time of a worker over all its calls; it is replaced
-	// when its calls took workerSpan.
-	workerCPU  = 120 * time.Second
-	workerSpan = 60 * time.Second
+	// workerSpan is how long the calls of a worker take until it is replaced.
+	workerSpan = time.Minute
 )
 
 // worker is one palyra-wasm in its sandbox. One goroutine at a time speaks to it.
@@ -57,10 +55,10 @@ type worker struct {
 	// Of a worker that runs guests:
 	owner string
 	code  codeName
-	// span is how long its calls took, memory what its guests may have.
-	span   time.Duration
-	memory int64
-	idle   time.Time
+	// span is how long its calls took, may what they may use.
+	span time.Duration
+	may  job
+	idle time.Time
 }
 
 // job is what a worker is started for.
@@ -80,7 +78,7 @@ func (r *Runner) launch(ctx context.Context, j job) (*worker, error) {
 	}
 	defer theirs.Close()
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
-	w := &worker{conn: ours, stop: stop, ended: make(chan struct{}), owner: j.owner, memory: j.memory}
+	w := &worker{conn: ours, stop: stop, ended: make(chan struct{}), owner: j.owner, may: j}
 	started := make(chan struct{})
 	spec := sandbox.Spec{
 		Argv: []string{r.program.Path, j.word}, Executable: r.program.Executable, Toolchains: r.toolchains,

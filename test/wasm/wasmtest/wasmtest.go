@@ -15,6 +15,7 @@ import (
 	"palyra/internal/sandbox/bubblewrap"
 	"palyra/internal/sandbox/jail/jailtest"
 	"palyra/internal/sandbox/wasm"
+	"palyra/internal/wasm/guest"
 )
 
 // Worker is the worker's program, which Main builds.
@@ -62,9 +63,9 @@ func TierC(t testing.TB) *bubblewrap.Runner {
 }
 
 // Limits are those of the settings as delivered.
-func Limits() wasm.Limits {
+func Limits() guest.Limits {
 	c := config.Default().WASM
-	return wasm.Limits{
+	return guest.Limits{
 		Fuel: uint64(c.FuelBudget), MemoryBytes: c.MaxMemoryBytes, TableElements: c.MaxTableElements, Wall: c.TimeLimit(), Output: int(c.MaxOutputBytes),
 	}
 }

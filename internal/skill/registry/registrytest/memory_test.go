@@ -1,0 +1,12 @@
+package registrytest_test
+
+import (
+	"testing"
+
+	"palyra/internal/skill/registry"
+	"palyra/internal/skill/registry/registrytest"
+)
+
+func TestMemory(t *testing.T) {
+	registrytest.RunStore(t, func(*testing.T) registry.Store { return &registrytest.Memory{} })
+}

@@ -1,0 +1,74 @@
+package registrytest
+
+import (
+	"crypto/ed25519"
+	"strings"
+	"testing"
+
+	"palyra/internal/access"
+	"palyra/internal/canonical"
+	"palyra/internal/must"
+	"palyra/internal/skill"
+	"palyra/internal/skill/registry"
+)
+
+// Manifest is one of the skill notes that asks for nothing; With changes it.
+const Manifest = `format = "palyra-skill/v1"
+id = "notes"
+name = "Notes"
+version = "1.0.0"
+publisher = "example.org"
+
+[[tools]]
+id = "add"
+description = "Add a note."
+module = "modules/notes.wasm"
+input_schema = '{"type": "object"}'
+
+[tools.capabilities]
+`
+
+// command is the smallest command of wasip1.
+const command = "\x00asm\x01\x00\x00\x00" +
+	"\x01\x04\x01\x60\x00\x00" + // a type
+	"\x03\x02\x01\x00" + // a function of it
+	"\x05\x03\x01\x00\x01" + // a memory
+	"\x07\x13\x02\x06memory\x02\x00\x06_start\x00\x00" +
+	"\x0a\x04\x01\x02\x00\x0b"
+
+// Key makes a publisher's key of a word.
+func Key(word string) ed25519.PrivateKey {
+	return ed25519.NewKeyFromSeed([]byte(strings.Repeat(word+" ", ed25519.SeedSize))[:ed25519.SeedSize])
+}
+
+// With is a manifest with pieces in place of others: old, new, old, new.
+func With(t testing.TB, manifest string, pieces ...string) string {
+	t.Helper()
+	for n := 0; n < len(pieces); n += 2 {
+		if !strings.Contains(manifest, pieces[n]) {
+			t.Fatalf("the manifest has no %q", pieces[n])
+		}
+		manifest = strings.Replace(manifest, pieces[n], pieces[n+1], 1)
+	}
+	return manifest
+}
+
+// Package is the file of a skill with a manifest, signed by a key.
+func Package(t testing.TB, manifest string, key ed25519.PrivateKey) []byte {
+	t.Helper()
+	p := &skill.Package{ManifestText: []byte(manifest), Modules: map[string][]byte{"modules/notes.wasm": []byte(command)}}
+	p.Manifest = must.Get(skill.ParseManifest(p.ManifestText))(t)
+	must.Do(t, p.Document(nil, nil))
+	return must.Get(skill.Sign(p, key))(t)
+}
+
+// Stage brings a package, and returns its digest.
+func Stage(t testing.TB, r *registry.Registry, by access.Caller, data []byte) string {
+	t.Helper()
+	digest := canonical.Digest(data)
+	for at := 0; at < len(data); {
+		part := data[at:min(at+registry.MaxPart, len(data))]
+		at = int(must.Get(r.Stage(t.Context(), by, registry.Part{Digest: digest, Size: int64(len(data)), Offset: int64(at), Data: part}))(t))
+	}
+	return digest
+}

@@ -1,0 +1,61 @@
+package skills_test
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"palyra/internal/access"
+	"palyra/internal/must"
+	"palyra/internal/reason"
+	"palyra/internal/skill"
+	"palyra/internal/skill/registry"
+	"palyra/internal/skill/registry/registrytest"
+	"palyra/internal/sqlite"
+	"palyra/internal/sqlite/skills"
+	"palyra/internal/sqlite/sqlitetest"
+)
+
+func TestStore(t *testing.T) {
+	registrytest.RunStore(t, func(t *testing.T) registry.Store { return skills.New(sqlitetest.Open(t)) })
+}
+
+// What somebody writes into the tables does not count: neither a status, nor another key,
+// nor a version that was never installed.
+func TestRowsThatSomebodyWroteDoNotCount(t *testing.T) {
+	for name, c := range map[string]struct{ sql, says string }{
+		"nothing":    {"SELECT 1", "notes@1.0.0 is quarantined"}, // the control
+		"the status": {"UPDATE skills SET status = 'active'", `the status is "active", and the journal "quarantined"`},
+		"the digest": {"UPDATE skills SET digest = 'sha256:" + strings.Repeat("0", 64) + "'", "package's digest"},
+		"a version":  {"UPDATE skills SET version = '1.0.1', status = 'active'", "there is no version 1.0.0"},
+		"the pin":    {"UPDATE skill_publishers SET key_id = 'SHA256:mine'", "quarantined"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			db := sqlitetest.OpenMigrated(t, filepath.Join(dir, "palyra.db"), sqlite.Options{})
+			by := access.Caller{Principal: access.User("alice")}
+			start := func() *registry.Registry {
+				return must.Get(registry.New(t.Context(), registry.Config{Store: skills.New(db), Dir: filepath.Join(dir, "skills"), Limits: skill.DefaultLimits()}))(t)
+			}
+			r := start()
+			must.Get(r.Install(t.Context(), by, registrytest.Stage(t, r, by, registrytest.Package(t, registrytest.Manifest, registrytest.Key("example.org")))))(t)
+			must.Get(start().Load(t.Context(), "notes", "1.0.0"))(t) // the control: it runs after a restart
+			must.Get(r.SetStatus(t.Context(), by, "notes", "", registry.Quarantined, ""))(t)
+			_, err := db.Commit(t.Context(), sqlite.Unit{Check: func(tx *sqlite.Tx) error {
+				_, err := tx.Exec(c.sql)
+				return err
+			}})
+			must.Do(t, err)
+			r = start()
+			if _, err := r.Load(t.Context(), "notes", "1.0.0"); err == nil || !strings.Contains(err.Error(), c.says) || reason.Of(err) == reason.Internal {
+				t.Errorf("loaded: %v\nwant %q", err, c.says)
+			}
+			if got := r.Active(); len(got) != 0 {
+				t.Errorf("active: %v", got)
+			}
+			if p := r.Publishers()[0]; (p.Problem != nil) != (name == "the pin") {
+				t.Errorf("the publisher: %+v", p)
+			}
+		})
+	}
+}

@@ -1,0 +1,177 @@
+//go:build linux
+
+package e2e
+
+import (
+	"crypto/ed25519"
+	"encoding/pem"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"palyra/internal/dsse"
+	"palyra/internal/must"
+	"palyra/internal/skill"
+	"palyra/internal/skill/workshop"
+	"palyra/internal/wasm/structure"
+	"palyra/test/wasm/wasmtest"
+)
+
+// unattendedSkills lets the tools of the tests' skills run unasked.
+const unattendedSkills = `@id("skills")
+@reason("the skills of these tests are their own")
+@waives("approval: what they reach is the test's own")
+permit(principal, action in Action::"tool.execute", resource) when { resource.name like "*/*" && context.egress.mode == "strict" };
+`
+
+// worker builds palyra-wasm once.
+var worker = sync.OnceValues(func() (string, error) {
+	dir := filepath.Join(programs, "wasm")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	return wasmtest.Build(dir, "palyra/cmd/palyra-wasm", "1")
+})
+
+// publisher signs the skills of the tests.
+var publisher = ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
+
+// built are the packages of examples, each built once.
+var built sync.Map
+
+// example is an example skill, signed, with edits of its manifest: what is there, and what
+// is in its place.
+func example(t *testing.T, name string, edits ...string) []byte {
+	t.Helper()
+	make := sync.OnceValues(func() (*workshop.Built, error) {
+		return workshop.Build(t.Context(), filepath.Join(repository, "examples/skills", name), workshop.Options{Limits: structure.DefaultLimits()})
+	})
+	once, _ := built.LoadOrStore(name, make)
+	p := *must.Get(once.(func() (*workshop.Built, error))())(t).Package
+	p.ManifestText = []byte(strings.NewReplacer(edits...).Replace(string(p.ManifestText)))
+	p.Manifest = must.Get(skill.ParseManifest(p.ManifestText))(t)
+	return must.Get(skill.Sign(&p, publisher))(t)
+}
+
+// installs installs a package as the local operator.
+func (c *client) installs(data []byte) {
+	c.g.T.Helper()
+	file := filepath.Join(c.g.T.TempDir(), "one"+skill.Extension)
+	c.g.write(file, string(data))
+	c.ok("skills", "install", file, "--yes", "--key-id", dsse.KeyID(publisher.Public().(ed25519.PublicKey)))
+}
+
+func skillGateway(t *testing.T, settings ...string) *gateway {
+	t.Helper()
+	g := newGateway(t, append([]string{"[wasm_runtime]", fmt.Sprintf("worker = %q", must.Get(worker())(t))}, settings...)...)
+	g.policy("10.cedar", unattendedSkills)
+	return g
+}
+
+// TestSkillRuns: an installed skill's tool runs by its name, its result is in the form of
+// its schema, the attestation has its fuel, and a quarantine stops it at once.
+func TestSkillRuns(t *testing.T) {
+	t.Parallel()
+	g := skillGateway(t)
+	g.Start()
+	c := g.local()
+	c.installs(example(t, "json-transform"))
+	input := `{"value": {"a": [1, 2]}, "steps": [{"do": "count", "at": "/a"}]}`
+	if got := strings.TrimSpace(c.ok("call", "json-transform/apply", "--input", input)); !strings.Contains(got, `"value":2`) {
+		t.Errorf("%s", got)
+	}
+	p := c.lastAttestation().Statement.Predicate
+	if p.Executor.Name != "sandbox_tier_a_wasmtime" || p.Usage.FuelReported <= 0 || len(p.Grants) != 0 {
+		t.Errorf("%+v", p)
+	}
+	c.run("call", "json-transform/apply", "--input", `{"value": 1, "steps": 5}`).Want(t, 2)
+	c.ok("skills", "quarantine", "json-transform", "--reason", "of the test")
+	if r := c.run("call", "json-transform/apply", "--input", input); r.Code == 0 {
+		t.Errorf("a quarantined skill runs: %s", r.Out)
+	}
+	c.ok("skills", "enable", "json-transform@1.0.0", "--yes")
+	c.ok("call", "json-transform/apply", "--input", input) // the control
+}
+
+// TestSkillWithAHost: a guest asks the host that it was granted, its secret arrives there
+// and nowhere else, and another host that it asks for is refused by the gateway's rules.
+func TestSkillWithAHost(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	var got []string
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		got = append(got, r.URL.Path+" "+r.Header.Get("Authorization"))
+		fmt.Fprintf(w, `{"you sent": %q}`, r.Header.Get("Authorization"))
+	}))
+	t.Cleanup(server.Close)
+	host := server.Listener.Addr().String()
+	_, port, _ := strings.Cut(host, ":")
+	g := skillGateway(t, "[http]", fmt.Sprintf("allowed_hosts = [%q]", host))
+	roots := filepath.Join(g.Dir, "roots.pem")
+	g.write(roots, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
+	g.Env = []string{"SSL_CERT_FILE=" + roots}
+	g.Start()
+	c := g.local()
+	c.keep("vault://global/lookup", planted, "--host", host)
+	c.installs(example(t, "web-lookup", "api.example.org:443", host))
+	c.installs(example(t, "web-lookup", "api.example.org:443", "localhost:"+port, `id = "web-lookup"`, `id = "web-other"`))
+	r := c.run("call", "web-lookup/get", "path=/v1/things")
+	r.Want(t, 0)
+	if len(got) != 1 || got[0] != "/v1/things Bearer "+planted || !strings.Contains(r.Out, "palyra-sec-global~lookup") {
+		t.Errorf("the server got %q, and the caller %s", got, r.Out)
+	}
+	p := c.lastAttestation().Statement.Predicate
+	if want := []grantUse{{"http", host, 1, 0}}; !slices.Equal(p.Grants, want) {
+		t.Errorf("the attestation says %+v", p.Grants)
+	}
+	refused := c.run("call", "web-other/get", "path=/")
+	if refused.Code == 0 || !strings.Contains(refused.Out+refused.Err, "not in http.allowed_hosts") {
+		t.Errorf("a host that is not allowed: %s%s", refused.Out, refused.Err)
+	}
+	if p := c.lastAttestation().Statement.Predicate; len(p.Grants) != 1 || p.Grants[0].Refused != 1 {
+		t.Errorf("the attestation says %+v", p.Grants)
+	}
+	if len(got) != 1 {
+		t.Errorf("the server got %q", got)
+	}
+	if n := found(t, g, r, refused, c.run("journal", "--json")); n != 0 {
+		t.Errorf("%d forms of the secret are told", n)
+	}
+}
+
+// TestSkillStorage: what a guest stores is there after a restart, for the user for whom it
+// was stored and for nobody else, and is gone with its skill.
+func TestSkillStorage(t *testing.T) {
+	t.Parallel()
+	g := skillGateway(t)
+	g.Start()
+	c := g.local()
+	notebook := example(t, "notebook")
+	c.installs(notebook)
+	c.ok("call", "notebook/write", "title=milk", "text=two litres")
+	bob := g.add("bob", "--role", "operator")
+	if r := bob.run("call", "notebook/read", "title=milk"); r.Code == 0 || !strings.Contains(r.Out+r.Err, "no note") {
+		t.Errorf("bob reads %s%s", r.Out, r.Err)
+	}
+	g.Stop()
+	g.Start()
+	if out := c.ok("call", "notebook/read", "title=milk"); !strings.Contains(out, "two litres") {
+		t.Errorf("after a restart: %s", out)
+	}
+	if p := c.lastAttestation().Statement.Predicate; !slices.Equal(p.Grants, []grantUse{{"storage", "storage", 1, 0}}) {
+		t.Errorf("the attestation says %+v", p.Grants)
+	}
+	c.ok("skills", "remove", "notebook", "--yes")
+	c.installs(notebook)
+	if r := c.run("call", "notebook/read", "title=milk"); r.Code == 0 || strings.Contains(r.Out, "litres") {
+		t.Errorf("after its skill was removed: %s", r.Out)
+	}
+}

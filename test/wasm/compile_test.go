@@ -1,0 +1,87 @@
+//go:build linux && cgo
+
+package wasm
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+
+	"palyra/internal/must"
+	"palyra/internal/sandbox"
+	"palyra/internal/sandbox/jail/jailtest"
+	engine "palyra/internal/sandbox/wasm"
+	"palyra/test/wasm/wasmtest"
+)
+
+// counting is Tier C that counts what workers are started for.
+type counting struct {
+	sandbox.Runner
+	mu      sync.Mutex
+	started map[string]int
+	// hold keeps workers that compile from starting until it is closed.
+	hold chan struct{}
+}
+
+func (c *counting) Run(ctx context.Context, s sandbox.Spec) (sandbox.Report, error) {
+	c.mu.Lock()
+	c.started[s.Argv[1]]++
+	c.mu.Unlock()
+	if s.Argv[1] == "compile" {
+		<-c.hold
+	}
+	return c.Runner.Run(ctx, s)
+}
+
+func (c *counting) count(word string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.started[word]
+}
+
+// TestCompiledOnce: whoever needs a module first waits for the one worker that compiles it,
+// also when the one who asked first has left; afterwards nobody does, in this run of palyrad
+// or in the next one.
+func TestCompiledOnce(t *testing.T) {
+	tierC := &counting{Runner: wasmtest.TierC(t), started: map[string]int{}, hold: make(chan struct{})}
+	config := engine.Config{Sandbox: tierC, Worker: wasmtest.Worker, Dir: jailtest.Dir(t), Log: slog.New(slog.DiscardHandler)}
+	r := must.Get(engine.Open(config))(t)
+	m := module(t, compiled(t, echo))
+	first, leave := context.WithCancel(t.Context())
+	left := make(chan error)
+	go func() { left <- r.Prepare(first, m) }()
+	leave()
+	if err := <-left; err == nil {
+		t.Error("who left has an answer")
+	}
+	var group sync.WaitGroup
+	for range 8 {
+		group.Go(func() {
+			if got, err := r.Run(t.Context(), call(m, "well")); err != nil || string(got.Output) != "well" {
+				t.Errorf("%q, %v", got.Output, err)
+			}
+		})
+	}
+	group.Go(func() { must.Check(t, r.Prepare(t.Context(), m)) })
+	close(tierC.hold)
+	group.Wait()
+	must.Do(t, r.Prepare(t.Context(), m))
+	r.Close()
+	if n := tierC.count("compile"); n != 1 {
+		t.Errorf("it was compiled %d times", n)
+	}
+	again := must.Get(engine.Open(config))(t)
+	defer again.Close()
+	must.Do(t, again.Prepare(t.Context(), m))
+	must.Get(again.Run(t.Context(), call(m, "")))(t)
+	if n := tierC.count("compile"); n != 1 {
+		t.Errorf("after a new start it was compiled again, %d times", n)
+	}
+	other := module(t, compiled(t, strings.Replace(echo, "60000", "60001", 1)))
+	must.Do(t, again.Prepare(t.Context(), other))
+	if n := tierC.count("compile"); n != 2 {
+		t.Errorf("the control: another module is not compiled, %d times in all", n)
+	}
+}

@@ -1,0 +1,191 @@
+//go:build linux
+
+package spec
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+
+	"palyra/internal/must"
+	"palyra/internal/reason"
+	"palyra/internal/sandbox/jail/jailtest"
+	engine "palyra/internal/sandbox/wasm"
+	"palyra/internal/wasm/guest"
+	"palyra/internal/wasm/structure"
+	"palyra/internal/wasm/wire"
+	"palyra/test/wasm/wasmtest"
+)
+
+func TestMain(m *testing.M) { wasmtest.Main(m) }
+
+func newRunner(t *testing.T) *engine.Runner {
+	t.Helper()
+	r := must.Get(engine.Open(engine.Config{Sandbox: wasmtest.TierC(t), Worker: wasmtest.Worker, Dir: jailtest.Dir(t), Log: slog.New(slog.DiscardHandler)}))(t)
+	t.Cleanup(r.Close)
+	return r
+}
+
+// limits are those of skills, with all that a manifest may ask for.
+func limits() structure.Limits {
+	l := structure.DefaultLimits()
+	l.SIMD, l.MultiValue = true, true
+	return l
+}
+
+func moduleOf(text []byte) guest.Module {
+	return guest.Module{Bytes: text, Digest: sha256.Sum256(text), Kind: structure.ABI, Features: wire.Features{SIMD: true, MultiValue: true}}
+}
+
+// tally is what became of the modules and assertions of all scripts.
+type tally struct {
+	mu sync.Mutex
+	n  map[string]int
+}
+
+func (y *tally) add(what string, n int) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	y.n[what] += n
+}
+
+// wants compares what was counted with what the tests of this version have, so that none
+// is left out unseen.
+func (y *tally) wants(t *testing.T, want map[string]int) {
+	t.Helper()
+	t.Log(y.n)
+	if fmt.Sprint(y.n) != fmt.Sprint(want) {
+		t.Errorf("counted %v, want %v", y.n, want)
+	}
+}
+
+// TestValid: each module of WebAssembly 2.0 runs, and each assertion is true of it.
+func TestValid(t *testing.T) {
+	r, y := newRunner(t), &tally{n: map[string]int{}}
+	t.Run("scripts", func(t *testing.T) {
+		for _, s := range must.Get(scripts("v2"))(t) {
+			t.Run(s.name, func(t *testing.T) {
+				t.Parallel()
+				for _, m := range s.subjects() {
+					y.run(t, r, m)
+				}
+			})
+		}
+	})
+	y.wants(t, map[string]int{
+		"modules": 1506, "results": 45013, "traps": 1534, "assertions of a host's references": 213,
+		"modules that trap": 27, "modules of several": 99, "modules too large": 1,
+	})
+}
+
+func (y *tally) run(t *testing.T, r *engine.Runner, m *subject) {
+	t.Helper()
+	d, err := drive(must.Get(m.script.read(m.file))(t), m.asserted)
+	if errors.Is(err, errElsewhere) || m.shared {
+		y.add("modules of several", 1)
+		return
+	}
+	if _, err := structure.Check(d.bytes, limits()); err != nil {
+		if reason.Of(err) != reason.InputTooLarge {
+			t.Errorf("%s:%d is refused: %v", m.script.name, m.line, err)
+		}
+		y.add("modules too large", 1)
+		return
+	}
+	order := guest.Call{Owner: "user:" + m.script.name, Module: moduleOf(d.bytes), Tool: "spec", Limits: wasmtest.Limits()}
+	order.Limits.Fuel, order.Limits.TableElements = 1<<40, selected
+	got, err := r.Run(t.Context(), order)
+	switch {
+	case m.traps:
+		if reason.Of(err) != reason.ToolFailed {
+			t.Errorf("%s:%d is instantiated: %v", m.script.name, m.line, err)
+		}
+		y.add("modules that trap", 1)
+		return
+	case err != nil:
+		t.Errorf("%s:%d: %v", m.script.name, m.line, err)
+	case len(got.Output) > 0:
+		c := d.asserted[len(got.Output)-1]
+		t.Errorf("%s:%d: %s of %s(%s) is not %s", m.script.name, c.Line, c.Type, c.Action.Field, texts(c.Action.Args), texts(c.Expected))
+	}
+	y.add("modules", 1)
+	y.add("results", len(d.asserted)-len(d.traps))
+	y.add("traps", len(d.traps))
+	y.add("assertions of a host's references", d.left)
+	for i, c := range d.traps {
+		order.Limits.TableElements = selected + int64(i) + 1
+		_, err := r.Run(t.Context(), order)
+		if want := ending(c); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s:%d: %s(%s) ends with %v, want %q", m.script.name, c.Line, c.Action.Field, texts(c.Action.Args), err, want)
+		}
+	}
+}
+
+func texts(values []value) string {
+	var list []string
+	for _, v := range values {
+		list = append(list, fmt.Sprintf("%s %s", v.Type, v.Text))
+	}
+	return strings.Join(list, ", ")
+}
+
+// ending is what palyrad says of a trap; some scripts name the element, too.
+func ending(c command) string {
+	if c.Type == "assert_exhaustion" {
+		return "stack"
+	}
+	return strings.TrimRight(c.Text, " 0123456789")
+}
+
+// TestInvalid: what is malformed or invalid is refused, by its structure before an engine
+// sees it, or by the engine that compiles it. The engine gets one in ten of those whose
+// structure is right and all that are malformed: each takes a process.
+func TestInvalid(t *testing.T) {
+	r, y := newRunner(t), &tally{n: map[string]int{}}
+	t.Run("scripts", func(t *testing.T) {
+		for _, s := range must.Get(scripts("v2"))(t) {
+			t.Run(s.name, func(t *testing.T) {
+				t.Parallel()
+				n := 0
+				for _, c := range s.Commands {
+					if (c.Type == "assert_invalid" || c.Type == "assert_malformed") && c.ModuleType == "binary" {
+						y.refuse(t, r, s, c, n%10 > 0)
+						n++
+					}
+				}
+			})
+		}
+	})
+	y.wants(t, map[string]int{"by structure": 775, "by the engine": 282, "left": 1808})
+}
+
+func (y *tally) refuse(t *testing.T, r *engine.Runner, s *script, c command, skip bool) {
+	t.Helper()
+	text := must.Get(s.read(c.Filename))(t)
+	if _, err := structure.Check(text, limits()); err != nil && !ofAGuest(err) {
+		y.add("by structure", 1)
+		return
+	}
+	if skip && c.Type == "assert_invalid" {
+		y.add("left", 1)
+		return
+	}
+	if err := r.Prepare(t.Context(), moduleOf(text)); reason.Of(err) != reason.InvalidInput {
+		t.Errorf("%s:%d (%s) is compiled: %v", s.name, c.Line, c.Text, err)
+	}
+	y.add("by the engine", 1)
+}
+
+// ofAGuest reports whether a refusal is about what a guest has to be, beyond a module.
+func ofAGuest(err error) bool {
+	for _, text := range []string{"neither a command", "does not export its memory", "are there", "is no function; a guest"} {
+		if strings.Contains(err.Error(), text) {
+			return true
+		}
+	}
+	return false
+}
