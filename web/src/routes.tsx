@@ -23,6 +23,7 @@ export const screens: readonly ScreenRoute[] = [
   { path: "/policies", label: "Policies", needs: "policy.read", nav: "Rules", load: () => import("./screens/policies/Policies") },
   { path: "/tools/{-$name}", label: "Tools", needs: "tool.list", nav: "Rules", load: () => import("./screens/tools/Tools") },
   { path: "/servers/{-$name}", label: "MCP servers", needs: "upstream.read", nav: "Rules", load: () => import("./screens/servers/Servers") },
+  { path: "/skills/{-$name}", label: "Skills", needs: "skill.read", nav: "Rules", load: () => import("./screens/skills/Skills") },
   { path: "/journal/{-$seq}", label: "Journal", needs: "journal.read", nav: "Record", load: () => import("./screens/journal/Journal") },
   { path: "/journal/verify", label: "Verify the journal", needs: "journal.export", nav: "Record", load: () => import("./screens/journal/verify/VerifyPanel") },
   { path: "/members/{-$member}", label: "Members", needs: "access.read", nav: "People and keys", load: () => import("./screens/members/Members") },

@@ -244,8 +244,8 @@ func (*WatchConsoleResponse_Reset_) isWatchConsoleResponse_Event() {}
 // ConsoleChange is an event of the journal without what it says.
 type ConsoleChange struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// "grant", "run", "call", "session", "secret", "member", "policy", "gateway", "upstream"
-	// or "install".
+	// "grant", "run", "call", "session", "secret", "member", "policy", "gateway", "upstream",
+	// "skill" or "install".
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
 	// Its code in docs/events.md.
 	Code          string `protobuf:"bytes,2,opt,name=code,proto3" json:"code,omitempty"`

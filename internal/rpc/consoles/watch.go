@@ -48,6 +48,7 @@ var kinds = []struct {
 	{"PAL-I", "member", access.PermAccessRead},
 	{"PAL-P", "policy", access.PermPolicyRead}, {"PAL-P102", "gateway", access.PermDaemonStatus}, {"PAL-P103", "gateway", access.PermDaemonStatus},
 	{"PAL-U", "upstream", access.PermUpstreamRead},
+	{"PAL-K", "skill", access.PermSkillRead},
 	{"PAL-H11", "install", access.PermTokenRead},
 }
 

@@ -52,7 +52,7 @@ func (r *Registry) Audit(ctx context.Context, name, version string) (findings []
 			whose = "those of its version " + current.Version
 		}
 		problem = reason.Errorf(reason.NotFound, "the tools of %s are %s", name, whose).
-			WithRemedy("`palyra skills enable %s %s` makes this version the current one.", i.Skill, i.Version)
+			WithRemedy("`palyra skills enable %s` makes this version the current one.", i.Name())
 	}
 	p, err := r.read(i)
 	if err != nil { // then it is the problem
@@ -142,7 +142,7 @@ func fits(in Inspection, versions []Installed) error {
 			return reason.Errorf(reason.AlreadyExists, "%s is installed as another package, %s: a version never changes", i.Name(), i.Digest).
 				WithRemedy("Have its publisher make a new version.")
 		case i.Problem == nil:
-			return reason.Errorf(reason.AlreadyExists, "%s is installed, and its status is %s", i.Name(), i.Status).WithRemedy("`palyra skills enable %s %s` makes it the current version.", i.Skill, i.Version)
+			return reason.Errorf(reason.AlreadyExists, "%s is installed, and its status is %s", i.Name(), i.Status).WithRemedy("`palyra skills enable %s` makes it the current version.", i.Name())
 		}
 		return nil // it is mended
 	}

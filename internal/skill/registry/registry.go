@@ -197,7 +197,7 @@ func (r *Registry) Get(name, version string) (Installed, error) {
 	}
 	if known {
 		return Installed{}, reason.Errorf(reason.NotFound, "no version of the skill %s is the current one", name).
-			WithRemedy("Choose one: `palyra skills list` has the versions, `palyra skills enable %s VERSION` makes one current.", name)
+			WithRemedy("Choose one: `palyra skills list` has the versions, `palyra skills enable %s@VERSION` makes one current.", name)
 	}
 	return Installed{}, missing(name, "")
 }

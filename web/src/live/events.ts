@@ -12,6 +12,7 @@ export type Kind =
   | "policy"
   | "gateway"
   | "upstream"
+  | "skill"
   | "install"
   | "journal"
   | "status"

@@ -29,6 +29,8 @@ export function outdated(event: LiveEvent): readonly (readonly string[])[] {
       return [["status"], ["settings"], ["whoami"]];
     case "upstream":
       return [["upstreams"], ["tools"]];
+    case "skill":
+      return [["skills"], ["publishers"], ["tools"]];
     case "install":
       return [["installs"]];
     case "journal":

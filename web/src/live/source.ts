@@ -5,7 +5,7 @@ import { ConsoleService } from "../gen/palyra/v1/console_pb";
 import type { Source } from "./connection";
 import type { Kind, LiveEvent } from "./events";
 
-const kinds: ReadonlySet<string> = new Set<Kind>(["grant", "run", "call", "session", "secret", "member", "policy", "gateway", "upstream", "install"]);
+const kinds: ReadonlySet<string> = new Set<Kind>(["grant", "run", "call", "session", "secret", "member", "policy", "gateway", "upstream", "skill", "install"]);
 
 /** The gateway's one stream. */
 export const gatewayStream: Source = {

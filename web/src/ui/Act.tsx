@@ -60,7 +60,7 @@ export function Act({ label, title, does, said, look = "plain", needs, off, reas
           }}
         >
           {children}
-          {reason !== undefined && <TextArea label={reason} rows={2} maxLength={1024} value={text} onChange={(event) => setText(event.target.value)} />}
+          {reason !== undefined && <TextArea label={reason} rows={2} maxLength={500} value={text} onChange={(event) => setText(event.target.value)} />}
           {act.isError && <ErrorState error={act.error} />}
           <div className="flex flex-wrap justify-end gap-2">
             <Button onClick={close}>Leave it</Button>

@@ -125,8 +125,8 @@ export const WatchConsoleResponseSchema: GenMessage<WatchConsoleResponse> = /*@_
  */
 export type ConsoleChange = Message<"palyra.v1.ConsoleChange"> & {
   /**
-   * "grant", "run", "call", "session", "secret", "member", "policy", "gateway", "upstream"
-   * or "install".
+   * "grant", "run", "call", "session", "secret", "member", "policy", "gateway", "upstream",
+   * "skill" or "install".
    *
    * @generated from field: string kind = 1;
    */
