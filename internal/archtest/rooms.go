@@ -148,7 +148,7 @@ var Rooms = []Room{
 	{Dir: "internal/session", Layer: layerStage, Why: "a session counts what callers did; what that means is policy's business"},
 	{Dir: "internal/skill", Layer: layerStage, Also: []string{"internal/wasm/guest"}, Why: "a package is read, signed and audited in one way, by palyrad that installs it and by those who make it; it runs nothing and trusts nobody"},
 	{Dir: "internal/skill/registry", Layer: layerDecision, Why: "what is installed and may run is known in one place, which runs nothing; stores, surfaces and the catalog of tools serve it"},
-	{Dir: "internal/skill/catalog", Layer: layerDecision, Also: []string{"internal/skill/registry"}, Why: "a skill's tool knows what a call is and what its guest may use; what runs guests, and what lends and stores, is handed to it"},
+	{Dir: "internal/skill/catalog", Layer: layerDecision, Why: "a skill's tool knows what a call is and what its guest may use; what runs guests, and what lends and stores, is handed to it"},
 	{Dir: "internal/skill/workshop", Layer: layerDecision, Only: []string{"internal/canonical", "internal/reason", "internal/skill", "internal/wasm"}, Why: "what starts compilers at somebody's desk is nothing that palyrad has"},
 	{Dir: "internal/attest", Layer: layerStage, Why: "attest signs statements; it does not know how they came about"},
 	{Dir: "internal/journal", Layer: layerStage, Why: "the journal knows bytes, not domains"},

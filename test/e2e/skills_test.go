@@ -95,7 +95,7 @@ func TestSkillRuns(t *testing.T) {
 	if r := c.run("call", "json-transform/apply", "--input", input); r.Code == 0 {
 		t.Errorf("a quarantined skill runs: %s", r.Out)
 	}
-	c.ok("skills", "enable", "json-transform@1.0.0", "--yes")
+	c.ok("skills", "enable", "json-transform@1.0.0")
 	c.ok("call", "json-transform/apply", "--input", input) // the control
 }
 
@@ -133,7 +133,7 @@ func TestSkillWithAHost(t *testing.T) {
 		t.Errorf("the attestation says %+v", p.Grants)
 	}
 	refused := c.run("call", "web-other/get", "path=/")
-	if refused.Code == 0 || !strings.Contains(refused.Out+refused.Err, "not in http.allowed_hosts") {
+	if refused.Code == 0 || !strings.Contains(refused.Out+refused.Err, "is not on the allowlist") {
 		t.Errorf("a host that is not allowed: %s%s", refused.Out, refused.Err)
 	}
 	if p := c.lastAttestation().Statement.Predicate; len(p.Grants) != 1 || p.Grants[0].Refused != 1 {

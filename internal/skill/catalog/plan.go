@@ -39,7 +39,7 @@ func (t Tool) prepare(ctx context.Context, p tool.Proposal) (made prepared, plan
 	if made.call.Limits, err = t.limits(); err != nil {
 		return made, plan, err
 	}
-	if made.call.Module, err = t.module(ctx, made.call.Limits); err != nil {
+	if made.call.Module, err = t.load(ctx, made.call.Limits); err != nil {
 		return made, plan, err
 	}
 	if made.grants, err = t.grants(ctx, p, made.call.Limits.Wall.String()); err != nil {
@@ -48,7 +48,7 @@ func (t Tool) prepare(ctx context.Context, p tool.Proposal) (made prepared, plan
 	return made, t.plan(made), nil
 }
 
-func (t Tool) module(ctx context.Context, l guest.Limits) (guest.Module, error) {
+func (t Tool) load(ctx context.Context, l guest.Limits) (guest.Module, error) {
 	p, err := t.use.Packages.Load(ctx, t.skill.ID, t.skill.Version)
 	if err != nil {
 		return guest.Module{}, err
