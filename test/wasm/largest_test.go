@@ -44,7 +44,7 @@ func largest(size int, l structure.Limits) []byte {
 	return append(m, section(0, append([]byte("\x03pad"), make([]byte, rest-4)...))...)
 }
 
-// TestLargestModule: a module of the most bytes that the settings can allow, with the
+// TestLargestModule: a module of the most bytes that the settings as delivered allow, with the
 // largest functions, is compiled and runs under the limits that workers have.
 func TestLargestModule(t *testing.T) {
 	l := structure.DefaultLimits()

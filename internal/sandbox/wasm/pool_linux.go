@@ -150,8 +150,13 @@ func (r *Runner) code(ctx context.Context, m guest.Module, name codeName) (*os.F
 	case <-c.done:
 		return c.file, c.err
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return nil, left(ctx)
 	}
+}
+
+// left is the error of a call whose caller did not wait for it.
+func left(ctx context.Context) error {
+	return reason.Errorf(reason.Cancelled, "the call was cancelled before its guest ran").WithCause(context.Cause(ctx))
 }
 
 // dropOne forgets a code when there are too many; which one does not matter much, since
@@ -210,7 +215,7 @@ func (r *Runner) compile(ctx context.Context, m guest.Module) ([]byte, error) {
 	case r.compiles <- struct{}{}:
 		defer func() { <-r.compiles }()
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return nil, left(ctx)
 	}
 	w, err := r.launch(ctx, job{word: "compile", owner: "(compile)", memory: compileMemory, space: compileSpace, cpu: compileTime})
 	if err != nil {

@@ -180,7 +180,7 @@ func (r *Runner) Run(ctx context.Context, c guest.Call) (guest.Report, error) {
 	case r.slots <- struct{}{}:
 		defer func() { <-r.slots }()
 	case <-ctx.Done():
-		return guest.Report{}, context.Cause(ctx)
+		return guest.Report{}, left(ctx)
 	}
 	name := r.nameOf(c.Module)
 	w, err := r.workerFor(ctx, c, name)
