@@ -217,6 +217,36 @@ func TestMended(t *testing.T) {
 	must.Get(w.Load(t.Context(), "notes", ""))(t)
 }
 
+// A row that somebody added is no installation, not even for a package of the pinned key:
+// no status makes it one, and removing it leaves what is installed.
+func TestAnAddedRowIsNoInstallation(t *testing.T) {
+	w := newWorld(t)
+	one := w.install(registrytest.Manifest)
+	data := registrytest.Package(t, version(t, "0.1.0"), key)
+	added := one
+	added.Version, added.Digest, added.Current = "0.1.0", digestOf(data), false
+	w.store.Kept.Versions = append(w.store.Kept.Versions, added)
+	must.Do(t, os.WriteFile(w.file(added), data, 0o600))
+	w.start()
+	for _, s := range registry.Statuses {
+		_, err := w.SetStatus(t.Context(), alice, "notes", "0.1.0", s, "")
+		refused(t, err, reason.VerificationFailed, "the journal knows nothing of this version")
+	}
+	_, err := w.Load(t.Context(), "notes", "0.1.0")
+	refused(t, err, reason.VerificationFailed, "the journal knows nothing of this version")
+	must.Get(w.SetStatus(t.Context(), alice, "notes", "1.0.0", registry.Disabled, ""))(t)
+	must.Get(w.SetStatus(t.Context(), alice, "notes", "1.0.0", registry.Active, ""))(t)
+	w.start() // the events in between did not make it one either
+	_, err = w.Load(t.Context(), "notes", "0.1.0")
+	refused(t, err, reason.VerificationFailed, "the journal knows nothing of this version")
+	must.Do(t, w.Remove(t.Context(), alice, "notes", "0.1.0"))
+	w.start()
+	must.Get(w.Load(t.Context(), "notes", ""))(t)
+	if len(w.List()) != 1 || len(w.Notices()) != 0 {
+		t.Errorf("left: %+v, %q", w.List(), w.Notices())
+	}
+}
+
 // A change of one version does not make true what somebody wrote into the row of another.
 func TestAChangeBelievesNoOtherRow(t *testing.T) {
 	w := newWorld(t)
