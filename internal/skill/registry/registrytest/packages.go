@@ -42,6 +42,12 @@ func Key(word string) ed25519.PrivateKey {
 	return ed25519.NewKeyFromSeed([]byte(strings.Repeat(word+" ", ed25519.SeedSize))[:ed25519.SeedSize])
 }
 
+// Public is the public half of a key.
+func Public(key ed25519.PrivateKey) ed25519.PublicKey {
+	public, _ := key.Public().(ed25519.PublicKey) // it is no other kind
+	return public
+}
+
 // With is a manifest with pieces in place of others: old, new, old, new.
 func With(t testing.TB, manifest string, pieces ...string) string {
 	t.Helper()
