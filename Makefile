@@ -249,7 +249,7 @@ deps-web:
 
 .PHONY: deps-demo
 deps-demo:
-	scripts/deps.sh bwrap=bubblewrap git=git python3=python3
+	scripts/deps.sh bwrap=bubblewrap gcc=gcc /usr/include/stdio.h=libc6-dev git=git python3=python3
 
 .PHONY: deps-test
 deps-test:

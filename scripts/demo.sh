@@ -201,7 +201,18 @@ run call fs.read path=greet.py -o table
 bold "4. Programs run in Tier C: namespaces, no network, no capabilities"
 run call process.run argv='["python3","greet.py","Ada"]' -o table
 
-bold "5. A model works on a task: two calls side by side, one denied, one that asks"
+bold "5. A skill: signed tools in WebAssembly, which get fuel and nothing else"
+run skills build examples/skills/json-transform --out "$work/json-transform.palyra-skill"
+run skills keygen "$work/publisher.key"
+run skills sign "$work/json-transform.palyra-skill" --key "$work/publisher.key"
+key=$("$palyra" skills verify "$work/json-transform.palyra-skill" -o json | python3 -c 'import json, sys; print(json.load(sys.stdin)["key_id"])')
+run skills install "$work/json-transform.palyra-skill" --yes --key-id "$key"
+run call json-transform/apply 'value:={"names": ["Ada", "Grace"]}' 'steps:=[{"do": "count", "at": "/names"}]' -o table
+skill_call=$("$palyra" attest list -o name | sed -n 1p)
+printf '$ palyra attest show %s | grep -E "executor|fuel"\n' "$skill_call"
+"$palyra" attest show "$skill_call" | grep -E '^(executor|fuel)'
+
+bold "6. A model works on a task: two calls side by side, one denied, one that asks"
 task="make the check pass"
 if $interactive; then
   run run "$task"
@@ -234,16 +245,16 @@ fi
 run runs show "$("$palyra" runs list -o name)"
 run call process.run argv='["python3","greet.py","Ada"]' -o table
 
-bold "6. What policy forbids does not run, and says why"
+bold "7. What policy forbids does not run, and says why"
 expect 3 call http.fetch url=https://example.com/
 
-bold "7. A call that runs into its deadline is stopped with everything it started"
+bold "8. A call that runs into its deadline is stopped with everything it started"
 expect 124 call process.run argv='["sleep","30"]' timeout_ms=1000
 
-bold "8. The timeline"
+bold "9. The timeline"
 run journal list
 
-bold "9. The evidence verifies with no daemon running"
+bold "10. The evidence verifies with no daemon running"
 run journal export "$work/journal.ndjson"
 echo '$ palyra attest keys -o json > keys.json'
 "$palyra" attest keys -o json >"$work/keys.json"
@@ -257,7 +268,7 @@ echo "palyrad has stopped"
 run journal verify "$work/journal.ndjson" --keys "$work/keys.json"
 run attest verify "$work/attestation.json" --keys "$work/keys.json"
 
-bold "10. One changed byte is found"
+bold "11. One changed byte is found"
 python3 - "$work/journal.ndjson" <<'PY'
 import sys
 

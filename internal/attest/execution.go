@@ -66,6 +66,7 @@ func (x Execution) statement(gateway string, at time.Time) (Statement, error) {
 		Outputs:       outputs(x.Report),
 		Changes:       changes(x.Report.Changes), Violations: violations(x.Report),
 		Claim:   claim(x.Report.Claim),
+		Grants:  x.Report.Grants,
 		Secrets: list(x.Secrets),
 		Journal: x.Journal,
 		Result: Result{

@@ -63,6 +63,9 @@ type Predicate struct {
 	// Claim is set for a call that an agent ran itself: it was decided here and executed
 	// elsewhere, and this is the agent's word alone.
 	Claim *tool.Claim `json:"claim,omitempty"`
+	// Grants are what a WebAssembly guest used of what it was granted, and what it tried to
+	// use and did not get; nil for other calls.
+	Grants []GrantUse `json:"grants,omitempty"`
 	// Secrets are the names of those that the call could use, never their values.
 	Secrets []string `json:"secrets"`
 	// Journal is the journal as it was known to be durable when the call was
@@ -86,6 +89,8 @@ type (
 	Egress = tool.Egress
 	// Connection is one observed connection; sizes are in bytes.
 	Connection = tool.Connection
+	// GrantUse is how often a guest used one grant.
+	GrantUse = tool.GrantUse
 )
 
 // Journal is a place in the journal: how many events it had, and the hash of the

@@ -31,6 +31,8 @@ var arguments = map[string][]string{
 	"policy simulate": {"process.run", "argv=git", "argv=status", "timeout_ms=x"},
 	"policy snapshot": {someDigest}, "run": {"task"}, "runs cancel": {clitest.ApprovalID}, "runs message": {clitest.ApprovalID, "hi"},
 	"runs report": {clitest.ApprovalID}, "runs show": {clitest.ApprovalID}, "runs watch": {clitest.ApprovalID}, "sessions end": {clitest.ApprovalID}, "sessions show": {clitest.ApprovalID},
+	"skills show": {"notebook"}, "skills install": {"x"}, "skills quarantine": {"notebook"}, "skills disable": {"notebook"}, "skills enable": {"notebook"}, "skills remove": {"notebook", "--yes"},
+	"skills trust add": {"example.org", "11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="}, "skills trust remove": {"example.org"},
 	"tokens create": {"ci"}, "vault put": {"global/x"}, "vault edit": {"global/x", "--note", "x"}, "vault get": {"global/x"}, "vault show": {"global/x"}, "vault history": {"global/x"}, "vault rm": {"global/x", "--yes"}, "mcp add": {"x", "--", "x"}, "mcp show": {"x"}, "mcp refresh": {"x"}, "mcp update": {"x"}, "mcp approve": {"x", "--yes"}, "mcp remove": {"x", "--yes"}, "mcp login": {"x"}, "mcp logout": {"x"}, "login": {clitest.ClosedAddress}, "context use": {"local"}, "pair": {clitest.ClosedAddress}, "pairing cancel": {clitest.PairingID}, "key protect": {"--undo"}, "key presence": {"--confirm", clitest.ApprovalID}, "members confirm": {"bob"}, "members consent": {"claude"}, "tokens revoke": {clitest.TokenID, "--yes"}, "tools show": {"process.run"}, "workspace show": {clitest.ChangeSetID}, "workspace undo": {clitest.ChangeSetID},
 }
 

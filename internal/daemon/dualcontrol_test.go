@@ -276,7 +276,7 @@ func (d *team) changes() []struct {
 		}},
 		{palyrav1connect.SkillServiceTrustPublisherProcedure, "local", nil, trustKey("example.org", "first")},
 		{palyrav1connect.SkillServiceInstallSkillProcedure, "cyd", func() { notes = local.stage(skillFile(t, "1.0.0", "first")) }, func(ctx context.Context, p person) error {
-			return install(notes)(ctx, p)
+			return installSkill(notes)(ctx, p)
 		}},
 		{palyrav1connect.SkillServiceSetSkillStatusProcedure, "local", func() { must.Do(t, local.setStatus(palyrav1.SkillStatus_SKILL_STATUS_DISABLED, "")) }, enable("")},
 		{palyrav1connect.StatusServiceThawProcedure, "local", func() {

@@ -18,6 +18,7 @@ import (
 	"palyra/internal/sandbox/places"
 	"palyra/internal/sandbox/toolchain"
 	"palyra/internal/sandbox/wasm"
+	"palyra/internal/statedir"
 	"palyra/internal/version"
 	"palyra/internal/wasm/guest"
 	"palyra/internal/workspace/overlay"
@@ -139,7 +140,7 @@ func openGuests(ctx context.Context, g *gateway, _ Options) error {
 		tierC = g.isolation.runner()
 	}
 	runner, err := wasm.Open(wasm.Config{
-		Sandbox: tierC, Worker: wasmWorker(g.cfg), Dir: filepath.Join(g.cfg.StateDir, "wasm"), Workers: g.cfg.WASM.MaxConcurrent, Log: g.log, Limits: guestLimits(g.cfg.WASM),
+		Sandbox: tierC, Worker: wasmWorker(g.cfg), Dir: statedir.Compiled(g.cfg.StateDir), Workers: g.cfg.WASM.MaxConcurrent, Log: g.log, Limits: guestLimits(g.cfg.WASM),
 	})
 	if err != nil {
 		if !errors.As(err, &g.guests.problem) {

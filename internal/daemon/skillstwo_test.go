@@ -35,7 +35,7 @@ func (p person) stage(data []byte) string {
 	return digest
 }
 
-func install(digest string) func(context.Context, person) error {
+func installSkill(digest string) func(context.Context, person) error {
 	return func(ctx context.Context, p person) error {
 		_, err := p.skills.InstallSkill(ctx, &palyrav1.InstallSkillRequest{Digest: digest})
 		return rpc.ReasonOf(err)
@@ -92,7 +92,7 @@ func wording(w *waiting) string {
 func TestSkillsTakeTwo(t *testing.T) {
 	d := newTeam(t, policyConfigAt(t))
 	local, bob := d.as("local"), d.as("bob")
-	w := bob.ask("local", install(local.stage(skillFile(t, "1.0.0", "first"))))
+	w := bob.ask("local", installSkill(local.stage(skillFile(t, "1.0.0", "first"))))
 	for _, want := range []string{"notes@1.0.0", "example.org", "SHA256:", "is new here", "ask for nothing"} {
 		if !strings.Contains(wording(w), want) {
 			t.Errorf("the question lacks %q:\n%s", want, wording(w))
@@ -104,13 +104,13 @@ func TestSkillsTakeTwo(t *testing.T) {
 		t.Errorf("after a no: %v", err)
 	}
 	local.wantRuns("", "after a no")
-	w = bob.ask("local", install(local.stage(skillFile(t, "1.0.1", "first"))))
+	w = bob.ask("local", installSkill(local.stage(skillFile(t, "1.0.1", "first"))))
 	must.Do(t, bob.vote(w.question, true))
 	must.Do(t, <-w.done)
 	local.wantRuns("1.0.1", "installed")
 
 	asked := len(bob.events(event.GatewayChange))
-	must.Do(t, install(local.stage(skillFile(t, "1.1.0", "first")))(t.Context(), local))
+	must.Do(t, installSkill(local.stage(skillFile(t, "1.1.0", "first")))(t.Context(), local))
 	local.wantRuns("1.1.0", "an update that asks for nothing more")
 	must.Do(t, local.setStatus(palyrav1.SkillStatus_SKILL_STATUS_QUARANTINED, ""))
 	local.wantRuns("", "quarantined")
@@ -118,7 +118,7 @@ func TestSkillsTakeTwo(t *testing.T) {
 		t.Errorf("%d questions were asked about that", n-asked)
 	}
 	// What is quarantined is not brought back by an update without a question.
-	w = bob.ask("local", install(local.stage(skillFile(t, "1.1.1", "first"))))
+	w = bob.ask("local", installSkill(local.stage(skillFile(t, "1.1.1", "first"))))
 	if !strings.Contains(wording(w), "quarantined") {
 		t.Errorf("the question does not say what it replaces:\n%s", wording(w))
 	}
@@ -129,7 +129,7 @@ func TestSkillsTakeTwo(t *testing.T) {
 	local.wantRuns("1.1.0", "enabled")
 
 	more := local.stage(skillFile(t, "1.2.0", "first", moreHosts...))
-	w = bob.ask("local", install(more))
+	w = bob.ask("local", installSkill(more))
 	if !strings.Contains(wording(w), "reach api.example.org:443") {
 		t.Errorf("the question does not say what is asked for:\n%s", wording(w))
 	}
@@ -139,7 +139,7 @@ func TestSkillsTakeTwo(t *testing.T) {
 	local.wantRuns("1.2.0", "updated")
 
 	// Another key of the publisher is refused, and nobody is asked.
-	err := install(local.stage(skillFile(t, "1.3.0", "second", moreHosts...)))(t.Context(), local)
+	err := installSkill(local.stage(skillFile(t, "1.3.0", "second", moreHosts...)))(t.Context(), local)
 	if reason.Of(err) != reason.VerificationFailed {
 		t.Errorf("another key: %v", err)
 	}
@@ -159,10 +159,10 @@ func TestSkillsTakeTwo(t *testing.T) {
 func TestApprovedUpdateOverAnother(t *testing.T) {
 	d := newTeam(t, policyConfigAt(t))
 	local, bob := d.as("local"), d.as("bob")
-	w := bob.ask("local", install(local.stage(skillFile(t, "1.0.0", "first"))))
+	w := bob.ask("local", installSkill(local.stage(skillFile(t, "1.0.0", "first"))))
 	must.Do(t, bob.vote(w.question, true))
 	must.Do(t, <-w.done)
-	w = bob.ask("local", install(local.stage(skillFile(t, "2.0.0", "first", moreHosts...))))
+	w = bob.ask("local", installSkill(local.stage(skillFile(t, "2.0.0", "first", moreHosts...))))
 	must.Do(t, local.setStatus(palyrav1.SkillStatus_SKILL_STATUS_QUARANTINED, ""))
 	must.Do(t, bob.vote(w.question, true))
 	if err := <-w.done; reason.Of(err) != reason.BindingMismatch {

@@ -151,6 +151,9 @@ func verdictDenial(v policy.Verdict) *reason.Error {
 		code = reason.PolicyDenied
 	}
 	e := reason.Errorf(code, "%s", reason.Lookup(code).Sentence)
+	if g := v.SkillGate(); g != nil && !g.Allowed {
+		e.Message = g.Message()
+	}
 	if remedy := v.Remedy(); remedy != "" {
 		e = e.WithRemedy("%s", remedy)
 	}

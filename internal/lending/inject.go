@@ -91,6 +91,8 @@ const leastInjected = 8
 // purpose is what the journal says that the value is for.
 func purpose(i tool.Injection, program string) string {
 	switch {
+	case i.File == "" && i.Env == "":
+		return "the guest of " + program
 	case i.File == "":
 		return "variable " + i.Env + " of " + program
 	case i.Env == "":

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -41,16 +42,27 @@ func (s *Set) Authorize(r AccessRequest) Judgement {
 	if bounds := r.Caller.Token; bounds != nil {
 		return s.authorizeToken(r, *bounds)
 	}
+	req, entities, misfit := s.accessRequest(r)
+	if misfit != "" {
+		return Judgement{Errors: []string{misfit}}
+	}
+	out := s.run(s.candidates(req), entities, req)
+	return Judgement{Allowed: out.allowed, Determining: describe(out.determining), Errors: out.errors}
+}
+
+// accessRequest puts a request into Cedar's terms; misfit says why it has none, which
+// denies.
+func (s *Set) accessRequest(r AccessRequest) (req cedar.Request, entities *overlay, misfit string) {
 	action := types.NewEntityUID(names.TypeAction, types.String(r.Permission))
 	declared, ok := s.vocab.schema.Actions[action]
 	if !ok || declared.AppliesTo == nil || len(declared.AppliesTo.Resources) == 0 {
-		return Judgement{Errors: []string{"the vocabulary has no permission " + expr.ClipText(string(r.Permission))}}
+		return req, nil, "the vocabulary has no permission " + expr.ClipText(string(r.Permission))
 	}
 	principal, extra, ok := s.dir.principal(r.Caller.Principal)
 	if !ok {
-		return Judgement{Errors: []string{"the caller is no principal"}}
+		return req, nil, "the caller is no principal"
 	}
-	entities := &overlay{base: s.dir.entities}
+	entities = &overlay{base: s.dir.entities}
 	if extra != nil {
 		entities.extra = append(entities.extra, *extra)
 	}
@@ -58,12 +70,89 @@ func (s *Set) Authorize(r AccessRequest) Judgement {
 	if _, known := s.dir.entities[resource.UID]; !known {
 		entities.extra = append(entities.extra, resource)
 	}
-	req := cedar.Request{Principal: principal, Action: action, Resource: resource.UID, Context: accessContext(r.Caller)}
+	req = cedar.Request{Principal: principal, Action: action, Resource: resource.UID, Context: accessContext(r.Caller)}
 	if err := s.vocab.check.Request(req); err != nil {
-		return Judgement{Errors: []string{"the request does not fit the schema: " + expr.ClipText(err.Error())}}
+		return req, nil, "the request does not fit the schema: " + expr.ClipText(err.Error())
 	}
-	out := s.run(s.candidates(req), entities, req)
-	return Judgement{Allowed: out.allowed, Determining: describe(out.determining), Errors: out.errors}
+	return req, entities, ""
+}
+
+// SkillGate says whether a skill may run at all, which is asked before anything else of
+// each call of one of its tools (action skill.execute). No approval changes it.
+type SkillGate struct {
+	Skill string `json:"skill"`
+	// Caller is who may not run it, else who calls.
+	Caller access.Principal `json:"principal"`
+	Judgement
+}
+
+// skillGate is nil for a call of no skill, and for what is no call: commits and secrets
+// are of calls that passed it. Of several who ask for a call each one passes.
+func (s *Set) skillGate(r *Request) *SkillGate {
+	if r.SkillID == "" || r.Commit != nil || r.Injection != nil {
+		return nil
+	}
+	gate := s.skillGateOf(r.Caller, r.SkillID)
+	for _, editor := range r.Editors {
+		if !gate.Allowed {
+			break
+		}
+		if other := s.skillGateOf(editor, r.SkillID); !other.Allowed {
+			gate = other
+		}
+	}
+	return &gate
+}
+
+// skillGateOf asks about one caller: as for the call itself, whose scopes the API asked,
+// a token changes nothing.
+func (s *Set) skillGateOf(caller access.Caller, skill string) SkillGate {
+	return SkillGate{skill, caller.Principal, s.Authorize(skillRequest(caller, skill))}
+}
+
+func skillRequest(caller access.Caller, skill string) AccessRequest {
+	caller.Token = nil
+	return AccessRequest{Caller: caller, Permission: names.SkillAction, Resource: skill}
+}
+
+// Message says in a sentence what the gate said.
+func (g *SkillGate) Message() string {
+	if g.Allowed {
+		return fmt.Sprintf("%s may run the skill %s", g.Caller, g.Skill)
+	}
+	why := "no policy permits it"
+	if len(g.Errors) > 0 {
+		why = "policy could not be evaluated"
+	}
+	for _, d := range g.Determining {
+		if d.Reason != "" {
+			why = d.Reason
+			break
+		}
+	}
+	return fmt.Sprintf("%s may not run the skill %s: %s", g.Caller, g.Skill, why)
+}
+
+// Remedy is the next step, "" where the gate let the call pass or no policy names one.
+func (g *SkillGate) Remedy() string {
+	if g.Allowed {
+		return ""
+	}
+	for _, d := range g.Determining {
+		if d.Remedy != "" {
+			return d.Remedy
+		}
+	}
+	return ""
+}
+
+// verdict is the deny of a gate that does not let its call pass.
+func (g *SkillGate) verdict() Verdict {
+	v := Verdict{code: reason.PolicyDenied, determining: g.Determining, remedy: g.Remedy(), errors: g.Errors, gate: g}
+	if len(g.Errors) > 0 {
+		v.code = reason.PolicyError
+	}
+	return v
 }
 
 // resource makes the entity that a permission is about.

@@ -37,6 +37,10 @@ func (s *Set) prepare(r Request) (*call, *refusal) {
 }
 
 func (s *Set) prepareKnown(r Request, input *args.Type) (*call, *refusal) {
+	// Without it the gate would not have been asked.
+	if skill := s.dir.skills[r.Tool]; skill != "" && skill != r.SkillID {
+		return nil, &refusal{reason.PolicyError, fmt.Sprintf("the call of %s does not say that it is of the skill %s", r.Tool, skill)}
+	}
 	c, refused := s.newCall(r, callAttributes)
 	if refused != nil {
 		return nil, refused

@@ -60,7 +60,7 @@ func (s *Set) catalog(caller access.Caller) []CatalogEntry {
 		}
 		req := p.callOf(name)
 		found := s.inScope(req)
-		if !s.couldAllow(found, p.entities, req, p.strongest) {
+		if !s.couldRun(p, name) || !couldAllow(found, viewOf(p.entities, req, p.strongest)) {
 			continue
 		}
 		out = append(out, CatalogEntry{Tool: name, MayAsk: s.mayAsk(found, p.entities, req, p.strongest)})
@@ -76,11 +76,27 @@ func (s *Set) Bars(caller access.Caller, tool string) []Determining {
 	if !ok {
 		return nil
 	}
+	bars := func(found candidates, view *expr.Partial) []*compiled {
+		return slices.DeleteFunc(found, func(c *compiled) bool { return c.Permits() || view.Applies(c.Policy) != expr.Yes })
+	}
+	if skill, of := s.dir.skills[tool]; of {
+		req := p.runOf(skill)
+		if found := bars(s.inScope(req), partialOf(p.entities, req, types.NewRecord(nil))); len(found) > 0 {
+			return describe(found)
+		}
+	}
 	req := p.callOf(tool)
-	view := viewOf(p.entities, req, p.strongest)
-	return describe(slices.DeleteFunc(s.inScope(req), func(c *compiled) bool {
-		return c.Permits() || view.Applies(c.Policy) != expr.Yes
-	}))
+	return describe(bars(s.inScope(req), viewOf(p.entities, req, p.strongest)))
+}
+
+// couldRun reports whether the caller could run the skill whose tool it is, if it is one's.
+func (s *Set) couldRun(p prospects, tool string) bool {
+	skill, of := s.dir.skills[tool]
+	if !of {
+		return true
+	}
+	req := p.runOf(skill)
+	return couldAllow(s.inScope(req), partialOf(p.entities, req, types.NewRecord(nil)))
 }
 
 // prospects is what is known of a caller's calls before there are any.
@@ -112,6 +128,14 @@ func (p prospects) callOf(tool string) cedar.Request {
 	}
 }
 
+func (p prospects) runOf(skill string) cedar.Request {
+	return cedar.Request{
+		Principal: p.principal,
+		Action:    types.NewEntityUID(names.TypeAction, names.SkillAction),
+		Resource:  types.NewEntityUID(names.TypeSkill, types.String(skill)),
+	}
+}
+
 // inScope returns the policies whose whole scope matches.
 func (s *Set) inScope(req cedar.Request) candidates {
 	return slices.DeleteFunc(s.candidates(req), func(p *compiled) bool {
@@ -122,19 +146,20 @@ func (s *Set) inScope(req cedar.Request) candidates {
 
 // viewOf knows who calls which tool, and one approval, and no facts.
 func viewOf(entities *overlay, req cedar.Request, approval types.Record) *expr.Partial {
+	return partialOf(entities, req, types.NewRecord(types.RecordMap{"approval": approval}))
+}
+
+// partialOf knows who does what, and of the context the approval, or that there is none.
+func partialOf(entities *overlay, req cedar.Request, context types.Record) *expr.Partial {
 	return &expr.Partial{
-		Env: expr.Env{
-			Entities: entities, Principal: req.Principal, Action: req.Action, Resource: req.Resource,
-			Context: types.NewRecord(types.RecordMap{"approval": approval}),
-		},
+		Env:   expr.Env{Entities: entities, Principal: req.Principal, Action: req.Action, Resource: req.Resource, Context: context},
 		Known: expr.Prefixes([]string{"principal"}, []string{"action"}, []string{"resource"}, []string{"context", "approval"}),
 	}
 }
 
-// couldAllow reports whether some facts exist under which the strongest
-// approval allows the call.
-func (s *Set) couldAllow(found candidates, entities *overlay, req cedar.Request, strongest types.Record) bool {
-	view := viewOf(entities, req, strongest)
+// couldAllow reports whether some facts exist under which what is known allows the
+// request.
+func couldAllow(found candidates, view *expr.Partial) bool {
 	permitted := false
 	for _, p := range found {
 		t := view.Applies(p.Policy)

@@ -176,7 +176,7 @@ var closedTypes = []types.EntityType{
 
 // openTypes are those whose members may come later; an unknown name may be a
 // mistake.
-var openTypes = []types.EntityType{names.TypeUser, names.TypeAgent, names.TypeServer, names.TypeWorkspace}
+var openTypes = []types.EntityType{names.TypeUser, names.TypeAgent, names.TypeServer, names.TypeSkill, names.TypeWorkspace}
 
 // checkNames finds entities that the policy names and nobody knows. Cedar
 // itself takes any id for one that could exist, so that a misspelt forbid

@@ -27,7 +27,14 @@ func (e *Engine) Evaluate(ctx context.Context, r Request, grants []Grant) (Verdi
 
 // Evaluate is Engine.Evaluate with this set.
 func (s *Set) Evaluate(r Request, grants []Grant) Verdict {
-	v := s.evaluate(r, grants)
+	gate := s.skillGate(&r)
+	var v Verdict
+	if gate != nil && !gate.Allowed {
+		v = gate.verdict()
+	} else {
+		v = s.evaluate(r, grants)
+		v.gate = gate
+	}
 	v.snapshot, v.version = s.snapshotDigest, s.version
 	return v
 }
@@ -42,7 +49,7 @@ func (s *Set) Simulate(r Request, a Approval, grants []Grant) Verdict {
 	}
 	j := s.Judge(r, a)
 	if j.Allowed {
-		return Verdict{effect: Allow, determining: j.Determining, snapshot: s.snapshotDigest, version: s.version}
+		return Verdict{effect: Allow, determining: j.Determining, snapshot: s.snapshotDigest, version: s.version, gate: v.gate}
 	}
 	if v.effect == Ask {
 		v.missing, v.wanted = j.Missing, j.Wanted

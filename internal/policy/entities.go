@@ -22,6 +22,8 @@ type directory struct {
 	// keys are the index keys of each entity; see requestKeys.
 	keys    map[types.EntityUID][]types.EntityUID
 	members map[access.Principal]access.Member
+	// skills are those of the tools that are a skill's, by tool.
+	skills map[string]string
 	// voters are the users who could vote, sorted by name. Which of them decide,
 	// and on what, is for policy to say.
 	voters []access.Member
@@ -31,6 +33,7 @@ func buildDirectory(cfg Config, v *vocabulary) *directory {
 	d := &directory{
 		entities: make(types.EntityMap),
 		members:  make(map[access.Principal]access.Member, len(cfg.Members)),
+		skills:   make(map[string]string),
 	}
 	d.addActions(v)
 	d.addFixed(v.roles)
@@ -82,7 +85,12 @@ func (d *directory) addTools(cfg Config) {
 		if cfg.Snapshot.AllowedTools == nil || slices.Contains(cfg.Snapshot.AllowedTools, t.Name) {
 			parents = append(parents, types.NewEntityUID(names.TypeToolSet, names.SetAllowed))
 		}
-		if server, _, ok := strings.Cut(t.Name, "/"); ok {
+		if t.Skill != "" {
+			// One that is not active is known, too, so that policies may name it.
+			d.skills[t.Name] = t.Skill
+			d.addNamed(names.TypeSkill, t.Skill)
+			parents = append(parents, types.NewEntityUID(names.TypeSkill, types.String(t.Skill)))
+		} else if server, _, ok := strings.Cut(t.Name, "/"); ok {
 			uid := types.NewEntityUID(names.TypeServer, types.String(server))
 			d.add(uid, nil)
 			parents = append(parents, uid)

@@ -133,7 +133,7 @@ var facts = [...]Fact{
 	{"session_id", "String", nil, bound, inAll, ofCall, ByNobody, func(r *Request) any { return &r.Session }, "ends with the name that the client gives its conversation; it does not say what was done before, which `session` does"},
 	{"run_id", "String", nil, bound, inAll, ofCaller, ByNobody, func(r *Request) any { return &r.Run }, "the client's own unless palyrad drives the run; `\"\"` when there is none"},
 	{"tool_name", "String", nil, bound, inAll, ofCall, ByNobody, func(r *Request) any { return &r.Tool }, "the tool that is called"},
-	{"skill_id", "String", nil, bound, inCall, ofCaller, ByNobody, func(r *Request) any { return &r.SkillID }, "`\"\"` when the call comes from no skill"},
+	{"skill_id", "String", nil, bound, inCall, ofCall, ByNobody, func(r *Request) any { return &r.SkillID }, "the id of the skill whose tool is called, `\"\"` for none"},
 	{"surface", "String", surfaceNames(), bound, inAll, ofCaller, ByNobody, func(r *Request) any { return &r.Caller.Surface }, "how the caller came in"},
 	{"paired", "Bool", nil, bound, inAll, ofCaller, ByNobody, func(r *Request) any { return &r.Caller.Paired }, "the caller's device is paired"},
 	{"present", "Bool", nil, bound, inAll, ofCaller, ByNobody, func(r *Request) any { return &r.Caller.Present }, "the caller proved to be present"},
@@ -141,7 +141,7 @@ var facts = [...]Fact{
 	{"capabilities", "Set<String>", capabilityNames(), bound, inAll, ofCaller, ByNobody, func(r *Request) any { return &r.Capabilities }, "those the call asks for"},
 	{"now", "datetime", nil, fresh, inAll, ofClock, ByWaiting, func(r *Request) any { return &r.Time }, "when the call was judged, at most a second before its decision"},
 	{"channel", "Channel?", nil, bound, inCall, ofCall, ByNobody, func(r *Request) any { return &r.Channel }, "the messaging channel that the call comes from"},
-	{"skill", "Skill?", nil, bound, inCall, ofCall, ByNobody, func(r *Request) any { return &r.SkillID }, "the skill that the call comes from"},
+	{"skill", "Skill?", nil, bound, inCall, ofCall, ByNobody, func(r *Request) any { return &r.SkillID }, "the skill whose tool is called; not there for any other tool"},
 	{"workspace", "Workspace?", nil, bound, inCall, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Workspace }, "where the call works"},
 	{"path", "String?", nil, bound, inCall, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Path }, "relative to the workspace, symbolic links resolved"},
 	{"host", "String?", nil, bound, inCall, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Host }, "canonical host"},
@@ -218,6 +218,7 @@ var facts = [...]Fact{
 	{"injection.env", "String", nil, bound, inInjection, ofCall, ByNobody, func(r *Request) any { return &r.injection().Env }, "the variable with the value, or with the path of the file; `\"\"` for none"},
 	{"injection.file", "String", nil, bound, inInjection, ofCall, ByNobody, func(r *Request) any { return &r.injection().File }, "the path of the file inside, `\"\"` for none"},
 	{"injection.server", "String", nil, bound, inInjection, ofCall, ByNobody, func(r *Request) any { return &r.injection().Server }, "the upstream server that gets it and has it until it stops ([upstreams.md](upstreams.md)); `\"\"` for the program of a call"},
+	{"injection.skill", "String", nil, bound, inInjection, ofCall, ByNobody, func(r *Request) any { return &r.injection().Skill }, "the skill whose guest gets it, in no variable and no file, and whose worker is killed after the call ([wasm.md](wasm.md)); `\"\"` for a program"},
 	{"injection.version", "Long", nil, bound, inInjection, ofCall, ByNobody, func(r *Request) any { return &r.injection().Version }, "the version of the secret"},
 }
 

@@ -140,6 +140,9 @@ func uniqueByID(list []Determining) []Determining {
 // Judge evaluates a proposal with exactly the votes given: after each vote,
 // and again before dispatch when the snapshot changed meanwhile.
 func (s *Set) Judge(r Request, a Approval) Judgement {
+	if gate := s.skillGate(&r); gate != nil && !gate.Allowed {
+		return gate.Judgement
+	}
 	var joined Judgement
 	for _, one := range r.PerPath() {
 		j := s.judgeOne(one, a)

@@ -25,7 +25,7 @@ type Snapshot struct {
 	ForbiddenPrincipals []access.Principal `json:"forbidden_principals,omitempty"`
 	// AllowedChannels are the messaging channels that calls may come from.
 	AllowedChannels []string `json:"allowed_channels"`
-	// ActiveSkills are the skills that calls may come from.
+	// ActiveSkills are the skills whose tools may run.
 	ActiveSkills []string `json:"active_skills"`
 	// AllowSensitiveTools adds a permit that runs every sensitive tool with
 	// no human. It is false by default.

@@ -74,6 +74,7 @@ type Verdict struct {
 	missing     string
 	wanted      *Wanted
 	errors      []string
+	gate        *SkillGate
 }
 
 // Effect returns allow, ask or deny.
@@ -146,6 +147,10 @@ func (v Verdict) Wanted() *Wanted { return v.wanted }
 // Errors returns the errors of the evaluation; any error denies.
 func (v Verdict) Errors() []string { return append([]string(nil), v.errors...) }
 
+// SkillGate returns what was said of running the skill whose tool is called, nil for a
+// call of no skill. One that is not allowed is what the deny rests on.
+func (v Verdict) SkillGate() *SkillGate { return v.gate }
+
 // MarshalJSON writes the verdict for the journal.
 func (v Verdict) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
@@ -160,9 +165,10 @@ func (v Verdict) MarshalJSON() ([]byte, error) {
 		Severity    string        `json:"severity,omitempty"`
 		Missing     string        `json:"missing,omitempty"`
 		Errors      []string      `json:"errors,omitempty"`
+		Gate        *SkillGate    `json:"skill_gate,omitempty"`
 	}{
 		v.effect, v.Reason(), v.Remedy(), notNil(v.determining), v.grantID, v.snapshot, v.version,
-		v.timeout.Milliseconds(), v.severity, v.missing, v.errors,
+		v.timeout.Milliseconds(), v.severity, v.missing, v.errors, v.gate,
 	})
 }
 

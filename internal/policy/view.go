@@ -91,8 +91,11 @@ type Call struct {
 }
 
 // Call shows a request about one file under some votes; false when it has no
-// Cedar form.
+// Cedar form. Of a call of a skill that may not run it shows the question of that.
 func (v View) Call(r Request, a Approval) (Call, bool) {
+	if gate := v.set.skillGate(&r); gate != nil && !gate.Allowed {
+		return v.Gate(r)
+	}
 	c, refused := v.set.prepare(r)
 	if refused != nil {
 		return Call{}, false
@@ -103,6 +106,21 @@ func (v View) Call(r Request, a Approval) (Call, bool) {
 		context["approval"] = c.facts(v.set.ballots(a, c.requester), a.Standing)
 	}
 	return Call{Env: c.env(types.NewRecord(context)), Policies: v.set.inScope(c.req).parsed()}, true
+}
+
+// Gate shows the question whether the caller may run the skill of a call about one file;
+// false for a call of no skill.
+func (v View) Gate(r Request) (Call, bool) {
+	if v.set.skillGate(&r) == nil {
+		return Call{}, false
+	}
+	req, entities, misfit := v.set.accessRequest(skillRequest(r.Caller, r.SkillID))
+	if misfit != "" {
+		return Call{}, false
+	}
+	return Call{Env: expr.Env{
+		Entities: entities, Principal: req.Principal, Action: req.Action, Resource: req.Resource, Context: req.Context,
+	}, Policies: v.set.inScope(req).parsed()}, true
 }
 
 // Change is another set to try a call under. Tools and roles are those of the

@@ -196,16 +196,29 @@ func (g *gateway) EvaluateTool(ctx context.Context, req *palyrav1.EvaluateToolRe
 	if explained {
 		res.Determining = determiningMessages(v.Determining())
 	}
+	res.SkillGateDecision = skillGateMessage(v.SkillGate(), explained)
 	for _, s := range e.Secrets {
 		res.Secrets = append(res.Secrets, secretEvaluation(s, explained))
 	}
 	return res, nil
 }
 
+// skillGateMessage has the policies for those who may see them.
+func skillGateMessage(g *policy.SkillGate, explained bool) *palyrav1.SkillGateDecision {
+	if g == nil {
+		return nil
+	}
+	out := &palyrav1.SkillGateDecision{Skill: g.Skill, Allowed: g.Allowed, Message: g.Message(), Remedy: g.Remedy()}
+	if explained {
+		out.Determining = determiningMessages(g.Determining)
+	}
+	return out
+}
+
 func secretEvaluation(s toolcall.SecretEvaluation, explained bool) *palyrav1.SecretEvaluation {
 	i, v := s.Injection, s.Verdict
 	out := &palyrav1.SecretEvaluation{
-		Ref: i.Secret, Version: uint32(i.Version), Env: i.Env, File: i.File,
+		Ref: i.Secret, Version: uint32(i.Version), Env: i.Env, File: i.File, Skill: i.Skill,
 		Verdict: v.Effect().String(), Reason: string(v.Reason()), Remedy: v.Remedy(),
 	}
 	if code := v.Reason(); code != "" {

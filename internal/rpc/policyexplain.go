@@ -124,6 +124,7 @@ func explanationMessage(e explain.Explanation) *palyrav1.ExplainPolicyResponse {
 		SnapshotDigest: e.SnapshotDigest, NearestPermit: e.Nearest.String(), ContextJson: e.Context, Tool: e.Tool,
 		Principal: e.Principal.String(), Errors: e.Errors, Missing: e.Missing, Summary: e.Summary, Path: e.Path,
 	}
+	m.SkillGateDecision = skillGateMessage(e.Gate, true)
 	if e.Reason != "" {
 		m.Message = reason.Lookup(e.Reason).Sentence
 	}

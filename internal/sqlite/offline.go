@@ -196,7 +196,24 @@ func (c *Conn) verifyResults() error {
 	}
 	const misshapen = `SELECT digest FROM results
  WHERE length(digest) <> 32 OR CASE WHEN expired_at IS NULL THEN length(box) < ?1 OR key NOT IN (SELECT id FROM results_keys) ELSE length(box) > 0 END`
-	return c.Query(misshapen, func(r *Row) error {
+	err = c.Query(misshapen, func(r *Row) error {
 		return reason.Errorf(reason.VerificationFailed, "result %s%x is damaged: no key opens it", digestPrefix, r.Bytes(0))
+	}, atrest.Overhead)
+	if err != nil {
+		return err
+	}
+	return c.verifySkillStorage()
+}
+
+// verifySkillStorage does the same for what guests of skills store.
+func (c *Conn) verifySkillStorage() error {
+	there, err := c.QueryRow("SELECT 1 FROM sqlite_schema WHERE name = 'skill_storage'", func(*Row) error { return nil })
+	if err != nil || !there { // a store of before
+		return err
+	}
+	const misshapen = `SELECT skill, user FROM skill_storage
+ WHERE length(digest) <> 32 OR length(box) <> size - length(CAST(key AS BLOB)) + ?1 OR results_key NOT IN (SELECT id FROM results_keys)`
+	return c.Query(misshapen, func(r *Row) error {
+		return reason.Errorf(reason.VerificationFailed, "what the skill %s stored for %s is damaged: no key opens it", r.Text(0), r.Text(1))
 	}, atrest.Overhead)
 }

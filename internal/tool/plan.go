@@ -153,7 +153,7 @@ type Plan struct {
 	Injections []Injection
 }
 
-// Injection is a secret that the program of a call gets as it is.
+// Injection is a secret that the program or the guest of a call gets as it is.
 type Injection struct {
 	// Secret is its reference without the scheme, such as "global/aws", and Version
 	// which of its values it is.
@@ -166,6 +166,9 @@ type Injection struct {
 	// Server is the upstream server that gets it, and has it until it stops; "" for the
 	// program of the call, which has it until the call ends.
 	Server string `json:"server,omitempty"`
+	// Skill is the skill whose guest gets it when it asks for it, in no variable and no
+	// file; the worker of the guest is killed after the call. "" for a program.
+	Skill string `json:"skill,omitempty"`
 	// Within is how long that may last.
 	Within string `json:"within,omitempty"`
 	// Note is its owner's, for people.

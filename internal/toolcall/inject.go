@@ -139,6 +139,9 @@ func (a *authorization) injection(i tool.Injection, facts tool.SessionFacts) (*a
 	if i.Server != "" {
 		one.proposal.Tool.Title = "Give the secret vault://" + i.Secret + " to the upstream server " + i.Server
 	}
+	if i.Skill != "" {
+		one.proposal.Tool.Title = "Give the secret vault://" + i.Secret + " to the guest of the skill " + i.Skill
+	}
 	one.plan.Injections, one.plan.Files, one.plan.Subject, one.plan.SubjectCovers = nil, nil, "", ""
 	one.plan.Binding.Arguments = arguments
 	one.plan.Preview = injectPreview(a.proposal, a.plan, i)
@@ -162,18 +165,28 @@ func injectPreview(p tool.Proposal, plan tool.Plan, i tool.Injection) tool.Previ
 		where = "in the file " + i.File + ", which its variable " + i.Env + " names"
 	case i.File != "":
 		where = "in the file " + i.File
+	case i.Skill != "":
+		where = "when it asks for it"
 	}
-	reach := "The program reaches no host."
+	what := "program"
+	if i.Skill != "" {
+		what = "guest"
+	}
+	reach := "The " + what + " reaches no host."
 	if plan.Facts.EgressMode != "strict" {
-		reach = "The program has the network of the machine: nothing bounds where the secret can go."
+		reach = "The " + what + " has the network of the machine: nothing bounds where the secret can go."
 	} else if len(plan.Facts.EgressHosts) > 0 {
-		reach = "The secret can go to every host that the program may reach: " + strings.Join(plan.Facts.EgressHosts, ", ") + "."
+		reach = "The secret can go to every host that the " + what + " may reach: " + strings.Join(plan.Facts.EgressHosts, ", ") + "."
 	}
 	whom, until := plan.Binding.Executable.Path, "the call ends"
 	yes := "A yes is for this call alone: another version of the secret, another program or other arguments are asked again. What the program writes is scrubbed of the value, unless the program hides it."
 	if i.Server != "" {
 		whom, until = fmt.Sprintf("the upstream server %s (%s)", i.Server, whom), "the server stops"
 		yes = "A yes is for this start alone, and every call of the server uses it meanwhile: the next start is asked again. What the server says is scrubbed of the value, unless the program hides it."
+	}
+	if i.Skill != "" {
+		whom, until = "the guest of the skill "+i.Skill, "the call ends and the worker of the guest is killed"
+		yes = "A yes is for this call alone: another version of the secret, another version of the skill or other arguments are asked again. What the guest returns is scrubbed of the value, unless the guest hides it."
 	}
 	notes := []string{"The call: " + plan.Preview.Summary, reach, yes}
 	if i.Note != "" {

@@ -130,6 +130,38 @@ func TestSecretByPolicy(t *testing.T) {
 	w.checkEvidence(o)
 }
 
+// TestSecretForAGuest: people read that a guest gets it, where it can go and how long it
+// has it; policies read of which skill the guest is.
+func TestSecretForAGuest(t *testing.T) {
+	wanted := tool.Injection{Secret: "global/aws", Version: 3, Skill: "web", Within: "30s"}
+	r := newWorld(t, unattended, injecting(wanted)).begin(runCall())
+	p := r.asked().Prompt
+	text := p.Title + "\n" + p.Summary + "\n" + strings.Join(p.Notes, "\n")
+	for _, want := range []string{"the guest of the skill web", "vault://global/aws, version 3", "worker of the guest is killed", "30s", "The guest has the network of the machine"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in the prompt:\n%s", want, text)
+		}
+	}
+	for _, wrong := range []string{"variable", "program"} {
+		if strings.Contains(text, wrong) {
+			t.Errorf("the prompt says %q of a guest:\n%s", wrong, text)
+		}
+	}
+	r.leave()
+	_, _ = r.wait()
+	forbid := func(w *world) {
+		w.options.Policies += `@id("no-web") @reason("not for web") forbid(principal, action == Action::"secret.inject", resource) when { context.injection.skill == "web" };`
+	}
+	other := wanted
+	other.Skill = "notes"
+	for _, i := range []tool.Injection{wanted, other} {
+		e := must.Get(newWorld(t, unattended, injecting(i), forbid).Evaluate(t.Context(), runCall()))(t)
+		if len(e.Secrets) != 1 || (e.Secrets[0].Verdict.Effect() == policy.Deny) != (i.Skill == "web") {
+			t.Errorf("for %s: %+v", i.Skill, e.Secrets)
+		}
+	}
+}
+
 // TestDryRunOfSecrets: a dry run says of each secret what policy would, and of none when
 // the call itself is denied.
 func TestDryRunOfSecrets(t *testing.T) {

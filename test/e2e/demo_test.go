@@ -21,7 +21,7 @@ func TestDemo(t *testing.T) {
 			t.Parallel()
 			out := demo(t, answer)
 			sideBySide(t, out)
-			for _, line := range []string{want, "state         completed", "POLICY_DENIED", "TIMED_OUT", "verified", "VERIFICATION_FAILED", "Done:"} {
+			for _, line := range []string{want, "state         completed", "fuel          ", "POLICY_DENIED", "TIMED_OUT", "verified", "VERIFICATION_FAILED", "Done:"} {
 				if !bytes.Contains(out, []byte(line)) {
 					t.Errorf("the demo does not print %s:\n%s", line, out)
 				}

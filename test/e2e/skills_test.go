@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -94,10 +95,83 @@ func TestSkillRuns(t *testing.T) {
 	if r := c.run("call", "json-transform/apply", "--input", input); r.Code == 0 {
 		t.Errorf("a quarantined skill runs: %s", r.Out)
 	}
-	c.ok("skills", "enable", "json-transform", "1.0.0")
+	c.ok("skills", "enable", "json-transform@1.0.0")
 	c.ok("call", "json-transform/apply", "--input", input) // the control
 }
 
-var _ = pem.Encode
-var _ = http.StatusOK
-var _ = httptest.NewServer
+// TestSkillWithAHost: a guest asks the host that it was granted, its secret arrives there
+// and nowhere else, and another host that it asks for is refused by the gateway's rules.
+func TestSkillWithAHost(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	var got []string
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		got = append(got, r.URL.Path+" "+r.Header.Get("Authorization"))
+		fmt.Fprintf(w, `{"you sent": %q}`, r.Header.Get("Authorization"))
+	}))
+	t.Cleanup(server.Close)
+	host := server.Listener.Addr().String()
+	_, port, _ := strings.Cut(host, ":")
+	g := skillGateway(t, "[http]", fmt.Sprintf("allowed_hosts = [%q]", host))
+	roots := filepath.Join(g.Dir, "roots.pem")
+	g.write(roots, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
+	g.Env = []string{"SSL_CERT_FILE=" + roots}
+	g.Start()
+	c := g.local()
+	c.keep("vault://global/lookup", planted, "--host", host)
+	c.installs(example(t, "web-lookup", "api.example.org:443", host))
+	c.installs(example(t, "web-lookup", "api.example.org:443", "localhost:"+port, `id = "web-lookup"`, `id = "web-other"`))
+	r := c.run("call", "web-lookup/get", "path=/v1/things")
+	r.Want(t, 0)
+	if len(got) != 1 || got[0] != "/v1/things Bearer "+planted || !strings.Contains(r.Out, "palyra-sec-global~lookup") {
+		t.Errorf("the server got %q, and the caller %s", got, r.Out)
+	}
+	p := c.lastAttestation().Statement.Predicate
+	if want := []grantUse{{"http", host, 1, 0}}; !slices.Equal(p.Grants, want) {
+		t.Errorf("the attestation says %+v", p.Grants)
+	}
+	refused := c.run("call", "web-other/get", "path=/")
+	if refused.Code == 0 || !strings.Contains(refused.Out+refused.Err, "is not on the allowlist") {
+		t.Errorf("a host that is not allowed: %s%s", refused.Out, refused.Err)
+	}
+	if p := c.lastAttestation().Statement.Predicate; len(p.Grants) != 1 || p.Grants[0].Refused != 1 {
+		t.Errorf("the attestation says %+v", p.Grants)
+	}
+	if len(got) != 1 {
+		t.Errorf("the server got %q", got)
+	}
+	if n := found(t, g, r, refused, c.run("journal", "--json")); n != 0 {
+		t.Errorf("%d forms of the secret are told", n)
+	}
+}
+
+// TestSkillStorage: what a guest stores is there after a restart, for the user for whom it
+// was stored and for nobody else, and is gone with its skill.
+func TestSkillStorage(t *testing.T) {
+	t.Parallel()
+	g := skillGateway(t)
+	g.Start()
+	c := g.local()
+	notebook := example(t, "notebook")
+	c.installs(notebook)
+	c.ok("call", "notebook/write", "title=milk", "text=two litres")
+	bob := g.add("bob", "--role", "operator")
+	if r := bob.run("call", "notebook/read", "title=milk"); r.Code == 0 || !strings.Contains(r.Out+r.Err, "no note") {
+		t.Errorf("bob reads %s%s", r.Out, r.Err)
+	}
+	g.Stop()
+	g.Start()
+	if out := c.ok("call", "notebook/read", "title=milk"); !strings.Contains(out, "two litres") {
+		t.Errorf("after a restart: %s", out)
+	}
+	if p := c.lastAttestation().Statement.Predicate; !slices.Equal(p.Grants, []grantUse{{"storage", "storage", 1, 0}}) {
+		t.Errorf("the attestation says %+v", p.Grants)
+	}
+	c.ok("skills", "remove", "notebook", "--yes")
+	c.installs(notebook)
+	if r := c.run("call", "notebook/read", "title=milk"); r.Code == 0 || strings.Contains(r.Out, "litres") {
+		t.Errorf("after its skill was removed: %s", r.Out)
+	}
+}

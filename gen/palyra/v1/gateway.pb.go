@@ -1668,15 +1668,17 @@ func (x *EvaluateToolRequest) GetRequesterReason() string {
 type EvaluateToolResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// allow, ask or deny.
-	Verdict                  string         `protobuf:"bytes,1,opt,name=verdict,proto3" json:"verdict,omitempty"`
-	Reason                   string         `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	Message                  string         `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
-	Remedy                   string         `protobuf:"bytes,4,opt,name=remedy,proto3" json:"remedy,omitempty"`
-	Determining              []*Determining `protobuf:"bytes,5,rep,name=determining,proto3" json:"determining,omitempty"`
-	PolicyVersion            string         `protobuf:"bytes,6,opt,name=policy_version,json=policyVersion,proto3" json:"policy_version,omitempty"`
-	SnapshotDigest           string         `protobuf:"bytes,7,opt,name=snapshot_digest,json=snapshotDigest,proto3" json:"snapshot_digest,omitempty"`
-	CallDigest               string         `protobuf:"bytes,8,opt,name=call_digest,json=callDigest,proto3" json:"call_digest,omitempty"`
-	ProposalApprovalRequired bool           `protobuf:"varint,10,opt,name=proposal_approval_required,json=proposalApprovalRequired,proto3" json:"proposal_approval_required,omitempty"`
+	Verdict        string         `protobuf:"bytes,1,opt,name=verdict,proto3" json:"verdict,omitempty"`
+	Reason         string         `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	Message        string         `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	Remedy         string         `protobuf:"bytes,4,opt,name=remedy,proto3" json:"remedy,omitempty"`
+	Determining    []*Determining `protobuf:"bytes,5,rep,name=determining,proto3" json:"determining,omitempty"`
+	PolicyVersion  string         `protobuf:"bytes,6,opt,name=policy_version,json=policyVersion,proto3" json:"policy_version,omitempty"`
+	SnapshotDigest string         `protobuf:"bytes,7,opt,name=snapshot_digest,json=snapshotDigest,proto3" json:"snapshot_digest,omitempty"`
+	CallDigest     string         `protobuf:"bytes,8,opt,name=call_digest,json=callDigest,proto3" json:"call_digest,omitempty"`
+	// What policy says of running the skill whose tool it is; absent for any other tool.
+	SkillGateDecision        *SkillGateDecision `protobuf:"bytes,9,opt,name=skill_gate_decision,json=skillGateDecision,proto3" json:"skill_gate_decision,omitempty"`
+	ProposalApprovalRequired bool               `protobuf:"varint,10,opt,name=proposal_approval_required,json=proposalApprovalRequired,proto3" json:"proposal_approval_required,omitempty"`
 	// The subject a grant with matcher "subject" would cover.
 	ApprovalSubjectId string `protobuf:"bytes,11,opt,name=approval_subject_id,json=approvalSubjectId,proto3" json:"approval_subject_id,omitempty"`
 	// A live grant that would allow the call.
@@ -1777,6 +1779,13 @@ func (x *EvaluateToolResponse) GetCallDigest() string {
 	return ""
 }
 
+func (x *EvaluateToolResponse) GetSkillGateDecision() *SkillGateDecision {
+	if x != nil {
+		return x.SkillGateDecision
+	}
+	return nil
+}
+
 func (x *EvaluateToolResponse) GetProposalApprovalRequired() bool {
 	if x != nil {
 		return x.ProposalApprovalRequired
@@ -1812,6 +1821,86 @@ func (x *EvaluateToolResponse) GetRequesterReasonWanted() string {
 	return ""
 }
 
+// SkillGateDecision says whether a skill may run at all, which is asked before anything
+// else of each call of one of its tools (action skill.execute). No approval changes it.
+type SkillGateDecision struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Skill   string                 `protobuf:"bytes,1,opt,name=skill,proto3" json:"skill,omitempty"`
+	Allowed bool                   `protobuf:"varint,2,opt,name=allowed,proto3" json:"allowed,omitempty"`
+	Message string                 `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	// The next step where it is not allowed.
+	Remedy string `protobuf:"bytes,4,opt,name=remedy,proto3" json:"remedy,omitempty"`
+	// Empty for callers that may not see policies.
+	Determining   []*Determining `protobuf:"bytes,5,rep,name=determining,proto3" json:"determining,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SkillGateDecision) Reset() {
+	*x = SkillGateDecision{}
+	mi := &file_palyra_v1_gateway_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SkillGateDecision) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SkillGateDecision) ProtoMessage() {}
+
+func (x *SkillGateDecision) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_gateway_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SkillGateDecision.ProtoReflect.Descriptor instead.
+func (*SkillGateDecision) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *SkillGateDecision) GetSkill() string {
+	if x != nil {
+		return x.Skill
+	}
+	return ""
+}
+
+func (x *SkillGateDecision) GetAllowed() bool {
+	if x != nil {
+		return x.Allowed
+	}
+	return false
+}
+
+func (x *SkillGateDecision) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *SkillGateDecision) GetRemedy() string {
+	if x != nil {
+		return x.Remedy
+	}
+	return ""
+}
+
+func (x *SkillGateDecision) GetDetermining() []*Determining {
+	if x != nil {
+		return x.Determining
+	}
+	return nil
+}
+
 // SecretEvaluation is the verdict on one secret of a call.
 type SecretEvaluation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1822,18 +1911,20 @@ type SecretEvaluation struct {
 	Env  string `protobuf:"bytes,3,opt,name=env,proto3" json:"env,omitempty"`
 	File string `protobuf:"bytes,4,opt,name=file,proto3" json:"file,omitempty"`
 	// allow, ask or deny.
-	Verdict       string         `protobuf:"bytes,5,opt,name=verdict,proto3" json:"verdict,omitempty"`
-	Reason        string         `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
-	Message       string         `protobuf:"bytes,7,opt,name=message,proto3" json:"message,omitempty"`
-	Remedy        string         `protobuf:"bytes,8,opt,name=remedy,proto3" json:"remedy,omitempty"`
-	Determining   []*Determining `protobuf:"bytes,9,rep,name=determining,proto3" json:"determining,omitempty"`
+	Verdict     string         `protobuf:"bytes,5,opt,name=verdict,proto3" json:"verdict,omitempty"`
+	Reason      string         `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	Message     string         `protobuf:"bytes,7,opt,name=message,proto3" json:"message,omitempty"`
+	Remedy      string         `protobuf:"bytes,8,opt,name=remedy,proto3" json:"remedy,omitempty"`
+	Determining []*Determining `protobuf:"bytes,9,rep,name=determining,proto3" json:"determining,omitempty"`
+	// The skill whose guest would get it when it asks for it, in the place of a variable.
+	Skill         string `protobuf:"bytes,10,opt,name=skill,proto3" json:"skill,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SecretEvaluation) Reset() {
 	*x = SecretEvaluation{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[18]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1845,7 +1936,7 @@ func (x *SecretEvaluation) String() string {
 func (*SecretEvaluation) ProtoMessage() {}
 
 func (x *SecretEvaluation) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[18]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1858,7 +1949,7 @@ func (x *SecretEvaluation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SecretEvaluation.ProtoReflect.Descriptor instead.
 func (*SecretEvaluation) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{18}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *SecretEvaluation) GetRef() string {
@@ -1924,6 +2015,13 @@ func (x *SecretEvaluation) GetDetermining() []*Determining {
 	return nil
 }
 
+func (x *SecretEvaluation) GetSkill() string {
+	if x != nil {
+		return x.Skill
+	}
+	return ""
+}
+
 // EndSessionRequest names a session of the caller.
 type EndSessionRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1934,7 +2032,7 @@ type EndSessionRequest struct {
 
 func (x *EndSessionRequest) Reset() {
 	*x = EndSessionRequest{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[19]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1946,7 +2044,7 @@ func (x *EndSessionRequest) String() string {
 func (*EndSessionRequest) ProtoMessage() {}
 
 func (x *EndSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[19]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1959,7 +2057,7 @@ func (x *EndSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndSessionRequest.ProtoReflect.Descriptor instead.
 func (*EndSessionRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{19}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *EndSessionRequest) GetSession() string {
@@ -1978,7 +2076,7 @@ type EndSessionResponse struct {
 
 func (x *EndSessionResponse) Reset() {
 	*x = EndSessionResponse{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[20]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1990,7 +2088,7 @@ func (x *EndSessionResponse) String() string {
 func (*EndSessionResponse) ProtoMessage() {}
 
 func (x *EndSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[20]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2003,7 +2101,7 @@ func (x *EndSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndSessionResponse.ProtoReflect.Descriptor instead.
 func (*EndSessionResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{20}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{21}
 }
 
 // RunStreamRequest is one message to a run. The first is start or resume.
@@ -2023,7 +2121,7 @@ type RunStreamRequest struct {
 
 func (x *RunStreamRequest) Reset() {
 	*x = RunStreamRequest{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[21]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2035,7 +2133,7 @@ func (x *RunStreamRequest) String() string {
 func (*RunStreamRequest) ProtoMessage() {}
 
 func (x *RunStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[21]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2048,7 +2146,7 @@ func (x *RunStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStreamRequest.ProtoReflect.Descriptor instead.
 func (*RunStreamRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{21}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RunStreamRequest) GetMessage() isRunStreamRequest_Message {
@@ -2155,7 +2253,7 @@ type ResumeRun struct {
 
 func (x *ResumeRun) Reset() {
 	*x = ResumeRun{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[22]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2167,7 +2265,7 @@ func (x *ResumeRun) String() string {
 func (*ResumeRun) ProtoMessage() {}
 
 func (x *ResumeRun) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[22]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2180,7 +2278,7 @@ func (x *ResumeRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeRun.ProtoReflect.Descriptor instead.
 func (*ResumeRun) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{22}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ResumeRun) GetRunId() string {
@@ -2207,7 +2305,7 @@ type UserMessage struct {
 
 func (x *UserMessage) Reset() {
 	*x = UserMessage{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[23]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2219,7 +2317,7 @@ func (x *UserMessage) String() string {
 func (*UserMessage) ProtoMessage() {}
 
 func (x *UserMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[23]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2232,7 +2330,7 @@ func (x *UserMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserMessage.ProtoReflect.Descriptor instead.
 func (*UserMessage) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{23}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *UserMessage) GetText() string {
@@ -2252,7 +2350,7 @@ type CancelRun struct {
 
 func (x *CancelRun) Reset() {
 	*x = CancelRun{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[24]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2264,7 +2362,7 @@ func (x *CancelRun) String() string {
 func (*CancelRun) ProtoMessage() {}
 
 func (x *CancelRun) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[24]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2277,7 +2375,7 @@ func (x *CancelRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRun.ProtoReflect.Descriptor instead.
 func (*CancelRun) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{24}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CancelRun) GetReason() string {
@@ -2299,7 +2397,7 @@ type RunStreamResponse struct {
 
 func (x *RunStreamResponse) Reset() {
 	*x = RunStreamResponse{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[25]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2311,7 +2409,7 @@ func (x *RunStreamResponse) String() string {
 func (*RunStreamResponse) ProtoMessage() {}
 
 func (x *RunStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[25]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2324,7 +2422,7 @@ func (x *RunStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStreamResponse.ProtoReflect.Descriptor instead.
 func (*RunStreamResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{25}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *RunStreamResponse) GetEvent() *RunEvent {
@@ -2356,7 +2454,7 @@ type MessageRefused struct {
 
 func (x *MessageRefused) Reset() {
 	*x = MessageRefused{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[26]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2368,7 +2466,7 @@ func (x *MessageRefused) String() string {
 func (*MessageRefused) ProtoMessage() {}
 
 func (x *MessageRefused) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[26]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2381,7 +2479,7 @@ func (x *MessageRefused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MessageRefused.ProtoReflect.Descriptor instead.
 func (*MessageRefused) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{26}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *MessageRefused) GetReason() string {
@@ -2450,7 +2548,7 @@ type RunEvent struct {
 
 func (x *RunEvent) Reset() {
 	*x = RunEvent{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[27]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2462,7 +2560,7 @@ func (x *RunEvent) String() string {
 func (*RunEvent) ProtoMessage() {}
 
 func (x *RunEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[27]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2475,7 +2573,7 @@ func (x *RunEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunEvent.ProtoReflect.Descriptor instead.
 func (*RunEvent) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{27}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RunEvent) GetSequence() int64 {
@@ -2722,7 +2820,7 @@ type RunStarted struct {
 
 func (x *RunStarted) Reset() {
 	*x = RunStarted{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[28]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2734,7 +2832,7 @@ func (x *RunStarted) String() string {
 func (*RunStarted) ProtoMessage() {}
 
 func (x *RunStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[28]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2747,7 +2845,7 @@ func (x *RunStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStarted.ProtoReflect.Descriptor instead.
 func (*RunStarted) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{28}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RunStarted) GetRun() *Run {
@@ -2769,7 +2867,7 @@ type ModelDelta struct {
 
 func (x *ModelDelta) Reset() {
 	*x = ModelDelta{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[29]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2781,7 +2879,7 @@ func (x *ModelDelta) String() string {
 func (*ModelDelta) ProtoMessage() {}
 
 func (x *ModelDelta) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[29]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2794,7 +2892,7 @@ func (x *ModelDelta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelDelta.ProtoReflect.Descriptor instead.
 func (*ModelDelta) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{29}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ModelDelta) GetText() string {
@@ -2818,7 +2916,7 @@ type ModelRetry struct {
 
 func (x *ModelRetry) Reset() {
 	*x = ModelRetry{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[30]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2830,7 +2928,7 @@ func (x *ModelRetry) String() string {
 func (*ModelRetry) ProtoMessage() {}
 
 func (x *ModelRetry) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[30]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2843,7 +2941,7 @@ func (x *ModelRetry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelRetry.ProtoReflect.Descriptor instead.
 func (*ModelRetry) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{30}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ModelRetry) GetAttempt() int32 {
@@ -2886,7 +2984,7 @@ type ModelTurn struct {
 
 func (x *ModelTurn) Reset() {
 	*x = ModelTurn{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[31]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2898,7 +2996,7 @@ func (x *ModelTurn) String() string {
 func (*ModelTurn) ProtoMessage() {}
 
 func (x *ModelTurn) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[31]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2911,7 +3009,7 @@ func (x *ModelTurn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelTurn.ProtoReflect.Descriptor instead.
 func (*ModelTurn) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{31}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ModelTurn) GetTurn() int32 {
@@ -2976,7 +3074,7 @@ type ModelToolCall struct {
 
 func (x *ModelToolCall) Reset() {
 	*x = ModelToolCall{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[32]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2988,7 +3086,7 @@ func (x *ModelToolCall) String() string {
 func (*ModelToolCall) ProtoMessage() {}
 
 func (x *ModelToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[32]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3001,7 +3099,7 @@ func (x *ModelToolCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelToolCall.ProtoReflect.Descriptor instead.
 func (*ModelToolCall) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{32}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ModelToolCall) GetCallId() string {
@@ -3035,7 +3133,7 @@ type RunFinished struct {
 
 func (x *RunFinished) Reset() {
 	*x = RunFinished{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[33]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3047,7 +3145,7 @@ func (x *RunFinished) String() string {
 func (*RunFinished) ProtoMessage() {}
 
 func (x *RunFinished) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[33]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3060,7 +3158,7 @@ func (x *RunFinished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunFinished.ProtoReflect.Descriptor instead.
 func (*RunFinished) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{33}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RunFinished) GetRun() *Run {
@@ -3103,7 +3201,7 @@ type Run struct {
 
 func (x *Run) Reset() {
 	*x = Run{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[34]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3115,7 +3213,7 @@ func (x *Run) String() string {
 func (*Run) ProtoMessage() {}
 
 func (x *Run) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[34]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3128,7 +3226,7 @@ func (x *Run) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Run.ProtoReflect.Descriptor instead.
 func (*Run) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{34}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Run) GetRunId() string {
@@ -3273,7 +3371,7 @@ type RunBudget struct {
 
 func (x *RunBudget) Reset() {
 	*x = RunBudget{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[35]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3285,7 +3383,7 @@ func (x *RunBudget) String() string {
 func (*RunBudget) ProtoMessage() {}
 
 func (x *RunBudget) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[35]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3298,7 +3396,7 @@ func (x *RunBudget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunBudget.ProtoReflect.Descriptor instead.
 func (*RunBudget) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{35}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *RunBudget) GetCalls() int32 {
@@ -3336,7 +3434,7 @@ type RunUsage struct {
 
 func (x *RunUsage) Reset() {
 	*x = RunUsage{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[36]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3348,7 +3446,7 @@ func (x *RunUsage) String() string {
 func (*RunUsage) ProtoMessage() {}
 
 func (x *RunUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[36]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3361,7 +3459,7 @@ func (x *RunUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunUsage.ProtoReflect.Descriptor instead.
 func (*RunUsage) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{36}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *RunUsage) GetCalls() int32 {
@@ -3425,7 +3523,7 @@ type StartRunRequest struct {
 
 func (x *StartRunRequest) Reset() {
 	*x = StartRunRequest{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[37]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3437,7 +3535,7 @@ func (x *StartRunRequest) String() string {
 func (*StartRunRequest) ProtoMessage() {}
 
 func (x *StartRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[37]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3450,7 +3548,7 @@ func (x *StartRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartRunRequest.ProtoReflect.Descriptor instead.
 func (*StartRunRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{37}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *StartRunRequest) GetSession() string {
@@ -3512,7 +3610,7 @@ type StartRunResponse struct {
 
 func (x *StartRunResponse) Reset() {
 	*x = StartRunResponse{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[38]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3524,7 +3622,7 @@ func (x *StartRunResponse) String() string {
 func (*StartRunResponse) ProtoMessage() {}
 
 func (x *StartRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[38]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3537,7 +3635,7 @@ func (x *StartRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartRunResponse.ProtoReflect.Descriptor instead.
 func (*StartRunResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{38}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *StartRunResponse) GetRun() *Run {
@@ -3557,7 +3655,7 @@ type GetRunRequest struct {
 
 func (x *GetRunRequest) Reset() {
 	*x = GetRunRequest{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[39]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3569,7 +3667,7 @@ func (x *GetRunRequest) String() string {
 func (*GetRunRequest) ProtoMessage() {}
 
 func (x *GetRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[39]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3582,7 +3680,7 @@ func (x *GetRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRunRequest.ProtoReflect.Descriptor instead.
 func (*GetRunRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{39}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *GetRunRequest) GetRunId() string {
@@ -3605,7 +3703,7 @@ type GetRunResponse struct {
 
 func (x *GetRunResponse) Reset() {
 	*x = GetRunResponse{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[40]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3617,7 +3715,7 @@ func (x *GetRunResponse) String() string {
 func (*GetRunResponse) ProtoMessage() {}
 
 func (x *GetRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[40]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3630,7 +3728,7 @@ func (x *GetRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRunResponse.ProtoReflect.Descriptor instead.
 func (*GetRunResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{40}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *GetRunResponse) GetRun() *Run {
@@ -3664,7 +3762,7 @@ type ListRunsRequest struct {
 
 func (x *ListRunsRequest) Reset() {
 	*x = ListRunsRequest{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[41]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3676,7 +3774,7 @@ func (x *ListRunsRequest) String() string {
 func (*ListRunsRequest) ProtoMessage() {}
 
 func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[41]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3689,7 +3787,7 @@ func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsRequest.ProtoReflect.Descriptor instead.
 func (*ListRunsRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{41}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ListRunsRequest) GetStates() []RunState {
@@ -3752,7 +3850,7 @@ type ListRunsResponse struct {
 
 func (x *ListRunsResponse) Reset() {
 	*x = ListRunsResponse{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[42]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3764,7 +3862,7 @@ func (x *ListRunsResponse) String() string {
 func (*ListRunsResponse) ProtoMessage() {}
 
 func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[42]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3777,7 +3875,7 @@ func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsResponse.ProtoReflect.Descriptor instead.
 func (*ListRunsResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{42}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ListRunsResponse) GetRuns() []*Run {
@@ -3805,7 +3903,7 @@ type WatchRunRequest struct {
 
 func (x *WatchRunRequest) Reset() {
 	*x = WatchRunRequest{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[43]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3817,7 +3915,7 @@ func (x *WatchRunRequest) String() string {
 func (*WatchRunRequest) ProtoMessage() {}
 
 func (x *WatchRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[43]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3830,7 +3928,7 @@ func (x *WatchRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRunRequest.ProtoReflect.Descriptor instead.
 func (*WatchRunRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{43}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *WatchRunRequest) GetRunId() string {
@@ -3857,7 +3955,7 @@ type WatchRunResponse struct {
 
 func (x *WatchRunResponse) Reset() {
 	*x = WatchRunResponse{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[44]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3869,7 +3967,7 @@ func (x *WatchRunResponse) String() string {
 func (*WatchRunResponse) ProtoMessage() {}
 
 func (x *WatchRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[44]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3882,7 +3980,7 @@ func (x *WatchRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRunResponse.ProtoReflect.Descriptor instead.
 func (*WatchRunResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{44}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *WatchRunResponse) GetEvent() *RunEvent {
@@ -3911,7 +4009,7 @@ type SendRunMessageRequest struct {
 
 func (x *SendRunMessageRequest) Reset() {
 	*x = SendRunMessageRequest{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[45]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3923,7 +4021,7 @@ func (x *SendRunMessageRequest) String() string {
 func (*SendRunMessageRequest) ProtoMessage() {}
 
 func (x *SendRunMessageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[45]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3936,7 +4034,7 @@ func (x *SendRunMessageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendRunMessageRequest.ProtoReflect.Descriptor instead.
 func (*SendRunMessageRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{45}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *SendRunMessageRequest) GetRunId() string {
@@ -3977,7 +4075,7 @@ type SendRunMessageResponse struct {
 
 func (x *SendRunMessageResponse) Reset() {
 	*x = SendRunMessageResponse{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[46]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3989,7 +4087,7 @@ func (x *SendRunMessageResponse) String() string {
 func (*SendRunMessageResponse) ProtoMessage() {}
 
 func (x *SendRunMessageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[46]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4002,7 +4100,7 @@ func (x *SendRunMessageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendRunMessageResponse.ProtoReflect.Descriptor instead.
 func (*SendRunMessageResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{46}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *SendRunMessageResponse) GetRun() *Run {
@@ -4023,7 +4121,7 @@ type CancelRunRequest struct {
 
 func (x *CancelRunRequest) Reset() {
 	*x = CancelRunRequest{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[47]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4035,7 +4133,7 @@ func (x *CancelRunRequest) String() string {
 func (*CancelRunRequest) ProtoMessage() {}
 
 func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[47]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4048,7 +4146,7 @@ func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRunRequest.ProtoReflect.Descriptor instead.
 func (*CancelRunRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{47}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *CancelRunRequest) GetRunId() string {
@@ -4075,7 +4173,7 @@ type CancelRunResponse struct {
 
 func (x *CancelRunResponse) Reset() {
 	*x = CancelRunResponse{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[48]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4087,7 +4185,7 @@ func (x *CancelRunResponse) String() string {
 func (*CancelRunResponse) ProtoMessage() {}
 
 func (x *CancelRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[48]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4100,7 +4198,7 @@ func (x *CancelRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRunResponse.ProtoReflect.Descriptor instead.
 func (*CancelRunResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{48}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *CancelRunResponse) GetRun() *Run {
@@ -4147,7 +4245,7 @@ type Call struct {
 
 func (x *Call) Reset() {
 	*x = Call{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[49]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4159,7 +4257,7 @@ func (x *Call) String() string {
 func (*Call) ProtoMessage() {}
 
 func (x *Call) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[49]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4172,7 +4270,7 @@ func (x *Call) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Call.ProtoReflect.Descriptor instead.
 func (*Call) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{49}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Call) GetProposalId() string {
@@ -4334,7 +4432,7 @@ type CallStep struct {
 
 func (x *CallStep) Reset() {
 	*x = CallStep{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[50]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4346,7 +4444,7 @@ func (x *CallStep) String() string {
 func (*CallStep) ProtoMessage() {}
 
 func (x *CallStep) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[50]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4359,7 +4457,7 @@ func (x *CallStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallStep.ProtoReflect.Descriptor instead.
 func (*CallStep) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{50}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *CallStep) GetSeq() int64 {
@@ -4428,7 +4526,7 @@ type ListCallsRequest struct {
 
 func (x *ListCallsRequest) Reset() {
 	*x = ListCallsRequest{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[51]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4440,7 +4538,7 @@ func (x *ListCallsRequest) String() string {
 func (*ListCallsRequest) ProtoMessage() {}
 
 func (x *ListCallsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[51]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4453,7 +4551,7 @@ func (x *ListCallsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCallsRequest.ProtoReflect.Descriptor instead.
 func (*ListCallsRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{51}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ListCallsRequest) GetPrincipal() string {
@@ -4503,7 +4601,7 @@ type ListCallsResponse struct {
 
 func (x *ListCallsResponse) Reset() {
 	*x = ListCallsResponse{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[52]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4515,7 +4613,7 @@ func (x *ListCallsResponse) String() string {
 func (*ListCallsResponse) ProtoMessage() {}
 
 func (x *ListCallsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[52]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4528,7 +4626,7 @@ func (x *ListCallsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCallsResponse.ProtoReflect.Descriptor instead.
 func (*ListCallsResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{52}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ListCallsResponse) GetCalls() []*Call {
@@ -4555,7 +4653,7 @@ type GetCallRequest struct {
 
 func (x *GetCallRequest) Reset() {
 	*x = GetCallRequest{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[53]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4567,7 +4665,7 @@ func (x *GetCallRequest) String() string {
 func (*GetCallRequest) ProtoMessage() {}
 
 func (x *GetCallRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[53]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4580,7 +4678,7 @@ func (x *GetCallRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCallRequest.ProtoReflect.Descriptor instead.
 func (*GetCallRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{53}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *GetCallRequest) GetProposalId() string {
@@ -4601,7 +4699,7 @@ type GetCallResponse struct {
 
 func (x *GetCallResponse) Reset() {
 	*x = GetCallResponse{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[54]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4613,7 +4711,7 @@ func (x *GetCallResponse) String() string {
 func (*GetCallResponse) ProtoMessage() {}
 
 func (x *GetCallResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[54]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4626,7 +4724,7 @@ func (x *GetCallResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCallResponse.ProtoReflect.Descriptor instead.
 func (*GetCallResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{54}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *GetCallResponse) GetCall() *Call {
@@ -4654,7 +4752,7 @@ type CancelCallRequest struct {
 
 func (x *CancelCallRequest) Reset() {
 	*x = CancelCallRequest{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[55]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4666,7 +4764,7 @@ func (x *CancelCallRequest) String() string {
 func (*CancelCallRequest) ProtoMessage() {}
 
 func (x *CancelCallRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[55]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4679,7 +4777,7 @@ func (x *CancelCallRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelCallRequest.ProtoReflect.Descriptor instead.
 func (*CancelCallRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{55}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *CancelCallRequest) GetProposalId() string {
@@ -4706,7 +4804,7 @@ type CancelCallResponse struct {
 
 func (x *CancelCallResponse) Reset() {
 	*x = CancelCallResponse{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[56]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4718,7 +4816,7 @@ func (x *CancelCallResponse) String() string {
 func (*CancelCallResponse) ProtoMessage() {}
 
 func (x *CancelCallResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[56]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4731,7 +4829,7 @@ func (x *CancelCallResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelCallResponse.ProtoReflect.Descriptor instead.
 func (*CancelCallResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{56}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *CancelCallResponse) GetCall() *Call {
@@ -4877,7 +4975,7 @@ const file_palyra_v1_gateway_proto_rawDesc = "" +
 	"input_json\x18\x02 \x01(\fR\tinputJson\x12!\n" +
 	"\asession\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18@R\asession\x12\"\n" +
 	"\achannel\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\achannel\x123\n" +
-	"\x10requester_reason\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x0frequesterReason\"\xa3\x04\n" +
+	"\x10requester_reason\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x0frequesterReason\"\xeb\x04\n" +
 	"\x14EvaluateToolResponse\x12\x18\n" +
 	"\averdict\x18\x01 \x01(\tR\averdict\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
@@ -4887,14 +4985,20 @@ const file_palyra_v1_gateway_proto_rawDesc = "" +
 	"\x0epolicy_version\x18\x06 \x01(\tR\rpolicyVersion\x12'\n" +
 	"\x0fsnapshot_digest\x18\a \x01(\tR\x0esnapshotDigest\x12\x1f\n" +
 	"\vcall_digest\x18\b \x01(\tR\n" +
-	"callDigest\x12<\n" +
+	"callDigest\x12L\n" +
+	"\x13skill_gate_decision\x18\t \x01(\v2\x1c.palyra.v1.SkillGateDecisionR\x11skillGateDecision\x12<\n" +
 	"\x1aproposal_approval_required\x18\n" +
 	" \x01(\bR\x18proposalApprovalRequired\x12.\n" +
 	"\x13approval_subject_id\x18\v \x01(\tR\x11approvalSubjectId\x12\x19\n" +
 	"\bgrant_id\x18\f \x01(\tR\agrantId\x125\n" +
 	"\asecrets\x18\r \x03(\v2\x1b.palyra.v1.SecretEvaluationR\asecrets\x126\n" +
-	"\x17requester_reason_wanted\x18\x0e \x01(\tR\x15requesterReasonWantedJ\x04\b\t\x10\n" +
-	"\"\x82\x02\n" +
+	"\x17requester_reason_wanted\x18\x0e \x01(\tR\x15requesterReasonWanted\"\xaf\x01\n" +
+	"\x11SkillGateDecision\x12\x14\n" +
+	"\x05skill\x18\x01 \x01(\tR\x05skill\x12\x18\n" +
+	"\aallowed\x18\x02 \x01(\bR\aallowed\x12\x18\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\x12\x16\n" +
+	"\x06remedy\x18\x04 \x01(\tR\x06remedy\x128\n" +
+	"\vdetermining\x18\x05 \x03(\v2\x16.palyra.v1.DeterminingR\vdetermining\"\x98\x02\n" +
 	"\x10SecretEvaluation\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\rR\aversion\x12\x10\n" +
@@ -4904,7 +5008,9 @@ const file_palyra_v1_gateway_proto_rawDesc = "" +
 	"\x06reason\x18\x06 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\a \x01(\tR\amessage\x12\x16\n" +
 	"\x06remedy\x18\b \x01(\tR\x06remedy\x128\n" +
-	"\vdetermining\x18\t \x03(\v2\x16.palyra.v1.DeterminingR\vdetermining\"8\n" +
+	"\vdetermining\x18\t \x03(\v2\x16.palyra.v1.DeterminingR\vdetermining\x12\x14\n" +
+	"\x05skill\x18\n" +
+	" \x01(\tR\x05skill\"8\n" +
 	"\x11EndSessionRequest\x12#\n" +
 	"\asession\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\asession\"\x14\n" +
 	"\x12EndSessionResponse\"\xb5\x02\n" +
@@ -5163,7 +5269,7 @@ func file_palyra_v1_gateway_proto_rawDescGZIP() []byte {
 }
 
 var file_palyra_v1_gateway_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_palyra_v1_gateway_proto_msgTypes = make([]protoimpl.MessageInfo, 57)
+var file_palyra_v1_gateway_proto_msgTypes = make([]protoimpl.MessageInfo, 58)
 var file_palyra_v1_gateway_proto_goTypes = []any{
 	(RunState)(0),                  // 0: palyra.v1.RunState
 	(CallState)(0),                 // 1: palyra.v1.CallState
@@ -5185,51 +5291,52 @@ var file_palyra_v1_gateway_proto_goTypes = []any{
 	(*Tool)(nil),                   // 17: palyra.v1.Tool
 	(*EvaluateToolRequest)(nil),    // 18: palyra.v1.EvaluateToolRequest
 	(*EvaluateToolResponse)(nil),   // 19: palyra.v1.EvaluateToolResponse
-	(*SecretEvaluation)(nil),       // 20: palyra.v1.SecretEvaluation
-	(*EndSessionRequest)(nil),      // 21: palyra.v1.EndSessionRequest
-	(*EndSessionResponse)(nil),     // 22: palyra.v1.EndSessionResponse
-	(*RunStreamRequest)(nil),       // 23: palyra.v1.RunStreamRequest
-	(*ResumeRun)(nil),              // 24: palyra.v1.ResumeRun
-	(*UserMessage)(nil),            // 25: palyra.v1.UserMessage
-	(*CancelRun)(nil),              // 26: palyra.v1.CancelRun
-	(*RunStreamResponse)(nil),      // 27: palyra.v1.RunStreamResponse
-	(*MessageRefused)(nil),         // 28: palyra.v1.MessageRefused
-	(*RunEvent)(nil),               // 29: palyra.v1.RunEvent
-	(*RunStarted)(nil),             // 30: palyra.v1.RunStarted
-	(*ModelDelta)(nil),             // 31: palyra.v1.ModelDelta
-	(*ModelRetry)(nil),             // 32: palyra.v1.ModelRetry
-	(*ModelTurn)(nil),              // 33: palyra.v1.ModelTurn
-	(*ModelToolCall)(nil),          // 34: palyra.v1.ModelToolCall
-	(*RunFinished)(nil),            // 35: palyra.v1.RunFinished
-	(*Run)(nil),                    // 36: palyra.v1.Run
-	(*RunBudget)(nil),              // 37: palyra.v1.RunBudget
-	(*RunUsage)(nil),               // 38: palyra.v1.RunUsage
-	(*StartRunRequest)(nil),        // 39: palyra.v1.StartRunRequest
-	(*StartRunResponse)(nil),       // 40: palyra.v1.StartRunResponse
-	(*GetRunRequest)(nil),          // 41: palyra.v1.GetRunRequest
-	(*GetRunResponse)(nil),         // 42: palyra.v1.GetRunResponse
-	(*ListRunsRequest)(nil),        // 43: palyra.v1.ListRunsRequest
-	(*ListRunsResponse)(nil),       // 44: palyra.v1.ListRunsResponse
-	(*WatchRunRequest)(nil),        // 45: palyra.v1.WatchRunRequest
-	(*WatchRunResponse)(nil),       // 46: palyra.v1.WatchRunResponse
-	(*SendRunMessageRequest)(nil),  // 47: palyra.v1.SendRunMessageRequest
-	(*SendRunMessageResponse)(nil), // 48: palyra.v1.SendRunMessageResponse
-	(*CancelRunRequest)(nil),       // 49: palyra.v1.CancelRunRequest
-	(*CancelRunResponse)(nil),      // 50: palyra.v1.CancelRunResponse
-	(*Call)(nil),                   // 51: palyra.v1.Call
-	(*CallStep)(nil),               // 52: palyra.v1.CallStep
-	(*ListCallsRequest)(nil),       // 53: palyra.v1.ListCallsRequest
-	(*ListCallsResponse)(nil),      // 54: palyra.v1.ListCallsResponse
-	(*GetCallRequest)(nil),         // 55: palyra.v1.GetCallRequest
-	(*GetCallResponse)(nil),        // 56: palyra.v1.GetCallResponse
-	(*CancelCallRequest)(nil),      // 57: palyra.v1.CancelCallRequest
-	(*CancelCallResponse)(nil),     // 58: palyra.v1.CancelCallResponse
-	(*Approval)(nil),               // 59: palyra.v1.Approval
-	(ApprovalState)(0),             // 60: palyra.v1.ApprovalState
-	(*timestamppb.Timestamp)(nil),  // 61: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),    // 62: google.protobuf.Duration
-	(*ApprovalDifference)(nil),     // 63: palyra.v1.ApprovalDifference
-	(*DecideApprovalRequest)(nil),  // 64: palyra.v1.DecideApprovalRequest
+	(*SkillGateDecision)(nil),      // 20: palyra.v1.SkillGateDecision
+	(*SecretEvaluation)(nil),       // 21: palyra.v1.SecretEvaluation
+	(*EndSessionRequest)(nil),      // 22: palyra.v1.EndSessionRequest
+	(*EndSessionResponse)(nil),     // 23: palyra.v1.EndSessionResponse
+	(*RunStreamRequest)(nil),       // 24: palyra.v1.RunStreamRequest
+	(*ResumeRun)(nil),              // 25: palyra.v1.ResumeRun
+	(*UserMessage)(nil),            // 26: palyra.v1.UserMessage
+	(*CancelRun)(nil),              // 27: palyra.v1.CancelRun
+	(*RunStreamResponse)(nil),      // 28: palyra.v1.RunStreamResponse
+	(*MessageRefused)(nil),         // 29: palyra.v1.MessageRefused
+	(*RunEvent)(nil),               // 30: palyra.v1.RunEvent
+	(*RunStarted)(nil),             // 31: palyra.v1.RunStarted
+	(*ModelDelta)(nil),             // 32: palyra.v1.ModelDelta
+	(*ModelRetry)(nil),             // 33: palyra.v1.ModelRetry
+	(*ModelTurn)(nil),              // 34: palyra.v1.ModelTurn
+	(*ModelToolCall)(nil),          // 35: palyra.v1.ModelToolCall
+	(*RunFinished)(nil),            // 36: palyra.v1.RunFinished
+	(*Run)(nil),                    // 37: palyra.v1.Run
+	(*RunBudget)(nil),              // 38: palyra.v1.RunBudget
+	(*RunUsage)(nil),               // 39: palyra.v1.RunUsage
+	(*StartRunRequest)(nil),        // 40: palyra.v1.StartRunRequest
+	(*StartRunResponse)(nil),       // 41: palyra.v1.StartRunResponse
+	(*GetRunRequest)(nil),          // 42: palyra.v1.GetRunRequest
+	(*GetRunResponse)(nil),         // 43: palyra.v1.GetRunResponse
+	(*ListRunsRequest)(nil),        // 44: palyra.v1.ListRunsRequest
+	(*ListRunsResponse)(nil),       // 45: palyra.v1.ListRunsResponse
+	(*WatchRunRequest)(nil),        // 46: palyra.v1.WatchRunRequest
+	(*WatchRunResponse)(nil),       // 47: palyra.v1.WatchRunResponse
+	(*SendRunMessageRequest)(nil),  // 48: palyra.v1.SendRunMessageRequest
+	(*SendRunMessageResponse)(nil), // 49: palyra.v1.SendRunMessageResponse
+	(*CancelRunRequest)(nil),       // 50: palyra.v1.CancelRunRequest
+	(*CancelRunResponse)(nil),      // 51: palyra.v1.CancelRunResponse
+	(*Call)(nil),                   // 52: palyra.v1.Call
+	(*CallStep)(nil),               // 53: palyra.v1.CallStep
+	(*ListCallsRequest)(nil),       // 54: palyra.v1.ListCallsRequest
+	(*ListCallsResponse)(nil),      // 55: palyra.v1.ListCallsResponse
+	(*GetCallRequest)(nil),         // 56: palyra.v1.GetCallRequest
+	(*GetCallResponse)(nil),        // 57: palyra.v1.GetCallResponse
+	(*CancelCallRequest)(nil),      // 58: palyra.v1.CancelCallRequest
+	(*CancelCallResponse)(nil),     // 59: palyra.v1.CancelCallResponse
+	(*Approval)(nil),               // 60: palyra.v1.Approval
+	(ApprovalState)(0),             // 61: palyra.v1.ApprovalState
+	(*timestamppb.Timestamp)(nil),  // 62: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),    // 63: google.protobuf.Duration
+	(*ApprovalDifference)(nil),     // 64: palyra.v1.ApprovalDifference
+	(*DecideApprovalRequest)(nil),  // 65: palyra.v1.DecideApprovalRequest
 }
 var file_palyra_v1_gateway_proto_depIdxs = []int32{
 	4,  // 0: palyra.v1.CallToolResponse.proposed:type_name -> palyra.v1.ToolProposed
@@ -5239,104 +5346,106 @@ var file_palyra_v1_gateway_proto_depIdxs = []int32{
 	9,  // 4: palyra.v1.CallToolResponse.output:type_name -> palyra.v1.ToolOutputChunk
 	10, // 5: palyra.v1.CallToolResponse.result:type_name -> palyra.v1.ToolResult
 	12, // 6: palyra.v1.CallToolResponse.attestation:type_name -> palyra.v1.ToolAttestation
-	59, // 7: palyra.v1.ApprovalRequested.approval:type_name -> palyra.v1.Approval
-	60, // 8: palyra.v1.ApprovalResolved.state:type_name -> palyra.v1.ApprovalState
+	60, // 7: palyra.v1.ApprovalRequested.approval:type_name -> palyra.v1.Approval
+	61, // 8: palyra.v1.ApprovalResolved.state:type_name -> palyra.v1.ApprovalState
 	7,  // 9: palyra.v1.ToolDecision.determining:type_name -> palyra.v1.Determining
-	61, // 10: palyra.v1.ToolDecision.at:type_name -> google.protobuf.Timestamp
+	62, // 10: palyra.v1.ToolDecision.at:type_name -> google.protobuf.Timestamp
 	11, // 11: palyra.v1.ToolResult.executed_as_edited:type_name -> palyra.v1.ExecutedAsEdited
-	62, // 12: palyra.v1.ToolResult.duration:type_name -> google.protobuf.Duration
-	63, // 13: palyra.v1.ExecutedAsEdited.changes:type_name -> palyra.v1.ApprovalDifference
+	63, // 12: palyra.v1.ToolResult.duration:type_name -> google.protobuf.Duration
+	64, // 13: palyra.v1.ExecutedAsEdited.changes:type_name -> palyra.v1.ApprovalDifference
 	13, // 14: palyra.v1.ToolAttestation.posture:type_name -> palyra.v1.ExecutionPosture
 	17, // 15: palyra.v1.ListToolsResponse.tools:type_name -> palyra.v1.Tool
 	16, // 16: palyra.v1.ListToolsResponse.hidden:type_name -> palyra.v1.HiddenTool
 	17, // 17: palyra.v1.HiddenTool.tool:type_name -> palyra.v1.Tool
 	7,  // 18: palyra.v1.HiddenTool.determining:type_name -> palyra.v1.Determining
 	7,  // 19: palyra.v1.EvaluateToolResponse.determining:type_name -> palyra.v1.Determining
-	20, // 20: palyra.v1.EvaluateToolResponse.secrets:type_name -> palyra.v1.SecretEvaluation
-	7,  // 21: palyra.v1.SecretEvaluation.determining:type_name -> palyra.v1.Determining
-	39, // 22: palyra.v1.RunStreamRequest.start:type_name -> palyra.v1.StartRunRequest
-	24, // 23: palyra.v1.RunStreamRequest.resume:type_name -> palyra.v1.ResumeRun
-	25, // 24: palyra.v1.RunStreamRequest.user_message:type_name -> palyra.v1.UserMessage
-	64, // 25: palyra.v1.RunStreamRequest.approval:type_name -> palyra.v1.DecideApprovalRequest
-	26, // 26: palyra.v1.RunStreamRequest.cancel:type_name -> palyra.v1.CancelRun
-	29, // 27: palyra.v1.RunStreamResponse.event:type_name -> palyra.v1.RunEvent
-	28, // 28: palyra.v1.RunStreamResponse.refused:type_name -> palyra.v1.MessageRefused
-	61, // 29: palyra.v1.RunEvent.at:type_name -> google.protobuf.Timestamp
-	30, // 30: palyra.v1.RunEvent.started:type_name -> palyra.v1.RunStarted
-	25, // 31: palyra.v1.RunEvent.user_message:type_name -> palyra.v1.UserMessage
-	31, // 32: palyra.v1.RunEvent.model_delta:type_name -> palyra.v1.ModelDelta
-	32, // 33: palyra.v1.RunEvent.model_retry:type_name -> palyra.v1.ModelRetry
-	33, // 34: palyra.v1.RunEvent.model_turn:type_name -> palyra.v1.ModelTurn
-	4,  // 35: palyra.v1.RunEvent.proposed:type_name -> palyra.v1.ToolProposed
-	5,  // 36: palyra.v1.RunEvent.approval_requested:type_name -> palyra.v1.ApprovalRequested
-	6,  // 37: palyra.v1.RunEvent.approval_resolved:type_name -> palyra.v1.ApprovalResolved
-	8,  // 38: palyra.v1.RunEvent.decision:type_name -> palyra.v1.ToolDecision
-	9,  // 39: palyra.v1.RunEvent.output:type_name -> palyra.v1.ToolOutputChunk
-	10, // 40: palyra.v1.RunEvent.result:type_name -> palyra.v1.ToolResult
-	12, // 41: palyra.v1.RunEvent.attestation:type_name -> palyra.v1.ToolAttestation
-	35, // 42: palyra.v1.RunEvent.finished:type_name -> palyra.v1.RunFinished
-	36, // 43: palyra.v1.RunStarted.run:type_name -> palyra.v1.Run
-	62, // 44: palyra.v1.ModelRetry.after:type_name -> google.protobuf.Duration
-	34, // 45: palyra.v1.ModelTurn.calls:type_name -> palyra.v1.ModelToolCall
-	36, // 46: palyra.v1.RunFinished.run:type_name -> palyra.v1.Run
-	0,  // 47: palyra.v1.Run.state:type_name -> palyra.v1.RunState
-	61, // 48: palyra.v1.Run.started_at:type_name -> google.protobuf.Timestamp
-	61, // 49: palyra.v1.Run.ended_at:type_name -> google.protobuf.Timestamp
-	37, // 50: palyra.v1.Run.budget:type_name -> palyra.v1.RunBudget
-	38, // 51: palyra.v1.Run.usage:type_name -> palyra.v1.RunUsage
-	62, // 52: palyra.v1.RunBudget.wall_clock:type_name -> google.protobuf.Duration
-	62, // 53: palyra.v1.RunUsage.wall_clock:type_name -> google.protobuf.Duration
-	37, // 54: palyra.v1.StartRunRequest.budget:type_name -> palyra.v1.RunBudget
-	36, // 55: palyra.v1.StartRunResponse.run:type_name -> palyra.v1.Run
-	36, // 56: palyra.v1.GetRunResponse.run:type_name -> palyra.v1.Run
-	0,  // 57: palyra.v1.ListRunsRequest.states:type_name -> palyra.v1.RunState
-	61, // 58: palyra.v1.ListRunsRequest.since:type_name -> google.protobuf.Timestamp
-	61, // 59: palyra.v1.ListRunsRequest.until:type_name -> google.protobuf.Timestamp
-	36, // 60: palyra.v1.ListRunsResponse.runs:type_name -> palyra.v1.Run
-	29, // 61: palyra.v1.WatchRunResponse.event:type_name -> palyra.v1.RunEvent
-	36, // 62: palyra.v1.SendRunMessageResponse.run:type_name -> palyra.v1.Run
-	36, // 63: palyra.v1.CancelRunResponse.run:type_name -> palyra.v1.Run
-	1,  // 64: palyra.v1.Call.state:type_name -> palyra.v1.CallState
-	61, // 65: palyra.v1.Call.proposed_at:type_name -> google.protobuf.Timestamp
-	61, // 66: palyra.v1.Call.ended_at:type_name -> google.protobuf.Timestamp
-	61, // 67: palyra.v1.CallStep.at:type_name -> google.protobuf.Timestamp
-	51, // 68: palyra.v1.ListCallsResponse.calls:type_name -> palyra.v1.Call
-	51, // 69: palyra.v1.GetCallResponse.call:type_name -> palyra.v1.Call
-	52, // 70: palyra.v1.GetCallResponse.steps:type_name -> palyra.v1.CallStep
-	51, // 71: palyra.v1.CancelCallResponse.call:type_name -> palyra.v1.Call
-	2,  // 72: palyra.v1.GatewayService.CallTool:input_type -> palyra.v1.CallToolRequest
-	14, // 73: palyra.v1.GatewayService.ListTools:input_type -> palyra.v1.ListToolsRequest
-	18, // 74: palyra.v1.GatewayService.EvaluateTool:input_type -> palyra.v1.EvaluateToolRequest
-	21, // 75: palyra.v1.GatewayService.EndSession:input_type -> palyra.v1.EndSessionRequest
-	23, // 76: palyra.v1.GatewayService.RunStream:input_type -> palyra.v1.RunStreamRequest
-	39, // 77: palyra.v1.GatewayService.StartRun:input_type -> palyra.v1.StartRunRequest
-	41, // 78: palyra.v1.GatewayService.GetRun:input_type -> palyra.v1.GetRunRequest
-	43, // 79: palyra.v1.GatewayService.ListRuns:input_type -> palyra.v1.ListRunsRequest
-	45, // 80: palyra.v1.GatewayService.WatchRun:input_type -> palyra.v1.WatchRunRequest
-	47, // 81: palyra.v1.GatewayService.SendRunMessage:input_type -> palyra.v1.SendRunMessageRequest
-	49, // 82: palyra.v1.GatewayService.CancelRun:input_type -> palyra.v1.CancelRunRequest
-	53, // 83: palyra.v1.GatewayService.ListCalls:input_type -> palyra.v1.ListCallsRequest
-	55, // 84: palyra.v1.GatewayService.GetCall:input_type -> palyra.v1.GetCallRequest
-	57, // 85: palyra.v1.GatewayService.CancelCall:input_type -> palyra.v1.CancelCallRequest
-	3,  // 86: palyra.v1.GatewayService.CallTool:output_type -> palyra.v1.CallToolResponse
-	15, // 87: palyra.v1.GatewayService.ListTools:output_type -> palyra.v1.ListToolsResponse
-	19, // 88: palyra.v1.GatewayService.EvaluateTool:output_type -> palyra.v1.EvaluateToolResponse
-	22, // 89: palyra.v1.GatewayService.EndSession:output_type -> palyra.v1.EndSessionResponse
-	27, // 90: palyra.v1.GatewayService.RunStream:output_type -> palyra.v1.RunStreamResponse
-	40, // 91: palyra.v1.GatewayService.StartRun:output_type -> palyra.v1.StartRunResponse
-	42, // 92: palyra.v1.GatewayService.GetRun:output_type -> palyra.v1.GetRunResponse
-	44, // 93: palyra.v1.GatewayService.ListRuns:output_type -> palyra.v1.ListRunsResponse
-	46, // 94: palyra.v1.GatewayService.WatchRun:output_type -> palyra.v1.WatchRunResponse
-	48, // 95: palyra.v1.GatewayService.SendRunMessage:output_type -> palyra.v1.SendRunMessageResponse
-	50, // 96: palyra.v1.GatewayService.CancelRun:output_type -> palyra.v1.CancelRunResponse
-	54, // 97: palyra.v1.GatewayService.ListCalls:output_type -> palyra.v1.ListCallsResponse
-	56, // 98: palyra.v1.GatewayService.GetCall:output_type -> palyra.v1.GetCallResponse
-	58, // 99: palyra.v1.GatewayService.CancelCall:output_type -> palyra.v1.CancelCallResponse
-	86, // [86:100] is the sub-list for method output_type
-	72, // [72:86] is the sub-list for method input_type
-	72, // [72:72] is the sub-list for extension type_name
-	72, // [72:72] is the sub-list for extension extendee
-	0,  // [0:72] is the sub-list for field type_name
+	20, // 20: palyra.v1.EvaluateToolResponse.skill_gate_decision:type_name -> palyra.v1.SkillGateDecision
+	21, // 21: palyra.v1.EvaluateToolResponse.secrets:type_name -> palyra.v1.SecretEvaluation
+	7,  // 22: palyra.v1.SkillGateDecision.determining:type_name -> palyra.v1.Determining
+	7,  // 23: palyra.v1.SecretEvaluation.determining:type_name -> palyra.v1.Determining
+	40, // 24: palyra.v1.RunStreamRequest.start:type_name -> palyra.v1.StartRunRequest
+	25, // 25: palyra.v1.RunStreamRequest.resume:type_name -> palyra.v1.ResumeRun
+	26, // 26: palyra.v1.RunStreamRequest.user_message:type_name -> palyra.v1.UserMessage
+	65, // 27: palyra.v1.RunStreamRequest.approval:type_name -> palyra.v1.DecideApprovalRequest
+	27, // 28: palyra.v1.RunStreamRequest.cancel:type_name -> palyra.v1.CancelRun
+	30, // 29: palyra.v1.RunStreamResponse.event:type_name -> palyra.v1.RunEvent
+	29, // 30: palyra.v1.RunStreamResponse.refused:type_name -> palyra.v1.MessageRefused
+	62, // 31: palyra.v1.RunEvent.at:type_name -> google.protobuf.Timestamp
+	31, // 32: palyra.v1.RunEvent.started:type_name -> palyra.v1.RunStarted
+	26, // 33: palyra.v1.RunEvent.user_message:type_name -> palyra.v1.UserMessage
+	32, // 34: palyra.v1.RunEvent.model_delta:type_name -> palyra.v1.ModelDelta
+	33, // 35: palyra.v1.RunEvent.model_retry:type_name -> palyra.v1.ModelRetry
+	34, // 36: palyra.v1.RunEvent.model_turn:type_name -> palyra.v1.ModelTurn
+	4,  // 37: palyra.v1.RunEvent.proposed:type_name -> palyra.v1.ToolProposed
+	5,  // 38: palyra.v1.RunEvent.approval_requested:type_name -> palyra.v1.ApprovalRequested
+	6,  // 39: palyra.v1.RunEvent.approval_resolved:type_name -> palyra.v1.ApprovalResolved
+	8,  // 40: palyra.v1.RunEvent.decision:type_name -> palyra.v1.ToolDecision
+	9,  // 41: palyra.v1.RunEvent.output:type_name -> palyra.v1.ToolOutputChunk
+	10, // 42: palyra.v1.RunEvent.result:type_name -> palyra.v1.ToolResult
+	12, // 43: palyra.v1.RunEvent.attestation:type_name -> palyra.v1.ToolAttestation
+	36, // 44: palyra.v1.RunEvent.finished:type_name -> palyra.v1.RunFinished
+	37, // 45: palyra.v1.RunStarted.run:type_name -> palyra.v1.Run
+	63, // 46: palyra.v1.ModelRetry.after:type_name -> google.protobuf.Duration
+	35, // 47: palyra.v1.ModelTurn.calls:type_name -> palyra.v1.ModelToolCall
+	37, // 48: palyra.v1.RunFinished.run:type_name -> palyra.v1.Run
+	0,  // 49: palyra.v1.Run.state:type_name -> palyra.v1.RunState
+	62, // 50: palyra.v1.Run.started_at:type_name -> google.protobuf.Timestamp
+	62, // 51: palyra.v1.Run.ended_at:type_name -> google.protobuf.Timestamp
+	38, // 52: palyra.v1.Run.budget:type_name -> palyra.v1.RunBudget
+	39, // 53: palyra.v1.Run.usage:type_name -> palyra.v1.RunUsage
+	63, // 54: palyra.v1.RunBudget.wall_clock:type_name -> google.protobuf.Duration
+	63, // 55: palyra.v1.RunUsage.wall_clock:type_name -> google.protobuf.Duration
+	38, // 56: palyra.v1.StartRunRequest.budget:type_name -> palyra.v1.RunBudget
+	37, // 57: palyra.v1.StartRunResponse.run:type_name -> palyra.v1.Run
+	37, // 58: palyra.v1.GetRunResponse.run:type_name -> palyra.v1.Run
+	0,  // 59: palyra.v1.ListRunsRequest.states:type_name -> palyra.v1.RunState
+	62, // 60: palyra.v1.ListRunsRequest.since:type_name -> google.protobuf.Timestamp
+	62, // 61: palyra.v1.ListRunsRequest.until:type_name -> google.protobuf.Timestamp
+	37, // 62: palyra.v1.ListRunsResponse.runs:type_name -> palyra.v1.Run
+	30, // 63: palyra.v1.WatchRunResponse.event:type_name -> palyra.v1.RunEvent
+	37, // 64: palyra.v1.SendRunMessageResponse.run:type_name -> palyra.v1.Run
+	37, // 65: palyra.v1.CancelRunResponse.run:type_name -> palyra.v1.Run
+	1,  // 66: palyra.v1.Call.state:type_name -> palyra.v1.CallState
+	62, // 67: palyra.v1.Call.proposed_at:type_name -> google.protobuf.Timestamp
+	62, // 68: palyra.v1.Call.ended_at:type_name -> google.protobuf.Timestamp
+	62, // 69: palyra.v1.CallStep.at:type_name -> google.protobuf.Timestamp
+	52, // 70: palyra.v1.ListCallsResponse.calls:type_name -> palyra.v1.Call
+	52, // 71: palyra.v1.GetCallResponse.call:type_name -> palyra.v1.Call
+	53, // 72: palyra.v1.GetCallResponse.steps:type_name -> palyra.v1.CallStep
+	52, // 73: palyra.v1.CancelCallResponse.call:type_name -> palyra.v1.Call
+	2,  // 74: palyra.v1.GatewayService.CallTool:input_type -> palyra.v1.CallToolRequest
+	14, // 75: palyra.v1.GatewayService.ListTools:input_type -> palyra.v1.ListToolsRequest
+	18, // 76: palyra.v1.GatewayService.EvaluateTool:input_type -> palyra.v1.EvaluateToolRequest
+	22, // 77: palyra.v1.GatewayService.EndSession:input_type -> palyra.v1.EndSessionRequest
+	24, // 78: palyra.v1.GatewayService.RunStream:input_type -> palyra.v1.RunStreamRequest
+	40, // 79: palyra.v1.GatewayService.StartRun:input_type -> palyra.v1.StartRunRequest
+	42, // 80: palyra.v1.GatewayService.GetRun:input_type -> palyra.v1.GetRunRequest
+	44, // 81: palyra.v1.GatewayService.ListRuns:input_type -> palyra.v1.ListRunsRequest
+	46, // 82: palyra.v1.GatewayService.WatchRun:input_type -> palyra.v1.WatchRunRequest
+	48, // 83: palyra.v1.GatewayService.SendRunMessage:input_type -> palyra.v1.SendRunMessageRequest
+	50, // 84: palyra.v1.GatewayService.CancelRun:input_type -> palyra.v1.CancelRunRequest
+	54, // 85: palyra.v1.GatewayService.ListCalls:input_type -> palyra.v1.ListCallsRequest
+	56, // 86: palyra.v1.GatewayService.GetCall:input_type -> palyra.v1.GetCallRequest
+	58, // 87: palyra.v1.GatewayService.CancelCall:input_type -> palyra.v1.CancelCallRequest
+	3,  // 88: palyra.v1.GatewayService.CallTool:output_type -> palyra.v1.CallToolResponse
+	15, // 89: palyra.v1.GatewayService.ListTools:output_type -> palyra.v1.ListToolsResponse
+	19, // 90: palyra.v1.GatewayService.EvaluateTool:output_type -> palyra.v1.EvaluateToolResponse
+	23, // 91: palyra.v1.GatewayService.EndSession:output_type -> palyra.v1.EndSessionResponse
+	28, // 92: palyra.v1.GatewayService.RunStream:output_type -> palyra.v1.RunStreamResponse
+	41, // 93: palyra.v1.GatewayService.StartRun:output_type -> palyra.v1.StartRunResponse
+	43, // 94: palyra.v1.GatewayService.GetRun:output_type -> palyra.v1.GetRunResponse
+	45, // 95: palyra.v1.GatewayService.ListRuns:output_type -> palyra.v1.ListRunsResponse
+	47, // 96: palyra.v1.GatewayService.WatchRun:output_type -> palyra.v1.WatchRunResponse
+	49, // 97: palyra.v1.GatewayService.SendRunMessage:output_type -> palyra.v1.SendRunMessageResponse
+	51, // 98: palyra.v1.GatewayService.CancelRun:output_type -> palyra.v1.CancelRunResponse
+	55, // 99: palyra.v1.GatewayService.ListCalls:output_type -> palyra.v1.ListCallsResponse
+	57, // 100: palyra.v1.GatewayService.GetCall:output_type -> palyra.v1.GetCallResponse
+	59, // 101: palyra.v1.GatewayService.CancelCall:output_type -> palyra.v1.CancelCallResponse
+	88, // [88:102] is the sub-list for method output_type
+	74, // [74:88] is the sub-list for method input_type
+	74, // [74:74] is the sub-list for extension type_name
+	74, // [74:74] is the sub-list for extension extendee
+	0,  // [0:74] is the sub-list for field type_name
 }
 
 func init() { file_palyra_v1_gateway_proto_init() }
@@ -5354,14 +5463,14 @@ func file_palyra_v1_gateway_proto_init() {
 		(*CallToolResponse_Result)(nil),
 		(*CallToolResponse_Attestation)(nil),
 	}
-	file_palyra_v1_gateway_proto_msgTypes[21].OneofWrappers = []any{
+	file_palyra_v1_gateway_proto_msgTypes[22].OneofWrappers = []any{
 		(*RunStreamRequest_Start)(nil),
 		(*RunStreamRequest_Resume)(nil),
 		(*RunStreamRequest_UserMessage)(nil),
 		(*RunStreamRequest_Approval)(nil),
 		(*RunStreamRequest_Cancel)(nil),
 	}
-	file_palyra_v1_gateway_proto_msgTypes[27].OneofWrappers = []any{
+	file_palyra_v1_gateway_proto_msgTypes[28].OneofWrappers = []any{
 		(*RunEvent_Started)(nil),
 		(*RunEvent_UserMessage)(nil),
 		(*RunEvent_ModelDelta)(nil),
@@ -5376,14 +5485,14 @@ func file_palyra_v1_gateway_proto_init() {
 		(*RunEvent_Attestation)(nil),
 		(*RunEvent_Finished)(nil),
 	}
-	file_palyra_v1_gateway_proto_msgTypes[49].OneofWrappers = []any{}
+	file_palyra_v1_gateway_proto_msgTypes[50].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_palyra_v1_gateway_proto_rawDesc), len(file_palyra_v1_gateway_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   57,
+			NumMessages:   58,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

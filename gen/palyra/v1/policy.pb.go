@@ -1027,9 +1027,12 @@ type ExplainPolicyResponse struct {
 	DecisionId string `protobuf:"bytes,19,opt,name=decision_id,json=decisionId,proto3" json:"decision_id,omitempty"`
 	// What a reader has to know, such as that secrets were removed from what the
 	// journal holds.
-	Notes         []string `protobuf:"bytes,20,rep,name=notes,proto3" json:"notes,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Notes []string `protobuf:"bytes,20,rep,name=notes,proto3" json:"notes,omitempty"`
+	// What was said of running the skill whose tool is called; absent for any other tool.
+	// One that is not allowed is the verdict, and what policies and context are about.
+	SkillGateDecision *SkillGateDecision `protobuf:"bytes,21,opt,name=skill_gate_decision,json=skillGateDecision,proto3" json:"skill_gate_decision,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *ExplainPolicyResponse) Reset() {
@@ -1198,6 +1201,13 @@ func (x *ExplainPolicyResponse) GetDecisionId() string {
 func (x *ExplainPolicyResponse) GetNotes() []string {
 	if x != nil {
 		return x.Notes
+	}
+	return nil
+}
+
+func (x *ExplainPolicyResponse) GetSkillGateDecision() *SkillGateDecision {
+	if x != nil {
+		return x.SkillGateDecision
 	}
 	return nil
 }
@@ -2476,7 +2486,7 @@ var File_palyra_v1_policy_proto protoreflect.FileDescriptor
 
 const file_palyra_v1_policy_proto_rawDesc = "" +
 	"\n" +
-	"\x16palyra/v1/policy.proto\x12\tpalyra.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"M\n" +
+	"\x16palyra/v1/policy.proto\x12\tpalyra.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17palyra/v1/gateway.proto\"M\n" +
 	"\fPolicySource\x12\x1e\n" +
 	"\x04name\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x02R\x04name\x12\x1d\n" +
@@ -2547,7 +2557,7 @@ const file_palyra_v1_policy_proto_rawDesc = "" +
 	"\vdecision_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x98\x01\x1aH\x00R\n" +
 	"decisionId\x120\n" +
 	"\x04call\x18\x02 \x01(\v2\x1a.palyra.v1.CallDescriptionH\x00R\x04callB\x10\n" +
-	"\asubject\x12\x05\xbaH\x02\b\x01\"\x80\x05\n" +
+	"\asubject\x12\x05\xbaH\x02\b\x01\"\xce\x05\n" +
 	"\x15ExplainPolicyResponse\x12\x18\n" +
 	"\averdict\x18\x01 \x01(\tR\averdict\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
@@ -2571,7 +2581,8 @@ const file_palyra_v1_policy_proto_rawDesc = "" +
 	"proposalId\x12\x1f\n" +
 	"\vdecision_id\x18\x13 \x01(\tR\n" +
 	"decisionId\x12\x14\n" +
-	"\x05notes\x18\x14 \x03(\tR\x05notes\"\x96\x02\n" +
+	"\x05notes\x18\x14 \x03(\tR\x05notes\x12L\n" +
+	"\x13skill_gate_decision\x18\x15 \x01(\v2\x1c.palyra.v1.SkillGateDecisionR\x11skillGateDecision\"\x96\x02\n" +
 	"\x0fExplainedPolicy\x12\x1b\n" +
 	"\tpolicy_id\x18\x01 \x01(\tR\bpolicyId\x12\x12\n" +
 	"\x04file\x18\x02 \x01(\tR\x04file\x12\x12\n" +
@@ -2733,6 +2744,7 @@ var file_palyra_v1_policy_proto_goTypes = []any{
 	(*ActivatePolicyRequest)(nil),      // 30: palyra.v1.ActivatePolicyRequest
 	(*ActivatePolicyResponse)(nil),     // 31: palyra.v1.ActivatePolicyResponse
 	(*timestamppb.Timestamp)(nil),      // 32: google.protobuf.Timestamp
+	(*SkillGateDecision)(nil),          // 33: palyra.v1.SkillGateDecision
 }
 var file_palyra_v1_policy_proto_depIdxs = []int32{
 	0,  // 0: palyra.v1.ValidatePolicyRequest.sources:type_name -> palyra.v1.PolicySource
@@ -2747,45 +2759,46 @@ var file_palyra_v1_policy_proto_depIdxs = []int32{
 	11, // 9: palyra.v1.ExplainPolicyRequest.call:type_name -> palyra.v1.CallDescription
 	15, // 10: palyra.v1.ExplainPolicyResponse.policies:type_name -> palyra.v1.ExplainedPolicy
 	18, // 11: palyra.v1.ExplainPolicyResponse.flips:type_name -> palyra.v1.PolicyFlip
-	16, // 12: palyra.v1.ExplainedPolicy.conjuncts:type_name -> palyra.v1.ExplainedConjunct
-	17, // 13: palyra.v1.ExplainedConjunct.values:type_name -> palyra.v1.ExplainedValue
-	16, // 14: palyra.v1.ExplainedConjunct.parts:type_name -> palyra.v1.ExplainedConjunct
-	19, // 15: palyra.v1.PolicyFlip.steps:type_name -> palyra.v1.FlipStep
-	11, // 16: palyra.v1.SimulatePolicyRequest.call:type_name -> palyra.v1.CallDescription
-	0,  // 17: palyra.v1.SimulatePolicyRequest.sources:type_name -> palyra.v1.PolicySource
-	14, // 18: palyra.v1.SimulatePolicyResponse.explanation:type_name -> palyra.v1.ExplainPolicyResponse
-	0,  // 19: palyra.v1.TestPolicyRequest.sources:type_name -> palyra.v1.PolicySource
-	0,  // 20: palyra.v1.TestPolicyRequest.tests:type_name -> palyra.v1.PolicySource
-	24, // 21: palyra.v1.TestPolicyResponse.results:type_name -> palyra.v1.PolicyTestResult
-	25, // 22: palyra.v1.TestPolicyResponse.coverage:type_name -> palyra.v1.PolicyCoverage
-	1,  // 23: palyra.v1.TestPolicyResponse.findings:type_name -> palyra.v1.PolicyFinding
-	26, // 24: palyra.v1.PolicyCoverage.conditions:type_name -> palyra.v1.ConditionCoverage
-	29, // 25: palyra.v1.ListPolicyVersionsResponse.versions:type_name -> palyra.v1.PolicyVersion
-	32, // 26: palyra.v1.PolicyVersion.first_loaded_at:type_name -> google.protobuf.Timestamp
-	1,  // 27: palyra.v1.ActivatePolicyResponse.warnings:type_name -> palyra.v1.PolicyFinding
-	2,  // 28: palyra.v1.PolicyService.ValidatePolicy:input_type -> palyra.v1.ValidatePolicyRequest
-	5,  // 29: palyra.v1.PolicyService.GetPolicy:input_type -> palyra.v1.GetPolicyRequest
-	7,  // 30: palyra.v1.PolicyService.ReloadPolicy:input_type -> palyra.v1.ReloadPolicyRequest
-	9,  // 31: palyra.v1.PolicyService.GetSnapshot:input_type -> palyra.v1.GetSnapshotRequest
-	13, // 32: palyra.v1.PolicyService.ExplainPolicy:input_type -> palyra.v1.ExplainPolicyRequest
-	20, // 33: palyra.v1.PolicyService.SimulatePolicy:input_type -> palyra.v1.SimulatePolicyRequest
-	22, // 34: palyra.v1.PolicyService.TestPolicy:input_type -> palyra.v1.TestPolicyRequest
-	27, // 35: palyra.v1.PolicyService.ListPolicyVersions:input_type -> palyra.v1.ListPolicyVersionsRequest
-	30, // 36: palyra.v1.PolicyService.ActivatePolicy:input_type -> palyra.v1.ActivatePolicyRequest
-	3,  // 37: palyra.v1.PolicyService.ValidatePolicy:output_type -> palyra.v1.ValidatePolicyResponse
-	6,  // 38: palyra.v1.PolicyService.GetPolicy:output_type -> palyra.v1.GetPolicyResponse
-	8,  // 39: palyra.v1.PolicyService.ReloadPolicy:output_type -> palyra.v1.ReloadPolicyResponse
-	10, // 40: palyra.v1.PolicyService.GetSnapshot:output_type -> palyra.v1.GetSnapshotResponse
-	14, // 41: palyra.v1.PolicyService.ExplainPolicy:output_type -> palyra.v1.ExplainPolicyResponse
-	21, // 42: palyra.v1.PolicyService.SimulatePolicy:output_type -> palyra.v1.SimulatePolicyResponse
-	23, // 43: palyra.v1.PolicyService.TestPolicy:output_type -> palyra.v1.TestPolicyResponse
-	28, // 44: palyra.v1.PolicyService.ListPolicyVersions:output_type -> palyra.v1.ListPolicyVersionsResponse
-	31, // 45: palyra.v1.PolicyService.ActivatePolicy:output_type -> palyra.v1.ActivatePolicyResponse
-	37, // [37:46] is the sub-list for method output_type
-	28, // [28:37] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	33, // 12: palyra.v1.ExplainPolicyResponse.skill_gate_decision:type_name -> palyra.v1.SkillGateDecision
+	16, // 13: palyra.v1.ExplainedPolicy.conjuncts:type_name -> palyra.v1.ExplainedConjunct
+	17, // 14: palyra.v1.ExplainedConjunct.values:type_name -> palyra.v1.ExplainedValue
+	16, // 15: palyra.v1.ExplainedConjunct.parts:type_name -> palyra.v1.ExplainedConjunct
+	19, // 16: palyra.v1.PolicyFlip.steps:type_name -> palyra.v1.FlipStep
+	11, // 17: palyra.v1.SimulatePolicyRequest.call:type_name -> palyra.v1.CallDescription
+	0,  // 18: palyra.v1.SimulatePolicyRequest.sources:type_name -> palyra.v1.PolicySource
+	14, // 19: palyra.v1.SimulatePolicyResponse.explanation:type_name -> palyra.v1.ExplainPolicyResponse
+	0,  // 20: palyra.v1.TestPolicyRequest.sources:type_name -> palyra.v1.PolicySource
+	0,  // 21: palyra.v1.TestPolicyRequest.tests:type_name -> palyra.v1.PolicySource
+	24, // 22: palyra.v1.TestPolicyResponse.results:type_name -> palyra.v1.PolicyTestResult
+	25, // 23: palyra.v1.TestPolicyResponse.coverage:type_name -> palyra.v1.PolicyCoverage
+	1,  // 24: palyra.v1.TestPolicyResponse.findings:type_name -> palyra.v1.PolicyFinding
+	26, // 25: palyra.v1.PolicyCoverage.conditions:type_name -> palyra.v1.ConditionCoverage
+	29, // 26: palyra.v1.ListPolicyVersionsResponse.versions:type_name -> palyra.v1.PolicyVersion
+	32, // 27: palyra.v1.PolicyVersion.first_loaded_at:type_name -> google.protobuf.Timestamp
+	1,  // 28: palyra.v1.ActivatePolicyResponse.warnings:type_name -> palyra.v1.PolicyFinding
+	2,  // 29: palyra.v1.PolicyService.ValidatePolicy:input_type -> palyra.v1.ValidatePolicyRequest
+	5,  // 30: palyra.v1.PolicyService.GetPolicy:input_type -> palyra.v1.GetPolicyRequest
+	7,  // 31: palyra.v1.PolicyService.ReloadPolicy:input_type -> palyra.v1.ReloadPolicyRequest
+	9,  // 32: palyra.v1.PolicyService.GetSnapshot:input_type -> palyra.v1.GetSnapshotRequest
+	13, // 33: palyra.v1.PolicyService.ExplainPolicy:input_type -> palyra.v1.ExplainPolicyRequest
+	20, // 34: palyra.v1.PolicyService.SimulatePolicy:input_type -> palyra.v1.SimulatePolicyRequest
+	22, // 35: palyra.v1.PolicyService.TestPolicy:input_type -> palyra.v1.TestPolicyRequest
+	27, // 36: palyra.v1.PolicyService.ListPolicyVersions:input_type -> palyra.v1.ListPolicyVersionsRequest
+	30, // 37: palyra.v1.PolicyService.ActivatePolicy:input_type -> palyra.v1.ActivatePolicyRequest
+	3,  // 38: palyra.v1.PolicyService.ValidatePolicy:output_type -> palyra.v1.ValidatePolicyResponse
+	6,  // 39: palyra.v1.PolicyService.GetPolicy:output_type -> palyra.v1.GetPolicyResponse
+	8,  // 40: palyra.v1.PolicyService.ReloadPolicy:output_type -> palyra.v1.ReloadPolicyResponse
+	10, // 41: palyra.v1.PolicyService.GetSnapshot:output_type -> palyra.v1.GetSnapshotResponse
+	14, // 42: palyra.v1.PolicyService.ExplainPolicy:output_type -> palyra.v1.ExplainPolicyResponse
+	21, // 43: palyra.v1.PolicyService.SimulatePolicy:output_type -> palyra.v1.SimulatePolicyResponse
+	23, // 44: palyra.v1.PolicyService.TestPolicy:output_type -> palyra.v1.TestPolicyResponse
+	28, // 45: palyra.v1.PolicyService.ListPolicyVersions:output_type -> palyra.v1.ListPolicyVersionsResponse
+	31, // 46: palyra.v1.PolicyService.ActivatePolicy:output_type -> palyra.v1.ActivatePolicyResponse
+	38, // [38:47] is the sub-list for method output_type
+	29, // [29:38] is the sub-list for method input_type
+	29, // [29:29] is the sub-list for extension type_name
+	29, // [29:29] is the sub-list for extension extendee
+	0,  // [0:29] is the sub-list for field type_name
 }
 
 func init() { file_palyra_v1_policy_proto_init() }
@@ -2793,6 +2806,7 @@ func file_palyra_v1_policy_proto_init() {
 	if File_palyra_v1_policy_proto != nil {
 		return
 	}
+	file_palyra_v1_gateway_proto_init()
 	file_palyra_v1_policy_proto_msgTypes[13].OneofWrappers = []any{
 		(*ExplainPolicyRequest_DecisionId)(nil),
 		(*ExplainPolicyRequest_Call)(nil),

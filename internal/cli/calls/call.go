@@ -164,6 +164,7 @@ func evaluationPage(p *printer.Page, v *palyrav1.EvaluateToolResponse) {
 	p.Field("next", v.GetRemedy())
 	p.Field("wants to know", v.GetRequesterReasonWanted())
 	p.List("policies", invocation.DeterminingLines(v.GetDetermining()))
+	p.Wrapped("skill", v.GetSkillGateDecision().GetMessage())
 	p.List("secrets", secretLines(v.GetSecrets()))
 	p.Field("grant", v.GetGrantId())
 	p.Field("subject", v.GetApprovalSubjectId())
@@ -180,6 +181,9 @@ func secretLines(list []*palyrav1.SecretEvaluation) []string {
 		where := "in the variable " + s.GetEnv()
 		if s.GetFile() != "" {
 			where = "in the file " + s.GetFile()
+		}
+		if s.GetSkill() != "" {
+			where = "for the guest of the skill " + s.GetSkill()
 		}
 		lines[n] = fmt.Sprintf("vault://%s, version %d, %s: %s", s.GetRef(), s.GetVersion(), where, s.GetVerdict())
 		if s.GetMessage() != "" {

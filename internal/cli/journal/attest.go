@@ -126,11 +126,24 @@ func attestationPage(p *printer.Page, v attest.Verified, set attest.KeySet) {
 	if fuel := x.Usage.FuelReported; fuel > 0 {
 		p.Field("fuel", fmt.Sprintf("%d, as the worker reports", fuel))
 	}
+	p.List("used", used(x.Grants))
 	p.List("downgrade", x.Enforcement.Downgrades)
 	p.Field("attested", x.Times.AttestedAt.UTC().Format(time.RFC3339))
 	p.Field("call digest", x.Invocation.CallDigest)
 	p.Field("result", "sha256:"+x.ExecutionSHA256)
 	invocation.Ledger(p, x.Egress, 0)
+}
+
+// used are the lines of what a guest used.
+func used(grants []attest.GrantUse) (lines []string) {
+	for _, g := range grants {
+		line := fmt.Sprintf("%s %s: %d", g.Kind, g.Name, g.Uses)
+		if g.Refused > 0 {
+			line += fmt.Sprintf(", and %d refused", g.Refused)
+		}
+		lines = append(lines, line)
+	}
+	return lines
 }
 
 func (a *app) attestVerify() *cobra.Command {

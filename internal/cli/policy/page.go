@@ -46,6 +46,7 @@ func (a *app) explanationHead(p *printer.Page, v *palyrav1.ExplainPolicyResponse
 		p.Wrapped("next", v.GetRemedy())
 	}
 	p.Wrapped("missing", v.GetMissing())
+	p.Wrapped("skill", v.GetSkillGateDecision().GetMessage())
 	for _, e := range v.GetErrors() {
 		p.Wrapped("error", e)
 	}

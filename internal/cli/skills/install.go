@@ -100,20 +100,20 @@ func (a *app) agreed(ctx context.Context, seen *palyrav1.InspectSkillResponse, f
 	if seen.GetProblem() != "" {
 		return reason.Errorf(reason.VerificationFailed, "the package cannot be installed: %s", seen.GetProblem()).WithRemedy("%s", seen.GetRemedy())
 	}
-	compared := ""
-	if seen.GetNewPublisher() && f.key == "" {
-		compared = " --key-id " + seen.GetKeyId()
-		if f.sure {
-			return command.Usage("the publisher %s is new here, and nobody compared their key %s", seen.GetManifest().GetPublisher(), seen.GetKeyId()).
-				WithRemedy("Ask the publisher over another way for the id of their key, and repeat the command with --yes --key-id ID.")
-		}
+	stranger := seen.GetNewPublisher() && f.key == ""
+	if f.sure && stranger {
+		return command.Usage("the publisher %s is new here, and nobody compared their key %s", seen.GetManifest().GetPublisher(), seen.GetKeyId()).
+			WithRemedy("Ask the publisher over another way for the id of their key, and repeat the command with --yes --key-id ID.")
 	}
 	if !f.sure && !a.Interactive() {
-		return command.Usage("nobody is there to be asked").
-			WithRemedy("Look at it above, and repeat the command: `palyra skills install %s --yes%s`.", file, compared)
+		nobody := command.Usage("nobody is there to be asked")
+		if stranger {
+			return nobody.WithRemedy("Look at it above, compare the key, and repeat the command: `palyra skills install %s --yes --key-id %s`.", file, seen.GetKeyId())
+		}
+		return nobody.WithRemedy("Look at it above, and repeat the command: `palyra skills install %s --yes`.", file)
 	}
 	question := "Install this?"
-	if compared != "" {
+	if stranger {
 		question = "Is that the key of " + printer.VisibleLine(seen.GetManifest().GetPublisher()) + ", and is this to be installed?"
 	}
 	return a.Agree(ctx, f.sure, question)

@@ -25,6 +25,9 @@ type Explanation struct {
 	Remedy  string
 	Missing string
 	Errors  []string
+	// Gate is what was said of running the skill whose tool is called, nil for none. If
+	// it does not let the call pass, Context and Policies are those of that question.
+	Gate *policy.SkillGate
 	// Summary says in one sentence what decided and what to change.
 	Summary string
 
@@ -132,7 +135,7 @@ func (n *Nearest) String() string {
 func Verdict(s *policy.Set, r policy.Request, a policy.Approval, grants []policy.Grant) Explanation {
 	v := s.Simulate(r, a, grants)
 	out := Explanation{
-		Effect: v.Effect(), Reason: v.Reason(), Remedy: v.Remedy(), Missing: v.Missing(), Errors: v.Errors(),
+		Effect: v.Effect(), Reason: v.Reason(), Remedy: v.Remedy(), Missing: v.Missing(), Errors: v.Errors(), Gate: v.SkillGate(),
 		PolicyVersion: s.Version(), SnapshotDigest: s.SnapshotDigest(), Tool: r.Tool, Principal: r.Caller.Principal,
 	}
 	seen, one := look(s, r, a, grants, v)
@@ -157,13 +160,19 @@ func Verdict(s *policy.Set, r policy.Request, a policy.Approval, grants []policy
 }
 
 // Policies explains the policies of a call alone, without the search for what
-// would turn the verdict; none for a call that has no Cedar form.
+// would turn the verdict, with those by which its skill may run; none for a call that has no Cedar form.
 func Policies(s *policy.Set, r policy.Request, a policy.Approval, grants []policy.Grant, v policy.Verdict) []Policy {
-	seen, _ := look(s, r, a, grants, v)
+	seen, one := look(s, r, a, grants, v)
 	if seen == nil {
 		return nil
 	}
-	return seen.policies(v.Determining())
+	out := seen.policies(v.Determining())
+	if gate := v.SkillGate(); gate != nil && gate.Allowed {
+		if c, ok := s.View().Gate(one); ok {
+			out = append(out, newSight(s, c, one, nil).policies(gate.Determining)...)
+		}
+	}
+	return out
 }
 
 // look shows the call for the one file that settles the verdict, nil when it

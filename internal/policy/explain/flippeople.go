@@ -207,6 +207,7 @@ func (f *search) memberships() []change {
 	}{
 		{names.TypeTool, names.TypeToolSet, names.SetAllowed, r.Tool, "add %s to allowed_tools", func(s *policy.Snapshot) *[]string { return &s.AllowedTools }},
 		{names.TypeChannel, names.TypeChannelSet, names.SetAllowed, r.Channel, "allow the channel %[1]s (`palyra access allow channel:%[1]s`)", func(s *policy.Snapshot) *[]string { return &s.AllowedChannels }},
+		{names.TypeSkill, names.TypeSkillSet, names.SetActive, r.SkillID, "make the skill %[1]s active (`palyra skills enable %[1]s`)", func(s *policy.Snapshot) *[]string { return &s.ActiveSkills }},
 	} {
 		if l.name != "" {
 			list(types.NewEntityUID(l.kind, types.String(l.name)), types.NewEntityUID(l.set, l.id), fmt.Sprintf(l.say, l.name), func(to *scenario) error {

@@ -45,9 +45,14 @@ func (f *search) addPermit() (change, bool) {
 	if r.Injection != nil {
 		action, what, sensitive = names.InjectAction, "a program may get the secret", true
 	}
+	gate := f.verdict.SkillGate()
+	barred := gate != nil && !gate.Allowed
+	if barred {
+		uid, action, sensitive = names.UID(gate.Caller), names.SkillAction, false
+	}
 	text := fmt.Sprintf("permit(principal == %s, action == %s, resource)", uid, types.NewEntityUID(names.TypeAction, action))
 	var when []string
-	if r.Commit == nil && r.Injection == nil && slices.Contains(d.Capabilities, tool.ProcessExec) {
+	if r.Commit == nil && r.Injection == nil && !barred && slices.Contains(d.Capabilities, tool.ProcessExec) {
 		network := `context.egress.mode != "none"`
 		if r.Facts.EgressMode == "none" {
 			network = `context.egress.mode == "none"`

@@ -11,7 +11,7 @@ import (
 )
 
 // checkActions finds policies about actions that the vocabulary has and nothing
-// in this release performs, such as Action::"skill.execute": whoever writes a
+// in this release performs, such as Action::"channel.send": whoever writes a
 // forbid for one may believe that something is guarded.
 func checkActions(p *expr.Policy) []finding.Finding {
 	if p.Builtin {
@@ -33,7 +33,7 @@ func checkActions(p *expr.Policy) []finding.Finding {
 // ever asked about.
 func performed(action string) bool {
 	family, group := strings.CutSuffix(action, "*")
-	return action == "tool.execute" || strings.HasPrefix(action, "tool.execute/") || action == names.CommitAction || action == names.InjectAction ||
+	return action == "tool.execute" || strings.HasPrefix(action, "tool.execute/") || action == names.CommitAction || action == names.InjectAction || action == names.SkillAction ||
 		slices.ContainsFunc(access.Permissions, func(p access.Permission) bool {
 			return string(p) == action || group && strings.HasPrefix(string(p), family)
 		})

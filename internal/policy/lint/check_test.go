@@ -130,7 +130,7 @@ var wrong = []struct{ text, want, under, help string }{
 		"warning command_line 1:127", "like", "permit what may run"},
 	{`forbid(principal, action in [Action::"journal.*", Action::"journal.verify"], resource);`,
 		"warning not_performed 1:1", "forbid", "written ahead"},
-	{`forbid(principal, action == Action::"skill.execute", resource);`, "warning not_performed 1:1", "forbid", ""},
+	{`forbid(principal, action == Action::"channel.send", resource);`, "warning not_performed 1:1", "forbid", ""},
 	{`permit(principal, action in Action::"tool.execute", resource) when { false };`,
 		"error never_applies 1:1", "permit", ""},
 	{`forbid(principal, action in Action::"tool.execute", resource) when { resource.read_only && resource.destructive };`,

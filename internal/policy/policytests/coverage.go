@@ -78,6 +78,11 @@ func newCoverage(v policy.View) *coverage {
 // add counts one case.
 func (c *coverage) add(v policy.Verdict, shown []explain.Policy) {
 	rests := determiningIDs(v)
+	if gate := v.SkillGate(); gate != nil {
+		for _, d := range gate.Determining {
+			rests = append(rests, d.ID)
+		}
+	}
 	for _, p := range shown {
 		i, ok := c.place[p.ID]
 		if !ok {

@@ -59,6 +59,10 @@ func (s *Skills) Install(ctx context.Context, by access.Caller, digest string) (
 		if err != nil {
 			return nil, err
 		}
+		// What cannot be compiled is no question, and nobody who quarantines waits for it.
+		if err := s.Prepare(ctx, digest); err != nil {
+			return nil, err
+		}
 		return &gatewaychange.Plan{
 			Kind: gatewaychange.InstallSkill, Needs: access.PermSkillWrite, Nothing: planned.nothing(), Question: planned.question(found),
 			Make: func(ctx context.Context) error {

@@ -21,6 +21,8 @@ import (
 type Manager interface {
 	Stage(ctx context.Context, by access.Caller, p registry.Part) (received int64, err error)
 	Inspect(ctx context.Context, digest string) (registry.Inspection, error)
+	// Prepare compiles the modules of a staged package, which takes a while.
+	Prepare(ctx context.Context, digest string) error
 	Install(ctx context.Context, by access.Caller, digest string) (registry.Installed, error)
 	List() []registry.Installed
 	Get(name, version string) (registry.Installed, error)

@@ -72,7 +72,7 @@ func (r *Runner) keep(w *worker) {
 	var end []*worker
 	if r.closed {
 		end, r.idle = r.idle, nil
-	} else if len(r.idle) > keptIdle {
+	} else if len(r.idle) > r.use.Workers+spares {
 		end, r.idle = r.idle[:1:1], slices.Clone(r.idle[1:])
 	}
 	if r.sweeper == nil && !r.closed {
@@ -201,7 +201,7 @@ func (r *Runner) make(ctx context.Context, m guest.Module, name codeName) (*os.F
 }
 
 // compileTime is how long compiling one module may take.
-const compileTime = time.Minute
+const compileTime = 5 * time.Minute
 
 // compile makes a worker of its own for one module: nothing that it did to the worker
 // outlives it.

@@ -116,7 +116,7 @@ func (t Tool) secrets(ctx context.Context, p tool.Proposal, g *grants, wall stri
 		if err != nil {
 			return err
 		}
-		i.Env, i.File, i.Within = "", "", wall
+		i.Env, i.File, i.Within, i.Skill = "", "", wall, t.skill.ID
 		g.list = append(g.list, grant{kind: kindSecret, name: s.Name, read: &i})
 	}
 	return nil

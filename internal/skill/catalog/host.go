@@ -81,7 +81,7 @@ func (h *host) Answer(ctx context.Context, function string, n []int32, first, se
 		return guest.Answer{}, reason.Errorf(reason.QuotaExceeded, "the guest asked more than %d times", mostAsked).
 			WithRemedy("Mend the skill: it asks in a loop.")
 	}
-	if len(n) != numbers[function] {
+	if takes, there := numbers[function]; !there || len(n) != takes {
 		return guest.Answer{Value: notGranted}, nil
 	}
 	switch function {

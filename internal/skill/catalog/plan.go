@@ -8,7 +8,6 @@ import (
 	"palyra/internal/egress"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
-	"palyra/internal/skill/registry"
 	"palyra/internal/tool"
 	"palyra/internal/wasm/guest"
 )
@@ -40,7 +39,7 @@ func (t Tool) prepare(ctx context.Context, p tool.Proposal) (made prepared, plan
 	if made.call.Limits, err = t.limits(); err != nil {
 		return made, plan, err
 	}
-	if made.call.Module, err = t.module(ctx, made.call.Limits); err != nil {
+	if made.call.Module, err = t.load(ctx, made.call.Limits); err != nil {
 		return made, plan, err
 	}
 	if made.grants, err = t.grants(ctx, p, made.call.Limits.Wall.String()); err != nil {
@@ -49,7 +48,7 @@ func (t Tool) prepare(ctx context.Context, p tool.Proposal) (made prepared, plan
 	return made, t.plan(made), nil
 }
 
-func (t Tool) module(ctx context.Context, l guest.Limits) (guest.Module, error) {
+func (t Tool) load(ctx context.Context, l guest.Limits) (guest.Module, error) {
 	p, err := t.use.Packages.Load(ctx, t.skill.ID, t.skill.Version)
 	if err != nil {
 		return guest.Module{}, err
@@ -58,7 +57,7 @@ func (t Tool) module(ctx context.Context, l guest.Limits) (guest.Module, error) 
 		return guest.Module{}, reason.Errorf(reason.BindingMismatch, "the package of %s %s has the digest %s, and its tools are of %s", t.skill.ID, t.skill.Version, p.Digest, t.digest).
 			WithRemedy("Call again: the tools are made anew when a package is replaced.")
 	}
-	return registry.ModuleOf(p, t.is, t.bounds(l))
+	return p.Module(t.is, t.bounds(l))
 }
 
 func (t Tool) plan(m prepared) tool.Plan {

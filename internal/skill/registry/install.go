@@ -52,7 +52,7 @@ func (r *Registry) Audit(ctx context.Context, name, version string) (findings []
 			whose = "those of its version " + current.Version
 		}
 		problem = reason.Errorf(reason.NotFound, "the tools of %s are %s", name, whose).
-			WithRemedy("`palyra skills enable %s %s` makes this version the current one.", i.Skill, i.Version)
+			WithRemedy("`palyra skills enable %s` makes this version the current one.", i.Name())
 	}
 	p, err := r.read(i)
 	if err != nil { // then it is the problem
@@ -142,7 +142,7 @@ func fits(in Inspection, versions []Installed) error {
 			return reason.Errorf(reason.AlreadyExists, "%s is installed as another package, %s: a version never changes", i.Name(), i.Digest).
 				WithRemedy("Have its publisher make a new version.")
 		case i.Problem == nil:
-			return reason.Errorf(reason.AlreadyExists, "%s is installed, and its status is %s", i.Name(), i.Status).WithRemedy("`palyra skills enable %s %s` makes it the current version.", i.Skill, i.Version)
+			return reason.Errorf(reason.AlreadyExists, "%s is installed, and its status is %s", i.Name(), i.Status).WithRemedy("`palyra skills enable %s` makes it the current version.", i.Name())
 		}
 		return nil // it is mended
 	}
@@ -183,7 +183,7 @@ func compareVersions(a, b string) int {
 // The package is written first and named by a row after that: a stop between the two
 // leaves a file that the next start removes.
 func (r *Registry) Install(ctx context.Context, by access.Caller, digest string) (Installed, error) {
-	if err := r.prepare(ctx, digest); err != nil {
+	if err := r.Prepare(ctx, digest); err != nil {
 		return Installed{}, err
 	}
 	r.changing.Lock()
@@ -211,19 +211,6 @@ func (r *Registry) Install(ctx context.Context, by access.Caller, digest string)
 	r.stage.unstage(digest)
 	r.stage.mu.Unlock()
 	return one, r.tell(ctx)
-}
-
-// prepare compiles what is to be installed. That takes seconds, in which nobody who takes
-// a skill out of use has to wait.
-func (r *Registry) prepare(ctx context.Context, digest string) error {
-	_, p, in, err := r.examine(digest)
-	if err == nil {
-		err = in.Installable
-	}
-	if err != nil {
-		return err
-	}
-	return r.compile(ctx, p)
 }
 
 // installation is the change that an installation is.

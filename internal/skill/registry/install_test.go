@@ -171,8 +171,8 @@ func TestTakenOutOfUseAtOnce(t *testing.T) {
 		if got := w.Active(); len(got) != 0 {
 			t.Errorf("active: %v", got)
 		}
-		findings, problem := w.Audit(t.Context(), "notes", "")
-		if skill.Failed(findings) || reason.Of(problem) != reason.PolicyDenied {
+		findings, problem, err := w.Audit(t.Context(), "notes", "")
+		if must.Do(t, err); skill.Failed(findings) || reason.Of(problem) != reason.PolicyDenied {
 			t.Errorf("audited: %+v, %v", findings, problem)
 		}
 		must.Get(w.SetStatus(t.Context(), alice, "notes", "", registry.Active, ""))(t)

@@ -24,7 +24,7 @@ func (r *Registry) Load(ctx context.Context, name, version string) (*skill.Packa
 	}
 	if i.Status != Active {
 		return nil, reason.Errorf(reason.PolicyDenied, "%s is %s%s", i.Name(), i.Status, because(i.Why)).
-			WithRemedy("`palyra skills show %s` says more; `palyra skills enable %[1]s %s` lets it run again.", i.Skill, i.Version)
+			WithRemedy("`palyra skills show %s` says more; `palyra skills enable %[1]s` lets it run again.", i.Name())
 	}
 	r.mu.RLock()
 	err = r.pinned(i)
@@ -91,7 +91,7 @@ func mendable(i Installed, err error) error {
 		return err
 	}
 	return reason.Errorf(reason.VerificationFailed, "%s does not run: %w", i.Name(), err).
-		WithRemedy("Find out who changed it. Then install the same package again, or `palyra skills remove %s %s`.", i.Skill, i.Version)
+		WithRemedy("Find out who changed it. Then install the same package again, or `palyra skills remove %s`.", i.Name())
 }
 
 // broken notes that a version was changed behind the registry's back.

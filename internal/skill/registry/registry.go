@@ -197,7 +197,7 @@ func (r *Registry) Get(name, version string) (Installed, error) {
 	}
 	if known {
 		return Installed{}, reason.Errorf(reason.NotFound, "no version of the skill %s is the current one", name).
-			WithRemedy("Choose one: `palyra skills list` has the versions, `palyra skills enable %s VERSION` makes one current.", name)
+			WithRemedy("Choose one: `palyra skills list` has the versions, `palyra skills enable %s@VERSION` makes one current.", name)
 	}
 	return Installed{}, missing(name, "")
 }
@@ -219,6 +219,24 @@ func (r *Registry) Publishers() []Publisher {
 		list = append(list, p)
 	}
 	slices.SortFunc(list, func(a, b Publisher) int { return strings.Compare(a.Name, b.Name) })
+	return list
+}
+
+// Notices are sentences about what was changed behind palyrad's back.
+func (r *Registry) Notices() []string {
+	var list []string
+	say := func(problem error) {
+		if problem != nil {
+			known := reason.Known(problem, reason.VerificationFailed)
+			list = append(list, known.Message+"; "+known.NextStep())
+		}
+	}
+	for _, p := range r.Publishers() {
+		say(p.Problem)
+	}
+	for _, i := range r.List() {
+		say(i.Problem)
+	}
 	return list
 }
 

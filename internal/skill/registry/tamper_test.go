@@ -170,12 +170,18 @@ func TestMended(t *testing.T) {
 	}
 	_, err := w.SetStatus(t.Context(), alice, "notes", "", registry.Active, "")
 	refused(t, err, reason.VerificationFailed, "the package is not there")
+	if notices := w.Notices(); len(notices) != 1 || !strings.Contains(notices[0], "notes@1.0.0 does not run: the package is not there; Find out") {
+		t.Errorf("the operator is told %q", notices)
+	}
 	got := w.install(registrytest.Manifest)
 	if got.Problem != nil || got.Status != registry.Disabled || got.Why != "later" || !got.Current {
 		t.Errorf("mended: %+v", got)
 	}
 	must.Get(w.SetStatus(t.Context(), alice, "notes", "", registry.Active, ""))(t)
 	must.Get(w.Load(t.Context(), "notes", ""))(t)
+	if notices := w.Notices(); len(notices) != 0 {
+		t.Errorf("after that the operator is told %q", notices)
+	}
 
 	// A row is mended by saying anew what it is to be.
 	w.row(func(r *registry.Installed) { r.Status = registry.Quarantined })

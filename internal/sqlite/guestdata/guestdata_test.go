@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"palyra/internal/must"
@@ -53,5 +54,26 @@ func TestStorageIsSealed(t *testing.T) {
 	must.Do(t, err)
 	if got, err := s.Get(t.Context(), other, "k"); reason.Of(err) != reason.VerificationFailed {
 		t.Errorf("in another's row it reads %q, %v", got, err)
+	}
+}
+
+// TestStorageIsVerified: the check of a whole store finds what no key opens.
+func TestStorageIsVerified(t *testing.T) {
+	_, known := sqlitetest.Key(t)
+	for name, sql := range map[string]string{
+		"the control": "", "cut off": "UPDATE skill_storage SET box = zeroblob(3)", "another digest": "UPDATE skill_storage SET digest = x'00'",
+		"a key that is not there": "UPDATE skill_storage SET results_key = 'x'",
+	} {
+		path := filepath.Join(t.TempDir(), "store")
+		db := sqlitetest.OpenAt(t, path, sqlite.Options{})
+		must.Do(t, guestdata.New(db).Put(t.Context(), catalog.Space{Skill: "notes", User: "user:ann"}, "\u00e4", []byte("value"), 1000))
+		if sql != "" {
+			_, err := db.Commit(t.Context(), sqlite.Unit{Check: func(tx *sqlite.Tx) error { _, err := tx.Exec(sql); return err }})
+			must.Do(t, err)
+		}
+		_, err := sqlite.Verify(t.Context(), path, sqlitetest.Origin, known)
+		if found := err != nil && strings.Contains(err.Error(), "what the skill notes stored for user:ann is damaged"); found != (sql != "") {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

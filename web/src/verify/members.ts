@@ -34,6 +34,7 @@ export const statement: Members = {
     "changes?": { state: null, workspace: null, "root_sha256?": null, added: null, modified: null, deleted: null, bytes: null, protected: null, "approval_id?": null, "grant_id?": null, "reason?": null },
     "violations?": { count: null, first: [{ at: null, syscall: null, arguments: null, executable: null, errno: null }] },
     "claim?": { agent: null, state: null, "input_sha256?": null, "response_sha256?": null, "response_bytes?": null },
+    "grants?": [{ kind: null, name: null, uses: null, "refused?": null }],
     secrets: null,
     "journal?": { size: null, head_sha256: null },
     result: { outcome: null, "reason?": null, "exit_code?": null, "signal?": null, timed_out: null },

@@ -56,6 +56,8 @@ const (
 	CommitAction = "workspace.commit"
 	// InjectAction is what it is decided under that a program gets a secret as it is.
 	InjectAction = "secret.inject"
+	// SkillAction is what it is decided under that a skill runs at all.
+	SkillAction = "skill.execute"
 	// UpstreamGroup is the group of what an upstream server is asked beside its tools:
 	// "<server>/mcp.elicit" is in "mcp.elicit" and in this.
 	UpstreamGroup = "mcp.*"

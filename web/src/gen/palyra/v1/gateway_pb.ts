@@ -17,7 +17,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file palyra/v1/gateway.proto.
  */
 export const file_palyra_v1_gateway: GenFile = /*@__PURE__*/
-  fileDesc("ChdwYWx5cmEvdjEvZ2F0ZXdheS5wcm90bxIJcGFseXJhLnYxIpUBCg9DYWxsVG9vbFJlcXVlc3QSDAoEdG9vbBgBIAEoCRISCgppbnB1dF9qc29uGAIgASgMEg8KB3Nlc3Npb24YAyABKAkSCwoDcnVuGAQgASgJEg8KB2NoYW5uZWwYBSABKAkSFwoPaWRlbXBvdGVuY3lfa2V5GAYgASgJEhgKEHJlcXVlc3Rlcl9yZWFzb24YByABKAkihwMKEENhbGxUb29sUmVzcG9uc2USEAoIc2VxdWVuY2UYASABKAMSKwoIcHJvcG9zZWQYAiABKAsyFy5wYWx5cmEudjEuVG9vbFByb3Bvc2VkSAASOgoSYXBwcm92YWxfcmVxdWVzdGVkGAMgASgLMhwucGFseXJhLnYxLkFwcHJvdmFsUmVxdWVzdGVkSAASOAoRYXBwcm92YWxfcmVzb2x2ZWQYBCABKAsyGy5wYWx5cmEudjEuQXBwcm92YWxSZXNvbHZlZEgAEisKCGRlY2lzaW9uGAUgASgLMhcucGFseXJhLnYxLlRvb2xEZWNpc2lvbkgAEiwKBm91dHB1dBgGIAEoCzIaLnBhbHlyYS52MS5Ub29sT3V0cHV0Q2h1bmtIABInCgZyZXN1bHQYByABKAsyFS5wYWx5cmEudjEuVG9vbFJlc3VsdEgAEjEKC2F0dGVzdGF0aW9uGAggASgLMhoucGFseXJhLnYxLlRvb2xBdHRlc3RhdGlvbkgAQgcKBWV2ZW50IncKDFRvb2xQcm9wb3NlZBITCgtwcm9wb3NhbF9pZBgBIAEoCRIPCgdzZXNzaW9uGAIgASgJEgsKA3J1bhgDIAEoCRIMCgR0b29sGAQgASgJEhQKDGlucHV0X2RpZ2VzdBgFIAEoCRIQCghyZXBsYXllZBgGIAEoCCI6ChFBcHByb3ZhbFJlcXVlc3RlZBIlCghhcHByb3ZhbBgBIAEoCzITLnBhbHlyYS52MS5BcHByb3ZhbCJiChBBcHByb3ZhbFJlc29sdmVkEhMKC2FwcHJvdmFsX2lkGAEgASgJEicKBXN0YXRlGAIgASgOMhgucGFseXJhLnYxLkFwcHJvdmFsU3RhdGUSEAoIZ3JhbnRfaWQYAyABKAkibAoLRGV0ZXJtaW5pbmcSEQoJcG9saWN5X2lkGAEgASgJEgwKBGZpbGUYAiABKAkSDAoEbGluZRgDIAEoBRIOCgZlZmZlY3QYBCABKAkSDgoGcmVhc29uGAUgASgJEg4KBnJlbWVkeRgGIAEoCSK9AgoMVG9vbERlY2lzaW9uEhMKC2RlY2lzaW9uX2lkGAEgASgJEg8KB2FsbG93ZWQYAiABKAgSDgoGcmVhc29uGAMgASgJEg8KB21lc3NhZ2UYBCABKAkSDgoGcmVtZWR5GAUgASgJEisKC2RldGVybWluaW5nGAYgAygLMhYucGFseXJhLnYxLkRldGVybWluaW5nEhMKC2FwcHJvdmFsX2lkGAcgASgJEhAKCGdyYW50X2lkGAggASgJEhMKC2NhbGxfZGlnZXN0GAkgASgJEhcKD3NuYXBzaG90X2RpZ2VzdBgKIAEoCRIWCg5wb2xpY3lfdmVyc2lvbhgLIAEoCRImCgJhdBgMIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFAoMZ3JhbnRfY292ZXJzGA0gASgJIi8KD1Rvb2xPdXRwdXRDaHVuaxIOCgZzdHJlYW0YASABKAkSDAoEZGF0YRgCIAEoDCLxAQoKVG9vbFJlc3VsdBI3ChJleGVjdXRlZF9hc19lZGl0ZWQYCSABKAsyGy5wYWx5cmEudjEuRXhlY3V0ZWRBc0VkaXRlZBIPCgdvdXRjb21lGAEgASgJEg4KBnJlYXNvbhgCIAEoCRIPCgdtZXNzYWdlGAMgASgJEg4KBnJlbWVkeRgEIAEoCRITCgtyZXN1bHRfanNvbhgFIAEoDBIMCgRtb3JlGAYgASgIEhgKEGV4ZWN1dGlvbl9kaWdlc3QYByABKAkSKwoIZHVyYXRpb24YCCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24ikQEKEEV4ZWN1dGVkQXNFZGl0ZWQSEwoLYXBwcm92YWxfaWQYASABKAkSCgoCYnkYAiADKAkSDgoGcmVhc29uGAMgASgJEhwKFHByb3Bvc2VkX2NhbGxfZGlnZXN0GAQgASgJEi4KB2NoYW5nZXMYBSADKAsyHS5wYWx5cmEudjEuQXBwcm92YWxEaWZmZXJlbmNlIoMBCg9Ub29sQXR0ZXN0YXRpb24SFgoOYXR0ZXN0YXRpb25faWQYASABKAkSFQoNZW52ZWxvcGVfanNvbhgCIAEoDBITCgtqb3VybmFsX3NlcRgDIAEoAxIsCgdwb3N0dXJlGAQgASgLMhsucGFseXJhLnYxLkV4ZWN1dGlvblBvc3R1cmUivgEKEEV4ZWN1dGlvblBvc3R1cmUSEAoIZXhlY3V0b3IYASABKAkSDAoEdGllchgCIAEoCRIPCgdiYWNrZW5kGAMgASgJEhMKC2VuZm9yY2VtZW50GAQgASgJEg4KBmxheWVycxgFIAMoCRISCgpkb3duZ3JhZGVzGAYgAygJEg4KBmVncmVzcxgHIAEoCRIWCg5lZ3Jlc3NfYWxsb3dlZBgIIAMoCRIYChBleGVjdXRpb25fZGlnZXN0GAkgASgJIhIKEExpc3RUb29sc1JlcXVlc3QiWgoRTGlzdFRvb2xzUmVzcG9uc2USHgoFdG9vbHMYASADKAsyDy5wYWx5cmEudjEuVG9vbBIlCgZoaWRkZW4YAiADKAsyFS5wYWx5cmEudjEuSGlkZGVuVG9vbCKJAQoKSGlkZGVuVG9vbBIdCgR0b29sGAEgASgLMg8ucGFseXJhLnYxLlRvb2wSDgoGcmVhc29uGAIgASgJEg8KB21lc3NhZ2UYAyABKAkSDgoGcmVtZWR5GAQgASgJEisKC2RldGVybWluaW5nGAUgAygLMhYucGFseXJhLnYxLkRldGVybWluaW5nIuIBCgRUb29sEgwKBG5hbWUYASABKAkSDQoFdGl0bGUYAiABKAkSEwoLZGVzY3JpcHRpb24YAyABKAkSGQoRaW5wdXRfc2NoZW1hX2pzb24YBCABKAwSFAoMY2FwYWJpbGl0aWVzGAUgAygJEhAKCGV4ZWN1dG9yGAYgASgJEhEKCXJlYWRfb25seRgHIAEoCBITCgtkZXN0cnVjdGl2ZRgIIAEoCBIRCglzZW5zaXRpdmUYCSABKAgSDwoHbWF5X2FzaxgKIAEoCBIZChFkZWZpbml0aW9uX2RpZ2VzdBgLIAEoCSJzChNFdmFsdWF0ZVRvb2xSZXF1ZXN0EgwKBHRvb2wYASABKAkSEgoKaW5wdXRfanNvbhgCIAEoDBIPCgdzZXNzaW9uGAMgASgJEg8KB2NoYW5uZWwYBCABKAkSGAoQcmVxdWVzdGVyX3JlYXNvbhgFIAEoCSLzAgoURXZhbHVhdGVUb29sUmVzcG9uc2USDwoHdmVyZGljdBgBIAEoCRIOCgZyZWFzb24YAiABKAkSDwoHbWVzc2FnZRgDIAEoCRIOCgZyZW1lZHkYBCABKAkSKwoLZGV0ZXJtaW5pbmcYBSADKAsyFi5wYWx5cmEudjEuRGV0ZXJtaW5pbmcSFgoOcG9saWN5X3ZlcnNpb24YBiABKAkSFwoPc25hcHNob3RfZGlnZXN0GAcgASgJEhMKC2NhbGxfZGlnZXN0GAggASgJEiIKGnByb3Bvc2FsX2FwcHJvdmFsX3JlcXVpcmVkGAogASgIEhsKE2FwcHJvdmFsX3N1YmplY3RfaWQYCyABKAkSEAoIZ3JhbnRfaWQYDCABKAkSLAoHc2VjcmV0cxgNIAMoCzIbLnBhbHlyYS52MS5TZWNyZXRFdmFsdWF0aW9uEh8KF3JlcXVlc3Rlcl9yZWFzb25fd2FudGVkGA4gASgJSgQICRAKIroBChBTZWNyZXRFdmFsdWF0aW9uEgsKA3JlZhgBIAEoCRIPCgd2ZXJzaW9uGAIgASgNEgsKA2VudhgDIAEoCRIMCgRmaWxlGAQgASgJEg8KB3ZlcmRpY3QYBSABKAkSDgoGcmVhc29uGAYgASgJEg8KB21lc3NhZ2UYByABKAkSDgoGcmVtZWR5GAggASgJEisKC2RldGVybWluaW5nGAkgAygLMhYucGFseXJhLnYxLkRldGVybWluaW5nIiQKEUVuZFNlc3Npb25SZXF1ZXN0Eg8KB3Nlc3Npb24YASABKAkiFAoSRW5kU2Vzc2lvblJlc3BvbnNlIoACChBSdW5TdHJlYW1SZXF1ZXN0EisKBXN0YXJ0GAEgASgLMhoucGFseXJhLnYxLlN0YXJ0UnVuUmVxdWVzdEgAEiYKBnJlc3VtZRgCIAEoCzIULnBhbHlyYS52MS5SZXN1bWVSdW5IABIuCgx1c2VyX21lc3NhZ2UYAyABKAsyFi5wYWx5cmEudjEuVXNlck1lc3NhZ2VIABI0CghhcHByb3ZhbBgEIAEoCzIgLnBhbHlyYS52MS5EZWNpZGVBcHByb3ZhbFJlcXVlc3RIABImCgZjYW5jZWwYBSABKAsyFC5wYWx5cmEudjEuQ2FuY2VsUnVuSABCCQoHbWVzc2FnZSIqCglSZXN1bWVSdW4SDgoGcnVuX2lkGAEgASgJEg0KBWFmdGVyGAIgASgDIhsKC1VzZXJNZXNzYWdlEgwKBHRleHQYASABKAkiGwoJQ2FuY2VsUnVuEg4KBnJlYXNvbhgBIAEoCSJjChFSdW5TdHJlYW1SZXNwb25zZRIiCgVldmVudBgBIAEoCzITLnBhbHlyYS52MS5SdW5FdmVudBIqCgdyZWZ1c2VkGAIgASgLMhkucGFseXJhLnYxLk1lc3NhZ2VSZWZ1c2VkIlYKDk1lc3NhZ2VSZWZ1c2VkEg4KBnJlYXNvbhgBIAEoCRIPCgdtZXNzYWdlGAIgASgJEg4KBnJlbWVkeRgDIAEoCRITCgthcHByb3ZhbF9pZBgEIAEoCSLbBQoIUnVuRXZlbnQSEAoIc2VxdWVuY2UYASABKAMSJgoCYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhMKC3Byb3Bvc2FsX2lkGAMgASgJEg8KB2NhbGxfaWQYBCABKAkSKAoHc3RhcnRlZBgFIAEoCzIVLnBhbHlyYS52MS5SdW5TdGFydGVkSAASLgoMdXNlcl9tZXNzYWdlGAYgASgLMhYucGFseXJhLnYxLlVzZXJNZXNzYWdlSAASLAoLbW9kZWxfZGVsdGEYByABKAsyFS5wYWx5cmEudjEuTW9kZWxEZWx0YUgAEiwKC21vZGVsX3JldHJ5GAggASgLMhUucGFseXJhLnYxLk1vZGVsUmV0cnlIABIqCgptb2RlbF90dXJuGAkgASgLMhQucGFseXJhLnYxLk1vZGVsVHVybkgAEisKCHByb3Bvc2VkGAogASgLMhcucGFseXJhLnYxLlRvb2xQcm9wb3NlZEgAEjoKEmFwcHJvdmFsX3JlcXVlc3RlZBgLIAEoCzIcLnBhbHlyYS52MS5BcHByb3ZhbFJlcXVlc3RlZEgAEjgKEWFwcHJvdmFsX3Jlc29sdmVkGAwgASgLMhsucGFseXJhLnYxLkFwcHJvdmFsUmVzb2x2ZWRIABIrCghkZWNpc2lvbhgNIAEoCzIXLnBhbHlyYS52MS5Ub29sRGVjaXNpb25IABIsCgZvdXRwdXQYDiABKAsyGi5wYWx5cmEudjEuVG9vbE91dHB1dENodW5rSAASJwoGcmVzdWx0GA8gASgLMhUucGFseXJhLnYxLlRvb2xSZXN1bHRIABIxCgthdHRlc3RhdGlvbhgQIAEoCzIaLnBhbHlyYS52MS5Ub29sQXR0ZXN0YXRpb25IABIqCghmaW5pc2hlZBgRIAEoCzIWLnBhbHlyYS52MS5SdW5GaW5pc2hlZEgAQgcKBWV2ZW50IikKClJ1blN0YXJ0ZWQSGwoDcnVuGAEgASgLMg4ucGFseXJhLnYxLlJ1biIaCgpNb2RlbERlbHRhEgwKBHRleHQYASABKAkiWAoKTW9kZWxSZXRyeRIPCgdhdHRlbXB0GAEgASgFEg8KB21lc3NhZ2UYAiABKAkSKAoFYWZ0ZXIYAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24imgEKCU1vZGVsVHVybhIMCgR0dXJuGAEgASgFEgwKBHRleHQYAiABKAkSJwoFY2FsbHMYAyADKAsyGC5wYWx5cmEudjEuTW9kZWxUb29sQ2FsbBIMCgRzdG9wGAQgASgJEhQKDGlucHV0X3Rva2VucxgFIAEoAxIVCg1vdXRwdXRfdG9rZW5zGAYgASgDEg0KBW1vZGVsGAcgASgJIj0KDU1vZGVsVG9vbENhbGwSDwoHY2FsbF9pZBgBIAEoCRIMCgR0b29sGAIgASgJEg0KBWlucHV0GAMgASgMIioKC1J1bkZpbmlzaGVkEhsKA3J1bhgBIAEoCzIOLnBhbHlyYS52MS5SdW4iuQMKA1J1bhIOCgZydW5faWQYASABKAkSIgoFc3RhdGUYAiABKA4yEy5wYWx5cmEudjEuUnVuU3RhdGUSEQoJcHJpbmNpcGFsGAMgASgJEhQKDG9uX2JlaGFsZl9vZhgEIAEoCRIPCgdzZXNzaW9uGAUgASgJEg0KBW1vZGVsGAYgASgJEhEKCXdvcmtzcGFjZRgHIAEoCRIPCgdtZXNzYWdlGAggASgJEi4KCnN0YXJ0ZWRfYXQYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiwKCGVuZGVkX2F0GAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIkCgZidWRnZXQYCyABKAsyFC5wYWx5cmEudjEuUnVuQnVkZ2V0EiIKBXVzYWdlGAwgASgLMhMucGFseXJhLnYxLlJ1blVzYWdlEg4KBnJlYXNvbhgNIAEoCRIOCgZkZXRhaWwYDiABKAkSDgoGcmVtZWR5GA8gASgJEhQKDGNhbmNlbGxlZF9ieRgQIAEoCRITCgtpbnRlcmFjdGl2ZRgRIAEoCBIOCgZkZXZpY2UYEiABKAkiWQoJUnVuQnVkZ2V0Eg0KBWNhbGxzGAEgASgFEg4KBnRva2VucxgCIAEoAxItCgp3YWxsX2Nsb2NrGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIoQBCghSdW5Vc2FnZRINCgVjYWxscxgBIAEoBRIUCgxpbnB1dF90b2tlbnMYAiABKAMSFQoNb3V0cHV0X3Rva2VucxgDIAEoAxINCgV0dXJucxgEIAEoBRItCgp3YWxsX2Nsb2NrGAUgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIqkBCg9TdGFydFJ1blJlcXVlc3QSDwoHc2Vzc2lvbhgBIAEoCRIPCgdtZXNzYWdlGAIgASgJEg0KBW1vZGVsGAMgASgJEhEKCXdvcmtzcGFjZRgEIAEoCRIkCgZidWRnZXQYBSABKAsyFC5wYWx5cmEudjEuUnVuQnVkZ2V0EhMKC2ludGVyYWN0aXZlGAYgASgIEhcKD2lkZW1wb3RlbmN5X2tleRgHIAEoCSIvChBTdGFydFJ1blJlc3BvbnNlEhsKA3J1bhgBIAEoCzIOLnBhbHlyYS52MS5SdW4iHwoNR2V0UnVuUmVxdWVzdBIOCgZydW5faWQYASABKAkiRAoOR2V0UnVuUmVzcG9uc2USGwoDcnVuGAEgASgLMg4ucGFseXJhLnYxLlJ1bhIVCg1sYXN0X3NlcXVlbmNlGAIgASgDItcBCg9MaXN0UnVuc1JlcXVlc3QSIwoGc3RhdGVzGAEgAygOMhMucGFseXJhLnYxLlJ1blN0YXRlEhEKCXByaW5jaXBhbBgCIAEoCRIPCgdzZXNzaW9uGAMgASgJEikKBXNpbmNlGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIpCgV1bnRpbBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJcGFnZV9zaXplGAYgASgFEhIKCnBhZ2VfdG9rZW4YByABKAkiSQoQTGlzdFJ1bnNSZXNwb25zZRIcCgRydW5zGAEgAygLMg4ucGFseXJhLnYxLlJ1bhIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiMAoPV2F0Y2hSdW5SZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCRINCgVhZnRlchgCIAEoAyI2ChBXYXRjaFJ1blJlc3BvbnNlEiIKBWV2ZW50GAEgASgLMhMucGFseXJhLnYxLlJ1bkV2ZW50IlwKFVNlbmRSdW5NZXNzYWdlUmVxdWVzdBIOCgZydW5faWQYASABKAkSDAoEdGV4dBgCIAEoCRIMCgRsYXN0GAMgASgIEhcKD2lkZW1wb3RlbmN5X2tleRgEIAEoCSI1ChZTZW5kUnVuTWVzc2FnZVJlc3BvbnNlEhsKA3J1bhgBIAEoCzIOLnBhbHlyYS52MS5SdW4iMgoQQ2FuY2VsUnVuUmVxdWVzdBIOCgZydW5faWQYASABKAkSDgoGcmVhc29uGAIgASgJIjAKEUNhbmNlbFJ1blJlc3BvbnNlEhsKA3J1bhgBIAEoCzIOLnBhbHlyYS52MS5SdW4i2QMKBENhbGwSEwoLcHJvcG9zYWxfaWQYASABKAkSDwoHY2FsbF9pZBgCIAEoCRIjCgVzdGF0ZRgDIAEoDjIULnBhbHlyYS52MS5DYWxsU3RhdGUSDwoHb3V0Y29tZRgEIAEoCRIMCgR0b29sGAUgASgJEhYKDmFyZ3VtZW50c19qc29uGAYgASgMEhEKCXByaW5jaXBhbBgHIAEoCRIUCgxvbl9iZWhhbGZfb2YYCCABKAkSDwoHc2Vzc2lvbhgJIAEoCRILCgNydW4YCiABKAkSLwoLcHJvcG9zZWRfYXQYCyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiwKCGVuZGVkX2F0GAwgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIOCgZyZWFzb24YDSABKAkSDwoHbWVzc2FnZRgOIAEoCRIOCgZyZW1lZHkYDyABKAkSEwoLYXBwcm92YWxfaWQYECABKAkSEAoIZ3JhbnRfaWQYESABKAkSEwoLZGVjaXNpb25faWQYEiABKAkSFgoOYXR0ZXN0YXRpb25faWQYEyABKAkSFgoJZXhpdF9jb2RlGBQgASgFSACIAQFCDAoKX2V4aXRfY29kZSKIAQoIQ2FsbFN0ZXASCwoDc2VxGAEgASgDEiYKAmF0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIMCgR3aGF0GAMgASgJEgwKBGtpbmQYBCABKAkSCgoCaWQYBSABKAkSDgoGcmVhc29uGAYgASgJEg8KB21lc3NhZ2UYByABKAkiZwoQTGlzdENhbGxzUmVxdWVzdBIRCglwcmluY2lwYWwYASABKAkSCwoDcnVuGAIgASgJEgwKBG9wZW4YAyABKAgSEQoJcGFnZV9zaXplGAQgASgFEhIKCnBhZ2VfdG9rZW4YBSABKAkiTAoRTGlzdENhbGxzUmVzcG9uc2USHgoFY2FsbHMYASADKAsyDy5wYWx5cmEudjEuQ2FsbBIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiJQoOR2V0Q2FsbFJlcXVlc3QSEwoLcHJvcG9zYWxfaWQYASABKAkiVAoPR2V0Q2FsbFJlc3BvbnNlEh0KBGNhbGwYASABKAsyDy5wYWx5cmEudjEuQ2FsbBIiCgVzdGVwcxgCIAMoCzITLnBhbHlyYS52MS5DYWxsU3RlcCI4ChFDYW5jZWxDYWxsUmVxdWVzdBITCgtwcm9wb3NhbF9pZBgBIAEoCRIOCgZyZWFzb24YAiABKAkiMwoSQ2FuY2VsQ2FsbFJlc3BvbnNlEh0KBGNhbGwYASABKAsyDy5wYWx5cmEudjEuQ2FsbCqfAQoIUnVuU3RhdGUSGQoVUlVOX1NUQVRFX1VOU1BFQ0lGSUVEEAASFQoRUlVOX1NUQVRFX1JVTk5JTkcQARIXChNSVU5fU1RBVEVfQ09NUExFVEVEEAISFAoQUlVOX1NUQVRFX0ZBSUxFRBADEhcKE1JVTl9TVEFURV9DQU5DRUxMRUQQBBIZChVSVU5fU1RBVEVfSU5URVJSVVBURUQQBSqGAQoJQ2FsbFN0YXRlEhoKFkNBTExfU1RBVEVfVU5TUEVDSUZJRUQQABIXChNDQUxMX1NUQVRFX1BST1BPU0VEEAESFgoSQ0FMTF9TVEFURV9XQUlUSU5HEAISFgoSQ0FMTF9TVEFURV9SVU5OSU5HEAMSFAoQQ0FMTF9TVEFURV9FTkRFRBAEMqkICg5HYXRld2F5U2VydmljZRJFCghDYWxsVG9vbBIaLnBhbHlyYS52MS5DYWxsVG9vbFJlcXVlc3QaGy5wYWx5cmEudjEuQ2FsbFRvb2xSZXNwb25zZTABEksKCUxpc3RUb29scxIbLnBhbHlyYS52MS5MaXN0VG9vbHNSZXF1ZXN0GhwucGFseXJhLnYxLkxpc3RUb29sc1Jlc3BvbnNlIgOQAgESVAoMRXZhbHVhdGVUb29sEh4ucGFseXJhLnYxLkV2YWx1YXRlVG9vbFJlcXVlc3QaHy5wYWx5cmEudjEuRXZhbHVhdGVUb29sUmVzcG9uc2UiA5ACARJJCgpFbmRTZXNzaW9uEhwucGFseXJhLnYxLkVuZFNlc3Npb25SZXF1ZXN0Gh0ucGFseXJhLnYxLkVuZFNlc3Npb25SZXNwb25zZRJKCglSdW5TdHJlYW0SGy5wYWx5cmEudjEuUnVuU3RyZWFtUmVxdWVzdBocLnBhbHlyYS52MS5SdW5TdHJlYW1SZXNwb25zZSgBMAESQwoIU3RhcnRSdW4SGi5wYWx5cmEudjEuU3RhcnRSdW5SZXF1ZXN0GhsucGFseXJhLnYxLlN0YXJ0UnVuUmVzcG9uc2USQgoGR2V0UnVuEhgucGFseXJhLnYxLkdldFJ1blJlcXVlc3QaGS5wYWx5cmEudjEuR2V0UnVuUmVzcG9uc2UiA5ACARJICghMaXN0UnVucxIaLnBhbHlyYS52MS5MaXN0UnVuc1JlcXVlc3QaGy5wYWx5cmEudjEuTGlzdFJ1bnNSZXNwb25zZSIDkAIBEkUKCFdhdGNoUnVuEhoucGFseXJhLnYxLldhdGNoUnVuUmVxdWVzdBobLnBhbHlyYS52MS5XYXRjaFJ1blJlc3BvbnNlMAESVQoOU2VuZFJ1bk1lc3NhZ2USIC5wYWx5cmEudjEuU2VuZFJ1bk1lc3NhZ2VSZXF1ZXN0GiEucGFseXJhLnYxLlNlbmRSdW5NZXNzYWdlUmVzcG9uc2USRgoJQ2FuY2VsUnVuEhsucGFseXJhLnYxLkNhbmNlbFJ1blJlcXVlc3QaHC5wYWx5cmEudjEuQ2FuY2VsUnVuUmVzcG9uc2USSwoJTGlzdENhbGxzEhsucGFseXJhLnYxLkxpc3RDYWxsc1JlcXVlc3QaHC5wYWx5cmEudjEuTGlzdENhbGxzUmVzcG9uc2UiA5ACARJFCgdHZXRDYWxsEhkucGFseXJhLnYxLkdldENhbGxSZXF1ZXN0GhoucGFseXJhLnYxLkdldENhbGxSZXNwb25zZSIDkAIBEkkKCkNhbmNlbENhbGwSHC5wYWx5cmEudjEuQ2FuY2VsQ2FsbFJlcXVlc3QaHS5wYWx5cmEudjEuQ2FuY2VsQ2FsbFJlc3BvbnNlQh9aHXBhbHlyYS9nZW4vcGFseXJhL3YxO3BhbHlyYXYxYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_palyra_v1_approvals]);
+  fileDesc("ChdwYWx5cmEvdjEvZ2F0ZXdheS5wcm90bxIJcGFseXJhLnYxIpUBCg9DYWxsVG9vbFJlcXVlc3QSDAoEdG9vbBgBIAEoCRISCgppbnB1dF9qc29uGAIgASgMEg8KB3Nlc3Npb24YAyABKAkSCwoDcnVuGAQgASgJEg8KB2NoYW5uZWwYBSABKAkSFwoPaWRlbXBvdGVuY3lfa2V5GAYgASgJEhgKEHJlcXVlc3Rlcl9yZWFzb24YByABKAkihwMKEENhbGxUb29sUmVzcG9uc2USEAoIc2VxdWVuY2UYASABKAMSKwoIcHJvcG9zZWQYAiABKAsyFy5wYWx5cmEudjEuVG9vbFByb3Bvc2VkSAASOgoSYXBwcm92YWxfcmVxdWVzdGVkGAMgASgLMhwucGFseXJhLnYxLkFwcHJvdmFsUmVxdWVzdGVkSAASOAoRYXBwcm92YWxfcmVzb2x2ZWQYBCABKAsyGy5wYWx5cmEudjEuQXBwcm92YWxSZXNvbHZlZEgAEisKCGRlY2lzaW9uGAUgASgLMhcucGFseXJhLnYxLlRvb2xEZWNpc2lvbkgAEiwKBm91dHB1dBgGIAEoCzIaLnBhbHlyYS52MS5Ub29sT3V0cHV0Q2h1bmtIABInCgZyZXN1bHQYByABKAsyFS5wYWx5cmEudjEuVG9vbFJlc3VsdEgAEjEKC2F0dGVzdGF0aW9uGAggASgLMhoucGFseXJhLnYxLlRvb2xBdHRlc3RhdGlvbkgAQgcKBWV2ZW50IncKDFRvb2xQcm9wb3NlZBITCgtwcm9wb3NhbF9pZBgBIAEoCRIPCgdzZXNzaW9uGAIgASgJEgsKA3J1bhgDIAEoCRIMCgR0b29sGAQgASgJEhQKDGlucHV0X2RpZ2VzdBgFIAEoCRIQCghyZXBsYXllZBgGIAEoCCI6ChFBcHByb3ZhbFJlcXVlc3RlZBIlCghhcHByb3ZhbBgBIAEoCzITLnBhbHlyYS52MS5BcHByb3ZhbCJiChBBcHByb3ZhbFJlc29sdmVkEhMKC2FwcHJvdmFsX2lkGAEgASgJEicKBXN0YXRlGAIgASgOMhgucGFseXJhLnYxLkFwcHJvdmFsU3RhdGUSEAoIZ3JhbnRfaWQYAyABKAkibAoLRGV0ZXJtaW5pbmcSEQoJcG9saWN5X2lkGAEgASgJEgwKBGZpbGUYAiABKAkSDAoEbGluZRgDIAEoBRIOCgZlZmZlY3QYBCABKAkSDgoGcmVhc29uGAUgASgJEg4KBnJlbWVkeRgGIAEoCSK9AgoMVG9vbERlY2lzaW9uEhMKC2RlY2lzaW9uX2lkGAEgASgJEg8KB2FsbG93ZWQYAiABKAgSDgoGcmVhc29uGAMgASgJEg8KB21lc3NhZ2UYBCABKAkSDgoGcmVtZWR5GAUgASgJEisKC2RldGVybWluaW5nGAYgAygLMhYucGFseXJhLnYxLkRldGVybWluaW5nEhMKC2FwcHJvdmFsX2lkGAcgASgJEhAKCGdyYW50X2lkGAggASgJEhMKC2NhbGxfZGlnZXN0GAkgASgJEhcKD3NuYXBzaG90X2RpZ2VzdBgKIAEoCRIWCg5wb2xpY3lfdmVyc2lvbhgLIAEoCRImCgJhdBgMIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFAoMZ3JhbnRfY292ZXJzGA0gASgJIi8KD1Rvb2xPdXRwdXRDaHVuaxIOCgZzdHJlYW0YASABKAkSDAoEZGF0YRgCIAEoDCLxAQoKVG9vbFJlc3VsdBI3ChJleGVjdXRlZF9hc19lZGl0ZWQYCSABKAsyGy5wYWx5cmEudjEuRXhlY3V0ZWRBc0VkaXRlZBIPCgdvdXRjb21lGAEgASgJEg4KBnJlYXNvbhgCIAEoCRIPCgdtZXNzYWdlGAMgASgJEg4KBnJlbWVkeRgEIAEoCRITCgtyZXN1bHRfanNvbhgFIAEoDBIMCgRtb3JlGAYgASgIEhgKEGV4ZWN1dGlvbl9kaWdlc3QYByABKAkSKwoIZHVyYXRpb24YCCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24ikQEKEEV4ZWN1dGVkQXNFZGl0ZWQSEwoLYXBwcm92YWxfaWQYASABKAkSCgoCYnkYAiADKAkSDgoGcmVhc29uGAMgASgJEhwKFHByb3Bvc2VkX2NhbGxfZGlnZXN0GAQgASgJEi4KB2NoYW5nZXMYBSADKAsyHS5wYWx5cmEudjEuQXBwcm92YWxEaWZmZXJlbmNlIoMBCg9Ub29sQXR0ZXN0YXRpb24SFgoOYXR0ZXN0YXRpb25faWQYASABKAkSFQoNZW52ZWxvcGVfanNvbhgCIAEoDBITCgtqb3VybmFsX3NlcRgDIAEoAxIsCgdwb3N0dXJlGAQgASgLMhsucGFseXJhLnYxLkV4ZWN1dGlvblBvc3R1cmUivgEKEEV4ZWN1dGlvblBvc3R1cmUSEAoIZXhlY3V0b3IYASABKAkSDAoEdGllchgCIAEoCRIPCgdiYWNrZW5kGAMgASgJEhMKC2VuZm9yY2VtZW50GAQgASgJEg4KBmxheWVycxgFIAMoCRISCgpkb3duZ3JhZGVzGAYgAygJEg4KBmVncmVzcxgHIAEoCRIWCg5lZ3Jlc3NfYWxsb3dlZBgIIAMoCRIYChBleGVjdXRpb25fZGlnZXN0GAkgASgJIhIKEExpc3RUb29sc1JlcXVlc3QiWgoRTGlzdFRvb2xzUmVzcG9uc2USHgoFdG9vbHMYASADKAsyDy5wYWx5cmEudjEuVG9vbBIlCgZoaWRkZW4YAiADKAsyFS5wYWx5cmEudjEuSGlkZGVuVG9vbCKJAQoKSGlkZGVuVG9vbBIdCgR0b29sGAEgASgLMg8ucGFseXJhLnYxLlRvb2wSDgoGcmVhc29uGAIgASgJEg8KB21lc3NhZ2UYAyABKAkSDgoGcmVtZWR5GAQgASgJEisKC2RldGVybWluaW5nGAUgAygLMhYucGFseXJhLnYxLkRldGVybWluaW5nIuIBCgRUb29sEgwKBG5hbWUYASABKAkSDQoFdGl0bGUYAiABKAkSEwoLZGVzY3JpcHRpb24YAyABKAkSGQoRaW5wdXRfc2NoZW1hX2pzb24YBCABKAwSFAoMY2FwYWJpbGl0aWVzGAUgAygJEhAKCGV4ZWN1dG9yGAYgASgJEhEKCXJlYWRfb25seRgHIAEoCBITCgtkZXN0cnVjdGl2ZRgIIAEoCBIRCglzZW5zaXRpdmUYCSABKAgSDwoHbWF5X2FzaxgKIAEoCBIZChFkZWZpbml0aW9uX2RpZ2VzdBgLIAEoCSJzChNFdmFsdWF0ZVRvb2xSZXF1ZXN0EgwKBHRvb2wYASABKAkSEgoKaW5wdXRfanNvbhgCIAEoDBIPCgdzZXNzaW9uGAMgASgJEg8KB2NoYW5uZWwYBCABKAkSGAoQcmVxdWVzdGVyX3JlYXNvbhgFIAEoCSKoAwoURXZhbHVhdGVUb29sUmVzcG9uc2USDwoHdmVyZGljdBgBIAEoCRIOCgZyZWFzb24YAiABKAkSDwoHbWVzc2FnZRgDIAEoCRIOCgZyZW1lZHkYBCABKAkSKwoLZGV0ZXJtaW5pbmcYBSADKAsyFi5wYWx5cmEudjEuRGV0ZXJtaW5pbmcSFgoOcG9saWN5X3ZlcnNpb24YBiABKAkSFwoPc25hcHNob3RfZGlnZXN0GAcgASgJEhMKC2NhbGxfZGlnZXN0GAggASgJEjkKE3NraWxsX2dhdGVfZGVjaXNpb24YCSABKAsyHC5wYWx5cmEudjEuU2tpbGxHYXRlRGVjaXNpb24SIgoacHJvcG9zYWxfYXBwcm92YWxfcmVxdWlyZWQYCiABKAgSGwoTYXBwcm92YWxfc3ViamVjdF9pZBgLIAEoCRIQCghncmFudF9pZBgMIAEoCRIsCgdzZWNyZXRzGA0gAygLMhsucGFseXJhLnYxLlNlY3JldEV2YWx1YXRpb24SHwoXcmVxdWVzdGVyX3JlYXNvbl93YW50ZWQYDiABKAkigQEKEVNraWxsR2F0ZURlY2lzaW9uEg0KBXNraWxsGAEgASgJEg8KB2FsbG93ZWQYAiABKAgSDwoHbWVzc2FnZRgDIAEoCRIOCgZyZW1lZHkYBCABKAkSKwoLZGV0ZXJtaW5pbmcYBSADKAsyFi5wYWx5cmEudjEuRGV0ZXJtaW5pbmciyQEKEFNlY3JldEV2YWx1YXRpb24SCwoDcmVmGAEgASgJEg8KB3ZlcnNpb24YAiABKA0SCwoDZW52GAMgASgJEgwKBGZpbGUYBCABKAkSDwoHdmVyZGljdBgFIAEoCRIOCgZyZWFzb24YBiABKAkSDwoHbWVzc2FnZRgHIAEoCRIOCgZyZW1lZHkYCCABKAkSKwoLZGV0ZXJtaW5pbmcYCSADKAsyFi5wYWx5cmEudjEuRGV0ZXJtaW5pbmcSDQoFc2tpbGwYCiABKAkiJAoRRW5kU2Vzc2lvblJlcXVlc3QSDwoHc2Vzc2lvbhgBIAEoCSIUChJFbmRTZXNzaW9uUmVzcG9uc2UigAIKEFJ1blN0cmVhbVJlcXVlc3QSKwoFc3RhcnQYASABKAsyGi5wYWx5cmEudjEuU3RhcnRSdW5SZXF1ZXN0SAASJgoGcmVzdW1lGAIgASgLMhQucGFseXJhLnYxLlJlc3VtZVJ1bkgAEi4KDHVzZXJfbWVzc2FnZRgDIAEoCzIWLnBhbHlyYS52MS5Vc2VyTWVzc2FnZUgAEjQKCGFwcHJvdmFsGAQgASgLMiAucGFseXJhLnYxLkRlY2lkZUFwcHJvdmFsUmVxdWVzdEgAEiYKBmNhbmNlbBgFIAEoCzIULnBhbHlyYS52MS5DYW5jZWxSdW5IAEIJCgdtZXNzYWdlIioKCVJlc3VtZVJ1bhIOCgZydW5faWQYASABKAkSDQoFYWZ0ZXIYAiABKAMiGwoLVXNlck1lc3NhZ2USDAoEdGV4dBgBIAEoCSIbCglDYW5jZWxSdW4SDgoGcmVhc29uGAEgASgJImMKEVJ1blN0cmVhbVJlc3BvbnNlEiIKBWV2ZW50GAEgASgLMhMucGFseXJhLnYxLlJ1bkV2ZW50EioKB3JlZnVzZWQYAiABKAsyGS5wYWx5cmEudjEuTWVzc2FnZVJlZnVzZWQiVgoOTWVzc2FnZVJlZnVzZWQSDgoGcmVhc29uGAEgASgJEg8KB21lc3NhZ2UYAiABKAkSDgoGcmVtZWR5GAMgASgJEhMKC2FwcHJvdmFsX2lkGAQgASgJItsFCghSdW5FdmVudBIQCghzZXF1ZW5jZRgBIAEoAxImCgJhdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEwoLcHJvcG9zYWxfaWQYAyABKAkSDwoHY2FsbF9pZBgEIAEoCRIoCgdzdGFydGVkGAUgASgLMhUucGFseXJhLnYxLlJ1blN0YXJ0ZWRIABIuCgx1c2VyX21lc3NhZ2UYBiABKAsyFi5wYWx5cmEudjEuVXNlck1lc3NhZ2VIABIsCgttb2RlbF9kZWx0YRgHIAEoCzIVLnBhbHlyYS52MS5Nb2RlbERlbHRhSAASLAoLbW9kZWxfcmV0cnkYCCABKAsyFS5wYWx5cmEudjEuTW9kZWxSZXRyeUgAEioKCm1vZGVsX3R1cm4YCSABKAsyFC5wYWx5cmEudjEuTW9kZWxUdXJuSAASKwoIcHJvcG9zZWQYCiABKAsyFy5wYWx5cmEudjEuVG9vbFByb3Bvc2VkSAASOgoSYXBwcm92YWxfcmVxdWVzdGVkGAsgASgLMhwucGFseXJhLnYxLkFwcHJvdmFsUmVxdWVzdGVkSAASOAoRYXBwcm92YWxfcmVzb2x2ZWQYDCABKAsyGy5wYWx5cmEudjEuQXBwcm92YWxSZXNvbHZlZEgAEisKCGRlY2lzaW9uGA0gASgLMhcucGFseXJhLnYxLlRvb2xEZWNpc2lvbkgAEiwKBm91dHB1dBgOIAEoCzIaLnBhbHlyYS52MS5Ub29sT3V0cHV0Q2h1bmtIABInCgZyZXN1bHQYDyABKAsyFS5wYWx5cmEudjEuVG9vbFJlc3VsdEgAEjEKC2F0dGVzdGF0aW9uGBAgASgLMhoucGFseXJhLnYxLlRvb2xBdHRlc3RhdGlvbkgAEioKCGZpbmlzaGVkGBEgASgLMhYucGFseXJhLnYxLlJ1bkZpbmlzaGVkSABCBwoFZXZlbnQiKQoKUnVuU3RhcnRlZBIbCgNydW4YASABKAsyDi5wYWx5cmEudjEuUnVuIhoKCk1vZGVsRGVsdGESDAoEdGV4dBgBIAEoCSJYCgpNb2RlbFJldHJ5Eg8KB2F0dGVtcHQYASABKAUSDwoHbWVzc2FnZRgCIAEoCRIoCgVhZnRlchgDIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiKaAQoJTW9kZWxUdXJuEgwKBHR1cm4YASABKAUSDAoEdGV4dBgCIAEoCRInCgVjYWxscxgDIAMoCzIYLnBhbHlyYS52MS5Nb2RlbFRvb2xDYWxsEgwKBHN0b3AYBCABKAkSFAoMaW5wdXRfdG9rZW5zGAUgASgDEhUKDW91dHB1dF90b2tlbnMYBiABKAMSDQoFbW9kZWwYByABKAkiPQoNTW9kZWxUb29sQ2FsbBIPCgdjYWxsX2lkGAEgASgJEgwKBHRvb2wYAiABKAkSDQoFaW5wdXQYAyABKAwiKgoLUnVuRmluaXNoZWQSGwoDcnVuGAEgASgLMg4ucGFseXJhLnYxLlJ1biK5AwoDUnVuEg4KBnJ1bl9pZBgBIAEoCRIiCgVzdGF0ZRgCIAEoDjITLnBhbHlyYS52MS5SdW5TdGF0ZRIRCglwcmluY2lwYWwYAyABKAkSFAoMb25fYmVoYWxmX29mGAQgASgJEg8KB3Nlc3Npb24YBSABKAkSDQoFbW9kZWwYBiABKAkSEQoJd29ya3NwYWNlGAcgASgJEg8KB21lc3NhZ2UYCCABKAkSLgoKc3RhcnRlZF9hdBgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIZW5kZWRfYXQYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiQKBmJ1ZGdldBgLIAEoCzIULnBhbHlyYS52MS5SdW5CdWRnZXQSIgoFdXNhZ2UYDCABKAsyEy5wYWx5cmEudjEuUnVuVXNhZ2USDgoGcmVhc29uGA0gASgJEg4KBmRldGFpbBgOIAEoCRIOCgZyZW1lZHkYDyABKAkSFAoMY2FuY2VsbGVkX2J5GBAgASgJEhMKC2ludGVyYWN0aXZlGBEgASgIEg4KBmRldmljZRgSIAEoCSJZCglSdW5CdWRnZXQSDQoFY2FsbHMYASABKAUSDgoGdG9rZW5zGAIgASgDEi0KCndhbGxfY2xvY2sYAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24ihAEKCFJ1blVzYWdlEg0KBWNhbGxzGAEgASgFEhQKDGlucHV0X3Rva2VucxgCIAEoAxIVCg1vdXRwdXRfdG9rZW5zGAMgASgDEg0KBXR1cm5zGAQgASgFEi0KCndhbGxfY2xvY2sYBSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iqQEKD1N0YXJ0UnVuUmVxdWVzdBIPCgdzZXNzaW9uGAEgASgJEg8KB21lc3NhZ2UYAiABKAkSDQoFbW9kZWwYAyABKAkSEQoJd29ya3NwYWNlGAQgASgJEiQKBmJ1ZGdldBgFIAEoCzIULnBhbHlyYS52MS5SdW5CdWRnZXQSEwoLaW50ZXJhY3RpdmUYBiABKAgSFwoPaWRlbXBvdGVuY3lfa2V5GAcgASgJIi8KEFN0YXJ0UnVuUmVzcG9uc2USGwoDcnVuGAEgASgLMg4ucGFseXJhLnYxLlJ1biIfCg1HZXRSdW5SZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCSJECg5HZXRSdW5SZXNwb25zZRIbCgNydW4YASABKAsyDi5wYWx5cmEudjEuUnVuEhUKDWxhc3Rfc2VxdWVuY2UYAiABKAMi1wEKD0xpc3RSdW5zUmVxdWVzdBIjCgZzdGF0ZXMYASADKA4yEy5wYWx5cmEudjEuUnVuU3RhdGUSEQoJcHJpbmNpcGFsGAIgASgJEg8KB3Nlc3Npb24YAyABKAkSKQoFc2luY2UYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEikKBXVudGlsGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIRCglwYWdlX3NpemUYBiABKAUSEgoKcGFnZV90b2tlbhgHIAEoCSJJChBMaXN0UnVuc1Jlc3BvbnNlEhwKBHJ1bnMYASADKAsyDi5wYWx5cmEudjEuUnVuEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSIwCg9XYXRjaFJ1blJlcXVlc3QSDgoGcnVuX2lkGAEgASgJEg0KBWFmdGVyGAIgASgDIjYKEFdhdGNoUnVuUmVzcG9uc2USIgoFZXZlbnQYASABKAsyEy5wYWx5cmEudjEuUnVuRXZlbnQiXAoVU2VuZFJ1bk1lc3NhZ2VSZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCRIMCgR0ZXh0GAIgASgJEgwKBGxhc3QYAyABKAgSFwoPaWRlbXBvdGVuY3lfa2V5GAQgASgJIjUKFlNlbmRSdW5NZXNzYWdlUmVzcG9uc2USGwoDcnVuGAEgASgLMg4ucGFseXJhLnYxLlJ1biIyChBDYW5jZWxSdW5SZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCRIOCgZyZWFzb24YAiABKAkiMAoRQ2FuY2VsUnVuUmVzcG9uc2USGwoDcnVuGAEgASgLMg4ucGFseXJhLnYxLlJ1biLZAwoEQ2FsbBITCgtwcm9wb3NhbF9pZBgBIAEoCRIPCgdjYWxsX2lkGAIgASgJEiMKBXN0YXRlGAMgASgOMhQucGFseXJhLnYxLkNhbGxTdGF0ZRIPCgdvdXRjb21lGAQgASgJEgwKBHRvb2wYBSABKAkSFgoOYXJndW1lbnRzX2pzb24YBiABKAwSEQoJcHJpbmNpcGFsGAcgASgJEhQKDG9uX2JlaGFsZl9vZhgIIAEoCRIPCgdzZXNzaW9uGAkgASgJEgsKA3J1bhgKIAEoCRIvCgtwcm9wb3NlZF9hdBgLIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIZW5kZWRfYXQYDCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg4KBnJlYXNvbhgNIAEoCRIPCgdtZXNzYWdlGA4gASgJEg4KBnJlbWVkeRgPIAEoCRITCgthcHByb3ZhbF9pZBgQIAEoCRIQCghncmFudF9pZBgRIAEoCRITCgtkZWNpc2lvbl9pZBgSIAEoCRIWCg5hdHRlc3RhdGlvbl9pZBgTIAEoCRIWCglleGl0X2NvZGUYFCABKAVIAIgBAUIMCgpfZXhpdF9jb2RlIogBCghDYWxsU3RlcBILCgNzZXEYASABKAMSJgoCYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgwKBHdoYXQYAyABKAkSDAoEa2luZBgEIAEoCRIKCgJpZBgFIAEoCRIOCgZyZWFzb24YBiABKAkSDwoHbWVzc2FnZRgHIAEoCSJnChBMaXN0Q2FsbHNSZXF1ZXN0EhEKCXByaW5jaXBhbBgBIAEoCRILCgNydW4YAiABKAkSDAoEb3BlbhgDIAEoCBIRCglwYWdlX3NpemUYBCABKAUSEgoKcGFnZV90b2tlbhgFIAEoCSJMChFMaXN0Q2FsbHNSZXNwb25zZRIeCgVjYWxscxgBIAMoCzIPLnBhbHlyYS52MS5DYWxsEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSIlCg5HZXRDYWxsUmVxdWVzdBITCgtwcm9wb3NhbF9pZBgBIAEoCSJUCg9HZXRDYWxsUmVzcG9uc2USHQoEY2FsbBgBIAEoCzIPLnBhbHlyYS52MS5DYWxsEiIKBXN0ZXBzGAIgAygLMhMucGFseXJhLnYxLkNhbGxTdGVwIjgKEUNhbmNlbENhbGxSZXF1ZXN0EhMKC3Byb3Bvc2FsX2lkGAEgASgJEg4KBnJlYXNvbhgCIAEoCSIzChJDYW5jZWxDYWxsUmVzcG9uc2USHQoEY2FsbBgBIAEoCzIPLnBhbHlyYS52MS5DYWxsKp8BCghSdW5TdGF0ZRIZChVSVU5fU1RBVEVfVU5TUEVDSUZJRUQQABIVChFSVU5fU1RBVEVfUlVOTklORxABEhcKE1JVTl9TVEFURV9DT01QTEVURUQQAhIUChBSVU5fU1RBVEVfRkFJTEVEEAMSFwoTUlVOX1NUQVRFX0NBTkNFTExFRBAEEhkKFVJVTl9TVEFURV9JTlRFUlJVUFRFRBAFKoYBCglDYWxsU3RhdGUSGgoWQ0FMTF9TVEFURV9VTlNQRUNJRklFRBAAEhcKE0NBTExfU1RBVEVfUFJPUE9TRUQQARIWChJDQUxMX1NUQVRFX1dBSVRJTkcQAhIWChJDQUxMX1NUQVRFX1JVTk5JTkcQAxIUChBDQUxMX1NUQVRFX0VOREVEEAQyqQgKDkdhdGV3YXlTZXJ2aWNlEkUKCENhbGxUb29sEhoucGFseXJhLnYxLkNhbGxUb29sUmVxdWVzdBobLnBhbHlyYS52MS5DYWxsVG9vbFJlc3BvbnNlMAESSwoJTGlzdFRvb2xzEhsucGFseXJhLnYxLkxpc3RUb29sc1JlcXVlc3QaHC5wYWx5cmEudjEuTGlzdFRvb2xzUmVzcG9uc2UiA5ACARJUCgxFdmFsdWF0ZVRvb2wSHi5wYWx5cmEudjEuRXZhbHVhdGVUb29sUmVxdWVzdBofLnBhbHlyYS52MS5FdmFsdWF0ZVRvb2xSZXNwb25zZSIDkAIBEkkKCkVuZFNlc3Npb24SHC5wYWx5cmEudjEuRW5kU2Vzc2lvblJlcXVlc3QaHS5wYWx5cmEudjEuRW5kU2Vzc2lvblJlc3BvbnNlEkoKCVJ1blN0cmVhbRIbLnBhbHlyYS52MS5SdW5TdHJlYW1SZXF1ZXN0GhwucGFseXJhLnYxLlJ1blN0cmVhbVJlc3BvbnNlKAEwARJDCghTdGFydFJ1bhIaLnBhbHlyYS52MS5TdGFydFJ1blJlcXVlc3QaGy5wYWx5cmEudjEuU3RhcnRSdW5SZXNwb25zZRJCCgZHZXRSdW4SGC5wYWx5cmEudjEuR2V0UnVuUmVxdWVzdBoZLnBhbHlyYS52MS5HZXRSdW5SZXNwb25zZSIDkAIBEkgKCExpc3RSdW5zEhoucGFseXJhLnYxLkxpc3RSdW5zUmVxdWVzdBobLnBhbHlyYS52MS5MaXN0UnVuc1Jlc3BvbnNlIgOQAgESRQoIV2F0Y2hSdW4SGi5wYWx5cmEudjEuV2F0Y2hSdW5SZXF1ZXN0GhsucGFseXJhLnYxLldhdGNoUnVuUmVzcG9uc2UwARJVCg5TZW5kUnVuTWVzc2FnZRIgLnBhbHlyYS52MS5TZW5kUnVuTWVzc2FnZVJlcXVlc3QaIS5wYWx5cmEudjEuU2VuZFJ1bk1lc3NhZ2VSZXNwb25zZRJGCglDYW5jZWxSdW4SGy5wYWx5cmEudjEuQ2FuY2VsUnVuUmVxdWVzdBocLnBhbHlyYS52MS5DYW5jZWxSdW5SZXNwb25zZRJLCglMaXN0Q2FsbHMSGy5wYWx5cmEudjEuTGlzdENhbGxzUmVxdWVzdBocLnBhbHlyYS52MS5MaXN0Q2FsbHNSZXNwb25zZSIDkAIBEkUKB0dldENhbGwSGS5wYWx5cmEudjEuR2V0Q2FsbFJlcXVlc3QaGi5wYWx5cmEudjEuR2V0Q2FsbFJlc3BvbnNlIgOQAgESSQoKQ2FuY2VsQ2FsbBIcLnBhbHlyYS52MS5DYW5jZWxDYWxsUmVxdWVzdBodLnBhbHlyYS52MS5DYW5jZWxDYWxsUmVzcG9uc2VCH1odcGFseXJhL2dlbi9wYWx5cmEvdjE7cGFseXJhdjFiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_palyra_v1_approvals]);
 
 /**
  * CallToolRequest names one tool and its input.
@@ -883,6 +883,13 @@ export type EvaluateToolResponse = Message<"palyra.v1.EvaluateToolResponse"> & {
   callDigest: string;
 
   /**
+   * What policy says of running the skill whose tool it is; absent for any other tool.
+   *
+   * @generated from field: palyra.v1.SkillGateDecision skill_gate_decision = 9;
+   */
+  skillGateDecision?: SkillGateDecision | undefined;
+
+  /**
    * @generated from field: bool proposal_approval_required = 10;
    */
   proposalApprovalRequired: boolean;
@@ -924,6 +931,50 @@ export type EvaluateToolResponse = Message<"palyra.v1.EvaluateToolResponse"> & {
  */
 export const EvaluateToolResponseSchema: GenMessage<EvaluateToolResponse> = /*@__PURE__*/
   messageDesc(file_palyra_v1_gateway, 17);
+
+/**
+ * SkillGateDecision says whether a skill may run at all, which is asked before anything
+ * else of each call of one of its tools (action skill.execute). No approval changes it.
+ *
+ * @generated from message palyra.v1.SkillGateDecision
+ */
+export type SkillGateDecision = Message<"palyra.v1.SkillGateDecision"> & {
+  /**
+   * @generated from field: string skill = 1;
+   */
+  skill: string;
+
+  /**
+   * @generated from field: bool allowed = 2;
+   */
+  allowed: boolean;
+
+  /**
+   * @generated from field: string message = 3;
+   */
+  message: string;
+
+  /**
+   * The next step where it is not allowed.
+   *
+   * @generated from field: string remedy = 4;
+   */
+  remedy: string;
+
+  /**
+   * Empty for callers that may not see policies.
+   *
+   * @generated from field: repeated palyra.v1.Determining determining = 5;
+   */
+  determining: Determining[];
+};
+
+/**
+ * Describes the message palyra.v1.SkillGateDecision.
+ * Use `create(SkillGateDecisionSchema)` to create a new message.
+ */
+export const SkillGateDecisionSchema: GenMessage<SkillGateDecision> = /*@__PURE__*/
+  messageDesc(file_palyra_v1_gateway, 18);
 
 /**
  * SecretEvaluation is the verdict on one secret of a call.
@@ -981,6 +1032,13 @@ export type SecretEvaluation = Message<"palyra.v1.SecretEvaluation"> & {
    * @generated from field: repeated palyra.v1.Determining determining = 9;
    */
   determining: Determining[];
+
+  /**
+   * The skill whose guest would get it when it asks for it, in the place of a variable.
+   *
+   * @generated from field: string skill = 10;
+   */
+  skill: string;
 };
 
 /**
@@ -988,7 +1046,7 @@ export type SecretEvaluation = Message<"palyra.v1.SecretEvaluation"> & {
  * Use `create(SecretEvaluationSchema)` to create a new message.
  */
 export const SecretEvaluationSchema: GenMessage<SecretEvaluation> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 18);
+  messageDesc(file_palyra_v1_gateway, 19);
 
 /**
  * EndSessionRequest names a session of the caller.
@@ -1007,7 +1065,7 @@ export type EndSessionRequest = Message<"palyra.v1.EndSessionRequest"> & {
  * Use `create(EndSessionRequestSchema)` to create a new message.
  */
 export const EndSessionRequestSchema: GenMessage<EndSessionRequest> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 19);
+  messageDesc(file_palyra_v1_gateway, 20);
 
 /**
  * EndSessionResponse has no fields.
@@ -1022,7 +1080,7 @@ export type EndSessionResponse = Message<"palyra.v1.EndSessionResponse"> & {
  * Use `create(EndSessionResponseSchema)` to create a new message.
  */
 export const EndSessionResponseSchema: GenMessage<EndSessionResponse> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 20);
+  messageDesc(file_palyra_v1_gateway, 21);
 
 /**
  * RunStreamRequest is one message to a run. The first is start or resume.
@@ -1081,7 +1139,7 @@ export type RunStreamRequest = Message<"palyra.v1.RunStreamRequest"> & {
  * Use `create(RunStreamRequestSchema)` to create a new message.
  */
 export const RunStreamRequestSchema: GenMessage<RunStreamRequest> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 21);
+  messageDesc(file_palyra_v1_gateway, 22);
 
 /**
  * ResumeRun names a run and the last sequence number that the client saw; 0
@@ -1106,7 +1164,7 @@ export type ResumeRun = Message<"palyra.v1.ResumeRun"> & {
  * Use `create(ResumeRunSchema)` to create a new message.
  */
 export const ResumeRunSchema: GenMessage<ResumeRun> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 22);
+  messageDesc(file_palyra_v1_gateway, 23);
 
 /**
  * UserMessage is text from the user.
@@ -1125,7 +1183,7 @@ export type UserMessage = Message<"palyra.v1.UserMessage"> & {
  * Use `create(UserMessageSchema)` to create a new message.
  */
 export const UserMessageSchema: GenMessage<UserMessage> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 23);
+  messageDesc(file_palyra_v1_gateway, 24);
 
 /**
  * CancelRun says why a run is stopped.
@@ -1144,7 +1202,7 @@ export type CancelRun = Message<"palyra.v1.CancelRun"> & {
  * Use `create(CancelRunSchema)` to create a new message.
  */
 export const CancelRunSchema: GenMessage<CancelRun> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 24);
+  messageDesc(file_palyra_v1_gateway, 25);
 
 /**
  * RunStreamResponse is one event of the run, or a refused message.
@@ -1170,7 +1228,7 @@ export type RunStreamResponse = Message<"palyra.v1.RunStreamResponse"> & {
  * Use `create(RunStreamResponseSchema)` to create a new message.
  */
 export const RunStreamResponseSchema: GenMessage<RunStreamResponse> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 25);
+  messageDesc(file_palyra_v1_gateway, 26);
 
 /**
  * MessageRefused says why a message on the stream had no effect.
@@ -1208,7 +1266,7 @@ export type MessageRefused = Message<"palyra.v1.MessageRefused"> & {
  * Use `create(MessageRefusedSchema)` to create a new message.
  */
 export const MessageRefusedSchema: GenMessage<MessageRefused> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 26);
+  messageDesc(file_palyra_v1_gateway, 27);
 
 /**
  * RunEvent is one event of a run's tape.
@@ -1337,7 +1395,7 @@ export type RunEvent = Message<"palyra.v1.RunEvent"> & {
  * Use `create(RunEventSchema)` to create a new message.
  */
 export const RunEventSchema: GenMessage<RunEvent> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 27);
+  messageDesc(file_palyra_v1_gateway, 28);
 
 /**
  * RunStarted is the first event of a run.
@@ -1356,7 +1414,7 @@ export type RunStarted = Message<"palyra.v1.RunStarted"> & {
  * Use `create(RunStartedSchema)` to create a new message.
  */
 export const RunStartedSchema: GenMessage<RunStarted> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 28);
+  messageDesc(file_palyra_v1_gateway, 29);
 
 /**
  * ModelDelta is a part of the model's answer as it comes. It is provisional:
@@ -1377,7 +1435,7 @@ export type ModelDelta = Message<"palyra.v1.ModelDelta"> & {
  * Use `create(ModelDeltaSchema)` to create a new message.
  */
 export const ModelDeltaSchema: GenMessage<ModelDelta> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 29);
+  messageDesc(file_palyra_v1_gateway, 30);
 
 /**
  * ModelRetry says that a request to the provider failed and is made again.
@@ -1410,7 +1468,7 @@ export type ModelRetry = Message<"palyra.v1.ModelRetry"> & {
  * Use `create(ModelRetrySchema)` to create a new message.
  */
 export const ModelRetrySchema: GenMessage<ModelRetry> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 30);
+  messageDesc(file_palyra_v1_gateway, 31);
 
 /**
  * ModelTurn is one whole answer of the model.
@@ -1465,7 +1523,7 @@ export type ModelTurn = Message<"palyra.v1.ModelTurn"> & {
  * Use `create(ModelTurnSchema)` to create a new message.
  */
 export const ModelTurnSchema: GenMessage<ModelTurn> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 31);
+  messageDesc(file_palyra_v1_gateway, 32);
 
 /**
  * ModelToolCall is a call that the model wants.
@@ -1496,7 +1554,7 @@ export type ModelToolCall = Message<"palyra.v1.ModelToolCall"> & {
  * Use `create(ModelToolCallSchema)` to create a new message.
  */
 export const ModelToolCallSchema: GenMessage<ModelToolCall> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 32);
+  messageDesc(file_palyra_v1_gateway, 33);
 
 /**
  * RunFinished is the last event of a run.
@@ -1515,7 +1573,7 @@ export type RunFinished = Message<"palyra.v1.RunFinished"> & {
  * Use `create(RunFinishedSchema)` to create a new message.
  */
 export const RunFinishedSchema: GenMessage<RunFinished> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 33);
+  messageDesc(file_palyra_v1_gateway, 34);
 
 /**
  * Run is one agent run in a session.
@@ -1630,7 +1688,7 @@ export type Run = Message<"palyra.v1.Run"> & {
  * Use `create(RunSchema)` to create a new message.
  */
 export const RunSchema: GenMessage<Run> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 34);
+  messageDesc(file_palyra_v1_gateway, 35);
 
 /**
  * RunBudget bounds a run. In a request, 0 means the gateway's own bound, and
@@ -1666,7 +1724,7 @@ export type RunBudget = Message<"palyra.v1.RunBudget"> & {
  * Use `create(RunBudgetSchema)` to create a new message.
  */
 export const RunBudgetSchema: GenMessage<RunBudget> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 35);
+  messageDesc(file_palyra_v1_gateway, 36);
 
 /**
  * RunUsage is what a run used so far.
@@ -1705,7 +1763,7 @@ export type RunUsage = Message<"palyra.v1.RunUsage"> & {
  * Use `create(RunUsageSchema)` to create a new message.
  */
 export const RunUsageSchema: GenMessage<RunUsage> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 36);
+  messageDesc(file_palyra_v1_gateway, 37);
 
 /**
  * StartRunRequest describes a run.
@@ -1770,7 +1828,7 @@ export type StartRunRequest = Message<"palyra.v1.StartRunRequest"> & {
  * Use `create(StartRunRequestSchema)` to create a new message.
  */
 export const StartRunRequestSchema: GenMessage<StartRunRequest> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 37);
+  messageDesc(file_palyra_v1_gateway, 38);
 
 /**
  * StartRunResponse is the run that was started.
@@ -1789,7 +1847,7 @@ export type StartRunResponse = Message<"palyra.v1.StartRunResponse"> & {
  * Use `create(StartRunResponseSchema)` to create a new message.
  */
 export const StartRunResponseSchema: GenMessage<StartRunResponse> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 38);
+  messageDesc(file_palyra_v1_gateway, 39);
 
 /**
  * GetRunRequest names one run.
@@ -1808,7 +1866,7 @@ export type GetRunRequest = Message<"palyra.v1.GetRunRequest"> & {
  * Use `create(GetRunRequestSchema)` to create a new message.
  */
 export const GetRunRequestSchema: GenMessage<GetRunRequest> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 39);
+  messageDesc(file_palyra_v1_gateway, 40);
 
 /**
  * GetRunResponse is the run, and how far its tape goes now.
@@ -1835,7 +1893,7 @@ export type GetRunResponse = Message<"palyra.v1.GetRunResponse"> & {
  * Use `create(GetRunResponseSchema)` to create a new message.
  */
 export const GetRunResponseSchema: GenMessage<GetRunResponse> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 40);
+  messageDesc(file_palyra_v1_gateway, 41);
 
 /**
  * ListRunsRequest filters; empty fields do not.
@@ -1886,7 +1944,7 @@ export type ListRunsRequest = Message<"palyra.v1.ListRunsRequest"> & {
  * Use `create(ListRunsRequestSchema)` to create a new message.
  */
 export const ListRunsRequestSchema: GenMessage<ListRunsRequest> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 41);
+  messageDesc(file_palyra_v1_gateway, 42);
 
 /**
  * ListRunsResponse is one page, newest first.
@@ -1910,7 +1968,7 @@ export type ListRunsResponse = Message<"palyra.v1.ListRunsResponse"> & {
  * Use `create(ListRunsResponseSchema)` to create a new message.
  */
 export const ListRunsResponseSchema: GenMessage<ListRunsResponse> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 42);
+  messageDesc(file_palyra_v1_gateway, 43);
 
 /**
  * WatchRunRequest names a run and the last sequence number that was seen.
@@ -1934,7 +1992,7 @@ export type WatchRunRequest = Message<"palyra.v1.WatchRunRequest"> & {
  * Use `create(WatchRunRequestSchema)` to create a new message.
  */
 export const WatchRunRequestSchema: GenMessage<WatchRunRequest> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 43);
+  messageDesc(file_palyra_v1_gateway, 44);
 
 /**
  * WatchRunResponse is one event, or an empty message that opens the stream.
@@ -1953,7 +2011,7 @@ export type WatchRunResponse = Message<"palyra.v1.WatchRunResponse"> & {
  * Use `create(WatchRunResponseSchema)` to create a new message.
  */
 export const WatchRunResponseSchema: GenMessage<WatchRunResponse> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 44);
+  messageDesc(file_palyra_v1_gateway, 45);
 
 /**
  * SendRunMessageRequest is what the user says next; the model reads it at its
@@ -1996,7 +2054,7 @@ export type SendRunMessageRequest = Message<"palyra.v1.SendRunMessageRequest"> &
  * Use `create(SendRunMessageRequestSchema)` to create a new message.
  */
 export const SendRunMessageRequestSchema: GenMessage<SendRunMessageRequest> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 45);
+  messageDesc(file_palyra_v1_gateway, 46);
 
 /**
  * SendRunMessageResponse is the run after it.
@@ -2015,7 +2073,7 @@ export type SendRunMessageResponse = Message<"palyra.v1.SendRunMessageResponse">
  * Use `create(SendRunMessageResponseSchema)` to create a new message.
  */
 export const SendRunMessageResponseSchema: GenMessage<SendRunMessageResponse> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 46);
+  messageDesc(file_palyra_v1_gateway, 47);
 
 /**
  * CancelRunRequest names a run and says why.
@@ -2039,7 +2097,7 @@ export type CancelRunRequest = Message<"palyra.v1.CancelRunRequest"> & {
  * Use `create(CancelRunRequestSchema)` to create a new message.
  */
 export const CancelRunRequestSchema: GenMessage<CancelRunRequest> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 47);
+  messageDesc(file_palyra_v1_gateway, 48);
 
 /**
  * CancelRunResponse is the run after it.
@@ -2058,7 +2116,7 @@ export type CancelRunResponse = Message<"palyra.v1.CancelRunResponse"> & {
  * Use `create(CancelRunResponseSchema)` to create a new message.
  */
 export const CancelRunResponseSchema: GenMessage<CancelRunResponse> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 48);
+  messageDesc(file_palyra_v1_gateway, 49);
 
 /**
  * Call is one call as the journal has it.
@@ -2187,7 +2245,7 @@ export type Call = Message<"palyra.v1.Call"> & {
  * Use `create(CallSchema)` to create a new message.
  */
 export const CallSchema: GenMessage<Call> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 49);
+  messageDesc(file_palyra_v1_gateway, 50);
 
 /**
  * CallStep is one thing that happened to a call.
@@ -2241,7 +2299,7 @@ export type CallStep = Message<"palyra.v1.CallStep"> & {
  * Use `create(CallStepSchema)` to create a new message.
  */
 export const CallStepSchema: GenMessage<CallStep> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 50);
+  messageDesc(file_palyra_v1_gateway, 51);
 
 /**
  * ListCallsRequest filters; empty fields do not.
@@ -2286,7 +2344,7 @@ export type ListCallsRequest = Message<"palyra.v1.ListCallsRequest"> & {
  * Use `create(ListCallsRequestSchema)` to create a new message.
  */
 export const ListCallsRequestSchema: GenMessage<ListCallsRequest> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 51);
+  messageDesc(file_palyra_v1_gateway, 52);
 
 /**
  * ListCallsResponse is one page, newest first. A page may hold fewer calls than
@@ -2311,7 +2369,7 @@ export type ListCallsResponse = Message<"palyra.v1.ListCallsResponse"> & {
  * Use `create(ListCallsResponseSchema)` to create a new message.
  */
 export const ListCallsResponseSchema: GenMessage<ListCallsResponse> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 52);
+  messageDesc(file_palyra_v1_gateway, 53);
 
 /**
  * GetCallRequest names one call by the id of its proposal.
@@ -2330,7 +2388,7 @@ export type GetCallRequest = Message<"palyra.v1.GetCallRequest"> & {
  * Use `create(GetCallRequestSchema)` to create a new message.
  */
 export const GetCallRequestSchema: GenMessage<GetCallRequest> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 53);
+  messageDesc(file_palyra_v1_gateway, 54);
 
 /**
  * GetCallResponse is the call, and what happened to it, oldest first.
@@ -2354,7 +2412,7 @@ export type GetCallResponse = Message<"palyra.v1.GetCallResponse"> & {
  * Use `create(GetCallResponseSchema)` to create a new message.
  */
 export const GetCallResponseSchema: GenMessage<GetCallResponse> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 54);
+  messageDesc(file_palyra_v1_gateway, 55);
 
 /**
  * CancelCallRequest names a call and says why.
@@ -2378,7 +2436,7 @@ export type CancelCallRequest = Message<"palyra.v1.CancelCallRequest"> & {
  * Use `create(CancelCallRequestSchema)` to create a new message.
  */
 export const CancelCallRequestSchema: GenMessage<CancelCallRequest> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 55);
+  messageDesc(file_palyra_v1_gateway, 56);
 
 /**
  * CancelCallResponse is the call after it.
@@ -2397,7 +2455,7 @@ export type CancelCallResponse = Message<"palyra.v1.CancelCallResponse"> & {
  * Use `create(CancelCallResponseSchema)` to create a new message.
  */
 export const CancelCallResponseSchema: GenMessage<CancelCallResponse> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_gateway, 56);
+  messageDesc(file_palyra_v1_gateway, 57);
 
 /**
  * RunState is where a run stands.
