@@ -117,7 +117,7 @@ test("a skill is looked at, installed by its key, quarantined, updated, distrust
   await act(main(page), "Remove", "Remove the version");
   await expect(page).toHaveURL(/\/skills$/);
   await expect(main(page).getByRole("row", { name: /echo/ })).toHaveCount(0);
-  expect(await gateway.palyra("skills", "list", "-o", "json")).not.toContain("echo");
+  expect(await gateway.palyra("skills", "list")).not.toContain("echo");
 });
 
 test("where changes take two people, an installation waits for the second one, and is taken back by who leaves it", async ({ browser }) => {
