@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"palyra/internal/egress"
@@ -71,13 +72,20 @@ type Tool struct {
 	is     skill.Tool
 	digest string
 	output *tool.Schema
+	module *checked
+}
+
+// checked is what was read of a tool's module: the package that has it never changes.
+type checked struct {
+	mu     sync.Mutex
+	module *guest.Module
 }
 
 // Tools are the tools of a skill whose package has the digest.
 func (c *Catalog) Tools(m *skill.Manifest, digest string) ([]Tool, error) {
 	var list []Tool
 	for _, is := range m.Tools {
-		t := Tool{use: c.use, skill: m, is: is, digest: digest}
+		t := Tool{use: c.use, skill: m, is: is, digest: digest, module: &checked{}}
 		if text := is.OutputSchema(); text != nil {
 			var err error
 			if t.output, err = tool.CompileSchema(text); err != nil {

@@ -57,7 +57,19 @@ func (t Tool) load(ctx context.Context, l guest.Limits) (guest.Module, error) {
 		return guest.Module{}, reason.Errorf(reason.BindingMismatch, "the package of %s %s has the digest %s, and its tools are of %s", t.skill.ID, t.skill.Version, p.Digest, t.digest).
 			WithRemedy("Call again: the tools are made anew when a package is replaced.")
 	}
-	return p.Module(t.is, t.bounds(l))
+	t.module.mu.Lock()
+	defer t.module.mu.Unlock()
+	if t.module.module == nil {
+		m, err := p.Module(t.is, t.bounds(l))
+		if err != nil {
+			return m, err
+		}
+		m.Bytes = nil // they are held by who loads the package
+		t.module.module = &m
+	}
+	m := *t.module.module
+	m.Bytes = p.Modules[t.is.Module]
+	return m, nil
 }
 
 func (t Tool) plan(m prepared) tool.Plan {
