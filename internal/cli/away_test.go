@@ -31,7 +31,7 @@ var arguments = map[string][]string{
 	"policy simulate": {"process.run", "argv=git", "argv=status", "timeout_ms=x"},
 	"policy snapshot": {someDigest}, "run": {"task"}, "runs cancel": {clitest.ApprovalID}, "runs message": {clitest.ApprovalID, "hi"},
 	"runs report": {clitest.ApprovalID}, "runs show": {clitest.ApprovalID}, "runs watch": {clitest.ApprovalID}, "sessions end": {clitest.ApprovalID}, "sessions show": {clitest.ApprovalID},
-	"skills show": {"notebook"}, "skills install": {"x"}, "skills quarantine": {"notebook"}, "skills disable": {"notebook"}, "skills enable": {"notebook"}, "skills remove": {"notebook", "--yes"},
+	"skills show": {"notebook"}, "skills quarantine": {"notebook"}, "skills disable": {"notebook"}, "skills enable": {"notebook"}, "skills remove": {"notebook", "--yes"},
 	"skills trust add": {"example.org", "11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="}, "skills trust remove": {"example.org"},
 	"tokens create": {"ci"}, "vault put": {"global/x"}, "vault edit": {"global/x", "--note", "x"}, "vault get": {"global/x"}, "vault show": {"global/x"}, "vault history": {"global/x"}, "vault rm": {"global/x", "--yes"}, "mcp add": {"x", "--", "x"}, "mcp show": {"x"}, "mcp refresh": {"x"}, "mcp update": {"x"}, "mcp approve": {"x", "--yes"}, "mcp remove": {"x", "--yes"}, "mcp login": {"x"}, "mcp logout": {"x"}, "login": {clitest.ClosedAddress}, "context use": {"local"}, "pair": {clitest.ClosedAddress}, "pairing cancel": {clitest.PairingID}, "key protect": {"--undo"}, "key presence": {"--confirm", clitest.ApprovalID}, "members confirm": {"bob"}, "members consent": {"claude"}, "tokens revoke": {clitest.TokenID, "--yes"}, "tools show": {"process.run"}, "workspace show": {clitest.ChangeSetID}, "workspace undo": {clitest.ChangeSetID},
 }
@@ -64,7 +64,7 @@ func TestEveryCommandWithTheGatewayAway(t *testing.T) {
 	w.Want(w.Run("skills", "new", filepath.Join(desk, "counter")), 0)
 	w.Want(w.Run("skills", "keygen", key), 0)
 	w.Want(w.Run("skills", "build", filepath.Join(desk, "counter"), "--key", key, "--out", packed), 0)
-	more["skills audit"], more["skills verify"], more["skills sign"] = []string{packed}, []string{packed}, []string{packed, "--key", key}
+	more["skills audit"], more["skills verify"], more["skills install"], more["skills sign"] = []string{packed}, []string{packed}, []string{packed}, []string{packed, "--key", key}
 	more["skills build"] = []string{filepath.Join(desk, "counter"), "--out", packed + ".again"}
 	more["skills keygen"], more["skills new"] = []string{filepath.Join(desk, "another")}, []string{filepath.Join(desk, "other")}
 	session := filepath.Join(t.TempDir(), "session")
