@@ -46,8 +46,8 @@ func (k *checker) wasm(w WASMRuntime) {
 	between(k, "wasm_runtime.fuel_ceiling", w.FuelCeiling, 1, 1_000_000_000_000)
 	between(k, "wasm_runtime.max_memory_bytes", w.MaxMemoryBytes, 64<<10, 4*gib)
 	between(k, "wasm_runtime.max_table_elements", w.MaxTableElements, 1, 10_000_000)
-	between(k, "wasm_runtime.max_module_bytes", w.MaxModuleBytes, 1024, 64*mib)
-	k.storable("wasm_runtime.max_output_bytes", w.MaxOutputBytes, 2) // the result and the log
+	between(k, "wasm_runtime.max_module_bytes", w.MaxModuleBytes, 1024, 16*mib) // what its memory lets a worker compile
+	k.storable("wasm_runtime.max_output_bytes", w.MaxOutputBytes, 2)            // the result and the log
 	between(k, "wasm_runtime.time_limit_ms", w.TimeLimitMS, 10, hourMS)
 	between(k, "wasm_runtime.max_concurrent", w.MaxConcurrent, 1, 256)
 	if w.FuelBudget > w.FuelCeiling {

@@ -48,9 +48,10 @@ func TestKilledBetweenStages(t *testing.T) {
 		t.Skip("this is the parent of the crashing process")
 	}
 	const kills = 200
+	program := crashingProgram(t)
 	group, ctx := errgroup.WithContext(t.Context())
 	var killed [2]int
-	borders := countBorders(t)
+	borders := countBorders(t, program)
 	if borders < 14 {
 		t.Fatalf("only %d borders between stages were seen", borders)
 	}
@@ -63,7 +64,7 @@ func TestKilledBetweenStages(t *testing.T) {
 					return fmt.Errorf("only %d of %d runs were killed", killed[worker], n)
 				}
 				border := n%borders + 1
-				died, err := crashOnce(ctx, dir, border, time.Duration(seed.IntN(1500))*time.Microsecond)
+				died, err := crashOnce(ctx, program, dir, border, time.Duration(seed.IntN(1500))*time.Microsecond)
 				if err != nil {
 					return fmt.Errorf("run %d, border %d: %w", n, border, err)
 				}
@@ -72,7 +73,7 @@ func TestKilledBetweenStages(t *testing.T) {
 				}
 			}
 			// The last kill is checked by one more start, which ends in order.
-			_, err := crashOnce(ctx, dir, 0, 0)
+			_, err := crashOnce(ctx, program, dir, 0, 0)
 			return err
 		})
 	}
@@ -82,19 +83,33 @@ func TestKilledBetweenStages(t *testing.T) {
 
 const crashEnv = "TEST_PALYRA_CRASH"
 
+// crashingProgram is what is killed: this test's own program, built as palyrad is. Nobody
+// reads what the race detector says in a process that is killed, and with it the 200 starts
+// took longer than all other tests of the package together.
+func crashingProgram(t *testing.T) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "crashing")
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-c", "-trimpath", "-o", program, ".")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("building what is killed: %v: %s", err, out)
+	}
+	return program
+}
+
 // countBorders runs one call to its end and counts the borders it passed.
-func countBorders(t *testing.T) int {
+func countBorders(t *testing.T, program string) int {
 	t.Helper()
 	dir := t.TempDir()
-	must.Get(crashOnce(t.Context(), filepath.Join(dir, "state"), 0, 0))(t)
+	must.Get(crashOnce(t.Context(), program, filepath.Join(dir, "state"), 0, 0))(t)
 	text := must.Get(os.ReadFile(filepath.Join(dir, "state", "borders")))(t)
 	return must.Get(strconv.Atoi(string(text)))(t)
 }
 
 // crashOnce starts a process that makes one call and kills itself a while
 // after the border; died says whether it got that far.
-func crashOnce(ctx context.Context, dir string, border int, after time.Duration) (died bool, err error) {
-	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestCrashingProcess$", "-test.count=1")
+func crashOnce(ctx context.Context, program, dir string, border int, after time.Duration) (died bool, err error) {
+	cmd := exec.CommandContext(ctx, program, "-test.run=^TestCrashingProcess$", "-test.count=1")
 	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s,%d,%d", crashEnv, dir, border, after.Microseconds()))
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError

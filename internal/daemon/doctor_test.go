@@ -3,6 +3,7 @@ package daemon
 import (
 	"bytes"
 	"encoding/json"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -47,9 +48,33 @@ func stopped(t *testing.T) *config.Config {
 	return d.cfg
 }
 
-// TestDoctorFindsDefects makes one defect at a time. Each row is its own
-// control: before the defect, the same exam finds nothing.
+// copied is the configuration of another gateway in the same state, which does not run.
+func copied(t *testing.T, of *config.Config) *config.Config {
+	t.Helper()
+	cfg := testConfig(t)
+	must.Do(t, filepath.WalkDir(of.StateDir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		to := filepath.Join(cfg.StateDir, must.Get(filepath.Rel(of.StateDir, path))(t))
+		info := must.Get(e.Info())(t)
+		if e.IsDir() {
+			return os.Mkdir(to, info.Mode().Perm())
+		}
+		return os.WriteFile(to, must.Get(os.ReadFile(path))(t), info.Mode().Perm())
+	}))
+	return cfg
+}
+
+// TestDoctorFindsDefects makes one defect at a time, each in a copy of one gateway, of
+// which the same exam finds nothing.
 func TestDoctorFindsDefects(t *testing.T) {
+	sound := stopped(t)
+	sound.Workspaces = []config.Workspace{{Name: "default", Path: t.TempDir()}}
+	before := map[string]doctor.Exam{}
+	for _, e := range doctor.Examine(t.Context(), examined(sound)) {
+		before[e.Name] = e
+	}
 	for _, row := range []struct {
 		exam string
 		harm func(t *testing.T, cfg *config.Config)
@@ -165,11 +190,11 @@ func TestDoctorFindsDefects(t *testing.T) {
 		},
 	} {
 		t.Run(row.exam, func(t *testing.T) {
-			cfg := stopped(t)
-			cfg.Workspaces = []config.Workspace{{Name: "default", Path: t.TempDir()}}
-			if e := examOf(t, cfg, row.exam); e.Result == doctor.Failed || e.Result == doctor.Warning {
+			if e, ok := before[row.exam]; !ok || e.Result == doctor.Failed || e.Result == doctor.Warning {
 				t.Fatalf("before the defect: %+v", e)
 			}
+			cfg := copied(t, sound)
+			cfg.Workspaces = []config.Workspace{{Name: "default", Path: t.TempDir()}}
 			row.harm(t, cfg)
 			got := examOf(t, cfg, row.exam)
 			if got.Result != row.want.Result || !strings.Contains(got.Detail, row.want.Detail) || !strings.Contains(got.Remedy, row.want.Remedy) {

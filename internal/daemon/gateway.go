@@ -140,6 +140,7 @@ func notices(g *gateway) []string {
 	list = append(list, g.policies.Notices()...)
 	list = append(list, g.upstreams.Notices()...)
 	list = append(list, g.installed.Notices()...)
+	list = append(list, g.skills.registry.Notices()...)
 	list = append(list, g.notify.Notices()...)
 	if names := g.policies.Suspended(); len(names) > 0 {
 		list = append(list, "suspended, because their changed definition does not fit the policies: "+strings.Join(names, ", ")+

@@ -115,6 +115,8 @@ type world struct {
 	limits   map[ratelimit.Class]ratelimit.Limits
 	// issuers are those whose tokens the guarded routes take.
 	issuers rpc.AccessTokens
+	// skillsDir has the packages of skills.
+	skillsDir string
 	// passkeys are those of members; agentConnected says that an agent was connected.
 	passkeys       *passkeys.Keeper
 	agentConnected bool

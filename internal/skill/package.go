@@ -52,6 +52,8 @@ type Package struct {
 	Envelope []byte
 	// Digest is "sha256:" and the digest of the file.
 	Digest string
+	// checked are the modules of a package that Open read.
+	checked *checked
 }
 
 // Open reads a package. The file has one form for what it holds: entries in their order,
@@ -62,7 +64,7 @@ func Open(data []byte) (*Package, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Package{Modules: map[string][]byte{}, Digest: canonical.Digest(data)}
+	p := &Package{Modules: map[string][]byte{}, Digest: canonical.Digest(data), checked: &checked{}}
 	for _, f := range files {
 		text, err := content(f)
 		if err != nil {

@@ -122,5 +122,5 @@ func probe(words ...string) []string { return words }
 // catalogue is all rows, in the order in which they are printed.
 func catalogue() []row {
 	return slices.Concat(fileRows(), specialRows(), procRows(), namespaceRows(), kernelRows(), socketRows(), resourceRows(),
-		gatewayRows(), networkRows(), bypassRows(), addressRows(), hostRows(), tlsRows(), httpRows(), dnsRows(), carryRows(), neighbourRows(), secretRows(), vaultRows(), upstreamRows())
+		gatewayRows(), networkRows(), bypassRows(), addressRows(), hostRows(), tlsRows(), httpRows(), dnsRows(), carryRows(), neighbourRows(), secretRows(), vaultRows(), upstreamRows(), wasmRows())
 }

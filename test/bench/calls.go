@@ -5,6 +5,10 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // governedCall is goal 1: a call that does nothing, through all stages to its
@@ -56,6 +60,106 @@ func governedCall(ctx context.Context, b *bench) (_ []*line, err error) {
 			return err
 		}
 		single.add(round+2*durable, governed)
+		return nil
+	})
+}
+
+// echoGuest is a WebAssembly module that copies its input to its output, in base64:
+//
+//	(module
+//	  (import "wasi_snapshot_preview1" "fd_read" (func $read (param i32 i32 i32 i32) (result i32)))
+//	  (import "wasi_snapshot_preview1" "fd_write" (func $write (param i32 i32 i32 i32) (result i32)))
+//	  (memory (export "memory") 2)
+//	  (func (export "_start")
+//	    (i32.store (i32.const 0) (i32.const 1024))
+//	    (i32.store (i32.const 4) (i32.const 60000))
+//	    (drop (call $read (i32.const 0) (i32.const 0) (i32.const 1) (i32.const 8)))
+//	    (i32.store (i32.const 4) (i32.load (i32.const 8)))
+//	    (drop (call $write (i32.const 1) (i32.const 0) (i32.const 1) (i32.const 8)))))
+const echoGuest = "AGFzbQEAAAABDAJgBH9/f38Bf2AAAAJEAhZ3YXNpX3NuYXBzaG90X3ByZXZpZXcxB2ZkX3JlYWQAABZ3YXNpX3NuYXBzaG90X3ByZXZpZXcxCGZkX3dyaXRlAAADAgEBBQMBAAIHEwIGbWVtb3J5" +
+	"AgAGX3N0YXJ0AAIKNQEzAEEAQYAINgIAQQRB4NQDNgIAQQBBAEEBQQgQABpBBEEIKAIANgIAQQFBAEEBQQgQARoLABUEbmFtZQEOAgAEcmVhZAEFd3JpdGU="
+
+// guests is a daemon that takes modules with calls, and a call of echoGuest.
+func (b *bench) guests(ctx context.Context) (*gateway, func() error, error) {
+	g, c, err := b.running(unasked, "[wasm_runtime]\nallow_inline_modules = true")
+	if err != nil {
+		return nil, nil, err
+	}
+	call := func() error {
+		return c.call(ctx, "wasm.run", fmt.Sprintf(`{"module":%q,"input":{"text":"hello"}}`, echoGuest))
+	}
+	if _, err := p50(b.size.calls, call); err != nil { // a worker, connections, caches
+		return nil, nil, errors.Join(err, g.stop())
+	}
+	return g, call, nil
+}
+
+// governedGuest is goal 2: a call of a WebAssembly guest against the floor of goal 1.
+func governedGuest(ctx context.Context, b *bench) (_ []*line, err error) {
+	g, call, err := b.guests(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, g.stop()) }()
+	trip, err := b.newRoundTrip(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, trip.close()) }()
+	file, err := b.newGrowing()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, file.close()) }()
+	l := &line{goal: "2", what: "governed call of a WebAssembly guest, p50", floorName: "stream round trip + 2 durable appends", unit: "us", limit: atMost(1.6)}
+	return []*line{l}, b.each(ctx, func() error {
+		took, err := inTurns(b.size.calls, 0, trip.once, file.append, call)
+		if err != nil {
+			return err
+		}
+		l.add(took[0]+2*took[1], took[2])
+		return nil
+	})
+}
+
+// side is how many calls of guests are made side by side.
+const side = 64
+
+// guestsPerSecond is goal 10: calls of guests side by side against durable appends one
+// after the other.
+func guestsPerSecond(ctx context.Context, b *bench) (_ []*line, err error) {
+	g, call, err := b.guests(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, g.stop()) }()
+	file, err := b.newGrowing()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, file.close()) }()
+	l := &line{goal: "10", what: "governed calls of WebAssembly guests, 64 at once", floorName: "fdatasync one at a time", unit: "/s", limit: atLeast(2)}
+	return []*line{l}, b.each(ctx, func() error {
+		floor, err := file.rate(b.size.floor)
+		if err != nil {
+			return err
+		}
+		started := time.Now()
+		var group errgroup.Group
+		for range side {
+			group.Go(func() error {
+				for range max(b.size.calls/10, 1) {
+					if err := call(); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}
+		if err := group.Wait(); err != nil {
+			return err
+		}
+		l.add(floor, perSecond(side*max(b.size.calls/10, 1), time.Since(started)))
 		return nil
 	})
 }

@@ -161,6 +161,7 @@ type benchmark struct {
 // journal.
 var benchmarks = []benchmark{
 	{"1-governed-call", governedCall},
+	{"2-governed-guest", governedGuest},
 	{"3-governed-tier-c", governedTierC},
 	{"4-tier-c", tierCAlone},
 	{"5-tier-b", tierBAlone},
@@ -169,6 +170,7 @@ var benchmarks = []benchmark{
 	{"7-appends-per-second", appendsPerSecond},
 	{"8-one-append", oneAppend},
 	{"9-policy-decision", policyDecision},
+	{"10-guests-per-second", guestsPerSecond},
 	{"11-approval-wake", approvalWake},
 	{"12-waiting-calls", waitingCalls},
 	{"12-approvals-page", approvalsPage},

@@ -48,6 +48,15 @@ var hostile = map[string]struct {
 	"bulk memory burner": {wat: `(module (memory (export "memory") 1024) (func (export "_start")
 		(loop $l (memory.fill (i32.const 0) (i32.const 1) (i32.const 67108864)) (br $l))))`,
 		fuel: 1 << 50, wall: 300 * time.Millisecond, code: reason.TimedOut, says: "longer than"},
+	"bulk memory copier": {wat: `(module (memory (export "memory") 1024) (func (export "_start")
+		(loop $l (memory.copy (i32.const 0) (i32.const 1) (i32.const 67108863)) (br $l))))`,
+		fuel: 1 << 50, wall: 300 * time.Millisecond, code: reason.TimedOut, says: "longer than"},
+	"bulk table burner": {wat: `(module (memory (export "memory") 1) (table $t 100000 funcref) (func (export "_start")
+		(loop $l (table.fill $t (i32.const 0) (ref.null func) (i32.const 100000)) (br $l))))`,
+		fuel: 1 << 50, wall: 300 * time.Millisecond, code: reason.TimedOut, says: "longer than"},
+	"question flood": {wat: command(handles+`"log" (func $log (param i32 i32 i32)))`, `(loop $l (call $log (i32.const 0) (i32.const 0) (i32.const 65536)) (br $l))`),
+		fuel: 1 << 50, wall: 300 * time.Millisecond, code: reason.TimedOut, says: "longer than"},
+	"handle guessing": {wat: command(guesses, guessing), code: reason.ToolFailed, says: "divide"},
 	"start function traps": {wat: `(module (memory (export "memory") 1) (func $s unreachable) (start $s) (func (export "_start")))`,
 		code: reason.ToolFailed, says: "unreachable"},
 	"division by zero":   {wat: command("", `(drop (i32.div_u (i32.const 1) (i32.const 0)))`), code: reason.ToolFailed, says: "trapped"},
@@ -62,6 +71,26 @@ var hostile = map[string]struct {
 	"a huge list":        {wat: command(write, `(if (i32.ne (call $write (i32.const 1) (i32.const 0) (i32.const -1) (i32.const 0)) (i32.const 28)) (then (drop (i32.div_u (i32.const 1) (i32.const 0))))) unreachable`), code: reason.ToolFailed, says: "unreachable"},
 	"a handle's pointer": {wat: command(open, `(if (i32.ne (call $open (i32.const 1) (i32.const -1) (i32.const -1)) (i32.const -1)) (then (drop (i32.div_u (i32.const 1) (i32.const 0))))) unreachable`), code: reason.ToolFailed, says: "unreachable"},
 }
+
+// guesses are the functions that take a handle, and guessing tries the first thousand of each
+// and some odd ones: one that is answered would end in unreachable, and -1 for all of them in
+// a division by zero.
+const (
+	guesses = handles + `"secret_read" (func $secret (param i32) (result i32)))` + handles + `"http_request" (func $http (param i32 i32 i32) (result i32)))` +
+		handles + `"storage_get" (func $get (param i32 i32 i32) (result i32)))` + handles + `"channel_send" (func $send (param i32 i32 i32) (result i32)))` +
+		handles + `"grant_name" (func $name (param i32) (result i32)))` + handles + `"grant_at" (func $at (param i32 i32) (result i32)))`
+	guessing = `(local $h i32) (local $n i32)
+		(loop $l
+			(local.set $h (i32.mul (local.get $n) (select (i32.const 1) (i32.const 1664525) (i32.lt_u (local.get $n) (i32.const 1000)))))
+			(if (i32.ne (i32.const -1) (call $secret (local.get $h))) (then unreachable))
+			(if (i32.ne (i32.const -1) (call $http (local.get $h) (i32.const 0) (i32.const 2))) (then unreachable))
+			(if (i32.ne (i32.const -1) (call $get (local.get $h) (i32.const 0) (i32.const 2))) (then unreachable))
+			(if (i32.ne (i32.const -1) (call $send (local.get $h) (i32.const 0) (i32.const 2))) (then unreachable))
+			(if (i32.ne (i32.const -1) (call $name (local.get $h))) (then unreachable))
+			(if (i32.ne (i32.const -1) (call $at (i32.rem_u (local.get $n) (i32.const 6)) (local.get $h))) (then unreachable))
+			(br_if $l (i32.lt_u (local.tee $n (i32.add (local.get $n) (i32.const 1))) (i32.const 1100))))
+		(drop (i32.div_u (i32.const 1) (i32.const 0)))`
+)
 
 const flood = `(i32.store (i32.const 4) (i32.const 65536)) (loop $l (drop (call $write (i32.const 2) (i32.const 0) (i32.const 1) (i32.const 16))) (br $l))`
 
@@ -120,17 +149,24 @@ func TestHostile(t *testing.T) {
 func TestRefusedBeforeTheEngine(t *testing.T) {
 	imports := strings.Repeat(wasi+`"sched_yield" (func (result i32)))`, 1001)
 	for name, c := range map[string]struct{ wat, says string }{
-		"threads":            {`(module (memory (export "memory") 1 1 shared) (func (export "_start")))`, "threads"},
-		"memory64":           {`(module (memory (export "memory") i64 1) (func (export "_start")))`, "memory64"},
-		"tail call":          {command("", "return_call 0"), "tail calls"},
-		"SIMD":               {command("", "(drop (v128.const i32x4 0 0 0 0))"), "SIMD"},
-		"several memories":   {`(module (memory (export "memory") 1) (memory 1) (func (export "_start")))`, "several memories"},
-		"garbage collection": {`(module (type (struct)) (memory (export "memory") 1) (func (export "_start")))`, "garbage"},
-		"exceptions":         {`(module (tag) (memory (export "memory") 1) (func (export "_start")))`, "exceptions"},
-		"huge imports":       {command(imports, ""), "1001 imports"},
-		"unknown module":     {command(`(import "env" "system" (func))`, ""), `from "env"`},
-		"unknown function":   {command(wasi+`"exec" (func))`, ""), "no such function"},
-		"imported memory":    {`(module ` + wasi + `"memory" (memory 1)) (func (export "_start")))`, "no function"},
+		"threads":             {`(module (memory (export "memory") 1 1 shared) (func (export "_start")))`, "threads"},
+		"memory64":            {`(module (memory (export "memory") i64 1) (func (export "_start")))`, "memory64"},
+		"tail call":           {command("", "return_call 0"), "tail calls"},
+		"SIMD":                {command("", "(drop (v128.const i32x4 0 0 0 0))"), "SIMD"},
+		"several memories":    {`(module (memory (export "memory") 1) (memory 1) (func (export "_start")))`, "several memories"},
+		"garbage collection":  {`(module (type (struct)) (memory (export "memory") 1) (func (export "_start")))`, "garbage"},
+		"exceptions":          {`(module (tag) (memory (export "memory") 1) (func (export "_start")))`, "exceptions"},
+		"function references": {`(module (type $t (func)) (memory (export "memory") 1) (func (export "_start") (call_ref $t (ref.null $t))))`, "not allowed"},
+		"relaxed SIMD":        {command("", "(drop (i8x16.relaxed_swizzle (v128.const i32x4 0 0 0 0) (v128.const i32x4 0 0 0 0)))"), "SIMD"},
+		"multi-value":         {`(module (memory (export "memory") 1) (func (result i32 i32) (i32.const 1) (i32.const 2)) (func (export "_start")))`, "multi-value"},
+		"component model":     {`(component)`, "component model"},
+		"page sizes":          {`(module (memory (export "memory") 1 (pagesize 1)) (func (export "_start")))`, "not allowed"},
+		"wide arithmetic":     {command("", "(i64.add128 (i64.const 0) (i64.const 0) (i64.const 0) (i64.const 0)) drop drop"), "there is no instruction"},
+		"continuations":       {`(module (type $f (func)) (type $c (cont $f)) (memory (export "memory") 1) (func (export "_start")))`, ""},
+		"huge imports":        {command(imports, ""), "1001 imports"},
+		"unknown module":      {command(`(import "env" "system" (func))`, ""), `from "env"`},
+		"unknown function":    {command(wasi+`"exec" (func))`, ""), "no such function"},
+		"imported memory":     {`(module ` + wasi + `"memory" (memory 1)) (func (export "_start")))`, "no function"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := structure.Check(compiled(t, c.wat), structure.DefaultLimits()); err == nil || !strings.Contains(err.Error(), c.says) {

@@ -2,6 +2,7 @@ import type { Page } from "@playwright/test";
 import { baseOf, screens } from "../src/routes";
 import { expect, expectAccessible, test } from "./fixtures";
 import type { Gateway } from "./gateway";
+import { Publisher } from "./packages";
 
 let filled: Promise<void> | undefined;
 
@@ -22,6 +23,8 @@ async function work(gateway: Gateway): Promise<void> {
   const made = await answered("touch", "process.run", { argv: ["touch", "made-by-a-program.txt"] }, "--allow", "once");
   expect(made.code, made.err).toBe(0);
   await gateway.start(["vault", "put", "vault://global/github", "--host", "api.github.com:443", "--note", "for releases"], { input: "a-value-of-some-length\n" }).done;
+  const publisher = await Publisher.begin(gateway, "screens.example");
+  await gateway.palyra("skills", "install", await publisher.package("notes", "1.0.0", 'http = ["api.example.org:443"]'), "--yes", "--key-id", publisher.keyId);
   await gateway.palyra("tokens", "create", "ci", "--life", "30d");
   await gateway.palyra("run", "read the file");
   gateway.call("fs.write", { path: "waits.txt", content: "x\n" });
@@ -38,6 +41,7 @@ const content: Readonly<Record<string, { shows: string | RegExp; opens?: string 
   "/tools": { shows: "claude-code/Bash", opens: /claude-code\/Bash/ },
   "/policies": { shows: "defaults/10-ceilings.cedar" },
   "/servers": { shows: "No MCP server is behind this gateway" },
+  "/skills": { shows: "notes", opens: /notes/ },
   "/journal": { shows: "PAL-X100", opens: /./ },
   "/journal/verify": { shows: "No key is pinned: this proves that the journal is whole, and not whose it is." },
   "/passkeys": { shows: "You have no passkey" },

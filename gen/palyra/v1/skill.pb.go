@@ -1091,8 +1091,10 @@ type InspectSkillResponse struct {
 	Gains    []string        `protobuf:"bytes,7,rep,name=gains,proto3" json:"gains,omitempty"`
 	Findings []*SkillFinding `protobuf:"bytes,8,rep,name=findings,proto3" json:"findings,omitempty"`
 	// Why it cannot be installed, and what to do; "" if it can.
-	Problem       string `protobuf:"bytes,9,opt,name=problem,proto3" json:"problem,omitempty"`
-	Remedy        string `protobuf:"bytes,10,opt,name=remedy,proto3" json:"remedy,omitempty"`
+	Problem string `protobuf:"bytes,9,opt,name=problem,proto3" json:"problem,omitempty"`
+	Remedy  string `protobuf:"bytes,10,opt,name=remedy,proto3" json:"remedy,omitempty"`
+	// The reason of the problem, such as "ALREADY_EXISTS" (docs/reasons.md).
+	ProblemCode   string `protobuf:"bytes,11,opt,name=problem_code,json=problemCode,proto3" json:"problem_code,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1193,6 +1195,13 @@ func (x *InspectSkillResponse) GetProblem() string {
 func (x *InspectSkillResponse) GetRemedy() string {
 	if x != nil {
 		return x.Remedy
+	}
+	return ""
+}
+
+func (x *InspectSkillResponse) GetProblemCode() string {
+	if x != nil {
+		return x.ProblemCode
 	}
 	return ""
 }
@@ -2082,7 +2091,7 @@ const file_palyra_v1_skill_proto_rawDesc = "" +
 	"\x12StageSkillResponse\x12\x1a\n" +
 	"\breceived\x18\x01 \x01(\x03R\breceived\"K\n" +
 	"\x13InspectSkillRequest\x124\n" +
-	"\x06digest\x18\x01 \x01(\tB\x1c\xbaH\x19r\x172\x15^sha256:[0-9a-f]{64}$R\x06digest\"\xea\x02\n" +
+	"\x06digest\x18\x01 \x01(\tB\x1c\xbaH\x19r\x172\x15^sha256:[0-9a-f]{64}$R\x06digest\"\x8d\x03\n" +
 	"\x14InspectSkillResponse\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\tR\x06digest\x124\n" +
 	"\bmanifest\x18\x02 \x01(\v2\x18.palyra.v1.SkillManifestR\bmanifest\x12\x15\n" +
@@ -2095,7 +2104,8 @@ const file_palyra_v1_skill_proto_rawDesc = "" +
 	"\bfindings\x18\b \x03(\v2\x17.palyra.v1.SkillFindingR\bfindings\x12\x18\n" +
 	"\aproblem\x18\t \x01(\tR\aproblem\x12\x16\n" +
 	"\x06remedy\x18\n" +
-	" \x01(\tR\x06remedy\"K\n" +
+	" \x01(\tR\x06remedy\x12!\n" +
+	"\fproblem_code\x18\v \x01(\tR\vproblemCode\"K\n" +
 	"\x13InstallSkillRequest\x124\n" +
 	"\x06digest\x18\x01 \x01(\tB\x1c\xbaH\x19r\x172\x15^sha256:[0-9a-f]{64}$R\x06digest\">\n" +
 	"\x14InstallSkillResponse\x12&\n" +

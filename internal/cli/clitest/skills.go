@@ -115,7 +115,7 @@ func (s fakeSkills) InspectSkill(_ context.Context, req *palyrav1.InspectSkillRe
 		seen.Replaces = someSkill()
 	}
 	if seen.Problem = k.Problem; k.Problem != "" {
-		seen.Remedy = "Get it anew."
+		seen.ProblemCode, seen.Remedy = string(reason.VerificationFailed), "Get it anew."
 	}
 	return seen, nil
 }

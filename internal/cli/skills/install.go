@@ -98,7 +98,7 @@ func (a *app) agreed(ctx context.Context, seen *palyrav1.InspectSkillResponse, f
 		fmt.Fprint(a.Err, p.String())
 	}
 	if seen.GetProblem() != "" {
-		return reason.Errorf(reason.VerificationFailed, "the package cannot be installed: %s", seen.GetProblem()).WithRemedy("%s", seen.GetRemedy())
+		return client.Failure(seen.GetProblemCode(), "the package cannot be installed: "+seen.GetProblem(), seen.GetRemedy())
 	}
 	stranger := seen.GetNewPublisher() && f.key == ""
 	if f.sure && stranger {

@@ -311,13 +311,14 @@ func (f *search) otherTool() (change, bool) {
 	if slices.Contains(names, was) || name == "" {
 		return change{}, false
 	}
-	schema, err := tool.CompileSchema(descriptor(f.view, name).InputSchema)
+	other := descriptor(f.view, name)
+	schema, err := tool.CompileSchema(other.InputSchema)
 	return change{
 		effort: effortCaller, say: fmt.Sprintf("call %s (no tool is named %s)", name, expr.ClipText(was)),
 		step: Step{Kind: StepContext, Path: "tool", Was: expr.ClipText(was), Becomes: name},
 		edit: func(to *scenario) error {
 			args, err := schema.Check(to.Request.Args)
-			to.Request.Tool, to.Request.Args = name, args
+			to.Request.Tool, to.Request.SkillID, to.Request.Args = name, other.Skill, args
 			return err
 		},
 	}, err == nil

@@ -61,7 +61,9 @@ func (s *Service) InspectSkill(ctx context.Context, req *palyrav1.InspectSkillRe
 	if in.Replaces != nil {
 		res.Replaces = message(*in.Replaces, false)
 	}
-	res.Problem, res.Remedy = problem(in.Installable)
+	if res.Problem, res.Remedy = problem(in.Installable); in.Installable != nil {
+		res.ProblemCode = string(reason.Of(in.Installable))
+	}
 	return res, nil
 }
 

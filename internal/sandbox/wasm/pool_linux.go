@@ -72,7 +72,7 @@ func (r *Runner) keep(w *worker) {
 	var end []*worker
 	if r.closed {
 		end, r.idle = r.idle, nil
-	} else if len(r.idle) > keptIdle {
+	} else if len(r.idle) > r.use.Workers+spares {
 		end, r.idle = r.idle[:1:1], slices.Clone(r.idle[1:])
 	}
 	if r.sweeper == nil && !r.closed {
@@ -150,8 +150,13 @@ func (r *Runner) code(ctx context.Context, m guest.Module, name codeName) (*os.F
 	case <-c.done:
 		return c.file, c.err
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return nil, left(ctx)
 	}
+}
+
+// left is the error of a call whose caller did not wait for it.
+func left(ctx context.Context) error {
+	return reason.Errorf(reason.Cancelled, "the call was cancelled before its guest ran").WithCause(context.Cause(ctx))
 }
 
 // dropOne forgets a code when there are too many; which one does not matter much, since
@@ -201,7 +206,7 @@ func (r *Runner) make(ctx context.Context, m guest.Module, name codeName) (*os.F
 }
 
 // compileTime is how long compiling one module may take.
-const compileTime = time.Minute
+const compileTime = 5 * time.Minute
 
 // compile makes a worker of its own for one module: nothing that it did to the worker
 // outlives it.
@@ -210,7 +215,7 @@ func (r *Runner) compile(ctx context.Context, m guest.Module) ([]byte, error) {
 	case r.compiles <- struct{}{}:
 		defer func() { <-r.compiles }()
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return nil, left(ctx)
 	}
 	w, err := r.launch(ctx, job{word: "compile", owner: "(compile)", memory: compileMemory, space: compileSpace, cpu: compileTime})
 	if err != nil {

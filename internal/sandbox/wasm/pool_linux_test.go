@@ -23,14 +23,14 @@ func still(t *testing.T, owner string, since time.Duration) *worker {
 // TestIdleWorkersEnd: workers that nobody needed for a while are ended, those that stand
 // ready like those of somebody, and the others stay.
 func TestIdleWorkersEnd(t *testing.T) {
-	r := &Runner{use: Config{Log: slog.New(slog.DiscardHandler)}, closing: make(chan struct{})}
+	r := &Runner{use: Config{Workers: 3, Log: slog.New(slog.DiscardHandler)}, closing: make(chan struct{})}
 	old, spare, fresh := still(t, "user:alice", idleTime), still(t, "", idleTime+time.Second), still(t, "user:alice", 0)
 	r.idle = []*worker{old, spare, fresh}
 	r.sweep()
 	if old.alive() || spare.alive() || !fresh.alive() || len(r.idle) != 1 {
 		t.Errorf("ended: old %t, ready %t, fresh %t; kept %d", !old.alive(), !spare.alive(), !fresh.alive(), len(r.idle))
 	}
-	for range keptIdle + 1 {
+	for range r.use.Workers + spares {
 		r.keep(still(t, "user:bob", 0))
 	}
 	r.Close()

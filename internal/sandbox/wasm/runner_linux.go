@@ -20,11 +20,11 @@ import (
 
 // Bounds of the pool.
 const (
-	// defaultWorkers is how many workers run at once.
+	// defaultWorkers is how many workers run at once. As many wait for their principals'
+	// next calls, for at most idleTime: fewer, and calls that come together would start new
+	// ones each time.
 	defaultWorkers = 16
-	// keptIdle is how many wait for their principal's next call, for at most idleTime.
-	keptIdle = 8
-	idleTime = time.Minute
+	idleTime       = time.Minute
 	// spares is how many stand ready for whoever comes, for at most idleTime after the last
 	// call that needed one.
 	spares = 2
@@ -180,7 +180,7 @@ func (r *Runner) Run(ctx context.Context, c guest.Call) (guest.Report, error) {
 	case r.slots <- struct{}{}:
 		defer func() { <-r.slots }()
 	case <-ctx.Done():
-		return guest.Report{}, context.Cause(ctx)
+		return guest.Report{}, left(ctx)
 	}
 	name := r.nameOf(c.Module)
 	w, err := r.workerFor(ctx, c, name)

@@ -32,6 +32,9 @@ func (r *Registry) SetStatus(ctx context.Context, by access.Caller, name, versio
 	if err != nil {
 		return Installed{}, err
 	}
+	if was.Status == "" { // nobody installed it
+		return was, was.Problem
+	}
 	one := was
 	one.Status, one.Why, one.ChangedBy, one.ChangedAt = s, why, by.Principal, r.now()
 	if err := r.mayBe(&one); err != nil {
@@ -56,9 +59,6 @@ func (r *Registry) SetStatus(ctx context.Context, by access.Caller, name, versio
 // mayBe checks a version before it gets its status. A row that was changed is written anew
 // by that; a package that was changed is not mended by any status, and keeps its problem.
 func (r *Registry) mayBe(one *Installed) error {
-	if one.Problem != nil && one.Manifest == nil {
-		return one.Problem
-	}
 	p, problem := r.read(*one)
 	one.Problem = problem
 	if problem == nil {

@@ -56,7 +56,7 @@ func (r *Registry) Audit(ctx context.Context, name, version string) (findings []
 	}
 	p, err := r.read(i)
 	if err != nil { // then it is the problem
-		return nil, problem, nil //nolint:nilerr // said already
+		return nil, problem, nil
 	}
 	return skill.Audit(p, r.c.Limits), problem, nil
 }

@@ -66,16 +66,16 @@ func (r *Registry) read(i Installed) (*skill.Package, error) {
 // verified is the package of a version with its signer. One that was verified before is
 // not verified again while its file has the same digest.
 func (r *Registry) verified(i Installed) (*skill.Package, skill.Signer, error) {
-	if one, there := r.cache.get(i.Digest); there {
-		return one.p, one.signer, r.files.check(i.Digest)
+	if one, there := r.cache.get(i.Digest); there && r.files.check(i.Digest) == nil {
+		return one.p, one.signer, nil
 	}
 	data, err := r.files.read(i.Digest)
 	if err != nil {
-		return nil, skill.Signer{}, err
+		return nil, skill.Signer{}, explained(data, err)
 	}
 	p, err := skill.Open(data)
 	if err != nil {
-		return nil, skill.Signer{}, damaged("the package of %s cannot be read: %w", i.Name(), err)
+		return nil, skill.Signer{}, damaged("the package cannot be read: %w", err)
 	}
 	signer, err := skill.Verify(p)
 	if err != nil {
@@ -83,6 +83,21 @@ func (r *Registry) verified(i Installed) (*skill.Package, skill.Signer, error) {
 	}
 	r.cache.put(i.Digest, verified{p, signer, int64(len(data))})
 	return p, signer, nil
+}
+
+// explained says which part of a file was changed that has not its digest.
+func explained(data []byte, err error) error {
+	if data == nil || reason.Of(err) != reason.VerificationFailed {
+		return err
+	}
+	p, wrong := skill.Open(data)
+	if wrong == nil {
+		_, wrong = skill.Verify(p)
+	}
+	if wrong == nil {
+		return damaged("%w: it is the package %s@%s of %s", err, p.Manifest.ID, p.Manifest.Version, p.Manifest.Publisher)
+	}
+	return damaged("%w: %w", err, wrong)
 }
 
 // mendable says what to do about a package or row that was changed.

@@ -222,6 +222,24 @@ func (r *Registry) Publishers() []Publisher {
 	return list
 }
 
+// Notices are sentences about what was changed behind palyrad's back.
+func (r *Registry) Notices() []string {
+	var list []string
+	say := func(problem error) {
+		if problem != nil {
+			known := reason.Known(problem, reason.VerificationFailed)
+			list = append(list, known.Message+"; "+known.NextStep())
+		}
+	}
+	for _, p := range r.Publishers() {
+		say(p.Problem)
+	}
+	for _, i := range r.List() {
+		say(i.Problem)
+	}
+	return list
+}
+
 // Active returns the skills whose current version may run, by name.
 func (r *Registry) Active() []string {
 	r.mu.RLock()

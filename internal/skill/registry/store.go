@@ -92,11 +92,14 @@ func stateOf(i Installed) versionState {
 	return versionState{i.Version, i.Publisher, i.KeyID, i.Digest, i.Status, i.Current}
 }
 
-// statesOf are those of the versions of one skill, by version.
+// statesOf are those of the versions of one skill, by version. A row that nobody installed
+// is none of them.
 func statesOf(versions []Installed) []versionState {
 	list := make([]versionState, 0, len(versions))
 	for _, i := range versions {
-		list = append(list, stateOf(i))
+		if i.Status != "" {
+			list = append(list, stateOf(i))
+		}
 	}
 	slices.SortFunc(list, func(a, b versionState) int { return strings.Compare(a.Version, b.Version) })
 	return list

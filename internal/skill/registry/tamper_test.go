@@ -1,6 +1,7 @@
 package registry_test
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
@@ -27,6 +28,19 @@ func (w *world) row(change func(*registry.Installed)) { change(&w.store.Kept.Ver
 // pin changes the row of the publisher.
 func (w *world) pin(change func(*registry.Publisher)) { change(&w.store.Kept.Publishers[0]) }
 
+// flipAt changes the package at a place of a text.
+func flipAt(text string) func(*testing.T, *world, registry.Installed) {
+	return func(t *testing.T, w *world, i registry.Installed) {
+		data := must.Get(os.ReadFile(w.file(i)))(t)
+		at := bytes.Index(data, []byte(text))
+		if at < 0 {
+			t.Fatalf("the package has no %q", text)
+		}
+		data[at+len(text)-1] ^= 1
+		must.Do(t, os.WriteFile(w.file(i), data, 0o600))
+	}
+}
+
 // tampering is what somebody does who can write the state directory, and what is said of
 // it.
 var tampering = []struct {
@@ -44,6 +58,15 @@ var tampering = []struct {
 		data[len(data)/2] ^= 1
 		must.Do(t, os.WriteFile(w.file(i), data, 0o600))
 	}, "the package was changed", true, registry.Active},
+	{"the manifest in the package", flipAt("Add a note."), `the entry "skill.toml" was changed`, true, registry.Active},
+	{"a module in the package", flipAt("_start"), `the entry "modules/notes.wasm" was changed`, true, registry.Active},
+	{"the signature in the package", flipAt(`"payload":"`), `the entry "signature.dsse.json" was changed`, true, registry.Active},
+	{"a manifest that was written anew", func(t *testing.T, w *world, i registry.Installed) {
+		p := must.Get(skill.Open(must.Get(os.ReadFile(w.file(i)))(t)))(t)
+		p.ManifestText = []byte(registrytest.With(t, registrytest.Manifest, "Add a note.", "Add it."))
+		p.Manifest = must.Get(skill.ParseManifest(p.ManifestText))(t)
+		must.Do(t, os.WriteFile(w.file(i), must.Get(skill.Pack(p))(t), 0o600))
+	}, `the entry "skill.toml" was changed after it was signed`, true, registry.Active},
 	{"the package cut off", func(t *testing.T, w *world, i registry.Installed) {
 		must.Do(t, os.Truncate(w.file(i), 100))
 	}, "the package was changed", true, registry.Active},
@@ -52,7 +75,7 @@ var tampering = []struct {
 	}, "67108865 bytes", true, registry.Active},
 	{"the package replaced by another of its publisher", func(t *testing.T, w *world, i registry.Installed) {
 		must.Do(t, os.WriteFile(w.file(i), registrytest.Package(t, registrytest.With(t, registrytest.Manifest, "Add a note.", "Add it."), key), 0o600))
-	}, "the package was changed", true, registry.Active},
+	}, "it is the package notes@1.0.0 of example.org", true, registry.Active},
 	{"the package removed", func(t *testing.T, w *world, i registry.Installed) {
 		must.Do(t, os.Remove(w.file(i)))
 	}, "the package is not there", true, registry.Active},
@@ -170,12 +193,18 @@ func TestMended(t *testing.T) {
 	}
 	_, err := w.SetStatus(t.Context(), alice, "notes", "", registry.Active, "")
 	refused(t, err, reason.VerificationFailed, "the package is not there")
+	if notices := w.Notices(); len(notices) != 1 || !strings.Contains(notices[0], "notes@1.0.0 does not run: the package is not there; Find out") {
+		t.Errorf("the operator is told %q", notices)
+	}
 	got := w.install(registrytest.Manifest)
 	if got.Problem != nil || got.Status != registry.Disabled || got.Why != "later" || !got.Current {
 		t.Errorf("mended: %+v", got)
 	}
 	must.Get(w.SetStatus(t.Context(), alice, "notes", "", registry.Active, ""))(t)
 	must.Get(w.Load(t.Context(), "notes", ""))(t)
+	if notices := w.Notices(); len(notices) != 0 {
+		t.Errorf("after that the operator is told %q", notices)
+	}
 
 	// A row is mended by saying anew what it is to be.
 	w.row(func(r *registry.Installed) { r.Status = registry.Quarantined })
@@ -186,6 +215,36 @@ func TestMended(t *testing.T) {
 	must.Get(w.SetStatus(t.Context(), alice, "notes", "", registry.Active, ""))(t)
 	w.start()
 	must.Get(w.Load(t.Context(), "notes", ""))(t)
+}
+
+// A row that somebody added is no installation, not even for a package of the pinned key:
+// no status makes it one, and removing it leaves what is installed.
+func TestAnAddedRowIsNoInstallation(t *testing.T) {
+	w := newWorld(t)
+	one := w.install(registrytest.Manifest)
+	data := registrytest.Package(t, version(t, "0.1.0"), key)
+	added := one
+	added.Version, added.Digest, added.Current = "0.1.0", digestOf(data), false
+	w.store.Kept.Versions = append(w.store.Kept.Versions, added)
+	must.Do(t, os.WriteFile(w.file(added), data, 0o600))
+	w.start()
+	for _, s := range registry.Statuses {
+		_, err := w.SetStatus(t.Context(), alice, "notes", "0.1.0", s, "")
+		refused(t, err, reason.VerificationFailed, "the journal knows nothing of this version")
+	}
+	_, err := w.Load(t.Context(), "notes", "0.1.0")
+	refused(t, err, reason.VerificationFailed, "the journal knows nothing of this version")
+	must.Get(w.SetStatus(t.Context(), alice, "notes", "1.0.0", registry.Disabled, ""))(t)
+	must.Get(w.SetStatus(t.Context(), alice, "notes", "1.0.0", registry.Active, ""))(t)
+	w.start() // the events in between did not make it one either
+	_, err = w.Load(t.Context(), "notes", "0.1.0")
+	refused(t, err, reason.VerificationFailed, "the journal knows nothing of this version")
+	must.Do(t, w.Remove(t.Context(), alice, "notes", "0.1.0"))
+	w.start()
+	must.Get(w.Load(t.Context(), "notes", ""))(t)
+	if len(w.List()) != 1 || len(w.Notices()) != 0 {
+		t.Errorf("left: %+v, %q", w.List(), w.Notices())
+	}
 }
 
 // A change of one version does not make true what somebody wrote into the row of another.

@@ -14,7 +14,7 @@ import (
 	"palyra/internal/skill/registry/registrytest"
 )
 
-func public(k ed25519.PrivateKey) ed25519.PublicKey { return k.Public().(ed25519.PublicKey) }
+func public(k ed25519.PrivateKey) ed25519.PublicKey { return registrytest.Public(k) }
 
 // refused checks that something was refused with a text that names what is wrong.
 func refused(t *testing.T, err error, code reason.Code, says string) {

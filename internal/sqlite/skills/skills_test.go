@@ -1,6 +1,7 @@
 package skills_test
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -57,5 +58,38 @@ func TestRowsThatSomebodyWroteDoNotCount(t *testing.T) {
 				t.Errorf("the publisher: %+v", p)
 			}
 		})
+	}
+}
+
+// A copy of the store with its packages, as a restore makes it, has the statuses and pins of
+// the moment, and its journal says the same.
+func TestACopyKeepsStatuses(t *testing.T) {
+	dir := t.TempDir()
+	db := sqlitetest.OpenMigrated(t, filepath.Join(dir, "palyra.db"), sqlite.Options{})
+	by := access.Caller{Principal: access.User("alice")}
+	open := func(db *sqlite.DB, packages string) *registry.Registry {
+		return must.Get(registry.New(t.Context(), registry.Config{Store: skills.New(db), Dir: packages, Limits: skill.DefaultLimits()}))(t)
+	}
+	r := open(db, filepath.Join(dir, "skills"))
+	for _, name := range []string{"notes", "todo", "maps"} {
+		data := registrytest.Package(t, registrytest.With(t, registrytest.Manifest, `"notes"`, `"`+name+`"`), registrytest.Key("example.org"))
+		must.Get(r.Install(t.Context(), by, registrytest.Stage(t, r, by, data)))(t)
+	}
+	must.Get(r.SetStatus(t.Context(), by, "todo", "", registry.Quarantined, "odd"))(t)
+	must.Get(r.SetStatus(t.Context(), by, "maps", "", registry.Disabled, ""))(t)
+	must.Do(t, sqlite.Snapshot(t.Context(), filepath.Join(dir, "palyra.db"), filepath.Join(dir, "copy.db")))
+	must.Do(t, os.CopyFS(filepath.Join(dir, "copied"), os.DirFS(filepath.Join(dir, "skills"))))
+	must.Do(t, os.Chmod(filepath.Join(dir, "copied"), 0o700))
+	must.Do(t, r.Remove(t.Context(), by, "notes", "")) // after the copy
+
+	again := open(sqlitetest.OpenAt(t, filepath.Join(dir, "copy.db"), sqlite.Options{}), filepath.Join(dir, "copied"))
+	for name, want := range map[string]registry.Status{"notes": registry.Active, "todo": registry.Quarantined, "maps": registry.Disabled} {
+		if i := must.Get(again.Get(name, ""))(t); i.Status != want || i.Problem != nil {
+			t.Errorf("%s is %s: %v", name, i.Status, i.Problem)
+		}
+	}
+	must.Get(again.Load(t.Context(), "notes", ""))(t)
+	if p := again.Publishers(); len(p) != 1 || p[0].Problem != nil || !p[0].FirstUse {
+		t.Errorf("publishers: %+v", p)
 	}
 }

@@ -129,6 +129,9 @@ func (p *parser) instruction(op byte) {
 	case op == 0x44:
 		in.bytes(8)
 	case op == 0xd0: // ref.null
+		if in.more() && in.data[in.at] < 0x40 { // the index of a type
+			in.refused("function references")
+		}
 		p.reference()
 	case op == 0xfc:
 		p.bulk()

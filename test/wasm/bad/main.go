@@ -6,8 +6,11 @@ package main
 
 import (
 	"bytes"
+	"fmt"
+	"io"
 	"net"
 	"os"
+	"strings"
 	"time"
 
 	"palyra/internal/wasm/wire"
@@ -46,6 +49,9 @@ func misbehave(conn net.Conn, way string) error {
 	if err := wire.Write(conn, wire.Loaded, wire.Trouble{}); err != nil {
 		return err
 	}
+	if act, what, ok := strings.Cut(way, ":"); ok {
+		return serve(conn, act, what)
+	}
 	if _, err := wire.Read(conn, wire.MaxBody); err != nil {
 		return err
 	}
@@ -64,6 +70,10 @@ func misbehave(conn net.Conn, way string) error {
 		err = wire.Write(conn, wire.Done, wire.End{Outcome: wire.Finished, Result: 1 << 20})
 	case "outcome":
 		err = wire.Write(conn, wire.Done, wire.End{Outcome: "won"})
+	case "honest":
+		err = wire.Write(conn, wire.Done, wire.End{Outcome: wire.Finished, Fuel: 5})
+	case "known":
+		err = wire.Write(conn, wire.Ask, wire.Question{Function: "grant_open", Numbers: []int32{1}, First: 4}, []byte("name"))
 	case "question":
 		err = wire.Write(conn, wire.Ask, wire.Question{Function: "vault_dump", Numbers: []int32{1}})
 	case "numbers":
@@ -71,4 +81,41 @@ func misbehave(conn net.Conn, way string) error {
 	}
 	time.Sleep(time.Hour) // palyrad ends it
 	return err
+}
+
+// serve acts in each call, and says as its result what came of it.
+func serve(conn net.Conn, act, what string) error {
+	for calls := 1; ; calls++ {
+		if _, err := wire.Read(conn, wire.MaxBody); err != nil {
+			return err
+		}
+		said := do(act, what, calls)
+		if err := wire.Write(conn, wire.Done, wire.End{Outcome: wire.Finished, Fuel: 5, Result: len(said)}, said); err != nil {
+			return err
+		}
+	}
+}
+
+func do(act, what string, calls int) []byte {
+	var said []byte
+	var err error
+	switch act {
+	case "calls":
+		said = fmt.Append(nil, "calls: ", calls)
+	case "dial":
+		var conn net.Conn
+		if conn, err = net.DialTimeout("tcp", what, time.Second); err == nil {
+			said, err = io.ReadAll(conn)
+		}
+	case "read":
+		said, err = os.ReadFile(what)
+	case "write":
+		if err = os.WriteFile(what, []byte("written by a worker"), 0o600); err == nil {
+			said = []byte("written by a worker")
+		}
+	}
+	if err != nil {
+		return []byte("refused: " + err.Error())
+	}
+	return said
 }

@@ -2,6 +2,7 @@ package registrytest
 
 import (
 	"crypto/ed25519"
+	"encoding/binary"
 	"strings"
 	"testing"
 
@@ -41,6 +42,12 @@ func Key(word string) ed25519.PrivateKey {
 	return ed25519.NewKeyFromSeed([]byte(strings.Repeat(word+" ", ed25519.SeedSize))[:ed25519.SeedSize])
 }
 
+// Public is the public half of a key.
+func Public(key ed25519.PrivateKey) ed25519.PublicKey {
+	public, _ := key.Public().(ed25519.PublicKey) // it is no other kind
+	return public
+}
+
 // With is a manifest with pieces in place of others: old, new, old, new.
 func With(t testing.TB, manifest string, pieces ...string) string {
 	t.Helper()
@@ -56,7 +63,19 @@ func With(t testing.TB, manifest string, pieces ...string) string {
 // Package is the file of a skill with a manifest, signed by a key.
 func Package(t testing.TB, manifest string, key ed25519.PrivateKey) []byte {
 	t.Helper()
-	p := &skill.Package{ManifestText: []byte(manifest), Modules: map[string][]byte{"modules/notes.wasm": []byte(command)}}
+	return Padded(t, manifest, key, 0)
+}
+
+// Padded is a Package whose module has so many bytes more.
+func Padded(t testing.TB, manifest string, key ed25519.PrivateKey, bytes int) []byte {
+	t.Helper()
+	module := []byte(command)
+	if bytes > 0 { // a custom section with the name "x"
+		size := binary.AppendUvarint(nil, uint64(bytes)+2)
+		module = append(append(append(module, 0), size...), 1, 'x')
+		module = append(module, make([]byte, bytes)...)
+	}
+	p := &skill.Package{ManifestText: []byte(manifest), Modules: map[string][]byte{"modules/notes.wasm": module}}
 	p.Manifest = must.Get(skill.ParseManifest(p.ManifestText))(t)
 	must.Do(t, p.Document(nil, nil))
 	return must.Get(skill.Sign(p, key))(t)

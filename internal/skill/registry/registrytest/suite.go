@@ -1,7 +1,6 @@
 package registrytest
 
 import (
-	"crypto/ed25519"
 	"reflect"
 	"testing"
 	"time"
@@ -37,7 +36,7 @@ func aVersion(version string) registry.Installed {
 }
 
 func aPublisher(name string) registry.Publisher {
-	public := Key(name).Public().(ed25519.PublicKey)
+	public := Public(Key(name))
 	return registry.Publisher{Name: name, KeyID: dsse.KeyID(public), PublicKey: public, FirstUse: true, Distrusted: true, By: access.User("alice"), At: time.UnixMicro(3_000_003).UTC()}
 }
 

@@ -78,7 +78,7 @@ function Named({ skill }: { skill: Skill }) {
       </span>
       <Meta>
         <Untrusted text={skill.publisher} line={64} />
-        asks for {asksInShort(skill.manifest)}
+        {`asks for ${asksInShort(skill.manifest)}`}
       </Meta>
     </>
   );

@@ -1,0 +1,62 @@
+//go:build linux && cgo
+
+package wasm
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"slices"
+	"testing"
+	"time"
+
+	"palyra/internal/must"
+	"palyra/internal/wasm/guest"
+	"palyra/internal/wasm/structure"
+)
+
+// sized is a length and bytes.
+func sized(b []byte) []byte { return append(binary.AppendUvarint(nil, uint64(len(b))), b...) }
+
+// largest is a command of exactly so many bytes whose functions are as large as they may
+// be, of what takes a compiler most: loads, stores, branches and calls. Its _start calls
+// the first function, which returns at once, as the others would.
+func largest(size int, l structure.Limits) []byte {
+	// local 0 is i32, local 1 i64: each piece loads, adds, multiplies, stores, branches and
+	// calls.
+	piece := []byte("\x20\x00\x28\x02\x04\x41\x03\x6a\x22\x00\x20\x01\x42\x07\x7e\x22\x01\x37\x03\x08\x20\x00\x04\x40\x20\x01\xa7\x21\x00\x05\x10\x01\x0b\x02\x40\x20\x00\x0d\x00\x20\x01\x20\x00\xad\x7c\x21\x01\x0b")
+	body := func(room int) []byte {
+		const head, foot = "\x02\x01\x7f\x01\x7e\x41\x00\x45\x04\x40\x0f\x0b", "\x0b"
+		pieces := (room - len(head) - len(foot)) / len(piece)
+		return slices.Concat([]byte(head), bytes.Repeat(piece, pieces), []byte(foot))
+	}
+	section := func(id byte, b []byte) []byte { return append([]byte{id}, sized(b)...) }
+	head := slices.Concat([]byte("\x00asm\x01\x00\x00\x00"), section(1, []byte("\x01\x60\x00\x00")))
+	middle := slices.Concat(section(5, []byte("\x01\x00\x02")), section(7, []byte("\x02\x06memory\x02\x00\x06_start\x00\x00")))
+	largestBody := sized(body(l.BodyBytes))
+	bodies := bytes.Repeat(largestBody, (size-500)/len(largestBody))
+	functions := len(bodies)/len(largestBody) + 1
+	bodies = append(bodies, sized(body(size-500-len(bodies)))...)
+	count := binary.AppendUvarint(nil, uint64(functions))
+	m := slices.Concat(head, section(3, append(slices.Clone(count), make([]byte, functions)...)), middle, section(10, append(count, bodies...)))
+	// a custom section fills the rest: its id, a size of two bytes, and a name
+	rest := size - len(m) - 3
+	return append(m, section(0, append([]byte("\x03pad"), make([]byte, rest-4)...))...)
+}
+
+// TestLargestModule: a module of the most bytes that the settings as delivered allow, with the
+// largest functions, is compiled and runs under the limits that workers have.
+func TestLargestModule(t *testing.T) {
+	l := structure.DefaultLimits()
+	text := largest(l.ModuleBytes, l)
+	if len(text) != l.ModuleBytes {
+		t.Fatalf("it has %d bytes", len(text))
+	}
+	m := must.Get(structure.Check(text, l))(t)
+	w := newWorld(t)
+	module := guest.Module{Bytes: text, Digest: sha256.Sum256(text), Kind: m.Kind}
+	began := time.Now()
+	must.Do(t, w.Prepare(t.Context(), module))
+	t.Logf("compiled in %s: %d functions, %d bytes of code", time.Since(began), m.Functions, m.CodeBytes)
+	must.Get(w.Run(t.Context(), call(module, "")))(t)
+}
