@@ -175,3 +175,73 @@ func TestSkillStorage(t *testing.T) {
 		t.Errorf("after its skill was removed: %s", r.Out)
 	}
 }
+
+// reader is a guest that reads a secret, and says what it is.
+const reader = `package main
+
+import (
+	"fmt"
+	"os"
+
+	"reader/host"
+)
+
+func main() {
+	grant, err := host.Secret("api")
+	if err == nil {
+		var value []byte
+		if value, err = grant.Secret(); err == nil {
+			fmt.Printf("{\"length\": %d, \"value\": %q}", len(value), value)
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+`
+
+// TestSkillReadsASecret: a person is asked about the secret itself, at each call; the guest
+// sees the value, and what it leaves behind does not have it.
+func TestSkillReadsASecret(t *testing.T) {
+	t.Parallel()
+	g := skillGateway(t)
+	g.Start()
+	c := g.local()
+	dir := filepath.Join(g.Dir, "reader")
+	must.Get(workshop.New(dir, "reader", "example.org"))(t)
+	g.write(filepath.Join(dir, "modules/count/main.go"), reader)
+	must.Do(t, os.Remove(filepath.Join(dir, "modules/count/main_test.go")))
+	text := string(must.Get(os.ReadFile(filepath.Join(dir, "skill.toml")))(t))
+	before, _, _ := strings.Cut(text, "output_schema = '''")
+	g.write(filepath.Join(dir, "skill.toml"), strings.Replace(before, "[[tools]]", "[compatibility]\ninterface = \"0.1.0\"\n\n[[tools]]", 1)+
+		"\n[tools.capabilities]\nsecrets = [{name = \"api\", use = \"read\"}]\n")
+	p := must.Get(workshop.Build(t.Context(), dir, workshop.Options{Limits: structure.DefaultLimits()}))(t)
+	c.installs(must.Get(skill.Sign(p.Package, publisher))(t))
+	call := []string{"call", "reader/count", "text=x"}
+	if r := c.run(call...); r.Code == 0 || !strings.Contains(r.Out+r.Err, "global/api") {
+		t.Errorf("without the secret: %s%s", r.Out, r.Err)
+	}
+	c.keep("vault://global/api", planted, "--env", "API")
+	denied := c.begin(call...)
+	c.deny(denied.asked()).Want(t, 0)
+	denied.wait().Want(t, 4, "APPROVAL_DENIED")
+	call[2] = "text=y" // a no is remembered for a while
+	asked := c.begin(call...)
+	waiting := asked.asked()
+	if shown := c.ok("approvals", "show", waiting.ID); !strings.Contains(shown, "the guest of the skill reader") {
+		t.Errorf("who decides is shown %s", shown)
+	}
+	c.allow(waiting).Want(t, 0)
+	yes := asked.wait()
+	yes.Want(t, 0)
+	if !strings.Contains(yes.Out, fmt.Sprintf(`"length":%d`, len(planted))) || !strings.Contains(yes.Out, "[secret global/api]") {
+		t.Errorf("the guest says %s", yes.Out)
+	}
+	if p := c.lastAttestation().Statement.Predicate; !slices.Equal(p.Grants, []grantUse{{"secret", "api", 1, 0}}) {
+		t.Errorf("the attestation says %+v", p.Grants)
+	}
+	if n := found(t, g, yes, c.run("journal", "--json")); n != 0 {
+		t.Errorf("%d forms of the secret are told", n)
+	}
+}
