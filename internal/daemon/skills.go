@@ -69,7 +69,7 @@ func skillsReady(g *gateway) error {
 // compileGuest compiles a module when its skill is installed, so that no call waits for it.
 // Where no guest can run it is compiled when one can.
 func compileGuest(ctx context.Context, g *gateway, m guest.Module) error {
-	if g.guests.problem != nil {
+	if g.guests.runner == nil {
 		return nil
 	}
 	return g.guests.runner.Prepare(ctx, m)
