@@ -8,7 +8,6 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -18,7 +17,6 @@ import (
 	"palyra/internal/config"
 	"palyra/internal/must"
 	"palyra/internal/reason"
-	"palyra/internal/sandbox/jail/jailtest"
 	engine "palyra/internal/sandbox/wasm"
 	"palyra/internal/skill"
 	"palyra/internal/skill/workshop"
@@ -29,13 +27,6 @@ import (
 )
 
 func TestMain(m *testing.M) { wasmtest.Main(m) }
-
-func newRunner(t *testing.T) *engine.Runner {
-	t.Helper()
-	r := must.Get(engine.Open(engine.Config{Sandbox: wasmtest.TierC(t), Worker: wasmtest.Worker, Dir: jailtest.Dir(t), Log: slog.New(slog.DiscardHandler)}))(t)
-	t.Cleanup(r.Close)
-	return r
-}
 
 // packed builds a skill, signs it, and reads the file as palyrad would.
 func packed(t *testing.T, dir string) *skill.Package {
@@ -127,7 +118,7 @@ const examples = "../../examples/skills/"
 func TestNewSkillRuns(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "counter")
 	must.Get(workshop.New(dir, "counter", "example.org"))(t)
-	r, p := newRunner(t), packed(t, dir)
+	r, p := wasmtest.Runner(t), packed(t, dir)
 	fuel := map[uint64]bool{}
 	for range 3 {
 		report := must.Get(calling(t, r, p, "count", `{"text": "a b\na"}`, nil))(t)
@@ -148,7 +139,7 @@ func TestNewSkillRuns(t *testing.T) {
 
 // TestExamplesRun runs each example, with what it was granted and without.
 func TestExamplesRun(t *testing.T) {
-	r := newRunner(t)
+	r := wasmtest.Runner(t)
 	for _, c := range []struct {
 		dir, tool, input string
 		host             *grants

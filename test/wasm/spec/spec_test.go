@@ -6,14 +6,12 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"sync"
 	"testing"
 
 	"palyra/internal/must"
 	"palyra/internal/reason"
-	"palyra/internal/sandbox/jail/jailtest"
 	engine "palyra/internal/sandbox/wasm"
 	"palyra/internal/wasm/guest"
 	"palyra/internal/wasm/structure"
@@ -22,13 +20,6 @@ import (
 )
 
 func TestMain(m *testing.M) { wasmtest.Main(m) }
-
-func newRunner(t *testing.T) *engine.Runner {
-	t.Helper()
-	r := must.Get(engine.Open(engine.Config{Sandbox: wasmtest.TierC(t), Worker: wasmtest.Worker, Dir: jailtest.Dir(t), Log: slog.New(slog.DiscardHandler)}))(t)
-	t.Cleanup(r.Close)
-	return r
-}
 
 // limits are those of skills, with all that a manifest may ask for.
 func limits() structure.Limits {
@@ -65,7 +56,7 @@ func (y *tally) wants(t *testing.T, want map[string]int) {
 
 // TestValid: each module of WebAssembly 2.0 runs, and each assertion is true of it.
 func TestValid(t *testing.T) {
-	r, y := newRunner(t), &tally{n: map[string]int{}}
+	r, y := wasmtest.Runner(t), &tally{n: map[string]int{}}
 	t.Run("scripts", func(t *testing.T) {
 		for _, s := range must.Get(scripts("v2"))(t) {
 			t.Run(s.name, func(t *testing.T) {
@@ -145,7 +136,7 @@ func ending(c command) string {
 // sees it, or by the engine that compiles it. The engine gets one in ten of those whose
 // structure is right and all that are malformed: each takes a process.
 func TestInvalid(t *testing.T) {
-	r, y := newRunner(t), &tally{n: map[string]int{}}
+	r, y := wasmtest.Runner(t), &tally{n: map[string]int{}}
 	t.Run("scripts", func(t *testing.T) {
 		for _, s := range must.Get(scripts("v2"))(t) {
 			t.Run(s.name, func(t *testing.T) {

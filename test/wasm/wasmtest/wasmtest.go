@@ -5,6 +5,7 @@ package wasmtest
 
 import (
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -59,6 +60,14 @@ func TierC(t testing.TB) *bubblewrap.Runner {
 	t.Helper()
 	r := must.Get(bubblewrap.New(bubblewrap.Config{Enabled: true, LayerDir: jailtest.Dir(t), QuarantineDir: jailtest.Dir(t)}))(t)
 	t.Cleanup(func() { must.Check(t, r.Close()) })
+	return r
+}
+
+// Runner runs guests in real workers, with a directory of its own.
+func Runner(t testing.TB) *wasm.Runner {
+	t.Helper()
+	r := must.Get(wasm.Open(wasm.Config{Sandbox: TierC(t), Worker: Worker, Dir: jailtest.Dir(t), Log: slog.New(slog.DiscardHandler)}))(t)
+	t.Cleanup(r.Close)
 	return r
 }
 
