@@ -6,8 +6,11 @@ import (
 	"bytes"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"testing"
+
+	"palyra/internal/must"
 )
 
 // TestDemo runs what `make demo` runs, with a yes to its question and without an
@@ -33,9 +36,13 @@ func TestDemo(t *testing.T) {
 // demo runs the demo and returns what it prints.
 func demo(t *testing.T, answer string) []byte {
 	t.Helper()
-	dir := t.TempDir()
+	dir, bin := t.TempDir(), t.TempDir()
+	// As `make build` leaves them: the worker beside palyrad.
+	for _, program := range []string{filepath.Join(programs, "palyra"), filepath.Join(programs, "palyrad"), must.Get(worker())(t)} {
+		must.Do(t, os.Link(program, filepath.Join(bin, filepath.Base(program))))
+	}
 	cmd := exec.CommandContext(t.Context(), repository+"/scripts/demo.sh")
-	cmd.Env = append(os.Environ(), "DEMO_APPROVE="+answer, "DEMO_BIN="+programs, "TMPDIR="+dir)
+	cmd.Env = append(os.Environ(), "DEMO_APPROVE="+answer, "DEMO_BIN="+bin, "TMPDIR="+dir)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("the demo ended with %v:\n%s", err, out)

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"palyra/internal/must"
-	"palyra/test/wasm/wasmtest"
 )
 
 // waivedGuests lets guests run unasked.
@@ -26,8 +25,8 @@ const copying = "AGFzbQEAAAABDAJgBH9/f38Bf2AAAAJEAhZ3YXNpX3NuYXBzaG90X3ByZXZpZXc
 // says so.
 func TestGuests(t *testing.T) {
 	t.Parallel()
-	worker := must.Get(wasmtest.Build(t.TempDir(), "palyra/cmd/palyra-wasm", "1"))(t)
-	g := newGateway(t, "[wasm_runtime]", "allow_inline_modules = true", `worker = "`+worker+`"`)
+	path := must.Get(worker())(t)
+	g := newGateway(t, "[wasm_runtime]", "allow_inline_modules = true", `worker = "`+path+`"`)
 	g.policy("10.cedar", waivedGuests)
 	g.Start()
 	c := g.local()
