@@ -76,7 +76,6 @@ func (r *Runner) launch(ctx context.Context, j job) (*worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer theirs.Close()
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	w := &worker{conn: ours, stop: stop, ended: make(chan struct{}), owner: j.owner, may: j}
 	started := make(chan struct{})
@@ -99,6 +98,9 @@ func (r *Runner) launch(ctx context.Context, j job) (*worker, error) {
 	case <-w.ended:
 	case <-ctx.Done():
 	}
+	// The worker has its own by now. While this one was open, the end of a worker that did
+	// not start would not show.
+	_ = theirs.Close()
 	if err := w.greeted(ctx); err != nil {
 		w.kill()
 		return nil, err
