@@ -97,6 +97,8 @@ func (r *Runner) launch(ctx context.Context, j job) (*worker, error) {
 	case <-started:
 	case <-w.ended:
 	case <-ctx.Done():
+		stop()
+		<-w.ended // until then theirs is used
 	}
 	// The worker has its own by now. While this one was open, the end of a worker that did
 	// not start would not show.
