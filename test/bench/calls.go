@@ -11,39 +11,53 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
+// callFloor is what no governed call can do without: one round trip and two durable
+// writes.
+type callFloor struct {
+	trip *roundTrip
+	file *growing
+}
+
+const callFloorName = "stream round trip + 2 durable appends"
+
+func (b *bench) newCallFloor(ctx context.Context) (f callFloor, err error) {
+	if f.trip, err = b.newRoundTrip(ctx); err != nil {
+		return f, err
+	}
+	if f.file, err = b.newGrowing(); err != nil {
+		return f, errors.Join(err, f.trip.close())
+	}
+	return f, nil
+}
+
+func (f callFloor) close() error { return errors.Join(f.file.close(), f.trip.close()) }
+
 // governedCall is goal 1: a call that does nothing, through all stages to its
-// attestation, against what it cannot do without: one round trip and two
-// durable writes.
+// attestation.
 func governedCall(ctx context.Context, b *bench) (_ []*line, err error) {
 	g, c, err := b.runningModel()
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, g.stop()) }()
-	trip, err := b.newRoundTrip(ctx)
+	floor, err := b.newCallFloor(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, trip.close()) }()
-	file, err := b.newGrowing()
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, file.close()) }()
+	defer func() { err = errors.Join(err, floor.close()) }()
 
-	const floor = "stream round trip + 2 durable appends"
-	streamed := &line{goal: "1", what: "governed builtin call over RunStream, p50", floorName: floor, unit: "us", limit: atMost(1.4)}
-	single := &line{goal: "1", what: "governed builtin call by CallTool, p50", floorName: floor, unit: "us"}
+	streamed := &line{goal: "1", what: "governed builtin call over RunStream, p50", floorName: callFloorName, unit: "us", limit: atMost(1.4)}
+	single := &line{goal: "1", what: "governed builtin call by CallTool, p50", floorName: callFloorName, unit: "us"}
 	call := func() error { return c.call(ctx, "echo", `{"text":"hello"}`) }
 	if _, err := p50(b.size.calls, call); err != nil { // connections, pools, caches
 		return nil, err
 	}
 	return []*line{streamed, single}, b.each(ctx, func() error {
-		round, err := p50(b.size.calls, trip.once)
+		round, err := p50(b.size.calls, floor.trip.once)
 		if err != nil {
 			return err
 		}
-		durable, err := p50(b.size.calls, file.append)
+		durable, err := p50(b.size.calls, floor.file.append)
 		if err != nil {
 			return err
 		}
@@ -101,19 +115,14 @@ func governedGuest(ctx context.Context, b *bench) (_ []*line, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, g.stop()) }()
-	trip, err := b.newRoundTrip(ctx)
+	floor, err := b.newCallFloor(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, trip.close()) }()
-	file, err := b.newGrowing()
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, file.close()) }()
-	l := &line{goal: "2", what: "governed call of a WebAssembly guest, p50", floorName: "stream round trip + 2 durable appends", unit: "us", limit: atMost(1.6)}
+	defer func() { err = errors.Join(err, floor.close()) }()
+	l := &line{goal: "2", what: "governed call of a WebAssembly guest, p50", floorName: callFloorName, unit: "us", limit: atMost(1.6)}
 	return []*line{l}, b.each(ctx, func() error {
-		took, err := inTurns(b.size.calls, 0, trip.once, file.append, call)
+		took, err := inTurns(b.size.calls, 0, floor.trip.once, floor.file.append, call)
 		if err != nil {
 			return err
 		}
