@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -93,15 +92,19 @@ func governedCall(ctx context.Context, b *bench) (_ []*line, err error) {
 const echoGuest = "AGFzbQEAAAABDAJgBH9/f38Bf2AAAAJEAhZ3YXNpX3NuYXBzaG90X3ByZXZpZXcxB2ZkX3JlYWQAABZ3YXNpX3NuYXBzaG90X3ByZXZpZXcxCGZkX3dyaXRlAAADAgEBBQMBAAIHEwIGbWVtb3J5" +
 	"AgAGX3N0YXJ0AAIKNQEzAEEAQYAINgIAQQRB4NQDNgIAQQBBAEEBQQgQABpBBEEIKAIANgIAQQFBAEEBQQgQARoLABUEbmFtZQEOAgAEcmVhZAEFd3JpdGU="
 
+// guestInput is a call of echoGuest, and takesModules what a daemon needs that takes it.
+const (
+	guestInput   = `{"module":"` + echoGuest + `","input":{"text":"hello"}}`
+	takesModules = "[wasm_runtime]\nallow_inline_modules = true\n"
+)
+
 // guests is a daemon that takes modules with calls, and a call of echoGuest.
 func (b *bench) guests(ctx context.Context) (*gateway, func() error, error) {
-	g, c, err := b.running(unasked, "[wasm_runtime]\nallow_inline_modules = true")
+	g, c, err := b.running(unasked, takesModules)
 	if err != nil {
 		return nil, nil, err
 	}
-	call := func() error {
-		return c.call(ctx, "wasm.run", fmt.Sprintf(`{"module":%q,"input":{"text":"hello"}}`, echoGuest))
-	}
+	call := func() error { return c.call(ctx, "wasm.run", guestInput) }
 	if _, err := p50(b.size.calls, call); err != nil { // a worker, connections, caches
 		return nil, nil, errors.Join(err, g.stop())
 	}

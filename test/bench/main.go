@@ -66,20 +66,23 @@ type options struct {
 	// web is the folder of the console's sources, whose tests drive the browser.
 	web     string
 	profile string
-	day     bool
+	// beside is how many clients call at once while a profile is taken.
+	beside int
+	day    bool
 	// settings names a file of TOML for the day's daemon, pause is how long the
 	// agent is away between two sittings.
 	settings string
 	pause    time.Duration
-	// events and asks are sizes that a first look makes smaller.
-	events, asks int
+	// events and asks are sizes that a first look makes smaller; calls is one that a closer
+	// look makes larger.
+	events, asks, calls int
 }
 
 func parse(args []string, stderr io.Writer) (options, error) {
 	o := options{}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	run := flags.String("run", ".", "measure the goals whose name matches the `regexp`")
+	run := flags.String("run", ".", "measure the goals, or profile the loads, whose name matches the `regexp`")
 	flags.IntVar(&o.rounds, "rounds", 5, "how many times floor and product take turns")
 	flags.StringVar(&o.json, "json", filepath.Join("bin", "bench.json"), "write the table to `file`; empty writes none")
 	flags.BoolVar(&o.quick, "quick", false, "tiny sizes: shows that the harness works, measures nothing")
@@ -89,6 +92,8 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.IntVar(&o.events, "events", full.events, "how many events a long journal has")
 	flags.IntVar(&o.asks, "asks", full.asks, "how many asks of each of the 100 agents wait in the console")
 	flags.StringVar(&o.profile, "profile", "", "instead of measuring, profile a daemon under load into `directory`")
+	flags.IntVar(&o.beside, "beside", 4, "with -profile, how many clients call at once")
+	flags.IntVar(&o.calls, "calls", full.load, "with -profile, how many calls they make together")
 	flags.BoolVar(&o.day, "day", false, "instead of measuring, replay the recorded day of an agent")
 	flags.StringVar(&o.settings, "settings", "", "with -day, add the settings of `file` to those of the daemon")
 	flags.DurationVar(&o.pause, "pause", 0, "with -day, how long the agent is away between two sittings")
@@ -101,8 +106,8 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	if o.rounds < 1 {
 		return o, errors.New("-rounds must be at least 1")
 	}
-	if o.events < 1 || o.asks < 1 {
-		return o, errors.New("-events and -asks must be at least 1")
+	if o.events < 1 || o.asks < 1 || o.calls < 1 || o.beside < 1 {
+		return o, errors.New("-events, -asks, -calls and -beside must be at least 1")
 	}
 	var err error
 	if o.run, err = regexp.Compile(*run); err != nil {
@@ -207,7 +212,7 @@ func newBench(o options, log io.Writer) (*bench, error) {
 		return nil, err
 	}
 	b := &bench{options: o, size: full, dir: dir, log: log}
-	b.size.events, b.size.asks = o.events, o.asks
+	b.size.events, b.size.asks, b.size.load = o.events, o.asks, o.calls
 	if o.quick {
 		b.size = tiny
 	}

@@ -12,11 +12,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"runtime/pprof"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 
 	"palyra/internal/config"
 	"palyra/internal/daemon"
@@ -34,6 +37,7 @@ var profiled = []struct {
 	work func(ctx context.Context, c *client, times int) error
 }{
 	{"builtin", callsOf("echo", `{"text":"hello"}`)},
+	{"guest", callsOf("wasm.run", guestInput)},
 	{"tier-c", callsOf("process.run", `{"argv":["true"]}`)},
 	{"run", talk},
 	{"mcp", overMCP},
@@ -70,7 +74,7 @@ func ofUpstream(ctx context.Context, c *client, times int) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, stop()) }()
-	name := strings.ToLower(rand.Text()[:10])
+	name := "s" + strings.ToLower(rand.Text()[:10])
 	if err := c.addUpstream(ctx, name, plain); err != nil {
 		return err
 	}
@@ -109,7 +113,7 @@ func profiles(ctx context.Context, o options, stdout, stderr io.Writer) (err err
 	if err != nil {
 		return err
 	}
-	g, err := b.newGateway(unasked, models)
+	g, err := b.newGateway(unasked, takesModules+models)
 	if err != nil {
 		return err
 	}
@@ -142,12 +146,17 @@ func (b *bench) profileAll(ctx context.Context, bundle string, stdout io.Writer)
 		return err
 	}
 	for _, p := range profiled {
+		if !b.run.MatchString(p.name) {
+			continue
+		}
 		cpu := filepath.Join(b.profile, p.name+"-cpu.pprof")
 		heap := filepath.Join(b.profile, p.name+"-heap.pprof")
 		b.say("profiling %s calls", p.name)
-		if err := b.profileLoad(ctx, cpu, heap, bundle, p.name); err != nil {
+		used, err := b.profileLoad(ctx, cpu, heap, bundle, p.name)
+		if err != nil {
 			return err
 		}
+		fmt.Fprintf(stdout, "%s: %s\n", p.name, used.each(b.size.load))
 		for _, args := range [][]string{{cpu}, {"-sample_index=alloc_space", heap}} {
 			if err := top(ctx, stdout, args...); err != nil {
 				return err
@@ -158,32 +167,66 @@ func (b *bench) profileAll(ctx context.Context, bundle string, stdout io.Writer)
 }
 
 // profileLoad writes the CPU profile of a load and the heap as it is after it.
-func (b *bench) profileLoad(ctx context.Context, cpu, heap, bundle, name string) error {
+func (b *bench) profileLoad(ctx context.Context, cpu, heap, bundle, name string) (used usage, err error) {
 	self, err := os.Executable()
 	if err != nil {
-		return err
+		return used, err
 	}
 	f, err := os.Create(cpu)
 	if err != nil {
-		return err
+		return used, err
 	}
 	defer f.Close()
-	if err := pprof.StartCPUProfile(f); err != nil {
-		return err
+	before, err := usageNow()
+	if err != nil {
+		return used, err
 	}
-	cmd := exec.CommandContext(ctx, self, loadClient, bundle, name, strconv.Itoa(b.size.load))
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return used, err
+	}
+	cmd := exec.CommandContext(ctx, self, loadClient, bundle, name, strconv.Itoa(b.size.load), strconv.Itoa(b.beside))
 	cmd.Stderr = b.log
 	err = cmd.Run()
 	pprof.StopCPUProfile()
 	if err != nil {
-		return fmt.Errorf("the client of the profile: %w", err)
+		return used, fmt.Errorf("the client of the profile: %w", err)
+	}
+	after, err := usageNow()
+	if err != nil {
+		return used, err
 	}
 	h, err := os.Create(heap)
 	if err != nil {
-		return err
+		return used, err
 	}
 	defer h.Close()
-	return pprof.Lookup("heap").WriteTo(h, 0)
+	return after.since(before), pprof.Lookup("heap").WriteTo(h, 0)
+}
+
+// usage is what the daemon used: unlike times of calls, it says the same on a busy machine.
+type usage struct {
+	processor          time.Duration
+	bytes, allocations uint64
+}
+
+func (u usage) since(before usage) usage {
+	return usage{u.processor - before.processor, u.bytes - before.bytes, u.allocations - before.allocations}
+}
+
+// each is what one of so many calls used.
+func (u usage) each(calls int) string {
+	n := uint64(calls)
+	return fmt.Sprintf("%v of processor, %d KiB in %d allocations for each of %d calls", (u.processor / time.Duration(n)).Round(time.Microsecond), u.bytes/n>>10, u.allocations/n, n)
+}
+
+func usageNow() (usage, error) {
+	var r unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &r); err != nil {
+		return usage{}, err
+	}
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return usage{time.Duration(r.Utime.Nano() + r.Stime.Nano()), m.TotalAlloc, m.Mallocs}, nil
 }
 
 // top prints the functions that took most.
@@ -200,8 +243,8 @@ func top(ctx context.Context, stdout io.Writer, args ...string) error {
 
 // load makes calls, a few clients side by side.
 func load(ctx context.Context, args []string) error {
-	if len(args) != 3 {
-		return errors.New(loadClient + " needs a bundle, a profile's name and a number")
+	if len(args) != 4 {
+		return errors.New(loadClient + " needs a bundle, a profile's name, how many calls and how many clients")
 	}
 	bundle, err := identity.ReadBundle(args[0])
 	if err != nil {
@@ -211,11 +254,14 @@ func load(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	beside, err := strconv.Atoi(args[3])
+	if err != nil {
+		return err
+	}
 	for _, p := range profiled {
 		if p.name != args[1] {
 			continue
 		}
-		const beside = 4
 		c := newClient(bundle, bundle.Address)
 		group, ctx := errgroup.WithContext(ctx)
 		for range beside {
