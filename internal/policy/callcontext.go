@@ -124,14 +124,18 @@ func (c *call) contextOf(want attributes) types.RecordMap {
 	return m
 }
 
-// accessContext is the context of the API's own actions.
-func accessContext(c access.Caller) types.Record {
-	return types.NewRecord(types.RecordMap{
-		"device_id": types.String(c.DeviceID),
-		"surface":   types.String(c.Surface),
-		"paired":    types.Boolean(c.Paired),
-		"present":   types.Boolean(c.Present),
-	})
+// context is that of the API's own actions.
+func (r AccessRequest) context() types.Record {
+	attributes := types.RecordMap{
+		"device_id": types.String(r.Caller.DeviceID),
+		"surface":   types.String(r.Caller.Surface),
+		"paired":    types.Boolean(r.Caller.Paired),
+		"present":   types.Boolean(r.Caller.Present),
+	}
+	if r.Skill != "" {
+		attributes["skill"] = types.NewEntityUID(names.TypeSkill, types.String(r.Skill))
+	}
+	return types.NewRecord(attributes)
 }
 
 // prepareCommit turns a request about a change set into Cedar's terms. All of
