@@ -71,6 +71,77 @@ func Base64(text []byte, least int) iter.Seq[*Reading] {
 	}
 }
 
+// Pairs is a set of two bytes that stand one after the other.
+type Pairs [1 << 10]uint64
+
+// Add puts a pair into the set.
+func (p *Pairs) Add(first, second byte) {
+	pair := uint(first)<<8 | uint(second)
+	p[pair>>6] |= 1 << (pair & 63)
+}
+
+// Has reports whether a pair is in the set.
+func (p *Pairs) Has(first, second byte) bool {
+	return p.bit(uint64(first)<<8|uint64(second)) != 0
+}
+
+func (p *Pairs) bit(pair uint64) uint64 { return p[pair>>6&(1<<10-1)] >> (pair & 63) & 1 }
+
+// MayHold looks at what Base64 would read, in one pass and without a copy. It reports
+// whether one of the readings may have three bytes that begin with a pair and are
+// wanted, or a stretch that Base64 would read again. Three such bytes may also be found
+// where a reading begins with less.
+func MayHold(text []byte, least int, pairs *Pairs, wanted func(first, second, third byte) bool) bool {
+	if len(text) > longest {
+		return false // nor does Base64
+	}
+	digits := (least*8 + 5) / 6
+	for from, to := base64Set.stretch(text, 0, digits); from < to; from, to = base64Set.stretch(text, to, digits) {
+		to = wrapped(text, from, to)
+		if mayHold(text[from:to], digits, pairs, wanted) {
+			return true
+		}
+	}
+	return false
+}
+
+// mayHold is MayHold for one stretch. The four readings have their bytes where an even
+// number of bits stands before them: three of them end within each character.
+func mayHold(text []byte, digits int, pairs *Pairs, wanted func(first, second, third byte) bool) bool {
+	var bits uint64
+	// runs are how many bytes before this one are base64, of each reading, in the order
+	// in which they end next.
+	var a, b, c, d int
+	for _, char := range text {
+		v := sextets[char]
+		if v == 0 {
+			continue
+		}
+		bits = bits<<6 | uint64(v-1)
+		if pairs.bit(bits>>12&0xffff)|pairs.bit(bits>>10&0xffff)|pairs.bit(bits>>8&0xffff) != 0 {
+			for _, shift := range [...]int{4, 2, 0} {
+				at := bits >> shift
+				if pairs.Has(byte(at>>16), byte(at>>8)) && wanted(byte(at>>16), byte(at>>8), byte(at)) {
+					return true
+				}
+			}
+		}
+		a, b, c, d = d, run(a, bits>>4), run(b, bits>>2), run(c, bits)
+		if max(b, c, d) >= digits {
+			return true
+		}
+	}
+	return false
+}
+
+// run is how many bytes of base64 there are with one more.
+func run(before int, b uint64) int {
+	if base64Set[byte(b)] {
+		return before + 1
+	}
+	return 0
+}
+
 // other stands for what is in no encoding.
 const other = '\n'
 

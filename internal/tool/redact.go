@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"palyra/internal/canonical"
-	"palyra/internal/encoded"
 )
 
 // Redaction is what stands in the place of a secret.
@@ -28,17 +27,47 @@ func Redact(input json.RawMessage, secretPaths []string) (json.RawMessage, []str
 	return redact(input, secretPaths)
 }
 
+// Encode returns the canonical JSON of a value that the gateway made, redacted like
+// an input of a tool that declares nothing.
+func Encode(value any) (json.RawMessage, error) {
+	text, err := canonical.Marshal(value)
+	if err != nil || clean(text) {
+		return text, err
+	}
+	text, _, err = redact(text, nil)
+	return text, err
+}
+
 // clean reports whether no string of a JSON text can hold the form of a key:
 // none of the hints stands in it, plain or in base64, and no escape that could
 // spell one.
 func clean(text []byte) bool {
-	if bytes.Contains(text, []byte(`\u`)) || hinted(text) {
-		return false
+	if bytes.IndexByte(text, '\\') >= 0 {
+		if bytes.Contains(text, []byte(`\u`)) {
+			return false
+		}
+		text = unescaped(text)
 	}
-	if r, ok := encoded.Unescape(text); ok {
-		text = r.Text
+	return !hinted(text) && !hintedWithin(text, encodedRounds)
+}
+
+// unescaped undoes the escapes of JSON that have one letter. A hint, or a stretch of
+// base64, then stands in the text as it stands in its strings.
+func unescaped(text []byte) []byte {
+	const letters, meanings = "bfnrt", "\b\f\n\r\t"
+	out := make([]byte, 0, len(text))
+	for i := 0; i < len(text); i++ {
+		b := text[i]
+		if b == '\\' && i+1 < len(text) {
+			i++
+			b = text[i]
+			if n := strings.IndexByte(letters, b); n >= 0 {
+				b = meanings[n]
+			}
+		}
+		out = append(out, b)
 	}
-	return !hintedWithin(text, encodedRounds)
+	return out
 }
 
 // redact is Redact for a text that may hold a secret.
