@@ -144,8 +144,7 @@ func letter(b byte) bool { return 'a' <= b|0x20 && b|0x20 <= 'z' }
 
 // hintIndex is how hints are found: few places of a text begin like one.
 type hintIndex struct {
-	// beginnings are the two characters that a hint begins with, in whatever case.
-	beginnings encoded.Pairs
+	beginnings encoded.Beginnings
 	// by has the hints by their first character, in lower case.
 	by [256][]string
 }
@@ -154,11 +153,7 @@ var hintsIndexed = sync.OnceValue(func() *hintIndex {
 	index := &hintIndex{}
 	for _, sh := range secretShapes {
 		for _, hint := range sh.hints {
-			for _, first := range []string{hint[:1], strings.ToUpper(hint[:1])} {
-				for _, second := range []string{hint[1:2], strings.ToUpper(hint[1:2])} {
-					index.beginnings.Add(first[0], second[0])
-				}
-			}
+			index.beginnings.Add(hint)
 			if list := &index.by[hint[0]]; !slices.Contains(*list, hint) {
 				*list = append(*list, hint)
 			}
@@ -170,19 +165,11 @@ var hintsIndexed = sync.OnceValue(func() *hintIndex {
 // hinted reports whether a hint stands in a text.
 func hinted[text string | []byte](t text) bool {
 	index := hintsIndexed()
-	for i := range len(t) - 1 {
-		if index.beginnings.Has(t[i], t[i+1]) && hintAt(index, t[i:]) {
-			return true
-		}
-	}
-	return false
-}
-
-// hintAt reports whether a text, which is not empty, begins with a hint.
-func hintAt[text string | []byte](index *hintIndex, t text) bool {
-	for _, hint := range index.by[lower(t[0])] {
-		if begins(t, hint) {
-			return true
+	for at := encoded.Next(&index.beginnings, t, 0); at >= 0; at = encoded.Next(&index.beginnings, t, at+1) {
+		for _, hint := range index.by[lower(t[at])] {
+			if begins(t[at:], hint) {
+				return true
+			}
 		}
 	}
 	return false
@@ -218,12 +205,7 @@ func hintedWithin(text []byte, rounds int) bool {
 // mayHint reports whether it is worth while to read the base64 of a text: few have
 // three characters in it that a hint begins with, or more base64.
 func mayHint(text []byte) bool {
-	index := hintsIndexed()
-	return encoded.MayHold(text, shortestForm, &index.beginnings, func(first, second, third byte) bool {
-		return slices.ContainsFunc(index.by[lower(first)], func(hint string) bool {
-			return hint[1] == lower(second) && hint[2] == lower(third)
-		})
-	})
+	return encoded.MayHold(text, shortestForm, &hintsIndexed().beginnings)
 }
 
 // lower lowers an ASCII letter alone.
