@@ -184,8 +184,12 @@ func (n *Notary) Sign(_ context.Context, x Execution) (Envelope, error) {
 	if err != nil {
 		return Envelope{}, reason.Errorf(reason.AttestationFailed, "attesting proposal %s: %w", x.ProposalID, err)
 	}
-	// Redacted before it is signed: what the journal redacts afterwards has no signature.
-	payload, err := tool.Encode(s)
+	payload, err := canonical.Marshal(s)
+	if err != nil {
+		return Envelope{}, fmt.Errorf("attesting proposal %s: %w", x.ProposalID, err)
+	}
+	// Before it is signed: what the journal redacts afterwards has no signature.
+	payload, _, err = tool.Redact(payload, nil)
 	if err != nil {
 		return Envelope{}, fmt.Errorf("attesting proposal %s: %w", x.ProposalID, err)
 	}

@@ -2,6 +2,7 @@ package canonical
 
 import (
 	"bytes"
+	"encoding/json"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -15,6 +16,10 @@ func Is(text []byte) bool {
 	value := jsontext.Value(bytes.Clone(text))
 	return value.Canonicalize() == nil && bytes.Equal(value, text)
 }
+
+// Valid reports whether text is one JSON value, in whatever form. It is quickest with
+// what is in RFC 8785 form.
+func Valid(text []byte) bool { return plain(text) || json.Valid(text) }
 
 // AppendString appends a Go string as a JSON string in RFC 8785 form. Invalid
 // UTF-8 is an error.

@@ -80,6 +80,9 @@ func FuzzRewrite(f *testing.F) {
 		if plain(text) && (err != nil || !bytes.Equal(text, want)) {
 			t.Fatalf("%q is said to be plain, the library says %q, %v", text, want, err)
 		}
+		if got, want := Valid(text), json.Valid(text); got != want {
+			t.Fatalf("Valid(%q) = %t, want %t", text, got, want)
+		}
 		strict, strictErr := strictly(text)
 		if got, err := JSON(text); !bytes.Equal(got, strict) || fmt.Sprint(err) != fmt.Sprint(strictErr) {
 			t.Fatalf("JSON(%q) = %q, %v, want %q, %v", text, got, err, strict, strictErr)

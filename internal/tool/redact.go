@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"palyra/internal/canonical"
+	"palyra/internal/encoded"
 )
 
 // Redaction is what stands in the place of a secret.
@@ -21,38 +22,48 @@ const Redaction = "[redacted]"
 // of a well-known key, in values and in the names of members, plain or in base64.
 // Without any, it returns input itself.
 func Redact(input json.RawMessage, secretPaths []string) (json.RawMessage, []string, error) {
-	if len(input) == 0 || len(secretPaths) == 0 && clean(input) && json.Valid(input) {
+	if len(input) == 0 || len(secretPaths) == 0 && clean(input) && canonical.Valid(input) {
 		return input, nil, nil
 	}
 	return redact(input, secretPaths)
-}
-
-// Encode returns the canonical JSON of a value that the gateway made, redacted like
-// an input of a tool that declares nothing.
-func Encode(value any) (json.RawMessage, error) {
-	text, err := canonical.Marshal(value)
-	if err != nil || clean(text) {
-		return text, err
-	}
-	text, _, err = redact(text, nil)
-	return text, err
 }
 
 // clean reports whether no string of a JSON text can hold the form of a key:
 // none of the hints stands in it, plain or in base64, and no escape that could
 // spell one.
 func clean(text []byte) bool {
-	if bytes.IndexByte(text, '\\') >= 0 {
-		if bytes.Contains(text, []byte(`\u`)) {
-			return false
-		}
+	if bytes.Contains(text, []byte(`\u`)) {
+		return false
+	}
+	if escapedWithin(text) {
 		text = unescaped(text)
 	}
 	return !hinted(text) && !hintedWithin(text, encodedRounds)
 }
 
-// unescaped undoes the escapes of JSON that have one letter. A hint, or a stretch of
-// base64, then stands in the text as it stands in its strings.
+// escapedWithin reports whether base64 may go on behind an escape: one of a slash, or of
+// a line end. No other escape stands for what may be in base64, and none for what may be
+// in a hint.
+func escapedWithin(text []byte) bool {
+	for {
+		at := bytes.IndexByte(text, '\\')
+		if at < 0 || at+1 == len(text) {
+			return false
+		}
+		switch text[at+1] {
+		case '/':
+			return true
+		case 'n', 'r':
+			if at >= encoded.WrapFrom && encoded.Dense(text[at-encoded.WrapFrom:at]) {
+				return true
+			}
+		}
+		text = text[at+2:]
+	}
+}
+
+// unescaped undoes the escapes of JSON that have one letter. A stretch of base64 then
+// stands in the text as it stands in its strings.
 func unescaped(text []byte) []byte {
 	const letters, meanings = "bfnrt", "\b\f\n\r\t"
 	out := make([]byte, 0, len(text))

@@ -109,17 +109,18 @@ func unwritten(err error) error {
 
 func newDraft(code event.Code, p tool.Proposal, payload any) (event.Draft, error) {
 	text, err := canonical.Marshal(payload)
-	return draftOf(code, p, text), err
+	if err != nil {
+		return event.Draft{}, err
+	}
+	return event.Draft{
+		Code: code, Session: p.Session, Run: p.Run, Actor: p.Caller.Principal.String(), Subject: p.ID, Payload: text,
+	}, nil
 }
 
 func newRedacted(code event.Code, p tool.Proposal, payload any) (event.Draft, error) {
-	text, err := tool.Encode(payload)
-	return draftOf(code, p, text), err
-}
-
-// draftOf is the event of a call with a payload in canonical form.
-func draftOf(code event.Code, p tool.Proposal, payload []byte) event.Draft {
-	return event.Draft{
-		Code: code, Session: p.Session, Run: p.Run, Actor: p.Caller.Principal.String(), Subject: p.ID, Payload: payload,
+	d, err := newDraft(code, p, payload)
+	if err == nil {
+		d.Payload, _, err = tool.Redact(d.Payload, nil)
 	}
+	return d, err
 }
