@@ -19,6 +19,24 @@ func library(text []byte) ([]byte, error) {
 	return value, err
 }
 
+// sameMembers holds Members against encoding/json.
+func sameMembers(t *testing.T, text []byte) {
+	t.Helper()
+	got := map[string]string{}
+	if !Members(text, func(name, value []byte) { got[string(name)] = string(value) }) {
+		return
+	}
+	var want map[string]json.RawMessage
+	if err := json.Unmarshal(text, &want); err != nil || len(got) != len(want) || !Is(text) {
+		t.Fatalf("Members(%q) are %q, those of encoding/json %q, %v", text, got, want, err)
+	}
+	for name, value := range want {
+		if got[name] != string(value) {
+			t.Fatalf("Members(%q): %q is %q, want %q", text, name, got[name], value)
+		}
+	}
+}
+
 // strictly is what JSON must agree with: check, then the library.
 func strictly(text []byte) ([]byte, error) {
 	if len(text) > MaxSize {
@@ -80,6 +98,7 @@ func FuzzRewrite(f *testing.F) {
 		if plain(text) && (err != nil || !bytes.Equal(text, want)) {
 			t.Fatalf("%q is said to be plain, the library says %q, %v", text, want, err)
 		}
+		sameMembers(t, text)
 		if got, want := Valid(text), json.Valid(text); got != want {
 			t.Fatalf("Valid(%q) = %t, want %t", text, got, want)
 		}

@@ -15,6 +15,15 @@ func plain(text []byte) bool {
 	return s.value(0) && len(s.in) == 0
 }
 
+// Members calls each with the members of an object in RFC 8785 form and what their names
+// and values are there, without the quotes of the names. It returns false for a text that
+// is none, and for one that takes more than a look to know it (see Valid); each may then
+// have been called.
+func Members(text []byte, each func(name, value []byte)) bool {
+	s := scanner{text}
+	return s.object(0, each) && len(s.in) == 0
+}
+
 // scanner reads what is plain from in.
 type scanner struct{ in []byte }
 
@@ -24,7 +33,7 @@ func (s *scanner) value(depth int) bool {
 	}
 	switch s.in[0] {
 	case '{':
-		return depth < MaxDepth && s.object(depth)
+		return depth < MaxDepth && s.object(depth, nil)
 	case '[':
 		return depth < MaxDepth && s.array(depth)
 	case '"':
@@ -66,9 +75,12 @@ func (s *scanner) array(depth int) bool {
 	return false
 }
 
-// object reads members whose names come one after the other in their order.
-func (s *scanner) object(depth int) bool {
-	s.in = s.in[1:]
+// object reads an object whose names come one after the other in their order, and calls
+// each, unless it is nil, with them and their values.
+func (s *scanner) object(depth int, each func(name, value []byte)) bool {
+	if !s.word("{") {
+		return false
+	}
 	if s.word("}") {
 		return true
 	}
@@ -83,8 +95,15 @@ func (s *scanner) object(depth int) bool {
 			return false
 		}
 		before, s.in = name, s.in[n:]
-		if !s.word(":") || !s.value(depth+1) {
+		if !s.word(":") {
 			return false
+		}
+		value := s.in
+		if !s.value(depth + 1) {
+			return false
+		}
+		if each != nil {
+			each(name, value[:len(value)-len(s.in)])
 		}
 		if s.word("}") {
 			return true
