@@ -406,12 +406,12 @@ func mapEncode(t reflect.Type) encode {
 	if t.Key().Kind() != reflect.String {
 		return giveUp
 	}
-	elem := later(t.Elem())
+	elem, list := later(t.Elem()), reflect.SliceOf(t.Elem())
 	return func(e *encoder, v reflect.Value) bool {
 		if v.IsNil() {
 			return e.null()
 		}
-		entries, ok := entriesOf(v)
+		entries, ok := entriesOf(v, list)
 		if !ok || !e.deeper() {
 			return false
 		}
@@ -432,16 +432,22 @@ func mapEncode(t reflect.Type) encode {
 	}
 }
 
-func entriesOf(v reflect.Value) (entries []entry, ok bool) {
+// entriesOf returns the members of a map by their names. Their values stand in one list
+// of a type, which has an address; no encode asks whether they had one before.
+func entriesOf(v reflect.Value, list reflect.Type) (entries []entry, ok bool) {
 	entries = make([]entry, 0, v.Len())
+	values, key := reflect.MakeSlice(list, v.Len(), v.Len()), reflect.New(v.Type().Key()).Elem()
 	for all := v.MapRange(); all.Next(); {
-		name := all.Key().String()
+		key.SetIterKey(all)
+		name := key.String()
 		for i := range len(name) {
 			if name[i] >= utf8.RuneSelf {
 				return nil, false
 			}
 		}
-		entries = append(entries, entry{name, all.Value()})
+		value := values.Index(len(entries))
+		value.SetIterValue(all)
+		entries = append(entries, entry{name, value})
 	}
 	slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.name, b.name) })
 	return entries, true

@@ -219,7 +219,14 @@ func straight(text []byte) int {
 	return n
 }
 
-func straightByte(b byte) bool { return b >= ' ' && b != '"' && b != '\\' && b < utf8.RuneSelf }
+func straightByte(b byte) bool { return straightBytes[b] }
+
+var straightBytes = func() (table [256]bool) {
+	for b := byte(' '); b < utf8.RuneSelf; b++ {
+		table[b] = b != '"' && b != '\\'
+	}
+	return table
+}()
 
 // straightWord is straightByte for each of eight bytes. A byte of a difference has its
 // high bit set if the byte was too small, or zero after it was compared; what a borrow
