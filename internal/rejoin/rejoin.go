@@ -10,7 +10,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -241,22 +240,12 @@ func (c *Calls) beginLocked(ctx context.Context, k key, s toolcall.Submission) *
 	c.left[k] = append(c.left[k], v)
 	go func() {
 		defer cancel(nil)
-		deepen()
+		toolcall.Deepen()
 		outcome, err := c.pipeline.Call(own, s, func(e toolcall.Event) { c.note(v, e) })
 		v.live.End(outcome, err)
 		c.end(v)
 	}()
 	return v
-}
-
-// deepen gives a new goroutine at once the stack that the stages of a call and the store
-// below them need. It would double again and again on the way there, and each time all
-// that is on it is moved.
-//
-//go:noinline
-func deepen() {
-	var room [36 << 10]byte
-	runtime.KeepAlive(&room)
 }
 
 // peerOf passes on what runs the call has to say, to whichever client is there.
