@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
@@ -28,6 +29,8 @@ type visit struct {
 	// gone is closed when the request ends; why says what ended it.
 	gone <-chan struct{}
 	why  func() error
+	// answered is true once all that the client is still told is the answer.
+	answered atomic.Bool
 }
 
 func (f *Face) visitOf(r *http.Request) *visit {
