@@ -206,8 +206,10 @@ func (q *request) run(ctx context.Context) (mcp.Result, error) {
 	defer cancel(nil)
 	w := q.watch(ctx)
 	defer w.end()
+	gone, stop := q.noticeGone(cancel)
+	defer stop()
 	elsewhere, asked := newLeaving(), make(chan *inputs, 1)
-	stay := rejoin.Stay{Limit: q.face.limitOf(q.visit, q.client.name), Gone: q.noticeGone(ctx, cancel), Leave: elsewhere.now}
+	stay := rejoin.Stay{Limit: q.face.limitOf(q.visit, q.client.name), Gone: gone, Leave: elsewhere.now, Heeds: w.heeds, Digest: q.digest}
 	q.sub.Peer.Progress, q.sub.Peer.Log = w.progress, q.logger(ctx)
 	q.sub.Peer.Takes, q.sub.Peer.Ask = q.client.takes, q.asker(ctx, elsewhere, asked)
 	switch {
@@ -228,25 +230,20 @@ func (q *request) logger(ctx context.Context) func(tool.LogLine) {
 }
 
 // noticeGone tells when the client went away without having cancelled the call: with
-// sessions that is no order to end it. What the gateway itself cuts off ends.
-func (q *request) noticeGone(ctx context.Context, cancel context.CancelCauseFunc) <-chan struct{} {
-	gone := make(chan struct{})
-	go func() {
-		select {
-		case <-ctx.Done():
-			return
-		case <-q.gone:
-		}
+// sessions that is no order to end it. What the gateway itself cuts off ends. stop has to
+// be called.
+func (q *request) noticeGone(cancel context.CancelCauseFunc) (gone <-chan struct{}, stop func() bool) {
+	left := make(chan struct{})
+	return left, context.AfterFunc(q.visit.request, func() {
 		switch why := q.cut(); {
 		case why != nil:
 			cancel(why)
 		case q.client.sessionless:
 			cancel(reason.Errorf(reason.Cancelled, "the client closed the request"))
 		default:
-			close(gone)
+			close(left)
 		}
-	}()
-	return gone
+	})
 }
 
 // ended is the answer for a call that ended, or that the client's time ended for.
