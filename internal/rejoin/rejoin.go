@@ -132,11 +132,11 @@ func (c *Calls) CallFor(ctx context.Context, s toolcall.Submission, stay Stay, o
 	if s.IdempotencyKey != "" || s.Hold != nil {
 		return toolcall.Outcome{}, errors.New("rejoin: a call with an idempotency key, or held otherwise, cannot be left")
 	}
-	v, err := c.arrive(ctx, s, stay)
+	v, err := c.arrive(ctx, &s, &stay)
 	if err != nil {
 		return toolcall.Outcome{}, err
 	}
-	switch ended := c.follow(ctx, v, stay, observe); {
+	switch ended := c.follow(ctx, v, &stay, observe); {
 	case ended:
 		c.remove(v)
 		outcome, _, err := v.live.Follow(ctx, nothing)
@@ -160,7 +160,7 @@ func nothing(toolcall.Event) {}
 
 // follow tells observe what happens, until the call has ended, which it reports, or its
 // client leaves.
-func (c *Calls) follow(ctx context.Context, v *visit, stay Stay, observe func(toolcall.Event)) (ended bool) {
+func (c *Calls) follow(ctx context.Context, v *visit, stay *Stay, observe func(toolcall.Event)) (ended bool) {
 	var late <-chan time.Time
 	if stay.Limit > 0 {
 		timer := time.NewTimer(stay.Limit - min(margin, stay.Limit/2))
@@ -226,8 +226,8 @@ func gone(ctx context.Context) error {
 }
 
 // arrive returns the oldest of the same calls that was left, or begins one.
-func (c *Calls) arrive(ctx context.Context, s toolcall.Submission, stay Stay) (*visit, error) {
-	k, err := keyOf(&s, stay.Digest)
+func (c *Calls) arrive(ctx context.Context, s *toolcall.Submission, stay *Stay) (*visit, error) {
+	k, err := keyOf(s, stay.Digest)
 	if err != nil {
 		return nil, err
 	}
@@ -254,17 +254,18 @@ func (v *visit) comesLocked(peer tool.Peer, heeds func(toolcall.Event) bool) {
 }
 
 // beginLocked begins a call at which no client is yet.
-func (c *Calls) beginLocked(ctx context.Context, k key, s toolcall.Submission) *visit {
+func (c *Calls) beginLocked(ctx context.Context, k key, s *toolcall.Submission) *visit {
 	v := &visit{key: k, live: toolcall.NewLive(), peer: s.Peer, came: make(chan struct{}), news: make(chan struct{}, 1)}
 	// The call outlives ctx, and keeps what it says of the caller.
 	own, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	v.cancel = cancel
-	s.Hold, s.Peer = func(ctx context.Context) error { return c.hold(ctx, v) }, c.peerOf(v)
+	made := *s
+	made.Hold, made.Peer = func(ctx context.Context) error { return c.hold(ctx, v) }, c.peerOf(v)
 	c.left[k] = append(c.left[k], v)
 	go func() {
 		defer cancel(nil)
 		deepen()
-		outcome, err := c.pipeline.Call(own, s, func(e toolcall.Event) { c.note(v, e) })
+		outcome, err := c.pipeline.Call(own, made, func(e toolcall.Event) { c.note(v, e) })
 		v.live.End(outcome, err)
 		c.end(v)
 	}()

@@ -191,7 +191,7 @@ func (q *request) unknown(ctx context.Context, name, wire string) error {
 func (q *request) run(ctx context.Context) (mcp.Result, error) {
 	select {
 	case <-q.face.over:
-		return q.ended(toolcall.Outcome{}, reason.Errorf(reason.ShuttingDown, "the gateway is stopping"))
+		return q.notMade(reason.Errorf(reason.ShuttingDown, "the gateway is stopping"))
 	default:
 	}
 	told, still, err := q.resumed()
@@ -218,6 +218,11 @@ func (q *request) run(ctx context.Context) (mcp.Result, error) {
 	case inRounds:
 		return q.runInRounds(ctx, w, stay, told, asked)
 	}
+	return q.runAtOnce(ctx, w, stay)
+}
+
+// runAtOnce makes the call for a client that waits for its end.
+func (q *request) runAtOnce(ctx context.Context, w *watch, stay rejoin.Stay) (mcp.Result, error) {
 	return q.ended(q.face.Calls.CallFor(ctx, q.sub, stay, w.observe))
 }
 
@@ -249,10 +254,8 @@ func (q *request) noticeGone(cancel context.CancelCauseFunc) (gone <-chan struct
 // ended is the answer for a call that ended, or that the client's time ended for.
 func (q *request) ended(o toolcall.Outcome, err error) (mcp.Result, error) {
 	switch {
-	case err != nil && q.answer != nil:
-		return nil, errorOf(q.failed(err))
 	case err != nil:
-		return q.failed(err), nil
+		return q.notMade(err)
 	case q.answer != nil:
 		return q.answer(o)
 	}
@@ -260,6 +263,14 @@ func (q *request) ended(o toolcall.Outcome, err error) (mcp.Result, error) {
 		return nil, err
 	}
 	return resultOf(q.sub.Tool, o), nil
+}
+
+// notMade is the answer for a call without an outcome.
+func (q *request) notMade(err error) (mcp.Result, error) {
+	if q.answer != nil {
+		return nil, errorOf(q.failed(err))
+	}
+	return q.failed(err), nil
 }
 
 // failed is the answer for a call that was not decided, or cannot be told of.
