@@ -136,24 +136,22 @@ func (c *Calls) CallFor(ctx context.Context, s toolcall.Submission, stay Stay, o
 	if err != nil {
 		return toolcall.Outcome{}, err
 	}
-	switch ended := c.follow(ctx, v, &stay, observe); {
-	case ended:
-		c.remove(v)
-		outcome, _, err := v.live.Follow(ctx, nothing)
-		return outcome, err
-	case ctx.Err() != nil:
+	ended := c.follow(ctx, v, &stay, observe)
+	if !ended && ctx.Err() == nil {
+		still := c.depart(v)
+		select {
+		case <-stay.Gone:
+			c.lateCancel(ctx, v)
+		default:
+		}
+		return toolcall.Outcome{}, still
+	}
+	if !ended {
 		v.cancel(gone(ctx))
-		c.remove(v)
-		outcome, _, err := v.live.Follow(context.WithoutCancel(ctx), nothing)
-		return outcome, err
 	}
-	still := c.depart(v)
-	select {
-	case <-stay.Gone:
-		c.lateCancel(ctx, v)
-	default:
-	}
-	return toolcall.Outcome{}, still
+	c.remove(v)
+	outcome, _, err := v.live.Follow(context.WithoutCancel(ctx), nothing)
+	return outcome, err
 }
 
 func nothing(toolcall.Event) {}
