@@ -110,9 +110,10 @@ func (r *Runner) launch(ctx context.Context, j job) (*worker, error) {
 	return w, nil
 }
 
-// sockets are the two ends of a worker's line.
+// sockets are the two ends of a worker's line. The worker's is one that waits: its program
+// does nothing else.
 func sockets() (*net.UnixConn, *os.File, error) {
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, fmt.Errorf("making a pair of sockets: %w", err)
 	}
