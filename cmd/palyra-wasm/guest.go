@@ -22,6 +22,7 @@ type host struct {
 	line   *line
 	watch  watch
 	guest  *guest
+	store  *wasmtime.Store
 	// broken is why nothing can be asked of palyrad any more.
 	broken error
 }
@@ -63,12 +64,12 @@ func stream(from []byte) cipher.Stream {
 	return cipher.NewCTR(block, make([]byte, aes.BlockSize))
 }
 
-// run makes one call in a store of its own.
+// run makes one call in a store of its own, which clear takes away.
 func (h *host) run(e *wasmtime.Engine, module *wasmtime.Module, order wire.Order, input []byte) (wire.End, [2][]byte) {
 	g := &guest{order: order, input: input, clock: epoch, began: time.Now()}
 	h.guest = g
 	store := wasmtime.NewStore(e)
-	defer store.Close()
+	h.store = store
 	store.Limiter(order.MemoryBytes, order.TableElements, 1, int64(structure.DefaultLimits().Tables), 1)
 	if err := store.SetFuel(order.Fuel); err != nil {
 		return wire.End{Outcome: wire.NotStartable, Problem: err.Error()}, g.output
@@ -83,6 +84,13 @@ func (h *host) run(e *wasmtime.Engine, module *wasmtime.Module, order wire.Order
 	}
 	g.conclude(store, instance, err)
 	return g.end, g.output
+}
+
+// clear takes away what a call left. Its end is told before, since the kernel takes long to
+// free a memory of whose addresses most are reserved.
+func (h *host) clear() {
+	h.store.Close()
+	h.store, h.guest = nil, nil
 }
 
 // call enters the guest.
