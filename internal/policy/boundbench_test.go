@@ -10,3 +10,13 @@ func BenchmarkBoundDigest(b *testing.B) {
 		BoundDigest(p)
 	}
 }
+
+func BenchmarkEnvironmentChanged(b *testing.B) {
+	p, q := aPlan(), aPlan()
+	b.ReportAllocs()
+	for b.Loop() {
+		if EnvironmentChanged(p.Facts, q.Facts) {
+			b.Fatal("changed")
+		}
+	}
+}
