@@ -124,13 +124,24 @@ func (c *call) contextOf(want attributes) types.RecordMap {
 	return m
 }
 
+// entrance is what the context of the API's own actions is made of: how a caller came
+// in.
+type entrance struct {
+	device          string
+	surface         access.Surface
+	paired, present bool
+}
+
 // accessContext is the context of the API's own actions.
-func accessContext(c access.Caller) types.Record {
-	return types.NewRecord(types.RecordMap{
-		"device_id": types.String(c.DeviceID),
-		"surface":   types.String(c.Surface),
-		"paired":    types.Boolean(c.Paired),
-		"present":   types.Boolean(c.Present),
+func (s *Set) accessContext(c access.Caller) types.Record {
+	e := entrance{c.DeviceID, c.Surface, c.Paired, c.Present}
+	return s.entrances.get(e, func() types.Record {
+		return types.NewRecord(types.RecordMap{
+			"device_id": types.String(e.device),
+			"surface":   types.String(e.surface),
+			"paired":    types.Boolean(e.paired),
+			"present":   types.Boolean(e.present),
+		})
 	})
 }
 

@@ -40,10 +40,12 @@ type Set struct {
 	catalogs sync.Map
 	// ideal is the approval that nobody could outdo, for asking whether more
 	// people would help; made when first needed.
-	ideal    func() types.Record
-	memo     memo
-	settings Snapshot
-	findings []finding.Finding
+	ideal func() types.Record
+	memo  memo
+	// entrances remembers the contexts of the API's own actions.
+	entrances memo
+	settings  Snapshot
+	findings  []finding.Finding
 	// past is what the policies read of the past.
 	past PastReads
 
