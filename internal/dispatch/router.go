@@ -423,14 +423,14 @@ func (r *Router) redeem(ctx context.Context, d *Decided, prepared *tool.Prepared
 	err = d.Permit.Redeem(decision.Presented{
 		ProposalID:     d.Proposal.ID,
 		CallDigest:     digest,
-		FactsDigest:    policy.BoundDigest(prepared.Plan),
+		FactsDigest:    policy.BoundDigest(&prepared.Plan),
 		SnapshotDigest: r.snapshot(),
 		Now:            time.Now(),
 	})
 	switch {
 	case reason.Of(err) == reason.BindingMismatch:
 		return explain(err, &d.Plan, &prepared.Plan)
-	case err == nil && policy.EnvironmentChanged(d.Plan.Facts, prepared.Plan.Facts):
+	case err == nil && policy.EnvironmentChanged(&d.Plan, &prepared.Plan):
 		return d.rejudge(&prepared.Plan.Facts)
 	}
 	return err

@@ -67,7 +67,7 @@ func (w *world) decide(t *testing.T, p tool.Proposal) *dispatch.Decided {
 	plan := must.Get(w.Plan(t.Context(), p))(t)
 	digest := must.Get(plan.Binding.Digest())(t)
 	in := decision.Input{
-		DecisionID: ulid.Make().String(), ProposalID: p.ID, CallDigest: digest, FactsDigest: policy.BoundDigest(plan), Verdict: allowed(t),
+		DecisionID: ulid.Make().String(), ProposalID: p.ID, CallDigest: digest, FactsDigest: policy.BoundDigest(&plan), Verdict: allowed(t),
 		Answer: approval.NotNeeded(), Budget: decision.Budget{Limit: 1, Used: 1}, Now: time.Now(),
 	}
 	r, permit := decision.Make(&in), decision.Mint(&in)

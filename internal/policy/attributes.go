@@ -141,7 +141,7 @@ func (c *call) fact(a attributes) types.Value {
 	f := &contextFacts[a.index()]
 	switch f.Name {
 	case "args":
-		return c.args
+		return c.arguments()
 	case "args_rest":
 		return c.rest
 	case "approval":

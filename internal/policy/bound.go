@@ -22,7 +22,7 @@ const (
 // has to be the same when the call runs: "sha256:<hex>" over the bound facts of
 // the table, the paths, and which files were looked at. A permit holds it for the
 // moment that it lives; it is kept nowhere.
-func BoundDigest(p tool.Plan) string {
+func BoundDigest(p *tool.Plan) string {
 	var room [1024]byte // enough for most calls, so that nothing is allocated
 	text, r := room[:0], &Request{Facts: p.Facts}
 	for _, f := range boundFacts {
@@ -35,15 +35,15 @@ func BoundDigest(p tool.Plan) string {
 // ChangedFacts names the bound facts in which two plans differ, as policies name
 // them: "path", "hard_links", "exec". "file" means that the file, or its
 // content, is another.
-func ChangedFacts(was, is tool.Plan) []string { return changed(boundFacts, was, is) }
+func ChangedFacts(was, is tool.Plan) []string { return changed(boundFacts, &was, &is) }
 
 // EnvironmentChanged reports whether facts about the machine differ: then the
 // call has to be judged again.
-func EnvironmentChanged(was, is tool.Facts) bool {
-	return len(changed(environmentFacts, tool.Plan{Facts: was}, tool.Plan{Facts: is})) > 0
+func EnvironmentChanged(was, is *tool.Plan) bool {
+	return len(changed(environmentFacts, was, is)) > 0
 }
 
-func changed(facts []planFact, was, is tool.Plan) []string {
+func changed(facts []planFact, was, is *tool.Plan) []string {
 	var names []string
 	before, after := &Request{Facts: was.Facts}, &Request{Facts: is.Facts}
 	var room [2][256]byte // as in BoundDigest
@@ -60,7 +60,7 @@ func changed(facts []planFact, was, is tool.Plan) []string {
 // ReadsChanged reports whether two requests differ in a fact that is not about
 // the past and that a policy in force reads when it judges them.
 func (s *Set) ReadsChanged(was, is Request) bool {
-	before, refused := s.prepare(was)
+	before, refused := s.prepare(&was)
 	if refused != nil {
 		return true
 	}

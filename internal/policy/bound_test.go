@@ -35,11 +35,11 @@ func aPlan() tool.Plan {
 func TestEveryFactIsBoundOrEnvironment(t *testing.T) {
 	was := aPlan()
 	check := func(name string, is tool.Plan) {
-		noticed := BoundDigest(was) != BoundDigest(is)
+		noticed := BoundDigest(&was) != BoundDigest(&is)
 		if named := ChangedFacts(was, is); noticed != (len(named) > 0) {
 			t.Errorf("%s: the digest says %t, the names are %v", name, noticed, named)
 		}
-		if environment := EnvironmentChanged(was.Facts, is.Facts); noticed == environment {
+		if environment := EnvironmentChanged(&was, &is); noticed == environment {
 			t.Errorf("%s: bound %t, environment %t", name, noticed, environment)
 		}
 	}
@@ -54,7 +54,8 @@ func TestEveryFactIsBoundOrEnvironment(t *testing.T) {
 		check("Files."+name, is)
 	})
 	// The control: the same facts again are the same.
-	if BoundDigest(was) != BoundDigest(aPlan()) || len(ChangedFacts(was, aPlan())) != 0 || EnvironmentChanged(was.Facts, aPlan().Facts) {
+	again := aPlan()
+	if BoundDigest(&was) != BoundDigest(&again) || len(ChangedFacts(was, again)) != 0 || EnvironmentChanged(&was, &again) {
 		t.Error("the same facts differ")
 	}
 }
@@ -136,7 +137,7 @@ func TestSetsHaveNoOrder(t *testing.T) {
 	q.Facts.EgressHosts = slices.Clone(p.Facts.EgressHosts)
 	slices.Reverse(q.Facts.EgressHosts)
 	for range 50 {
-		if BoundDigest(p) != BoundDigest(q) {
+		if BoundDigest(&p) != BoundDigest(&q) {
 			t.Fatal("the order counts")
 		}
 	}
@@ -146,7 +147,7 @@ func TestSetsHaveNoOrder(t *testing.T) {
 func TestValuesCannotRunTogether(t *testing.T) {
 	p, q := aPlan(), aPlan()
 	p.Facts.Paths, q.Facts.Paths = []string{"ab", "c"}, []string{"a", "bc"}
-	if BoundDigest(p) == BoundDigest(q) {
+	if BoundDigest(&p) == BoundDigest(&q) {
 		t.Error("two lists have one digest")
 	}
 }
@@ -196,7 +197,7 @@ func FuzzBytesOfFacts(f *testing.F) {
 
 func compareBytes(t *testing.T, name string, f *Fact, parts []part, was, is *Request) {
 	t.Helper()
-	one, other := f.value(&call{set: &Set{}, request: *was}, parts), f.value(&call{set: &Set{}, request: *is}, parts)
+	one, other := f.value(&call{set: &Set{}, request: was}, parts), f.value(&call{set: &Set{}, request: is}, parts)
 	same := one == nil && other == nil || one != nil && other != nil && one.Equal(other)
 	if bytes := string(f.appendTo(nil, was, parts)) == string(f.appendTo(nil, is, parts)); bytes != same {
 		t.Errorf("%s: the bytes are the same: %t, the values %v and %v are: %t", name, bytes, one, other, same)

@@ -311,7 +311,7 @@ func (f *Fact) value(c *call, parts []part) types.Value {
 	if f.at == nil {
 		return nil
 	}
-	switch at := f.at(&c.request).(type) {
+	switch at := f.at(c.request).(type) {
 	case nil:
 		return nil
 	case *string:

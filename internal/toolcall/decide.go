@@ -54,7 +54,7 @@ func (c *call) decided(record *decision.Record) (event.Draft, error) {
 // decisionInput is what the decision is made of.
 func (a *authorization) decisionInput() *decision.Input {
 	return &decision.Input{
-		DecisionID: ulid.Make().String(), ProposalID: a.proposal.ID, CallDigest: a.digest, FactsDigest: policy.BoundDigest(a.plan),
+		DecisionID: ulid.Make().String(), ProposalID: a.proposal.ID, CallDigest: a.digest, FactsDigest: policy.BoundDigest(&a.plan),
 		Verdict: a.verdict, Answer: a.answer, Budget: a.budget, Now: time.Now().UTC(),
 	}
 }
