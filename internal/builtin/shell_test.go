@@ -123,7 +123,7 @@ func TestShellDigests(t *testing.T) {
 	}
 	other := must.Get(b.plan("shell.run", object{"command": "git a"}))(t)
 	other.Facts.Shell.Commands = []string{"git", "rm"}
-	if policy.BoundDigest(other) == policy.BoundDigest(plan) {
+	if policy.BoundDigest(&other) == policy.BoundDigest(&plan) {
 		t.Error("the commands of a line are not bound")
 	}
 }

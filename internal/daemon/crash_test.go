@@ -439,7 +439,7 @@ func (d killingDispatcher) Plan(ctx context.Context, p tool.Proposal) (tool.Plan
 	return d.Dispatcher.Plan(ctx, p)
 }
 
-func (d killingDispatcher) Run(ctx context.Context, c dispatch.Decided) tool.Report {
+func (d killingDispatcher) Run(ctx context.Context, c *dispatch.Decided) tool.Report {
 	d.k.pass()
 	defer d.k.pass()
 	return d.Dispatcher.Run(ctx, c)

@@ -78,7 +78,7 @@ type Record struct {
 
 // Make decides. The order of the rules is the order in which they are explained:
 // budget, policy, human.
-func Make(in Input) Record {
+func Make(in *Input) Record {
 	r := Record{
 		ID:             in.DecisionID,
 		ProposalID:     in.ProposalID,
@@ -101,7 +101,7 @@ func Make(in Input) Record {
 }
 
 // refuse returns why the call is denied, or nil.
-func refuse(in Input) *reason.Error {
+func refuse(in *Input) *reason.Error {
 	switch {
 	case in.ProposalID == "" || in.CallDigest == "" || in.FactsDigest == "" || in.Verdict.SnapshotDigest() == "":
 		return reason.Errorf(reason.PermitRefused, "the call is not bound to a proposal, a call digest, the facts that policy judged and a policy snapshot")
@@ -116,7 +116,7 @@ func refuse(in Input) *reason.Error {
 	case policy.Ask:
 		return refuseAnswer(in)
 	default:
-		return verdictDenial(in.Verdict)
+		return verdictDenial(&in.Verdict)
 	}
 }
 
@@ -124,20 +124,20 @@ func refuse(in Input) *reason.Error {
 // a grant needs the answer NotAsked, or a human's yes to this call (an earlier
 // verdict asked for it). A verdict by a grant needs the answer of that very grant.
 // The zero Answer allows nothing.
-func refuseAllow(in Input) *reason.Error {
+func refuseAllow(in *Input) *reason.Error {
 	switch grant := in.Verdict.GrantID(); {
 	case grant == "" && in.Answer.Kind() == approval.NotAsked:
 		return nil
 	case grant != "" && in.Answer.GrantID() != grant:
-		return answerDenial(in.Answer)
+		return answerDenial(&in.Answer)
 	}
 	return refuseAnswer(in)
 }
 
 // refuseAnswer checks that a human said yes to exactly this call.
-func refuseAnswer(in Input) *reason.Error {
+func refuseAnswer(in *Input) *reason.Error {
 	if kind := in.Answer.Kind(); kind != approval.ByApproval && kind != approval.ByGrant && kind != approval.ByJoin {
-		return answerDenial(in.Answer)
+		return answerDenial(&in.Answer)
 	}
 	if in.Answer.CallDigest() != in.CallDigest {
 		return reason.Errorf(reason.BindingMismatch, "the approval is for call %s and this is %s", in.Answer.CallDigest(), in.CallDigest)
@@ -145,7 +145,7 @@ func refuseAnswer(in Input) *reason.Error {
 	return nil
 }
 
-func verdictDenial(v policy.Verdict) *reason.Error {
+func verdictDenial(v *policy.Verdict) *reason.Error {
 	code := v.Reason()
 	if code == "" {
 		code = reason.PolicyDenied
@@ -160,7 +160,7 @@ func verdictDenial(v policy.Verdict) *reason.Error {
 	return e
 }
 
-func answerDenial(a approval.Answer) *reason.Error {
+func answerDenial(a *approval.Answer) *reason.Error {
 	code := a.Reason()
 	if code == "" {
 		code = reason.ApprovalRequired

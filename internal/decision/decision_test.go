@@ -222,7 +222,7 @@ func TestEveryVerdictAnswerAndBudget(t *testing.T) {
 
 func checkMake(t *testing.T, name string, in decision.Input, want reason.Code) {
 	t.Helper()
-	r, permit := decision.Make(in), decision.Mint(in)
+	r, permit := decision.Make(&in), decision.Mint(&in)
 	switch {
 	case r.Reason != want, r.Allowed != (want == ""):
 		t.Errorf("%s: allowed %v, reason %q (%s), want %q", name, r.Allowed, r.Reason, r.Message, want)
@@ -245,7 +245,7 @@ func TestUnboundCallIsDenied(t *testing.T) {
 		Verdict: policytest.Set(t, policytest.Options{}).Evaluate(policytest.Request("fs.read", `{"path":"a"}`), nil),
 		Answer:  approval.NotNeeded(), Budget: decision.Budget{Limit: 1, Used: 1}, Now: now,
 	}
-	if decision.Mint(good) == nil {
+	if decision.Mint(&good) == nil {
 		t.Fatal("the control is denied")
 	}
 	for name, spoil := range map[string]func(*decision.Input){
@@ -256,7 +256,7 @@ func TestUnboundCallIsDenied(t *testing.T) {
 	} {
 		in := good
 		spoil(&in)
-		if r, permit := decision.Make(in), decision.Mint(in); permit != nil || r.Reason != reason.PermitRefused {
+		if r, permit := decision.Make(&in), decision.Mint(&in); permit != nil || r.Reason != reason.PermitRefused {
 			t.Errorf("%s: permit %v, reason %s", name, permit, r.Reason)
 		}
 	}
@@ -268,7 +268,7 @@ func TestDenialCarriesTheRemedyOfThePolicy(t *testing.T) {
 		ProposalID: proposalID, CallDigest: "sha256:call", FactsDigest: "sha256:facts", Verdict: makeVerdicts(t, "g")["deny"],
 		Answer: approval.NotNeeded(), Budget: decision.Budget{Limit: 1, Used: 1}, Now: now,
 	}
-	r := decision.Make(in)
+	r := decision.Make(&in)
 	if r.Remedy != "Read a file instead." || len(r.Determining) != 1 || r.Determining[0].ID != "no-fetch" {
 		t.Errorf("got remedy %q, determining %+v", r.Remedy, r.Determining)
 	}

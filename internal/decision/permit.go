@@ -25,7 +25,7 @@ type Permit struct {
 // Mint makes the permit for a call that Make allows, and returns nil for one that
 // Make denies. The caller has made the decision durable before, or, for a tool
 // without effects, makes it durable together with the outcome.
-func Mint(in Input) *Permit {
+func Mint(in *Input) *Permit {
 	if refuse(in) != nil {
 		return nil
 	}

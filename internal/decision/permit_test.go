@@ -22,7 +22,7 @@ func issue(t *testing.T) (*decision.Permit, decision.Presented) {
 		DecisionID: "d", ProposalID: proposalID, CallDigest: "sha256:call", FactsDigest: "sha256:facts", Verdict: allowed(t),
 		Answer: approval.NotNeeded(), Budget: decision.Budget{Limit: 1, Used: 1}, Now: now,
 	}
-	r, permit := decision.Make(in), decision.Mint(in)
+	r, permit := decision.Make(&in), decision.Mint(&in)
 	if permit == nil {
 		t.Fatalf("denied: %s", r.Reason)
 	}

@@ -16,9 +16,12 @@ const mostAlarms = 8
 // alarm logs connections that look like an attempt to send a secret to a place
 // where it does not belong. The record of the call has every connection; the log is
 // for the operator who has to act now. Each target and reason is logged once.
-func (r *Router) alarm(ctx context.Context, p tool.Proposal, observed []tool.Connection) {
+func (r *Router) alarm(ctx context.Context, p *tool.Proposal, observed []tool.Connection) {
 	type told struct {
 		host, why string
+	}
+	if len(observed) == 0 {
+		return
 	}
 	seen := make(map[told]bool)
 	for _, c := range observed {

@@ -28,10 +28,14 @@ func withDeadline(parent context.Context, limit time.Duration) (ctx context.Cont
 	d = &deadline{expire: func() { cancel(context.DeadlineExceeded) }, left: limit, started: time.Now()}
 	d.timer = time.AfterFunc(limit, d.expire)
 	timed := &timedContext{inner, make(chan struct{})}
-	context.AfterFunc(inner, func() { close(timed.done) })
+	ended := func() { close(timed.done) }
+	stop := context.AfterFunc(inner, ended)
 	return timed, d, func() {
 		d.timer.Stop()
-		cancel(nil)
+		early := stop() // and no goroutine is needed to say that it ended
+		if cancel(nil); early {
+			ended()
+		}
 	}
 }
 

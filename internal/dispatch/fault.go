@@ -10,7 +10,7 @@ import (
 
 // logFault logs what a tool met that it cannot tell its client: a client that
 // is told to look at the log finds the cause there.
-func (r *Router) logFault(ctx context.Context, p tool.Proposal, report tool.Report) {
+func (r *Router) logFault(ctx context.Context, p *tool.Proposal, report *tool.Report) {
 	if report.Reason != string(reason.Internal) {
 		return
 	}

@@ -60,7 +60,7 @@ type Router struct {
 	// of New have the name "".
 	tools    atomic.Pointer[toolset]
 	setting  sync.Mutex
-	sources  map[string][]entry
+	sources  map[string][]*entry
 	snapshot func() string
 	timeout  time.Duration
 	log      *slog.Logger
@@ -73,7 +73,7 @@ type Router struct {
 type toolset struct {
 	// revision counts the sets, from 1.
 	revision uint64
-	byName   map[string]entry
+	byName   map[string]*entry
 	// sorted are their descriptors, by name.
 	sorted []tool.Descriptor
 }
@@ -93,7 +93,7 @@ func New(cfg Config) (*Router, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	r := &Router{sources: make(map[string][]entry), snapshot: cfg.Snapshot, timeout: cfg.Timeout, log: cfg.Log}
+	r := &Router{sources: make(map[string][]*entry), snapshot: cfg.Snapshot, timeout: cfg.Timeout, log: cfg.Log}
 	if err := r.SetTools("", cfg.Tools); err != nil {
 		return nil, err
 	}
@@ -105,7 +105,7 @@ func New(cfg Config) (*Router, error) {
 // way go on with the tool that they found. Whoever sets tools has the policies made
 // anew (policyadmin.Rebuild): a tool that they do not know is denied.
 func (r *Router) SetTools(source string, tools []Tool) error {
-	list := make([]entry, 0, len(tools))
+	list := make([]*entry, 0, len(tools))
 	for _, t := range tools {
 		e, err := entryOf(t)
 		if err != nil {
@@ -115,7 +115,7 @@ func (r *Router) SetTools(source string, tools []Tool) error {
 	}
 	r.setting.Lock()
 	defer r.setting.Unlock()
-	all := &toolset{revision: r.Revision() + 1, byName: make(map[string]entry)}
+	all := &toolset{revision: r.Revision() + 1, byName: make(map[string]*entry)}
 	sources := maps.Clone(r.sources)
 	if sources[source] = list; len(list) == 0 {
 		delete(sources, source)
@@ -135,17 +135,17 @@ func (r *Router) SetTools(source string, tools []Tool) error {
 	return nil
 }
 
-func entryOf(t Tool) (entry, error) {
+func entryOf(t Tool) (*entry, error) {
 	d := t.Descriptor()
 	digest, err := d.Digest()
 	if err != nil {
-		return entry{}, fmt.Errorf("tool %q: %w", d.Name, err)
+		return nil, fmt.Errorf("tool %q: %w", d.Name, err)
 	}
 	schema, err := tool.CompileSchema(d.InputSchema)
 	if err != nil {
-		return entry{}, fmt.Errorf("tool %q: input schema: %w", d.Name, err)
+		return nil, fmt.Errorf("tool %q: input schema: %w", d.Name, err)
 	}
-	return entry{tool: t, descriptor: d, digest: digest, schema: schema}, nil
+	return &entry{tool: t, descriptor: d, digest: digest, schema: schema}, nil
 }
 
 // Descriptors lists all tools by name. The list is the caller's.
@@ -154,7 +154,10 @@ func (r *Router) Descriptors() []tool.Descriptor { return slices.Clone(r.tools.L
 // Descriptor finds one tool by its name.
 func (r *Router) Descriptor(name string) (tool.Descriptor, bool) {
 	e, ok := r.tools.Load().byName[name]
-	return e.descriptor, ok
+	if !ok {
+		return tool.Descriptor{}, false
+	}
+	return e.descriptor, true
 }
 
 // Revision is another number whenever the tools are others. Who keeps what it worked out
@@ -175,13 +178,13 @@ func (r *Router) Suspend(tools map[string]*reason.Error) {
 }
 
 // find finds a tool that may be called.
-func (r *Router) find(name string) (entry, error) {
+func (r *Router) find(name string) (*entry, error) {
 	e, ok := r.tools.Load().byName[name]
 	if !ok {
-		return entry{}, r.unknown(name)
+		return nil, r.unknown(name)
 	}
 	if suspended := r.suspended.Load(); suspended != nil && (*suspended)[name] != nil {
-		return entry{}, (*suspended)[name]
+		return nil, (*suspended)[name]
 	}
 	return e, nil
 }
@@ -201,14 +204,18 @@ func (r *Router) Unusable(name string) error {
 
 // Effectless reports whether the named tool is Pure.
 func (r *Router) Effectless(name string) bool {
-	_, ok := r.tools.Load().byName[name].tool.(Pure)
-	return ok
+	e, known := r.tools.Load().byName[name]
+	if !known {
+		return false
+	}
+	_, pure := e.tool.(Pure)
+	return pure
 }
 
 // limit is how long a call of the named tool may run: that of the settings, or what the
 // tool says itself when its calls run elsewhere and are only waited for.
 func (r *Router) limit(name string) time.Duration {
-	if e := r.tools.Load().byName[name]; e.descriptor.Executor == tool.External {
+	if e := r.tools.Load().byName[name]; e != nil && e.descriptor.Executor == tool.External {
 		if t, ok := e.tool.(interface{ Limit() time.Duration }); ok {
 			return t.Limit()
 		}
@@ -222,7 +229,7 @@ func (r *Router) limit(name string) time.Duration {
 func (r *Router) Check(name string, input []byte) (tool.Descriptor, []byte, error) {
 	e, err := r.find(name)
 	if err != nil {
-		return e.descriptor, nil, err
+		return tool.Descriptor{}, nil, err
 	}
 	if len(input) == 0 {
 		input = []byte("{}")
@@ -236,7 +243,12 @@ func (r *Router) Check(name string, input []byte) (tool.Descriptor, []byte, erro
 
 // Digest is the digest of a tool's definition, which policies can pin; "" when
 // there is no such tool.
-func (r *Router) Digest(name string) string { return r.tools.Load().byName[name].digest }
+func (r *Router) Digest(name string) string {
+	if e := r.tools.Load().byName[name]; e != nil {
+		return e.digest
+	}
+	return ""
+}
 
 func (r *Router) unknown(name string) error {
 	e := reason.Errorf(reason.UnknownTool, "there is no tool %q", name)
@@ -257,12 +269,12 @@ func (r *Router) Plan(ctx context.Context, p tool.Proposal) (tool.Plan, error) {
 	if err != nil {
 		return tool.Plan{}, err
 	}
-	e.bind(&plan.Binding, p)
+	e.bind(&plan.Binding, &p)
 	return plan, nil
 }
 
 // bind fills the fields of a binding that are the same for every tool.
-func (e entry) bind(b *tool.Binding, p tool.Proposal) {
+func (e *entry) bind(b *tool.Binding, p *tool.Proposal) {
 	b.Principal = p.Caller.Principal.String()
 	b.OnBehalfOf = p.Caller.OnBehalfOf.String()
 	b.Tool = e.descriptor.Name
@@ -270,18 +282,20 @@ func (e entry) bind(b *tool.Binding, p tool.Proposal) {
 	b.Arguments = p.Input
 }
 
-// prepare plans the call anew and holds what it looked at.
-func (r *Router) prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, error) {
+// prepare plans the call anew and holds what it looked at. After an error nothing is
+// prepared.
+func (r *Router) prepare(ctx context.Context, p *tool.Proposal, prepared *tool.Prepared) error {
 	e, err := r.find(p.Tool.Name)
 	if err != nil {
-		return tool.Prepared{}, err
+		return err
 	}
-	prepared, err := e.tool.Prepare(ctx, p)
+	found, err := e.tool.Prepare(ctx, *p)
 	if err != nil {
-		return tool.Prepared{}, err
+		return err
 	}
+	*prepared = found
 	e.bind(&prepared.Plan.Binding, p)
-	return prepared, nil
+	return nil
 }
 
 // Decided is a call that a decision allowed.
@@ -309,29 +323,32 @@ type Decided struct {
 
 // Run redeems the permit and runs the call. The report always says how it
 // ended; a call that did not start has the outcome refused.
-func (r *Router) Run(ctx context.Context, d Decided) tool.Report {
+func (r *Router) Run(ctx context.Context, d *Decided) tool.Report {
 	started := time.Now()
-	prepared, err := r.redeem(ctx, d)
-	defer prepared.Release()
+	call := &tool.Call{Proposal: d.Proposal, Output: d.Output, MayRead: d.mayRead, Peer: d.Peer}
+	prepared := &tool.Prepared{}
+	err := r.redeem(ctx, d, prepared)
+	defer func() { prepared.Release() }()
 	if err != nil {
-		return r.refused(ctx, d, started, err)
+		return r.refused(ctx, &d.Proposal, started, err)
 	}
 	ctx, release, err := r.brake.enter(ctx)
 	if err != nil {
-		return r.refused(ctx, d, started, err)
+		return r.refused(ctx, &d.Proposal, started, err)
 	}
 	defer release()
 	if err := ready(ctx, d); err != nil {
-		return r.refused(ctx, d, started, err)
+		return r.refused(ctx, &d.Proposal, started, err)
 	}
 	running, clock, end := withDeadline(ctx, r.limit(d.Proposal.Tool.Name))
 	defer end()
-	call := tool.Call{
-		Proposal: d.Proposal, Plan: prepared.Plan, Output: d.Output, MayRead: d.mayRead, Commit: d.committer(running, clock), Peer: d.Peer, Pause: clock.wait,
-	}
+	call.Plan, call.Commit, call.Pause = prepared.Plan, d.committer(running, clock), clock.wait
 	report := r.execute(running, prepared, call, started)
-	r.alarm(ctx, d.Proposal, report.Egress.Observed)
-	if order := ordered(running); order != nil && report.Outcome != tool.Succeeded {
+	r.alarm(ctx, &d.Proposal, report.Egress.Observed)
+	if report.Outcome == tool.Succeeded {
+		return report
+	}
+	if order := ordered(running); order != nil {
 		report.Reason, report.Message, report.Remedy = string(order.Code), order.Message, order.NextStep()
 	}
 	return report
@@ -349,7 +366,7 @@ func ordered(ctx context.Context) *reason.Error {
 
 // committer is Commit with the clock stopped while it waits. The end of the
 // call ends the wait, whatever context the tool gives.
-func (d Decided) committer(running context.Context, clock *deadline) func(context.Context, tool.CommitRequest) (tool.CommitRuling, error) {
+func (d *Decided) committer(running context.Context, clock *deadline) func(context.Context, tool.CommitRequest) (tool.CommitRuling, error) {
 	if d.Commit == nil {
 		return nil
 	}
@@ -364,7 +381,7 @@ func (d Decided) committer(running context.Context, clock *deadline) func(contex
 
 // ready returns nil if the call may still start: there is no freeze, its context
 // has not ended, and the approval or grant was not revoked (Decided.Ready).
-func ready(ctx context.Context, d Decided) error {
+func ready(ctx context.Context, d *Decided) error {
 	switch {
 	case ordered(ctx) != nil:
 		return ordered(ctx)
@@ -380,56 +397,55 @@ func ready(ctx context.Context, d Decided) error {
 
 // execute runs the tool. A tool that panics has failed; what it did until then
 // is attested like any other run.
-func (r *Router) execute(ctx context.Context, p tool.Prepared, c tool.Call, started time.Time) (report tool.Report) {
+func (r *Router) execute(ctx context.Context, p *tool.Prepared, c *tool.Call, started time.Time) (report tool.Report) {
 	defer func() {
 		if fault := recover(); fault != nil {
 			r.log.ErrorContext(ctx, "a tool panicked", slog.String("tool", c.Proposal.Tool.Name),
 				slog.String("proposal", c.Proposal.ID), slog.Any("fault", fault), slog.String("stack", string(debug.Stack())))
-			report = ended(c.Proposal, started, tool.Failed, reason.Errorf(reason.Internal, "the tool failed inside the gateway"))
+			report = ended(&c.Proposal, started, tool.Failed, reason.Errorf(reason.Internal, "the tool failed inside the gateway"))
 		}
 	}()
-	report = p.Run(ctx, c)
-	r.logFault(ctx, c.Proposal, report)
+	report = p.Run(ctx, *c)
+	r.logFault(ctx, &c.Proposal, &report)
 	return report
 }
 
-// redeem plans the call anew and spends the permit on what was found. The caller
-// releases what it returns, also with an error.
-func (r *Router) redeem(ctx context.Context, d Decided) (tool.Prepared, error) {
-	prepared, err := r.prepare(ctx, d.Proposal)
-	if err != nil {
-		return tool.Prepared{}, errors.Join(err, spend(d.Permit))
+// redeem plans the call anew, into prepared, and spends the permit on what was found.
+// The caller releases what was prepared, also after an error.
+func (r *Router) redeem(ctx context.Context, d *Decided, prepared *tool.Prepared) error {
+	if err := r.prepare(ctx, &d.Proposal, prepared); err != nil {
+		return errors.Join(err, spend(d.Permit))
 	}
 	digest, err := prepared.Plan.Binding.Digest()
 	if err != nil {
-		return prepared, errors.Join(err, spend(d.Permit))
+		return errors.Join(err, spend(d.Permit))
 	}
 	err = d.Permit.Redeem(decision.Presented{
 		ProposalID:     d.Proposal.ID,
 		CallDigest:     digest,
-		FactsDigest:    policy.BoundDigest(prepared.Plan),
+		FactsDigest:    policy.BoundDigest(&prepared.Plan),
 		SnapshotDigest: r.snapshot(),
 		Now:            time.Now(),
 	})
 	switch {
 	case reason.Of(err) == reason.BindingMismatch:
-		return prepared, explain(err, d.Plan, prepared.Plan)
-	case err == nil && policy.EnvironmentChanged(d.Plan.Facts, prepared.Plan.Facts):
-		return prepared, d.rejudge(prepared.Plan.Facts)
+		return explain(err, &d.Plan, &prepared.Plan)
+	case err == nil && policy.EnvironmentChanged(&d.Plan, &prepared.Plan):
+		return d.rejudge(&prepared.Plan.Facts)
 	}
-	return prepared, err
+	return err
 }
 
 // rejudge asks about a call whose machine is not what policy was told.
-func (d Decided) rejudge(now tool.Facts) error {
+func (d *Decided) rejudge(now *tool.Facts) error {
 	if d.Rejudge == nil {
 		return reason.Errorf(reason.BindingMismatch, "the machine changed between decision and dispatch: sandbox").WithField("field", "sandbox")
 	}
-	return d.Rejudge(now)
+	return d.Rejudge(*now)
 }
 
 // mayRead is MayRead, no when there is none.
-func (d Decided) mayRead(a tool.FileAccess) bool { return d.MayRead != nil && d.MayRead(a) }
+func (d *Decided) mayRead(a tool.FileAccess) bool { return d.MayRead != nil && d.MayRead(a) }
 
 // spend uses a permit up for a call that cannot run, so that it cannot be
 // shown again.
@@ -441,7 +457,7 @@ func spend(p *decision.Permit) error {
 }
 
 // explain names the bound fields and facts that differ.
-func explain(mismatch error, was, is tool.Plan) error {
+func explain(mismatch error, was, is *tool.Plan) error {
 	diffs, err := was.Binding.Diff(is.Binding)
 	if err != nil {
 		return mismatch
@@ -452,7 +468,7 @@ func explain(mismatch error, was, is tool.Plan) error {
 		names = append(names, d.Field)
 		e = e.WithField(d.Field, d.Was+" -> "+d.Is)
 	}
-	for _, name := range policy.ChangedFacts(was, is) {
+	for _, name := range policy.ChangedFacts(*was, *is) {
 		if !slices.Contains(names, name) {
 			names = append(names, name)
 			e = e.WithField(name, "not what policy judged")
@@ -466,7 +482,7 @@ func explain(mismatch error, was, is tool.Plan) error {
 }
 
 // refused is the report of a call that did not start.
-func (r *Router) refused(ctx context.Context, d Decided, started time.Time, err error) tool.Report {
+func (r *Router) refused(ctx context.Context, p *tool.Proposal, started time.Time, err error) tool.Report {
 	var known *reason.Error
 	switch {
 	case errors.As(err, &known) && known.Code != reason.Internal:
@@ -477,15 +493,15 @@ func (r *Router) refused(ctx context.Context, d Decided, started time.Time, err 
 	case ctx.Err() != nil:
 		known = reason.Errorf(reason.Cancelled, "the call was cancelled before it started: %w", ctx.Err())
 	default:
-		r.log.ErrorContext(ctx, "a decided call could not start", slog.String("tool", d.Proposal.Tool.Name),
-			slog.String("proposal", d.Proposal.ID), slog.String("error", err.Error()))
+		r.log.ErrorContext(ctx, "a decided call could not start", slog.String("tool", p.Tool.Name),
+			slog.String("proposal", p.ID), slog.String("error", err.Error()))
 		known = reason.Fault(err)
 	}
-	return ended(d.Proposal, started, tool.Refused, known)
+	return ended(p, started, tool.Refused, known)
 }
 
 // ended is the report of a call that its executor does not report on.
-func ended(p tool.Proposal, started time.Time, outcome tool.Outcome, why *reason.Error) tool.Report {
+func ended(p *tool.Proposal, started time.Time, outcome tool.Outcome, why *reason.Error) tool.Report {
 	return tool.Report{
 		Outcome: outcome, Reason: string(why.Code), Message: why.Message, Remedy: why.NextStep(),
 		Executor:    tool.ExecutorInfo{Name: p.Tool.Executor},

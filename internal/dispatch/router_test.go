@@ -55,9 +55,9 @@ func TestNoPermitRunsNothing(t *testing.T) {
 	w := newWorld(t)
 	d := w.decide(t, w.proposal(t))
 	for name, permit := range map[string]*decision.Permit{"nil": nil, "zero": {}} {
-		forged := d
+		forged := *d
 		forged.Permit = permit
-		wantRefused(t, name, w, w.Run(t.Context(), forged), reason.PermitRefused)
+		wantRefused(t, name, w, w.Run(t.Context(), &forged), reason.PermitRefused)
 	}
 	if report := w.Run(t.Context(), d); report.Outcome != tool.Succeeded {
 		t.Errorf("the control with its permit: %+v", report)
@@ -116,9 +116,9 @@ func TestAnyBoundFieldThatChangedRefuses(t *testing.T) {
 			w := newWorld(t)
 			was := w.Router
 			d := w.decide(t, w.proposal(t))
-			flipped := d
+			flipped := *d
 			flip(w, &flipped)
-			report := w.Run(t.Context(), flipped)
+			report := w.Run(t.Context(), &flipped)
 			wantRefused(t, field, w, report, reason.BindingMismatch)
 			if !strings.HasSuffix(report.Message, ": "+strings.Join(also(field), ", ")) {
 				t.Errorf("the message %q does not name %s and nothing else", report.Message, field)
@@ -153,7 +153,7 @@ func TestAllChangedFieldsAreNamed(t *testing.T) {
 	w := newWorld(t)
 	d := w.decide(t, w.proposal(t))
 	for _, field := range []string{"egress", "cwd", "arguments"} {
-		flips[field](w, &d)
+		flips[field](w, d)
 	}
 	report := w.Run(t.Context(), d)
 	wantRefused(t, "three changes", w, report, reason.BindingMismatch)
@@ -218,9 +218,9 @@ func TestFailingPlanSpendsThePermit(t *testing.T) {
 func TestUndigestibleBindingSpendsThePermit(t *testing.T) {
 	w := newWorld(t)
 	d := w.decide(t, w.proposal(t))
-	broken := d
+	broken := *d
 	broken.Proposal.Input = json.RawMessage(`{"path":`)
-	wantRefused(t, "no digest", w, w.Run(t.Context(), broken), reason.Internal)
+	wantRefused(t, "no digest", w, w.Run(t.Context(), &broken), reason.Internal)
 	if !spent(d) {
 		t.Error("the permit survived")
 	}

@@ -62,23 +62,23 @@ func (w *world) proposal(t *testing.T) tool.Proposal {
 }
 
 // decide plans the proposal and returns it decided, with its permit.
-func (w *world) decide(t *testing.T, p tool.Proposal) dispatch.Decided {
+func (w *world) decide(t *testing.T, p tool.Proposal) *dispatch.Decided {
 	t.Helper()
 	plan := must.Get(w.Plan(t.Context(), p))(t)
 	digest := must.Get(plan.Binding.Digest())(t)
 	in := decision.Input{
-		DecisionID: ulid.Make().String(), ProposalID: p.ID, CallDigest: digest, FactsDigest: policy.BoundDigest(plan), Verdict: allowed(t),
+		DecisionID: ulid.Make().String(), ProposalID: p.ID, CallDigest: digest, FactsDigest: policy.BoundDigest(&plan), Verdict: allowed(t),
 		Answer: approval.NotNeeded(), Budget: decision.Budget{Limit: 1, Used: 1}, Now: time.Now(),
 	}
-	r, permit := decision.Make(in), decision.Mint(in)
+	r, permit := decision.Make(&in), decision.Mint(&in)
 	if permit == nil {
 		t.Fatalf("denied: %s", r.Reason)
 	}
-	return dispatch.Decided{Permit: permit, Proposal: p, Plan: plan}
+	return &dispatch.Decided{Permit: permit, Proposal: p, Plan: plan}
 }
 
 // spent reports whether the permit of a decided call is used up.
-func spent(d dispatch.Decided) bool {
+func spent(d *dispatch.Decided) bool {
 	digest, _ := d.Plan.Binding.Digest()
 	err := d.Permit.Redeem(decision.Presented{ProposalID: d.Proposal.ID, CallDigest: digest, Now: time.Now()})
 	return errors.Is(err, decision.ErrNoPermit)

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"bytes"
 	"iter"
 	"math/bits"
 	"slices"
@@ -140,7 +141,7 @@ func (c *call) fact(a attributes) types.Value {
 	f := &contextFacts[a.index()]
 	switch f.Name {
 	case "args":
-		return c.args
+		return c.arguments()
 	case "args_rest":
 		return c.rest
 	case "approval":
@@ -163,8 +164,14 @@ func (s *Set) ReadsOfPast() PastReads { return s.past }
 
 // Differ reports whether facts differ in something that is read.
 func (r PastReads) Differ(a, b tool.SessionFacts) bool {
-	was, is := &call{request: Request{SessionFacts: a}}, &call{request: Request{SessionFacts: b}}
-	return slices.ContainsFunc(r.session, func(f *Fact) bool { return !f.value(was, nil).Equal(f.value(is, nil)) })
+	if len(r.session) == 0 {
+		return false
+	}
+	was, is := &Request{SessionFacts: a}, &Request{SessionFacts: b}
+	var room [2][256]byte // as in BoundDigest
+	return slices.ContainsFunc(r.session, func(f *Fact) bool {
+		return !bytes.Equal(f.appendTo(room[0][:0], was, nil), f.appendTo(room[1][:0], is, nil))
+	})
 }
 
 // pastReads joins what policies read.

@@ -83,7 +83,7 @@ func FuzzMisfit(f *testing.F) {
 		if r.IntN(4) == 0 {
 			req.Commit = randomCommit(r)
 		}
-		c, refused := s.prepare(req)
+		c, refused := s.prepare(&req)
 		if refused != nil {
 			return
 		}

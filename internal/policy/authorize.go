@@ -72,7 +72,7 @@ func (s *Set) accessRequest(r AccessRequest) (req cedar.Request, entities *overl
 	if _, known := s.dir.entities[resource.UID]; !known {
 		entities.extra = append(entities.extra, resource)
 	}
-	req = cedar.Request{Principal: principal, Action: action, Resource: resource.UID, Context: r.context()}
+	req = cedar.Request{Principal: principal, Action: action, Resource: resource.UID, Context: s.accessContext(r.Caller, r.Skill)}
 	if err := s.vocab.check.Request(req); err != nil {
 		return req, nil, "the request does not fit the schema: " + expr.ClipText(err.Error())
 	}

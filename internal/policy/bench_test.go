@@ -87,6 +87,20 @@ func benchmark(b *testing.B, o policytest.Options, want policy.Effect) {
 	}
 }
 
+// BenchmarkEvaluateDefaults measures a call that the embedded policies let through, with
+// the facts that most calls have.
+func BenchmarkEvaluateDefaults(b *testing.B) {
+	engine := policytest.Engine(b, policytest.Options{})
+	r := policytest.Request("fs.read", `{"path":"src/main.go"}`)
+	r.Facts = tool.Facts{Workspace: "default", Path: "src/main.go", PathFolded: "src/main.go", HardLinks: 1, SandboxTier: "builtin", SandboxLevel: "strict"}
+	b.ReportAllocs()
+	for b.Loop() {
+		if v, err := engine.Evaluate(b.Context(), r, nil); err != nil || v.Effect() != policy.Allow {
+			b.Fatal(v.Effect(), v.Errors(), err)
+		}
+	}
+}
+
 // BenchmarkAuthorize measures one access rule.
 func BenchmarkAuthorize(b *testing.B) {
 	set := policytest.Set(b, policytest.Options{})

@@ -35,11 +35,11 @@ func aPlan() tool.Plan {
 func TestEveryFactIsBoundOrEnvironment(t *testing.T) {
 	was := aPlan()
 	check := func(name string, is tool.Plan) {
-		noticed := BoundDigest(was) != BoundDigest(is)
+		noticed := BoundDigest(&was) != BoundDigest(&is)
 		if named := ChangedFacts(was, is); noticed != (len(named) > 0) {
 			t.Errorf("%s: the digest says %t, the names are %v", name, noticed, named)
 		}
-		if environment := EnvironmentChanged(was.Facts, is.Facts); noticed == environment {
+		if environment := EnvironmentChanged(&was, &is); noticed == environment {
 			t.Errorf("%s: bound %t, environment %t", name, noticed, environment)
 		}
 	}
@@ -54,7 +54,8 @@ func TestEveryFactIsBoundOrEnvironment(t *testing.T) {
 		check("Files."+name, is)
 	})
 	// The control: the same facts again are the same.
-	if BoundDigest(was) != BoundDigest(aPlan()) || len(ChangedFacts(was, aPlan())) != 0 || EnvironmentChanged(was.Facts, aPlan().Facts) {
+	again := aPlan()
+	if BoundDigest(&was) != BoundDigest(&again) || len(ChangedFacts(was, again)) != 0 || EnvironmentChanged(&was, &again) {
 		t.Error("the same facts differ")
 	}
 }
@@ -136,7 +137,7 @@ func TestSetsHaveNoOrder(t *testing.T) {
 	q.Facts.EgressHosts = slices.Clone(p.Facts.EgressHosts)
 	slices.Reverse(q.Facts.EgressHosts)
 	for range 50 {
-		if BoundDigest(p) != BoundDigest(q) {
+		if BoundDigest(&p) != BoundDigest(&q) {
 			t.Fatal("the order counts")
 		}
 	}
@@ -146,7 +147,7 @@ func TestSetsHaveNoOrder(t *testing.T) {
 func TestValuesCannotRunTogether(t *testing.T) {
 	p, q := aPlan(), aPlan()
 	p.Facts.Paths, q.Facts.Paths = []string{"ab", "c"}, []string{"a", "bc"}
-	if BoundDigest(p) == BoundDigest(q) {
+	if BoundDigest(&p) == BoundDigest(&q) {
 		t.Error("two lists have one digest")
 	}
 }
@@ -168,4 +169,67 @@ func TestReadsChanged(t *testing.T) {
 	if !s.ReadsChanged(was, is) {
 		t.Error("the list of files does not count")
 	}
+}
+
+// FuzzBytesOfFacts: the bytes of a fact are the same exactly when the values are the
+// same that policies read of it.
+func FuzzBytesOfFacts(f *testing.F) {
+	f.Add("", "", false, false, 0, 1, uint8(0))
+	f.Add("a", "a", true, true, 1, 1, uint8(1))
+	f.Add("a,b", "b,a", true, false, 2, 2, uint8(2))
+	f.Add("a,a", "a", true, true, 1<<40, -1, uint8(3))
+	f.Fuzz(func(t *testing.T, a, b string, x, y bool, m, n int, which uint8) {
+		was, is := &Request{}, &Request{}
+		fill(was, a, x, m, which&1 != 0)
+		fill(is, b, y, n, which&2 != 0)
+		for a, name := range (planAttributes &^ (attrApproval | attrNow)).all() {
+			f := contextFacts[a.index()]
+			compareBytes(t, string(name), f.Fact, f.parts, was, is)
+			if f.at(was) == nil || f.at(is) == nil {
+				continue
+			}
+			for _, p := range f.parts {
+				compareBytes(t, p.Name, p.Fact, nil, was, is)
+			}
+		}
+	})
+}
+
+func compareBytes(t *testing.T, name string, f *Fact, parts []part, was, is *Request) {
+	t.Helper()
+	one, other := f.value(&call{set: &Set{}, request: was}, parts), f.value(&call{set: &Set{}, request: is}, parts)
+	same := one == nil && other == nil || one != nil && other != nil && one.Equal(other)
+	if bytes := string(f.appendTo(nil, was, parts)) == string(f.appendTo(nil, is, parts)); bytes != same {
+		t.Errorf("%s: the bytes are the same: %t, the values %v and %v are: %t", name, bytes, one, other, same)
+	}
+}
+
+// fill sets each fact of a request to the same value of its type.
+func fill(r *Request, text string, yes bool, number int, records bool) {
+	if records {
+		r.Facts.Exec, r.Facts.Shell, r.Facts.External = &tool.ExecFacts{}, &tool.ShellFacts{}, &tool.ExternalFacts{}
+	}
+	var set func(v reflect.Value)
+	set = func(v reflect.Value) {
+		switch v.Kind() {
+		case reflect.String:
+			v.SetString(text)
+		case reflect.Bool:
+			v.SetBool(yes)
+		case reflect.Int, reflect.Int64:
+			v.SetInt(int64(number))
+		case reflect.Slice:
+			v.Set(reflect.ValueOf(strings.Split(text, ",")))
+		case reflect.Struct:
+			for i := range v.NumField() {
+				set(v.Field(i))
+			}
+		case reflect.Pointer:
+			if !v.IsNil() {
+				set(v.Elem())
+			}
+		}
+	}
+	set(reflect.ValueOf(&r.Facts).Elem())
+	set(reflect.ValueOf(&r.SessionFacts).Elem())
 }

@@ -7,6 +7,16 @@ func BenchmarkBoundDigest(b *testing.B) {
 	p.Facts.Paths, p.Facts.Exec, p.Facts.EgressHosts, p.Facts.Secrets, p.Facts.SandboxLayers, p.Facts.EgressMode = nil, nil, nil, nil, nil, ""
 	b.ReportAllocs()
 	for b.Loop() {
-		BoundDigest(p)
+		BoundDigest(&p)
+	}
+}
+
+func BenchmarkEnvironmentChanged(b *testing.B) {
+	p, q := aPlan(), aPlan()
+	b.ReportAllocs()
+	for b.Loop() {
+		if EnvironmentChanged(&p, &q) {
+			b.Fatal("changed")
+		}
 	}
 }

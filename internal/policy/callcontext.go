@@ -22,7 +22,7 @@ type refusal struct {
 }
 
 // prepare turns a request into Cedar's terms.
-func (s *Set) prepare(r Request) (*call, *refusal) {
+func (s *Set) prepare(r *Request) (*call, *refusal) {
 	input, known := s.vocab.args[r.Tool]
 	if !known || r.Tool == names.UnknownTool {
 		return nil, &refusal{reason.UnknownTool, fmt.Sprintf("no pinned tool is named %q", expr.ClipText(r.Tool))}
@@ -36,7 +36,7 @@ func (s *Set) prepare(r Request) (*call, *refusal) {
 	return s.prepareKnown(r, input)
 }
 
-func (s *Set) prepareKnown(r Request, input *args.Type) (*call, *refusal) {
+func (s *Set) prepareKnown(r *Request, input *args.Type) (*call, *refusal) {
 	// Without it the gate would not have been asked.
 	if skill := s.dir.skills[r.Tool]; skill != "" && skill != r.SkillID {
 		return nil, &refusal{reason.PolicyError, fmt.Sprintf("the call of %s does not say that it is of the skill %s", r.Tool, skill)}
@@ -45,24 +45,36 @@ func (s *Set) prepareKnown(r Request, input *args.Type) (*call, *refusal) {
 	if refused != nil {
 		return nil, refused
 	}
-	var err error
-	var complete bool
-	c.args, c.rest, complete, err = args.Values(input, r.Args)
+	c.req.Action = types.NewEntityUID(names.TypeAction, types.String(names.ToolPrefix+r.Tool))
+	c.req.Resource = types.NewEntityUID(names.TypeTool, types.String(r.Tool))
+	c.findPolicies()
+	complete, err := c.readArguments(input)
 	if err != nil {
 		return nil, &refusal{reason.PolicyError, err.Error()}
 	}
-	c.req.Action = types.NewEntityUID(names.TypeAction, types.String(names.ToolPrefix+r.Tool))
-	c.req.Resource = types.NewEntityUID(names.TypeTool, types.String(r.Tool))
 	if !complete {
 		c.misfit = s.misfitOf(c)
 	}
-	c.findPolicies()
+	c.context = c.contextOf(c.reads)
 	return c, nil
+}
+
+// readArguments checks the arguments, and makes values of them where a policy reads
+// them. They are complete when they have all that the tool's schema requires.
+func (c *call) readArguments(input *args.Type) (complete bool, err error) {
+	c.input = input
+	if !c.reads.has(attrArgs) {
+		c.rest, complete, err = args.Check(input, c.request.Args)
+		return complete, err
+	}
+	values, rest, complete, err := args.Values(input, c.request.Args)
+	c.args, c.rest = &values, rest
+	return complete, err
 }
 
 // newCall begins a call with its caller; has are the attributes that its
 // context may have.
-func (s *Set) newCall(r Request, has attributes) (*call, *refusal) {
+func (s *Set) newCall(r *Request, has attributes) (*call, *refusal) {
 	c := &call{set: s, request: r, has: has, entities: &overlay{base: s.dir.entities}, requester: s.dir.requester(r.Caller), is: s.independence}
 	if len(r.Beside) > 0 {
 		others := make([]access.Principal, len(r.Beside))
@@ -82,11 +94,10 @@ func (s *Set) newCall(r Request, has attributes) (*call, *refusal) {
 	return c, nil
 }
 
-// findPolicies looks the candidates up and builds what they read.
+// findPolicies looks the candidates up and what they read.
 func (c *call) findPolicies() {
 	c.found = c.set.candidates(c.req)
 	c.reads = c.found.reads()
-	c.context = c.contextOf(c.reads)
 }
 
 // misfitOf is the schema's complaint about a whole request. All values but the
@@ -111,6 +122,16 @@ func (s *Set) candidates(req cedar.Request) candidates {
 	)
 }
 
+// arguments are context.args of a call whose arguments were checked. Where no policy
+// reads them they are made for those who show the call, or say what is missing of it.
+func (c *call) arguments() types.Record {
+	if c.args == nil {
+		values, _, _, _ := args.Values(c.input, c.request.Args)
+		c.args = &values
+	}
+	return *c.args
+}
+
 // contextOf is those attributes of vocabulary.cedarschema's CallContext, or
 // CommitContext or InjectionContext, that the call has, without the approval.
 func (c *call) contextOf(want attributes) types.RecordMap {
@@ -124,24 +145,37 @@ func (c *call) contextOf(want attributes) types.RecordMap {
 	return m
 }
 
-// context is that of the API's own actions.
-func (r AccessRequest) context() types.Record {
-	attributes := types.RecordMap{
-		"device_id": types.String(r.Caller.DeviceID),
-		"surface":   types.String(r.Caller.Surface),
-		"paired":    types.Boolean(r.Caller.Paired),
-		"present":   types.Boolean(r.Caller.Present),
-	}
-	if r.Skill != "" {
-		attributes["skill"] = types.NewEntityUID(names.TypeSkill, types.String(r.Skill))
-	}
-	return types.NewRecord(attributes)
+// entrance is what the context of the API's own actions is made of: how a caller came
+// in.
+type entrance struct {
+	device          string
+	surface         access.Surface
+	paired, present bool
+	// skill is the one whose guest would use a secret, "" for none.
+	skill string
+}
+
+// accessContext is the context of the API's own actions.
+func (s *Set) accessContext(c access.Caller, skill string) types.Record {
+	e := entrance{c.DeviceID, c.Surface, c.Paired, c.Present, skill}
+	return s.entrances.get(e, func() types.Record {
+		attributes := types.RecordMap{
+			"device_id": types.String(e.device),
+			"surface":   types.String(e.surface),
+			"paired":    types.Boolean(e.paired),
+			"present":   types.Boolean(e.present),
+		}
+		if e.skill != "" {
+			attributes["skill"] = types.NewEntityUID(names.TypeSkill, types.String(e.skill))
+		}
+		return types.NewRecord(attributes)
+	})
 }
 
 // prepareCommit turns a request about a change set into Cedar's terms. All of
 // its context is made of the types that the schema declares, so that it always
 // fits.
-func (s *Set) prepareCommit(r Request) (*call, *refusal) {
+func (s *Set) prepareCommit(r *Request) (*call, *refusal) {
 	c, refused := s.newCall(r, commitAttributes)
 	if refused != nil {
 		return nil, refused
@@ -154,12 +188,13 @@ func (s *Set) prepareCommit(r Request) (*call, *refusal) {
 		})
 	}
 	c.findPolicies()
+	c.context = c.contextOf(c.reads)
 	return c, nil
 }
 
 // prepareInjection turns a request about a secret that a program gets into Cedar's
 // terms. Like a commit it always fits.
-func (s *Set) prepareInjection(r Request) (*call, *refusal) {
+func (s *Set) prepareInjection(r *Request) (*call, *refusal) {
 	c, refused := s.newCall(r, injectAttributes)
 	if refused != nil {
 		return nil, refused
@@ -168,6 +203,7 @@ func (s *Set) prepareInjection(r Request) (*call, *refusal) {
 	c.req.Action, c.req.Resource = types.NewEntityUID(names.TypeAction, names.InjectAction), resource.UID
 	c.entities.extra = append(c.entities.extra, resource)
 	c.findPolicies()
+	c.context = c.contextOf(c.reads)
 	return c, nil
 }
 

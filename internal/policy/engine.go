@@ -22,12 +22,14 @@ func (e *Engine) Evaluate(ctx context.Context, r Request, grants []Grant) (Verdi
 	if s == nil {
 		return Verdict{code: reason.PolicyError, errors: []string{"no policy set is loaded"}}, nil
 	}
-	return s.Evaluate(r, grants), nil
+	return s.decide(&r, grants), nil
 }
 
 // Evaluate is Engine.Evaluate with this set.
-func (s *Set) Evaluate(r Request, grants []Grant) Verdict {
-	gate := s.skillGate(&r)
+func (s *Set) Evaluate(r Request, grants []Grant) Verdict { return s.decide(&r, grants) }
+
+func (s *Set) decide(r *Request, grants []Grant) Verdict {
+	gate := s.skillGate(r)
 	var v Verdict
 	if gate != nil && !gate.Allowed {
 		v = gate.verdict()
@@ -58,7 +60,7 @@ func (s *Set) Simulate(r Request, a Approval, grants []Grant) Verdict {
 }
 
 // evaluateOne decides a call that changes at most one file.
-func (s *Set) evaluateOne(r Request, grants []Grant) Verdict {
+func (s *Set) evaluateOne(r *Request, grants []Grant) Verdict {
 	c, refused := s.prepare(r)
 	if refused != nil {
 		return Verdict{code: refused.code, errors: []string{refused.message}}
@@ -219,7 +221,7 @@ func shorter(a, b time.Duration) time.Duration {
 }
 
 // judgeOne judges a call that changes at most one file.
-func (s *Set) judgeOne(r Request, a Approval) Judgement {
+func (s *Set) judgeOne(r *Request, a Approval) Judgement {
 	c, refused := s.prepare(r)
 	if refused != nil {
 		return Judgement{Errors: []string{refused.message}}

@@ -95,7 +95,7 @@ type Fact struct {
 	origin origin
 	Change Way
 	// at points to where the fact stands in a request; nil for what stands in
-	// none, or is not there. Of a record it is what its value is remembered by.
+	// none, or is not there. Of a record it is a record.
 	at func(*Request) any
 	// About says in the words of docs/policy.md what it is.
 	About string
@@ -150,18 +150,18 @@ var facts = [...]Fact{
 	{"port", "Long?", nil, bound, inCall, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Port }, "of the host"},
 	{"protected", "Bool", nil, bound, inCall, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.Protected }, "the path is on the protected list"},
 	{"risk", "Long", nil, bound, inCall, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.Risk }, "0 to 100"},
-	{"sandbox", "SandboxFacts", nil, environment, inAll, ofPlan, ByNobody, func(r *Request) any { return sandboxKey(&r.Facts) }, "what the machine offers where the program runs"},
+	{"sandbox", "SandboxFacts", nil, environment, inAll, ofPlan, ByNobody, func(r *Request) any { return (*sandboxFacts)(&r.Facts) }, "what the machine offers where the program runs"},
 	{"sandbox.tier", "String", sandboxTiers, environment, inAll, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.SandboxTier }, "the mechanism"},
 	{"sandbox.level", "String", sandboxLevels, environment, inAll, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.SandboxLevel }, "what of it holds, in one word"},
 	{"sandbox.rung", "String", sandboxRungs, environment, inAll, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.SandboxRung }, "of what the machine offers; `\"\"` for calls that start no program"},
 	{"sandbox.layers", "Set<String>", nil, environment, inAll, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.SandboxLayers }, "those that a probe proved, such as `landlock`, `seccomp`, `network_namespace`"},
 	{"sandbox.limits", "String", sandboxLimits, environment, inAll, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.SandboxLimits }, "what holds the limits"},
 	{"sandbox.landlock_abi", "Long", nil, environment, inAll, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.LandlockABI }, "the version of Landlock that is in force, 0 for none"},
-	{"egress", "EgressFacts", nil, bound, inAll, ofPlan, ByNobody, func(r *Request) any { return egressKey(&r.Facts) }, "what the call may reach"},
+	{"egress", "EgressFacts", nil, bound, inAll, ofPlan, ByNobody, func(r *Request) any { return (*egressFacts)(&r.Facts) }, "what the call may reach"},
 	{"egress.mode", "String", egressModes, bound, inAll, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.EgressMode }, "`none` is the network of the host; `\"\"` for calls that start no program and fetch nothing"},
 	{"egress.hosts", "Set<String>", nil, bound, inAll, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.EgressHosts }, "canonical rules with their ports, such as `github.com:443` and `*.example.org:443`; empty for a program that runs offline"},
 	{"egress.secrets", "Set<String>", nil, bound, inAll, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.Secrets }, "names of the secrets that the call may use without seeing them, and of those that its program would get"},
-	{"exec", "ExecFacts?", nil, bound, inAll, ofPlan, ByNobody, execKey, "of the resolved program"},
+	{"exec", "ExecFacts?", nil, bound, inAll, ofPlan, ByNobody, execOf, "of the resolved program"},
 	{"exec.basename", "String", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Exec.Basename }, "`python3.12`, not `python`"},
 	{"exec.path", "String", nil, bound, inAll, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.Exec.Path }, "absolute, symbolic links resolved"},
 	{"exec.sha256", "String", nil, bound, inAll, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.Exec.SHA256 }, "of its bytes"},
@@ -174,7 +174,7 @@ var facts = [...]Fact{
 	{"exec.line", "String?", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Exec.Line }, "the whole command line, quoted as a shell has it: `git commit -m 'two words'`; not there for one of more than 16 KiB ([below](#command-lines-in-rules))"},
 	{"exec.arg1", "String?", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Exec.Arg1 }, "the first argument: `push` of `git push origin`; not there where it is an option, or may be the value of one ([below](#command-lines-in-rules))"},
 	{"exec.arg2", "String?", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Exec.Arg2 }, "the argument right after `arg1`, if it is no option"},
-	{"shell", "ShellFacts?", nil, bound, inAll, ofPlan, ByNobody, shellKey, "what the gateway reads in a line for a shell ([below](#lines-for-a-shell))"},
+	{"shell", "ShellFacts?", nil, bound, inAll, ofPlan, ByNobody, shellOf, "what the gateway reads in a line for a shell ([below](#lines-for-a-shell))"},
 	{"shell.dialect", "String", shellDialects, bound, inAll, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.Shell.Dialect }, "the language that the line is in"},
 	{"shell.claimed", "Bool", nil, bound, inAll, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.Shell.Claimed }, "somebody else runs the line, and only says which one it is"},
 	{"shell.parsed", "Bool", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Shell.Parsed }, "the line could be read"},
@@ -207,7 +207,7 @@ var facts = [...]Fact{
 	{"exit_code", "Long", nil, bound, inCommit, ofCommit, ByNobody, func(r *Request) any { return &r.Commit.ExitCode }, "of the program; -1 when it was stopped"},
 	{"path_folded", "String?", nil, bound, inCall, ofPlan, ByArgument, func(r *Request) any { return foldedPath(&r.Facts) }, "`path` in the one spelling of all those under which a file system that folds case, or normalizes names, finds the same file: Unicode's full case folding, in NFC, without invisible characters; there whenever `path` is. `SECRETS/.ENV` is `secrets/.env` ([below](#paths-in-rules))"},
 	{"hard_links", "Long", nil, bound, inCall, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.HardLinks }, "how many names the file has: 1 for an ordinary one; 0 for a directory, for a file that is not there yet, for a call about several files, and where the platform does not say (Windows)"},
-	{"external", "ExternalFacts?", nil, bound, inCall, ofPlan, ByNobody, externalKey, "of a call that an agent runs itself ([hooks.md](hooks.md)); not there for any other. It rests on what the agent says"},
+	{"external", "ExternalFacts?", nil, bound, inCall, ofPlan, ByNobody, externalOf, "of a call that an agent runs itself ([hooks.md](hooks.md)); not there for any other. It rests on what the agent says"},
 	{"external.agent", "String", nil, bound, inCall, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.External.Agent }, "which program asks: `claude-code`, `codex`, `generic`"},
 	{"external.act", "String", externalActs(), bound, inCall, ofPlan, ByNobody, func(r *Request) any { return (*string)(&r.Facts.External.Act) }, "what the tool does, in one word for all agents"},
 	{"external.permission_mode", "String", nil, bound, inCall, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.External.PermissionMode }, "the agent's own mode, such as `bypassPermissions`; `\"\"` where it says none"},
@@ -311,7 +311,7 @@ func (f *Fact) value(c *call, parts []part) types.Value {
 	if f.at == nil {
 		return nil
 	}
-	switch at := f.at(&c.request).(type) {
+	switch at := f.at(c.request).(type) {
 	case nil:
 		return nil
 	case *string:
@@ -333,13 +333,13 @@ func (f *Fact) value(c *call, parts []part) types.Value {
 		return stringSet(*at)
 	case *time.Time:
 		return types.NewDatetime(*at)
-	case always:
+	case record:
+		if key := at.key(); key != nil {
+			return c.set.memo.get(key, func() types.Record { return recordOf(c, parts) })
+		}
 		return recordOf(c, parts)
 	default:
-		if c.set == nil {
-			return recordOf(c, parts)
-		}
-		return c.set.memo.get(at, func() types.Record { return recordOf(c, parts) })
+		panic("policy: no value is made of the fact " + f.Name)
 	}
 }
 
@@ -373,50 +373,61 @@ func recordOf(c *call, parts []part) types.Record {
 	return types.NewRecord(m)
 }
 
-// What records are remembered by, from call to call.
+// record is what is found of a record that is there. key is what its value is
+// remembered by from call to call; nil for one that is another in each call.
+type record interface{ key() any }
+
 type (
-	sandboxRecord struct {
-		tier, level, rung, limits, layers string
-		landlockABI                       int
-	}
-	execRecord   tool.ExecFacts
-	egressRecord string
-	// always is of records that are another in each call.
-	always struct{}
+	sandboxFacts tool.Facts
+	egressFacts  tool.Facts
+	execFacts    tool.ExecFacts
+	always       struct{}
 )
+
+func (always) key() any { return nil }
 
 func unremembered(*Request) any { return always{} }
 
-func sandboxKey(f *tool.Facts) any {
+// sandboxRecord is what a sandbox is remembered by.
+type sandboxRecord struct {
+	tier, level, rung, limits, layers string
+	landlockABI                       int
+}
+
+func (f *sandboxFacts) key() any {
 	return sandboxRecord{f.SandboxTier, f.SandboxLevel, f.SandboxRung, f.SandboxLimits, strings.Join(f.SandboxLayers, "\x00"), f.LandlockABI}
 }
 
-// egressKey remembers the egress of calls that reach no host: the default
-// policies read it of every call.
-func egressKey(f *tool.Facts) any {
+// egressRecord is what the egress of calls is remembered by that reach no host: the
+// default policies read it of every call.
+type egressRecord string
+
+func (f *egressFacts) key() any {
 	if len(f.EgressHosts)+len(f.Secrets) > 0 {
-		return always{}
+		return nil
 	}
 	return egressRecord(f.EgressMode)
 }
 
-func execKey(r *Request) any {
+func (f *execFacts) key() any { return *f }
+
+func execOf(r *Request) any {
 	if r.Facts.Exec == nil {
 		return nil
 	}
-	return execRecord(*r.Facts.Exec)
+	return (*execFacts)(r.Facts.Exec)
 }
 
-// externalKey is of no record that repeats: its paths are the call's own.
-func externalKey(r *Request) any {
+// externalOf is of no record that repeats: its paths are the call's own.
+func externalOf(r *Request) any {
 	if r.Facts.External == nil {
 		return nil
 	}
 	return always{}
 }
 
-// shellKey is of no two calls the same: lines hardly repeat.
-func shellKey(r *Request) any {
+// shellOf is of no two calls the same: lines hardly repeat.
+func shellOf(r *Request) any {
 	if r.Facts.Shell == nil {
 		return nil
 	}

@@ -145,7 +145,7 @@ func FuzzIndex(f *testing.F) {
 
 func compare(t *testing.T, s *Set, r Request, rnd *rand.Rand) {
 	t.Helper()
-	c, refused := s.prepare(r)
+	c, refused := s.prepare(&r)
 	if refused != nil {
 		t.Fatal(refused.message)
 	}
@@ -174,7 +174,7 @@ func compare(t *testing.T, s *Set, r Request, rnd *rand.Rand) {
 func TestIndexNarrows(t *testing.T) {
 	base, _ := build(world(), nil)
 	s := unchecked(t, base, `permit(principal == User::"ann", action, resource); permit(principal == User::"bea", action, resource);`)
-	c, _ := s.prepare(Request{Caller: access.Caller{Principal: access.User("ann")}, Tool: "t0"})
+	c, _ := s.prepare(&Request{Caller: access.Caller{Principal: access.User("ann")}, Tool: "t0"})
 	if len(c.found) != 1 || c.found[0] != s.policies[0] {
 		t.Errorf("found %d of 2 policies, want the first alone", len(c.found))
 	}

@@ -33,7 +33,7 @@ func (r Request) PerPath() []Request {
 }
 
 func (r Request) perPath() []Request {
-	if len(r.Facts.Paths) == 0 || r.Commit != nil || r.Injection != nil {
+	if r.alone() {
 		return []Request{r}
 	}
 	list := make([]Request, len(r.Facts.Paths))
@@ -42,6 +42,11 @@ func (r Request) perPath() []Request {
 		setPath(&list[i].Facts, path)
 	}
 	return list
+}
+
+// alone reports whether PerPath is the request itself.
+func (r *Request) alone() bool {
+	return len(r.Editors) == 0 && (len(r.Facts.Paths) == 0 || r.Commit != nil || r.Injection != nil)
 }
 
 // setPath sets a path with the spelling that follows from it.
@@ -63,10 +68,13 @@ func foldedPath(f *tool.Facts) any {
 	}
 }
 
-func (s *Set) evaluate(r Request, grants []Grant) Verdict {
+func (s *Set) evaluate(r *Request, grants []Grant) Verdict {
+	if r.alone() {
+		return s.evaluateOne(r, grants)
+	}
 	list := r.PerPath()
 	if len(list) == 1 {
-		return s.evaluateOne(list[0], grants)
+		return s.evaluateOne(&list[0], grants)
 	}
 	verdicts := s.evaluateAll(list, grants)
 	for _, v := range verdicts {
@@ -88,8 +96,8 @@ func (s *Set) evaluate(r Request, grants []Grant) Verdict {
 
 func (s *Set) evaluateAll(list []Request, grants []Grant) []Verdict {
 	verdicts := make([]Verdict, len(list))
-	for i, r := range list {
-		verdicts[i] = s.evaluateOne(r, grants)
+	for i := range list {
+		verdicts[i] = s.evaluateOne(&list[i], grants)
 	}
 	return verdicts
 }
@@ -144,8 +152,9 @@ func (s *Set) Judge(r Request, a Approval) Judgement {
 		return gate.Judgement
 	}
 	var joined Judgement
-	for _, one := range r.PerPath() {
-		j := s.judgeOne(one, a)
+	list := r.PerPath()
+	for i := range list {
+		j := s.judgeOne(&list[i], a)
 		if !j.Allowed {
 			return j
 		}

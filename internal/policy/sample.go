@@ -68,7 +68,7 @@ func (s *Set) sampleCallers() []access.Principal {
 
 func (s *Set) permitsUnknownTool(who access.Principal) bool {
 	for _, capabilities := range [][]tool.Capability{nil, {tool.FilesystemRead}, tool.Capabilities} {
-		c, refused := s.prepareKnown(Request{
+		c, refused := s.prepareKnown(&Request{
 			Caller:       access.Caller{Principal: who, Surface: access.SurfaceCLI, Paired: true, Present: true},
 			Tool:         names.UnknownTool,
 			Capabilities: capabilities,

@@ -61,7 +61,7 @@ when { context.risk + 9223372036854775807 < 5 };`))
 		t.Errorf("Judge = %+v, want an error", j)
 	}
 	// Negative control: Cedar alone lets the same call pass.
-	c, _ := s.prepare(r)
+	c, _ := s.prepare(&r)
 	c.context["approval"] = s.noApproval
 	req := c.req
 	req.Context = types.NewRecord(c.context)

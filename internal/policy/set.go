@@ -11,6 +11,7 @@ import (
 
 	"palyra/internal/access"
 	"palyra/internal/policy/finding"
+	"palyra/internal/policy/internal/args"
 	"palyra/internal/policy/internal/expr"
 	"palyra/internal/provenance"
 )
@@ -40,10 +41,12 @@ type Set struct {
 	catalogs sync.Map
 	// ideal is the approval that nobody could outdo, for asking whether more
 	// people would help; made when first needed.
-	ideal    func() types.Record
-	memo     memo
-	settings Snapshot
-	findings []finding.Finding
+	ideal func() types.Record
+	memo  memo
+	// entrances remembers the contexts of the API's own actions.
+	entrances memo
+	settings  Snapshot
+	findings  []finding.Finding
 	// past is what the policies read of the past.
 	past PastReads
 
@@ -173,11 +176,13 @@ func describeCauses(list []*compiled) []Determining {
 // call is one proposal, ready to be evaluated under several approvals.
 type call struct {
 	set     *Set
-	request Request
+	request *Request
 	req     cedar.Request
-	// args and rest are context.args and context.args_rest.
-	args types.Record
-	rest types.String
+	// input is the type of the arguments; args are context.args, nil while no values
+	// are made of them, rest is context.args_rest.
+	input *args.Type
+	args  *types.Record
+	rest  types.String
 	// misfit says in what way the request does not fit the schema, which
 	// denies; "" when it does.
 	misfit   string

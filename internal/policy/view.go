@@ -96,7 +96,7 @@ func (v View) Call(r Request, a Approval) (Call, bool) {
 	if gate := v.set.skillGate(&r); gate != nil && !gate.Allowed {
 		return v.Gate(r)
 	}
-	c, refused := v.set.prepare(r)
+	c, refused := v.set.prepare(&r)
 	if refused != nil {
 		return Call{}, false
 	}

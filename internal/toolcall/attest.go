@@ -20,33 +20,36 @@ import (
 )
 
 // dispatch runs the decided call.
-func (c *call) dispatch(ctx context.Context, permit *decision.Permit) tool.Report {
+func (c *call) dispatch(ctx context.Context, permit *decision.Permit, report *tool.Report) {
 	tells := &teller{observe: c.observe}
-	peer := c.sub.Peer
-	peer.Session = c.sub.Session
+	*report = c.Dispatcher.Run(ctx, c.decidedCall(permit, tells))
+	report.Edited = c.edited
+	tells.end()
+	c.exchanged = callrecord.TrafficOf(report.Egress)
+	c.exchanged.Read = c.exchanged.Read || report.Claim != nil && report.Claim.State == tool.RanOther
+}
+
+// decidedCall is the call for who runs it.
+func (c *call) decidedCall(permit *decision.Permit, tells *teller) *dispatch.Decided {
 	answer := c.answer
-	decided := dispatch.Decided{
+	decided := &dispatch.Decided{
 		Permit: permit, Proposal: c.proposal, Plan: c.plan,
 		Ready:   func(ctx context.Context) error { return c.stands(ctx, answer) },
 		Rejudge: c.rejudge,
-		MayRead: c.mayRead, Peer: peer,
+		MayRead: c.mayRead, Peer: c.sub.Peer,
 		Output: func(stream string, chunk []byte) {
 			if !c.atOnce { // nothing is told before the decision
 				tells.tell(Event{Output: &Chunk{Stream: stream, Data: chunk}})
 			}
 		},
 	}
+	decided.Peer.Session = c.sub.Session
 	if !c.atOnce { // and nothing more is decided
 		decided.Commit = func(ctx context.Context, r tool.CommitRequest) (tool.CommitRuling, error) {
 			return c.commit(ctx, &r, tells.tell)
 		}
 	}
-	report := c.Dispatcher.Run(ctx, decided)
-	report.Edited = c.edited
-	tells.end()
-	c.exchanged = callrecord.TrafficOf(report.Egress)
-	c.exchanged.Read = c.exchanged.Read || report.Claim != nil && report.Claim.State == tool.RanOther
-	return report
+	return decided
 }
 
 // teller passes on what a running tool causes: one event at a time, and none
@@ -78,25 +81,25 @@ const MaxBlob = 16 << 20
 // ctx must not end when the client leaves. A result that is too large to be stored
 // is attested by its digest. A call that cannot be attested ends as ambiguous: now
 // if that event can be journaled, else at the next start of the daemon.
-func (c *call) attest(ctx context.Context, record decision.Record, report tool.Report) (Outcome, error) {
+func (c *call) attest(ctx context.Context, o *Outcome) error {
 	before := c.pending
 	before.Drafts, before.Blobs = slices.Clip(before.Drafts), slices.Clip(before.Blobs)
-	kept := len(report.Result) <= MaxBlob
-	outcome, err := c.recordOutcome(ctx, record, report, kept)
-	if reason.Of(err) == reason.InputTooLarge && kept && len(report.Result) > 0 {
+	kept := len(o.Report.Result) <= MaxBlob
+	err := c.recordOutcome(ctx, o, kept)
+	if reason.Of(err) == reason.InputTooLarge && kept && len(o.Report.Result) > 0 {
 		c.pending = before
-		outcome, err = c.recordOutcome(ctx, record, report, false)
+		err = c.recordOutcome(ctx, o, false)
 	}
 	// Whether a write that failed reached the disk is known only after the next
 	// start, which closes the call if it did not.
 	if err == nil || reason.Of(err) == reason.JournalUnavailable {
-		return outcome, err
+		return err
 	}
 	c.pending = before
 	if lost := c.endAmbiguous(ctx); lost != nil {
 		err = errors.Join(err, lost)
 	}
-	return outcome, err
+	return err
 }
 
 // endAmbiguous gives a call its end that ran and cannot be attested.
@@ -112,54 +115,65 @@ func (c *call) endAmbiguous(ctx context.Context) error {
 
 // recordOutcome attests a call. Without keep, the result is not stored: the
 // attestation has its digest and says that it was not kept.
-func (c *call) recordOutcome(ctx context.Context, record decision.Record, report tool.Report, keep bool) (Outcome, error) {
-	// A tool's message may quote a secret of the input. The client has sent it;
-	// the evidence goes without it.
-	kept := report
+func (c *call) recordOutcome(ctx context.Context, o *Outcome, keep bool) error {
+	kept := evidence(&o.Report)
+	envelope, err := c.Notary.Sign(ctx, *c.execution(&o.Decision, kept, keep))
+	if err != nil {
+		return reason.Errorf(reason.AttestationFailed, "signing the attestation: %w", err)
+	}
+	if err := c.draftOutcome(o, kept, envelope, keep); err != nil {
+		return err
+	}
+	seq, err := c.record(ctx)
+	if err != nil {
+		return err
+	}
+	o.Attestation = Attestation{Envelope: envelope, Seq: seq}
+	if c.atOnce {
+		c.observe(Event{Decision: &o.Decision, Follows: true})
+	}
+	c.observe(Event{Result: &o.Report, Follows: true})
+	c.observe(Event{Attestation: &o.Attestation})
+	return nil
+}
+
+// evidence is what is kept of a report. A tool's message may quote a secret of the
+// input. The client has sent it; the evidence goes without it.
+func evidence(report *tool.Report) *tool.Report {
+	kept := *report
 	kept.Message = tool.RedactText(report.Message)
 	if e := report.Edited; e != nil { // the journal has the arguments of both calls
 		kept.Edited = &tool.Edited{ApprovalID: e.ApprovalID, By: e.By, Reason: e.Reason, Proposed: e.Proposed}
 	}
-	execution := c.execution(record, kept)
-	execution.ResultNotKept = !keep
-	envelope, err := c.Notary.Sign(ctx, execution)
-	if err != nil {
-		return Outcome{Decision: record}, reason.Errorf(reason.AttestationFailed, "signing the attestation: %w", err)
-	}
+	return &kept
+}
+
+// draftOutcome drafts how the call ended, kept as its report.
+func (c *call) draftOutcome(o *Outcome, kept *tool.Report, envelope attest.Envelope, keep bool) error {
 	payload := callrecord.Attested{
-		AttestationID: envelope.ID, ProposalID: c.proposal.ID, DecisionID: record.ID,
-		Tool: c.proposal.Tool.Name, Report: kept, Envelope: envelope.JSON,
+		AttestationID: envelope.ID, ProposalID: c.proposal.ID, DecisionID: o.Decision.ID,
+		Tool: c.proposal.Tool.Name, Report: *kept, Envelope: envelope.JSON,
 	}
 	payload.ResultNotKept = !keep
-	if len(report.Result) > 0 && keep {
-		payload.ResultBlob = canonical.Digest(report.Result)
-		c.pending.Blobs = append(c.pending.Blobs, report.Result)
+	if len(o.Report.Result) > 0 && keep {
+		payload.ResultBlob = canonical.Digest(o.Report.Result)
+		c.pending.Blobs = append(c.pending.Blobs, o.Report.Result)
 	}
-	if err := c.draftViolated(report); err != nil {
-		return Outcome{Decision: record}, err
+	if err := c.draftViolated(&o.Report); err != nil {
+		return err
 	}
-	if err := c.draftAstray(report, c.argumentsDigest); err != nil {
-		return Outcome{Decision: record}, err
+	if err := c.draftAstray(&o.Report, c.argumentsDigest); err != nil {
+		return err
 	}
 	if err := c.draft(event.Attested, payload); err != nil {
-		return Outcome{Decision: record}, err
+		return err
 	}
 	c.pending.Attestation = &StoredAttestation{Envelope: envelope, ProposalID: c.proposal.ID, CallDigest: c.digest}
-	seq, err := c.record(ctx)
-	if err != nil {
-		return Outcome{Decision: record}, err
-	}
-	outcome := Outcome{Decision: record, Report: report, Attestation: Attestation{Envelope: envelope, Seq: seq}}
-	if c.atOnce {
-		c.observe(Event{Decision: &outcome.Decision, Follows: true})
-	}
-	c.observe(Event{Result: &outcome.Report, Follows: true})
-	c.observe(Event{Attestation: &outcome.Attestation})
-	return outcome, nil
+	return nil
 }
 
 // draftViolated drafts what the sandbox denied, if it denied anything.
-func (c *call) draftViolated(r tool.Report) error {
+func (c *call) draftViolated(r *tool.Report) error {
 	if len(r.Violations) == 0 {
 		return nil
 	}
@@ -168,7 +182,9 @@ func (c *call) draftViolated(r tool.Report) error {
 	})
 }
 
-func (c *call) execution(record decision.Record, report tool.Report) attest.Execution {
+// execution is what the attestation says: report as it is kept, and whether its
+// result is.
+func (c *call) execution(record *decision.Record, report *tool.Report, keep bool) *attest.Execution {
 	determining := make([]string, len(record.Determining))
 	for i, d := range record.Determining {
 		determining[i] = d.ID
@@ -180,7 +196,7 @@ func (c *call) execution(record decision.Record, report tool.Report) attest.Exec
 		}
 	}
 	journal := c.journal
-	return attest.Execution{
+	return &attest.Execution{
 		AttestationID: ulid.Make().String(), ProposalID: c.proposal.ID, DecisionID: record.ID,
 		ApprovalID: record.ApprovalID, GrantID: record.GrantID,
 		Session: c.proposal.Session, Run: c.proposal.Run,
@@ -191,6 +207,6 @@ func (c *call) execution(record decision.Record, report tool.Report) attest.Exec
 		Operands: c.plan.Binding.Operands, Executable: c.plan.Binding.Executable, UnboundArguments: c.plan.UnboundArguments,
 		Secrets:    c.plan.Facts.Secrets,
 		Journal:    &journal,
-		ProposedAt: c.proposedAt, DecidedAt: record.At, ApprovedAt: approvedAt, Report: report,
+		ProposedAt: c.proposedAt, DecidedAt: record.At, ApprovedAt: approvedAt, Report: *report, ResultNotKept: !keep,
 	}
 }

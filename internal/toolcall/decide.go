@@ -14,14 +14,14 @@ import (
 	"palyra/internal/reason"
 )
 
-// decide makes the decision durable, unless the call is recorded at once. The
-// permit is minted after that, and is nil with a denial.
-func (c *call) decide(ctx context.Context) (decision.Record, *decision.Permit, error) {
+// decide makes the decision, record, durable, unless the call is recorded at once.
+// The permit is minted after that, and is nil with a denial.
+func (c *call) decide(ctx context.Context, record *decision.Record) (*decision.Permit, error) {
 	in := c.decisionInput()
-	record := decision.Make(in)
+	*record = decision.Make(in)
 	c.decisionID = record.ID
 	if c.atOnce = record.Allowed && c.recordsAtOnce(); c.atOnce {
-		return record, decision.Mint(in), c.add(c.decided(record))
+		return decision.Mint(in), c.add(c.decided(record))
 	}
 	err := c.writeDecision(ctx, record.Allowed,
 		func() (event.Draft, error) { return c.decided(record) },
@@ -29,19 +29,19 @@ func (c *call) decide(ctx context.Context) (decision.Record, *decision.Permit, e
 			record.Allowed, record.Reason, record.Message, record.Remedy = false, lost.Code, lost.Message, lost.NextStep()
 		})
 	if err != nil {
-		return record, nil, err
+		return nil, err
 	}
-	c.observe(Event{Decision: &record})
+	c.observe(Event{Decision: record})
 	if !record.Allowed {
-		return record, nil, nil
+		return nil, nil
 	}
-	return record, decision.Mint(in), nil
+	return decision.Mint(in), nil
 }
 
 // decided is the event of a decision. What runs without people having been asked is
 // counted.
-func (c *call) decided(record decision.Record) (event.Draft, error) {
-	d, err := newDraft(event.Decided, c.proposal, record)
+func (c *call) decided(record *decision.Record) (event.Draft, error) {
+	d, err := newDraft(event.Decided, c.proposal, *record)
 	if record.Allowed && c.answer.Kind() != approval.ByApproval && record.Joins == "" {
 		d.Unasked = &event.Unasked{
 			RequestedBy: c.proposal.Caller.Principal.String(), OnBehalfOf: c.proposal.Caller.OnBehalfOf.String(),
@@ -52,9 +52,9 @@ func (c *call) decided(record decision.Record) (event.Draft, error) {
 }
 
 // decisionInput is what the decision is made of.
-func (a *authorization) decisionInput() decision.Input {
-	return decision.Input{
-		DecisionID: ulid.Make().String(), ProposalID: a.proposal.ID, CallDigest: a.digest, FactsDigest: policy.BoundDigest(a.plan),
+func (a *authorization) decisionInput() *decision.Input {
+	return &decision.Input{
+		DecisionID: ulid.Make().String(), ProposalID: a.proposal.ID, CallDigest: a.digest, FactsDigest: policy.BoundDigest(&a.plan),
 		Verdict: a.verdict, Answer: a.answer, Budget: a.budget, Now: time.Now().UTC(),
 	}
 }

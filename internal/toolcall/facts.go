@@ -37,7 +37,7 @@ func (a *authorization) sameAgain(ctx context.Context) (tool.Plan, policy.Reques
 	}
 	request.Facts = plan.Facts
 	digest, err := plan.Binding.Digest()
-	same := err == nil && digest == a.digest && policy.BoundDigest(plan) != policy.BoundDigest(a.plan) &&
+	same := err == nil && digest == a.digest && policy.BoundDigest(&plan) != policy.BoundDigest(&a.plan) &&
 		!a.Evaluator.Current().ReadsChanged(a.request, request)
 	return plan, request, same
 }

@@ -144,28 +144,32 @@ func (c *call) prepare(ctx context.Context) error {
 
 // conclude are the stages from the decision on.
 func (c *call) conclude(ctx context.Context) (*Outcome, error) {
-	record, permit, err := c.decide(ctx)
+	o := &Outcome{}
+	permit, err := c.decide(ctx, &o.Decision)
 	if err != nil {
 		return &Outcome{}, err
 	}
 	if permit == nil {
-		return &Outcome{Decision: record}, nil
+		return o, nil
 	}
 	if !c.atOnce {
 		// What was let begin shall get its end on record.
 		ctx = access.Precede(ctx, access.PrecedenceEnding)
 	}
 	c.running.Store(true)
-	report := c.dispatch(ctx, permit)
+	c.dispatch(ctx, permit, &o.Report)
 	c.running.Store(false)
-	outcome, err := c.attest(context.WithoutCancel(ctx), record, report)
-	c.logFailure(ctx, report)
-	return &outcome, err
+	err = c.attest(context.WithoutCancel(ctx), o)
+	c.logFailure(ctx, &o.Report)
+	if err != nil { // what is not attested is not told
+		return &Outcome{Decision: o.Decision}, err
+	}
+	return o, nil
 }
 
 // logFailure tells the log of a call that did not succeed. What its tool said of it
 // is in the journal alone.
-func (c *call) logFailure(ctx context.Context, r tool.Report) {
+func (c *call) logFailure(ctx context.Context, r *tool.Report) {
 	if c.Log == nil || r.Outcome == tool.Succeeded {
 		return
 	}

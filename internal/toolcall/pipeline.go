@@ -61,7 +61,7 @@ type Dispatcher interface {
 	Plan(ctx context.Context, p tool.Proposal) (tool.Plan, error)
 	// Resolved says what a planned call does, whatever its arguments look like.
 	Resolved(ctx context.Context, p tool.Proposal, plan tool.Plan) (tool.Resolved, error)
-	Run(ctx context.Context, d dispatch.Decided) tool.Report
+	Run(ctx context.Context, d *dispatch.Decided) tool.Report
 	// Effectless reports whether a tool cannot have an effect.
 	Effectless(name string) bool
 	Frozen() bool

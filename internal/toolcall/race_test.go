@@ -67,7 +67,7 @@ func (r *noRouter) Resolved(_ context.Context, p tool.Proposal, _ tool.Plan) (to
 	return tool.Resolved{Act: p.Tool.Name}, nil
 }
 
-func (r *noRouter) Run(_ context.Context, d dispatch.Decided) tool.Report {
+func (r *noRouter) Run(_ context.Context, d *dispatch.Decided) tool.Report {
 	n, _ := r.ran.LoadOrStore(d.Proposal.Caller.DeviceID+d.Proposal.Tool.Name, new(atomic.Int32))
 	n.(*atomic.Int32).Add(1)
 	return tool.Report{Outcome: tool.Succeeded, Result: json.RawMessage(`{}`)}

@@ -65,7 +65,7 @@ func (c *call) draftSighted(s Sighting) error {
 
 // draftAstray drafts that an agent ran something else than what was decided, if it
 // says so.
-func (c *call) draftAstray(r tool.Report, decided string) error {
+func (c *call) draftAstray(r *tool.Report, decided string) error {
 	if r.Claim == nil || r.Claim.State != tool.RanOther {
 		return nil
 	}

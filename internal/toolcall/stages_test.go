@@ -90,7 +90,7 @@ func (d *dispatcher) Plan(ctx context.Context, p tool.Proposal) (tool.Plan, erro
 	return d.Router.Plan(ctx, p)
 }
 
-func (d *dispatcher) Run(ctx context.Context, c dispatch.Decided) tool.Report {
+func (d *dispatcher) Run(ctx context.Context, c *dispatch.Decided) tool.Report {
 	d.trace.add("run")
 	return d.Router.Run(ctx, c)
 }

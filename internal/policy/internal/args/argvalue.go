@@ -39,6 +39,8 @@ type argReader struct {
 	rest map[string]jsontext.Value
 	// incomplete is set when a required property is missing.
 	incomplete bool
+	// values is false for a reader that makes no values of what it reads.
+	values bool
 }
 
 // Values returns context.args and context.args_rest. The second is
@@ -46,25 +48,43 @@ type argReader struct {
 // everything was declared. They are complete when they have all that the type
 // requires.
 func Values(t *Type, args []byte) (values types.Record, rest types.String, complete bool, err error) {
-	if len(args) == 0 {
-		args = []byte("{}")
-	}
-	r := &argReader{dec: jsontext.NewDecoder(bytes.NewReader(args))}
-	value, err := r.read(t, nil)
+	value, rest, complete, err := read(t, args, true)
 	if err != nil {
-		return types.Record{}, "", false, err
-	}
-	if _, err := r.dec.ReadToken(); !errors.Is(err, io.EOF) {
-		return types.Record{}, "", false, errors.New("arguments: text after the object")
-	}
-	if rest, err = r.restText(); err != nil {
 		return types.Record{}, "", false, err
 	}
 	record, ok := value.(types.Record)
 	if !ok {
 		return types.Record{}, "", false, errors.New("arguments are not an object")
 	}
-	return record, rest, !r.incomplete, nil
+	return record, rest, complete, nil
+}
+
+// Check is Values without context.args, which most policies do not read.
+func Check(t *Type, args []byte) (rest types.String, complete bool, err error) {
+	if t.Kind != KindRecord {
+		_, rest, complete, err = Values(t, args)
+		return rest, complete, err
+	}
+	_, rest, complete, err = read(t, args, false)
+	return rest, complete, err
+}
+
+func read(t *Type, args []byte, values bool) (value types.Value, rest types.String, complete bool, err error) {
+	if len(args) == 0 {
+		args = []byte("{}")
+	}
+	// A decoder reads a bytes.Buffer in place.
+	r := &argReader{dec: jsontext.NewDecoder(bytes.NewBuffer(args)), values: values}
+	if value, err = r.read(t, nil); err != nil {
+		return nil, "", false, err
+	}
+	if _, err := r.dec.ReadToken(); !errors.Is(err, io.EOF) {
+		return nil, "", false, errors.New("arguments: text after the object")
+	}
+	if rest, err = r.restText(); err != nil {
+		return nil, "", false, err
+	}
+	return value, rest, !r.incomplete, nil
 }
 
 func (r *argReader) restText() (types.String, error) {
@@ -95,6 +115,9 @@ func (r *argReader) scalar(kind Kind, at *pointer) (types.Value, error) {
 	}
 	switch {
 	case kind == KindString && tok.Kind() == '"':
+		if !r.values {
+			return nil, nil
+		}
 		return types.String(tok.String()), nil
 	case kind == KindBool && (tok.Kind() == 't' || tok.Kind() == 'f'):
 		return types.Boolean(tok.Bool()), nil
@@ -145,10 +168,15 @@ func (r *argReader) set(t *Type, at *pointer) (types.Value, error) {
 		if err != nil {
 			return nil, err
 		}
-		values = append(values, v)
+		if r.values {
+			values = append(values, v)
+		}
 	}
 	if _, err := r.dec.ReadToken(); err != nil {
 		return nil, argError(at, err)
+	}
+	if !r.values {
+		return nil, nil
 	}
 	return types.NewSet(values...), nil
 }
@@ -157,45 +185,62 @@ func (r *argReader) record(t *Type, at *pointer) (types.Value, error) {
 	if err := r.open('{', at); err != nil {
 		return nil, err
 	}
-	fields := make(types.RecordMap, len(t.Fields))
+	var fields types.RecordMap
+	if r.values {
+		fields = make(types.RecordMap, len(t.Fields))
+	}
+	required := 0 // of those that are there, each once: the decoder sees to that
 	for r.dec.PeekKind() != '}' {
-		if err := r.member(t, at, fields); err != nil {
+		declared, err := r.member(t, at, fields)
+		if err != nil {
 			return nil, err
+		}
+		if declared.Required {
+			required++
 		}
 	}
 	if _, err := r.dec.ReadToken(); err != nil {
 		return nil, argError(at, err)
 	}
-	for name, f := range t.Fields {
-		if _, ok := fields[types.String(name)]; f.Required && !ok {
-			r.incomplete = true
+	for _, f := range t.Fields {
+		if f.Required {
+			required--
 		}
+	}
+	if required < 0 {
+		r.incomplete = true
+	}
+	if !r.values {
+		return nil, nil
 	}
 	return types.NewRecord(fields), nil
 }
 
-func (r *argReader) member(t *Type, at *pointer, fields types.RecordMap) error {
+// member reads one member, and returns how it is declared; the zero field when it is
+// not.
+func (r *argReader) member(t *Type, at *pointer, fields types.RecordMap) (Field, error) {
 	tok, err := r.dec.ReadToken()
 	if err != nil {
-		return argError(at, err)
+		return Field{}, argError(at, err)
 	}
 	name := tok.String()
-	f, ok := t.Fields[name]
-	if ok {
+	if f, ok := t.Fields[name]; ok {
 		v, err := r.read(f.Typ, &pointer{at, name})
-		fields[types.String(name)] = v
-		return err
+		if r.values {
+			fields[types.String(name)] = v
+		}
+		return f, err
 	}
 	here := &pointer{at, name}
 	v, err := r.value(here)
 	if err != nil {
-		return err
+		return Field{}, err
 	}
 	if r.rest == nil {
 		r.rest = make(map[string]jsontext.Value)
 	}
 	r.rest[here.String()] = v
-	return nil
+	return Field{}, nil
 }
 
 func (r *argReader) open(kind jsontext.Kind, at *pointer) error {
