@@ -79,6 +79,7 @@ type writer struct {
 	leading bool
 	closed  bool
 	idle    chan struct{} // closed when a closing writer has no leader left
+	company bool          // the last batch had several units, or left some waiting
 
 	failure atomic.Pointer[reason.Error]
 
@@ -160,10 +161,13 @@ func (w *writer) withdraw(p *pending) bool {
 // lead commits one batch, which holds the leader's own unit, and hands the
 // lead to the first who came meanwhile.
 func (w *writer) lead(self *pending) {
-	// Callers that are about to enqueue get on the batch: two yields make
-	// batches several times larger and cost a lone caller nothing.
-	runtime.Gosched()
-	runtime.Gosched()
+	// Callers that are about to enqueue get on the batch: two yields make batches
+	// several times larger. A lone caller does without: each would wake a thread for
+	// nobody.
+	if w.inCompany() {
+		runtime.Gosched()
+		runtime.Gosched()
+	}
 	batch := w.take()
 	w.run(batch)
 	for _, p := range batch {
@@ -172,6 +176,13 @@ func (w *writer) lead(self *pending) {
 		}
 	}
 	w.handOver()
+}
+
+// inCompany reports whether there are other callers: some wait, or did a batch ago.
+func (w *writer) inCompany() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.company || len(w.queue) > 1
 }
 
 // queued counts the units that wait for a batch.
@@ -189,6 +200,7 @@ func (w *writer) take() []*pending {
 	rest := copy(w.queue, w.queue[n:])
 	clear(w.queue[rest:])
 	w.queue = w.queue[:rest]
+	w.company = n > 1
 	return batch
 }
 
@@ -196,6 +208,7 @@ func (w *writer) handOver() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.queue) > 0 {
+		w.company = true
 		w.queue[0].leads = true
 		w.queue[0].signal <- true
 		return
