@@ -6,6 +6,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -16,6 +18,7 @@ import (
 	"palyra/internal/access"
 	"palyra/internal/attest"
 	"palyra/internal/event"
+	"palyra/internal/must"
 	"palyra/internal/session"
 	"palyra/internal/sqlite"
 	"palyra/internal/sqlite/sqlitetest"
@@ -51,9 +54,11 @@ func benchCall(joined string, result []byte) toolcall.Entry {
 }
 
 // BenchmarkCall records calls as the pipeline does that decides and attests at once: the
-// CPU time of one is measured also on a machine that has other things to do.
+// CPU time of one is measured also on a machine that has other things to do, and how many
+// pages it writes.
 func BenchmarkCall(b *testing.B) {
-	db := sqlitetest.Open(b)
+	path := filepath.Join(b.TempDir(), "palyra.db")
+	db := sqlitetest.OpenAt(b, path, sqlite.Options{})
 	calls := sqlite.NewCalls(db)
 	joined := ulid.Make().String()
 	first := benchCall(joined, []byte("hello"))
@@ -75,4 +80,16 @@ func BenchmarkCall(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64((cpu(b)-began).Microseconds())/float64(b.N), "cpu-us/op")
+	b.ReportMetric(walPages(b, db, path, joined), "pages/op")
+}
+
+// walPages is how many pages a call puts into the log of the store at path.
+func walPages(b *testing.B, db *sqlite.DB, path, joined string) float64 {
+	const calls = 64
+	must.Do(b, sqlite.WriterPragma(db, "PRAGMA wal_checkpoint(TRUNCATE)"))
+	for range calls {
+		must.Get(sqlite.NewCalls(db).Record(context.Background(), benchCall(joined, []byte("hello"))))(b)
+	}
+	const header, page = 32, 24 + 4096
+	return float64(must.Get(os.Stat(path+"-wal"))(b).Size()-header) / page / calls
 }
