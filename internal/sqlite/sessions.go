@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"palyra/internal/access"
 	"palyra/internal/event"
@@ -97,8 +98,12 @@ func (c *Conn) sessionEvents(id string, each toolcall.EachEvent) error {
 
 // RunCalls counts the proposals of a run, those that were refused included.
 func (s *Calls) RunCalls(ctx context.Context, p access.Principal, run string) (calls int, err error) {
+	ways := ofRun("", "?1")
+	for i, way := range ways {
+		ways[i] = "SELECT subject FROM events WHERE actor = ?2 AND code IN (?3, ?4) AND " + way
+	}
 	err = s.db.Read(ctx, func(c *Conn) error {
-		_, err := c.QueryRow(`SELECT count(DISTINCT subject) FROM events WHERE run = ?1 AND run <> '' AND actor = ?2 AND code IN (?3, ?4)`,
+		_, err := c.QueryRow("SELECT count(DISTINCT subject) FROM ("+strings.Join(ways, " UNION ALL ")+")",
 			func(r *Row) error { calls = int(r.Int64(0)); return nil }, run, p.String(), event.Proposed, event.Refused)
 		return err
 	})
@@ -128,7 +133,9 @@ func callsQuery(f toolcall.CallFilter) (query string, args []any) {
 	whereRunsOf(&where, f.Principal)
 	whereRunsOf(&where, f.Of)
 	if f.Run != "" {
-		where.add("proposal_id IN (SELECT subject FROM events WHERE run = ? AND run <> '' AND code = '"+string(event.Proposed)+"')", f.Run)
+		const proposed = "SELECT subject FROM events WHERE code = '" + string(event.Proposed) + "' AND "
+		ways := ofRun("", "?")
+		where.add("proposal_id IN ("+proposed+ways[0]+" UNION ALL "+proposed+ways[1]+")", f.Run, f.Run)
 	}
 	if f.PageToken != "" {
 		where.add("proposal_id < ?", f.PageToken)
