@@ -94,11 +94,13 @@ type writer struct {
 	fresh   []journal.Event
 	runs    map[sessionRun]struct{} // pairs that are stored
 	unasked int                     // calls that were noted
+	oldest  map[countedBy]time.Time // the oldest one of them, or before it
+	recent  int                     // calls that are only in recent_calls
 	tile    openTile                // where codes and actors are, until it is complete
 }
 
 func newWriter(conn *zs.Conn, opts Options, feed *journal.Feed) *writer {
-	return &writer{conn: conn, now: opts.Now, committed: opts.Committed, wrote: opts.Wrote, feed: feed, idle: make(chan struct{}), runs: map[sessionRun]struct{}{}}
+	return &writer{conn: conn, now: opts.Now, committed: opts.Committed, wrote: opts.Wrote, feed: feed, idle: make(chan struct{}), runs: map[sessionRun]struct{}{}, oldest: map[countedBy]time.Time{}}
 }
 
 func (w *writer) commit(ctx context.Context, u Unit) ([]journal.Event, error) {
@@ -253,6 +255,9 @@ func (w *writer) transact(batch []*pending) error {
 			return w.fail(err)
 		}
 	}
+	if err := w.settleCalls(); err != nil {
+		return w.fail(err)
+	}
 	began := time.Now()
 	if err := w.exec("COMMIT"); err != nil {
 		return w.fail(err)
@@ -282,6 +287,7 @@ func (w *writer) apply(p *pending, now time.Time, first bool) error {
 			return err
 		}
 		drafts, p.bound = slices.Concat(drafts, tx.drafts), tx.bound
+		w.recent += tx.joined
 	}
 	if len(drafts) == 0 {
 		return nil
