@@ -6,8 +6,8 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
-	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -126,15 +126,16 @@ func (t Inline) prepare(p tool.Proposal) (guest.Call, tool.Plan, error) {
 
 func (t Inline) plan(c guest.Call, m *structure.Module) tool.Plan {
 	digest := "sha256:" + hex.EncodeToString(c.Module.Digest[:])
+	fuel, memory := strconv.FormatUint(c.Limits.Fuel, 10), strconv.FormatInt(c.Limits.MemoryBytes, 10)
 	return tool.Plan{
 		Binding: tool.Binding{
-			SandboxProfile: fmt.Sprintf("WebAssembly guest %s: fuel %d, memory %d bytes, %s", digest, c.Limits.Fuel, c.Limits.MemoryBytes, c.Limits.Wall),
+			SandboxProfile: "WebAssembly guest " + digest + ": fuel " + fuel + ", memory " + memory + " bytes, " + c.Limits.Wall.String(),
 			Egress:         []string{egress.Strict.String()},
 		},
 		Facts: tool.Facts{Risk: inlineRisk, EgressMode: egress.Strict.String(), SandboxTier: guest.Tier, SandboxLevel: sandbox.LevelStrict},
 		Preview: tool.Preview{
-			Summary: fmt.Sprintf("Run a WebAssembly module of %d bytes (%s) with fuel %d. It can compute, and reach nothing.", len(c.Module.Bytes), digest, c.Limits.Fuel),
-			Notes:   []string{fmt.Sprintf("%d functions, %d of them imported: %s.", m.Functions+len(m.Imports), len(m.Imports), imported(m))},
+			Summary: "Run a WebAssembly module of " + strconv.Itoa(len(c.Module.Bytes)) + " bytes (" + digest + ") with fuel " + fuel + ". It can compute, and reach nothing.",
+			Notes:   []string{strconv.Itoa(m.Functions+len(m.Imports)) + " functions, " + strconv.Itoa(len(m.Imports)) + " of them imported: " + imported(m) + "."},
 		},
 		Subject: InlineName + ":" + digest, SubjectCovers: "the same module with any input",
 	}

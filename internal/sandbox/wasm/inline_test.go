@@ -2,6 +2,7 @@ package wasm
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -97,5 +98,21 @@ func TestInlineRuns(t *testing.T) {
 	}
 	if n.calls[1].Seed != c.Seed {
 		t.Error("the same call has another seed")
+	}
+}
+
+// TestInlineSays: what people are asked about names the module and what it may use.
+func TestInlineSays(t *testing.T) {
+	plan := must.Get(inlineOf(&noting{}).Plan(t.Context(), proposal(smallest, `,"fuel":7`)))(t)
+	digest := fmt.Sprintf("sha256:%x", sha256.Sum256(smallest))
+	for _, c := range []struct{ is, want string }{
+		{plan.Binding.SandboxProfile, "WebAssembly guest " + digest + ": fuel 7, memory 262144 bytes, 1ns"},
+		{plan.Preview.Summary, "Run a WebAssembly module of 50 bytes (" + digest + ") with fuel 7. It can compute, and reach nothing."},
+		{strings.Join(plan.Preview.Notes, ""), "1 functions, 0 of them imported: none."},
+		{plan.Subject, "wasm.run:" + digest},
+	} {
+		if c.is != c.want {
+			t.Errorf("%q, want %q", c.is, c.want)
+		}
 	}
 }

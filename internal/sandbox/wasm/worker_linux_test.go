@@ -1,7 +1,9 @@
 package wasm
 
 import (
+	"bufio"
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -10,6 +12,7 @@ import (
 	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
+	"palyra/internal/wasm/wire"
 )
 
 // broken is a sandbox that starts nothing.
@@ -31,5 +34,26 @@ func TestWorkerThatDoesNotStart(t *testing.T) {
 	defer stop()
 	if _, err := r.Probe(ctx); reason.Of(err) != reason.SandboxUnavailable || ctx.Err() != nil {
 		t.Errorf("the worker did not start: %v", err)
+	}
+}
+
+// TestReadAfterTheEnd: what a worker says once its caller has left is not taken, even if it
+// is there already: from then on no deadline of its line is the one that was set last.
+func TestReadAfterTheEnd(t *testing.T) {
+	ours, theirs, err := sockets()
+	must.Do(t, err)
+	defer ours.Close()
+	defer theirs.Close()
+	w := &worker{conn: ours, in: bufio.NewReader(ours)}
+	for range 2 {
+		must.Do(t, wire.Write(theirs, wire.Ready, wire.Greeting{Engine: "one"}))
+	}
+	if f, err := w.read(t.Context(), 0, greetingTime); err != nil || f.Kind != wire.Ready {
+		t.Fatalf("a frame that is there: %v %v", f.Kind, err)
+	}
+	left, leave := context.WithCancel(t.Context())
+	leave()
+	if _, err := w.read(left, 0, greetingTime); !errors.Is(err, context.Canceled) {
+		t.Errorf("after its caller left: %v", err)
 	}
 }
