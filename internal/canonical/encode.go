@@ -40,8 +40,8 @@ var encoders = sync.Pool{New: func() any { return new(encoder) }}
 // returns false, and calls nothing, for a value that takes json.Marshal.
 func inOnePass(v any, use func(text []byte)) bool {
 	const kept = 64 << 10
-	e := encoders.Get().(*encoder)
-	if !e.any(reflect.ValueOf(v)) {
+	e, ok := encoders.Get().(*encoder)
+	if !ok || !e.any(reflect.ValueOf(v)) {
 		return false // e may be in the middle of anything
 	}
 	use(e.out)
@@ -59,11 +59,12 @@ type encode func(e *encoder, v reflect.Value) bool
 var encodes sync.Map
 
 func encodeOf(t reflect.Type) encode {
-	if known, ok := encodes.Load(t); ok {
-		return known.(encode)
+	known, ok := encodes.Load(t)
+	if !ok {
+		known, _ = encodes.LoadOrStore(t, newEncode(t))
 	}
-	made, _ := encodes.LoadOrStore(t, newEncode(t))
-	return made.(encode)
+	made, _ := known.(encode)
+	return made
 }
 
 // later is encodeOf when it is first used: a type may have itself in it.

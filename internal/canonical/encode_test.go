@@ -106,10 +106,11 @@ type (
 		Inner `json:"inner"`
 		N     int
 	}
-	name   string
-	byte2  byte
-	textby byte // in a list, not base64
-	tree   struct {
+	private struct{ B int }
+	name    string
+	byte2   byte
+	textby  byte // in a list, not base64
+	tree    struct {
 		Left, Right *tree          `json:",omitempty"`
 		More        []tree         `json:"more,omitempty"`
 		Named       map[name]*tree `json:"named,omitempty"`
@@ -162,10 +163,8 @@ type (
 		ZS      []string    `json:"zs,omitzero"`
 		Stringy int64       `json:"stringy,string"`
 		Skipped int         `json:"-"`
-		Dash    int         `json:"-,"`
 		HTML    int         `json:"<&>"`
 		Umlaut  int         `json:"ü"`
-		Bad     int         `json:"a\"b"`
 		private int
 		Marsh   json.Marshaler
 		Str     fmt.Stringer
@@ -375,7 +374,7 @@ func (m *maker) fillInterface(v reflect.Value) {
 // other tags.
 func (m *maker) structOf() reflect.Type {
 	options := []string{"", ",omitempty", ",omitzero", ",string", ",omitempty,omitzero", ",unknown"}
-	names := []string{"", "a", "b", "B", "é", "a b", "x-y", "<", "z_9", "a\\"}
+	names := []string{"", "a", "b", "B", "é", "a b", "x-y", "<", "z_9", "a\\", "a\"b", "-"}
 	zoo := reflect.TypeFor[zoo]()
 	var fields []reflect.StructField
 	for i := range m.byte() % 6 {
@@ -428,6 +427,11 @@ func TestMarshalAgrees(t *testing.T) {
 			agree(t, v)
 		}
 	}
+	agree(t, zoo{private: 1})
+	agree(t, struct {
+		A int `json:"a"`
+		private
+	}{1, private{2}})
 	agree(t, nil)
 	agree(t, make(chan int))
 	agree(t, map[string]any{"f": func() {}})

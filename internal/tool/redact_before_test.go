@@ -140,14 +140,14 @@ func TestRedactAsBefore(t *testing.T) {
 	words := append(keys(), "Bearer abcdefghijklmnop", "bearer\tabcdefghijklmnop=", "-----BEGIN RSA PRIVATE KEY-----\nabc\n-----END RSA PRIVATE KEY-----",
 		"the quick brown fox jumps over the lazy dog, a task-list of theirs", strings.Repeat("0123456789abcdef", 4), "/home/somebody/projects/workspace/internal/main.go", "", "eyj")
 	changed := 0
-	for range 3000 {
+	for range 500 {
 		text := hidingPlaces(r, words)
 		asBefore(t, text)
 		if RedactText(text) != text {
 			changed++
 		}
 	}
-	if changed < 300 {
+	if changed < 50 {
 		t.Errorf("only %d texts had a key", changed)
 	}
 }
