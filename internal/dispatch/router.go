@@ -260,13 +260,12 @@ func (r *Router) unknown(name string) error {
 
 // Plan works out what the call would do and fills the fields of the binding
 // that are the same for every tool.
-func (r *Router) Plan(ctx context.Context, p tool.Proposal) (tool.Plan, error) {
+func (r *Router) Plan(ctx context.Context, p tool.Proposal) (plan tool.Plan, err error) {
 	e, err := r.find(p.Tool.Name)
 	if err != nil {
-		return tool.Plan{}, err
+		return plan, err
 	}
-	plan, err := e.tool.Plan(ctx, p)
-	if err != nil {
+	if plan, err = e.tool.Plan(ctx, p); err != nil {
 		return tool.Plan{}, err
 	}
 	e.bind(&plan.Binding, &p)
@@ -289,11 +288,10 @@ func (r *Router) prepare(ctx context.Context, p *tool.Proposal, prepared *tool.P
 	if err != nil {
 		return err
 	}
-	found, err := e.tool.Prepare(ctx, *p)
-	if err != nil {
+	if *prepared, err = e.tool.Prepare(ctx, *p); err != nil {
+		*prepared = tool.Prepared{}
 		return err
 	}
-	*prepared = found
 	e.bind(&prepared.Plan.Binding, p)
 	return nil
 }
@@ -323,13 +321,11 @@ type Decided struct {
 
 // Run redeems the permit and runs the call. The report always says how it
 // ended; a call that did not start has the outcome refused.
-func (r *Router) Run(ctx context.Context, d *Decided) tool.Report {
+func (r *Router) Run(ctx context.Context, d *Decided) (report tool.Report) {
 	started := time.Now()
-	call := &tool.Call{Proposal: d.Proposal, Output: d.Output, MayRead: d.mayRead, Peer: d.Peer}
 	prepared := &tool.Prepared{}
-	err := r.redeem(ctx, d, prepared)
 	defer func() { prepared.Release() }()
-	if err != nil {
+	if err := r.redeem(ctx, d, prepared); err != nil {
 		return r.refused(ctx, &d.Proposal, started, err)
 	}
 	ctx, release, err := r.brake.enter(ctx)
@@ -342,8 +338,7 @@ func (r *Router) Run(ctx context.Context, d *Decided) tool.Report {
 	}
 	running, clock, end := withDeadline(ctx, r.limit(d.Proposal.Tool.Name))
 	defer end()
-	call.Plan, call.Commit, call.Pause = prepared.Plan, d.committer(running, clock), clock.wait
-	report := r.execute(running, prepared, call, started)
+	report = r.execute(running, prepared, d.call(&prepared.Plan, running, clock), started)
 	r.alarm(ctx, &d.Proposal, report.Egress.Observed)
 	if report.Outcome == tool.Succeeded {
 		return report
@@ -352,6 +347,13 @@ func (r *Router) Run(ctx context.Context, d *Decided) tool.Report {
 		report.Reason, report.Message, report.Remedy = string(order.Code), order.Message, order.NextStep()
 	}
 	return report
+}
+
+// call is the call for its tool.
+func (d *Decided) call(plan *tool.Plan, running context.Context, clock *deadline) *tool.Call {
+	return &tool.Call{
+		Proposal: d.Proposal, Plan: *plan, Output: d.Output, MayRead: d.mayRead, Commit: d.committer(running, clock), Peer: d.Peer, Pause: clock.wait,
+	}
 }
 
 // ordered is the order that ended a call, a freeze or somebody's to cancel it; nil
