@@ -326,19 +326,22 @@ func (r *Router) Run(ctx context.Context, d *Decided) (report tool.Report) {
 	prepared := &tool.Prepared{}
 	defer func() { prepared.Release() }()
 	if err := r.redeem(ctx, d, prepared); err != nil {
-		return r.refused(ctx, &d.Proposal, started, err)
+		r.refuse(ctx, &d.Proposal, started, err, &report)
+		return report
 	}
 	ctx, release, err := r.brake.enter(ctx)
 	if err != nil {
-		return r.refused(ctx, &d.Proposal, started, err)
+		r.refuse(ctx, &d.Proposal, started, err, &report)
+		return report
 	}
 	defer release()
 	if err := ready(ctx, d); err != nil {
-		return r.refused(ctx, &d.Proposal, started, err)
+		r.refuse(ctx, &d.Proposal, started, err, &report)
+		return report
 	}
 	running, clock, end := withDeadline(ctx, r.limit(d.Proposal.Tool.Name))
 	defer end()
-	report = r.execute(running, prepared, d.call(&prepared.Plan, running, clock), started)
+	r.execute(running, prepared, d.call(&prepared.Plan, running, clock), started, &report)
 	r.alarm(ctx, &d.Proposal, report.Egress.Observed)
 	if report.Outcome == tool.Succeeded {
 		return report
@@ -399,17 +402,20 @@ func ready(ctx context.Context, d *Decided) error {
 
 // execute runs the tool. A tool that panics has failed; what it did until then
 // is attested like any other run.
-func (r *Router) execute(ctx context.Context, p *tool.Prepared, c *tool.Call, started time.Time) (report tool.Report) {
+func (r *Router) execute(ctx context.Context, p *tool.Prepared, c *tool.Call, started time.Time, report *tool.Report) {
 	defer func() {
 		if fault := recover(); fault != nil {
-			r.log.ErrorContext(ctx, "a tool panicked", slog.String("tool", c.Proposal.Tool.Name),
-				slog.String("proposal", c.Proposal.ID), slog.Any("fault", fault), slog.String("stack", string(debug.Stack())))
-			report = ended(&c.Proposal, started, tool.Failed, reason.Errorf(reason.Internal, "the tool failed inside the gateway"))
+			*report = r.panicked(ctx, &c.Proposal, started, fault)
 		}
 	}()
-	report = p.Run(ctx, *c)
-	r.logFault(ctx, &c.Proposal, &report)
-	return report
+	*report = p.Run(ctx, *c)
+	r.logFault(ctx, &c.Proposal, report)
+}
+
+func (r *Router) panicked(ctx context.Context, p *tool.Proposal, started time.Time, fault any) tool.Report {
+	r.log.ErrorContext(ctx, "a tool panicked", slog.String("tool", p.Tool.Name),
+		slog.String("proposal", p.ID), slog.Any("fault", fault), slog.String("stack", string(debug.Stack())))
+	return ended(p, started, tool.Failed, reason.Errorf(reason.Internal, "the tool failed inside the gateway"))
 }
 
 // redeem plans the call anew, into prepared, and spends the permit on what was found.
@@ -483,8 +489,8 @@ func explain(mismatch error, was, is *tool.Plan) error {
 	return e
 }
 
-// refused is the report of a call that did not start.
-func (r *Router) refused(ctx context.Context, p *tool.Proposal, started time.Time, err error) tool.Report {
+// refuse makes the report of a call that did not start.
+func (r *Router) refuse(ctx context.Context, p *tool.Proposal, started time.Time, err error, report *tool.Report) {
 	var known *reason.Error
 	switch {
 	case errors.As(err, &known) && known.Code != reason.Internal:
@@ -499,7 +505,7 @@ func (r *Router) refused(ctx context.Context, p *tool.Proposal, started time.Tim
 			slog.String("proposal", p.ID), slog.String("error", err.Error()))
 		known = reason.Fault(err)
 	}
-	return ended(p, started, tool.Refused, known)
+	*report = ended(p, started, tool.Refused, known)
 }
 
 // ended is the report of a call that its executor does not report on.
