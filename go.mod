@@ -53,6 +53,8 @@ require (
 	golang.org/x/text v0.42.0
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260819154853-08b0e4226688
 	google.golang.org/protobuf v1.36.12
+	modernc.org/libc v1.65.7
+	modernc.org/sqlite v1.37.1
 	mvdan.cc/sh/v3 v3.14.1
 	rsc.io/qr v0.2.0
 	zombiezen.com/go/sqlite v1.4.2
@@ -128,8 +130,6 @@ require (
 	golang.org/x/time v0.15.0 // indirect
 	golang.org/x/tools v0.49.0 // indirect
 	google.golang.org/genproto/googleapis/api v0.0.0-20260819154853-08b0e4226688 // indirect
-	modernc.org/libc v1.65.7 // indirect
 	modernc.org/mathutil v1.7.1 // indirect
 	modernc.org/memory v1.11.0 // indirect
-	modernc.org/sqlite v1.37.1 // indirect
 )

@@ -101,6 +101,7 @@ func serve(l *line) error {
 		if err := wire.Write(l, wire.Done, end, body[:]...); err != nil {
 			return err
 		}
+		host.clear()
 	}
 }
 

@@ -20,7 +20,9 @@ import (
 type host struct {
 	linker *wasmtime.Linker
 	line   *line
+	watch  watch
 	guest  *guest
+	store  *wasmtime.Store
 	// broken is why nothing can be asked of palyrad any more.
 	broken error
 }
@@ -32,9 +34,12 @@ type guest struct {
 	output [2][]byte // standard output and standard error
 	// result is what the last question to palyrad gave.
 	result []byte
+	// memory is the guest's, once it was looked for.
+	memory *wasmtime.Memory
 	// clock is the time that a guest without a grant sees, in nanoseconds.
 	clock int64
-	// random is the stream of randomness that a guest without a grant sees.
+	// random is the stream of randomness that a guest without a grant sees, once it was
+	// asked for.
 	random cipher.Stream
 	began  time.Time
 	end    wire.End
@@ -48,31 +53,30 @@ const epoch = 1_577_836_800_000_000_000
 // tick is how far each reading of it moves it: one microsecond.
 const tick = 1000
 
-func newGuest(order wire.Order, input []byte) *guest {
-	g := &guest{order: order, input: input, clock: epoch, began: time.Now()}
+// stream is the randomness that comes from a seed.
+func stream(from []byte) cipher.Stream {
 	var seed [32]byte
-	copy(seed[:], order.Seed)
+	copy(seed[:], from)
 	block, err := aes.NewCipher(seed[:])
 	if err != nil {
 		panic(err) // a key of 32 bytes is right
 	}
-	g.random = cipher.NewCTR(block, make([]byte, aes.BlockSize))
-	return g
+	return cipher.NewCTR(block, make([]byte, aes.BlockSize))
 }
 
-// run makes one call in a store of its own.
+// run makes one call in a store of its own, which clear takes away.
 func (h *host) run(e *wasmtime.Engine, module *wasmtime.Module, order wire.Order, input []byte) (wire.End, [2][]byte) {
-	g := newGuest(order, input)
+	g := &guest{order: order, input: input, clock: epoch, began: time.Now()}
 	h.guest = g
 	store := wasmtime.NewStore(e)
-	defer store.Close()
+	h.store = store
 	store.Limiter(order.MemoryBytes, order.TableElements, 1, int64(structure.DefaultLimits().Tables), 1)
 	if err := store.SetFuel(order.Fuel); err != nil {
 		return wire.End{Outcome: wire.NotStartable, Problem: err.Error()}, g.output
 	}
 	store.SetEpochDeadline(1)
-	timer := time.AfterFunc(time.Duration(order.WallMillis)*time.Millisecond, e.IncrementEpoch)
-	defer timer.Stop()
+	h.watch.begin(time.Duration(order.WallMillis) * time.Millisecond)
+	defer h.watch.end()
 
 	instance, err := h.linker.Instantiate(store, module)
 	if err == nil {
@@ -82,21 +86,28 @@ func (h *host) run(e *wasmtime.Engine, module *wasmtime.Module, order wire.Order
 	return g.end, g.output
 }
 
+// clear takes away what a call left. Its end is told before, since the kernel takes long to
+// free a memory of whose addresses most are reserved.
+func (h *host) clear() {
+	h.store.Close()
+	h.store, h.guest = nil, nil
+}
+
 // call enters the guest.
 func (g *guest) call(store *wasmtime.Store, instance *wasmtime.Instance) error {
 	if !g.order.ABI {
-		_, err := instance.GetFunc(store, "_start").Call(store)
+		_, err := exported(store, instance, "_start").Call(store)
 		return err
 	}
-	at, err := instance.GetFunc(store, "palyra_alloc").Call(store, int32(len(g.input)))
+	at, err := exported(store, instance, "palyra_alloc").Call(store, int32(len(g.input)))
 	if err != nil {
 		return err
 	}
 	where, _ := at.(int32)
-	if !memoryOf(store, instance).write(uint32(where), g.input) {
+	if !g.memoryIn(store, instance).write(uint32(where), g.input) {
 		return g.bad("palyra_alloc gave a place outside of the memory")
 	}
-	packed, err := instance.GetFunc(store, "run").Call(store, where, int32(len(g.input)))
+	packed, err := exported(store, instance, "run").Call(store, where, int32(len(g.input)))
 	if err != nil {
 		return err
 	}
@@ -106,7 +117,7 @@ func (g *guest) call(store *wasmtime.Store, instance *wasmtime.Instance) error {
 		g.end.Outcome = wire.OutOfOutput
 		return errEnded
 	}
-	text, ok := memoryOf(store, instance).slice(ptr, size)
+	text, ok := g.memoryIn(store, instance).slice(ptr, size)
 	if !ok {
 		return g.bad("run gave a result outside of the memory")
 	}
@@ -127,10 +138,8 @@ func (g *guest) conclude(store *wasmtime.Store, instance *wasmtime.Instance, err
 	if left, fuelErr := store.GetFuel(); fuelErr == nil {
 		g.end.Fuel = g.order.Fuel - left
 	}
-	table := int64(0)
 	if instance != nil {
-		g.end.MemoryBytes = int64(len(memoryOf(store, instance)))
-		table = largestTable(store, instance)
+		g.end.MemoryBytes = int64(len(g.memoryIn(store, instance)))
 	}
 	if g.end.Outcome == "" {
 		g.end.Outcome = outcomeOf(err)
@@ -146,7 +155,7 @@ func (g *guest) conclude(store *wasmtime.Store, instance *wasmtime.Instance, err
 	switch {
 	case g.end.MemoryBytes > g.order.MemoryBytes/16*15:
 		g.end.Outcome = wire.OutOfMemory
-	case table > g.order.TableElements/16*15:
+	case instance != nil && largestTable(store, instance) > g.order.TableElements/16*15:
 		g.end.Outcome = wire.OutOfTable
 	}
 }
@@ -198,14 +207,34 @@ func largestTable(store *wasmtime.Store, instance *wasmtime.Instance) (most int6
 	return most
 }
 
+// exported is a function that a guest exports.
+func exported(store *wasmtime.Store, instance *wasmtime.Instance, name string) *wasmtime.Func {
+	export := instance.GetExport(store, name)
+	defer export.Close() // the collector would take longer
+	return export.Func()
+}
+
 // memory is that of the guest. It is read anew in each function: it moves as it grows.
 type memory []byte
 
-func memoryOf(store wasmtime.Storelike, instance *wasmtime.Instance) memory {
-	if export := instance.GetExport(store, "memory"); export != nil && export.Memory() != nil {
-		return export.Memory().UnsafeData(store)
+// memoryIn is the memory of a guest that began.
+func (g *guest) memoryIn(store *wasmtime.Store, instance *wasmtime.Instance) memory {
+	return g.memoryOf(store, func(name string) *wasmtime.Extern { return instance.GetExport(store, name) })
+}
+
+// memoryOf looks for the memory among the exports once: which one it is stays the same.
+func (g *guest) memoryOf(store wasmtime.Storelike, export func(string) *wasmtime.Extern) memory {
+	if g.memory == nil {
+		found := export("memory")
+		if found == nil {
+			return nil
+		}
+		defer found.Close()
+		if g.memory = found.Memory(); g.memory == nil {
+			return nil
+		}
 	}
-	return nil
+	return g.memory.UnsafeData(store)
 }
 
 func (m memory) slice(at, size uint32) ([]byte, bool) {

@@ -18,7 +18,7 @@ type function func(h *host, m memory, a []uint64) uint64
 
 // newHost links every function that a module may import.
 func newHost(e *wasmtime.Engine, l *line) (*host, error) {
-	h := &host{linker: wasmtime.NewLinker(e), line: l}
+	h := &host{linker: wasmtime.NewLinker(e), line: l, watch: watch{interrupt: e.IncrementEpoch}}
 	for module, functions := range structure.Functions {
 		for name, t := range functions {
 			f := given[module][name]
@@ -46,11 +46,7 @@ func (h *host) link(module, name string, t structure.FuncType, f function) error
 				numbers[i] = uint64(uint32(a.I32()))
 			}
 		}
-		var m memory
-		if export := c.GetExport("memory"); export != nil && export.Memory() != nil {
-			m = export.Memory().UnsafeData(c)
-		}
-		value := f(h, m, numbers)
+		value := f(h, h.guest.memoryOf(c, c.GetExport), numbers)
 		if h.guest.ending {
 			return nil, wasmtime.NewTrap("the guest ended")
 		}

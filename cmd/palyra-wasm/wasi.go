@@ -122,6 +122,9 @@ func (g *guest) fill(to []byte) {
 		_, _ = rand.Read(to) // it never fails
 		return
 	}
+	if g.random == nil {
+		g.random = stream(g.order.Seed)
+	}
 	clear(to)
 	g.random.XORKeyStream(to, to)
 }

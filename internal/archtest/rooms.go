@@ -129,6 +129,7 @@ var Rooms = []Room{
 	{Dir: "internal/vaultkey", Layer: layerRun, Why: "the vault's key knows no journal, and the journal no vault; here one remembers the other"},
 	{Dir: "internal/journalkey", Layer: layerRun, Why: "the journal knows keys and the authority certifies them; neither knows the other"},
 	{Dir: "internal/sqlite/tending", Layer: layerGround, Only: []string{"internal/reason"}, Why: "when the store is tended is apart from how"},
+	{Dir: "internal/sqlite/walbatch", Layer: layerGround, Why: "how SQLite writes files knows nothing of what is in them"},
 	{Dir: "internal/sqlite/deliveries", Layer: layerSurface, Also: []string{"internal/sqlite"}, Why: "what is owed to receivers is kept beside the records of calls, which know nothing of it"},
 	{Dir: "internal/sqlite/guestdata", Layer: layerSurface, Also: []string{"internal/sqlite"}, Why: "what guests store is theirs, and no record of a call knows of it"},
 	{Dir: "internal/sqlite", Layer: layerSurface, Why: "stores implement the interfaces of the rooms; the rooms do not know them"},

@@ -52,6 +52,17 @@ type Envelope struct {
 	JSON []byte
 	// SHA256 is the lower-case hex digest of JSON.
 	SHA256 string
+	// said is what the notary of this process signed; nil when only JSON says it.
+	said *Statement
+}
+
+// Statement is what the envelope says. Of one that this process signed nothing is
+// read again; any other proves nothing, as Read.
+func (e Envelope) Statement() (Statement, error) {
+	if e.said != nil {
+		return *e.said, nil
+	}
+	return Read(e.JSON)
 }
 
 // Notary signs attestations. It is safe for concurrent use.
@@ -189,26 +200,25 @@ func (n *Notary) Sign(_ context.Context, x Execution) (Envelope, error) {
 		return Envelope{}, fmt.Errorf("attesting proposal %s: %w", x.ProposalID, err)
 	}
 	// Before it is signed: what the journal redacts afterwards has no signature.
-	payload, _, err = tool.Redact(payload, nil)
+	signed, _, err := tool.Redact(payload, nil)
 	if err != nil {
 		return Envelope{}, fmt.Errorf("attesting proposal %s: %w", x.ProposalID, err)
 	}
-	env, err := n.current.sign(payload)
+	text, err := dsse.Sign(PayloadType, signed, n.current.keyID, n.current.signer)
 	if err != nil {
 		return Envelope{}, reason.Errorf(reason.AttestationFailed, "signing the attestation of proposal %s: %w", x.ProposalID, err)
 	}
-	text, err := canonical.Marshal(env)
-	if err != nil {
-		return Envelope{}, fmt.Errorf("attesting proposal %s: %w", x.ProposalID, err)
-	}
 	sum := sha256.Sum256(text)
-	return Envelope{ID: x.AttestationID, JSON: text, SHA256: hex.EncodeToString(sum[:])}, nil
+	out := Envelope{ID: x.AttestationID, JSON: text, SHA256: hex.EncodeToString(sum[:])}
+	// What was redacted, and a text that was no UTF-8, is not in the envelope as it is here.
+	if bytes.Equal(signed, payload) && !bytes.Contains(payload, []byte(replacement)) {
+		out.said = &s
+	}
+	return out, nil
 }
 
-// sign makes the DSSE envelope of a payload.
-func (s seal) sign(payload []byte) (dsse.Envelope, error) {
-	return dsse.Sign(PayloadType, payload, s.keyID, s.signer)
-}
+// replacement stands in JSON for what is no UTF-8.
+const replacement = "\uFFFD"
 
 // keyID is the id of the certificate's key.
 func keyID(c *x509.Certificate) (string, error) {

@@ -216,6 +216,9 @@ func VerdictOf(v policy.Verdict) Verdict {
 // MarshalJSON writes all that policy says.
 func (v Verdict) MarshalJSON() ([]byte, error) { return v.made.MarshalJSON() }
 
+// Shape is that of what policy says.
+func (v Verdict) Shape() any { return v.made.Shape() }
+
 // Decode reads the payload of an event of a call or of a session: a pointer to
 // one of the types of this package or to a decision.Record, nil for any other
 // event. A payload that was erased is NOT_FOUND. Members that repeat are an error:

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"palyra/internal/canonical"
 	"palyra/internal/decision"
 	"palyra/internal/event"
 	"palyra/internal/journal"
@@ -125,6 +126,15 @@ func (s *Story) Gate() *Gated {
 func Opens(e *journal.Event) bool {
 	if e.Code != event.Decided {
 		return false
+	}
+	var allowed string
+	plain := canonical.Members(e.Payload, func(name, value []byte) {
+		if string(name) == "allowed" {
+			allowed = string(value)
+		}
+	})
+	if plain && (allowed == "true" || allowed == "false") {
+		return allowed == "true"
 	}
 	var decided struct {
 		Allowed bool `json:"allowed"`

@@ -48,6 +48,12 @@ func JSON(text []byte) ([]byte, error) {
 	if len(text) > MaxSize {
 		return nil, fmt.Errorf("%w: %d bytes", ErrTooLarge, len(text))
 	}
+	if plain(text) {
+		return bytes.Clone(text), nil
+	}
+	if out, ok := rewrite(text); ok {
+		return out, nil
+	}
 	if err := check(text); err != nil {
 		return nil, err
 	}
@@ -61,6 +67,10 @@ func JSON(text []byte) ([]byte, error) {
 // Marshal encodes a Go value and returns its RFC 8785 form. It is for values
 // that the gateway makes itself and has no size limit.
 func Marshal(v any) ([]byte, error) {
+	var out []byte
+	if inOnePass(v, func(text []byte) { out = bytes.Clone(text) }) {
+		return out, nil
+	}
 	text, err := json.Marshal(v)
 	if err != nil {
 		return nil, fmt.Errorf("encoding %T: %w", v, err)
@@ -77,12 +87,19 @@ func Marshal(v any) ([]byte, error) {
 
 // Digest returns "sha256:" and the lower-case hex SHA-256 of text.
 func Digest(text []byte) string {
+	const scheme = "sha256:"
+	var digest [len(scheme) + 2*sha256.Size]byte
 	sum := sha256.Sum256(text)
-	return "sha256:" + hex.EncodeToString(sum[:])
+	hex.Encode(digest[copy(digest[:], scheme):], sum[:])
+	return string(digest[:])
 }
 
 // DigestOf is Digest over Marshal.
 func DigestOf(v any) (string, error) {
+	var digest string
+	if inOnePass(v, func(text []byte) { digest = Digest(text) }) {
+		return digest, nil
+	}
 	text, err := Marshal(v)
 	if err != nil {
 		return "", err

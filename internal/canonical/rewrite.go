@@ -3,7 +3,6 @@ package canonical
 import (
 	"bytes"
 	"slices"
-	"unicode/utf8"
 )
 
 // rewrite returns the RFC 8785 form of text, which must be one JSON value. It is a
@@ -32,14 +31,14 @@ type member struct{ start, colon, end int }
 
 // value moves one value; false means that it is not one of the plain ones.
 func (w *rewriter) value(depth int) bool {
-	if len(w.in) == 0 || depth > MaxDepth {
+	if len(w.in) == 0 {
 		return false
 	}
 	switch w.in[0] {
 	case '{':
-		return w.object(depth)
+		return depth < MaxDepth && w.object(depth)
 	case '[':
-		return w.array(depth)
+		return depth < MaxDepth && w.array(depth)
 	case '"':
 		return w.text()
 	case 't':
@@ -75,27 +74,11 @@ func (w *rewriter) literal(word string) bool {
 	return true
 }
 
-// integer moves an integer of at most 15 digits, which a double holds exactly and
-// prints as it was written. Of "1.5" and "1e2" it moves the 1; the value does not
-// end there, so rewrite fails and the library takes over.
+// integer moves one that integerLength knows.
 func (w *rewriter) integer() bool {
-	const most = 15
-	n := 0
-	if w.in[0] == '-' {
-		n = 1
-	}
-	digits := n
-	for n < len(w.in) && w.in[n] >= '0' && w.in[n] <= '9' {
-		n++
-	}
-	switch {
-	case n == digits || n-digits > most:
-		return false
-	case w.in[digits] == '0' && n > 1: // "-0" and "01" are for the library
-		return false
-	}
+	n := integerLength(w.in)
 	w.move(n)
-	return true
+	return n > 0
 }
 
 // text moves a string. What encoding/json escapes for the sake of HTML is
@@ -103,16 +86,8 @@ func (w *rewriter) integer() bool {
 func (w *rewriter) text() bool {
 	w.move(1)
 	for {
-		n := 0
-		plain := true
-		for n < len(w.in) && w.in[n] != '"' && w.in[n] != '\\' {
-			if w.in[n] < ' ' {
-				return false
-			}
-			plain = plain && w.in[n] < utf8.RuneSelf
-			n++
-		}
-		if n == len(w.in) || !plain && !utf8.Valid(w.in[:n]) {
+		n, ok := segment(w.in)
+		if !ok {
 			return false
 		}
 		w.move(n)
@@ -129,12 +104,8 @@ func (w *rewriter) text() bool {
 // escape moves one escape sequence that RFC 8785 writes in the same way, or
 // one of encoding/json's for HTML.
 func (w *rewriter) escape() bool {
-	if len(w.in) < 2 {
-		return false
-	}
-	switch w.in[1] {
-	case '"', '\\', 'b', 'f', 'n', 'r', 't':
-		w.move(2)
+	if n := escapeLength(w.in); n > 0 {
+		w.move(n)
 		return true
 	}
 	const long = len(`\u003c`)
@@ -201,22 +172,11 @@ func (w *rewriter) object(depth int) bool {
 	return w.order(members)
 }
 
-// name moves a member's name in plain ASCII: bytes and UTF-16 code units then
-// have the same order.
+// name moves a member's name that nameLength knows.
 func (w *rewriter) name() bool {
-	if len(w.in) == 0 || w.in[0] != '"' {
-		return false
-	}
-	for n := 1; n < len(w.in); n++ {
-		switch c := w.in[n]; {
-		case c == '"':
-			w.move(n + 1)
-			return true
-		case c < ' ' || c == '\\' || c >= utf8.RuneSelf:
-			return false
-		}
-	}
-	return false
+	n := nameLength(w.in)
+	w.move(n)
+	return n > 0
 }
 
 // order puts the members that end before the last byte of out in the order of
@@ -224,24 +184,29 @@ func (w *rewriter) name() bool {
 func (w *rewriter) order(members []member) bool {
 	name := func(m member) []byte { return w.out[m.start+1 : m.colon-1] }
 	byName := func(a, b member) int { return bytes.Compare(name(a), name(b)) }
-	first, sorted := members[0].start, slices.IsSortedFunc(members, byName)
-	if !sorted {
-		slices.SortFunc(members, byName)
-	}
-	for i := 1; i < len(members); i++ {
-		if byName(members[i-1], members[i]) == 0 {
-			return false
-		}
-	}
-	if !sorted {
-		w.scratch = slices.Grow(w.scratch[:0], cap(w.out))
-		for i, m := range members {
-			if i > 0 {
-				w.scratch = append(w.scratch, ',')
+	ordered := func() bool {
+		for i := 1; i < len(members); i++ {
+			if byName(members[i-1], members[i]) >= 0 {
+				return false
 			}
-			w.scratch = append(w.scratch, w.out[m.start:m.end]...)
 		}
-		w.out = append(append(w.out[:first], w.scratch...), '}')
+		return true
 	}
+	if ordered() {
+		return true
+	}
+	first := members[0].start
+	slices.SortFunc(members, byName)
+	if !ordered() {
+		return false
+	}
+	w.scratch = w.scratch[:0]
+	for i, m := range members {
+		if i > 0 {
+			w.scratch = append(w.scratch, ',')
+		}
+		w.scratch = append(w.scratch, w.out[m.start:m.end]...)
+	}
+	w.out = append(append(w.out[:first], w.scratch...), '}')
 	return true
 }

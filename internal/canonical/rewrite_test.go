@@ -3,10 +3,13 @@ package canonical
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"palyra/internal/must"
 )
 
 // library is what rewrite must agree with.
@@ -14,6 +17,35 @@ func library(text []byte) ([]byte, error) {
 	value := jsontext.Value(bytes.Clone(text))
 	err := value.Canonicalize()
 	return value, err
+}
+
+// sameMembers holds Members against encoding/json.
+func sameMembers(t *testing.T, text []byte) {
+	t.Helper()
+	got := map[string]string{}
+	if !Members(text, func(name, value []byte) { got[string(name)] = string(value) }) {
+		return
+	}
+	var want map[string]json.RawMessage
+	if err := json.Unmarshal(text, &want); err != nil || len(got) != len(want) || !Is(text) {
+		t.Fatalf("Members(%q) are %q, those of encoding/json %q, %v", text, got, want, err)
+	}
+	for name, value := range want {
+		if got[name] != string(value) {
+			t.Fatalf("Members(%q): %q is %q, want %q", text, name, got[name], value)
+		}
+	}
+}
+
+// strictly is what JSON must agree with: check, then the library.
+func strictly(text []byte) ([]byte, error) {
+	if len(text) > MaxSize {
+		return nil, fmt.Errorf("%w: %d bytes", ErrTooLarge, len(text))
+	}
+	if err := check(text); err != nil {
+		return nil, err
+	}
+	return library(text)
 }
 
 func TestRewrite(t *testing.T) {
@@ -52,6 +84,8 @@ func TestRewriteLeavesTheRest(t *testing.T) {
 func FuzzRewrite(f *testing.F) {
 	for _, seed := range []string{
 		`{"b":[1,-2,"\u003c\n"],"a":{"":null}}`, `{"b":1,"a":2,"b":3}`, `[-0,01,1.5]`, "\"\xff\"", `{"a":{"b":{"c":[[[]]]}}}`,
+		strings.Repeat("[", MaxDepth) + strings.Repeat("]", MaxDepth), strings.Repeat(`{"a":`, MaxDepth+1) + "1" + strings.Repeat("}", MaxDepth+1),
+		"eight by\x7fes\x00", `"12345678\u0000"`, `"0123456789<\n"`, "\"0123456\xe9\"", `{"aaaaaaaab":1,"aaaaaaaaa":2}`,
 		`{"ab":1,"a":2,"B":3}`, `"\"\\\/\b\u001f"`, `["😀","\ud83d"]`,
 	} {
 		f.Add([]byte(seed))
@@ -60,6 +94,21 @@ func FuzzRewrite(f *testing.F) {
 		want, err := library(text)
 		if got, ok := rewrite(text); ok && (err != nil || !bytes.Equal(got, want)) {
 			t.Fatalf("rewrite(%q) = %q, the library says %q, %v", text, got, want, err)
+		}
+		if plain(text) && (err != nil || !bytes.Equal(text, want)) {
+			t.Fatalf("%q is said to be plain, the library says %q, %v", text, want, err)
+		}
+		sameMembers(t, text)
+		if got, want := Valid(text), json.Valid(text); got != want {
+			t.Fatalf("Valid(%q) = %t, want %t", text, got, want)
+		}
+		strict, strictErr := strictly(text)
+		if got, err := JSON(text); !bytes.Equal(got, strict) || fmt.Sprint(err) != fmt.Sprint(strictErr) {
+			t.Fatalf("JSON(%q) = %q, %v, want %q, %v", text, got, err, strict, strictErr)
+		}
+		quoted, quoteErr := jsontext.AppendQuote([]byte("x"), string(text))
+		if got, err := AppendString([]byte("x"), string(text)); quoteErr == nil && !bytes.Equal(got, quoted) || fmt.Sprint(err) != fmt.Sprint(quoteErr) {
+			t.Fatalf("AppendString(%q) = %q, %v, want %q, %v", text, got, err, quoted, quoteErr)
 		}
 		if got, want := Is(text), err == nil && bytes.Equal(want, text); got != want {
 			t.Fatalf("Is(%q) = %t, want %t", text, got, want)
@@ -77,14 +126,21 @@ func BenchmarkMarshal(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	for name, fn := range map[string]func([]byte) ([]byte, error){
-		"library": library,
-		"rewrite": func(text []byte) ([]byte, error) { out, _ := rewrite(text); return out, nil },
+	raw := must.Get(Marshal(v))(b)
+	for name, fn := range map[string]func() ([]byte, error){
+		"two steps": func() ([]byte, error) { return twoSteps(v) },
+		"one pass":  func() ([]byte, error) { return Marshal(v) },
+		"digest":    func() ([]byte, error) { _, err := DigestOf(v); return raw, err },
+		"raw":       func() ([]byte, error) { return Marshal(json.RawMessage(raw)) },
+		"library":   func() ([]byte, error) { return library(text) },
+		"rewrite":   func() ([]byte, error) { out, _ := rewrite(text); return out, nil },
+		"is":        func() ([]byte, error) { _ = Is(raw); return raw, nil },
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.SetBytes(int64(len(text)))
+			b.ReportAllocs()
 			for b.Loop() {
-				if out, err := fn(text); err != nil || len(out) != len(text) {
+				if out, err := fn(); err != nil || len(out) != len(text) {
 					b.Fatalf("%s, %v", out, err)
 				}
 			}

@@ -21,6 +21,7 @@ import (
 	"palyra/internal/statedir"
 	"palyra/internal/version"
 	"palyra/internal/wasm/guest"
+	"palyra/internal/wasm/structure"
 	"palyra/internal/workspace/overlay"
 )
 
@@ -193,7 +194,7 @@ func (g guests) ready() error {
 func (g guests) inline(c config.WASMRuntime) wasm.Inline {
 	return wasm.Inline{
 		Guests: g.runner, Ready: g.ready, FuelCeiling: uint64(c.FuelCeiling), ModuleBytes: c.MaxModuleBytes, Version: version.Get().Version,
-		Limits: guestLimits(c),
+		Limits: guestLimits(c), Modules: &structure.Known{},
 	}
 }
 

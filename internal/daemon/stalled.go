@@ -14,26 +14,11 @@ const stalledAfter = 30 * time.Second
 // long, as if it had left.
 func cutOff(h http.Handler, after time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		control := http.NewResponseController(w)
-		// A deadline in the past ends a write that is under way. One in the future
-		// would end the stream also while nothing is written.
-		var mu sync.Mutex
-		ended := false
-		timer := time.AfterFunc(after, func() {
-			mu.Lock()
-			defer mu.Unlock()
-			if !ended { // the server takes the writer back then
-				_ = control.SetWriteDeadline(time.Unix(1, 0))
-			}
-		})
-		timer.Stop()
-		defer func() {
-			timer.Stop()
-			mu.Lock()
-			defer mu.Unlock()
-			ended = true
-		}()
-		h.ServeHTTP(&watchedWriter{w, control, timer, after}, r)
+		watched := &watchedWriter{ResponseWriter: w, control: http.NewResponseController(w), after: after}
+		watched.timer = time.AfterFunc(after, watched.cut)
+		watched.timer.Stop()
+		defer watched.end()
+		h.ServeHTTP(watched, r)
 	})
 }
 
@@ -43,6 +28,26 @@ type watchedWriter struct {
 	control *http.ResponseController
 	timer   *time.Timer
 	after   time.Duration
+
+	mu    sync.Mutex
+	ended bool
+}
+
+// cut ends a write that is under way. A deadline in the future would end the stream
+// also while nothing is written.
+func (w *watchedWriter) cut() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.ended { // the server takes the writer back then
+		_ = w.control.SetWriteDeadline(time.Unix(1, 0))
+	}
+}
+
+func (w *watchedWriter) end() {
+	w.timer.Stop()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ended = true
 }
 
 // Unwrap is for http.ResponseController.

@@ -20,27 +20,49 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 )
 
-// Envelope is the DSSE envelope.
-type Envelope struct {
+// envelope is the DSSE envelope.
+type envelope struct {
 	PayloadType string      `json:"payloadType"`
 	Payload     string      `json:"payload"`
-	Signatures  []Signature `json:"signatures"`
+	Signatures  []signature `json:"signatures"`
 }
 
-// Signature is one signature of an envelope.
-type Signature struct {
+// signature is one signature of an envelope.
+type signature struct {
 	KeyID string `json:"keyid"`
 	Sig   string `json:"sig"`
 }
 
-// Sign makes the envelope of a payload; signer holds an Ed25519 key.
-func Sign(payloadType string, payload []byte, keyID string, signer crypto.Signer) (Envelope, error) {
+// What an envelope with one signature has before each of its strings in RFC 8785 form,
+// and after the last.
+const (
+	beforePayload = `{"payload":"`
+	beforeType    = `","payloadType":"`
+	beforeKeyID   = `","signatures":[{"keyid":"`
+	beforeSig     = `","sig":"`
+	afterSig      = `"}]}`
+)
+
+// Sign makes the envelope of a payload, in RFC 8785 form; signer holds an Ed25519 key.
+// Payload type and key id are in ASCII, and hold nothing that JSON escapes.
+func Sign(payloadType string, payload []byte, keyID string, signer crypto.Signer) ([]byte, error) {
+	for _, s := range []string{payloadType, keyID} {
+		if !plain(s) || strings.ContainsAny(s, `"\`) {
+			return nil, fmt.Errorf("%q cannot stand in an envelope", s)
+		}
+	}
 	sig, err := signer.Sign(rand.Reader, preAuthentication(payloadType, payload), crypto.Hash(0))
 	if err != nil {
-		return Envelope{}, err
+		return nil, err
 	}
-	encode := base64.StdEncoding.EncodeToString
-	return Envelope{payloadType, encode(payload), []Signature{{KeyID: keyID, Sig: encode(sig)}}}, nil
+	const around = len(beforePayload + beforeType + beforeKeyID + beforeSig + afterSig)
+	encoding := base64.StdEncoding
+	text := make([]byte, 0, around+encoding.EncodedLen(len(payload))+len(payloadType)+len(keyID)+encoding.EncodedLen(len(sig)))
+	text = encoding.AppendEncode(append(text, beforePayload...), payload)
+	text = append(append(text, beforeType...), payloadType...)
+	text = append(append(text, beforeKeyID...), keyID...)
+	text = encoding.AppendEncode(append(text, beforeSig...), sig)
+	return append(text, afterSig...), nil
 }
 
 // KeyID is the key's OpenSSH fingerprint, "SHA256:" and base64: verifiers made
@@ -101,40 +123,39 @@ func (o Opened) Verify(public ed25519.PublicKey) error {
 
 // read reads the form that an envelope has in RFC 8785 by cutting it to pieces, and
 // every other with the JSON library.
-func read(text []byte) (Envelope, error) {
+func read(text []byte) (envelope, error) {
 	if e, ok := cut(string(text)); ok {
 		return e, nil
 	}
-	var e Envelope
+	var e envelope
 	err := jsonv2.Unmarshal(text, &e, jsonv2.RejectUnknownMembers(true))
 	return e, err
 }
 
 // cut reads an envelope in RFC 8785 form with one signature and no
 // escapes; ok is false for every other.
-func cut(text string) (e Envelope, ok bool) {
+func cut(text string) (e envelope, ok bool) {
 	if strings.Contains(text, `\`) {
-		return Envelope{}, false
+		return envelope{}, false
 	}
-	var s Signature
+	var s signature
 	for _, member := range []struct {
 		before string
 		value  *string
 	}{
-		{`{"payload":"`, &e.Payload}, {`","payloadType":"`, &e.PayloadType},
-		{`","signatures":[{"keyid":"`, &s.KeyID}, {`","sig":"`, &s.Sig},
+		{beforePayload, &e.Payload}, {beforeType, &e.PayloadType}, {beforeKeyID, &s.KeyID}, {beforeSig, &s.Sig},
 	} {
 		if text, ok = strings.CutPrefix(text, member.before); !ok {
-			return Envelope{}, false
+			return envelope{}, false
 		}
 		n := strings.IndexByte(text, '"')
 		if n < 0 || member.value != &e.Payload && !plain(text[:n]) {
-			return Envelope{}, false
+			return envelope{}, false
 		}
 		*member.value, text = text[:n], text[n:]
 	}
-	e.Signatures = []Signature{s}
-	return e, text == `"}]}`
+	e.Signatures = []signature{s}
+	return e, text == afterSig
 }
 
 // plain reports whether a JSON string without escapes is in order as it is. The

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/secure-systems-lab/go-securesystemslib/dsse"
 
 	"palyra/internal/must"
@@ -42,7 +43,7 @@ func FuzzCut(f *testing.F) {
 		if !ok {
 			return
 		}
-		var read Envelope
+		var read envelope
 		if err := jsonv2.Unmarshal(text, &read, jsonv2.RejectUnknownMembers(true)); err != nil {
 			if _, bad := decode(got.Payload); bad == nil {
 				t.Fatalf("%q is cut, the library says %v", text, err)
@@ -53,6 +54,35 @@ func FuzzCut(f *testing.F) {
 			t.Fatalf("%q is cut to %+v, the library reads %+v", text, got, read)
 		}
 	})
+}
+
+// TestSigned: the text is what the canonical form of its parts would be, and what is
+// read is what was signed.
+func TestSigned(t *testing.T) {
+	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
+	for _, payload := range []string{"", "{}", "hello world", "\x00\xff\n"} {
+		text := must.Get(Sign("text/x+json", []byte(payload), "SHA256:a/b+c", key))(t)
+		var e envelope
+		must.Do(t, jsonv2.Unmarshal(text, &e, jsonv2.RejectUnknownMembers(true)))
+		canonical := jsontext.Value(must.Get(jsonv2.Marshal(e))(t))
+		must.Do(t, canonical.Canonicalize())
+		if !bytes.Equal(text, canonical) {
+			t.Errorf("the envelope is %s, want %s", text, canonical)
+		}
+		opened := must.Get(Open(text, "text/x+json", len(text)))(t)
+		if string(opened.Payload) != payload || opened.KeyID != "SHA256:a/b+c" {
+			t.Errorf("read is %+v", opened)
+		}
+		must.Do(t, opened.Verify(key.Public().(ed25519.PublicKey)))
+	}
+	for _, bad := range []string{`a"b`, `a\b`, "a\nb", "ä", "\xff"} {
+		if text, err := Sign("text/x", nil, bad, key); err == nil {
+			t.Errorf("a key id %q makes %s", bad, text)
+		}
+		if text, err := Sign(bad, nil, "a", key); err == nil {
+			t.Errorf("a type %q makes %s", bad, text)
+		}
+	}
 }
 
 func TestKeyID(t *testing.T) {

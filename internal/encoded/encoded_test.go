@@ -102,3 +102,77 @@ func FuzzReadings(f *testing.F) {
 		}
 	})
 }
+
+// mustHold is what MayHold has to say at least: one of the readings has a word in it,
+// or more base64.
+func mustHold(text []byte, least int, words []string) bool {
+	for r := range Base64(text, least) {
+		lower := bytes.Clone(r.Text)
+		for i, c := range lower {
+			if c >= 'A' && c <= 'Z' {
+				lower[i] = c + 'a' - 'A'
+			}
+		}
+		for _, word := range words {
+			if bytes.Contains(lower, []byte(word)) {
+				return true
+			}
+		}
+		for range Base64(bytes.Clone(r.Text), least) {
+			return true
+		}
+	}
+	return false
+}
+
+// FuzzMayHold: what the readings of a text have in them is not missed, and the first
+// places of words are those of a plain search.
+func FuzzMayHold(f *testing.F) {
+	words := []string{"key", "sk-", "-----begin ", "kex"}
+	var b Beginnings
+	for _, word := range words {
+		b.Add(word)
+	}
+	for _, text := range []string{"key", "a KEY", "the sk-", "------", "kekekey", "no word of them"} {
+		for n := range 4 {
+			long := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("<", 8+n) + text))
+			f.Add(long, byte(0))
+			f.Add(text+"\n"+long[:12]+"\r\n "+long[12:], byte(3))
+			f.Add(base64.RawURLEncoding.EncodeToString([]byte("<<<"+long+">>")), byte(1))
+		}
+	}
+	f.Fuzz(func(t *testing.T, text string, from byte) {
+		if mustHold([]byte(text), 8, words) && !MayHold([]byte(text), 8, &b) {
+			t.Errorf("%q may hold nothing", text)
+		}
+		want := -1
+		for i := int(from); i+3 <= len(text) && want < 0; i++ {
+			for _, word := range words {
+				if strings.EqualFold(text[i:i+3], word[:3]) && text[i] < 0x80 && text[i+1] < 0x80 && text[i+2] < 0x80 {
+					want = i
+				}
+			}
+		}
+		if got := Next(&b, text, int(from)); got != want {
+			t.Errorf("the next word of %q from %d on is at %d, want %d", text, from, got, want)
+		}
+	})
+}
+
+func TestMayHoldIsSeldom(t *testing.T) {
+	var b Beginnings
+	for _, word := range []string{"ghp_", "bearer", "eyj", "akia"} {
+		b.Add(word)
+	}
+	for text, want := range map[string]bool{
+		strings.Repeat("0123456789abcdef", 4):                                                   false,
+		"/home/somebody/projects/workspace/internal/main.go":                                    false,
+		base64.StdEncoding.EncodeToString([]byte("nothing to see in here, is there")):           false,
+		base64.StdEncoding.EncodeToString([]byte("but a ghp_ there is in here, do look")):       true,
+		base64.StdEncoding.EncodeToString([]byte("twice: " + strings.Repeat("abcdefghijk", 3))): true,
+	} {
+		if got := MayHold([]byte(text), 20, &b); got != want {
+			t.Errorf("MayHold(%q) = %t, want %t", text, got, want)
+		}
+	}
+}

@@ -15,21 +15,30 @@ const maxVerified = 4096
 
 // verifiedLeaf is what was proven of a certificate's bytes.
 type verifiedLeaf struct {
+	// deviceID and key are as in shown.
+	deviceID, key string
+	from, to      time.Time
+}
+
+// shown is whose certificate somebody shows.
+type shown struct {
 	deviceID string
-	from, to time.Time
+	// key is the digest of its key (Key.SHA256).
+	key  string
+	leaf *x509.Certificate
 }
 
 // Allow is the check of every handshake, for ca.Authority.ServerTLS. An agent that
 // waits for consent comes in, to be told so: Authenticate refuses each request.
 func (s *Service) Allow(chain []*x509.Certificate) error {
-	id, err := s.verify(chain)
+	who, err := s.verify(chain)
 	if err != nil {
 		return err
 	}
-	if dev, err := s.live(id); err == nil && s.waits(dev.Principal) {
+	if dev, err := s.live(who.deviceID); err == nil && s.waits(dev.Principal) {
 		return nil
 	}
-	return letIn(s.callerOf(id, chain))
+	return letIn(s.callerOf(who))
 }
 
 // letIn lets a key into the handshake that was replaced: only behind it the peer has
@@ -51,11 +60,11 @@ func letIn(_ access.Caller, err error) error {
 // Surface is left for the API to set, and Present is false: a certificate
 // proves a key, not a person.
 func (s *Service) Authenticate(chain []*x509.Certificate) (access.Caller, error) {
-	id, err := s.verify(chain)
+	who, err := s.verify(chain)
 	if err != nil {
 		return access.Caller{}, err
 	}
-	return s.callerOf(id, chain)
+	return s.callerOf(who)
 }
 
 // AllowExpired is the check of a handshake with an expired certificate, for
@@ -69,17 +78,17 @@ func (s *Service) AllowExpired(chain []*x509.Certificate) error {
 // the time is as for Authenticate; and no newer key of the device must have been used,
 // so that one that was replaced never comes back.
 func (s *Service) AuthenticateExpired(chain []*x509.Certificate) (access.Caller, error) {
-	id, err := s.authority.VerifyExpired(chain)
+	who, err := s.verifyExpired(chain)
 	if err != nil {
 		return access.Caller{}, err
 	}
-	c, err := s.callerOf(id, chain)
+	c, err := s.callerOf(who)
 	if err != nil {
 		return access.Caller{}, err
 	}
-	dev, _ := s.Device(id)
-	if key, _ := dev.key(keyDigest(chain), s.now()); !key.EndsAt.IsZero() {
-		return access.Caller{}, replaced(id)
+	dev, _ := s.Device(who.deviceID)
+	if key, _ := dev.key(who.key, s.now()); !key.EndsAt.IsZero() {
+		return access.Caller{}, replaced(who.deviceID)
 	}
 	return c, nil
 }
@@ -161,14 +170,14 @@ func (s *Service) AuthenticateAgent(name string) (access.Caller, error) {
 	}, nil
 }
 
-// callerOf is the caller that a device stands for, whose key a chain is of.
-func (s *Service) callerOf(id string, chain []*x509.Certificate) (access.Caller, error) {
-	dev, err := s.live(id)
+// callerOf is the caller that a device stands for, whose certificate is shown.
+func (s *Service) callerOf(who shown) (access.Caller, error) {
+	dev, err := s.live(who.deviceID)
 	if err != nil {
 		return access.Caller{}, err
 	}
-	if !s.holdsKey(dev, chain[0]) {
-		return access.Caller{}, replaced(id)
+	if !s.holdsKey(dev, who) {
+		return access.Caller{}, replaced(who.deviceID)
 	}
 	return s.caller(dev)
 }
@@ -192,9 +201,9 @@ func (s *Service) caller(dev Device) (access.Caller, error) {
 // verify proves a certificate, or remembers that it did: the two signatures
 // cost far more than the digest of the bytes. Validity in time is checked
 // against the clock either way.
-func (s *Service) verify(chain []*x509.Certificate) (string, error) {
+func (s *Service) verify(chain []*x509.Certificate) (shown, error) {
 	if len(chain) == 0 {
-		return "", reason.Errorf(reason.Unauthenticated, "there is no client certificate")
+		return shown{}, reason.Errorf(reason.Unauthenticated, "there is no client certificate")
 	}
 	key := sha256.Sum256(chain[0].Raw)
 	now := s.now()
@@ -202,22 +211,31 @@ func (s *Service) verify(chain []*x509.Certificate) (string, error) {
 	known, ok := s.verified[key]
 	s.mu.RUnlock()
 	if ok && !now.Before(known.from) && !now.After(known.to) {
-		return known.deviceID, nil
+		return shown{known.deviceID, known.key, chain[0]}, nil
 	}
 	id, err := s.authority.VerifyDevice(chain)
 	if err != nil {
-		return "", err
+		return shown{}, err
 	}
+	who := shownBy(id, chain)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.verified) >= maxVerified {
 		clear(s.verified)
 	}
-	s.verified[key] = verifiedLeaf{deviceID: id, from: chain[0].NotBefore, to: chain[0].NotAfter}
-	return id, nil
+	s.verified[key] = verifiedLeaf{deviceID: id, key: who.key, from: chain[0].NotBefore, to: chain[0].NotAfter}
+	return who, nil
 }
 
-// keyDigest is "sha256:" and the digest of the key that a chain is of.
-func keyDigest(chain []*x509.Certificate) string { return digestOf(chain[0]) }
+// verifyExpired is verify for a certificate that ended at most ca.RenewableFor ago.
+func (s *Service) verifyExpired(chain []*x509.Certificate) (shown, error) {
+	id, err := s.authority.VerifyExpired(chain)
+	if err != nil {
+		return shown{}, err
+	}
+	return shownBy(id, chain), nil
+}
 
-func digestOf(leaf *x509.Certificate) string { return canonical.Digest(leaf.RawSubjectPublicKeyInfo) }
+func shownBy(id string, chain []*x509.Certificate) shown {
+	return shown{id, canonical.Digest(chain[0].RawSubjectPublicKeyInfo), chain[0]}
+}

@@ -113,10 +113,10 @@ func (s *Service) lost(dev Device, leaf *x509.Certificate) bool {
 	return !slices.ContainsFunc(dev.Keys, func(k Key) bool { return !leaf.NotAfter.After(k.NotAfter) })
 }
 
-// holdsKey reports whether a device may act with the key of a certificate.
-func (s *Service) holdsKey(dev Device, leaf *x509.Certificate) bool {
-	_, good := dev.key(digestOf(leaf), s.now())
-	return good || s.lost(dev, leaf)
+// holdsKey reports whether a device may act with the key of the certificate that is shown.
+func (s *Service) holdsKey(dev Device, who shown) bool {
+	_, good := dev.key(who.key, s.now())
+	return good || s.lost(dev, who.leaf)
 }
 
 // renewable refuses a renewal by a key that a newer one is taking the place of, and
@@ -134,45 +134,37 @@ func (s *Service) renewable(dev Device, by string, c ca.Issued) error {
 // proved to hold, from an address. The first use of a key ends those before it; the use
 // of one that has ended is an alarm. Authenticate says whether the request goes on.
 func (s *Service) NoteUse(ctx context.Context, chain []*x509.Certificate, from string) error {
-	dev, known := s.shownBy(chain)
-	if !known {
+	who, err := s.verify(chain)
+	if err != nil {
+		who, err = s.verifyExpired(chain)
+	}
+	if err != nil {
 		return nil // it is of nobody, and Authenticate says so
 	}
-	id := dev.ID
-	digest := keyDigest(chain)
-	if !s.holdsKey(dev, chain[0]) {
-		return s.alarm(ctx, id, digest, from)
+	dev, err := s.live(who.deviceID)
+	if err != nil {
+		return nil // and of nobody any more
 	}
-	if key, known := dev.key(digest, s.now()); !known || key.UsedAt.IsZero() {
-		return s.firstUse(ctx, id, chain[0])
+	if !s.holdsKey(dev, who) {
+		return s.alarm(ctx, dev.ID, who.key, from)
 	}
-	s.noteDevice(id)
+	if key, known := dev.key(who.key, s.now()); !known || key.UsedAt.IsZero() {
+		return s.firstUse(ctx, who)
+	}
+	s.noteDevice(dev.ID)
 	return nil
 }
 
-// shownBy is the device that shows a certificate, valid or expired.
-func (s *Service) shownBy(chain []*x509.Certificate) (Device, bool) {
-	id, err := s.verify(chain)
-	if err != nil {
-		id, err = s.authority.VerifyExpired(chain)
-	}
-	if err != nil {
-		return Device{}, false
-	}
-	dev, err := s.live(id)
-	return dev, err == nil
-}
-
 // firstUse makes the key of a certificate the one of its device.
-func (s *Service) firstUse(ctx context.Context, id string, leaf *x509.Certificate) error {
+func (s *Service) firstUse(ctx context.Context, who shown) error {
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	err := s.again(ctx, func() error {
-		dev, err := s.live(id)
+		dev, err := s.live(who.deviceID)
 		if err != nil {
 			return err
 		}
-		digest := digestOf(leaf)
+		leaf, digest := who.leaf, who.key
 		key, good := dev.key(digest, s.now())
 		lost := !good && s.lost(dev, leaf)
 		if !good && !lost || !key.UsedAt.IsZero() {
@@ -197,9 +189,9 @@ func (s *Service) firstUse(ctx context.Context, id string, leaf *x509.Certificat
 		return s.apply(ctx, dev.Principal, Change{Devices: []Device{dev}, Events: d.list})
 	})
 	if err != nil {
-		return fmt.Errorf("noting that device %s uses another key: %w", id, err)
+		return fmt.Errorf("noting that device %s uses another key: %w", who.deviceID, err)
 	}
-	s.noteDevice(id)
+	s.noteDevice(who.deviceID)
 	s.wake()
 	return nil
 }

@@ -23,6 +23,7 @@ type Feed struct {
 	recent []Event // consecutive, ends at head
 	bytes  int
 	wake   chan struct{} // nil when nobody waits
+	past   int64         // the least that the head has to be past for one who waits
 	closed bool
 }
 
@@ -43,7 +44,9 @@ func (f *Feed) Publish(head Head, fresh []Event) {
 		f.bytes += len(fresh[i].Payload)
 	}
 	f.trim()
-	f.broadcast()
+	if head.Seq > f.past {
+		f.broadcast()
+	}
 }
 
 // trim drops the oldest events. It lets the slice grow to twice its bound
@@ -111,8 +114,9 @@ func (f *Feed) waiter(after int64) (<-chan struct{}, error) {
 	case f.closed:
 		return nil, reason.Errorf(reason.ShuttingDown, "the journal is closed")
 	case f.wake == nil:
-		f.wake = make(chan struct{})
+		f.wake, f.past = make(chan struct{}), after
 	}
+	f.past = min(f.past, after)
 	return f.wake, nil
 }
 

@@ -136,30 +136,48 @@ func (l *Log) List(ctx context.Context, f Filter) ([]Event, error) { return l.st
 // with fn's error, ctx's, or reason.ShuttingDown when the store closes.
 func (l *Log) Follow(ctx context.Context, after int64, fn func(Event) error) error {
 	for {
-		page, err := l.next(ctx, after)
-		if err != nil {
+		if err := l.Wait(ctx, after); err != nil {
 			return err
 		}
-		for _, e := range page {
-			if e.Seq != after+1 {
-				return corrupt(after+1, "the event is missing")
-			}
-			if err := fn(e); err != nil {
-				return err
-			}
-			after = e.Seq
-		}
-		if err := ctx.Err(); err != nil {
+		var err error
+		if after, err = l.CatchUp(ctx, after, fn); err != nil {
 			return err
 		}
 	}
 }
 
-// next waits for events after a sequence number and returns at least one.
-func (l *Log) next(ctx context.Context, after int64) ([]Event, error) {
-	if err := l.store.Wait(ctx, after); err != nil {
-		return nil, err
+// Wait returns when the head is past a sequence number, with ctx's error, or with
+// reason.ShuttingDown when the store closes. Who can bear to be late waits for several
+// events at a time: each wake-up costs the call that caused it.
+func (l *Log) Wait(ctx context.Context, past int64) error { return l.store.Wait(ctx, past) }
+
+// CatchUp calls fn for every event after a sequence number that is durable now, in
+// order, without gap or repeat. It returns the number of the last that fn took, and
+// ends early with fn's error or ctx's.
+func (l *Log) CatchUp(ctx context.Context, after int64, fn func(Event) error) (int64, error) {
+	for head := l.Head().Seq; after < head; {
+		page, err := l.page(ctx, after)
+		if err != nil {
+			return after, err
+		}
+		for _, e := range page {
+			if e.Seq != after+1 {
+				return after, corrupt(after+1, "the event is missing")
+			}
+			if err := fn(e); err != nil {
+				return after, err
+			}
+			after = e.Seq
+		}
+		if err := ctx.Err(); err != nil {
+			return after, err
+		}
 	}
+	return after, nil
+}
+
+// page returns events after a sequence number that the head is past, at least one.
+func (l *Log) page(ctx context.Context, after int64) ([]Event, error) {
 	if page, ok := l.store.Recent(after); ok && len(page) > 0 {
 		return page, nil
 	}

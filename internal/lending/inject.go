@@ -18,7 +18,7 @@ func (d *Desk) Injectable(ctx context.Context, p tool.Proposal, name string) (to
 	if d.vault == nil {
 		return tool.Injection{}, vault.NoSuchSecret(ref)
 	}
-	m, err := d.vault.Injectable(ctx, p.Caller, ref)
+	m, err := d.vault.Injectable(ctx, borrower(p), ref)
 	if err != nil {
 		return tool.Injection{}, err
 	}
@@ -30,7 +30,7 @@ func (d *Desk) Injectables(ctx context.Context, p tool.Proposal) ([]tool.Injecti
 	if d.vault == nil {
 		return nil, nil
 	}
-	list, err := d.vault.Injectables(ctx, p.Caller)
+	list, err := d.vault.Injectables(ctx, borrower(p))
 	var all []tool.Injection
 	for _, m := range list {
 		all = append(all, injection(m))

@@ -12,7 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"palyra/internal/access"
 	"palyra/internal/egress"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
@@ -21,10 +20,10 @@ import (
 
 // Vault keeps the secrets (vault.Service).
 type Vault interface {
-	Placeholders(ctx context.Context, caller access.Caller, limit int, wanted func(vault.Placeholder) bool) (list []vault.Placeholder, more bool, err error)
-	Injectable(ctx context.Context, caller access.Caller, ref vault.Ref) (vault.Secret, error)
-	Injectables(ctx context.Context, caller access.Caller) ([]vault.Secret, error)
-	Lease(ctx context.Context, caller access.Caller, q vault.LeaseRequest) (*vault.Handle, error)
+	Placeholders(ctx context.Context, b vault.Borrower, limit int, wanted func(vault.Placeholder) bool) (list []vault.Placeholder, more bool, err error)
+	Injectable(ctx context.Context, b vault.Borrower, ref vault.Ref) (vault.Secret, error)
+	Injectables(ctx context.Context, b vault.Borrower) ([]vault.Secret, error)
+	Lease(ctx context.Context, b vault.Borrower, q vault.LeaseRequest) (*vault.Handle, error)
 }
 
 // Desk lends the secrets of a vault. It has none until Serve.
@@ -43,6 +42,11 @@ func New(longest time.Duration, log *slog.Logger) *Desk { return &Desk{longest: 
 // tools are made before the policies that the vault asks, and those know the tools.
 func (d *Desk) Serve(v Vault) { d.vault = v }
 
+// borrower is whose call a proposal is, and of which skill.
+func borrower(p tool.Proposal) vault.Borrower {
+	return vault.Borrower{Caller: p.Caller, Skill: p.Tool.Skill}
+}
+
 // Offers are the secrets that policy lets a proposal's caller lease, that say where
 // they may travel, and that are wanted: at most limit, and more says that there are
 // others. Those of an agent come before those of its user, and those before the
@@ -52,7 +56,7 @@ func (d *Desk) Offers(ctx context.Context, p tool.Proposal, limit int, wanted fu
 		return nil, false, nil
 	}
 	var wrong error
-	placed, more, err := d.vault.Placeholders(ctx, p.Caller, limit, func(one vault.Placeholder) bool {
+	placed, more, err := d.vault.Placeholders(ctx, borrower(p), limit, func(one vault.Placeholder) bool {
 		s, err := d.offer(one)
 		if err != nil {
 			wrong = err
@@ -113,7 +117,7 @@ func (d *Desk) Own(ctx context.Context, name, run, purpose string) (value []byte
 	if err != nil {
 		return nil, nil, err
 	}
-	h, err := d.vault.Lease(ctx, vault.Gateway(), vault.LeaseRequest{Ref: ref, Run: run, Until: time.Now().Add(vault.MaxLease)})
+	h, err := d.vault.Lease(ctx, vault.Borrower{Caller: vault.Gateway()}, vault.LeaseRequest{Ref: ref, Run: run, Until: time.Now().Add(vault.MaxLease)})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -187,7 +191,7 @@ func (l *loan) lease(ctx context.Context, ref vault.Ref, version int) (*vault.Ha
 	if until.IsZero() {
 		until = time.Now().Add(l.desk.longest)
 	}
-	h, err := l.desk.vault.Lease(ctx, p.Caller, vault.LeaseRequest{
+	h, err := l.desk.vault.Lease(ctx, borrower(p), vault.LeaseRequest{
 		Ref: ref, Call: p.ID, Run: p.Run, Until: until, Over: l.ended,
 	})
 	if err != nil {

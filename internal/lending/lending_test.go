@@ -61,6 +61,26 @@ func (w town) offers(t *testing.T, c access.Caller) []egress.Secret {
 	return list
 }
 
+// TestOfSkills: what is in the scope of a skill is lent to calls of its guests, and to no
+// others.
+func TestOfSkills(t *testing.T) {
+	w := newTown(t)
+	w.put(t, ann, "skill:web", "key", "")
+	for skill, want := range map[string]int{"": 0, "notes": 0, "web": 1} {
+		p := tool.Proposal{ID: "01CALL", Caller: ann, Tool: tool.Descriptor{Skill: skill}}
+		list, _, err := w.Offers(t.Context(), p, 10, all)
+		if err != nil || len(list) != want {
+			t.Errorf("a guest of %q is offered %v: %v", skill, list, err)
+		}
+		lent, end := w.Lend(tool.Call{Proposal: p}, []egress.Secret{{Name: "skill:web/key", Version: 1, Header: "X-Api-Key"}})
+		value, err := lent[0].Source.Secret(t.Context(), "skill:web/key")
+		if (err == nil) != (want == 1) || want == 1 && string(value) != "value of key" {
+			t.Errorf("a guest of %q leases %q: %v", skill, value, err)
+		}
+		end()
+	}
+}
+
 func (w town) codes() (codes []event.Code) {
 	for _, e := range w.store.Events() {
 		codes = append(codes, e.Code)

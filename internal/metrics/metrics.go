@@ -5,6 +5,7 @@ import (
 	"context"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
@@ -70,12 +71,16 @@ type Metrics struct {
 	changes     *prometheus.CounterVec
 	violations  *prometheus.CounterVec
 	connections *prometheus.CounterVec
+
+	mu sync.Mutex
+	// at is the last event that was counted, -1 before Follow.
+	at int64
 }
 
 // New returns the metrics; Follow counts.
 func New(c Config) *Metrics {
 	m := &Metrics{
-		problems: c.Problems, journal: c.Journal, registry: prometheus.NewRegistry(),
+		problems: c.Problems, journal: c.Journal, registry: prometheus.NewRegistry(), at: -1,
 		events:    counter("palyra_journal_events_total", "Events journaled since the start, by code.", "code"),
 		verdicts:  counter("palyra_verdicts_total", "Verdicts of policy since the start, by verdict and reason.", "verdict", "reason"),
 		decisions: counter("palyra_decisions_total", "Decisions since the start, by decision and reason.", "decision", "reason"),
@@ -173,16 +178,38 @@ func truth(b bool) float64 {
 	return 0
 }
 
-// Follow counts the journal's events as they become durable.
+// countEvery is how many events are counted at a time, unless somebody asks before.
+const countEvery = 256
+
+// Follow counts the journal's events from now on, once they are durable.
 func (m *Metrics) Follow(ctx context.Context) error {
-	err := m.journal.Follow(ctx, m.journal.Head().Seq, func(e journal.Event) error {
-		m.count(e)
-		return nil
-	})
+	m.mu.Lock()
+	m.at = m.journal.Head().Seq
+	m.mu.Unlock()
+	var err error
+	for at := int64(0); err == nil; {
+		if at, err = m.catchUp(ctx); err == nil {
+			err = m.journal.Wait(ctx, at+countEvery-1)
+		}
+	}
 	if ctx.Err() == nil {
 		return err
 	}
 	return nil
+}
+
+// catchUp counts what is durable now, and returns where it is.
+func (m *Metrics) catchUp(ctx context.Context) (at int64, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.at < 0 {
+		return m.at, nil
+	}
+	m.at, err = m.journal.CatchUp(ctx, m.at, func(e journal.Event) error {
+		m.count(e)
+		return nil
+	})
+	return m.at, err
 }
 
 func (m *Metrics) count(e journal.Event) {
@@ -205,37 +232,37 @@ func (m *Metrics) count(e journal.Event) {
 	}
 }
 
-// read takes what v names from a payload and passes over the rest, once: every
-// event comes by here.
-func read(e journal.Event, v any) bool {
-	return jsonv2.Unmarshal(e.Payload, v, jsontext.AllowDuplicateNames(true)) == nil
+// read takes what v names from a payload and passes over the rest.
+func read(payload []byte, v any) bool {
+	return jsonv2.Unmarshal(payload, v, jsontext.AllowDuplicateNames(true)) == nil
 }
 
 func (m *Metrics) countVerdict(e journal.Event) {
-	var v struct {
-		Verdict struct {
-			Effect string `json:"effect"`
-			Reason string `json:"reason"`
-		} `json:"verdict"`
-	}
-	if read(e, &v) {
-		m.verdicts.WithLabelValues(v.Verdict.Effect, v.Verdict.Reason).Inc()
+	var effect, why string
+	if within(e.Payload, "verdict", func(name, value []byte) {
+		switch string(name) {
+		case "effect":
+			effect = text(value)
+		case "reason":
+			why = text(value)
+		}
+	}) {
+		m.verdicts.WithLabelValues(effect, why).Inc()
 	}
 }
 
 func (m *Metrics) countDecision(e journal.Event) {
-	var d struct {
-		Allowed bool   `json:"allowed"`
-		Reason  string `json:"reason"`
+	word, why := "deny", ""
+	if each(e.Payload, func(name, value []byte) {
+		switch {
+		case string(name) == "allowed" && string(value) == "true":
+			word = "allow"
+		case string(name) == "reason":
+			why = text(value)
+		}
+	}) {
+		m.decisions.WithLabelValues(word, why).Inc()
 	}
-	if !read(e, &d) {
-		return
-	}
-	word := "deny"
-	if d.Allowed {
-		word = "allow"
-	}
-	m.decisions.WithLabelValues(word, d.Reason).Inc()
 }
 
 // timeWait takes the time of the ask from the approval's id, a ULID. An
@@ -247,42 +274,54 @@ func (m *Metrics) timeWait(e journal.Event) {
 		Was   string `json:"was"`
 	}
 	id, err := ulid.ParseStrict(e.Subject)
-	if err != nil || !read(e, &p) || p.Was != string(approval.Pending) {
+	if err != nil || !read(e.Payload, &p) || p.Was != string(approval.Pending) {
 		return
 	}
 	m.waits.WithLabelValues(p.State).Observe(e.At.Sub(id.Timestamp()).Seconds())
 }
 
 func (m *Metrics) timeExecution(e journal.Event) {
-	var a struct {
-		Report struct {
-			Executor struct {
-				Name string `json:"name"`
-			} `json:"executor"`
-			Outcome    string    `json:"outcome"`
-			StartedAt  time.Time `json:"started_at"`
-			FinishedAt time.Time `json:"finished_at"`
-			Changes    *struct {
-				State string `json:"state"`
-			} `json:"changes"`
-			Egress struct {
-				Observed []struct {
-					Verdict string `json:"verdict"`
-					Reason  string `json:"reason"`
-					Count   int    `json:"count"`
-				} `json:"observed"`
-			} `json:"egress"`
-		} `json:"report"`
+	var executor, outcome string
+	var changes, egress []byte
+	var startedAt, finishedAt time.Time
+	if !within(e.Payload, "report", func(name, value []byte) {
+		switch string(name) {
+		case "executor":
+			executor = textOf(value, "name")
+		case "outcome":
+			outcome = text(value)
+		case "started_at":
+			startedAt, _ = time.Parse(time.RFC3339Nano, text(value))
+		case "finished_at":
+			finishedAt, _ = time.Parse(time.RFC3339Nano, text(value))
+		case "changes":
+			changes = value
+		case "egress":
+			egress = value
+		}
+	}) {
+		return
 	}
-	if read(e, &a) {
-		r := a.Report
-		if r.Changes != nil {
-			m.changes.WithLabelValues(r.Changes.State).Inc()
-		}
-		for _, c := range r.Egress.Observed {
-			m.connections.WithLabelValues(c.Verdict, c.Reason).Add(float64(max(1, c.Count)))
-		}
-		m.executions.WithLabelValues(r.Executor.Name, r.Outcome).Observe(r.FinishedAt.Sub(r.StartedAt).Seconds())
+	if changes != nil {
+		m.changes.WithLabelValues(textOf(changes, "state")).Inc()
+	}
+	m.countConnections(egress)
+	m.executions.WithLabelValues(executor, outcome).Observe(finishedAt.Sub(startedAt).Seconds())
+}
+
+func (m *Metrics) countConnections(egress []byte) {
+	var e struct {
+		Observed []struct {
+			Verdict string `json:"verdict"`
+			Reason  string `json:"reason"`
+			Count   int    `json:"count"`
+		} `json:"observed"`
+	}
+	if len(egress) == 0 || !read(egress, &e) {
+		return
+	}
+	for _, c := range e.Observed {
+		m.connections.WithLabelValues(c.Verdict, c.Reason).Add(float64(max(1, c.Count)))
 	}
 }
 
@@ -291,7 +330,7 @@ func (m *Metrics) countViolations(e journal.Event) {
 		Violations []struct{} `json:"violations"`
 		Missed     int64      `json:"missed"`
 	}
-	if read(e, &v) {
+	if read(e.Payload, &v) {
 		m.violations.WithLabelValues().Add(float64(len(v.Violations)) + max(0, float64(v.Missed)))
 	}
 }
@@ -301,7 +340,7 @@ func (m *Metrics) countTokens(e journal.Event) {
 		InputTokens  int64 `json:"input_tokens"`
 		OutputTokens int64 `json:"output_tokens"`
 	}
-	if read(e, &t) {
+	if read(e.Payload, &t) {
 		// A counter panics on what would make it smaller.
 		m.tokens.WithLabelValues("input").Add(max(0, float64(t.InputTokens)))
 		m.tokens.WithLabelValues("output").Add(max(0, float64(t.OutputTokens)))
@@ -313,7 +352,7 @@ func (m *Metrics) countRun(e journal.Event) {
 		State  string `json:"state"`
 		Reason string `json:"reason"`
 	}
-	if read(e, &end) {
+	if read(e.Payload, &end) {
 		m.runs.WithLabelValues(end.State, end.Reason).Inc()
 	}
 }
@@ -322,10 +361,21 @@ func (m *Metrics) countRun(e journal.Event) {
 // patterns.
 func (m *Metrics) Handlers() map[string]http.Handler {
 	return map[string]http.Handler{
-		"GET /metrics": promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}),
+		"GET /metrics": m.caughtUp(promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})),
 		"GET /healthz": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) }),
 		"GET /readyz":  http.HandlerFunc(m.ready),
 	}
+}
+
+// caughtUp answers with all that is durable.
+func (m *Metrics) caughtUp(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, err := m.catchUp(r.Context()); err != nil {
+			http.Error(w, "reading the journal: "+err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 func (m *Metrics) ready(w http.ResponseWriter, r *http.Request) {

@@ -1,7 +1,10 @@
 package metrics
 
 import (
+	"context"
+	"crypto/ed25519"
 	"crypto/rand"
+	"fmt"
 	"io"
 	"log/slog"
 	"maps"
@@ -12,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/oklog/ulid/v2"
@@ -115,4 +119,63 @@ func exposition(t *testing.T, counted ...prometheus.Collector) string {
 	defer func() { _ = res.Body.Close() }()
 	text := must.Get(io.ReadAll(res.Body))(t)
 	return string(text)
+}
+
+// followed is a store that has events in memory alone.
+type followed struct {
+	journal.Store
+	*journal.Feed
+}
+
+func (f followed) Head() journal.Head { return f.Feed.Head() }
+
+func (f followed) Wait(ctx context.Context, after int64) error { return f.Feed.Wait(ctx, after) }
+
+func (f followed) Recent(after int64) ([]journal.Event, bool) { return f.Feed.Recent(after) }
+
+func (f followed) happen(from, to int64) {
+	var list []journal.Event
+	for seq := from; seq <= to; seq++ {
+		list = append(list, journal.Event{Seq: seq, Code: event.Evaluated, Payload: []byte(`{"request":{"effect":"ask"},"verdict":{"effect":"allow"}}`)})
+	}
+	f.Publish(journal.Head{Seq: to}, list)
+}
+
+// TestWhoAsksGetsAllThatIsDurable: events are counted some at a time, and at once for
+// whoever asks. Those of before are not counted.
+func TestWhoAsksGetsAllThatIsDurable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := followed{Feed: journal.NewFeed()}
+		key := must.Get(journal.NewKey("palyra.example", ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))))(t)
+		m := New(Config{
+			Commits: NewCommits(slog.New(slog.DiscardHandler)), Journal: must.Get(journal.New(store, journal.Options{Key: key}))(t),
+		})
+		registry := prometheus.NewRegistry()
+		registry.MustRegister(m.verdicts)
+		shown := promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
+		wantCounted := func(from http.Handler, n int) {
+			t.Helper()
+			answer := httptest.NewRecorder()
+			from.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+			want := fmt.Sprintf("palyra_verdicts_total{reason=\"\",verdict=\"allow\"} %d\n", n)
+			if got := answer.Body.String(); strings.Contains(got, "palyra_verdicts_total{") != (n > 0) || n > 0 && !strings.Contains(got, want) {
+				t.Errorf("%d should be counted:\n%s", n, got)
+			}
+		}
+		store.happen(1, 5)
+		_ = must.Get(m.catchUp(t.Context()))(t)
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- m.Follow(ctx) }()
+		synctest.Wait()
+		store.happen(6, 8)
+		synctest.Wait()
+		wantCounted(shown, 0)
+		wantCounted(m.caughtUp(shown), 3)
+		store.happen(9, 5+countEvery)
+		synctest.Wait()
+		wantCounted(shown, countEvery)
+		stop()
+		must.Do(t, <-ended)
+	})
 }

@@ -34,6 +34,8 @@ type AccessRequest struct {
 	// Resource names the resource of permissions that have one, such as a secret
 	// ("user:ann/smtp") or a workspace; "" means the gateway as a whole.
 	Resource string
+	// Skill is the skill whose guest would use the secret, "" for none.
+	Skill string
 }
 
 // Authorize evaluates the access rules: the API's permissions are Cedar too.
@@ -70,7 +72,7 @@ func (s *Set) accessRequest(r AccessRequest) (req cedar.Request, entities *overl
 	if _, known := s.dir.entities[resource.UID]; !known {
 		entities.extra = append(entities.extra, resource)
 	}
-	req = cedar.Request{Principal: principal, Action: action, Resource: resource.UID, Context: s.accessContext(r.Caller)}
+	req = cedar.Request{Principal: principal, Action: action, Resource: resource.UID, Context: s.accessContext(r.Caller, r.Skill)}
 	if err := s.vocab.check.Request(req); err != nil {
 		return req, nil, "the request does not fit the schema: " + expr.ClipText(err.Error())
 	}
@@ -187,6 +189,9 @@ func (r AccessRequest) secret(dir *directory) types.RecordMap {
 	}
 	scope, _, _ := strings.Cut(r.Resource, "/")
 	attributes := types.RecordMap{"name": types.String(r.Resource), "scope": types.String(scope)}
+	if skill, ok := strings.CutPrefix(scope, "skill:"); ok {
+		attributes["skill"] = types.NewEntityUID(names.TypeSkill, types.String(skill))
+	}
 	switch of, err := access.ParsePrincipal(scope); {
 	case err == nil && of.Kind == access.KindUser:
 		attributes["owner"] = names.UID(of)

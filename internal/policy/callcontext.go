@@ -151,18 +151,24 @@ type entrance struct {
 	device          string
 	surface         access.Surface
 	paired, present bool
+	// skill is the one whose guest would use a secret, "" for none.
+	skill string
 }
 
 // accessContext is the context of the API's own actions.
-func (s *Set) accessContext(c access.Caller) types.Record {
-	e := entrance{c.DeviceID, c.Surface, c.Paired, c.Present}
+func (s *Set) accessContext(c access.Caller, skill string) types.Record {
+	e := entrance{c.DeviceID, c.Surface, c.Paired, c.Present, skill}
 	return s.entrances.get(e, func() types.Record {
-		return types.NewRecord(types.RecordMap{
+		attributes := types.RecordMap{
 			"device_id": types.String(e.device),
 			"surface":   types.String(e.surface),
 			"paired":    types.Boolean(e.paired),
 			"present":   types.Boolean(e.present),
-		})
+		}
+		if e.skill != "" {
+			attributes["skill"] = types.NewEntityUID(names.TypeSkill, types.String(e.skill))
+		}
+		return types.NewRecord(attributes)
 	})
 }
 

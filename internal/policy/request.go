@@ -50,15 +50,18 @@ type Request struct {
 	Time time.Time `json:"time"`
 }
 
-// MarshalJSON writes the time in UTC, so that two forms of one instant are
-// one text.
-func (r Request) MarshalJSON() ([]byte, error) {
+// MarshalJSON writes the shape.
+func (r Request) MarshalJSON() ([]byte, error) { return json.Marshal(r.Shape()) }
+
+// Shape is the request with its time in UTC, so that two forms of one instant are one
+// text.
+func (r Request) Shape() any {
 	type plain Request
 	r.Time = r.Time.UTC()
 	if len(r.Args) == 0 {
 		r.Args = json.RawMessage("{}")
 	}
-	return json.Marshal(plain(r))
+	return plain(r)
 }
 
 // Vote is one yes of one user.

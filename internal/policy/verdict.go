@@ -151,9 +151,12 @@ func (v Verdict) Errors() []string { return append([]string(nil), v.errors...) }
 // call of no skill. One that is not allowed is what the deny rests on.
 func (v Verdict) SkillGate() *SkillGate { return v.gate }
 
-// MarshalJSON writes the verdict for the journal.
-func (v Verdict) MarshalJSON() ([]byte, error) {
-	return json.Marshal(struct {
+// MarshalJSON writes the shape.
+func (v Verdict) MarshalJSON() ([]byte, error) { return json.Marshal(v.Shape()) }
+
+// Shape is the verdict as the journal has it.
+func (v Verdict) Shape() any {
+	return struct {
 		Effect      Effect        `json:"effect"`
 		Reason      reason.Code   `json:"reason,omitempty"`
 		Remedy      string        `json:"remedy,omitempty"`
@@ -169,7 +172,7 @@ func (v Verdict) MarshalJSON() ([]byte, error) {
 	}{
 		v.effect, v.Reason(), v.Remedy(), notNil(v.determining), v.grantID, v.snapshot, v.version,
 		v.timeout.Milliseconds(), v.severity, v.missing, v.errors, v.gate,
-	})
+	}
 }
 
 // Judgement is one evaluation: with exactly the votes given, or of one access

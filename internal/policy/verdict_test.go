@@ -137,6 +137,21 @@ func TestRequestRoundTrip(t *testing.T) {
 	}
 }
 
+// A shape says the same as MarshalJSON, also within another value.
+func TestShapes(t *testing.T) {
+	var _ canonical.Shaped = policy.Request{}
+	var _ canonical.Shaped = policy.Verdict{}
+	r := fullRequest()
+	r.Time = time.Now().In(time.FixedZone("x", 3600))
+	v := policytest.Set(t, policytest.Options{Policies: twoApprovers, TwoUsers: true}).Evaluate(run, nil)
+	for _, value := range []any{r, &r, v, &v, policy.Request{}, policy.Verdict{}, (*policy.Verdict)(nil), map[string]any{"r": r, "v": []policy.Verdict{v}}} {
+		want := must.Get(canonical.Marshal(json.RawMessage(must.Get(json.Marshal(value))(t))))(t)
+		if got := must.Get(canonical.Marshal(value))(t); string(got) != string(want) {
+			t.Errorf("%T: %s\nwant %s", value, got, want)
+		}
+	}
+}
+
 func TestDigests(t *testing.T) {
 	base := policytest.Options{Policies: twoApprovers}
 	first := policytest.Set(t, base)

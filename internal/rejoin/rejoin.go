@@ -10,7 +10,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -59,8 +58,10 @@ type key struct {
 	device, digest        string
 }
 
-func keyOf(s *toolcall.Submission) (key, error) {
-	digest, err := s.Digest()
+func keyOf(s *toolcall.Submission, digest string) (k key, err error) {
+	if digest == "" {
+		digest, err = s.Digest()
+	}
 	return key{s.Caller.Principal, s.Caller.OnBehalfOf, s.Caller.DeviceID, digest}, err
 }
 
@@ -75,6 +76,10 @@ type visit struct {
 	// replaced when it leaves.
 	there bool
 	came  chan struct{}
+	// heeds are the events that the client is told of at once, nil for all; news has one
+	// when there are some, or the call has ended.
+	heeds func(toolcall.Event) bool
+	news  chan struct{}
 	// asked is the approval that the call waits for, nil when it waits for none.
 	asked *approval.Record
 	// proposal is the id of the call once it has one.
@@ -101,6 +106,12 @@ type Stay struct {
 	// Asks, unless nil, reports whether the client leaves because of an approval that
 	// the call waits for, since it has a way of its own to ask.
 	Asks func(approvalID string) bool
+	// Heeds, unless nil, reports whether the client is told of an event at once. It is
+	// told of the others with the next one of these, or when the call ends: each time it
+	// is told something, it has to be woken.
+	Heeds func(toolcall.Event) bool
+	// Digest is that of the submission; "" has it taken.
+	Digest string
 }
 
 // Call makes a call, or joins the same one if its client had left it, and tells
@@ -120,53 +131,61 @@ func (c *Calls) CallFor(ctx context.Context, s toolcall.Submission, stay Stay, o
 	if s.IdempotencyKey != "" || s.Hold != nil {
 		return toolcall.Outcome{}, errors.New("rejoin: a call with an idempotency key, or held otherwise, cannot be left")
 	}
-	v, err := c.arrive(ctx, s)
+	v, err := c.arrive(ctx, &s, &stay)
 	if err != nil {
 		return toolcall.Outcome{}, err
 	}
-	staying, leave := context.WithCancel(ctx)
-	defer leave()
-	if stay.Limit > 0 {
-		defer time.AfterFunc(stay.Limit-min(margin, stay.Limit/2), func() {
-			if !stay.UntilRun || !c.runs(v) {
-				leave()
-			}
-		}).Stop()
-	}
-	if stay.Gone != nil || stay.Leave != nil {
-		go func() {
-			select {
-			case <-stay.Gone:
-				leave()
-			case <-stay.Leave:
-				leave()
-			case <-staying.Done():
-			}
-		}()
-	}
-	outcome, ended, err := v.live.Follow(staying, func(e toolcall.Event) {
-		observe(e)
-		if stay.Asks != nil && e.Asked != nil && c.waitsFor(v, e.Asked.ID) && stay.Asks(e.Asked.ID) {
-			leave()
+	ended := c.follow(ctx, v, &stay, observe)
+	if !ended && ctx.Err() == nil {
+		still := c.depart(v)
+		select {
+		case <-stay.Gone:
+			c.lateCancel(ctx, v)
+		default:
 		}
-	})
-	switch {
-	case ended:
-		c.remove(v)
-		return outcome, err
-	case ctx.Err() != nil:
+		return toolcall.Outcome{}, still
+	}
+	if !ended {
 		v.cancel(gone(ctx))
-		c.remove(v)
-		outcome, _, err = v.live.Follow(context.WithoutCancel(ctx), func(toolcall.Event) {})
-		return outcome, err
 	}
-	still := c.depart(v)
-	select {
-	case <-stay.Gone:
-		c.lateCancel(ctx, v)
-	default:
+	c.remove(v)
+	outcome, _, err := v.live.Follow(context.WithoutCancel(ctx), nothing)
+	return outcome, err
+}
+
+func nothing(toolcall.Event) {}
+
+// follow tells observe what happens, until the call has ended, which it reports, or its
+// client leaves.
+func (c *Calls) follow(ctx context.Context, v *visit, stay *Stay, observe func(toolcall.Event)) (ended bool) {
+	var late <-chan time.Time
+	if stay.Limit > 0 {
+		timer := time.NewTimer(stay.Limit - min(margin, stay.Limit/2))
+		defer timer.Stop()
+		late = timer.C
 	}
-	return toolcall.Outcome{}, still
+	seen, leaves := 0, false
+	for {
+		events, ended := v.live.Since(seen)
+		for _, e := range events {
+			observe(e)
+			leaves = leaves || stay.Asks != nil && e.Asked != nil && c.waitsFor(v, e.Asked.ID) && stay.Asks(e.Asked.ID)
+		}
+		if seen += len(events); ended || leaves {
+			return ended
+		}
+		select {
+		case <-v.news:
+		case <-late:
+			leaves = !stay.UntilRun || !c.runs(v)
+		case <-stay.Gone:
+			return false
+		case <-stay.Leave:
+			return false
+		case <-ctx.Done():
+			return false
+		}
+	}
 }
 
 // lateWord is how long a client that went away may still cancel its call.
@@ -204,8 +223,8 @@ func gone(ctx context.Context) error {
 }
 
 // arrive returns the oldest of the same calls that was left, or begins one.
-func (c *Calls) arrive(ctx context.Context, s toolcall.Submission) (*visit, error) {
-	k, err := keyOf(&s)
+func (c *Calls) arrive(ctx context.Context, s *toolcall.Submission, stay *Stay) (*visit, error) {
+	k, err := keyOf(s, stay.Digest)
 	if err != nil {
 		return nil, err
 	}
@@ -213,18 +232,18 @@ func (c *Calls) arrive(ctx context.Context, s toolcall.Submission) (*visit, erro
 	defer c.mu.Unlock()
 	for _, v := range c.left[k] {
 		if !v.there {
-			v.comesLocked(s.Peer)
+			v.comesLocked(s.Peer, stay.Heeds)
 			return v, nil
 		}
 	}
 	v := c.beginLocked(ctx, k, s)
-	v.comesLocked(s.Peer)
+	v.comesLocked(s.Peer, stay.Heeds)
 	return v, nil
 }
 
 // comesLocked has a client be there.
-func (v *visit) comesLocked(peer tool.Peer) {
-	v.there, v.peer = true, peer
+func (v *visit) comesLocked(peer tool.Peer, heeds func(toolcall.Event) bool) {
+	v.there, v.peer, v.heeds = true, peer, heeds
 	close(v.came)
 	if v.forget != nil {
 		v.forget.Stop()
@@ -232,31 +251,22 @@ func (v *visit) comesLocked(peer tool.Peer) {
 }
 
 // beginLocked begins a call at which no client is yet.
-func (c *Calls) beginLocked(ctx context.Context, k key, s toolcall.Submission) *visit {
-	v := &visit{key: k, live: toolcall.NewLive(), peer: s.Peer, came: make(chan struct{})}
+func (c *Calls) beginLocked(ctx context.Context, k key, s *toolcall.Submission) *visit {
+	v := &visit{key: k, live: toolcall.NewLive(), peer: s.Peer, came: make(chan struct{}), news: make(chan struct{}, 1)}
 	// The call outlives ctx, and keeps what it says of the caller.
 	own, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	v.cancel = cancel
-	s.Hold, s.Peer = func(ctx context.Context) error { return c.hold(ctx, v) }, c.peerOf(v)
+	made := *s
+	made.Hold, made.Peer = func(ctx context.Context) error { return c.hold(ctx, v) }, c.peerOf(v)
 	c.left[k] = append(c.left[k], v)
 	go func() {
 		defer cancel(nil)
-		deepen()
-		outcome, err := c.pipeline.Call(own, s, func(e toolcall.Event) { c.note(v, e) })
+		toolcall.Deepen()
+		outcome, err := c.pipeline.Call(own, made, func(e toolcall.Event) { c.note(v, e) })
 		v.live.End(outcome, err)
 		c.end(v)
 	}()
 	return v
-}
-
-// deepen gives a new goroutine at once the stack that the stages of a call and the store
-// below them need. It would double again and again on the way there, and each time all
-// that is on it is moved.
-//
-//go:noinline
-func deepen() {
-	var room [36 << 10]byte
-	runtime.KeepAlive(&room)
 }
 
 // peerOf passes on what runs the call has to say, to whichever client is there.
@@ -311,8 +321,19 @@ func (c *Calls) note(v *visit, e toolcall.Event) {
 	case e.Decision != nil:
 		v.decided = e.Decision.Allowed
 	}
+	heeded := v.heeds == nil || v.heeds(e)
 	c.mu.Unlock()
-	v.live.Add(e)
+	if v.live.Add(e); heeded && !e.Follows {
+		v.wake()
+	}
+}
+
+// wake has the client that is there look for what is new.
+func (v *visit) wake() {
+	select {
+	case v.news <- struct{}{}:
+	default: // it looks already
+	}
 }
 
 // runs reports whether a call was let run.
@@ -360,6 +381,7 @@ func (c *Calls) end(v *visit) {
 	if v.ended = true; !v.there {
 		c.keepLocked(v)
 	}
+	v.wake()
 }
 
 func (c *Calls) keepLocked(v *visit) {

@@ -3,7 +3,8 @@ package rpc
 import (
 	"context"
 	"net/http"
-	"sync/atomic"
+	"sync"
+	"time"
 
 	"palyra/gen/palyra/v1/palyrav1connect"
 )
@@ -23,22 +24,44 @@ func bundle(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if bundled[r.URL.Path] {
 			b := &bundler{ResponseWriter: w}
+			defer b.hold(true) // the server takes the response back
 			w, r = b, r.WithContext(context.WithValue(r.Context(), bundlerKey{}, b))
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
+// aWhile is how long messages are held back that others mostly follow soon.
+const aWhile = 5 * time.Millisecond
+
 // bundler is a response that can hold messages back. They are sent with the next
 // message that is not held back, and at the latest at the end of the response.
 type bundler struct {
 	http.ResponseWriter
-	holding atomic.Bool
+
+	// mu orders what the handler sends, and what is released after a while.
+	mu      sync.Mutex
+	holding bool
+	// late releases what is held, unless brief was set back before.
+	late  *time.Timer
+	brief bool
+}
+
+func (b *bundler) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.ResponseWriter.Write(p)
 }
 
 // Flush sends what was written, unless more follows at once.
 func (b *bundler) Flush() {
-	if !b.holding.Load() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.flush()
+}
+
+func (b *bundler) flush() {
+	if !b.holding {
 		// A client that is gone fails the next write.
 		_ = http.NewResponseController(b.ResponseWriter).Flush()
 	}
@@ -47,17 +70,62 @@ func (b *bundler) Flush() {
 // Unwrap lets an http.ResponseController find the response below.
 func (b *bundler) Unwrap() http.ResponseWriter { return b.ResponseWriter }
 
+func (b *bundler) hold(on bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.brief {
+		b.late.Stop()
+	}
+	b.holding, b.brief = on, false
+}
+
+func (b *bundler) holdAWhile() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.brief = true
+	if b.late != nil {
+		b.late.Reset(aWhile)
+		return
+	}
+	b.late = time.AfterFunc(aWhile, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if b.brief {
+			b.holding, b.brief = false, false
+			b.flush()
+		}
+	})
+}
+
+func bundlerOf(ctx context.Context) *bundler {
+	b, _ := ctx.Value(bundlerKey{}).(*bundler)
+	return b
+}
+
 // hold says whether the messages that are sent next are held back. Like
 // sending, it is for one goroutine at a time.
 func hold(ctx context.Context, on bool) {
-	if b, ok := ctx.Value(bundlerKey{}).(*bundler); ok {
-		b.holding.Store(on)
+	if b := bundlerOf(ctx); b != nil {
+		b.hold(on)
+	}
+}
+
+// holdAWhile has what is held back sent after a while, unless hold comes before. Until
+// then the response is left alone.
+func holdAWhile(ctx context.Context) {
+	if b := bundlerOf(ctx); b != nil {
+		b.holdAWhile()
 	}
 }
 
 // release sends what was held back.
 func release(ctx context.Context) {
-	if b, ok := ctx.Value(bundlerKey{}).(*bundler); ok && b.holding.Swap(false) {
-		b.Flush()
+	if b := bundlerOf(ctx); b != nil {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if b.holding {
+			b.holding = false
+			b.flush()
+		}
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"palyra/gen/palyra/v1/palyrav1connect"
 )
@@ -48,4 +50,52 @@ func TestBundle(t *testing.T) {
 			t.Errorf("%s: the wire was written to %v times, want %v", path, got, want)
 		}
 	}
+}
+
+// What is held for a while leaves after it, and not before; whoever sends or ends before
+// has it leave with that.
+func TestHeldAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		wire := &flushes{ResponseWriter: httptest.NewRecorder()}
+		want := func(when string, n int) {
+			t.Helper()
+			synctest.Wait()
+			if wire.count != n {
+				t.Errorf("%s the wire was written to %d times, want %d", when, wire.count, n)
+			}
+		}
+		bundle(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			send := func() {
+				_, _ = io.WriteString(w, "message")
+				_ = http.NewResponseController(w).Flush()
+			}
+			hold(r.Context(), true)
+			send()
+			holdAWhile(r.Context())
+			time.Sleep(aWhile - 1)
+			want("before the while is over", 0)
+			time.Sleep(1)
+			want("after it", 1)
+
+			hold(r.Context(), true)
+			send()
+			holdAWhile(r.Context())
+			hold(r.Context(), false)
+			send()
+			want("with the next message", 2)
+			time.Sleep(2 * aWhile)
+			want("long after that", 2)
+
+			hold(r.Context(), true)
+			send()
+			holdAWhile(r.Context())
+			hold(r.Context(), true)
+			time.Sleep(2 * aWhile)
+			want("held for longer", 2)
+			send()
+			holdAWhile(r.Context())
+		})).ServeHTTP(wire, httptest.NewRequest(http.MethodPost, palyrav1connect.GatewayServiceCallToolProcedure, http.NoBody))
+		time.Sleep(2 * aWhile)
+		want("after the end", 2) // the server has the response, and sends it
+	})
 }

@@ -98,7 +98,7 @@ func editedMessage(e *tool.Edited) *palyrav1.ExecutedAsEdited {
 
 func attestationMessage(a toolcall.Attestation) *palyrav1.ToolAttestation {
 	m := &palyrav1.ToolAttestation{AttestationId: a.Envelope.ID, EnvelopeJson: a.Envelope.JSON, JournalSeq: a.Seq}
-	if statement, err := attest.Read(a.Envelope.JSON); err == nil {
+	if statement, err := a.Envelope.Statement(); err == nil {
 		m.Posture = postureMessage(statement.Predicate)
 	}
 	return m

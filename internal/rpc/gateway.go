@@ -45,12 +45,18 @@ func (g *gateway) CallTool(ctx context.Context, req *palyrav1.CallToolRequest, s
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	sender := &callSender{stream: stream, cancel: cancel, reader: reader{mayExplain(g.engine, caller)}}
+	defer hold(ctx, true) // the end of the stream follows
 	_, err := g.pipeline.Call(ctx, toolcall.Submission{
 		Caller: caller, Tool: req.GetTool(), Input: req.GetInputJson(), Session: req.GetSession(), Run: req.GetRun(),
 		Channel: req.GetChannel(), Reason: req.GetRequesterReason(), IdempotencyKey: req.GetIdempotencyKey(), Precedence: callPrecedence(ctx, g.engine, req.GetRun()),
 	}, func(e toolcall.Event) {
-		hold(ctx, e.Follows || e.Attestation != nil) // the end of the stream follows the attestation
+		// The decision mostly follows the proposal soon, and the end of the stream follows
+		// the attestation.
+		hold(ctx, e.Follows || e.Proposed != nil || e.Attestation != nil)
 		sender.observe(e)
+		if e.Proposed != nil {
+			holdAWhile(ctx)
+		}
 	})
 	return errors.Join(err, sender.err)
 }

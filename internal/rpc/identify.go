@@ -50,15 +50,14 @@ func identify(by credentials, live *liveRequests, log *slog.Logger, next http.Ha
 			identified.note(r, by.auth, log)
 			identified.look(look)
 			if identified.known {
-				var leave, stop func()
-				ctx, leave = live.enter(ctx, identified.caller.DeviceID, cmp.Or(identified.key, identified.session), identified.vouched())
-				defer leave()
+				var end context.CancelCauseFunc
+				ctx, end = context.WithCancelCause(ctx)
+				defer live.enter(end, identified.caller.DeviceID, cmp.Or(identified.key, identified.session), identified.vouched())()
 				identified.look(look)
-				ctx, stop = until(access.WithDevice(ctx, identified.caller.DeviceID), identified.notAfter, identified.over())
-				defer stop()
+				ctx = access.WithDevice(ctx, identified.caller.DeviceID)
+				defer until(end, identified.notAfter, identified.over)()
 				if local {
-					ctx, stop = whileGood(ctx, func() error { _, _, err := look(); return err })
-					defer stop()
+					defer whileGood(ctx, end, func() error { _, _, err := look(); return err })()
 				}
 			}
 		}

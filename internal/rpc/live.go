@@ -26,10 +26,9 @@ type liveRequest struct {
 	vouched access.Principal
 }
 
-// enter registers a request of a device with a key; leave must be called when it
-// ended.
-func (l *liveRequests) enter(ctx context.Context, device, key string, vouched access.Principal) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
+// enter registers a request of a device with a key, which cancel ends; leave must be
+// called when it ended.
+func (l *liveRequests) enter(cancel context.CancelCauseFunc, device, key string, vouched access.Principal) (leave func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.byDevice == nil {
@@ -41,7 +40,7 @@ func (l *liveRequests) enter(ctx context.Context, device, key string, vouched ac
 	id := l.next
 	l.next++
 	l.byDevice[device][id] = liveRequest{cancel, key, vouched}
-	return ctx, func() {
+	return func() {
 		cancel(nil)
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -92,17 +91,13 @@ func (l *liveRequests) endVouched(p access.Principal, why error) (n int) {
 }
 
 // until ends a request at the end of its credential, so that no stream is older than
-// what let it in; stop must be called when the request ended.
-func until(ctx context.Context, end time.Time, why error) (_ context.Context, stop func()) {
+// what let it in, and says why; stop must be called when the request ended.
+func until(cancel context.CancelCauseFunc, end time.Time, why func() error) (stop func()) {
 	if end.IsZero() {
-		return ctx, func() {}
+		return func() {}
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	timer := time.AfterFunc(time.Until(end), func() { cancel(why) })
-	return ctx, func() {
-		timer.Stop()
-		cancel(nil)
-	}
+	timer := time.AfterFunc(time.Until(end), func() { cancel(why()) })
+	return func() { timer.Stop() }
 }
 
 // socketLook is how often a request over the socket of the local operator is looked at
@@ -112,8 +107,7 @@ const socketLook = 5 * time.Second
 
 // whileGood ends a request once its credential is refused; stop must be called when the
 // request ended.
-func whileGood(ctx context.Context, look func() error) (_ context.Context, stop func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
+func whileGood(ctx context.Context, cancel context.CancelCauseFunc, look func() error) (stop func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -130,7 +124,7 @@ func whileGood(ctx context.Context, look func() error) (_ context.Context, stop 
 			}
 		}
 	}()
-	return ctx, func() {
+	return func() {
 		cancel(nil)
 		<-done
 	}

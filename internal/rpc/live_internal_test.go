@@ -58,9 +58,13 @@ func TestRevokeBetweenTheLooks(t *testing.T) {
 func TestLiveRequestsEndByDevice(t *testing.T) {
 	var live liveRequests
 	gone := reason.Errorf(reason.Unauthenticated, "device a was revoked")
-	mine, leaveMine := live.enter(t.Context(), "a", "k", access.Principal{})
-	also, leaveAlso := live.enter(t.Context(), "a", "k", access.Principal{})
-	other, leaveOther := live.enter(t.Context(), "b", "k", access.Principal{})
+	enter := func(device string) (context.Context, func()) {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		return ctx, live.enter(cancel, device, "k", access.Principal{})
+	}
+	mine, leaveMine := enter("a")
+	also, leaveAlso := enter("a")
+	other, leaveOther := enter("b")
 	leaveAlso()
 	if n := live.end("a", gone); n != 1 {
 		t.Errorf("%d requests ended", n)

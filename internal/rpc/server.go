@@ -121,7 +121,12 @@ type Server struct {
 }
 
 // ServeHTTP serves one request.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == CallToolProcedure {
+		toolcall.Deepen()
+	}
+	s.handler.ServeHTTP(w, r)
+}
 
 // Agents serves the guarded routes and nothing of the API beside them, for the listener
 // of agents on this host.

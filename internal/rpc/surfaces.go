@@ -49,11 +49,13 @@ func newSurfaces(g *guard, handlers map[string]http.Handler, hosts func(string) 
 // beside serves the guarded routes, and everything else by next.
 func (s *surfaces) beside(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if _, pattern := s.mux.Handler(r); pattern == "" {
-			next.ServeHTTP(w, r)
-			return
+		if _, method := methods[r.URL.Path]; !method {
+			if _, pattern := s.mux.Handler(r); pattern != "" {
+				s.mux.ServeHTTP(w, r)
+				return
+			}
 		}
-		s.mux.ServeHTTP(w, r)
+		next.ServeHTTP(w, r)
 	})
 }
 

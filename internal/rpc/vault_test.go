@@ -90,7 +90,7 @@ func seed(t *testing.T, w *world, ref string) {
 
 type unasked struct{}
 
-func (unasked) Permit(access.Caller, access.Permission, vault.Ref) error { return nil }
+func (unasked) Permit(vault.Borrower, access.Permission, vault.Ref) error { return nil }
 
 // TestWhoLeases asks policy for what calls may use.
 func TestWhoLeases(t *testing.T) {
@@ -104,6 +104,26 @@ func TestWhoLeases(t *testing.T) {
 			if want := strings.Contains(" "+may+" ", " "+name+" "); (err == nil) != want {
 				t.Errorf("%s leases of %s: %v", name, scope, err)
 			}
+		}
+	}
+	// Guests of a skill use its secrets beside those of who calls it, and no others.
+	for _, c := range []struct {
+		who        access.Principal
+		skill, ref string
+		may        bool
+	}{
+		{access.User("dan"), "deploy", "skill:deploy/x", true},
+		{access.Agent("coder"), "deploy", "skill:deploy/x", true},
+		{access.User("mallory"), "deploy", "skill:deploy/x", false},
+		{access.User("dan"), "web", "skill:deploy/x", false},
+		{access.User("dan"), "deploy", "user:alice/x", false},
+		{access.User("dan"), "deploy", "node:deploy/x", false},
+		{access.User("dan"), "deploy", "user:dan/x", true},
+	} {
+		caller := access.Caller{Principal: c.who, OnBehalfOf: c.who, Surface: access.SurfaceGRPC}
+		err := w.engine.Current().Permit(policy.AccessRequest{Caller: caller, Permission: access.PermSecretLease, Resource: c.ref, Skill: c.skill})
+		if (err == nil) != c.may {
+			t.Errorf("a guest of %s leases %s for %s: %v", c.skill, c.ref, c.who, err)
 		}
 	}
 	stranger := access.Caller{Principal: access.User("mallory"), Surface: access.SurfaceGRPC}

@@ -94,6 +94,7 @@ func (c *conversation) call(ctx context.Context, wanted model.Call, why string) 
 		return model.Result{}, outOfCalls(record.Budget)
 	}
 	led := c.led()
+	defer c.run.tape.expect(led)()
 	outcome, err := c.Calls.Call(ctx, toolcall.Submission{
 		Caller: c.run.caller, Tool: wanted.Tool, Input: c.inWorkspace(record.Workspace, wanted), Session: c.run.session, Run: record.ID,
 		Reason: why, ReasonBy: reasonBy,

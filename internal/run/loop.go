@@ -262,11 +262,7 @@ func (c *conversation) keepTurn(ctx context.Context, t model.Turn) error {
 		c.lead = &w
 		return nil
 	}
-	if err := c.Store.Append(context.WithoutCancel(ctx), w); err != nil {
-		return err
-	}
-	c.run.tape.wake()
-	return nil
+	return c.run.tape.write(context.WithoutCancel(ctx), w)
 }
 
 // hear adds what the user's side says next.

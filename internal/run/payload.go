@@ -110,8 +110,7 @@ func (w *Write) store(text string) (inline, blob string) {
 	if len(text) <= inlineText {
 		return text, ""
 	}
-	w.Blobs = append(w.Blobs, []byte(text))
-	return "", canonical.Digest([]byte(text))
+	return "", w.addBlob(text)
 }
 
 // keep gives a text of the model to a blob: it may quote what a tool returned, and the
@@ -120,8 +119,7 @@ func (w *Write) keep(text string) (blob string) {
 	if text == "" {
 		return ""
 	}
-	w.Blobs = append(w.Blobs, []byte(text))
-	return canonical.Digest([]byte(text))
+	return w.addBlob(text)
 }
 
 // startedWrite journals the start of a run with its whole task.

@@ -214,9 +214,5 @@ func (m *Manager) keep(ctx context.Context, r *active, by access.Caller, text st
 	if err != nil {
 		return err
 	}
-	if err := m.Store.Append(ctx, w); err != nil {
-		return err
-	}
-	r.tape.wake()
-	return nil
+	return r.tape.write(ctx, w)
 }

@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 
+	"palyra/internal/canonical"
 	"palyra/internal/event"
 	"palyra/internal/journal"
 )
@@ -43,6 +44,19 @@ type Write struct {
 	Drafts []event.Draft
 	// Blobs are stored by their SHA-256.
 	Blobs [][]byte
+	// texts are the blobs that an event names instead of a text, by what it names.
+	texts map[string]string
+}
+
+// addBlob gives a text to a blob, and returns what an event names it by.
+func (w *Write) addBlob(text string) (digest string) {
+	digest = canonical.Digest([]byte(text))
+	w.Blobs = append(w.Blobs, []byte(text))
+	if w.texts == nil {
+		w.texts = make(map[string]string)
+	}
+	w.texts[digest] = text
+	return digest
 }
 
 // mostLed bounds the blobs that become durable with another's write, in bytes.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -40,6 +41,8 @@ type tape struct {
 	size  int
 	// results are those of calls that ended a moment ago.
 	results map[string]json.RawMessage
+	// texts are those of writes that are under way, by the digests of their blobs.
+	texts map[string]string
 	// changed is closed, and replaced, when there is something new.
 	changed chan struct{}
 	// ended is set with the run's last event in items. lost says that the tape
@@ -104,12 +107,56 @@ func (t *tape) addLocked(en *entry) {
 			en.Result.Result, en.resultBlob = result, ""
 		}
 	}
+	en.take(t.texts)
 	t.items = append(t.items, en)
 	t.resizeLocked(en.weight())
 	for len(t.items) > 0 && t.size > t.bytes {
 		t.dropLocked()
 	}
 	t.wakeLocked()
+}
+
+// take fills in the texts that an entry names, as far as they are there.
+func (en *entry) take(texts map[string]string) {
+	if text, there := texts[en.textBlob]; there {
+		en.Event, en.textBlob = en.withText(text), ""
+	}
+	for i, digest := range en.inputBlobs {
+		if text, there := texts[digest]; there {
+			en.Turn.Calls[i].Input = text
+			delete(en.inputBlobs, i)
+		}
+	}
+}
+
+// expect takes the texts of a write that is about to become durable, so that nobody has
+// to read them. forget must be called when its events are on the tape, or never will be.
+func (t *tape) expect(w Write) (forget func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	maps.Copy(t.texts, w.texts)
+	return func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		for digest := range w.texts {
+			delete(t.texts, digest)
+		}
+	}
+}
+
+// write makes events durable, and tells watchers of them.
+func (t *tape) write(ctx context.Context, w Write) error {
+	defer t.expect(w)()
+	if err := t.store.Append(ctx, w); err != nil {
+		return err
+	}
+	defer t.cache.trim()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	// An error leaves the events to the watchers, who look for themselves.
+	_ = t.pullLocked(ctx)
+	t.wakeLocked()
+	return nil
 }
 
 // weight is about how much memory an entry takes.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -473,5 +474,35 @@ func TestWatchEndsWithItsContext(t *testing.T) {
 			t.Errorf("the watch ended with %v", err)
 		}
 		wantReason(t, w.Watch(t.Context(), "01JNONE0000000000000000000", 0, nil, nil), reason.NotFound)
+	})
+}
+
+// TestFreshTextsAreNotRead: what a run wrote a moment ago is on its tape as it is, though
+// the journal names blobs of it.
+func TestFreshTextsAreNotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, calls(call("a", "echo", `{"text":"one"}`)), says("done"))
+		task := strings.Repeat("a long task ", 10_000)
+		r, _ := w.start(run.Start{Message: task})
+		w.finish(r.ID)
+		blobs := w.store.Blobs()
+		kept := maps.Clone(blobs)
+		for digest, text := range blobs {
+			if string(text) != task { // Start has its own write
+				delete(blobs, digest)
+			}
+		}
+		if len(kept)-len(blobs) < 2 {
+			t.Fatalf("only %d texts were in blobs", len(kept)-len(blobs))
+		}
+		fresh := durable(w.events(r.ID, 0))
+		w.stop()
+		w.open() // memory is gone
+		defer w.stop()
+		if err := w.Watch(t.Context(), r.ID, 0, func(run.Event) error { return nil }, func() {}); err == nil {
+			t.Error("the control: without memory nothing had to be read")
+		}
+		maps.Copy(blobs, kept)
+		wantSame(t, "after a restart", w.events(r.ID, 0), fresh)
 	})
 }

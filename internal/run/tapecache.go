@@ -33,7 +33,7 @@ func newTapeCache() *tapeCache {
 func (s *tapeCache) open(store Store, r Record) *tape {
 	t := &tape{
 		store: store, cache: s, run: r.ID, bytes: s.each, mapper: newMapper(r), scanned: store.Head().Seq,
-		results: make(map[string]json.RawMessage), changed: make(chan struct{}),
+		results: make(map[string]json.RawMessage), texts: make(map[string]string), changed: make(chan struct{}),
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

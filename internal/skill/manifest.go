@@ -89,6 +89,9 @@ type Features struct {
 	MultiValue bool `toml:"multi_value"`
 }
 
+// SecretScope is the scope of the vault whose secrets guests of one skill alone use.
+func SecretScope(id string) string { return "skill:" + id }
+
 // Capabilities are what a tool asks for. Each is a grant that its guest opens by name.
 type Capabilities struct {
 	// HTTP are host rules in the form of http.allowed_hosts.

@@ -118,7 +118,11 @@ func wrong(key, format string, args ...any) *reason.Error {
 }
 
 // checker keeps the first mistake of a manifest.
-type checker struct{ err error }
+type checker struct {
+	// id is the manifest's.
+	id  string
+	err error
+}
 
 // must notes a mistake unless ok.
 func (c *checker) must(ok bool, key, what, remedy string, args ...any) {
@@ -128,6 +132,7 @@ func (c *checker) must(ok bool, key, what, remedy string, args ...any) {
 }
 
 func (c *checker) manifest(m *Manifest) {
+	c.id = m.ID
 	c.must(m.Format == Format, "format", fmt.Sprintf("is %q", m.Format), "Write format = %q.", Format)
 	c.must(len(m.ID) <= 40 && idForm.MatchString(m.ID), "id", fmt.Sprintf("%q is no id", m.ID),
 		"Use at most 40 lower-case letters, digits and single hyphens, a letter first.")
@@ -213,7 +218,7 @@ func (c *checker) capabilities(key string, asked Capabilities) {
 	names := make([]string, 0, len(asked.Secrets))
 	for _, s := range asked.Secrets {
 		names = append(names, s.Name)
-		c.must(secretForm.MatchString(s.Name), key+".secrets.name", fmt.Sprintf("%q is no name of a secret", s.Name), "Write SCOPE/KEY, or KEY for one of the scope global, in lower case.")
+		c.secretName(key+".secrets.name", s.Name)
 		c.must(s.Use == Placeholder || s.Use == Read, key+".secrets.use", fmt.Sprintf("of %q is %q", s.Name, s.Use),
 			`Write use = "placeholder", or use = "read" if the guest itself has to see the value.`)
 	}
@@ -226,6 +231,15 @@ func (c *checker) capabilities(key string, asked Capabilities) {
 }
 
 // list checks the size of a list, and that nothing is there twice.
+// secretName lets a secret have the scope of the skill itself, and of no other one.
+func (c *checker) secretName(key, name string) {
+	rest, scoped := strings.CutPrefix(name, SecretScope(""))
+	c.must(secretForm.MatchString(rest), key, fmt.Sprintf("%q is no name of a secret", name),
+		"Write SCOPE/KEY, or KEY for one of the scope global, in lower case.")
+	c.must(!scoped || strings.HasPrefix(rest, c.id+"/"), key, fmt.Sprintf("%q is not of this skill's scope", name),
+		"Write %s/KEY: the secrets of another skill are for its guests alone.", SecretScope(c.id))
+}
+
 func (c *checker) list(key string, values []string) {
 	c.must(len(values) <= MaxAsked, key, fmt.Sprintf("asks for %d", len(values)), "Ask for at most %d.", MaxAsked)
 	seen := map[string]bool{}

@@ -67,6 +67,8 @@ func TestParseManifestRefuses(t *testing.T) {
 		"a host twice":            {with(`"api.example.org:443"`, `"a.example", "a.example"`), "tools.add.capabilities.http", "twice", "once"},
 		"a secret's use":          {with(`use = "placeholder"`, `use = "see"`), "tools.add.capabilities.secrets.use", `"see"`, "placeholder"},
 		"a secret's name":         {with("global/notes", "vault://global/notes"), "tools.add.capabilities.secrets.name", "no name of a secret", "SCOPE/KEY"},
+		"another skill's secret":  {with("global/notes", "skill:web/key"), "tools.add.capabilities.secrets.name", "not of this skill's scope", "skill:notes/KEY"},
+		"a scope without a key":   {with("global/notes", "skill:notes"), "tools.add.capabilities.secrets.name", "not of this skill's scope", "skill:notes/KEY"},
 		"much storage":            {with("storage_bytes = 65536", "storage_bytes = 99999999999"), "tools.add.capabilities.storage_bytes", "99999999999", "1 to"},
 		"a channel":               {with("storage_bytes = 65536", "channels = [\"A b\"]"), "tools.add.capabilities.channels", "no name of a channel", "palyra.toml"},
 	} {

@@ -66,13 +66,9 @@ func Sign(p *Package, key ed25519.PrivateKey) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("writing what is signed: %w", err)
 	}
-	envelope, err := dsse.Sign(PayloadType, payload, dsse.KeyID(public), key)
-	if err != nil {
-		return nil, fmt.Errorf("signing: %w", err)
-	}
 	signed := *p
-	if signed.Envelope, err = canonical.Marshal(envelope); err != nil {
-		return nil, fmt.Errorf("writing the signature: %w", err)
+	if signed.Envelope, err = dsse.Sign(PayloadType, payload, dsse.KeyID(public), key); err != nil {
+		return nil, fmt.Errorf("signing: %w", err)
 	}
 	return signed.encode()
 }

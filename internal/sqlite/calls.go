@@ -28,10 +28,11 @@ func (s *Calls) Record(ctx context.Context, e toolcall.Entry) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
+	attestation := storedAttestation(e)
 	events, err := s.db.Commit(ctx, Unit{
-		Check:  func(tx *Tx) error { return writeEntry(tx, e, blobs) },
+		Check:  func(tx *Tx) error { return writeEntry(tx, e, blobs, attestation) },
 		Events: e.Drafts,
-		Bytes:  sizeOf(e),
+		Bytes:  sizeOf(e.Blobs, attestation),
 	})
 	if err != nil || len(events) == 0 {
 		return 0, err
@@ -40,17 +41,17 @@ func (s *Calls) Record(ctx context.Context, e toolcall.Entry) (int64, error) {
 }
 
 // sizeOf is how much an entry writes beside its events.
-func sizeOf(e toolcall.Entry) (n int64) {
-	for _, blob := range e.Blobs {
+func sizeOf(blobs [][]byte, attestation *attest.Stored) (n int64) {
+	for _, blob := range blobs {
 		n += int64(len(blob))
 	}
-	if e.Attestation != nil {
-		n += int64(len(e.Attestation.Envelope.JSON))
+	if attestation != nil {
+		n += int64(len(attestation.Envelope))
 	}
 	return n
 }
 
-func writeEntry(tx *Tx, e toolcall.Entry, blobs []sealedBlob) error {
+func writeEntry(tx *Tx, e toolcall.Entry, blobs []sealedBlob, attestation *attest.Stored) error {
 	if e.Claim != nil {
 		if err := takeClaim(tx, *e.Claim); err != nil {
 			return err
@@ -64,11 +65,8 @@ func writeEntry(tx *Tx, e toolcall.Entry, blobs []sealedBlob) error {
 	if err := tx.putBlobs(blobs); err != nil {
 		return err
 	}
-	if a := e.Attestation; a != nil {
-		return putAttestation(tx, attest.Stored{
-			ID: a.Envelope.ID, ProposalID: a.ProposalID, CallDigest: a.CallDigest,
-			Envelope: a.Envelope.JSON, SHA256: a.Envelope.SHA256,
-		})
+	if attestation != nil {
+		return putAttestation(tx, attestation)
 	}
 	return nil
 }

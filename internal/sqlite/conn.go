@@ -134,6 +134,8 @@ type Tx struct {
 	changed bool
 	// bound is how many bytes of text and blobs went into statements.
 	bound int64
+	// joined is how many calls were added to their session.
+	joined int
 }
 
 // Now is the time of the batch, in UTC with microseconds. It never lies before

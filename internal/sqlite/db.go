@@ -23,6 +23,7 @@ import (
 	"palyra/internal/atrest"
 	"palyra/internal/journal"
 	"palyra/internal/reason"
+	"palyra/internal/sqlite/walbatch"
 )
 
 // applicationID marks the file as Palyra's: "PALY".
@@ -335,7 +336,11 @@ func unusable(path string, err error) error {
 }
 
 func openWriter(path string) (*zs.Conn, error) {
-	conn, err := zs.OpenConn(path, zs.OpenReadWrite)
+	uri, err := walbatch.URI(path)
+	if err != nil {
+		return nil, openError(path, err)
+	}
+	conn, err := zs.OpenConn(uri, zs.OpenReadWrite|zs.OpenURI)
 	if err != nil {
 		return nil, openError(path, err)
 	}

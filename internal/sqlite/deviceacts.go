@@ -41,16 +41,16 @@ func (w *writer) noteDevices(e *journal.Event) error {
 // ofDevice selects the sequence numbers of what was done with a device (?1), those
 // before ?4, newest first: what the table has, the calls of its sessions (from ?2 up to
 // ?3) and the runs. The calls of a run are the run's.
-const ofDevice = `SELECT seq FROM (
+var ofDevice = `SELECT seq FROM (
  SELECT seq FROM device_acts WHERE device = ?1
  UNION SELECT seq FROM events INDEXED BY events_session WHERE session >= ?2 AND session < ?3 AND session <> '' AND run = '' AND code = '` + string(event.Proposed) + `'
  UNION SELECT e.seq FROM session_runs s JOIN events e ON e.subject = s.run AND e.subject <> '' AND e.code = '` + string(event.RunStarted) + `'
-  WHERE s.session >= ?2 AND s.session < ?3
- UNION SELECT e.seq FROM session_runs s JOIN events e ON e.run = s.run AND e.run <> '' AND e.session = s.session AND e.code = '` + string(event.Proposed) + `'
-  WHERE s.session >= ?2 AND s.session < ?3 AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.id = s.run)
+  WHERE s.session >= ?2 AND s.session < ?3` + eachWay(ofRun("e.", "s.run"), `
+ UNION SELECT e.seq FROM session_runs s JOIN events e ON %s AND e.session = s.session AND e.code = '`+string(event.Proposed)+`'
+  WHERE s.session >= ?2 AND s.session < ?3 AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.id = s.run)`) + `
 ) WHERE seq < ?4 ORDER BY seq DESC LIMIT ?5`
 
-const deviceActs = "SELECT " + eventColumns + " FROM events WHERE seq IN (" + ofDevice + ") ORDER BY seq DESC"
+var deviceActs = "SELECT " + eventColumns + " FROM events WHERE seq IN (" + ofDevice + ") ORDER BY seq DESC"
 
 // DeviceActs returns what was approved, started and changed with a device, newest
 // first: events with a sequence number below before, 0 for the newest.

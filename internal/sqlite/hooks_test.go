@@ -155,5 +155,8 @@ const (
 	ManySecrets = manySecrets
 )
 
+// SessionCallEvents is how the events of a session's calls are found.
+const SessionCallEvents = sessionCallEvents
+
 // OnTended has fn told of the steps of the background.
 func OnTended(db *DB, fn func(step string)) { db.onTended = fn }

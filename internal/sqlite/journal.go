@@ -108,8 +108,12 @@ func (w *writer) load() error {
 	if err != nil {
 		return err
 	}
+	if _, err := c.QueryRow("SELECT count(*) FROM recent_calls", func(r *Row) error { w.recent = r.Int(0); return nil }); err != nil {
+		return err
+	}
 	w.head, w.edge, w.stepped = head, edge, false
 	clear(w.runs)
+	clear(w.oldest)
 	w.feed.Publish(head, nil)
 	return nil
 }

@@ -3,9 +3,12 @@ package sqlite_test
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"palyra/internal/access"
 	"palyra/internal/event"
 	"palyra/internal/journal"
 	"palyra/internal/must"
@@ -102,6 +105,41 @@ func matches(e journal.Event, f journal.Filter) bool {
 		(f.Since.IsZero() || !e.At.Before(f.Since)) && (f.Until.IsZero() || e.At.Before(f.Until))
 }
 
+// A call of no run is its own: its events are found by the run all the same, beside those
+// of runs that have the id as a subject, or as the run of another subject.
+func TestFiltersOfCallsWithoutRun(t *testing.T) {
+	db := sqlitetest.Open(t)
+	var all []journal.Event
+	for n, d := range []struct{ session, run, subject string }{
+		{"s0", "c1", "c1"}, {"s0", "c1", "c1"}, {"s1", "c2", "c2"}, {"s0", "r", "c1"}, {"s0", "c1", "other"}, {"s1", "c1", "c1"},
+		{"s0", "", "c1"}, {"s0", "c1", ""}, {"", "c1", "c1"}, {"s0", "r", "r"}, {"s0", "r", "c3"}, {"s0", "c1", "c1"},
+	} {
+		e := draft(n)
+		e.Code, e.Session, e.Run, e.Subject = event.Proposed, d.session, d.run, d.subject
+		all = append(all, mustAppend(t, db, e))
+	}
+	for _, f := range []journal.Filter{
+		{Run: "c1"}, {Run: "c2"}, {Run: "r"}, {Run: "none"}, {Run: "c1", Newest: true}, {Run: "c1", Newest: true, Limit: 3}, {Run: "c1", Limit: 2},
+		{Run: "c1", Session: "s0"}, {Run: "c1", Session: "s1"}, {Session: "s0"}, {Session: "s1"}, {Run: "c1", Subject: "c1"}, {Run: "c1", Subject: "other"},
+		{Subject: "c1"}, {Run: "c1", After: 2, UpTo: 6}, {Run: "c1", Code: string(all[0].Code)}, {Session: "s0", Newest: true, Limit: 4},
+	} {
+		got, want := must.Get(db.Events(t.Context(), f))(t), expect(all, f)
+		if !slices.EqualFunc(got, want, func(a, b journal.Event) bool { return a.Seq == b.Seq && a.Hash == b.Hash }) {
+			t.Errorf("%+v: %d events, want %d", f, len(got), len(want))
+		}
+	}
+	for run, want := range map[string]int{"c1": 3, "c2": 1, "r": 3, "none": 0} { // proposals, each once
+		if n := must.Get(sqlite.NewCalls(db).RunCalls(t.Context(), access.User("nobody"), run))(t); n != 0 {
+			t.Errorf("%s: %d calls of nobody", run, n)
+		}
+		var by access.Principal
+		must.Do(t, by.UnmarshalText([]byte(all[0].Actor)))
+		if n := must.Get(sqlite.NewCalls(db).RunCalls(t.Context(), by, run))(t); n != want {
+			t.Errorf("%s: %d calls, want %d", run, n, want)
+		}
+	}
+}
+
 // TestFiltersUseIndexes: no look-up by id reads the whole journal.
 func TestFiltersUseIndexes(t *testing.T) {
 	db, _ := filterStore(t)
@@ -114,6 +152,13 @@ func TestFiltersUseIndexes(t *testing.T) {
 			if step == "SCAN events" {
 				t.Errorf("%+v reads the whole journal: %q", f, plan)
 			}
+		}
+	}
+	// A page of a run is read from the ends of two indexes, and nothing is sorted.
+	for _, f := range []journal.Filter{{Run: "r1"}, {Run: "r1", Newest: true, Limit: 1}, {Run: "r1", After: 50}} {
+		plan := strings.Join(must.Get(sqlite.QueryPlan(db, f))(t), "; ")
+		if !strings.Contains(plan, "INDEX events_run (run=?") || !strings.Contains(plan, "INDEX events_subject (subject=?") || strings.Contains(plan, "TEMP B-TREE") {
+			t.Errorf("%+v: %s", f, plan)
 		}
 	}
 	// What gatewaychange reads at each start: by the codes, and not all events since then.

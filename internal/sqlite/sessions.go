@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"palyra/internal/access"
 	"palyra/internal/event"
@@ -21,11 +22,33 @@ func joinSession(tx *Tx, m *session.Member) error {
 			return fmt.Errorf("storing a session: %w", err)
 		}
 	}
-	_, err := tx.Exec(`INSERT INTO session_calls (session, proposal_id, of_run, principal, on_behalf_of) VALUES (?1, ?2, ?3,
- coalesce((SELECT principal FROM sessions WHERE id = ?1), ''), coalesce((SELECT on_behalf_of FROM sessions WHERE id = ?1), '')) ON CONFLICT DO NOTHING`,
-		m.Session, m.Proposal, m.OfRun)
+	n, err := tx.Exec("INSERT INTO recent_calls (proposal_id, session, of_run) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
+		m.Proposal, m.Session, m.OfRun)
 	if err != nil {
 		return fmt.Errorf("adding a call to its session: %w", err)
+	}
+	tx.joined += n
+	return nil
+}
+
+// mostRecent is how many calls are recent: as many as one page holds.
+const mostRecent = 64
+
+// settleCalls moves the recent calls, once they are many, to where they are found by
+// session, principal and user. Each of them alone would write a page of four indexes.
+func (w *writer) settleCalls() error {
+	if w.recent < mostRecent {
+		return nil
+	}
+	w.recent = 0
+	c := Conn{c: w.conn}
+	err := c.Query(`INSERT INTO session_calls (session, proposal_id, of_run, principal, on_behalf_of)
+ SELECT session, proposal_id, of_run, principal, on_behalf_of FROM newest_calls`, nil)
+	if err == nil {
+		err = c.Query("DELETE FROM recent_calls", nil)
+	}
+	if err != nil {
+		return fmt.Errorf("settling recent calls: %w", err)
 	}
 	return nil
 }
@@ -75,12 +98,14 @@ func (s *Calls) session(ctx context.Context, each toolcall.EachEvent, where stri
 	return past, found, err
 }
 
+const sessionCallEvents = "SELECT " + eventColumns + ", of_run FROM (SELECT e.*, s.of_run FROM calls s CROSS JOIN events e ON e.subject = s.proposal_id AND e.subject <> '' WHERE s.session = ?1)"
+
 // sessionEvents reads the events about a session, and those of its calls.
 func (c *Conn) sessionEvents(id string, each toolcall.EachEvent) error {
 	events := eventScanner{}
 	for _, query := range []string{
 		"SELECT " + eventColumns + ", 0 FROM events WHERE subject = ?1 AND subject <> ''",
-		"SELECT " + eventColumns + ", of_run FROM (SELECT e.*, s.of_run FROM session_calls s JOIN events e ON e.subject = s.proposal_id AND e.subject <> '' WHERE s.session = ?1)",
+		sessionCallEvents,
 	} {
 		err := c.Query(query, func(r *Row) error {
 			if err := events.read(r); err != nil {
@@ -97,8 +122,12 @@ func (c *Conn) sessionEvents(id string, each toolcall.EachEvent) error {
 
 // RunCalls counts the proposals of a run, those that were refused included.
 func (s *Calls) RunCalls(ctx context.Context, p access.Principal, run string) (calls int, err error) {
+	ways := ofRun("", "?1")
+	for i, way := range ways {
+		ways[i] = "SELECT subject FROM events WHERE actor = ?2 AND code IN (?3, ?4) AND " + way
+	}
 	err = s.db.Read(ctx, func(c *Conn) error {
-		_, err := c.QueryRow(`SELECT count(DISTINCT subject) FROM events WHERE run = ?1 AND run <> '' AND actor = ?2 AND code IN (?3, ?4)`,
+		_, err := c.QueryRow("SELECT count(DISTINCT subject) FROM ("+strings.Join(ways, " UNION ALL ")+")",
 			func(r *Row) error { calls = int(r.Int64(0)); return nil }, run, p.String(), event.Proposed, event.Refused)
 		return err
 	})
@@ -128,12 +157,14 @@ func callsQuery(f toolcall.CallFilter) (query string, args []any) {
 	whereRunsOf(&where, f.Principal)
 	whereRunsOf(&where, f.Of)
 	if f.Run != "" {
-		where.add("proposal_id IN (SELECT subject FROM events WHERE run = ? AND run <> '' AND code = '"+string(event.Proposed)+"')", f.Run)
+		const proposed = "SELECT subject FROM events WHERE code = '" + string(event.Proposed) + "' AND "
+		ways := ofRun("", "?")
+		where.add("proposal_id IN ("+proposed+ways[0]+" UNION ALL "+proposed+ways[1]+")", f.Run, f.Run)
 	}
 	if f.PageToken != "" {
 		where.add("proposal_id < ?", f.PageToken)
 	}
-	return "SELECT proposal_id FROM session_calls" + where.sql(f.PageSize+1), where.args
+	return "SELECT proposal_id FROM calls" + where.sql(f.PageSize+1), where.args
 }
 
 // mostSessions bounds a page.
@@ -176,9 +207,16 @@ func (s *Calls) Sessions(ctx context.Context, f session.Filter) (page []session.
 
 // sessionTotals are the calls of runs, those of none, and the time of the last
 // event of the call that was proposed last.
-const sessionTotals = `(SELECT count(*) FROM session_calls s WHERE s.session = sessions.id AND s.of_run = 1),
- (SELECT count(*) FROM session_calls s WHERE s.session = sessions.id AND s.of_run = 0),
- (SELECT max(e.at) FROM events e WHERE e.subject <> '' AND e.subject = (SELECT max(s.proposal_id) FROM session_calls s WHERE s.session = sessions.id))`
+var sessionTotals = callsOfRun("1") + ", " + callsOfRun("0") + `,
+ (SELECT max(e.at) FROM events e WHERE e.subject <> '' AND e.subject = (SELECT max(
+  coalesce((SELECT max(s.proposal_id) FROM session_calls s WHERE s.session = sessions.id), ''),
+  coalesce((SELECT max(r.proposal_id) FROM newest_calls r WHERE r.session = sessions.id), ''))))`
+
+// callsOfRun counts the calls of a session that are, or are not, of a run of the gateway.
+func callsOfRun(is string) string {
+	return `(SELECT count(*) FROM session_calls s WHERE s.session = sessions.id AND s.of_run = ` + is + `) +
+ (SELECT count(*) FROM newest_calls r WHERE r.session = sessions.id AND r.of_run = ` + is + `)`
+}
 
 // EndSession ends a session, unless it has ended.
 func (s *Calls) EndSession(ctx context.Context, e session.Ending, d event.Draft) error {

@@ -68,9 +68,20 @@ func (c *Conn) readEvents(f journal.Filter) ([]journal.Event, error) {
 }
 
 func (c *Conn) eventQuery(f journal.Filter) (query string, args []any, err error) {
-	where, args, err := c.eventFilter(f)
+	terms, args, err := c.eventFilter(f)
 	if err != nil {
 		return "", nil, err
+	}
+	ways := []whereClause{{conditions: terms}}
+	if f.Run != "" {
+		args, ways = append(args, f.Run), nil
+		for _, way := range ofRun("", fmt.Sprintf("?%d", len(args))) {
+			ways = append(ways, whereClause{conditions: append(slices.Clip(terms), way)})
+		}
+	}
+	selects := make([]string, len(ways))
+	for i, where := range ways {
+		selects[i] = "SELECT " + eventColumns + " FROM events" + where.text()
 	}
 	order := "ASC"
 	if f.Newest {
@@ -80,24 +91,41 @@ func (c *Conn) eventQuery(f journal.Filter) (query string, args []any, err error
 	if limit <= 0 {
 		limit = journal.DefaultLimit
 	}
-	return fmt.Sprintf("SELECT %s FROM events%s ORDER BY seq %s LIMIT ?%d", eventColumns, where, order, len(args)+1), append(args, limit), nil
+	return fmt.Sprintf("%s ORDER BY seq %s LIMIT ?%d", strings.Join(selects, " UNION ALL "), order, len(args)+1), append(args, limit), nil
+}
+
+// ofRun are the two conditions that together choose the events of a run: one for the
+// index of runs, and one for that of subjects, which has the events of a call that has no
+// run but itself. No event meets both. The table's name in the query comes with a dot.
+func ofRun(table, run string) []string {
+	names := strings.NewReplacer("@", table, "?", run)
+	return []string{
+		names.Replace("@run = ? AND @run <> '' AND @run <> @subject"),
+		names.Replace("@subject = ? AND @subject <> '' AND @run = @subject"),
+	}
 }
 
 // inSession finds the events of a session through its runs; those without a
 // run have an index of their own.
-const inSession = `seq IN (
- SELECT seq FROM events WHERE session = ? AND session <> '' AND run = ''
- UNION ALL
- SELECT e.seq FROM session_runs s CROSS JOIN events e ON e.run = s.run AND e.run <> '' WHERE s.session = ? AND e.session = ?)`
+var inSession = `seq IN (
+ SELECT seq FROM events WHERE session = ? AND session <> '' AND run = ''` + eachWay(ofRun("e.", "s.run"), `
+ UNION ALL SELECT e.seq FROM session_runs s CROSS JOIN events e ON %s WHERE s.session = ? AND e.session = ?`) + ")"
+
+// eachWay is a part of a query once for each of several conditions.
+func eachWay(conditions []string, part string) (all string) {
+	for _, condition := range conditions {
+		all += strings.Replace(part, "%s", condition, 1)
+	}
+	return all
+}
 
 // indexed are the codes that have a partial index: checkpoints, and what is looked up at
 // each start among all the events of the last days.
 var indexed = []event.Code{event.Checkpoint, event.Thawed, event.PolicyReset, event.GatewayChange, event.Restored}
 
-// eventFilter builds the WHERE clause. The indexes leave out empty values, so
-// every term on such a column says that it is not empty.
-func (c *Conn) eventFilter(f journal.Filter) (where string, args []any, err error) {
-	var terms []string
+// eventFilter returns the conditions of a filter, but for that on the run. The indexes
+// leave out empty values, so every term on such a column says that it is not empty.
+func (c *Conn) eventFilter(f journal.Filter) (terms []string, args []any, err error) {
 	term := func(format string, arg any) {
 		args = append(args, arg)
 		terms = append(terms, strings.ReplaceAll(format, "?", fmt.Sprintf("?%d", len(args))))
@@ -105,12 +133,8 @@ func (c *Conn) eventFilter(f journal.Filter) (where string, args []any, err erro
 	if f.Session != "" {
 		term(inSession, f.Session)
 	}
-	for _, column := range []struct{ name, value string }{
-		{"run", f.Run}, {"subject", f.Subject},
-	} {
-		if column.value != "" {
-			term(column.name+" = ? AND "+column.name+" <> ''", column.value)
-		}
+	if f.Subject != "" {
+		term("subject = ? AND subject <> ''", f.Subject)
 	}
 	if f.Actor != "" {
 		term("actor = ?", f.Actor)
@@ -124,7 +148,7 @@ func (c *Conn) eventFilter(f journal.Filter) (where string, args []any, err erro
 	}
 	after, upTo, err := c.seqBounds(f)
 	if err != nil {
-		return "", nil, err
+		return nil, nil, err
 	}
 	if after > 0 {
 		term("seq > ?", after)
@@ -132,10 +156,7 @@ func (c *Conn) eventFilter(f journal.Filter) (where string, args []any, err erro
 	if upTo >= 0 {
 		term("seq <= ?", upTo)
 	}
-	if len(terms) == 0 {
-		return "", nil, nil
-	}
-	return " WHERE " + strings.Join(terms, " AND "), args, nil
+	return terms, args, nil
 }
 
 // seqBounds turns the bounds in time into sequence numbers: time never

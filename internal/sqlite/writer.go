@@ -79,6 +79,7 @@ type writer struct {
 	leading bool
 	closed  bool
 	idle    chan struct{} // closed when a closing writer has no leader left
+	company bool          // the last batch had several units, or left some waiting
 
 	failure atomic.Pointer[reason.Error]
 
@@ -93,11 +94,13 @@ type writer struct {
 	fresh   []journal.Event
 	runs    map[sessionRun]struct{} // pairs that are stored
 	unasked int                     // calls that were noted
+	oldest  map[countedBy]time.Time // the oldest one of them, or before it
+	recent  int                     // calls that are only in recent_calls
 	tile    openTile                // where codes and actors are, until it is complete
 }
 
 func newWriter(conn *zs.Conn, opts Options, feed *journal.Feed) *writer {
-	return &writer{conn: conn, now: opts.Now, committed: opts.Committed, wrote: opts.Wrote, feed: feed, idle: make(chan struct{}), runs: map[sessionRun]struct{}{}}
+	return &writer{conn: conn, now: opts.Now, committed: opts.Committed, wrote: opts.Wrote, feed: feed, idle: make(chan struct{}), runs: map[sessionRun]struct{}{}, oldest: map[countedBy]time.Time{}}
 }
 
 func (w *writer) commit(ctx context.Context, u Unit) ([]journal.Event, error) {
@@ -160,10 +163,13 @@ func (w *writer) withdraw(p *pending) bool {
 // lead commits one batch, which holds the leader's own unit, and hands the
 // lead to the first who came meanwhile.
 func (w *writer) lead(self *pending) {
-	// Callers that are about to enqueue get on the batch: two yields make
-	// batches several times larger and cost a lone caller nothing.
-	runtime.Gosched()
-	runtime.Gosched()
+	// Callers that are about to enqueue get on the batch: two yields make batches
+	// several times larger. A lone caller does without: each would wake a thread for
+	// nobody.
+	if w.inCompany() {
+		runtime.Gosched()
+		runtime.Gosched()
+	}
 	batch := w.take()
 	w.run(batch)
 	for _, p := range batch {
@@ -172,6 +178,13 @@ func (w *writer) lead(self *pending) {
 		}
 	}
 	w.handOver()
+}
+
+// inCompany reports whether there are other callers: some wait, or did a batch ago.
+func (w *writer) inCompany() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.company || len(w.queue) > 1
 }
 
 // queued counts the units that wait for a batch.
@@ -189,6 +202,7 @@ func (w *writer) take() []*pending {
 	rest := copy(w.queue, w.queue[n:])
 	clear(w.queue[rest:])
 	w.queue = w.queue[:rest]
+	w.company = n > 1
 	return batch
 }
 
@@ -196,6 +210,7 @@ func (w *writer) handOver() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.queue) > 0 {
+		w.company = true
 		w.queue[0].leads = true
 		w.queue[0].signal <- true
 		return
@@ -240,6 +255,9 @@ func (w *writer) transact(batch []*pending) error {
 			return w.fail(err)
 		}
 	}
+	if err := w.settleCalls(); err != nil {
+		return w.fail(err)
+	}
 	began := time.Now()
 	if err := w.exec("COMMIT"); err != nil {
 		return w.fail(err)
@@ -269,6 +287,7 @@ func (w *writer) apply(p *pending, now time.Time, first bool) error {
 			return err
 		}
 		drafts, p.bound = slices.Concat(drafts, tx.drafts), tx.bound
+		w.recent += tx.joined
 	}
 	if len(drafts) == 0 {
 		return nil

@@ -22,7 +22,7 @@ const Redaction = "[redacted]"
 // of a well-known key, in values and in the names of members, plain or in base64.
 // Without any, it returns input itself.
 func Redact(input json.RawMessage, secretPaths []string) (json.RawMessage, []string, error) {
-	if len(input) == 0 || len(secretPaths) == 0 && clean(input) && json.Valid(input) {
+	if len(input) == 0 || len(secretPaths) == 0 && clean(input) && canonical.Valid(input) {
 		return input, nil, nil
 	}
 	return redact(input, secretPaths)
@@ -32,13 +32,53 @@ func Redact(input json.RawMessage, secretPaths []string) (json.RawMessage, []str
 // none of the hints stands in it, plain or in base64, and no escape that could
 // spell one.
 func clean(text []byte) bool {
-	if bytes.Contains(text, []byte(`\u`)) || hinted(text) {
+	if bytes.Contains(text, []byte(`\u`)) {
 		return false
 	}
-	if r, ok := encoded.Unescape(text); ok {
-		text = r.Text
+	if escapedWithin(text) {
+		text = unescaped(text)
 	}
-	return !hintedWithin(text, encodedRounds)
+	return !hinted(text) && !hintedWithin(text, encodedRounds)
+}
+
+// escapedWithin reports whether base64 may go on behind an escape: one of a slash, or of
+// a line end. No other escape stands for what may be in base64, and none for what may be
+// in a hint.
+func escapedWithin(text []byte) bool {
+	for {
+		at := bytes.IndexByte(text, '\\')
+		if at < 0 || at+1 == len(text) {
+			return false
+		}
+		switch text[at+1] {
+		case '/':
+			return true
+		case 'n', 'r':
+			if at >= encoded.WrapFrom && encoded.Dense(text[at-encoded.WrapFrom:at]) {
+				return true
+			}
+		}
+		text = text[at+2:]
+	}
+}
+
+// unescaped undoes the escapes of JSON that have one letter. A stretch of base64 then
+// stands in the text as it stands in its strings.
+func unescaped(text []byte) []byte {
+	const letters, meanings = "bfnrt", "\b\f\n\r\t"
+	out := make([]byte, 0, len(text))
+	for i := 0; i < len(text); i++ {
+		b := text[i]
+		if b == '\\' && i+1 < len(text) {
+			i++
+			b = text[i]
+			if n := strings.IndexByte(letters, b); n >= 0 {
+				b = meanings[n]
+			}
+		}
+		out = append(out, b)
+	}
+	return out
 }
 
 // redact is Redact for a text that may hold a secret.

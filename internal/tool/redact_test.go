@@ -214,6 +214,7 @@ func BenchmarkRedact(b *testing.B) {
 	}
 	for name, value := range map[string]string{
 		"small": "README.md", "text": strings.Repeat("the quick brown fox jumps over the lazy dog\n", 20_000), "base64": base64.StdEncoding.EncodeToString(binary),
+		"digests": strings.Repeat("sha256:"+strings.Repeat("0123456789abcdef", 4)+" is the digest of the call\n", 10),
 	} {
 		input := must.Get(json.Marshal(map[string]string{"path": "notes/a.txt", "content": value, "workspace": "main"}))(b)
 		b.Run(name, func(b *testing.B) {

@@ -14,7 +14,7 @@ import (
 // A text is searched for the hints first, and the regular expression is tried only
 // where one is found: texts can be a mebibyte long.
 type shape struct {
-	// hints are compared in lower case, and have two characters at least.
+	// hints are compared in lower case, and have three characters at least.
 	hints []string
 	// form is anchored at the hint.
 	form *lazyregexp.Regexp
@@ -84,17 +84,21 @@ type span struct{ start, end int }
 func secretSpans(text string, rounds int) []span {
 	var found []span
 	if hinted(text) {
-		lower := asciiLower(text)
+		lowered := asciiLower(text)
 		for _, sh := range secretShapes {
 			for _, hint := range sh.hints {
-				found = sh.find(found, text, lower, hint)
+				found = sh.find(found, text, lowered, hint)
 			}
 		}
 	}
 	if rounds == 0 || len(text) < shortestForm {
 		return found
 	}
-	for r := range encoded.Base64([]byte(text), shortestForm) {
+	source := []byte(text)
+	if !mayHint(source) {
+		return found
+	}
+	for r := range encoded.Base64(source, shortestForm) {
 		if !hinted(r.Text) && !hintedWithin(r.Text, rounds-1) {
 			continue
 		}
@@ -106,11 +110,11 @@ func secretSpans(text string, rounds int) []span {
 	return found
 }
 
-// find adds what has the form and begins with the hint. lower is text in lower
+// find adds what has the form and begins with the hint. lowered is text in lower
 // case.
-func (sh shape) find(found []span, text, lower, hint string) []span {
+func (sh shape) find(found []span, text, lowered, hint string) []span {
 	for from := 0; ; {
-		i := strings.Index(lower[from:], hint)
+		i := strings.Index(lowered[from:], hint)
 		if i < 0 {
 			return found
 		}
@@ -138,48 +142,56 @@ func (sh shape) match(text string, at int) int {
 
 func letter(b byte) bool { return 'a' <= b|0x20 && b|0x20 <= 'z' }
 
-// beginnings has a bit for each two characters that a hint begins with, in
-// whatever case.
-var beginnings = sync.OnceValue(func() *[1 << 10]uint64 {
-	var bits [1 << 10]uint64
+// hintIndex is how hints are found: few places of a text begin like one.
+type hintIndex struct {
+	beginnings encoded.Beginnings
+	// by has the hints by their first character, in lower case.
+	by [256][]string
+}
+
+var hintsIndexed = sync.OnceValue(func() *hintIndex {
+	index := &hintIndex{}
 	for _, sh := range secretShapes {
 		for _, hint := range sh.hints {
-			for _, first := range []string{hint[:1], strings.ToUpper(hint[:1])} {
-				for _, second := range []string{hint[1:2], strings.ToUpper(hint[1:2])} {
-					pair := uint(first[0])<<8 | uint(second[0])
-					bits[pair>>6] |= 1 << (pair & 63)
-				}
+			index.beginnings.Add(hint)
+			if list := &index.by[hint[0]]; !slices.Contains(*list, hint) {
+				*list = append(*list, hint)
 			}
 		}
 	}
-	return &bits
+	return index
 })
 
 // hinted reports whether a hint stands in a text.
 func hinted[text string | []byte](t text) bool {
-	bits := beginnings()
-	for i := range len(t) - 1 {
-		pair := uint(t[i])<<8 | uint(t[i+1])
-		if bits[pair>>6]>>(pair&63)&1 != 0 && hintAt(string(t[i:min(len(t), i+longestHint)])) {
-			return true
+	index := hintsIndexed()
+	for at := encoded.Next(&index.beginnings, t, 0); at >= 0; at = encoded.Next(&index.beginnings, t, at+1) {
+		for _, hint := range index.by[lower(t[at])] {
+			if begins(t[at:], hint) {
+				return true
+			}
 		}
 	}
 	return false
 }
 
-// longestHint is the length of the longest hint, or more.
-const longestHint = 16
-
-func hintAt(text string) bool {
-	lower := asciiLower(text)
-	return slices.ContainsFunc(secretShapes, func(sh shape) bool {
-		return slices.ContainsFunc(sh.hints, func(hint string) bool { return strings.HasPrefix(lower, hint) })
-	})
+// begins reports whether a text begins with a word that is in lower case.
+func begins[text string | []byte](t text, word string) bool {
+	if len(t) < len(word) {
+		return false
+	}
+	for i := range len(word) {
+		if lower(t[i]) != word[i] {
+			return false
+		}
+	}
+	return true
 }
 
-// hintedWithin reports whether a hint stands in the base64 of a text.
+// hintedWithin reports whether a hint stands in the base64 of a text, so many times
+// over.
 func hintedWithin(text []byte, rounds int) bool {
-	if rounds == 0 {
+	if rounds == 0 || !mayHint(text) {
 		return false
 	}
 	for r := range encoded.Base64(text, shortestForm) {
@@ -190,13 +202,25 @@ func hintedWithin(text []byte, rounds int) bool {
 	return false
 }
 
+// mayHint reports whether it is worth while to read the base64 of a text: few have
+// three characters in it that a hint begins with, or more base64.
+func mayHint(text []byte) bool {
+	return encoded.MayHold(text, shortestForm, &hintsIndexed().beginnings)
+}
+
+// lower lowers an ASCII letter alone.
+func lower(b byte) byte {
+	if b >= 'A' && b <= 'Z' {
+		return b + 'a' - 'A'
+	}
+	return b
+}
+
 // asciiLower lowers ASCII letters alone, so that places stay what they are.
 func asciiLower(text string) string {
-	lower := []byte(text)
-	for i, b := range lower {
-		if b >= 'A' && b <= 'Z' {
-			lower[i] = b + 'a' - 'A'
-		}
+	lowered := []byte(text)
+	for i, b := range lowered {
+		lowered[i] = lower(b)
 	}
-	return string(lower)
+	return string(lowered)
 }

@@ -12,8 +12,8 @@ type Live struct {
 	events []Event
 	// output counts the bytes of output so far.
 	output int
-	// changed is closed, and replaced, whenever an event is added or the call
-	// ends.
+	// changed is closed when an event is added or the call ends; nil while nobody
+	// waits for that.
 	changed chan struct{}
 	ended   bool
 	outcome Outcome
@@ -21,7 +21,7 @@ type Live struct {
 }
 
 // NewLive returns a call of which nothing has happened yet.
-func NewLive() *Live { return &Live{changed: make(chan struct{})} }
+func NewLive() *Live { return new(Live) }
 
 // mostOutput bounds the output that a live call remembers, in bytes. Output is
 // provisional: what is passed over is in the result.
@@ -51,8 +51,17 @@ func (l *Live) End(o Outcome, err error) {
 }
 
 func (l *Live) wake() {
-	close(l.changed)
-	l.changed = make(chan struct{})
+	if l.changed != nil {
+		close(l.changed)
+		l.changed = nil
+	}
+}
+
+// Since returns the events but the first so many, and whether the call has ended.
+func (l *Live) Since(seen int) (events []Event, ended bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.events[seen:], l.ended
 }
 
 // Follow passes the events on, from the first one, until the call ends or ctx does.
@@ -60,6 +69,9 @@ func (l *Live) wake() {
 func (l *Live) Follow(ctx context.Context, observe func(Event)) (o Outcome, ended bool, err error) {
 	for seen := 0; ; {
 		l.mu.Lock()
+		if l.changed == nil && !l.ended {
+			l.changed = make(chan struct{})
+		}
 		events, ended, changed := l.events[seen:], l.ended, l.changed
 		l.mu.Unlock()
 		for _, e := range events {

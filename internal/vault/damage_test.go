@@ -93,7 +93,7 @@ func TestDamage(t *testing.T) {
 			if value != nil || !strings.Contains(err.Error(), token.String()) || len(w.store.Events()) != events {
 				t.Errorf("%q came out, %v, %d events", value, err, len(w.store.Events())-events)
 			}
-			_, err = w.Lease(t.Context(), bot, vault.LeaseRequest{Ref: token, Call: "c", Until: w.at.Add(time.Hour)})
+			_, err = w.Lease(t.Context(), vault.Borrower{Caller: bot}, vault.LeaseRequest{Ref: token, Call: "c", Until: w.at.Add(time.Hour)})
 			refused(t, "lease", err, reason.SecretUnreadable)
 			if !c.onlyValue {
 				_, err = w.Get(t.Context(), ann, token)
@@ -152,7 +152,7 @@ func TestOlderStates(t *testing.T) {
 			if refused(t, "reveal", err, reason.SecretUnreadable); value != nil || !strings.Contains(err.Error(), token.String()) {
 				t.Errorf("%q came out, %v", value, err)
 			}
-			_, err = w.Lease(t.Context(), bot, vault.LeaseRequest{Ref: token, Call: "c", Until: w.at.Add(time.Hour)})
+			_, err = w.Lease(t.Context(), vault.Borrower{Caller: bot}, vault.LeaseRequest{Ref: token, Call: "c", Until: w.at.Add(time.Hour)})
 			refused(t, "lease", err, reason.SecretUnreadable)
 			_, err = w.Put(t.Context(), ann, token, []byte("over-it"), vault.Metadata{})
 			refused(t, "put", err, reason.SecretUnreadable)

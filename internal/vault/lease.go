@@ -39,6 +39,13 @@ type Lease struct {
 	Uses int
 }
 
+// Borrower is who would use a secret.
+type Borrower struct {
+	access.Caller
+	// Skill is the skill whose guest the call is of, "" for every other call.
+	Skill string
+}
+
 // LeaseRequest is what somebody asks for.
 type LeaseRequest struct {
 	Ref Ref
@@ -78,16 +85,16 @@ type Handle struct {
 
 // Lease gives a caller's call the newest value of a secret, by a handle that gives it
 // until the call or the run ends.
-func (s *Service) Lease(ctx context.Context, caller access.Caller, q LeaseRequest) (*Handle, error) {
+func (s *Service) Lease(ctx context.Context, b Borrower, q LeaseRequest) (*Handle, error) {
 	if err := q.Ref.check(); err != nil {
 		return nil, err
 	}
-	if err := s.may(caller, access.PermSecretLease, q.Ref); err != nil {
+	if err := s.mayBorrow(b, access.PermSecretLease, q.Ref); err != nil {
 		return nil, err
 	}
 	var h *Handle
 	err := again(q.Ref, func() (err error) {
-		h, err = s.lease(ctx, caller, q)
+		h, err = s.lease(ctx, b.Caller, q)
 		return err
 	})
 	return h, err

@@ -19,7 +19,7 @@ import (
 
 func (w *world) lease(t *testing.T, call, run string) *vault.Handle {
 	t.Helper()
-	return must.Get(w.Lease(t.Context(), bot, vault.LeaseRequest{Ref: token, Call: call, Run: run, Until: w.at.Add(time.Hour)}))(t)
+	return must.Get(w.Lease(t.Context(), vault.Borrower{Caller: bot}, vault.LeaseRequest{Ref: token, Call: call, Run: run, Until: w.at.Add(time.Hour)}))(t)
 }
 
 func TestLease(t *testing.T) {
@@ -79,7 +79,7 @@ func TestLeaseOfWhatGetsAnEnd(t *testing.T) {
 	other := vault.Ref{Scope: "global", Key: "other"}
 	w.put(t, other, "another value")
 	h := w.lease(t, "c", "")
-	free := must.Get(w.Lease(t.Context(), bot, vault.LeaseRequest{Ref: other, Call: "c", Until: w.at.Add(time.Hour)}))(t)
+	free := must.Get(w.Lease(t.Context(), vault.Borrower{Caller: bot}, vault.LeaseRequest{Ref: other, Call: "c", Until: w.at.Add(time.Hour)}))(t)
 	end := vault.Metadata{Expires: p(w.at.Add(time.Minute))}
 	must.Get(w.Put(t.Context(), ann, token, nil, end))(t)
 	must.Get(h.Value(t.Context(), "h"))(t)
@@ -90,7 +90,7 @@ func TestLeaseOfWhatGetsAnEnd(t *testing.T) {
 		w.store.OnUse = nil
 		must.Get(w.Put(t.Context(), ann, second, nil, end))(t)
 	}
-	late := must.Get(w.Lease(t.Context(), bot, vault.LeaseRequest{Ref: second, Call: "c", Until: w.at.Add(time.Hour)}))(t)
+	late := must.Get(w.Lease(t.Context(), vault.Borrower{Caller: bot}, vault.LeaseRequest{Ref: second, Call: "c", Until: w.at.Add(time.Hour)}))(t)
 	w.at = w.at.Add(time.Minute)
 	for name, h := range map[string]*vault.Handle{"one that went on": h, "one that was given meanwhile": late} {
 		_, err := h.Value(t.Context(), "h")
@@ -102,11 +102,11 @@ func TestLeaseOfWhatGetsAnEnd(t *testing.T) {
 func TestLeaseRefuses(t *testing.T) {
 	w := newWorld(t)
 	w.put(t, token, "the value")
-	_, err := w.Lease(t.Context(), bot, vault.LeaseRequest{Ref: token, Until: w.at.Add(time.Hour)})
+	_, err := w.Lease(t.Context(), vault.Borrower{Caller: bot}, vault.LeaseRequest{Ref: token, Until: w.at.Add(time.Hour)})
 	refused(t, "for nothing", err, reason.InvalidInput)
-	_, err = w.Lease(t.Context(), bot, vault.LeaseRequest{Ref: token, Call: "c", Until: w.at})
+	_, err = w.Lease(t.Context(), vault.Borrower{Caller: bot}, vault.LeaseRequest{Ref: token, Call: "c", Until: w.at})
 	refused(t, "of no length", err, reason.InvalidInput)
-	long := must.Get(w.Lease(t.Context(), bot, vault.LeaseRequest{Ref: token, Call: "c", Until: w.at.Add(1000 * time.Hour)}))(t)
+	long := must.Get(w.Lease(t.Context(), vault.Borrower{Caller: bot}, vault.LeaseRequest{Ref: token, Call: "c", Until: w.at.Add(1000 * time.Hour)}))(t)
 	if until := long.Lease().Until; !until.Equal(w.at.Add(vault.MaxLease)) {
 		t.Errorf("it lasts until %s", until)
 	}
@@ -120,7 +120,7 @@ func TestGateway(t *testing.T) {
 	w.put(t, modelKey, "the key")
 	itself := vault.Gateway()
 	ask := func(c access.Caller, ref vault.Ref) (*vault.Handle, error) {
-		return w.Lease(t.Context(), c, vault.LeaseRequest{Ref: ref, Run: "run", Until: w.at.Add(time.Hour)})
+		return w.Lease(t.Context(), vault.Borrower{Caller: c}, vault.LeaseRequest{Ref: ref, Run: "run", Until: w.at.Add(time.Hour)})
 	}
 	before := len(w.store.Events())
 	h := must.Get(ask(itself, modelKey))(t)
@@ -148,7 +148,7 @@ func TestGateway(t *testing.T) {
 	refused(t, "removing", w.Remove(t.Context(), itself, modelKey), reason.PermissionDenied)
 	_, err = w.List(t.Context(), itself, vault.Page{Limit: 9})
 	refused(t, "listing", err, reason.PermissionDenied)
-	if got, _, err := w.Placeholders(t.Context(), ann, 9, func(vault.Placeholder) bool { return true }); err != nil || len(got) != 0 {
+	if got, _, err := w.Placeholders(t.Context(), vault.Borrower{Caller: ann}, 9, func(vault.Placeholder) bool { return true }); err != nil || len(got) != 0 {
 		t.Errorf("without hosts it is offered: %v, %v", got, err)
 	}
 	w.store.Fail(errors.New("the disk is full"))
@@ -170,7 +170,7 @@ func TestLeasesRunOut(t *testing.T) {
 		go func() { done <- s.Run(ctx, func(err error) { t.Error(err) }) }()
 		must.Get(s.Put(ctx, ann, token, []byte("v"), vault.Metadata{}))(t)
 		lease := func(d time.Duration) {
-			must.Get(s.Lease(ctx, ann, vault.LeaseRequest{Ref: token, Run: "r", Until: time.Now().Add(d)}))(t)
+			must.Get(s.Lease(ctx, vault.Borrower{Caller: ann}, vault.LeaseRequest{Ref: token, Run: "r", Until: time.Now().Add(d)}))(t)
 		}
 		lease(time.Hour)
 		lease(time.Minute)

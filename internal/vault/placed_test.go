@@ -79,7 +79,7 @@ func TestPlaceholdersFollow(t *testing.T) {
 	must.Get(w.Rekey(t.Context(), ann))(t)
 	wants("a rekey", "user:ann/z@1 mine", "global/token@2 a")
 	w.keys.Lock()
-	if _, _, err := w.Placeholders(t.Context(), ann, 9, func(vault.Placeholder) bool { return true }); reason.Of(err) != reason.VaultLocked {
+	if _, _, err := w.Placeholders(t.Context(), vault.Borrower{Caller: ann}, 9, func(vault.Placeholder) bool { return true }); reason.Of(err) != reason.VaultLocked {
 		t.Errorf("a locked vault: %v", err)
 	}
 	must.Do(t, w.keys.Unlock(t.Context(), []byte("open sesame")))
@@ -91,7 +91,7 @@ func TestPlaceholdersFollow(t *testing.T) {
 	put(token, nil, vault.Metadata{Hosts: hosts, Note: p("b")})
 	w.store.Edit(token, func(r *vault.Record) { r.Seal[0] ^= 1 })
 	wants("damage")
-	if _, more, err := w.Placeholders(t.Context(), ann, 0, func(vault.Placeholder) bool { return true }); more || err != nil {
+	if _, more, err := w.Placeholders(t.Context(), vault.Borrower{Caller: ann}, 0, func(vault.Placeholder) bool { return true }); more || err != nil {
 		t.Errorf("more %v, %v", more, err)
 	}
 }
@@ -105,7 +105,7 @@ func TestPlaceholdersAreBounded(t *testing.T) {
 	asked := 0
 	wanted := func(one vault.Placeholder) bool { asked++; return one.Ref.Key != "k0" }
 	for limit, want := range map[int]int{2: 2, 4: 4, 9: 4} {
-		list, more, err := w.Placeholders(t.Context(), bot, limit, wanted)
+		list, more, err := w.Placeholders(t.Context(), vault.Borrower{Caller: bot}, limit, wanted)
 		if err != nil || len(list) != want || more != (limit < 4) || list[0].Ref.Key != "k1" {
 			t.Errorf("at most %d: %d, more %v, %v", limit, len(list), more, err)
 		}
@@ -123,7 +123,7 @@ func TestPlaceholdersWhilePutting(t *testing.T) {
 				if _, err := w.Put(t.Context(), ann, ref, []byte("long-enough"), vault.Metadata{Hosts: p([]string{"h.example.org:443"})}); err != nil {
 					t.Error(err)
 				}
-				list, _, err := w.Placeholders(t.Context(), bot, 1, func(one vault.Placeholder) bool { return one.Ref == ref })
+				list, _, err := w.Placeholders(t.Context(), vault.Borrower{Caller: bot}, 1, func(one vault.Placeholder) bool { return one.Ref == ref })
 				if err != nil || len(list) != 1 {
 					t.Errorf("%s: %v, %v", ref, list, err)
 				}
@@ -131,7 +131,7 @@ func TestPlaceholdersWhilePutting(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if list, _, err := w.Placeholders(t.Context(), bot, 500, func(vault.Placeholder) bool { return true }); err != nil || len(list) != 200 {
+	if list, _, err := w.Placeholders(t.Context(), vault.Borrower{Caller: bot}, 500, func(vault.Placeholder) bool { return true }); err != nil || len(list) != 200 {
 		t.Errorf("%d, %v", len(list), err)
 	}
 }

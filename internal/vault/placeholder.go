@@ -31,9 +31,9 @@ type Placeholder struct {
 // before those of its user, and those before the gateway's. Those that expired or cannot
 // be read are not among them. Policy is asked of those that are wanted alone; at most
 // limit are returned, and more says that there are others.
-func (s *Service) Placeholders(ctx context.Context, caller access.Caller, limit int, wanted func(Placeholder) bool) (list []Placeholder, more bool, err error) {
-	if caller.Principal.IsZero() {
-		return nil, false, s.may(caller, access.PermSecretLease, Ref{})
+func (s *Service) Placeholders(ctx context.Context, b Borrower, limit int, wanted func(Placeholder) bool) (list []Placeholder, more bool, err error) {
+	if b.Principal.IsZero() {
+		return nil, false, s.mayBorrow(b, access.PermSecretLease, Ref{})
 	}
 	placed, err := s.placed.list(ctx, s)
 	if err != nil {
@@ -41,7 +41,7 @@ func (s *Service) Placeholders(ctx context.Context, caller access.Caller, limit 
 	}
 	now := s.now()
 	for _, one := range placed {
-		if !one.expires.IsZero() && !now.Before(one.expires) || !wanted(one) || s.may(caller, access.PermSecretLease, one.Ref) != nil {
+		if !one.expires.IsZero() && !now.Before(one.expires) || !wanted(one) || s.mayBorrow(b, access.PermSecretLease, one.Ref) != nil {
 			continue
 		}
 		if len(list) == limit {
@@ -57,11 +57,11 @@ const maxInjectables = 1000
 
 // Injectable is what is known of a secret that a caller may lease for a program that
 // gets it as it is.
-func (s *Service) Injectable(ctx context.Context, caller access.Caller, ref Ref) (Secret, error) {
+func (s *Service) Injectable(ctx context.Context, b Borrower, ref Ref) (Secret, error) {
 	if err := ref.check(); err != nil {
 		return Secret{}, err
 	}
-	if err := s.may(caller, access.PermSecretLease, ref); err != nil {
+	if err := s.mayBorrow(b, access.PermSecretLease, ref); err != nil {
 		return Secret{}, err
 	}
 	o, err := s.record(ctx, ref)
@@ -82,12 +82,12 @@ func (s *Service) Injectable(ctx context.Context, caller access.Caller, ref Ref)
 
 // Injectables are the secrets that Injectable has for a caller. Those that cannot be
 // read are not among them.
-func (s *Service) Injectables(ctx context.Context, caller access.Caller) ([]Secret, error) {
-	if caller.Principal.IsZero() {
-		return nil, s.may(caller, access.PermSecretLease, Ref{})
+func (s *Service) Injectables(ctx context.Context, b Borrower) ([]Secret, error) {
+	if b.Principal.IsZero() {
+		return nil, s.mayBorrow(b, access.PermSecretLease, Ref{})
 	}
 	list, err := s.list(ctx, Query{Limit: maxInjectables}, func(ref Ref) bool {
-		return s.may(caller, access.PermSecretLease, ref) == nil
+		return s.mayBorrow(b, access.PermSecretLease, ref) == nil
 	})
 	if err != nil {
 		return nil, err

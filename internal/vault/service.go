@@ -21,7 +21,7 @@ import (
 
 // Judge asks policy. The zero Ref is the vault as a whole.
 type Judge interface {
-	Permit(caller access.Caller, p access.Permission, ref Ref) error
+	Permit(b Borrower, p access.Permission, ref Ref) error
 }
 
 // Config is what a Service is made of. All members but Gateway, Own and Now are required.
@@ -65,6 +65,11 @@ func New(c Config) (*Service, error) {
 // may asks policy, before anything else is looked at: whether there is such a secret
 // is not told to who may not ask for it.
 func (s *Service) may(caller access.Caller, p access.Permission, ref Ref) error {
+	return s.mayBorrow(Borrower{Caller: caller}, p, ref)
+}
+
+func (s *Service) mayBorrow(b Borrower, p access.Permission, ref Ref) error {
+	caller := b.Caller
 	if caller.Principal.IsZero() {
 		return reason.Errorf(reason.PermissionDenied, "nobody asks the vault")
 	}
@@ -75,7 +80,7 @@ func (s *Service) may(caller access.Caller, p access.Permission, ref Ref) error 
 		return reason.Errorf(reason.PermissionDenied, "the gateway alone writes and reads %s: it is its login at an upstream server", ref).
 			WithRemedy("Use `palyra mcp login` and `palyra mcp logout`.")
 	}
-	return s.judge.Permit(caller, p, ref)
+	return s.judge.Permit(b, p, ref)
 }
 
 // Gateway is the caller for what the gateway does of itself. No member and no

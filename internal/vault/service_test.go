@@ -149,7 +149,7 @@ func TestNothingWithoutACaller(t *testing.T) {
 				return err
 			},
 			"lease": func() error {
-				h, err := w.Lease(ctx, *who, vault.LeaseRequest{Ref: token, Call: "c", Until: w.at.Add(time.Hour)})
+				h, err := w.Lease(ctx, vault.Borrower{Caller: *who}, vault.LeaseRequest{Ref: token, Call: "c", Until: w.at.Add(time.Hour)})
 				if h != nil {
 					t.Errorf("%s got a lease", who.Principal)
 				}
@@ -166,7 +166,7 @@ func TestNothingWithoutACaller(t *testing.T) {
 		"list":   func(c access.Caller) error { _, err := w.List(ctx, c, vault.Page{Limit: 9}); return err },
 		"leases": func(c access.Caller) error { _, err := w.Leases(c); return err },
 		"placeholders": func(c access.Caller) error {
-			_, _, err := w.Placeholders(ctx, c, 1, func(vault.Placeholder) bool { return true })
+			_, _, err := w.Placeholders(ctx, vault.Borrower{Caller: c}, 1, func(vault.Placeholder) bool { return true })
 			return err
 		},
 	} {
@@ -185,13 +185,13 @@ func TestNothingWithoutTheJournal(t *testing.T) {
 	w := newWorld(t)
 	w.put(t, token, "the value")
 	ctx, full := t.Context(), errors.New("disk full")
-	h := must.Get(w.Lease(ctx, bot, vault.LeaseRequest{Ref: token, Call: "c", Until: w.at.Add(time.Hour)}))(t)
+	h := must.Get(w.Lease(ctx, vault.Borrower{Caller: bot}, vault.LeaseRequest{Ref: token, Call: "c", Until: w.at.Add(time.Hour)}))(t)
 	w.store.Fail(full)
 	value, _, err := w.Reveal(ctx, ann, token, 0)
 	if !errors.Is(err, full) || value != nil {
 		t.Errorf("reveal: %q, %v", value, err)
 	}
-	if got, err := w.Lease(ctx, ann, vault.LeaseRequest{Ref: token, Call: "c", Until: w.at.Add(time.Hour)}); !errors.Is(err, full) || got != nil {
+	if got, err := w.Lease(ctx, vault.Borrower{Caller: ann}, vault.LeaseRequest{Ref: token, Call: "c", Until: w.at.Add(time.Hour)}); !errors.Is(err, full) || got != nil {
 		t.Errorf("lease: %v", err)
 	}
 	if value, err := h.Value(ctx, "api.example.org"); !errors.Is(err, full) || value != nil {
@@ -222,7 +222,7 @@ func TestEventsTellNoValue(t *testing.T) {
 	w := newWorld(t)
 	w.put(t, token, "hush-hush-value")
 	w.reveal(t, token)
-	h := must.Get(w.Lease(t.Context(), bot, vault.LeaseRequest{Ref: token, Call: "c", Run: "r", Until: w.at.Add(time.Hour)}))(t)
+	h := must.Get(w.Lease(t.Context(), vault.Borrower{Caller: bot}, vault.LeaseRequest{Ref: token, Call: "c", Run: "r", Until: w.at.Add(time.Hour)}))(t)
 	must.Get(h.Value(t.Context(), "h"))(t)
 	must.Do(t, w.Remove(t.Context(), ann, token))
 	for _, e := range w.store.Events() {
@@ -241,7 +241,7 @@ func TestEventsTellNoValue(t *testing.T) {
 func TestExpired(t *testing.T) {
 	w := newWorld(t)
 	must.Get(w.Put(t.Context(), ann, token, []byte("long-enough"), vault.Metadata{Expires: p(w.at.Add(time.Hour)), Hosts: p([]string{"h.example.org:443"})}))(t)
-	h := must.Get(w.Lease(t.Context(), bot, vault.LeaseRequest{Ref: token, Run: "r", Until: w.at.Add(9 * time.Hour)}))(t)
+	h := must.Get(w.Lease(t.Context(), vault.Borrower{Caller: bot}, vault.LeaseRequest{Ref: token, Run: "r", Until: w.at.Add(9 * time.Hour)}))(t)
 	w.at = w.at.Add(time.Hour - time.Microsecond)
 	must.Get(h.Value(t.Context(), "h"))(t)
 	if got := w.reveal(t, token); got != "long-enough" || len(w.placeholders(t, bot)) != 1 {
@@ -250,7 +250,7 @@ func TestExpired(t *testing.T) {
 	w.at = w.at.Add(time.Microsecond)
 	_, _, err := w.Reveal(t.Context(), ann, token, 0)
 	refused(t, "reveal", err, reason.SecretExpired)
-	_, err = w.Lease(t.Context(), bot, vault.LeaseRequest{Ref: token, Run: "r", Until: w.at.Add(time.Hour)})
+	_, err = w.Lease(t.Context(), vault.Borrower{Caller: bot}, vault.LeaseRequest{Ref: token, Run: "r", Until: w.at.Add(time.Hour)})
 	refused(t, "lease", err, reason.SecretExpired)
 	_, err = h.Value(t.Context(), "h")
 	refused(t, "a lease of before", err, reason.NotFound)

@@ -59,7 +59,7 @@ func (w *world) put(t *testing.T, ref vault.Ref, value string) vault.Secret {
 // placeholders are all that a caller's calls may use.
 func (w *world) placeholders(t *testing.T, c access.Caller) []vault.Placeholder {
 	t.Helper()
-	list, more, err := w.Placeholders(t.Context(), c, 100, func(vault.Placeholder) bool { return true })
+	list, more, err := w.Placeholders(t.Context(), vault.Borrower{Caller: c}, 100, func(vault.Placeholder) bool { return true })
 	if err != nil || more {
 		t.Fatal(more, err)
 	}

@@ -17,6 +17,7 @@ import (
 type client struct {
 	gateway   palyrav1connect.GatewayServiceClient
 	approvals palyrav1connect.ApprovalsServiceClient
+	skills    palyrav1connect.SkillServiceClient
 	// http and base are for what is beside the API.
 	http *http.Client
 	base string
@@ -30,6 +31,7 @@ func newClient(b identity.Bundle, address string) *client {
 	return &client{
 		gateway:   palyrav1connect.NewGatewayServiceClient(h, base),
 		approvals: palyrav1connect.NewApprovalsServiceClient(h, base),
+		skills:    palyrav1connect.NewSkillServiceClient(h, base),
 		http:      h, base: base,
 	}
 }

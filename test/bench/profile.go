@@ -38,6 +38,7 @@ var profiled = []struct {
 }{
 	{"builtin", callsOf("echo", `{"text":"hello"}`)},
 	{"guest", callsOf("wasm.run", guestInput)},
+	{"skill", ofSkill},
 	{"tier-c", callsOf("process.run", `{"argv":["true"]}`)},
 	{"run", talk},
 	{"mcp", overMCP},

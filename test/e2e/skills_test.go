@@ -187,7 +187,7 @@ import (
 )
 
 func main() {
-	grant, err := host.Secret("api")
+	grant, err := host.Secret("skill:reader/api")
 	if err == nil {
 		var value []byte
 		if value, err = grant.Secret(); err == nil {
@@ -202,7 +202,8 @@ func main() {
 `
 
 // TestSkillReadsASecret: a person is asked about the secret itself, at each call; the guest
-// sees the value, and what it leaves behind does not have it.
+// sees the value, and what it leaves behind does not have it. The secret is in the scope of
+// the skill, and no other tool uses it.
 func TestSkillReadsASecret(t *testing.T) {
 	t.Parallel()
 	g := skillGateway(t)
@@ -215,14 +216,20 @@ func TestSkillReadsASecret(t *testing.T) {
 	text := string(must.Get(os.ReadFile(filepath.Join(dir, "skill.toml")))(t))
 	before, _, _ := strings.Cut(text, "output_schema = '''")
 	g.write(filepath.Join(dir, "skill.toml"), strings.Replace(before, "[[tools]]", "[compatibility]\ninterface = \"0.1.0\"\n\n[[tools]]", 1)+
-		"\n[tools.capabilities]\nsecrets = [{name = \"api\", use = \"read\"}]\n")
+		"\n[tools.capabilities]\nsecrets = [{name = \"skill:reader/api\", use = \"read\"}]\n")
 	p := must.Get(workshop.Build(t.Context(), dir, workshop.Options{Limits: structure.DefaultLimits()}))(t)
 	c.installs(must.Get(skill.Sign(p.Package, publisher))(t))
 	call := []string{"call", "reader/count", "text=x"}
-	if r := c.run(call...); r.Code == 0 || !strings.Contains(r.Out+r.Err, "global/api") {
+	if r := c.run(call...); r.Code == 0 || !strings.Contains(r.Out+r.Err, "skill:reader/api") {
 		t.Errorf("without the secret: %s%s", r.Out, r.Err)
 	}
-	c.keep("vault://global/api", planted, "--env", "API")
+	c.keep("vault://skill:reader/api", planted, "--env", "API")
+	if r := c.run("call", "process.run", "--input", `{"argv":["true"],"secrets":["skill:reader/api"]}`); r.Code == 0 || !strings.Contains(r.Out+r.Err, "secret.lease") {
+		t.Errorf("a program gets the secret of a skill: %s%s", r.Out, r.Err)
+	}
+	if list := c.ok("call", "secrets.list"); strings.Contains(list, "reader") {
+		t.Errorf("everybody's calls are offered %s", list)
+	}
 	denied := c.begin(call...)
 	c.deny(denied.asked()).Want(t, 0)
 	denied.wait().Want(t, 4, "APPROVAL_DENIED")
@@ -235,10 +242,10 @@ func TestSkillReadsASecret(t *testing.T) {
 	c.allow(waiting).Want(t, 0)
 	yes := asked.wait()
 	yes.Want(t, 0)
-	if !strings.Contains(yes.Out, fmt.Sprintf(`"length":%d`, len(planted))) || !strings.Contains(yes.Out, "[secret global/api]") {
+	if !strings.Contains(yes.Out, fmt.Sprintf(`"length":%d`, len(planted))) || !strings.Contains(yes.Out, "[secret skill:reader/api]") {
 		t.Errorf("the guest says %s", yes.Out)
 	}
-	if p := c.lastAttestation().Statement.Predicate; !slices.Equal(p.Grants, []grantUse{{"secret", "api", 1, 0}}) {
+	if p := c.lastAttestation().Statement.Predicate; !slices.Equal(p.Grants, []grantUse{{"secret", "skill:reader/api", 1, 0}}) {
 		t.Errorf("the attestation says %+v", p.Grants)
 	}
 	if n := found(t, g, yes, c.run("journal", "--json")); n != 0 {

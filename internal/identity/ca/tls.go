@@ -104,6 +104,8 @@ func (a *Authority) ServerTLS(hosts []string, allow func(chain []*x509.Certifica
 		SessionTicketsDisabled: true,
 		Time:                   a.now,
 		NextProtos:             []string{"h2", "http/1.1"},
+		// The answer to the first request of a client is one write, not one for each packet.
+		DynamicRecordSizingDisabled: true,
 		VerifyConnection: func(cs tls.ConnectionState) error {
 			if len(cs.PeerCertificates) == 0 {
 				return nil

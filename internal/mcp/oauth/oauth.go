@@ -52,7 +52,7 @@ type Vault interface {
 	Put(ctx context.Context, caller access.Caller, ref vault.Ref, value []byte, set vault.Metadata) (vault.Secret, error)
 	Get(ctx context.Context, caller access.Caller, ref vault.Ref) (vault.Secret, error)
 	Remove(ctx context.Context, caller access.Caller, ref vault.Ref) error
-	Lease(ctx context.Context, caller access.Caller, q vault.LeaseRequest) (*vault.Handle, error)
+	Lease(ctx context.Context, b vault.Borrower, q vault.LeaseRequest) (*vault.Handle, error)
 }
 
 // Config is what a Service works with. Vault, May and Journal are required.

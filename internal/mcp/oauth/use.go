@@ -165,7 +165,7 @@ func (s *Service) turn(ctx context.Context, ref vault.Ref) (end func(), err erro
 
 // read leases a login to a call. The caller has its turn, and ends the lease.
 func (s *Service) read(ctx context.Context, c access.Caller, ref vault.Ref, call string) (grant, *vault.Handle, error) {
-	h, err := s.vault.Lease(ctx, c, vault.LeaseRequest{Ref: ref, Call: call, Until: s.use.Now().Add(vault.MaxLease)})
+	h, err := s.vault.Lease(ctx, vault.Borrower{Caller: c}, vault.LeaseRequest{Ref: ref, Call: call, Until: s.use.Now().Add(vault.MaxLease)})
 	if err != nil {
 		return grant{}, nil, err
 	}
@@ -215,7 +215,7 @@ func (s *Service) secret(ctx context.Context, c access.Caller, g grant, call str
 	if err != nil {
 		return "", err
 	}
-	h, err := s.vault.Lease(ctx, c, vault.LeaseRequest{Ref: ref, Call: call, Until: s.use.Now().Add(askTime)})
+	h, err := s.vault.Lease(ctx, vault.Borrower{Caller: c}, vault.LeaseRequest{Ref: ref, Call: call, Until: s.use.Now().Add(askTime)})
 	if err != nil {
 		return "", err
 	}

@@ -375,12 +375,14 @@ func TestMarkedHeaders(t *testing.T) {
 
 var nil2 = map[string]any{}
 
+func unanswered() bool { return false }
+
 // TestKeepAlive: a stream on which nothing happens has a comment now and then, and an
 // error after one is a message of the stream.
 func TestKeepAlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rec := httptest.NewRecorder()
-		w, end := server.KeepAlive(rec)
+		w, end := server.KeepAlive(rec, unanswered)
 		time.Sleep(31 * time.Second)
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusBadRequest)
@@ -392,7 +394,7 @@ func TestKeepAlive(t *testing.T) {
 			t.Errorf("%d %v %q", rec.Code, rec.Header(), body)
 		}
 		quick := httptest.NewRecorder() // control: what is answered in time is as it was
-		w, end = server.KeepAlive(quick)
+		w, end = server.KeepAlive(quick, unanswered)
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusBadRequest)
 		_, _ = io.WriteString(w, `{"error":1}`)

@@ -191,7 +191,7 @@ func (q *request) unknown(ctx context.Context, name, wire string) error {
 func (q *request) run(ctx context.Context) (mcp.Result, error) {
 	select {
 	case <-q.face.over:
-		return q.ended(toolcall.Outcome{}, reason.Errorf(reason.ShuttingDown, "the gateway is stopping"))
+		return q.notMade(reason.Errorf(reason.ShuttingDown, "the gateway is stopping"))
 	default:
 	}
 	told, still, err := q.resumed()
@@ -206,8 +206,10 @@ func (q *request) run(ctx context.Context) (mcp.Result, error) {
 	defer cancel(nil)
 	w := q.watch(ctx)
 	defer w.end()
+	gone, stop := q.noticeGone(cancel)
+	defer stop()
 	elsewhere, asked := newLeaving(), make(chan *inputs, 1)
-	stay := rejoin.Stay{Limit: q.face.limitOf(q.visit, q.client.name), Gone: q.noticeGone(ctx, cancel), Leave: elsewhere.now}
+	stay := rejoin.Stay{Limit: q.face.limitOf(q.visit, q.client.name), Gone: gone, Leave: elsewhere.now, Heeds: w.heeds, Digest: q.digest}
 	q.sub.Peer.Progress, q.sub.Peer.Log = w.progress, q.logger(ctx)
 	q.sub.Peer.Takes, q.sub.Peer.Ask = q.client.takes, q.asker(ctx, elsewhere, asked)
 	switch {
@@ -216,6 +218,11 @@ func (q *request) run(ctx context.Context) (mcp.Result, error) {
 	case inRounds:
 		return q.runInRounds(ctx, w, stay, told, asked)
 	}
+	return q.runAtOnce(ctx, w, stay)
+}
+
+// runAtOnce makes the call for a client that waits for its end.
+func (q *request) runAtOnce(ctx context.Context, w *watch, stay rejoin.Stay) (mcp.Result, error) {
 	return q.ended(q.face.Calls.CallFor(ctx, q.sub, stay, w.observe))
 }
 
@@ -228,34 +235,27 @@ func (q *request) logger(ctx context.Context) func(tool.LogLine) {
 }
 
 // noticeGone tells when the client went away without having cancelled the call: with
-// sessions that is no order to end it. What the gateway itself cuts off ends.
-func (q *request) noticeGone(ctx context.Context, cancel context.CancelCauseFunc) <-chan struct{} {
-	gone := make(chan struct{})
-	go func() {
-		select {
-		case <-ctx.Done():
-			return
-		case <-q.gone:
-		}
+// sessions that is no order to end it. What the gateway itself cuts off ends. stop has to
+// be called.
+func (q *request) noticeGone(cancel context.CancelCauseFunc) (gone <-chan struct{}, stop func() bool) {
+	left := make(chan struct{})
+	return left, context.AfterFunc(q.visit.request, func() {
 		switch why := q.cut(); {
 		case why != nil:
 			cancel(why)
 		case q.client.sessionless:
 			cancel(reason.Errorf(reason.Cancelled, "the client closed the request"))
 		default:
-			close(gone)
+			close(left)
 		}
-	}()
-	return gone
+	})
 }
 
 // ended is the answer for a call that ended, or that the client's time ended for.
 func (q *request) ended(o toolcall.Outcome, err error) (mcp.Result, error) {
 	switch {
-	case err != nil && q.answer != nil:
-		return nil, errorOf(q.failed(err))
 	case err != nil:
-		return q.failed(err), nil
+		return q.notMade(err)
 	case q.answer != nil:
 		return q.answer(o)
 	}
@@ -263,6 +263,14 @@ func (q *request) ended(o toolcall.Outcome, err error) (mcp.Result, error) {
 		return nil, err
 	}
 	return resultOf(q.sub.Tool, o), nil
+}
+
+// notMade is the answer for a call without an outcome.
+func (q *request) notMade(err error) (mcp.Result, error) {
+	if q.answer != nil {
+		return nil, errorOf(q.failed(err))
+	}
+	return q.failed(err), nil
 }
 
 // failed is the answer for a call that was not decided, or cannot be told of.

@@ -3,4 +3,6 @@ package server
 import "net/http"
 
 // KeepAlive is keepAlive for tests.
-func KeepAlive(w http.ResponseWriter) (http.ResponseWriter, func()) { return keepAlive(w) }
+func KeepAlive(w http.ResponseWriter, answered func() bool) (http.ResponseWriter, func()) {
+	return keepAlive(w, answered)
+}

@@ -49,7 +49,7 @@ func faultIn(report tool.Report, uri string) error {
 			} `json:"rpc"`
 		} `json:"error"`
 	}
-	if report.Executor.Name != tool.MCPUpstream || json.Unmarshal(report.Result, &said) != nil || said.Error.RPC == nil {
+	if report.Executor.Name != tool.MCPUpstream || report.Outcome == tool.Succeeded || json.Unmarshal(report.Result, &said) != nil || said.Error.RPC == nil {
 		return nil //nolint:nilerr // it is no error of a server
 	}
 	e := said.Error.RPC

@@ -127,10 +127,10 @@ func reported(name string, report tool.Report, m callMeta) *result {
 // record beside it. Resources in it have the URIs by which the client can read them.
 func upstreamResult(name string, report tool.Report, m callMeta) (*result, bool) {
 	var theirs struct {
-		Meta              map[string]any   `json:"_meta"`
-		Content           []map[string]any `json:"content"`
-		StructuredContent json.RawMessage  `json:"structuredContent"`
-		IsError           bool             `json:"isError"`
+		Meta              map[string]any    `json:"_meta"`
+		Content           []json.RawMessage `json:"content"`
+		StructuredContent json.RawMessage   `json:"structuredContent"`
+		IsError           bool              `json:"isError"`
 	}
 	if json.Unmarshal(report.Result, &theirs) != nil || theirs.Content == nil && theirs.StructuredContent == nil {
 		return nil, false
@@ -138,8 +138,11 @@ func upstreamResult(name string, report tool.Report, m callMeta) (*result, bool)
 	r := &result{ResultType: complete, IsError: theirs.IsError || report.Outcome != tool.Succeeded, Content: []any{}}
 	server, _, _ := strings.Cut(name, "/")
 	for _, one := range theirs.Content {
-		wireContent(server, one)
-		r.Content = append(r.Content, one)
+		content, ok := contentOf(server, one)
+		if !ok {
+			return nil, false
+		}
+		r.Content = append(r.Content, content)
 	}
 	if len(r.Content) == 0 {
 		r.Content = textOf("")
@@ -154,6 +157,22 @@ func upstreamResult(name string, report tool.Report, m callMeta) (*result, bool)
 		}
 	}
 	return r, true
+}
+
+// contentOf is content of a server as clients get it: as it came, unless it is a resource.
+func contentOf(server string, text json.RawMessage) (content any, ok bool) {
+	if text[0] != '{' {
+		return nil, false
+	}
+	if !bytes.Contains(text, []byte("resource")) && !bytes.Contains(text, []byte(`\u`)) {
+		return text, true
+	}
+	var fields map[string]any
+	if json.Unmarshal(text, &fields) != nil {
+		return nil, false
+	}
+	wireContent(server, fields)
+	return fields, true
 }
 
 // clipped is text from outside, as a message may hold it.

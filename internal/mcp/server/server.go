@@ -173,7 +173,7 @@ func (f *Face) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer done()
 	r.Body = readCloser{body, r.Body}
 	if r.Method != http.MethodDelete {
-		answer, end := keepAlive(w)
+		answer, end := keepAlive(w, v.answered.Load)
 		defer end()
 		w = answer
 	}
@@ -294,6 +294,7 @@ func (f *Face) receive(next mcp.MethodHandler) mcp.MethodHandler {
 		if v == nil {
 			return nil, reason.Errorf(reason.Unauthenticated, "the message comes from nobody")
 		}
+		defer v.answered.Store(true)
 		session, _ := req.GetSession().(*mcp.ServerSession)
 		switch p := req.GetParams().(type) {
 		case *mcp.ListToolsParams:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
@@ -25,14 +26,15 @@ type visit struct {
 	base string
 	// limit is what the client says of its time for a call, nil when it says nothing.
 	limit *time.Duration
-	// gone is closed when the request ends; why says what ended it.
-	gone <-chan struct{}
-	why  func() error
+	// request is the context of the request, which ends with it.
+	request context.Context
+	// answered is true once all that the client is still told is the answer.
+	answered atomic.Bool
 }
 
 func (f *Face) visitOf(r *http.Request) *visit {
 	ctx := r.Context()
-	v := &visit{caller: f.Caller(ctx), gone: ctx.Done(), why: func() error { return context.Cause(ctx) }}
+	v := &visit{caller: f.Caller(ctx), request: ctx}
 	v.caller.Surface = access.SurfaceMCP
 	switch {
 	case v.caller.Transport == access.TransportSocket:
@@ -51,7 +53,7 @@ func (f *Face) visitOf(r *http.Request) *visit {
 // cut is why the gateway itself ended the request, nil when it did not.
 func (v *visit) cut() *reason.Error {
 	var known *reason.Error
-	errors.As(v.why(), &known)
+	errors.As(context.Cause(v.request), &known)
 	return known
 }
 

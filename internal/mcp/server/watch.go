@@ -90,6 +90,11 @@ func (w *watch) progress(p tool.Progress) {
 	w.send(&mcp.ProgressNotificationParams{ProgressToken: w.token, Progress: p.Done, Total: p.Total, Message: p.Message})
 }
 
+// heeds reports whether observe does something that the client notices at once.
+func (w *watch) heeds(e toolcall.Event) bool {
+	return e.Asked != nil || e.Resolved != nil || e.Decision != nil && w.token != nil
+}
+
 // observe follows the events of the call.
 func (w *watch) observe(e toolcall.Event) {
 	switch {

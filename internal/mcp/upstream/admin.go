@@ -169,8 +169,12 @@ func (m *Manager) reach(ctx context.Context, by access.Caller, s declared.Server
 			return err
 		}
 	}
+	digest, err := s.Digest()
+	if err != nil {
+		return err
+	}
 	p := tool.Proposal{ID: ulid.Make().String(), Caller: by}
-	l, err := m.launchFor(ctx, s, p)
+	l, err := m.launchFor(ctx, s, digest, p)
 	if err != nil {
 		return err
 	}

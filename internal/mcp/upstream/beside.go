@@ -15,10 +15,10 @@ import (
 
 // own are the tools that the gateway makes for what a server has beside tools, which
 // goes through the pipeline like tools, under mcp.* actions.
-func (m *Manager) own(s declared.Server, approved declared.Sight) []proxied {
+func (m *Manager) own(s declared.Server, digest string, approved declared.Sight) []proxied {
 	make := func(name, title, description, properties, required string, ask func(context.Context, sending) (got, error)) proxied {
 		return proxied{
-			manager: m, server: s, name: name, ask: ask,
+			manager: m, server: s, digest: digest, name: name, ask: ask,
 			descriptor: tool.Descriptor{
 				Name: s.Name + "/" + name, Title: title, Description: description,
 				InputSchema:  json.RawMessage(`{"type":"object","additionalProperties":false,"required":[` + required + `],"properties":{` + properties + `}}`),

@@ -5,3 +5,9 @@ func (m *Manager) Stale(name string) bool {
 	k, err := m.find(name)
 	return err == nil && k.stale
 }
+
+var (
+	ResultOf  = resultOf
+	Strip     = func(v map[string]any) { strip(v) }
+	MayNotify = mayNotify
+)

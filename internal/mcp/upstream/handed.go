@@ -126,9 +126,9 @@ func (in *instance) guard() {
 type starting struct{ proxied }
 
 // starter is that of a server.
-func (m *Manager) starter(s declared.Server) starting {
+func (m *Manager) starter(s declared.Server, digest string) starting {
 	return starting{proxied{
-		manager: m, server: s, name: declared.Start,
+		manager: m, server: s, digest: digest, name: declared.Start,
 		descriptor: tool.Descriptor{
 			Name: s.Name + "/" + declared.Start, Title: "Start a server",
 			Description: "Start the upstream server " + s.Name + ", which gets secrets as they are: people are asked about each. A call of one of its tools does it by itself.",
@@ -160,7 +160,7 @@ func (t starting) prepare(ctx context.Context, p tool.Proposal) (launch, tool.Pl
 	if err := t.Unusable(); err != nil {
 		return launch{}, tool.Plan{}, err
 	}
-	l, err := t.manager.launchFor(ctx, t.server, p)
+	l, err := t.manager.launchFor(ctx, t.server, t.digest, p)
 	if err != nil {
 		return launch{}, tool.Plan{}, err
 	}

@@ -238,23 +238,27 @@ func (m *Manager) Load(ctx context.Context) error {
 
 // setTools gives the router the tools of a server as they were approved.
 func (m *Manager) setTools(s declared.Server, approved declared.Sight) error {
+	digest, err := s.Digest()
+	if err != nil {
+		return err
+	}
 	var tools []dispatch.Tool
 	if len(s.Inject) > 0 {
-		tools = append(tools, m.starter(s))
+		tools = append(tools, m.starter(s, digest))
 	}
 	if len(approved.Definitions) > 0 {
 		for _, t := range m.passings(s) {
 			tools = append(tools, t)
 		}
 	}
-	for _, t := range m.own(s, approved) {
+	for _, t := range m.own(s, digest, approved) {
 		tools = append(tools, t)
 	}
 	for _, d := range approved.Definitions {
 		if d.Kind != declared.KindTool {
 			continue
 		}
-		t, err := m.describe(s, d)
+		t, err := m.describe(s, digest, d)
 		if err != nil {
 			return err
 		}
@@ -317,8 +321,8 @@ func (m *Manager) Runs() error {
 }
 
 // launchFor finds what an instance for a call is made of. Nothing is started.
-func (m *Manager) launchFor(ctx context.Context, s declared.Server, p tool.Proposal) (launch, error) {
-	l := launch{server: s, owner: p.Caller.Principal, mode: sandbox.ReadOnly, root: m.use.Empty}
+func (m *Manager) launchFor(ctx context.Context, s declared.Server, digest string, p tool.Proposal) (launch, error) {
+	l := launch{server: s, digest: digest, owner: p.Caller.Principal, mode: sandbox.ReadOnly, root: m.use.Empty}
 	if s.Shared {
 		l.owner = access.Principal{}
 	}

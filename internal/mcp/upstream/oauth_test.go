@@ -47,7 +47,7 @@ type loginWorld struct {
 type judge struct{}
 
 // Permit implements vault.Judge.
-func (judge) Permit(c access.Caller, p access.Permission, ref vault.Ref) error {
+func (judge) Permit(c vault.Borrower, p access.Permission, ref vault.Ref) error {
 	if owner := ref.Principal(); owner.IsZero() || owner == c.Principal || p == access.PermSecretLease && owner == c.OnBehalfOf {
 		return nil
 	}

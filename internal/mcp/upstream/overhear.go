@@ -87,6 +87,9 @@ func (o overheard) RoundTrip(r *http.Request) (*http.Response, error) {
 	if kind, _, err := mime.ParseMediaType(response.Header.Get("Content-Type")); err == nil && kind == "text/event-stream" {
 		ctx := r.Context()
 		response.Body = &listening{ReadCloser: response.Body, heard: func(message []byte) {
+			if !mayNotify(message) {
+				return
+			}
 			m, err := decode(message)
 			if request, is := m.(*jsonrpc.Request); err == nil && is && !request.IsCall() {
 				o.in.heard(ctx, request.Method, request.Params)
@@ -94,6 +97,12 @@ func (o overheard) RoundTrip(r *http.Request) (*http.Response, error) {
 		}}
 	}
 	return response, nil
+}
+
+// mayNotify reports whether a message may be a notification. Of most it can be told that
+// they are answers without decoding them once more; "method" can be written with escapes.
+func mayNotify(message []byte) bool {
+	return bytes.Contains(message, []byte(`"method"`)) || bytes.Contains(message, []byte(`\u`))
 }
 
 // listening is a stream of events whose messages are heard before who reads gets them.

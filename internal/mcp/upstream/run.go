@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -354,13 +355,11 @@ func (t proxied) call(ctx context.Context, c tool.Call, in *instance) (json.RawM
 	for range mostRounds {
 		sent.meta = passed(c.Peer.Meta)
 		sent.meta["progressToken"] = token
-		sent.meta[mcp.MetaKeyClientCapabilities] = capabilitiesOf(c.Peer)
-		if level := c.Peer.LogLevel; level != "" {
-			sent.meta[mcp.MetaKeyLogLevel] = level
-		}
-		if !in.sessionless() {
-			delete(sent.meta, mcp.MetaKeyClientCapabilities)
-			delete(sent.meta, mcp.MetaKeyLogLevel)
+		if in.sessionless() {
+			sent.meta[mcp.MetaKeyClientCapabilities] = capabilitiesOf(c.Peer)
+			if level := c.Peer.LogLevel; level != "" {
+				sent.meta[mcp.MetaKeyLogLevel] = level
+			}
 		}
 		got, err := ask(context.WithValue(ctx, callKey{}, c), sent)
 		if err != nil {
@@ -441,6 +440,9 @@ func (s silent) Unwrap() error { return s.error }
 // resultOf is the result that the caller gets: content and structured content as the
 // server gave them, without what only the gateway may say.
 func resultOf(r any) (json.RawMessage, error) {
+	if exact, err := canonical.Marshal(r); err == nil && !bytes.Contains(exact, []byte(`_meta`)) {
+		return exact, nil // there is nothing to strip
+	}
 	text, err := json.Marshal(r)
 	if err != nil {
 		return nil, err

@@ -29,6 +29,7 @@ import (
 // launch is what an instance is made of: everything that was decided on.
 type launch struct {
 	server  declared.Server
+	digest  string
 	owner   access.Principal
 	program tool.Executable
 	chains  []sandbox.Toolchain
@@ -54,8 +55,7 @@ func (l launch) shown() []egress.Secret { return slices.Concat(l.secrets, l.toke
 
 // key tells launches apart: another program, secret or setting is another instance.
 func (l launch) key() string {
-	digest, _ := l.server.Digest() // one that was added has one
-	return fmt.Sprintf("%q", []any{l.server.Name, digest, l.owner, l.program, l.chains, l.root, l.protected, l.mode, bound(l.shown()), injecting.Bound(l.injections)})
+	return fmt.Sprintf("%q", []any{l.server.Name, l.digest, l.owner, l.program, l.chains, l.root, l.protected, l.mode, bound(l.shown()), injecting.Bound(l.injections)})
 }
 
 // start starts or dials a server and shakes hands. Who waits for ctx bounds only that.

@@ -33,6 +33,8 @@ const (
 type proxied struct {
 	manager *Manager
 	server  declared.Server
+	// digest is the server's.
+	digest string
 	// name is the server's own name of the tool.
 	name       string
 	descriptor tool.Descriptor
@@ -44,7 +46,7 @@ type proxied struct {
 
 // describe makes the tool of a definition. What the server says is a claim: unless an
 // operator trusts it, its tools count as destructive, open to the world and sensitive.
-func (m *Manager) describe(s declared.Server, d declared.Definition) (proxied, error) {
+func (m *Manager) describe(s declared.Server, digest string, d declared.Definition) (proxied, error) {
 	var said mcp.Tool
 	if err := json.Unmarshal(d.Text, &said); err != nil {
 		return proxied{}, fmt.Errorf("reading the definition of %s/%s: %w", s.Name, d.Name, err)
@@ -53,7 +55,7 @@ func (m *Manager) describe(s declared.Server, d declared.Definition) (proxied, e
 	if err != nil {
 		return proxied{}, fmt.Errorf("reading the schema of %s/%s: %w", s.Name, d.Name, err)
 	}
-	t := proxied{manager: m, server: s, name: d.Name, naming: metaArguments(d.Name, said.InputSchema)}
+	t := proxied{manager: m, server: s, digest: digest, name: d.Name, naming: metaArguments(d.Name, said.InputSchema)}
 	t.descriptor = tool.Descriptor{
 		Name: s.Name + "/" + d.Name, Title: clean(titleOf(said), 200),
 		Description: "A tool of the upstream server " + s.Name + ", which says of it: " + clean(said.Description, mostDescription),
@@ -127,7 +129,7 @@ func (t proxied) prepare(ctx context.Context, p tool.Proposal) (launch, tool.Pla
 	if err := errors.Join(t.checkMeta(p.Input), t.checkOwn(p.Input)); err != nil {
 		return launch{}, tool.Plan{}, err
 	}
-	l, err := t.manager.launchFor(ctx, t.server, p)
+	l, err := t.manager.launchFor(ctx, t.server, t.digest, p)
 	if err != nil {
 		return launch{}, tool.Plan{}, err
 	}
@@ -136,20 +138,16 @@ func (t proxied) prepare(ctx context.Context, p tool.Proposal) (launch, tool.Pla
 }
 
 func (t proxied) plan(l launch) (tool.Plan, error) {
-	declared, err := t.server.Digest()
-	if err != nil {
-		return tool.Plan{}, err
-	}
 	plan := tool.Plan{
 		Binding: tool.Binding{
 			Argv: t.server.Command, Environment: slices.Concat(t.server.Environment(), bound(l.secrets), injecting.Bound(l.injections)), Executable: l.program,
-			SandboxProfile: "upstream server " + t.server.Name + ", declared as " + declared,
+			SandboxProfile: "upstream server " + t.server.Name + ", declared as " + t.digest,
 		},
 		Facts: tool.Facts{
 			Risk: t.risk(), SandboxTier: "builtin", SandboxLevel: sandbox.LevelNone, EgressMode: egress.Strict.String(), Secrets: names(l),
 		},
 		Preview:       tool.Preview{Notes: t.notes(l)},
-		Subject:       t.descriptor.Name + " as declared " + declared,
+		Subject:       t.descriptor.Name + " as declared " + t.digest,
 		SubjectCovers: fmt.Sprintf("any call of the tool %s of the upstream server %s, any arguments", t.name, t.server.Name),
 	}
 	slices.Sort(plan.Binding.Environment)

@@ -32,7 +32,10 @@ type message struct {
 // field has the rules of one field.
 type field struct {
 	descriptor protoreflect.FieldDescriptor
+	name       string
 	required   bool
+	// presence says that it can be absent, holds that its values are messages.
+	presence, holds bool
 	// whole judges the field's value, a list as such; item judges the elements
 	// of a list.
 	whole, item []check
@@ -94,14 +97,16 @@ func readMessage(d protoreflect.MessageDescriptor) (*message, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", d.Fields().Get(i).FullName(), err)
 		}
-		m.fields = append(m.fields, f)
+		if f.required || f.holds || len(f.whole)+len(f.item) > 0 {
+			m.fields = append(m.fields, f)
+		}
 	}
 	return m, nil
 }
 
 func readField(d protoreflect.FieldDescriptor) (field, error) {
 	rules, _ := proto.GetExtension(d.Options(), validate.E_Field).(*validate.FieldRules)
-	f := field{descriptor: d, required: rules.GetRequired()}
+	f := field{descriptor: d, name: string(d.Name()), required: rules.GetRequired(), presence: d.HasPresence(), holds: d.Message() != nil}
 	if rules.HasType() && d.IsList() && rules.GetRepeated() == nil {
 		return f, errors.New("a list has the rules of one value")
 	}
@@ -120,6 +125,7 @@ func (r *Rules) Check(m proto.Message) error {
 	return found
 }
 
+// check checks a message; path is what stands before the names of its fields.
 func (r *Rules) check(m protoreflect.Message, path string, found *Violations) {
 	rules, ok := r.messages[m.Descriptor().FullName()]
 	if !ok {
@@ -130,49 +136,57 @@ func (r *Rules) check(m protoreflect.Message, path string, found *Violations) {
 			found.add(path+string(oneof.Name()), "exactly one field is required in oneof")
 		}
 	}
-	for _, f := range rules.fields {
-		r.checkField(m, f, path+string(f.descriptor.Name()), found)
+	for i := range rules.fields {
+		r.checkField(m, &rules.fields[i], path, found)
 	}
 }
 
-func (r *Rules) checkField(m protoreflect.Message, f field, path string, found *Violations) {
+func (r *Rules) checkField(m protoreflect.Message, f *field, path string, found *Violations) {
 	if !m.Has(f.descriptor) {
 		if f.required {
-			found.add(path, "value is required")
+			found.add(path+f.name, "value is required")
 			return
 		}
 		// What can be absent and is breaks no rule.
-		if f.descriptor.HasPresence() {
+		if f.presence {
 			return
 		}
 	}
 	value := m.Get(f.descriptor)
-	found.judge(value, f.whole, path)
+	if say := wrong(value, f.whole); say != nil {
+		found.add(path+f.name, say...)
+	}
 	switch {
 	case f.descriptor.IsMap():
 	case f.descriptor.IsList():
 		for i := range value.List().Len() {
-			item, at := value.List().Get(i), fmt.Sprintf("%s[%d]", path, i)
-			found.judge(item, f.item, at)
+			item, at := value.List().Get(i), fmt.Sprintf("%s%s[%d]", path, f.name, i)
+			found.add(at, wrong(item, f.item)...)
 			r.descend(f, item, at, found)
 		}
-	default:
-		r.descend(f, value, path, found)
+	case f.holds:
+		r.descend(f, value, path+f.name, found)
 	}
 }
 
-func (r *Rules) descend(f field, value protoreflect.Value, path string, found *Violations) {
-	if f.descriptor.Message() != nil {
+func (r *Rules) descend(f *field, value protoreflect.Value, path string, found *Violations) {
+	if f.holds {
 		r.check(value.Message(), path+".", found)
 	}
 }
 
-func (v *Violations) judge(value protoreflect.Value, checks []check, path string) {
-	for _, wrong := range checks {
-		if say := wrong(value); say != "" {
-			v.add(path, say)
+// wrong is all that is wrong with a value.
+func wrong(value protoreflect.Value, checks []check) (all []string) {
+	for _, check := range checks {
+		if say := check(value); say != "" {
+			all = append(all, say)
 		}
 	}
+	return all
 }
 
-func (v *Violations) add(path, say string) { *v = append(*v, path+": "+say) }
+func (v *Violations) add(path string, all ...string) {
+	for _, say := range all {
+		*v = append(*v, path+": "+say)
+	}
+}

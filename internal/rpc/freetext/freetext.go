@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"strings"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
@@ -152,5 +153,7 @@ func Digest(text string) string {
 
 // key names a field in the table, such as FreezeRequest.reason.
 func key(field protoreflect.FieldDescriptor) string {
-	return string(field.Parent().Name()) + "." + string(field.Name())
+	name := string(field.FullName())
+	message := strings.LastIndexByte(name, '.')
+	return name[strings.LastIndexByte(name[:message], '.')+1:]
 }

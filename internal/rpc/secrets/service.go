@@ -23,8 +23,8 @@ type Judge struct{ Engine *policy.Engine }
 var _ vault.Judge = Judge{}
 
 // Permit implements vault.Judge.
-func (j Judge) Permit(caller access.Caller, p access.Permission, ref vault.Ref) error {
-	r := policy.AccessRequest{Caller: caller, Permission: p}
+func (j Judge) Permit(b vault.Borrower, p access.Permission, ref vault.Ref) error {
+	r := policy.AccessRequest{Caller: b.Caller, Permission: p, Skill: b.Skill}
 	if ref != (vault.Ref{}) {
 		r.Resource = ref.Name()
 	}

@@ -11,6 +11,9 @@ import (
 	"strings"
 	"time"
 
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
 	"palyra/internal/canonical"
 	"palyra/internal/egress"
 	"palyra/internal/reason"
@@ -41,13 +44,15 @@ type Inline struct {
 	// ModuleBytes bounds a module, and is at most 256 KiB for one that comes with a call.
 	ModuleBytes int64
 	Version     string
+	// Modules are those that calls brought.
+	Modules *structure.Known
 }
 
 // inline is what a call is made with.
 type inline struct {
-	Module string          `json:"module"`
-	Input  json.RawMessage `json:"input"`
-	Fuel   uint64          `json:"fuel"`
+	Module string         `json:"module"`
+	Input  jsontext.Value `json:"input"`
+	Fuel   uint64         `json:"fuel"`
 }
 
 // Descriptor implements dispatch.Tool.
@@ -91,7 +96,7 @@ func (t Inline) prepare(p tool.Proposal) (guest.Call, tool.Plan, error) {
 		return guest.Call{}, tool.Plan{}, err
 	}
 	var in inline
-	if err := json.Unmarshal(p.Input, &in); err != nil {
+	if err := jsonv2.Unmarshal(p.Input, &in); err != nil {
 		return guest.Call{}, tool.Plan{}, reason.Errorf(reason.InvalidInput, "reading input: %w", err)
 	}
 	text, err := base64.StdEncoding.DecodeString(in.Module)
@@ -101,12 +106,12 @@ func (t Inline) prepare(p tool.Proposal) (guest.Call, tool.Plan, error) {
 	}
 	limits := structure.DefaultLimits()
 	limits.ModuleBytes, limits.MemoryPages, limits.TableElements = int(min(t.ModuleBytes, inlineBytes)), uint64(t.Limits.MemoryBytes)>>16, uint64(t.Limits.TableElements)
-	m, err := structure.Check(text, limits)
+	m, digest, err := t.Modules.Check(text, limits)
 	if err != nil {
 		return guest.Call{}, tool.Plan{}, err
 	}
 	call := guest.Call{
-		Owner: p.Caller.Principal.String(), Module: guest.Module{Bytes: text, Digest: sha256.Sum256(text), Kind: m.Kind},
+		Owner: p.Caller.Principal.String(), Module: guest.Module{Bytes: text, Digest: digest, Kind: m.Kind},
 		Tool: InlineName, Input: in.Input, Limits: t.Limits,
 	}
 	if in.Fuel > t.FuelCeiling {

@@ -13,6 +13,7 @@ import (
 	"palyra/internal/reason"
 	"palyra/internal/tool"
 	"palyra/internal/wasm/guest"
+	"palyra/internal/wasm/structure"
 )
 
 // smallest is a command that does nothing: a memory and _start.
@@ -27,7 +28,7 @@ func (n *noting) Run(_ context.Context, c guest.Call) (guest.Report, error) {
 }
 
 func inlineOf(n *noting) Inline {
-	return Inline{Guests: n, Ready: func() error { return nil }, FuelCeiling: 1000, ModuleBytes: 8 << 20, Limits: guest.Limits{Fuel: 100, MemoryBytes: 4 << 16, TableElements: 10, Wall: 1, Output: 1}}
+	return Inline{Guests: n, Ready: func() error { return nil }, Modules: &structure.Known{}, FuelCeiling: 1000, ModuleBytes: 8 << 20, Limits: guest.Limits{Fuel: 100, MemoryBytes: 4 << 16, TableElements: 10, Wall: 1, Output: 1}}
 }
 
 func proposal(module []byte, more string) tool.Proposal {

@@ -182,8 +182,7 @@ func (r *Runner) Run(ctx context.Context, c guest.Call) (guest.Report, error) {
 	case <-ctx.Done():
 		return guest.Report{}, left(ctx)
 	}
-	name := r.nameOf(c.Module)
-	w, err := r.workerFor(ctx, c, name)
+	w, err := r.workerFor(ctx, c)
 	if err != nil {
 		return guest.Report{}, err
 	}
@@ -209,11 +208,19 @@ func (r *Runner) nameOf(m guest.Module) codeName {
 	return sha256.Sum256(fmt.Appendf(nil, "%x %s %+v", m.Digest, r.program.SHA256, m.Features))
 }
 
+// loaded is what a worker has loaded: one module, compiled with some features on.
+type loaded struct {
+	module   [sha256.Size]byte
+	features wire.Features
+}
+
 // workerFor returns a worker that has loaded the module for the principal.
-func (r *Runner) workerFor(ctx context.Context, c guest.Call, name codeName) (*worker, error) {
-	if w := r.take(func(w *worker) bool { return w.owner == c.Owner && w.code == name && w.room(c.Limits) }); w != nil {
+func (r *Runner) workerFor(ctx context.Context, c guest.Call) (*worker, error) {
+	needs := loaded{c.Module.Digest, c.Module.Features}
+	if w := r.take(func(w *worker) bool { return w.owner == c.Owner && w.loaded == needs && w.room(c.Limits) }); w != nil {
 		return w, nil
 	}
+	name := r.nameOf(c.Module)
 	file, err := r.code(ctx, c.Module, name)
 	if err != nil {
 		return nil, err
@@ -224,7 +231,7 @@ func (r *Runner) workerFor(ctx context.Context, c guest.Call, name codeName) (*w
 			return nil, err
 		}
 	}
-	w.owner, w.code = c.Owner, name
+	w.owner, w.loaded = c.Owner, needs
 	if err := w.load(ctx, c.Module.Features, file); err != nil {
 		if ctx.Err() == nil {
 			r.forget(name)
@@ -271,9 +278,13 @@ func (t *talk) run(ctx context.Context) error {
 	if err := t.worker.write(wire.Call, order, t.call.Input); err != nil {
 		return t.lost(err)
 	}
-	deadline := time.Now().Add(l.Wall + grace)
+	release, err := t.worker.hurry(ctx, l.Wall+grace)
+	if err != nil {
+		return t.lost(err)
+	}
+	defer func() { t.over = !release() || t.over }()
 	for {
-		f, err := t.worker.read(ctx, max(maxQuestion, 2*l.Output), time.Until(deadline))
+		f, err := t.worker.next(ctx, max(maxQuestion, 2*l.Output))
 		if err != nil {
 			return t.lost(err)
 		}

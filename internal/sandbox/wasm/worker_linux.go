@@ -1,6 +1,7 @@
 package wasm
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -41,7 +42,9 @@ const (
 
 // worker is one palyra-wasm in its sandbox. One goroutine at a time speaks to it.
 type worker struct {
-	conn     *net.UnixConn
+	conn *net.UnixConn
+	// in is what the worker says: a frame is one read, if it is no large one.
+	in       *bufio.Reader
 	underway sandbox.Underway
 	engine   string
 	stop     context.CancelFunc
@@ -53,8 +56,8 @@ type worker struct {
 	said   tail
 
 	// Of a worker that runs guests:
-	owner string
-	code  codeName
+	owner  string
+	loaded loaded
 	// span is how long its calls took, may what they may use.
 	span time.Duration
 	may  job
@@ -77,7 +80,7 @@ func (r *Runner) launch(ctx context.Context, j job) (*worker, error) {
 		return nil, err
 	}
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
-	w := &worker{conn: ours, stop: stop, ended: make(chan struct{}), owner: j.owner, may: j}
+	w := &worker{conn: ours, in: bufio.NewReader(ours), stop: stop, ended: make(chan struct{}), owner: j.owner, may: j}
 	started := make(chan struct{})
 	spec := sandbox.Spec{
 		Argv: []string{r.program.Path, j.word}, Executable: r.program.Executable, Toolchains: r.toolchains,
@@ -110,9 +113,10 @@ func (r *Runner) launch(ctx context.Context, j job) (*worker, error) {
 	return w, nil
 }
 
-// sockets are the two ends of a worker's line.
+// sockets are the two ends of a worker's line. The worker's is one that waits: its program
+// does nothing else.
 func sockets() (*net.UnixConn, *os.File, error) {
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, fmt.Errorf("making a pair of sockets: %w", err)
 	}
@@ -147,12 +151,30 @@ func (w *worker) greeted(ctx context.Context) error {
 // read takes the next frame of a worker, which it has within the time. The end of ctx
 // ends the wait.
 func (w *worker) read(ctx context.Context, most int, within time.Duration) (wire.Frame, error) {
-	if err := w.conn.SetReadDeadline(time.Now().Add(within)); err != nil {
+	release, err := w.hurry(ctx, within)
+	if err != nil {
 		return wire.Frame{}, err
 	}
-	unhook := context.AfterFunc(ctx, func() { _ = w.conn.SetReadDeadline(time.Unix(1, 0)) })
-	defer unhook()
-	f, err := wire.Read(w.conn, most)
+	f, err := w.next(ctx, most)
+	if !release() && err == nil {
+		err = context.Cause(ctx)
+	}
+	return f, err
+}
+
+// hurry bounds the waits for what the worker says next: by a time, and by the end of ctx
+// until release is called. When release returns false, ctx has ended, and no wait of this
+// worker can be relied on any more.
+func (w *worker) hurry(ctx context.Context, within time.Duration) (release func() bool, err error) {
+	if err := w.conn.SetReadDeadline(time.Now().Add(within)); err != nil {
+		return nil, err
+	}
+	return context.AfterFunc(ctx, func() { _ = w.conn.SetReadDeadline(time.Unix(1, 0)) }), nil
+}
+
+// next takes the next frame.
+func (w *worker) next(ctx context.Context, most int) (wire.Frame, error) {
+	f, err := wire.Read(w.in, most)
 	if err != nil && ctx.Err() != nil {
 		return f, context.Cause(ctx)
 	}

@@ -50,48 +50,47 @@ func (f files) size(digest string) int64 {
 	return info.Size()
 }
 
-// open opens the file of a package, which has to be a plain one.
-func (f files) open(digest string) (*os.File, error) {
+// copy writes the file of a package, which has to be a plain one.
+func (f files) copy(digest string, to io.Writer) error {
 	path := f.path(digest)
 	info, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, damaged("the package is not there")
+		return damaged("the package is not there")
 	case err != nil:
-		return nil, fmt.Errorf("looking at the package: %w", err)
+		return fmt.Errorf("looking at the package: %w", err)
 	case !info.Mode().IsRegular():
-		return nil, damaged("the package is no plain file")
+		return damaged("the package is no plain file")
 	case info.Size() > skill.MaxPackage:
-		return nil, damaged("the package has %d bytes; %d are allowed", info.Size(), skill.MaxPackage)
+		return damaged("the package has %d bytes; %d are allowed", info.Size(), skill.MaxPackage)
 	}
-	return os.Open(path)
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	// One byte more: a file that grew meanwhile has another digest.
+	if _, err := io.Copy(to, io.LimitReader(file, info.Size()+1)); err != nil {
+		return fmt.Errorf("reading the package: %w", err)
+	}
+	return nil
 }
 
 // read returns a package whose bytes have the digest.
 func (f files) read(digest string) ([]byte, error) {
-	file, err := f.open(digest)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
 	var data bytes.Buffer
 	sum := sha256.New()
-	if _, err := io.Copy(io.MultiWriter(sum, &data), io.LimitReader(file, skill.MaxPackage+1)); err != nil {
-		return nil, fmt.Errorf("reading the package: %w", err)
+	if err := f.copy(digest, io.MultiWriter(sum, &data)); err != nil {
+		return nil, err
 	}
 	return data.Bytes(), compare(digest, sum.Sum(nil))
 }
 
 // check reads a package and compares its digest, without keeping it.
 func (f files) check(digest string) error {
-	file, err := f.open(digest)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
 	sum := sha256.New()
-	if _, err := io.Copy(sum, io.LimitReader(file, skill.MaxPackage+1)); err != nil {
-		return fmt.Errorf("reading the package: %w", err)
+	if err := f.copy(digest, sum); err != nil {
+		return err
 	}
 	return compare(digest, sum.Sum(nil))
 }

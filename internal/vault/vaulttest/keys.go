@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"palyra/internal/access"
@@ -155,11 +156,15 @@ func (k *Keys) Drop(_ context.Context, ids ...string) error {
 // Judge lets principals do what it lists, and nothing else.
 type Judge map[access.Principal][]access.Permission
 
-// Permit implements vault.Judge. Scopes of users are for that user alone.
-func (j Judge) Permit(caller access.Caller, p access.Permission, ref vault.Ref) error {
+// Permit implements vault.Judge. Scopes of users are for that user alone, those of skills
+// for their guests.
+func (j Judge) Permit(b vault.Borrower, p access.Permission, ref vault.Ref) error {
 	owner := ref.Principal()
-	if slices.Contains(j[caller.Principal], p) && (owner.IsZero() || owner == caller.Principal) {
+	if p == access.PermSecretLease && strings.HasPrefix(ref.Scope, "skill:") && ref.Scope != "skill:"+b.Skill {
+		return reason.Errorf(reason.PermissionDenied, "%s is for guests of its skill", ref)
+	}
+	if slices.Contains(j[b.Principal], p) && (owner.IsZero() || owner == b.Principal) {
 		return nil
 	}
-	return reason.Errorf(reason.PermissionDenied, "%s may not %s", caller.Principal, p)
+	return reason.Errorf(reason.PermissionDenied, "%s may not %s", b.Principal, p)
 }

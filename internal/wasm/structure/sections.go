@@ -89,13 +89,35 @@ func (p *parser) section(id byte, end int) {
 		return
 	}
 	in.end = end
-	read := map[byte]func(){
-		typeSection: p.readTypes, importSection: p.readImports, functionSection: p.readFunctions, tableSection: p.readTables,
-		memorySection: p.readMemories, globalSection: p.readGlobals, exportSection: p.readExports, startSection: p.readStart,
-		elementSection: p.readElements, dataCountSection: p.readDataCount, codeSection: p.readCode, dataSection: p.readData,
-		custom: func() { in.name(); in.at = max(in.at, end) },
-	}[id]
-	read()
+	switch id {
+	case typeSection:
+		p.readTypes()
+	case importSection:
+		p.readImports()
+	case functionSection:
+		p.readFunctions()
+	case tableSection:
+		p.readTables()
+	case memorySection:
+		p.readMemories()
+	case globalSection:
+		p.readGlobals()
+	case exportSection:
+		p.readExports()
+	case startSection:
+		p.readStart()
+	case elementSection:
+		p.readElements()
+	case dataCountSection:
+		p.readDataCount()
+	case codeSection:
+		p.readCode()
+	case dataSection:
+		p.readData()
+	case custom:
+		in.name()
+		in.at = max(in.at, end)
+	}
 	if in.err == nil && in.at != end {
 		in.malformed("a section has %d bytes more than its entries", end-in.at)
 	}

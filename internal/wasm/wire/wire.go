@@ -147,14 +147,16 @@ type Frame struct {
 	Body []byte
 }
 
-// Header is what stands before each frame.
-func Header(kind Kind, head, body int) []byte {
-	h := make([]byte, headerBytes, headerBytes+head)
-	h[0] = byte(kind)
-	binary.BigEndian.PutUint32(h[1:], uint32(head))
-	binary.BigEndian.PutUint32(h[5:], uint32(body))
-	return h
+// AppendHeader appends what stands before each frame.
+func AppendHeader(to []byte, kind Kind, head, body int) []byte {
+	to = append(to, byte(kind))
+	to = binary.BigEndian.AppendUint32(to, uint32(head))
+	return binary.BigEndian.AppendUint32(to, uint32(body))
 }
+
+// together bounds the bodies, in bytes, that are copied so that a frame goes out by one
+// write: each write may wake the other side.
+const together = 64 << 10
 
 // Write sends a frame whose head is head as JSON.
 func Write(w io.Writer, kind Kind, head any, body ...[]byte) error {
@@ -169,17 +171,23 @@ func Write(w io.Writer, kind Kind, head any, body ...[]byte) error {
 	if len(text) > MaxHead || size > MaxBody {
 		return fmt.Errorf("a frame of %d and %d bytes is too large", len(text), size)
 	}
-	if _, err := w.Write(append(Header(kind, len(text), size), text...)); err != nil {
-		return err
+	room := headerBytes + len(text)
+	if size <= together {
+		room += size
 	}
+	out := append(AppendHeader(make([]byte, 0, room), kind, len(text), size), text...)
 	for _, b := range body {
-		if len(b) > 0 {
-			if _, err := w.Write(b); err != nil {
-				return err
-			}
+		if size <= together {
+			out = append(out, b...)
+			continue
 		}
+		if _, err := w.Write(out); err != nil {
+			return err
+		}
+		out = b
 	}
-	return nil
+	_, err = w.Write(out)
+	return err
 }
 
 // Read takes a frame whose body has at most most bytes.

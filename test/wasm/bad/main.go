@@ -63,7 +63,7 @@ func misbehave(conn net.Conn, way string) error {
 	case "garbage":
 		_, err = conn.Write(bytes.Repeat([]byte("garbage"), 1000))
 	case "huge":
-		_, err = conn.Write(wire.Header(wire.Done, 100, 1<<31-1))
+		_, err = conn.Write(wire.AppendHeader(nil, wire.Done, 100, 1<<31-1))
 	case "fuel":
 		err = wire.Write(conn, wire.Done, wire.End{Outcome: wire.Finished, Fuel: 1 << 60})
 	case "result":
