@@ -341,7 +341,7 @@ func (r *Router) Run(ctx context.Context, d *Decided) (report tool.Report) {
 	}
 	running, clock, end := withDeadline(ctx, r.limit(d.Proposal.Tool.Name))
 	defer end()
-	r.execute(running, prepared, d.call(&prepared.Plan, running, clock), started, &report)
+	r.execute(running, prepared, d.call(running, &prepared.Plan, clock), started, &report)
 	r.alarm(ctx, &d.Proposal, report.Egress.Observed)
 	if report.Outcome == tool.Succeeded {
 		return report
@@ -353,7 +353,7 @@ func (r *Router) Run(ctx context.Context, d *Decided) (report tool.Report) {
 }
 
 // call is the call for its tool.
-func (d *Decided) call(plan *tool.Plan, running context.Context, clock *deadline) *tool.Call {
+func (d *Decided) call(running context.Context, plan *tool.Plan, clock *deadline) *tool.Call {
 	return &tool.Call{
 		Proposal: d.Proposal, Plan: *plan, Output: d.Output, MayRead: d.mayRead, Commit: d.committer(running, clock), Peer: d.Peer, Pause: clock.wait,
 	}
