@@ -108,7 +108,9 @@ func (b *grantBook) find(q GrantQuery, at time.Time) []Grant {
 			list = append(list, g)
 		}
 	}
-	slices.SortFunc(list, narrowFirst)
+	if len(list) > 1 { // sorting takes a large frame, and few calls have a grant
+		slices.SortFunc(list, narrowFirst)
+	}
 	return list
 }
 

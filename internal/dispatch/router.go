@@ -260,13 +260,12 @@ func (r *Router) unknown(name string) error {
 
 // Plan works out what the call would do and fills the fields of the binding
 // that are the same for every tool.
-func (r *Router) Plan(ctx context.Context, p tool.Proposal) (tool.Plan, error) {
+func (r *Router) Plan(ctx context.Context, p tool.Proposal) (plan tool.Plan, err error) {
 	e, err := r.find(p.Tool.Name)
 	if err != nil {
-		return tool.Plan{}, err
+		return plan, err
 	}
-	plan, err := e.tool.Plan(ctx, p)
-	if err != nil {
+	if plan, err = e.tool.Plan(ctx, p); err != nil {
 		return tool.Plan{}, err
 	}
 	e.bind(&plan.Binding, &p)
@@ -289,11 +288,10 @@ func (r *Router) prepare(ctx context.Context, p *tool.Proposal, prepared *tool.P
 	if err != nil {
 		return err
 	}
-	found, err := e.tool.Prepare(ctx, *p)
-	if err != nil {
+	if *prepared, err = e.tool.Prepare(ctx, *p); err != nil {
+		*prepared = tool.Prepared{}
 		return err
 	}
-	*prepared = found
 	e.bind(&prepared.Plan.Binding, p)
 	return nil
 }
@@ -323,27 +321,27 @@ type Decided struct {
 
 // Run redeems the permit and runs the call. The report always says how it
 // ended; a call that did not start has the outcome refused.
-func (r *Router) Run(ctx context.Context, d *Decided) tool.Report {
+func (r *Router) Run(ctx context.Context, d *Decided) (report tool.Report) {
 	started := time.Now()
-	call := &tool.Call{Proposal: d.Proposal, Output: d.Output, MayRead: d.mayRead, Peer: d.Peer}
 	prepared := &tool.Prepared{}
-	err := r.redeem(ctx, d, prepared)
 	defer func() { prepared.Release() }()
-	if err != nil {
-		return r.refused(ctx, &d.Proposal, started, err)
+	if err := r.redeem(ctx, d, prepared); err != nil {
+		r.refuse(ctx, &d.Proposal, started, err, &report)
+		return report
 	}
 	ctx, release, err := r.brake.enter(ctx)
 	if err != nil {
-		return r.refused(ctx, &d.Proposal, started, err)
+		r.refuse(ctx, &d.Proposal, started, err, &report)
+		return report
 	}
 	defer release()
 	if err := ready(ctx, d); err != nil {
-		return r.refused(ctx, &d.Proposal, started, err)
+		r.refuse(ctx, &d.Proposal, started, err, &report)
+		return report
 	}
 	running, clock, end := withDeadline(ctx, r.limit(d.Proposal.Tool.Name))
 	defer end()
-	call.Plan, call.Commit, call.Pause = prepared.Plan, d.committer(running, clock), clock.wait
-	report := r.execute(running, prepared, call, started)
+	r.execute(running, prepared, d.call(running, &prepared.Plan, clock), started, &report)
 	r.alarm(ctx, &d.Proposal, report.Egress.Observed)
 	if report.Outcome == tool.Succeeded {
 		return report
@@ -352,6 +350,13 @@ func (r *Router) Run(ctx context.Context, d *Decided) tool.Report {
 		report.Reason, report.Message, report.Remedy = string(order.Code), order.Message, order.NextStep()
 	}
 	return report
+}
+
+// call is the call for its tool.
+func (d *Decided) call(running context.Context, plan *tool.Plan, clock *deadline) *tool.Call {
+	return &tool.Call{
+		Proposal: d.Proposal, Plan: *plan, Output: d.Output, MayRead: d.mayRead, Commit: d.committer(running, clock), Peer: d.Peer, Pause: clock.wait,
+	}
 }
 
 // ordered is the order that ended a call, a freeze or somebody's to cancel it; nil
@@ -397,17 +402,20 @@ func ready(ctx context.Context, d *Decided) error {
 
 // execute runs the tool. A tool that panics has failed; what it did until then
 // is attested like any other run.
-func (r *Router) execute(ctx context.Context, p *tool.Prepared, c *tool.Call, started time.Time) (report tool.Report) {
+func (r *Router) execute(ctx context.Context, p *tool.Prepared, c *tool.Call, started time.Time, report *tool.Report) {
 	defer func() {
 		if fault := recover(); fault != nil {
-			r.log.ErrorContext(ctx, "a tool panicked", slog.String("tool", c.Proposal.Tool.Name),
-				slog.String("proposal", c.Proposal.ID), slog.Any("fault", fault), slog.String("stack", string(debug.Stack())))
-			report = ended(&c.Proposal, started, tool.Failed, reason.Errorf(reason.Internal, "the tool failed inside the gateway"))
+			*report = r.panicked(ctx, &c.Proposal, started, fault)
 		}
 	}()
-	report = p.Run(ctx, *c)
-	r.logFault(ctx, &c.Proposal, &report)
-	return report
+	*report = p.Run(ctx, *c)
+	r.logFault(ctx, &c.Proposal, report)
+}
+
+func (r *Router) panicked(ctx context.Context, p *tool.Proposal, started time.Time, fault any) tool.Report {
+	r.log.ErrorContext(ctx, "a tool panicked", slog.String("tool", p.Tool.Name),
+		slog.String("proposal", p.ID), slog.Any("fault", fault), slog.String("stack", string(debug.Stack())))
+	return ended(p, started, tool.Failed, reason.Errorf(reason.Internal, "the tool failed inside the gateway"))
 }
 
 // redeem plans the call anew, into prepared, and spends the permit on what was found.
@@ -481,8 +489,8 @@ func explain(mismatch error, was, is *tool.Plan) error {
 	return e
 }
 
-// refused is the report of a call that did not start.
-func (r *Router) refused(ctx context.Context, p *tool.Proposal, started time.Time, err error) tool.Report {
+// refuse makes the report of a call that did not start.
+func (r *Router) refuse(ctx context.Context, p *tool.Proposal, started time.Time, err error, report *tool.Report) {
 	var known *reason.Error
 	switch {
 	case errors.As(err, &known) && known.Code != reason.Internal:
@@ -497,7 +505,7 @@ func (r *Router) refused(ctx context.Context, p *tool.Proposal, started time.Tim
 			slog.String("proposal", p.ID), slog.String("error", err.Error()))
 		known = reason.Fault(err)
 	}
-	return ended(p, started, tool.Refused, known)
+	*report = ended(p, started, tool.Refused, known)
 }
 
 // ended is the report of a call that its executor does not report on.

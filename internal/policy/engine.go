@@ -69,6 +69,11 @@ func (s *Set) evaluateOne(r *Request, grants []Grant) Verdict {
 	if v, done := settled(bare); done {
 		return v
 	}
+	return s.evaluateAsked(c, bare, grants)
+}
+
+// evaluateAsked decides a call that bare, which is without an approval, does not allow.
+func (s *Set) evaluateAsked(c *call, bare outcome, grants []Grant) Verdict {
 	if absolute := absoluteForbids(bare); len(absolute) > 0 {
 		return denial(absolute)
 	}

@@ -72,7 +72,11 @@ func (s *Set) evaluate(r *Request, grants []Grant) Verdict {
 	if r.alone() {
 		return s.evaluateOne(r, grants)
 	}
-	list := r.PerPath()
+	return s.evaluateEach(r.PerPath(), grants)
+}
+
+// evaluateEach evaluates what has to be allowed together.
+func (s *Set) evaluateEach(list []Request, grants []Grant) Verdict {
 	if len(list) == 1 {
 		return s.evaluateOne(&list[0], grants)
 	}

@@ -14,6 +14,8 @@ import (
 // concurrent use.
 type Schema struct {
 	resolved *jsonschema.Resolved
+	// plain says of most values that they fit; nil for a schema that is not plain.
+	plain *plain
 }
 
 // CompileSchema compiles the input schema of a tool. The schema must be a JSON
@@ -42,12 +44,24 @@ func CompileSchema(text json.RawMessage) (*Schema, error) {
 	if err != nil {
 		return nil, reason.Errorf(reason.InvalidInput, "resolving input schema: %w", err)
 	}
-	return &Schema{resolved: resolved}, nil
+	top := root
+	if top.Schema == draft2020 {
+		top.Schema = ""
+	}
+	return &Schema{resolved: resolved, plain: plainOf(&top)}, nil
 }
 
 // validate checks a decoded value and turns the first fault into an error that
 // names its JSON Pointer.
 func (s *Schema) validate(value any) error {
+	if s.plain != nil && s.plain.fits(value) {
+		return nil
+	}
+	return s.validateFully(value)
+}
+
+// validateFully is validate by the library.
+func (s *Schema) validateFully(value any) error {
 	err := s.resolved.Validate(value)
 	if err == nil {
 		return nil

@@ -117,18 +117,16 @@ func (c *call) endAmbiguous(ctx context.Context) error {
 // attestation has its digest and says that it was not kept.
 func (c *call) recordOutcome(ctx context.Context, o *Outcome, keep bool) error {
 	kept := evidence(&o.Report)
-	envelope, err := c.Notary.Sign(ctx, *c.execution(&o.Decision, kept, keep))
-	if err != nil {
-		return reason.Errorf(reason.AttestationFailed, "signing the attestation: %w", err)
-	}
-	if err := c.draftOutcome(o, kept, envelope, keep); err != nil {
-		return err
-	}
-	seq, err := c.record(ctx)
+	err := c.sign(ctx, c.execution(&o.Decision, kept, keep), &o.Attestation.Envelope)
 	if err != nil {
 		return err
 	}
-	o.Attestation = Attestation{Envelope: envelope, Seq: seq}
+	if err := c.draftOutcome(o, kept, keep); err != nil {
+		return err
+	}
+	if o.Attestation.Seq, err = c.record(ctx); err != nil {
+		return err
+	}
 	if c.atOnce {
 		c.observe(Event{Decision: &o.Decision, Follows: true})
 	}
@@ -137,19 +135,31 @@ func (c *call) recordOutcome(ctx context.Context, o *Outcome, keep bool) error {
 	return nil
 }
 
+// sign signs an attestation into an envelope.
+func (c *call) sign(ctx context.Context, e *attest.Execution, envelope *attest.Envelope) error {
+	signed, err := c.Notary.Sign(ctx, *e)
+	if err != nil {
+		return reason.Errorf(reason.AttestationFailed, "signing the attestation: %w", err)
+	}
+	*envelope = signed
+	return nil
+}
+
 // evidence is what is kept of a report. A tool's message may quote a secret of the
 // input. The client has sent it; the evidence goes without it.
 func evidence(report *tool.Report) *tool.Report {
-	kept := *report
+	kept := new(tool.Report)
+	*kept = *report
 	kept.Message = tool.RedactText(report.Message)
 	if e := report.Edited; e != nil { // the journal has the arguments of both calls
 		kept.Edited = &tool.Edited{ApprovalID: e.ApprovalID, By: e.By, Reason: e.Reason, Proposed: e.Proposed}
 	}
-	return &kept
+	return kept
 }
 
 // draftOutcome drafts how the call ended, kept as its report.
-func (c *call) draftOutcome(o *Outcome, kept *tool.Report, envelope attest.Envelope, keep bool) error {
+func (c *call) draftOutcome(o *Outcome, kept *tool.Report, keep bool) error {
+	envelope := o.Attestation.Envelope
 	payload := callrecord.Attested{
 		AttestationID: envelope.ID, ProposalID: c.proposal.ID, DecisionID: o.Decision.ID,
 		Tool: c.proposal.Tool.Name, Report: *kept, Envelope: envelope.JSON,

@@ -65,7 +65,7 @@ func (a *authorization) decisionInput() *decision.Input {
 // happened. Calls with an idempotency key, an approval or a grant are always
 // recorded step by step.
 func (c *call) recordsAtOnce() bool {
-	return c.claim == nil && !usesAnswer(c.answer) && c.Dispatcher.Effectless(c.proposal.Tool.Name)
+	return c.claim == nil && !usesAnswer(&c.answer) && c.Dispatcher.Effectless(c.proposal.Tool.Name)
 }
 
 // writeDecision makes a decision durable, as the event that draft returns. The
@@ -74,18 +74,10 @@ func (c *call) recordsAtOnce() bool {
 // used or expired before, lost is called, which turns the decision into a denial,
 // and the denial is recorded. A denial gives the answer back.
 func (a *authorization) writeDecision(ctx context.Context, allowed bool, draft func() (event.Draft, error), lost func(*reason.Error)) error {
-	if allowed && usesAnswer(a.answer) {
-		if err := a.flush(ctx); err != nil {
-			return err
-		}
-		decided, err := draft()
-		if err != nil {
-			return err
-		}
-		err = a.Approver.Consume(context.WithoutCancel(ctx), a.answer, decided)
-		taken := answerLost(err)
+	if allowed && usesAnswer(&a.answer) {
+		taken, err := a.useAnswer(ctx, draft)
 		if taken == nil {
-			return unwritten(err)
+			return err
 		}
 		lost(taken)
 		allowed = false
@@ -97,13 +89,33 @@ func (a *authorization) writeDecision(ctx context.Context, allowed bool, draft f
 		return err
 	}
 	if !allowed {
-		a.Approver.Release(a.answer)
+		a.release()
 	}
 	return nil
 }
 
+// useAnswer makes a decision durable together with the use of its answer. It returns
+// why the answer is no longer good; then nothing was decided.
+func (a *authorization) useAnswer(ctx context.Context, draft func() (event.Draft, error)) (taken *reason.Error, err error) {
+	if err := a.flush(ctx); err != nil {
+		return nil, err
+	}
+	decided, err := draft()
+	if err != nil {
+		return nil, err
+	}
+	err = a.Approver.Consume(context.WithoutCancel(ctx), a.answer, decided)
+	if taken = answerLost(err); taken != nil {
+		return taken, nil
+	}
+	return nil, unwritten(err)
+}
+
+// release gives the answer back.
+func (a *authorization) release() { a.Approver.Release(a.answer) }
+
 // usesAnswer reports whether the decision uses an approval or a grant.
-func usesAnswer(a approval.Answer) bool {
+func usesAnswer(a *approval.Answer) bool {
 	return a.Kind() == approval.ByApproval || a.Kind() == approval.ByGrant
 }
 

@@ -41,7 +41,7 @@ func (p *Pipeline) Describe(ctx context.Context, d Description) (policy.Request,
 		return policy.Request{}, nil, err
 	case err != nil:
 		// The changes of a call are described without its arguments.
-		c.request = c.policyRequest(tool.Facts{}, session)
+		c.request = c.policyRequest(session)
 		if wrong := policytests.ReplaceFacts(&c.request, d.Facts); wrong != nil || c.request.Commit == nil {
 			return policy.Request{}, nil, errors.Join(wrong, err)
 		}
@@ -55,8 +55,9 @@ func (p *Pipeline) Describe(ctx context.Context, d Description) (policy.Request,
 		}
 	case len(d.Facts) == 0 || ctx.Err() != nil:
 		return policy.Request{}, nil, err
-	default:
-		c.request = c.policyRequest(tool.Facts{}, session)
+	default: // it is described without what was found
+		c.plan = tool.Plan{}
+		c.request = c.policyRequest(session)
 	}
 	if err = policytests.ReplaceFacts(&c.request, d.Facts); c.request.Commit != nil {
 		grants = nil // those of the call do not cover its changes

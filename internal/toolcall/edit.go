@@ -149,7 +149,7 @@ func (w *waiting) change(ctx context.Context, caller access.Caller, rec approval
 	}
 	a.request = request
 	a.request.Args, a.request.Facts = a.proposal.Input, a.plan.Facts
-	a.request.Capabilities = capabilities(a.proposal.Tool, a.plan.Facts)
+	a.request.Capabilities = capabilities(&a.proposal.Tool, &a.plan.Facts)
 	a.request.Editors = append(slices.DeleteFunc(a.request.Editors, func(e access.Caller) bool { return e.Principal == caller.Principal }), caller)
 	if err := a.judgeEdit(ctx, caller); err != nil {
 		return nil, nil, err

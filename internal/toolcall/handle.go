@@ -282,34 +282,31 @@ func takesContent(d tool.Descriptor) bool {
 }
 
 // planCall works out what the call would do, as facts for policy.
-func (c *call) planCall(ctx context.Context, session tool.SessionFacts) error {
-	plan, err := c.Dispatcher.Plan(ctx, c.proposal)
-	if err != nil {
+func (c *call) planCall(ctx context.Context, session tool.SessionFacts) (err error) {
+	if c.plan, err = c.Dispatcher.Plan(ctx, c.proposal); err != nil {
 		return err
 	}
-	digest, err := plan.Binding.Digest()
-	if err != nil {
+	if c.digest, err = c.plan.Binding.Digest(); err != nil {
 		return err
 	}
-	c.plan, c.digest = plan, digest
-	c.request = c.policyRequest(plan.Facts, session)
+	c.request = c.policyRequest(session)
 	return nil
 }
 
 // capabilities are those that a call of a tool asks for.
-func capabilities(d tool.Descriptor, facts tool.Facts) []tool.Capability {
+func capabilities(d *tool.Descriptor, facts *tool.Facts) []tool.Capability {
 	if len(facts.Secrets) > 0 && !slices.Contains(d.Capabilities, tool.SecretsRead) {
 		return append(slices.Clone(d.Capabilities), tool.SecretsRead)
 	}
 	return d.Capabilities
 }
 
-// policyRequest is the call as policy gets it.
-func (c *call) policyRequest(facts tool.Facts, session tool.SessionFacts) policy.Request {
+// policyRequest is the planned call as policy gets it.
+func (c *call) policyRequest(session tool.SessionFacts) policy.Request {
 	return policy.Request{
 		Caller:          c.sub.Caller,
 		Tool:            c.proposal.Tool.Name,
-		Capabilities:    capabilities(c.proposal.Tool, facts),
+		Capabilities:    capabilities(&c.proposal.Tool, &c.plan.Facts),
 		Args:            c.proposal.Input,
 		Session:         c.proposal.Session,
 		Run:             c.proposal.Run,
@@ -317,7 +314,7 @@ func (c *call) policyRequest(facts tool.Facts, session tool.SessionFacts) policy
 		Channel:         c.proposal.Channel,
 		SkillID:         c.proposal.Tool.Skill,
 		RequesterReason: c.reason,
-		Facts:           facts,
+		Facts:           c.plan.Facts,
 		SessionFacts:    session,
 		Time:            c.proposedAt,
 	}

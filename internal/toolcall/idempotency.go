@@ -37,15 +37,15 @@ func newKeyedCalls() *keyedCalls {
 
 // callOnce makes a call with a key run at most once: the first submission
 // starts it, a retry follows it or gets what the journal has of it.
-func (p *Pipeline) callOnce(ctx context.Context, s *Submission, observe func(Event)) (Outcome, error) {
+func (p *Pipeline) callOnce(ctx context.Context, s *Submission, observe func(Event)) (*Outcome, error) {
 	digest, err := s.Digest()
 	if err != nil {
-		return Outcome{}, err
+		return &Outcome{}, err
 	}
 	key := claimKey{s.Caller.Principal, s.IdempotencyKey}
 	live, first := p.keyed.join(key, digest)
 	if live.digest != digest {
-		return Outcome{}, keyTaken(s.IdempotencyKey)
+		return &Outcome{}, keyTaken(s.IdempotencyKey)
 	}
 	if first {
 		past, found, err := p.past(ctx, key, digest)
@@ -67,7 +67,7 @@ func (p *Pipeline) callOnce(ctx context.Context, s *Submission, observe func(Eve
 	if !ended {
 		err = reason.Errorf(reason.Cancelled, "the client left; the call goes on under its idempotency key: %w", ctx.Err())
 	}
-	return outcome, err
+	return &outcome, err
 }
 
 // start runs the call on a goroutine of its own, which goes on without its clients,

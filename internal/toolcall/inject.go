@@ -86,7 +86,7 @@ func (a *authorization) useInjections(ctx context.Context) error {
 		return nil
 	}
 	for _, one := range a.injected {
-		if !usesAnswer(one.answer) {
+		if !usesAnswer(&one.answer) {
 			continue
 		}
 		if err := a.flush(ctx); err != nil {

@@ -228,7 +228,8 @@ func (p *Pipeline) Call(ctx context.Context, s Submission, observe func(Event)) 
 	}
 	defer leave()
 	if s.IdempotencyKey != "" {
-		return p.callOnce(ctx, &s, observe)
+		outcome, err := p.callOnce(ctx, &s, observe)
+		return *outcome, err
 	}
 	outcome, err := p.handle(ctx, &s, nil, observe)
 	return *outcome, err
