@@ -8,6 +8,6 @@ import "runtime"
 //
 //go:noinline
 func Deepen() {
-	var room [36 << 10]byte
+	var room [20 << 10]byte
 	runtime.KeepAlive(&room)
 }
