@@ -17,7 +17,12 @@ func cutOff(h http.Handler, after time.Duration) http.Handler {
 		watched := &watchedWriter{ResponseWriter: w, control: http.NewResponseController(w), after: after}
 		watched.timer = time.AfterFunc(after, watched.cut)
 		watched.timer.Stop()
-		defer watched.end()
+		defer func() {
+			watched.timer.Stop()
+			watched.mu.Lock()
+			defer watched.mu.Unlock()
+			watched.ended = true
+		}()
 		h.ServeHTTP(watched, r)
 	})
 }
@@ -41,13 +46,6 @@ func (w *watchedWriter) cut() {
 	if !w.ended { // the server takes the writer back then
 		_ = w.control.SetWriteDeadline(time.Unix(1, 0))
 	}
-}
-
-func (w *watchedWriter) end() {
-	w.timer.Stop()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.ended = true
 }
 
 // Unwrap is for http.ResponseController.

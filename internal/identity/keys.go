@@ -134,16 +134,9 @@ func (s *Service) renewable(dev Device, by string, c ca.Issued) error {
 // proved to hold, from an address. The first use of a key ends those before it; the use
 // of one that has ended is an alarm. Authenticate says whether the request goes on.
 func (s *Service) NoteUse(ctx context.Context, chain []*x509.Certificate, from string) error {
-	who, err := s.verify(chain)
-	if err != nil {
-		who, err = s.verifyExpired(chain)
-	}
-	if err != nil {
+	who, dev, known := s.bearer(chain)
+	if !known {
 		return nil // it is of nobody, and Authenticate says so
-	}
-	dev, err := s.live(who.deviceID)
-	if err != nil {
-		return nil // and of nobody any more
 	}
 	if !s.holdsKey(dev, who) {
 		return s.alarm(ctx, dev.ID, who.key, from)
@@ -153,6 +146,19 @@ func (s *Service) NoteUse(ctx context.Context, chain []*x509.Certificate, from s
 	}
 	s.noteDevice(dev.ID)
 	return nil
+}
+
+// bearer is who shows a certificate, valid or expired, and the device.
+func (s *Service) bearer(chain []*x509.Certificate) (shown, Device, bool) {
+	who, err := s.verify(chain)
+	if err != nil {
+		who, err = s.verifyExpired(chain)
+	}
+	if err != nil {
+		return shown{}, Device{}, false
+	}
+	dev, err := s.live(who.deviceID)
+	return who, dev, err == nil
 }
 
 // firstUse makes the key of a certificate the one of its device.

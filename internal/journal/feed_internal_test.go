@@ -34,7 +34,7 @@ func TestFeedWakesWhoIsDue(t *testing.T) {
 		t.Errorf("not woken past 3: %v", err)
 	}
 
-	several = wait(9)
+	_ = wait(9)
 	next := wait(4)
 	f.Publish(Head{Seq: 5}, nil)
 	if !woken(next) {

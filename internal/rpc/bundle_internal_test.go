@@ -72,9 +72,9 @@ func TestHeldAWhile(t *testing.T) {
 			hold(r.Context(), true)
 			send()
 			holdAWhile(r.Context())
-			time.Sleep(aWhile - 1)
+			time.Sleep(aWhile - time.Millisecond)
 			want("before the while is over", 0)
-			time.Sleep(1)
+			time.Sleep(time.Millisecond)
 			want("after it", 1)
 
 			hold(r.Context(), true)
