@@ -22,8 +22,14 @@ type Feed struct {
 	head   Head
 	recent []Event // consecutive, ends at head
 	bytes  int
-	wake   chan struct{} // nil when nobody waits
+	waits  []wait
 	closed bool
+}
+
+// wait is somebody who waits for the head to be past after.
+type wait struct {
+	after int64
+	wake  chan struct{} // closed when it is
 }
 
 // NewFeed returns a feed of an empty journal.
@@ -63,11 +69,16 @@ func (f *Feed) trim() {
 	f.recent = slices.Delete(f.recent, 0, drop)
 }
 
+// broadcast wakes those whose wait is over. Who waits for many events, as what makes
+// checkpoints does, is not woken for each.
 func (f *Feed) broadcast() {
-	if f.wake != nil {
-		close(f.wake)
-		f.wake = nil
-	}
+	f.waits = slices.DeleteFunc(f.waits, func(w wait) bool {
+		over := f.closed || f.head.Seq > w.after
+		if over {
+			close(w.wake)
+		}
+		return over
+	})
 }
 
 // Close wakes all who wait; their Wait returns reason.ShuttingDown.
@@ -95,6 +106,7 @@ func (f *Feed) Wait(ctx context.Context, after int64) error {
 		select {
 		case <-wake:
 		case <-ctx.Done():
+			f.leave(wake)
 			return ctx.Err()
 		}
 	}
@@ -110,10 +122,17 @@ func (f *Feed) waiter(after int64) (<-chan struct{}, error) {
 		return nil, nil
 	case f.closed:
 		return nil, reason.Errorf(reason.ShuttingDown, "the journal is closed")
-	case f.wake == nil:
-		f.wake = make(chan struct{})
 	}
-	return f.wake, nil
+	w := wait{after, make(chan struct{})}
+	f.waits = append(f.waits, w)
+	return w.wake, nil
+}
+
+// leave gives a wait up.
+func (f *Feed) leave(wake <-chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.waits = slices.DeleteFunc(f.waits, func(w wait) bool { return w.wake == wake })
 }
 
 // Recent returns the events after a sequence number if the feed still has all
