@@ -22,9 +22,14 @@ type Feed struct {
 	head   Head
 	recent []Event // consecutive, ends at head
 	bytes  int
-	wake   chan struct{} // nil when nobody waits
-	past   int64         // the least that the head has to be past for one who waits
+	waits  []wait
 	closed bool
+}
+
+// wait is somebody who waits for the head to be past after.
+type wait struct {
+	after int64
+	wake  chan struct{} // closed when it is
 }
 
 // NewFeed returns a feed of an empty journal.
@@ -44,9 +49,7 @@ func (f *Feed) Publish(head Head, fresh []Event) {
 		f.bytes += len(fresh[i].Payload)
 	}
 	f.trim()
-	if head.Seq > f.past {
-		f.broadcast()
-	}
+	f.broadcast()
 }
 
 // trim drops the oldest events. It lets the slice grow to twice its bound
@@ -66,11 +69,16 @@ func (f *Feed) trim() {
 	f.recent = slices.Delete(f.recent, 0, drop)
 }
 
+// broadcast wakes those whose wait is over. Who waits for many events, as what makes
+// checkpoints does, is not woken for each.
 func (f *Feed) broadcast() {
-	if f.wake != nil {
-		close(f.wake)
-		f.wake = nil
-	}
+	f.waits = slices.DeleteFunc(f.waits, func(w wait) bool {
+		over := f.closed || f.head.Seq > w.after
+		if over {
+			close(w.wake)
+		}
+		return over
+	})
 }
 
 // Close wakes all who wait; their Wait returns reason.ShuttingDown.
@@ -98,6 +106,7 @@ func (f *Feed) Wait(ctx context.Context, after int64) error {
 		select {
 		case <-wake:
 		case <-ctx.Done():
+			f.leave(wake)
 			return ctx.Err()
 		}
 	}
@@ -113,11 +122,17 @@ func (f *Feed) waiter(after int64) (<-chan struct{}, error) {
 		return nil, nil
 	case f.closed:
 		return nil, reason.Errorf(reason.ShuttingDown, "the journal is closed")
-	case f.wake == nil:
-		f.wake, f.past = make(chan struct{}), after
 	}
-	f.past = min(f.past, after)
-	return f.wake, nil
+	w := wait{after, make(chan struct{})}
+	f.waits = append(f.waits, w)
+	return w.wake, nil
+}
+
+// leave gives a wait up.
+func (f *Feed) leave(wake <-chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.waits = slices.DeleteFunc(f.waits, func(w wait) bool { return w.wake == wake })
 }
 
 // Recent returns the events after a sequence number if the feed still has all

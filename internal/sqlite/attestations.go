@@ -70,11 +70,11 @@ func scanAttestation(r *Row) (attest.Stored, error) {
 	if err != nil {
 		return a, fmt.Errorf("attestation %s: %w", a.ID, err)
 	}
-	signed := payload.(*callrecord.Attested).Signed()
-	if signed.SHA256 != a.SHA256 {
+	attested, ok := payload.(*callrecord.Attested)
+	if !ok || attested.Signed().SHA256 != a.SHA256 {
 		return a, reason.Errorf(reason.VerificationFailed, "event %d does not have the envelope of attestation %s", a.Seq, a.ID)
 	}
-	a.Envelope = signed.JSON
+	a.Envelope = attested.Envelope
 	return a, nil
 }
 

@@ -106,6 +106,17 @@ func TestMigrationFillsCalls(t *testing.T) {
 	}
 }
 
+// TestMigrationKeepsOpenCalls: a start after an upgrade ends what a crash left open.
+func TestMigrationKeepsOpenCalls(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "palyra.db")
+	must.Do(t, sqlite.MakeOld(path, 34, func(c *sqlite.Conn) error {
+		return c.Query("INSERT INTO open_calls (proposal_id, session, run, actor) VALUES ('b', 's', 'run-b', ?1), ('a', 's', 'run-a', ?1)", nil, coder.String())
+	}))
+	if ids := openIDs(t, sqlite.NewCalls(sqlitetest.OpenAt(t, path, sqlite.Options{}))); !slices.Equal(ids, []string{"a", "b"}) {
+		t.Errorf("open %v", ids)
+	}
+}
+
 // Another room's unit opens a call as well, and a unit that is rolled back does
 // not.
 func TestOpenCallsOfOtherRooms(t *testing.T) {

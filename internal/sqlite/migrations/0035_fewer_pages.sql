@@ -4,6 +4,17 @@
 DROP INDEX events_run;
 CREATE INDEX events_run ON events (run) WHERE run <> '' AND run <> subject;
 
+-- One tree, and not two, for calls that are open.
+CREATE TABLE open_calls_anew (
+    proposal_id TEXT PRIMARY KEY,
+    session     TEXT NOT NULL,
+    run         TEXT NOT NULL,
+    actor       TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+INSERT INTO open_calls_anew (proposal_id, session, run, actor) SELECT proposal_id, session, run, actor FROM open_calls;
+DROP TABLE open_calls;
+ALTER TABLE open_calls_anew RENAME TO open_calls;
+
 -- Calls that were added to their session last: each then writes one page, and not one of
 -- session_calls and of each of its indexes. The writer moves them there by the page
 -- (sessions.go). The view calls has all.
