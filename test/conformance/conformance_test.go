@@ -28,9 +28,7 @@ var runs = []struct{ suite, revision string }{
 
 // beyond are the scenarios that no gateway can pass as the server does, in the words of
 // docs/mcp.md.
-var beyond = map[string]string{
-	"server-sse-polling": "the test server of the SDK keeps no events: it closes the stream of a call without an event id, so that nobody can take it up with `Last-Event-ID` (SEP-1699), and its answer reaches nobody. Directly nothing more happens; the gateway ends the call with an error, which counts as a failure",
-}
+var beyond = map[string]string{}
 
 // TestConformance runs each suite twice, and prints what became of each scenario. None is
 // lost but those of beyond, and these are.

@@ -239,7 +239,7 @@ func (q *request) logger(ctx context.Context) func(tool.LogLine) {
 // be called.
 func (q *request) noticeGone(cancel context.CancelCauseFunc) (gone <-chan struct{}, stop func() bool) {
 	left := make(chan struct{})
-	return left, context.AfterFunc(q.visit.request, func() {
+	return left, q.whenGone(func() {
 		switch why := q.cut(); {
 		case why != nil:
 			cancel(why)

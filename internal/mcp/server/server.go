@@ -294,7 +294,6 @@ func (f *Face) receive(next mcp.MethodHandler) mcp.MethodHandler {
 		if v == nil {
 			return nil, reason.Errorf(reason.Unauthenticated, "the message comes from nobody")
 		}
-		defer v.answered.Store(true)
 		session, _ := req.GetSession().(*mcp.ServerSession)
 		switch p := req.GetParams().(type) {
 		case *mcp.ListToolsParams:
@@ -310,6 +309,7 @@ func (f *Face) receive(next mcp.MethodHandler) mcp.MethodHandler {
 		case *mcp.SetLoggingLevelParams:
 			f.setLevel(v, session, p)
 		case *mcp.CallToolParamsRaw, *mcp.GetPromptParams, *mcp.ReadResourceParams:
+			defer v.answered.Store(true)
 			return f.callBehind(ctx, v, req)
 		}
 		return next(withVisit(ctx, v), method, req)

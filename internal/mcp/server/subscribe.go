@@ -42,7 +42,7 @@ func (f *Face) subscribe(ctx context.Context, r *mcp.SubscribeRequest) error {
 	q.sub = toolcall.Submission{
 		Caller: v.caller, Tool: server + "/" + declaration.Subscribe, Input: inputOfURI(uri), Session: sessionName(r.Session.ID()),
 	}
-	stay := rejoin.Stay{Limit: f.limitOf(v, q.client.name), Gone: v.request.Done()}
+	stay := rejoin.Stay{Limit: f.limitOf(v, q.client.name), Gone: v.gone}
 	out, err := f.Calls.CallFor(ctx, q.sub, stay, func(toolcall.Event) {})
 	if err == nil && out.Decision.Allowed && out.Report.Outcome == tool.Succeeded {
 		return nil

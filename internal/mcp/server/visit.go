@@ -26,15 +26,21 @@ type visit struct {
 	base string
 	// limit is what the client says of its time for a call, nil when it says nothing.
 	limit *time.Duration
-	// request is the context of the request, which ends with it.
-	request context.Context
+	// gone is closed when the request ends; why says what ended it, and whenGone has
+	// something done then, unless it is stopped.
+	gone     <-chan struct{}
+	why      func() error
+	whenGone func(do func()) (stop func() bool)
 	// answered is true once all that the client is still told is the answer.
 	answered atomic.Bool
 }
 
 func (f *Face) visitOf(r *http.Request) *visit {
 	ctx := r.Context()
-	v := &visit{caller: f.Caller(ctx), request: ctx}
+	v := &visit{
+		caller: f.Caller(ctx), gone: ctx.Done(), why: func() error { return context.Cause(ctx) },
+		whenGone: func(do func()) func() bool { return context.AfterFunc(ctx, do) },
+	}
 	v.caller.Surface = access.SurfaceMCP
 	switch {
 	case v.caller.Transport == access.TransportSocket:
@@ -53,7 +59,7 @@ func (f *Face) visitOf(r *http.Request) *visit {
 // cut is why the gateway itself ended the request, nil when it did not.
 func (v *visit) cut() *reason.Error {
 	var known *reason.Error
-	errors.As(context.Cause(v.request), &known)
+	errors.As(v.why(), &known)
 	return known
 }
 
