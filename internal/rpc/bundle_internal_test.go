@@ -4,6 +4,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,26 +15,26 @@ import (
 // flushes counts what reaches the wire.
 type flushes struct {
 	http.ResponseWriter
-	count int
+	count atomic.Int32
 }
 
-func (f *flushes) Flush() { f.count++ }
+func (f *flushes) Flush() { f.count.Add(1) }
 
 // What is held back leaves with the next message that is not, or when it is
 // released; other methods hold nothing back.
 func TestBundle(t *testing.T) {
-	for path, want := range map[string][4]int{
+	for path, want := range map[string][4]int32{
 		palyrav1connect.GatewayServiceCallToolProcedure:  {0, 1, 1, 2},
 		palyrav1connect.GatewayServiceRunStreamProcedure: {0, 1, 1, 2},
 		palyrav1connect.GatewayServiceWatchRunProcedure:  {0, 1, 1, 2},
 		palyrav1connect.GatewayServiceListToolsProcedure: {1, 2, 3, 3},
 	} {
 		wire := &flushes{ResponseWriter: httptest.NewRecorder()}
-		var got [4]int
-		send := func(w http.ResponseWriter) int {
+		var got [4]int32
+		send := func(w http.ResponseWriter) int32 {
 			_, _ = io.WriteString(w, "message")
 			_ = http.NewResponseController(w).Flush()
-			return wire.count
+			return wire.count.Load()
 		}
 		bundle(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			hold(r.Context(), true)
@@ -44,7 +45,7 @@ func TestBundle(t *testing.T) {
 			got[2] = send(w)
 			release(r.Context())
 			release(r.Context()) // there is nothing more
-			got[3] = wire.count
+			got[3] = wire.count.Load()
 		})).ServeHTTP(wire, httptest.NewRequest(http.MethodPost, path, http.NoBody))
 		if got != want {
 			t.Errorf("%s: the wire was written to %v times, want %v", path, got, want)
@@ -57,11 +58,11 @@ func TestBundle(t *testing.T) {
 func TestHeldAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wire := &flushes{ResponseWriter: httptest.NewRecorder()}
-		want := func(when string, n int) {
+		want := func(when string, n int32) {
 			t.Helper()
 			synctest.Wait()
-			if wire.count != n {
-				t.Errorf("%s the wire was written to %d times, want %d", when, wire.count, n)
+			if got := wire.count.Load(); got != n {
+				t.Errorf("%s the wire was written to %d times, want %d", when, got, n)
 			}
 		}
 		bundle(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
