@@ -183,7 +183,7 @@ func (d *dispatcher) Plan(ctx context.Context, p tool.Proposal) (tool.Plan, erro
 	return plan, err
 }
 
-func (d *dispatcher) Run(ctx context.Context, decision dispatch.Decided) tool.Report {
+func (d *dispatcher) Run(ctx context.Context, decision *dispatch.Decided) tool.Report {
 	if c, ok := ctx.Value(callKey{}).(*call); ok {
 		c.worker.tree.since()
 	}
