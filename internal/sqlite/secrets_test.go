@@ -32,7 +32,7 @@ func TestSecretStore(t *testing.T) {
 // anybody may do anything.
 type anybody struct{}
 
-func (anybody) Permit(access.Caller, access.Permission, vault.Ref) error { return nil }
+func (anybody) Permit(vault.Borrower, access.Permission, vault.Ref) error { return nil }
 
 // TestManySecrets lists 10,000 in pages, takes them to another key, and finds them all.
 func TestManySecrets(t *testing.T) {

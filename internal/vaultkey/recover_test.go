@@ -37,7 +37,7 @@ func exported(t *testing.T, to age.Recipient, keys ...kek.Exported) *bytes.Reade
 
 type anybody struct{}
 
-func (anybody) Permit(access.Caller, access.Permission, vault.Ref) error { return nil }
+func (anybody) Permit(vault.Borrower, access.Permission, vault.Ref) error { return nil }
 
 // With the pin lost, nothing but what is kept says which keys are the gateway's: an
 // export with keys of somebody else, under the ids of the real ones, is refused. The
