@@ -44,7 +44,7 @@ func (c *counting) count(word string) int {
 
 // TestCompiledOnce: whoever needs a module first waits for the one worker that compiles it,
 // also when the one who asked first has left; afterwards nobody does, in this run of palyrad
-// or in the next one.
+// or in the next one. What does not compile is tried once in each.
 func TestCompiledOnce(t *testing.T) {
 	tierC := &counting{Runner: wasmtest.TierC(t), started: map[string]int{}, hold: make(chan struct{})}
 	config := engine.Config{Sandbox: tierC, Worker: wasmtest.Worker, Dir: jailtest.Dir(t), Log: slog.New(slog.DiscardHandler)}
@@ -84,5 +84,15 @@ func TestCompiledOnce(t *testing.T) {
 	must.Do(t, again.Prepare(t.Context(), other))
 	if n := tierC.count("compile"); n != 2 {
 		t.Errorf("the control: another module is not compiled, %d times in all", n)
+	}
+	// Nor does anybody wait again for what is no module.
+	bad := module(t, invalid(t))
+	for range 2 {
+		if err := again.Prepare(t.Context(), bad); reason.Of(err) != reason.InvalidInput {
+			t.Errorf("what does not compile has %v", err)
+		}
+	}
+	if n := tierC.count("compile"); n != 3 {
+		t.Errorf("what does not compile was tried until there were %d compilers", n)
 	}
 }

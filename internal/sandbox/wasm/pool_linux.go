@@ -140,7 +140,8 @@ func (r *Runner) code(ctx context.Context, m guest.Module, name codeName) (*os.F
 				case <-making.Done():
 				}
 			}()
-			if c.file, c.err = r.make(making, m, name); c.err != nil {
+			// What the module itself is to blame for is not tried again while it is remembered.
+			if c.file, c.err = r.make(making, m, name); c.err != nil && reason.Of(c.err) != reason.InvalidInput {
 				r.forget(name)
 			}
 		})
