@@ -32,7 +32,7 @@ func TestEditKilled(t *testing.T) {
 	for n := range 2 {
 		steps = append(steps, step{"fsync", wal, n + 1})
 	}
-	for n := range 10 {
+	for n := range 3 { // the pages of a commit are one write
 		steps = append(steps, step{"pwrite64", wal, n + 1})
 	}
 	kills, edited := 0, 0

@@ -187,7 +187,7 @@ func TestMachineKilledWhilePairing(t *testing.T) {
 	must.Check(t, d.verify())
 }
 
-// TestGatewayKilledWhilePairing kills palyrad at one write of its journal after the other
+// TestGatewayKilledWhilePairing kills palyrad at one write or sync of its journal after the other
 // while a machine pairs. Afterwards the member has its device and the machine is in, or
 // there is neither member nor device, the machine says what to do, and a new code lets it in.
 func TestGatewayKilledWhilePairing(t *testing.T) {
@@ -195,16 +195,16 @@ func TestGatewayKilledWhilePairing(t *testing.T) {
 	canTrace(t)
 	d, address := preparePairing(t)
 	kills, made := 0, 0
-	for n := 1; ; n++ {
-		if n > 40 {
+	for tries, n, calls := 0, 1, []string{"pwrite64", "fsync"}; len(calls) > 0; n++ {
+		if tries++; tries > 40 {
 			t.Fatal("palyrad is killed each time")
 		}
-		m := machine{d, filepath.Join(d.Dir, fmt.Sprintf("machine%d", n)), address}
+		m := machine{d, filepath.Join(d.Dir, fmt.Sprintf("machine%d", tries)), address}
 		must.Do(t, os.Mkdir(m.home, 0o700))
-		member := fmt.Sprintf("user:m%d", n)
+		member := fmt.Sprintf("user:m%d", tries)
 		o := d.operator()
 		pin := o.code(d, member)
-		heal := d.inject("pwrite64", fmt.Sprintf("signal=SIGKILL:when=%d", 4*n-2), d.store()+"-wal")
+		heal := d.inject(calls[0], fmt.Sprintf("signal=SIGKILL:when=%d", n), d.store()+"-wal")
 		ctx, stop := context.WithCancel(t.Context())
 		go o.allow(ctx)
 		pairing := process.Begin(t, m.palyra(nil, pin, "pair", address, "--name", "work"))
@@ -226,7 +226,8 @@ func TestGatewayKilledWhilePairing(t *testing.T) {
 		if !killed {
 			pairing.Wait(t).Want(t, 0)
 			m.in("without a kill", o, member)
-			break
+			calls, n = calls[1:], 0
+			continue
 		}
 		kills++
 		must.Check(t, d.verify())
@@ -238,17 +239,17 @@ func TestGatewayKilledWhilePairing(t *testing.T) {
 		switch {
 		case r.Code == 0:
 			made++
-			m.in(fmt.Sprintf("after a kill at write %d", n), o, member)
+			m.in(fmt.Sprintf("after a kill at %s %d", calls[0], n), o, member)
 		case known != nil || len(devices) != 0:
-			t.Errorf("after a kill at write %d there are %v and the devices %q, and palyra pair says\n%s", n, known, devices, r.Err)
+			t.Errorf("after a kill at %s %d there are %v and the devices %q, and palyra pair says\n%s", calls[0], n, known, devices, r.Err)
 		case !strings.Contains(r.Err, "next: "):
-			t.Errorf("after a kill at write %d palyra pair exits %d with\n%s", n, r.Code, r.Err)
+			t.Errorf("after a kill at %s %d palyra pair exits %d with\n%s", calls[0], n, r.Code, r.Err)
 		default:
 			again, cancel := context.WithCancel(t.Context())
 			go o.allow(again)
 			m.pair(nil, o.code(d, member)).Want(t, 0)
 			cancel()
-			m.in(fmt.Sprintf("paired anew after a kill at write %d", n), o, member)
+			m.in(fmt.Sprintf("paired anew after a kill at %s %d", calls[0], n), o, member)
 		}
 	}
 	if kills < 4 {
