@@ -134,6 +134,10 @@ agents = %q
 dir = %q
 [process_runner]
 allowed_egress_hosts = [%q]
+# The suite calls faster than any agent.
+[rate_limits.tool_call]
+per_second = 1000
+burst = 1000
 `, p.State, api, agents, p.Policies, host), 0o600))
 	p.Start()
 	palyra := func(args ...string) process.Result {
