@@ -1,7 +1,6 @@
 package metrics
 
 import (
-	"slices"
 	"testing"
 
 	jsonv2 "github.com/go-json-experiment/json"
@@ -22,7 +21,7 @@ func FuzzPayload(f *testing.F) {
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		got := map[string]string{}
 		whole := each(payload, func(name, value []byte) {
-			got[text(slices.Concat([]byte{'"'}, name, []byte{'"'}))] = string(value)
+			got[string(name)] = string(value)
 			within(value, "a", func(_, _ []byte) {})
 			_ = text(value)
 		})

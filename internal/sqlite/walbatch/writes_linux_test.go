@@ -13,7 +13,7 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// writesOf counts the system calls of this thread that write.
+// writesOf counts the system calls of this process that write.
 func writesOf(t *testing.T, do func()) int {
 	t.Helper()
 	before := writes(t)
