@@ -160,7 +160,7 @@ type Judge map[access.Principal][]access.Permission
 // for their guests.
 func (j Judge) Permit(b vault.Borrower, p access.Permission, ref vault.Ref) error {
 	owner := ref.Principal()
-	if p == access.PermSecretLease && strings.HasPrefix(ref.Scope, "skill:") && ref.Scope != "skill:"+b.Skill {
+	if of, is := strings.CutPrefix(ref.Scope, string(vault.Skill)+":"); is && p == access.PermSecretLease && of != b.Skill {
 		return reason.Errorf(reason.PermissionDenied, "%s is for guests of its skill", ref)
 	}
 	if slices.Contains(j[b.Principal], p) && (owner.IsZero() || owner == b.Principal) {
