@@ -26,15 +26,17 @@ TAGS     := palyrainit
 WEB      ?= $(if $(shell command -v npm),npm)
 COMMA    := ,
 BUILDTAGS = $(TAGS)$(if $(WEB),$(COMMA)palyraweb)
-# The race detector does not watch SQLite, which is translated from C: what it works on is
-# memory of its own that the detector does not know, and watching it took two fifths of the
-# time of tests that have a store. RATIONALE.md says more.
-RACE     := -race -gcflags=modernc.org/...=-race=false
 LDFLAGS  := -s -w -X palyra/internal/version.stamp=$(VERSION) -X palyra/internal/version.commit=$(COMMIT) -X palyra/internal/version.date=$(COMMIT_DATE)
 GOBUILD  := CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false
 FUZZTIME ?= 10s
 TIME     ?= 30s
 SEED     ?=
+RUN      ?=
+REPORT   ?=
+COUNT    ?= 0
+BASE     ?=
+BUDGET   ?= 75m
+ELAPSED  ?= 0s
 ATTACKS  ?=
 AGENTS   ?=
 # The attack tests leave their matrix here, for go test hides what a passing
@@ -105,27 +107,59 @@ examples: ## Build the example skills into bin/skills
 	for skill in $(patsubst %/skill.toml,%,$(wildcard examples/skills/*/skill.toml)); do \
 	  bin/palyra skills build "$$skill" --out "bin/skills/$$(basename "$$skill").palyra-skill" || exit 1; done
 
-.PHONY: test
-test: deps-test $(if $(filter ./...,$(PKG)),build,init) ## Install what is missing and run every test, in tiers with a budget of time each
-	@mkdir -p $(dir $(MATRIX))
-	TEST_PALYRA_ATTACK_MATRIX=$(MATRIX) GO="$(GO)" TAGS=$(TAGS) RACE='$(RACE)' WEB='$(if $(filter ./...,$(PKG)),$(WEB))' scripts/host-unchanged.sh scripts/test.sh $(PKG)
-	@if [[ '$(PKG)' == ./... && -f $(MATRIX) ]]; then cat $(MATRIX); fi
+# The runner of the tests: bin/tiers --help prints what it can do.
+.PHONY: bin/tiers
+bin/tiers: init
+	@CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags "-s -w" -o bin/tiers ./test/tiers
 
-# Tests run as root too: a script compares the machine's /etc and /dev/null with
-# what they were before, also when tests fail.
+TESTFLAGS = -go '$(GO)' -run '$(RUN)' -report '$(REPORT)' -count $(COUNT)
+
+.PHONY: t
+t: bin/tiers ## Test the packages that differ from origin/main (BASE=commit), and their importers, in a minute
+	exec bin/tiers changed $(TESTFLAGS) -base '$(BASE)'
+
+.PHONY: quick
+quick: bin/tiers ## Run every test that needs no root, network, browser or foreign program, in three minutes
+	exec bin/tiers quick $(TESTFLAGS) -pkg '$(PKG)'
+
+.PHONY: test
+test: bin/tiers ## Install what is missing and run the tests that a change has to pass (PKG=, RUN=regexp, COUNT=1, REPORT=dir)
+	exec bin/tiers test $(TESTFLAGS) -pkg '$(PKG)'
+
+.PHONY: test-all
+test-all: bin/tiers ## Run those and the long tiers; bin/tiers list names them
+	exec bin/tiers all $(TESTFLAGS)
+
+.PHONY: test-rotating
+test-rotating: bin/tiers ## Run the long tiers whose turn it is at this commit, then others while BUDGET lasts (ELAPSED of it is spent)
+	exec bin/tiers rotate $(TESTFLAGS) -budget '$(BUDGET)' -elapsed '$(ELAPSED)'
+
+.PHONY: flaky
+flaky: bin/tiers test-programs ## Run the packages PKG 50 times (COUNT=) while every processor is busy, and print what failed
+	exec bin/tiers flaky $(TESTFLAGS) -pkg '$(PKG)'
+
+# The programs under test, linked once for all tiers.
+.PHONY: test-programs
+test-programs: build
+	@mkdir -p bin/test
+	$(GOBUILD) -ldflags "-s -w" -o bin/test/palyrad-without-helper ./cmd/palyrad
+
+.PHONY: test-web
+test-web: deps-web ## Run the console's own tests (SPEC=src/text for some)
+	npm --prefix web run --silent test -- $(SPEC)
 
 .PHONY: test-browser
-test-browser: deps-test build ## Drive the console in Chromium against a real palyrad (SPEC=approvals for some)
+test-browser: build ## Drive the console in Chromium against a real palyrad (SPEC=approvals for some)
 	npm --prefix web run --silent test:browser -- $(SPEC)
 
 .PHONY: console-picture
 console-picture: build ## Take README's picture of the console, docs/console.png, from the running product
 	npm --prefix web run --silent picture
 
-# Inside its folder, go test prints what a passing test prints: the matrix.
 .PHONY: attack
-attack: deps-test init ## Try every attack of the catalogue and print the matrix (ATTACKS=regexp for some)
-	cd test/attack && CGO_ENABLED=1 ../../scripts/host-unchanged.sh $(GO) test $(RACE) -tags $(TAGS) -timeout 15m -count=1 -run '$(ATTACKS)'
+attack: bin/tiers ## Try every attack of the catalogue and print the matrix (ATTACKS=regexp for some)
+	@rm -f $(MATRIX)
+	@bin/tiers run -go '$(GO)' -run '$(ATTACKS)' -count 1 attack-matrix; code=$$?; if [[ -f $(MATRIX) ]]; then cat $(MATRIX); fi; exit $$code
 
 # No part of `make test`: the agents are hundreds of megabytes. They are kept in .tools.
 .PHONY: agents
@@ -218,24 +252,28 @@ microbench: ## Run the benchmarks of packages (BENCH=regexp, BENCHTIME=1s, PKG=.
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -benchtime $(BENCHTIME) -p 1 $(PKG)
 
 .PHONY: fuzz
-fuzz: ## Run each fuzz target for FUZZTIME (10s)
-	GO="$(GO)" FUZZTIME=$(FUZZTIME) scripts/host-unchanged.sh scripts/fuzz.sh
+fuzz: bin/tiers ## Run each fuzz target for FUZZTIME (10s)
+	exec bin/tiers fuzz -go '$(GO)' -each '$(FUZZTIME)'
 
 # Inside its folder, go test prints what a passing test prints: the tables. The
 # control and the judge's own test run first.
 .PHONY: fuzz-facts
-fuzz-facts: deps-test init ## Change the workspace between every two stages of calls of every tool (TIME=30s, SEED=n repeats a run)
+fuzz-facts: deps-sandbox init ## Change the workspace between every two stages of calls of every tool (TIME=30s, SEED=n repeats a run)
 	cd test/facts && TEST_PALYRA_FACTS_TIME=$(TIME) TEST_PALYRA_FACTS_SEED=$(SEED) $(GO) test -tags $(TAGS) -timeout 0 -count=1
 
 # No part of `make test`: it builds an older release, and takes minutes. The suite has
 # smaller state directories, in test/upgrade/testdata, which upgrade-state makes.
 .PHONY: upgrade
-upgrade: deps-test init ## Make 100,000 events with an older release and test the upgrade (FROM=commit, EVENTS=100000)
+upgrade: deps-sandbox init ## Make 100,000 events with an older release and test the upgrade (FROM=commit, EVENTS=100000)
 	GO="$(GO)" scripts/upgrade.sh test $(FROM) $(EVENTS)
 
 .PHONY: upgrade-state
-upgrade-state: deps-test init ## Make the state directory of an older release for the suite (FROM=commit)
+upgrade-state: deps-sandbox init ## Make the state directory of an older release for the suite (FROM=commit)
 	GO="$(GO)" scripts/upgrade.sh make $(FROM) 1000 test/upgrade/testdata/$$(git rev-parse --short=12 $(FROM)).tar.gz
+
+.PHONY: deps-sandbox
+deps-sandbox:
+	scripts/deps.sh bwrap=bubblewrap git=git python3=python3 gcc=gcc /usr/include/stdio.h=libc6-dev
 
 .PHONY: deps-agents
 deps-agents:
@@ -251,14 +289,19 @@ deps-web:
 deps-demo:
 	scripts/deps.sh bwrap=bubblewrap gcc=gcc /usr/include/stdio.h=libc6-dev git=git python3=python3
 
-.PHONY: deps-test
-deps-test:
-	scripts/deps.sh bwrap=bubblewrap gcc=gcc /usr/include/stdio.h=libc6-dev git=git openssl=openssl python3=python3 strace=strace /usr/include/seccomp.h=libseccomp-dev \
-		mount=mount prlimit=util-linux unshare=util-linux nsenter=util-linux ip=iproute2 curl=curl wget=wget node=nodejs npm=npm /usr/bin/python3=python3 /usr/bin/pip3=python3-pip tmux=tmux setpriv=util-linux dbus-daemon=dbus-daemon gnome-keyring-daemon=gnome-keyring swtpm=swtpm $(if $(PALYRA_CHROMIUM),,chromium=chromium) /usr/share/fonts/truetype/dejavu=fonts-dejavu-core
+# What the runner of the tests asks for beside Debian's packages, which it installs by
+# scripts/deps.sh: each tier names its own in test/tiers/tier.go.
+.PHONY: deps-grpcurl
+deps-grpcurl:
 	GO="$(GO)" scripts/tools.sh $(TOOLS) grpcurl
+
+.PHONY: deps-spec
+deps-spec:
 	cd test/wasm/spec/testdata && $(GO) mod download github.com/tetratelabs/wazero
+
+.PHONY: deps-typescript
+deps-typescript: deps-node
 	scripts/npm.sh test/e2e/typescript $(TOOLS)/typescript
-	scripts/npm.sh web
 
 .PHONY: clean
 clean: ## Remove what was built (the tools stay)

@@ -222,6 +222,7 @@ var Rooms = []Room{
 	{Dir: "gen", Layer: layerLeaf, Only: none, Why: "generated from the protos alone"},
 
 	{Dir: "internal/gatewaytest", Layer: layerMain, Why: "the world of tests builds the stages of a call, and only tests may stand on it"},
+	{Dir: "internal/needs", Layer: layerLeaf, Only: none, Why: "a leaf: tests of every room may import it, and nothing else may"},
 	{Dir: "internal/must", Layer: layerLeaf, Only: none, Why: "a leaf: tests of every room may import it, and nothing else may"},
 
 	{Dir: "internal/archtest", Layer: layerMain, Only: none, Why: "it reads sources and imports none of them"},
@@ -313,7 +314,7 @@ func testSupport(dir string) bool {
 }
 
 // testRooms are what tests of many rooms share.
-var testRooms = []string{"internal/gatewaytest", "internal/must", "test/process"}
+var testRooms = []string{"internal/gatewaytest", "internal/must", "internal/needs", "test/process"}
 
 func inAny(dir string, list []string) bool {
 	for _, base := range list {

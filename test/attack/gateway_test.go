@@ -18,29 +18,17 @@ import (
 	"palyra/test/process"
 )
 
-// programs builds, once, palyrad and palyra as `make build` does.
+// programs has, once, palyrad and palyra as `make build` links them.
 var programs = sync.OnceValues(func() (string, error) {
 	dir := filepath.Join(places.base, "bin")
-	return dir, goBuild(dir, "palyrainit", "palyra/cmd/palyrad", "palyra/cmd/palyra")
+	return dir, process.Install(dir, "palyrad", "palyra")
 })
 
-// withoutHelper builds, once, a palyrad without its sandbox helper.
+// withoutHelper has, once, a palyrad without its sandbox helper.
 var withoutHelper = sync.OnceValues(func() (string, error) {
 	dir := filepath.Join(places.base, "without-helper")
-	return filepath.Join(dir, "palyrad"), goBuild(dir, "", "palyra/cmd/palyrad")
+	return filepath.Join(dir, process.WithoutHelper), process.Install(dir, process.WithoutHelper)
 })
-
-func goBuild(dir, tags string, packages ...string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	cmd := exec.Command("go", append([]string{"build", "-trimpath", "-ldflags", "-s -w", "-tags", tags, "-o", dir + "/"}, packages...)...)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if text, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("building %v: %w\n%s", packages, err, text)
-	}
-	return nil
-}
 
 // What operators of these tests permit.
 const (

@@ -28,6 +28,7 @@ import (
 	"palyra/internal/wasm/guest"
 	"palyra/internal/wasm/structure"
 	"palyra/internal/wasm/wire"
+	"palyra/test/process"
 	"palyra/test/wasm/wasmtest"
 )
 
@@ -42,8 +43,10 @@ type guests struct {
 // over.
 func TestGuests(t *testing.T) {
 	g := &guests{T: t, tierC: wasmtest.TierC(t)}
-	g.good = must.Get(wasmtest.Build(jailtest.Dir(t), "palyra/cmd/palyra-wasm", "1"))(t)
-	g.bad = must.Get(wasmtest.Build(jailtest.Dir(t), "palyra/test/wasm/bad", "0"))(t)
+	good := jailtest.Dir(t)
+	must.Do(t, process.Install(good, engine.Worker))
+	g.good = filepath.Join(good, engine.Worker)
+	g.bad = must.Get(wasmtest.Build(jailtest.Dir(t), "palyra/test/wasm/bad"))(t)
 	g.grants()
 	g.clock()
 	g.files()

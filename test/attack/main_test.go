@@ -17,6 +17,7 @@ import (
 	"strconv"
 	"testing"
 
+	"palyra/internal/needs"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/bubblewrap"
 )
@@ -31,6 +32,9 @@ type setting struct {
 	// network.
 	probe, talker program
 	root          bool
+	// whole is true where each wall is tried alone, and rows as an ordinary user as well:
+	// `make attack` and `make test-all`.
+	whole bool
 	// groups is true where control groups can be made.
 	groups bool
 }
@@ -188,5 +192,6 @@ func ready() error {
 		return fmt.Errorf("the attacks need a sandbox to attack: %s. %s (`make attack` builds and installs what the tests need)", status.Problem, status.Remedy)
 	}
 	places.root, places.groups = os.Geteuid() == 0, status.Limits != "rlimit"
+	places.whole = needs.Long(4 * time.Minute)
 	return nil
 }

@@ -130,14 +130,15 @@ func matrixLine(id, variant string, cells []outcome, stopped string) string {
 }
 
 // cells are a row's outcomes: of this process, and, where this is root and the
-// row is of the sandbox, of an ordinary user.
+// row is of the sandbox, of an ordinary user. Without the whole matrix they are of this
+// process alone.
 func (m *matrix) cells(r row, root bool) (cells []outcome, ran bool) {
 	own, ran := m.own[r.name()]
 	if !ran {
 		own = outcome{notTried, notTried}
 	}
 	cells = []outcome{own}
-	if !root || !r.everybody() {
+	if !root || !places.whole || !r.everybody() {
 		return cells, ran
 	}
 	user, ranToo := m.user[r.name()]

@@ -11,7 +11,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"palyra/internal/needs"
 	"palyra/internal/sandbox"
 )
 
@@ -20,9 +22,9 @@ import (
 // and a runtime that moved a goroutine between two steps would start a program
 // without them (mcpproxy-go#932).
 func TestEveryRunIsConfined(t *testing.T) {
-	runs := 1000
-	if testing.Short() {
-		runs = 100
+	runs := 100
+	if needs.Long(30 * time.Second) {
+		runs = 1000
 	}
 	const workers = 4
 	b := newBoundary(t)

@@ -15,7 +15,9 @@ import (
 	"testing"
 	"time"
 
+	"palyra/internal/must"
 	"palyra/internal/sandbox/cgroup"
+	"palyra/test/process"
 )
 
 func TestMedian(t *testing.T) {
@@ -137,14 +139,11 @@ func TestFlags(t *testing.T) {
 // Every goal runs with tiny sizes on the real programs.
 func TestQuick(t *testing.T) {
 	dir := t.TempDir()
-	for _, program := range []string{"palyrad", "palyra", "palyra-hook", "palyra-wasm", "bench"} {
-		folder := map[string]string{"palyrad": "../../cmd/palyrad", "palyra": "../../cmd/palyra", "palyra-hook": "../../cmd/palyra-hook", "palyra-wasm": "../../cmd/palyra-wasm", "bench": "."}[program]
-		// As the other tests build programs, so that they compile the same.
-		cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-tags", "palyrainit", "-o", filepath.Join(dir, program), folder)
-		cmd.Env = append(os.Environ(), "CGO_ENABLED="+map[bool]string{true: "1", false: "0"}[program == "palyra-wasm"])
-		if text, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("building %s: %v\n%s", program, err, text)
-		}
+	must.Do(t, process.Install(dir, "palyrad", "palyra", "palyra-hook", "palyra-wasm"))
+	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-tags", "palyrainit", "-o", filepath.Join(dir, "bench"), ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if text, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building bench: %v\n%s", err, text)
 	}
 	out := filepath.Join(dir, "bench.json")
 	cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "bench"), "-quick", "-rounds", "2",

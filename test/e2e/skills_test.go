@@ -17,10 +17,11 @@ import (
 
 	"palyra/internal/dsse"
 	"palyra/internal/must"
+	"palyra/internal/sandbox/wasm"
 	"palyra/internal/skill"
 	"palyra/internal/skill/workshop"
 	"palyra/internal/wasm/structure"
-	"palyra/test/wasm/wasmtest"
+	"palyra/test/process"
 )
 
 // unattendedSkills lets the tools of the tests' skills run unasked.
@@ -33,10 +34,7 @@ permit(principal, action in Action::"tool.execute", resource) when { resource.na
 // worker builds palyra-wasm once.
 var worker = sync.OnceValues(func() (string, error) {
 	dir := filepath.Join(programs, "wasm")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", err
-	}
-	return wasmtest.Build(dir, "palyra/cmd/palyra-wasm", "1")
+	return filepath.Join(dir, wasm.Worker), process.Install(dir, wasm.Worker)
 })
 
 // publisher signs the skills of the tests.

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -33,11 +32,8 @@ func buildAndRun(m *testing.M) (code int, err error) {
 		return 1, err
 	}
 	defer func() { _ = os.RemoveAll(programs) }()
-	cmd := exec.Command("go", "build", "-trimpath", "-o", programs+"/", "./cmd/palyrad", "./cmd/palyra")
-	cmd.Dir = "../.."
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if text, err := cmd.CombinedOutput(); err != nil {
-		return 1, fmt.Errorf("building the programs: %w\n%s", err, text)
+	if err := process.Install(programs, "palyrad", "palyra"); err != nil {
+		return 1, err
 	}
 	code = m.Run()
 	return code, leftovers()

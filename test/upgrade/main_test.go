@@ -5,8 +5,9 @@ package upgrade
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"testing"
+
+	"palyra/test/process"
 )
 
 // programs is the directory of today's programs; TestMain sets it once.
@@ -29,11 +30,8 @@ func buildAndRun(m *testing.M) (code int, err error) {
 		return 1, err
 	}
 	defer func() { _ = os.RemoveAll(programs) }()
-	cmd := exec.Command("go", "build", "-trimpath", "-tags", "palyrainit", "-o", programs+"/", "./cmd/palyrad", "./cmd/palyra")
-	cmd.Dir = repository
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if text, err := cmd.CombinedOutput(); err != nil {
-		return 1, fmt.Errorf("building the programs: %w\n%s", err, text)
+	if err := process.Install(programs, "palyrad", "palyra"); err != nil {
+		return 1, err
 	}
 	return m.Run(), nil
 }

@@ -23,7 +23,7 @@ import (
 // with a clear error, and is gone.
 func TestBadWorkers(t *testing.T) {
 	tierC := wasmtest.TierC(t)
-	text := must.Get(os.ReadFile(must.Get(wasmtest.Build(jailtest.Dir(t), "palyra/test/wasm/bad", "0"))(t)))(t)
+	text := must.Get(os.ReadFile(must.Get(wasmtest.Build(jailtest.Dir(t), "palyra/test/wasm/bad"))(t)))(t)
 	m := module(t, compiled(t, echo))
 	for way, c := range map[string]struct {
 		code reason.Code

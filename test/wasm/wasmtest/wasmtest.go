@@ -17,12 +17,13 @@ import (
 	"palyra/internal/sandbox/jail/jailtest"
 	"palyra/internal/sandbox/wasm"
 	"palyra/internal/wasm/guest"
+	"palyra/test/process"
 )
 
-// Worker is the worker's program, which Main builds.
+// Worker is the worker's program, which Main installs.
 var Worker string
 
-// Main builds the worker, runs a package's tests, and ends the process with their code.
+// Main installs the worker, runs a package's tests, and ends the process with their code.
 func Main(m *testing.M) {
 	code, err := run(m)
 	if err != nil {
@@ -38,17 +39,18 @@ func run(m *testing.M) (code int, err error) {
 		return 1, err
 	}
 	defer os.RemoveAll(dir)
-	if Worker, err = Build(dir, "palyra/cmd/palyra-wasm", "1"); err != nil {
+	if err := process.Install(dir, wasm.Worker); err != nil {
 		return 1, err
 	}
+	Worker = filepath.Join(dir, wasm.Worker)
 	return m.Run(), nil
 }
 
-// Build builds a program, with cgo or without, into a directory under the worker's name.
-func Build(dir, program, cgo string) (path string, err error) {
+// Build builds a program that stands in for the worker, under its name.
+func Build(dir, program string) (path string, err error) {
 	path = filepath.Join(dir, wasm.Worker)
 	cmd := exec.Command("go", "build", "-trimpath", "-o", path, program)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED="+cgo)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building %s: %w\n%s", program, err, out)
 	}

@@ -1,0 +1,49 @@
+// Package needs states what a test requires of the machine and of the run, and skips or
+// fails the test where that is not given. `make quick` is go test -short; `make test-all`
+// sets TEST_PALYRA_LONG.
+package needs
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+)
+
+// longVariable is set by the tiers of `make test-all`.
+const longVariable = "TEST_PALYRA_LONG"
+
+// Programs ends the test where it cannot start foreign programs: it is skipped by
+// `make quick`, and fails elsewhere when one of the programs is missing.
+func Programs(t testing.TB, names ...string) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("make quick starts no foreign program")
+	}
+	for _, name := range names {
+		if _, err := exec.LookPath(name); err != nil {
+			t.Fatalf("%s is missing; make test installs it", name)
+		}
+	}
+}
+
+// Sandbox ends the test where no sandbox can be built.
+func Sandbox(t testing.TB) {
+	t.Helper()
+	Programs(t, "bwrap")
+}
+
+// Long reports whether the run includes long tests. A test that does only a part of its
+// work without it gives the time that the whole takes on two processors.
+func Long(whole time.Duration) bool {
+	_ = whole
+	return os.Getenv(longVariable) != "" && !testing.Short()
+}
+
+// Time skips a test that takes this long on two processors, except in `make test-all`.
+func Time(t testing.TB, takes time.Duration) {
+	t.Helper()
+	if !Long(takes) {
+		t.Skipf("it takes %v; make test-all runs it", takes)
+	}
+}

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// programsVariable names the directory of the programs that "make build" linked, for the
+// tests that drive them.
+const programsVariable = "TEST_PALYRA_PROGRAMS"
+
+// longVariable is set where tests that take minutes run.
+const longVariable = "TEST_PALYRA_LONG"
+
+// goFlags are the flags and environment of one go test command. Every tier compiles with
+// -trimpath and with cgo off, as "make build" does, so that the build cache serves all
+// tiers and all checkouts; the race detector requires cgo.
+type goFlags struct {
+	race, short, long, programs bool
+	// run is a regular expression of tests.
+	run   string
+	count int
+}
+
+// arguments returns the words after "go test".
+func (f goFlags) arguments() []string {
+	words := []string{"-tags", "palyrainit", "-trimpath"}
+	if f.race {
+		// SQLite is translated from C: it works on memory that the detector does not
+		// know, and watching it takes two fifths of the time of tests with a store.
+		words = append(words, "-race", "-gcflags=modernc.org/...=-race=false")
+	}
+	if f.short {
+		words = append(words, "-short")
+	}
+	if f.count > 0 {
+		words = append(words, fmt.Sprintf("-count=%d", f.count))
+	}
+	if f.run != "" {
+		words = append(words, "-run", f.run)
+	}
+	return words
+}
+
+// environment returns the variables that differ from the caller's.
+func (f goFlags) environment() []string {
+	variables := []string{"CGO_ENABLED=0"}
+	if f.race {
+		variables = []string{"CGO_ENABLED=1"}
+	}
+	if f.long {
+		variables = append(variables, longVariable+"=1")
+	}
+	if f.programs {
+		directory, err := filepath.Abs("bin")
+		if err == nil {
+			variables = append(variables, programsVariable+"="+directory)
+		}
+	}
+	return variables
+}
+
+// reproduce returns a command line that runs one test again; "" for the name is the whole
+// package.
+func (f goFlags) reproduce(pkg, test string) string {
+	f.count = 1
+	f.run = pattern(test)
+	line := []string{}
+	for _, variable := range f.environment() {
+		line = append(line, shellQuote(strings.Replace(variable, programsVariable+"="+workingDirectory(), programsVariable+"=$PWD", 1)))
+	}
+	line = append(line, "go", "test")
+	for _, word := range f.arguments() {
+		line = append(line, shellQuote(word))
+	}
+	return strings.Join(append(line, "./"+strings.TrimPrefix(pkg, module+"/")), " ")
+}
+
+func workingDirectory() string {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "."
+	}
+	return dir
+}
+
+// pattern matches exactly one test or subtest, "TestA/sub" as ^TestA$/^sub$.
+func pattern(test string) string {
+	if test == "" {
+		return ""
+	}
+	var parts []string
+	for part := range strings.SplitSeq(test, "/") {
+		parts = append(parts, "^"+quoteMeta(part)+"$")
+	}
+	return strings.Join(parts, "/")
+}
+
+// quoteMeta quotes a part of a test's name. The go command splits the pattern at slashes
+// outside brackets, so that a bracket has to be quoted as well.
+func quoteMeta(s string) string {
+	var b strings.Builder
+	for _, r := range s {
+		if strings.ContainsRune(`\.+*?()|[]{}^$`, r) {
+			b.WriteRune('\\')
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// shellQuote quotes a word for a POSIX shell where it needs it. $PWD is left to the shell.
+func shellQuote(word string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_=./,:@%+", r)
+	}
+	rest := strings.Replace(word, "=$PWD", "", 1)
+	if word != "" && !slices.ContainsFunc([]rune(rest), func(r rune) bool { return !plain(r) }) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}

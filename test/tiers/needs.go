@@ -1,0 +1,210 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// need is something that must be there before a tier starts.
+type need struct {
+	name string
+	// install is what scripts/deps.sh installs when it is missing: command=package or
+	// /file=package of Debian.
+	install string
+	// make is the target of the Makefile that provides it.
+	make string
+	// check returns an error that names what to install or set, nil when it is there. A
+	// need without it is met when the command or file of install exists.
+	check func() error
+}
+
+// Needs by Debian package.
+var (
+	gitCommand    = need{name: "git", install: "git=git"}
+	cCompiler     = need{name: "a C compiler", install: "gcc=gcc /usr/include/stdio.h=libc6-dev"}
+	bubblewrap    = need{name: "bubblewrap", install: "bwrap=bubblewrap"}
+	python        = need{name: "Python", install: "python3=python3 /usr/bin/python3=python3"}
+	pip           = need{name: "pip", install: "/usr/bin/pip3=python3-pip"}
+	strace        = need{name: "strace", install: "strace=strace"}
+	seccompHeader = need{name: "libseccomp's header", install: "/usr/include/seccomp.h=libseccomp-dev"}
+	ipRoute       = need{name: "ip", install: "ip=iproute2"}
+	mounts        = need{name: "mount", install: "mount=mount"}
+	utilLinux     = need{name: "util-linux", install: "prlimit=util-linux unshare=util-linux nsenter=util-linux setpriv=util-linux"}
+	curlCommand   = need{name: "curl", install: "curl=curl"}
+	wgetCommand   = need{name: "wget", install: "wget=wget"}
+	openssl       = need{name: "openssl", install: "openssl=openssl"}
+	dbus          = need{name: "a D-Bus daemon", install: "dbus-daemon=dbus-daemon"}
+	keyring       = need{name: "a keyring", install: "gnome-keyring-daemon=gnome-keyring"}
+	swtpm         = need{name: "a software TPM", install: "swtpm=swtpm"}
+	tmux          = need{name: "tmux", install: "tmux=tmux"}
+	fonts         = need{name: "fonts", install: "/usr/share/fonts/truetype/dejavu=fonts-dejavu-core"}
+	chromium      = need{name: "Chromium", install: chromiumPackage()}
+)
+
+// Needs that the Makefile provides, or that only the operator can.
+var (
+	goCommand      = need{name: "Go", check: hasGo}
+	programs       = need{name: "the programs", make: "build"}
+	nodeCommand    = need{name: "Node", make: "deps-web"}
+	typescript     = need{name: "the MCP SDK in TypeScript", make: "deps-typescript"}
+	grpcurl        = need{name: "grpcurl", make: "deps-grpcurl"}
+	specification  = need{name: "the tests of the WebAssembly specification", make: "deps-spec"}
+	userNamespaces = need{name: "user namespaces", check: hasNamespaces}
+	diskSpace      = need{name: "disk space", check: hasSpace}
+	loopback       = need{name: "a loopback port", check: hasLoopback}
+)
+
+// chromiumPackage is Debian's package, unless PALYRA_CHROMIUM names another browser.
+func chromiumPackage() string {
+	if os.Getenv("PALYRA_CHROMIUM") != "" {
+		return ""
+	}
+	return "chromium=chromium"
+}
+
+// missing returns what of install is not there, as package names.
+func (n need) missing() []string {
+	var packages []string
+	for _, pair := range strings.Fields(n.install) {
+		name, debian, _ := strings.Cut(pair, "=")
+		var err error
+		if strings.HasPrefix(name, "/") {
+			_, err = os.Stat(name)
+		} else {
+			_, err = exec.LookPath(name)
+		}
+		if err != nil {
+			packages = append(packages, debian)
+		}
+	}
+	return packages
+}
+
+// problem returns what is missing and what to do, "" when the need is met.
+func (n need) problem() string {
+	if missing := n.missing(); len(missing) > 0 {
+		return fmt.Sprintf("%s is missing: install %s (Debian: apt-get install %[2]s)", n.name, strings.Join(missing, " "))
+	}
+	if n.check != nil {
+		if err := n.check(); err != nil {
+			return err.Error()
+		}
+	}
+	return ""
+}
+
+func hasGo() error {
+	if _, err := exec.LookPath("go"); err != nil {
+		return errors.New("the go command is missing: install Go 1.26 or later and put it on PATH")
+	}
+	return nil
+}
+
+// hasLoopback returns an error where nothing can listen on loopback.
+func hasLoopback() error {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return fmt.Errorf("no port of 127.0.0.1 can be opened (%w): set the loopback interface up (ip link set lo up), or end a program that holds too many ports", err)
+	}
+	return l.Close()
+}
+
+// leastSpace is the free space in bytes that a run needs for compiled packages, test
+// programs and temporary files.
+const leastSpace = 4 << 30
+
+// hasSpace returns an error where too little space is left for temporary files or for the
+// build cache.
+func hasSpace() error {
+	cache, err := os.UserCacheDir()
+	if given := os.Getenv("GOCACHE"); given != "" {
+		cache, err = given, nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, dir := range []string{os.TempDir(), cache} {
+		free, err := freeSpace(existing(dir))
+		if err != nil {
+			return fmt.Errorf("reading the free space of %s: %w", dir, err)
+		}
+		if free < leastSpace {
+			return fmt.Errorf("%s has %d MiB free and the tests need %d: free some, or set TMPDIR and GOCACHE to another disk", dir, free>>20, leastSpace>>20)
+		}
+	}
+	return nil
+}
+
+// existing returns the deepest folder of a path that exists.
+func existing(dir string) string {
+	for {
+		if _, err := os.Stat(dir); err == nil || dir == filepath.Dir(dir) {
+			return dir
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+// provide installs what tiers need and is missing, and returns for each need that could
+// not be met why. It asks the package manager once for all of them.
+func provide(ctx context.Context, chosen []tier, install bool, out io.Writer) map[string]string {
+	problems := map[string]string{}
+	var pairs, targets []string
+	seen := map[string]bool{}
+	for _, t := range chosen {
+		for _, n := range t.needs {
+			if seen[n.name] {
+				continue
+			}
+			seen[n.name] = true
+			if len(n.missing()) > 0 {
+				pairs = append(pairs, strings.Fields(n.install)...)
+			}
+			if n.make != "" {
+				targets = append(targets, n.make)
+			}
+		}
+	}
+	if install && len(pairs) > 0 {
+		// What it could not install, the check below reports.
+		_ = stream(ctx, out, "scripts/deps.sh", pairs...)
+	}
+	failures := map[string]string{}
+	for _, target := range targets {
+		var log bytes.Buffer
+		if err := stream(ctx, io.MultiWriter(out, &log), "make", "--no-print-directory", target); err != nil {
+			failures[target] = fmt.Sprintf("make %s failed: %s", target, lastLine(log.String()))
+		}
+	}
+	for _, t := range chosen {
+		for _, n := range t.needs {
+			problem := n.problem()
+			if problem == "" {
+				problem = failures[n.make]
+			}
+			if problem != "" {
+				problems[n.name] = problem
+			}
+		}
+	}
+	return problems
+}
+
+func stream(ctx context.Context, out io.Writer, name string, args ...string) error {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Stdout, cmd.Stderr = out, out
+	return cmd.Run()
+}
+
+func lastLine(text string) string {
+	text = strings.TrimSpace(text)
+	return text[strings.LastIndexByte(text, '\n')+1:]
+}

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// module is the path of the module whose packages are tested.
+const module = "palyra"
+
+// pkg is one package as "go list -json" describes it.
+type pkg struct {
+	ImportPath   string
+	Dir          string
+	GoFiles      []string
+	TestGoFiles  []string
+	XTestGoFiles []string
+	CgoFiles     []string
+	Imports      []string
+	TestImports  []string
+	XTestImports []string
+	EmbedFiles   []string
+	Error        *struct{ Err string }
+}
+
+// hasTests reports whether go test has anything to run there.
+func (p pkg) hasTests() bool { return len(p.TestGoFiles)+len(p.XTestGoFiles) > 0 }
+
+// within reports whether the package is the folder of the module, or below it.
+func (p pkg) within(folder string) bool {
+	path := module + "/" + folder
+	return p.ImportPath == path || strings.HasPrefix(p.ImportPath, path+"/")
+}
+
+// listPackages asks the go command for the packages that match patterns. Cgo is on, so
+// that packages that require it are listed as well.
+func listPackages(ctx context.Context, goTool string, patterns ...string) ([]pkg, error) {
+	cmd := exec.CommandContext(ctx, goTool, append([]string{"list", "-e", "-tags", "palyrainit",
+		"-json=ImportPath,Dir,GoFiles,TestGoFiles,XTestGoFiles,CgoFiles,Imports,TestImports,XTestImports,EmbedFiles,Error"}, patterns...)...)
+	cmd.Env = append(cmd.Environ(), "CGO_ENABLED=1")
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		return nil, fmt.Errorf("listing packages: %w: %s", err, errs.String())
+	}
+	var all []pkg
+	for decoder := json.NewDecoder(&out); ; {
+		var p pkg
+		if err := decoder.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return nil, fmt.Errorf("listing packages: %w", err)
+		}
+		if p.ImportPath == "" || p.Dir == "" {
+			return nil, fmt.Errorf("no package matches %s; name packages as ./internal/policy/...", strings.Join(patterns, " "))
+		}
+		all = append(all, p)
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("no package matches %s; name packages as ./internal/policy/...", strings.Join(patterns, " "))
+	}
+	return all, nil
+}
+
+// durations.txt holds the seconds that each package took in each tier, as "make test
+// REPORT=dir" wrote them.
+//
+//go:embed durations.txt
+var recorded string
+
+// race.txt lists the packages whose product or test code is concurrent. Archtest
+// generates and checks it.
+//
+//go:embed race.txt
+var concurrent string
+
+// recordedDurations returns the recorded time of each package by tier, "tier package".
+func recordedDurations() map[string]time.Duration {
+	all := map[string]time.Duration{}
+	for line := range strings.Lines(recorded) {
+		fields := strings.Fields(line)
+		if len(fields) != 3 || strings.HasPrefix(line, "#") {
+			continue
+		}
+		if s, err := strconv.ParseFloat(fields[2], 64); err == nil {
+			all[fields[0]+" "+fields[1]] = seconds(s)
+		}
+	}
+	return all
+}
+
+// longestFirst sorts the packages of a tier by their recorded time, so that the last one to
+// start is short. Packages without a record come first.
+func longestFirst(tier string, all []pkg) {
+	took := recordedDurations()
+	key := func(p pkg) time.Duration {
+		if d, ok := took[tier+" "+p.ImportPath]; ok {
+			return d
+		}
+		return time.Hour
+	}
+	slices.SortStableFunc(all, func(a, b pkg) int { return int(key(b)/time.Millisecond - key(a)/time.Millisecond) })
+}
+
+// isConcurrent reports whether a package is on the list of those that the race detector
+// watches.
+func isConcurrent(p pkg) bool {
+	dir := strings.TrimPrefix(p.ImportPath, module+"/")
+	for line := range strings.Lines(concurrent) {
+		if strings.TrimSpace(line) == dir {
+			return true
+		}
+	}
+	return false
+}
+
+// requiresCgo reports whether a package, or one that it imports from the module, does not
+// compile without cgo.
+func requiresCgo(p pkg) bool {
+	return p.within("cmd/palyra-wasm") || p.within("test/wasm")
+}
+
+// folder returns the package's folder with slashes, relative to the module.
+func (p pkg) folder(root string) string {
+	dir, err := filepath.Rel(root, p.Dir)
+	if err != nil {
+		return p.Dir
+	}
+	return filepath.ToSlash(dir)
+}

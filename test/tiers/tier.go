@@ -1,0 +1,175 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// suite is the command that runs a tier.
+type suite int
+
+const (
+	// quick tiers belong to "make quick", core tiers to "make test", long tiers to
+	// "make test-all".
+	quick suite = iota
+	core
+	long
+)
+
+// tier is a set of tests with the same needs and flags.
+type tier struct {
+	name  string
+	about string
+	suite suite
+	// needs are what must be there before the tier starts.
+	needs []need
+	// processors and memory (in GiB) are what it uses at most; 0 processors are all.
+	processors, memory int
+	// budget is the time that it should take on two processors. A tier that takes
+	// longer is named in the summary, and does not fail.
+	budget time.Duration
+
+	// in selects the packages of a tier of Go tests, which run with flags.
+	in    func(pkg) bool
+	flags goFlags
+	// command is the command line of another tier, which runs where packages are not
+	// chosen; variables are added to its environment.
+	command   []string
+	variables []string
+	// packages are the packages of the whole tier after the choice of -pkg.
+	packages []pkg
+}
+
+// The folders whose tests drive programs that "make build" linked.
+var programFolders = []string{"test/agents", "test/attack", "test/bench", "test/conformance", "test/e2e", "test/fault", "test/host", "test/upgrade", "test/wasm/spec"}
+
+func drivesPrograms(p pkg) bool {
+	return slices.ContainsFunc(programFolders, p.within)
+}
+
+// foreign are the packages whose tests need root, a network, a browser or a program that
+// comes with neither Go nor git, and which "make quick" leaves out. A single test of
+// another package says so itself, by package needs.
+var foreign = map[string]string{
+	"test":                          "runs the programs in sandboxes",
+	"internal/sandbox/bubblewrap":   "starts bubblewrap",
+	"internal/sandbox/process":      "starts the launcher in user namespaces",
+	"internal/sandbox/cgroup":       "makes control groups",
+	"internal/sandbox/jail":         "starts sandboxes",
+	"internal/sandbox/wasm":         "starts the WASM worker in bubblewrap",
+	"internal/sandbox/disk":         "makes mounts",
+	"internal/workspace/overlay":    "mounts overlays",
+	"cmd/palyra-wasm":               "requires cgo",
+	"cmd/palyra":                    "runs the scripts of the CLI against a daemon with sandboxes",
+	"internal/identity/tpm":         "starts swtpm",
+	"internal/keyring":              "starts a keyring daemon",
+	"internal/sandbox/seatbelt":     "starts programs that stand in for macOS tools",
+	"internal/sandbox/cgroup/scope": "starts a D-Bus daemon",
+}
+
+func isForeign(p pkg) bool {
+	for folder := range foreign {
+		if p.within(folder) && !p.within("test/tiers") {
+			return true
+		}
+	}
+	return false
+}
+
+// tiers is the table of all tiers, in the order in which they start.
+var tiers = []tier{
+	{
+		name: "quick", suite: quick, memory: 3, budget: 3 * time.Minute,
+		about: "every package, without the tests that need root, a network, a browser or a foreign program",
+		needs: []need{goCommand, gitCommand},
+		in:    func(p pkg) bool { return !isForeign(p) && !requiresCgo(p) },
+		flags: goFlags{short: true},
+	},
+	{
+		name: "race", suite: core, memory: 6, budget: 8 * time.Minute,
+		about: "packages whose product or test code is concurrent (race.txt), with the race detector",
+		needs: []need{goCommand, gitCommand, cCompiler, bubblewrap, python, pip, strace, seccompHeader, ipRoute, mounts, utilLinux, curlCommand, wgetCommand, openssl, dbus, keyring, swtpm, tmux, userNamespaces, diskSpace, loopback},
+		in:    func(p pkg) bool { return isConcurrent(p) && !drivesPrograms(p) },
+		flags: goFlags{race: true, programs: true},
+	},
+	{
+		name: "unit", suite: core, memory: 3, budget: time.Minute,
+		about: "packages that are not concurrent, without it",
+		needs: []need{goCommand, gitCommand, cCompiler, bubblewrap, python, strace, seccompHeader, dbus, userNamespaces, diskSpace, loopback},
+		in:    func(p pkg) bool { return !isConcurrent(p) && !drivesPrograms(p) && !requiresCgo(p) },
+		flags: goFlags{programs: true},
+	},
+	{
+		name: "programs", suite: core, memory: 4, budget: 4 * time.Minute,
+		about: "the programs as processes, end to end",
+		needs: []need{goCommand, gitCommand, cCompiler, bubblewrap, python, pip, strace, ipRoute, mounts, utilLinux, curlCommand, wgetCommand, openssl, dbus, keyring, swtpm, tmux, nodeCommand, grpcurl, userNamespaces, diskSpace, loopback},
+		in: func(p pkg) bool {
+			return drivesPrograms(p) && !p.within("test/agents") && !p.within("test/conformance") && !p.within("test/attack")
+		},
+		flags: goFlags{programs: true},
+	},
+	{
+		name: "attack", suite: core, memory: 4, budget: 3 * time.Minute,
+		about: "every attack of the catalogue, once",
+		needs: attackNeeds,
+		in:    func(p pkg) bool { return p.within("test/attack") },
+		flags: goFlags{programs: true}, variables: []string{attackMatrix},
+	},
+	{
+		name: "web", suite: core, processors: 1, memory: 1, budget: time.Minute,
+		about:   "the console's own tests",
+		needs:   []need{nodeCommand},
+		command: []string{"npm", "--prefix", "web", "run", "--silent", "test"},
+	},
+	{
+		name: "browser", suite: core, processors: 1, memory: 2, budget: 4 * time.Minute,
+		about:   "the console in Chromium against palyrad, the flows of every day",
+		needs:   browserNeeds,
+		command: []string{"npm", "--prefix", "web", "run", "--silent", "test:browser", "--", "--grep", "@core"},
+	},
+	{
+		name: "attack-matrix", suite: long, memory: 6, budget: 5 * time.Minute,
+		about: "every attack with each wall alone, as root and as an ordinary user, with the race detector",
+		needs: attackNeeds,
+		in:    func(p pkg) bool { return p.within("test/attack") },
+		flags: goFlags{race: true, programs: true, long: true}, variables: []string{attackMatrix},
+	},
+}
+
+// attackMatrix names the file that gets the outcome of each attack; $PWD is the root of the
+// repository.
+const attackMatrix = "TEST_PALYRA_ATTACK_MATRIX=$PWD/bin/attack-matrix.txt"
+
+var attackNeeds = []need{goCommand, gitCommand, cCompiler, bubblewrap, python, strace, ipRoute, utilLinux, seccompHeader, openssl, userNamespaces, diskSpace, loopback}
+
+var browserNeeds = []need{nodeCommand, chromium, fonts, bubblewrap, python, userNamespaces, diskSpace, loopback}
+
+// tiersOf returns the tiers of a suite.
+func tiersOf(s suite) []tier {
+	var chosen []tier
+	for _, t := range tiers {
+		if t.suite == s {
+			chosen = append(chosen, t)
+		}
+	}
+	return chosen
+}
+
+func tierNames() []string {
+	var names []string
+	for _, t := range tiers {
+		names = append(names, t.name)
+	}
+	return names
+}
+
+// checkTiers returns an error when two tiers have the same name.
+func checkTiers() error {
+	names := tierNames()
+	slices.Sort(names)
+	if unique := slices.Compact(slices.Clone(names)); len(unique) != len(names) {
+		return fmt.Errorf("two tiers have the same name: %v", names)
+	}
+	return nil
+}
