@@ -41,6 +41,7 @@ type guests struct {
 // TestGuests tries what a guest without grants does, and what the worker does that it took
 // over.
 func TestGuests(t *testing.T) {
+	t.Parallel()
 	g := &guests{T: t, tierC: wasmtest.TierC(t)}
 	g.good = must.Get(wasmtest.Build(jailtest.Dir(t), "palyra/cmd/palyra-wasm", "1"))(t)
 	g.bad = must.Get(wasmtest.Build(jailtest.Dir(t), "palyra/test/wasm/bad", "0"))(t)
