@@ -74,6 +74,7 @@ func (w world) runFrom(stdin io.Reader) (code int, stdout, stderr string) {
 }
 
 func TestAllow(t *testing.T) {
+	t.Parallel()
 	socket, asked := gateway(t, allowing)
 	w := world{agent: "claude-code", socket: socket, token: "pal_x", input: before, more: []string{"-limit", "600"}}
 	if code, out, errs := w.run(); code != 0 || out != "{}" || errs != "" {
@@ -95,6 +96,7 @@ func TestAllow(t *testing.T) {
 // TestWithoutToken: then the system says whose process it is; and the socket is where
 // palyrad has it unless told otherwise.
 func TestWithoutToken(t *testing.T) {
+	t.Parallel()
 	socket, asked := gateway(t, allowing)
 	w := world{agent: "claude-code", socket: socket, input: before}
 	if code, out, errs := w.run(); code != 0 || out != "{}" || errs != "" {
@@ -115,6 +117,7 @@ func TestWithoutToken(t *testing.T) {
 }
 
 func TestDeny(t *testing.T) {
+	t.Parallel()
 	body := `{"hookSpecificOutput":{"hookEventName":"PreToolUse","permissionDecision":"deny","permissionDecisionReason":"no"}}`
 	socket, _ := gateway(t, "HTTP/1.0 200 OK\r\npalyra-decision: deny\r\n\r\n"+body)
 	w := world{agent: "codex", socket: socket, token: "t", input: before}
@@ -126,6 +129,7 @@ func TestDeny(t *testing.T) {
 // TestEverythingElseDenies: whatever is wrong, the agent gets a denial that it knows,
 // and exit code 2. The control is TestAllow.
 func TestEverythingElseDenies(t *testing.T) {
+	t.Parallel()
 	good, _ := gateway(t, allowing)
 	answers := map[string]string{
 		"nothing":            "",
@@ -176,6 +180,7 @@ func TestEverythingElseDenies(t *testing.T) {
 // TestReportsDenyNothing: where the agent tells of a call that ran, there is nothing to
 // deny, and its form is not that of a denial.
 func TestReportsDenyNothing(t *testing.T) {
+	t.Parallel()
 	w := world{agent: "claude-code", socket: "/nowhere/s", token: "t", input: after}
 	if code, out, errs := w.run(); code != 0 || out != "" || errs == "" {
 		t.Errorf("%d %q %q", code, out, errs)
@@ -188,6 +193,7 @@ func TestReportsDenyNothing(t *testing.T) {
 }
 
 func TestGeneric(t *testing.T) {
+	t.Parallel()
 	w := world{agent: "generic", socket: "/nowhere/s", token: "t", input: `{"event":"before"}`}
 	if code, out, _ := w.run(); code != 2 || !strings.Contains(out, `"decision":"deny"`) {
 		t.Errorf("%d %q", code, out)
@@ -195,6 +201,7 @@ func TestGeneric(t *testing.T) {
 }
 
 func TestSchema(t *testing.T) {
+	t.Parallel()
 	var out bytes.Buffer
 	if code := run([]string{"schema"}, func(string) string { return "" }, strings.NewReader(""), &out, io.Discard); code != 0 || !json.Valid(out.Bytes()) {
 		t.Errorf("%d %q", code, out.String())
@@ -212,6 +219,7 @@ type blocks struct{}
 func (blocks) Read([]byte) (int, error) { select {} }
 
 func TestFaultsDeny(t *testing.T) {
+	t.Parallel()
 	good, _ := gateway(t, allowing)
 	w := world{agent: "codex", socket: good, token: "t", more: []string{"-limit", "1"}}
 	for name, stdin := range map[string]io.Reader{"a panic": panics{}, "an error": iotest.ErrReader(errors.New("x")), "an agent that does not write": blocks{}} {

@@ -8,6 +8,7 @@ import (
 )
 
 func TestUnlessBusy(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		busy  int
 		then  error

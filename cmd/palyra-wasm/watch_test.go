@@ -12,6 +12,7 @@ import (
 // TestWatch: a call is interrupted when its own time is over, whatever calls came before
 // it and whatever they might have taken; one that ended in time never is.
 func TestWatch(t *testing.T) {
+	t.Parallel()
 	const long, short = time.Minute, time.Second
 	for name, c := range map[string]struct {
 		calls func(w *watch)

@@ -83,6 +83,7 @@ func detached() {
 //	notified TITLE [BODY]    waits for the next notification in it; without a
 //	                         title, for the end of what is shown
 func TestScripts(t *testing.T) {
+	t.Parallel()
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata", RequireExplicitExec: true, RequireUniqueNames: true, UpdateScripts: *update,
 		Setup: func(env *testscript.Env) error {

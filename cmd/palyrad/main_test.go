@@ -14,6 +14,7 @@ import (
 // TestExplain: an error has its reason's next step; one that came of the limit of
 // open files has that of the limit, with a reason or without.
 func TestExplain(t *testing.T) {
+	t.Parallel()
 	full := &fs.PathError{Op: "open", Path: "/etc/services", Err: syscall.EMFILE}
 	for _, c := range []struct {
 		err  error

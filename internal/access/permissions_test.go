@@ -10,6 +10,7 @@ import (
 // The list holds every constant: what is missing would be said to be an action
 // that nothing performs.
 func TestPermissionsAreAll(t *testing.T) {
+	t.Parallel()
 	file, err := parser.ParseFile(token.NewFileSet(), "permissions.go", nil, 0)
 	if err != nil {
 		t.Fatal(err)

@@ -30,6 +30,7 @@ func member(p, owner access.Principal, roles ...access.Role) access.Member {
 }
 
 func TestRegistry(t *testing.T) {
+	t.Parallel()
 	alice := member(access.User("alice"), access.Principal{}, access.RoleOwner)
 	r, l := registry(t, alice, member(access.Agent("bot"), access.User("alice"), access.RoleAgent))
 	if want := append(slices.Clone(access.BuiltinRoles), "security"); !slices.Equal(r.Roles(), want) || !r.HasRole("security") || r.HasRole("root") {
@@ -59,6 +60,7 @@ func TestRegistry(t *testing.T) {
 }
 
 func TestActive(t *testing.T) {
+	t.Parallel()
 	owner := access.User("alice")
 	for name, c := range map[string]struct {
 		members []access.Member
@@ -82,6 +84,7 @@ func TestActive(t *testing.T) {
 }
 
 func TestSubscribe(t *testing.T) {
+	t.Parallel()
 	r, _ := registry(t)
 	var seen []int
 	cancel := r.Subscribe(func() { seen = append(seen, len(r.List())) })
@@ -96,6 +99,7 @@ func TestSubscribe(t *testing.T) {
 }
 
 func TestConcurrentUse(t *testing.T) {
+	t.Parallel()
 	r, _ := registry(t)
 	calls := 0 // guarded by the registry: one call at a time
 	r.Subscribe(func() { calls++ })

@@ -14,6 +14,7 @@ import (
 // TestActivated starts this test again with sockets that a service manager would hold, and
 // has it take that of the agents.
 func TestActivated(t *testing.T) {
+	t.Parallel()
 	const variable, address = "TEST_PALYRA_ACTIVATED", "TEST_PALYRA_ADDRESS"
 	if mode := os.Getenv(variable); mode != "" {
 		takeActivated(t, mode, os.Getenv(address))

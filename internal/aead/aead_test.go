@@ -12,6 +12,7 @@ import (
 // TestOpen: what was sealed opens under its key, for what it is about, and not when
 // any of its bytes was changed.
 func TestOpen(t *testing.T) {
+	t.Parallel()
 	key, other, plain, about := bytes.Repeat([]byte{1}, KeySize), bytes.Repeat([]byte{2}, KeySize), []byte("a secret"), []byte("of a test")
 	box := must.Get(Seal(key, plain, about))(t)
 	if len(box) != len(plain)+Overhead || bytes.Contains(box, plain) {
@@ -56,6 +57,7 @@ func TestOpen(t *testing.T) {
 
 // TestForm opens a box that was made before, by whatever made it: stores hold such.
 func TestForm(t *testing.T) {
+	t.Parallel()
 	key, box := bytes.Repeat([]byte{7}, KeySize), must.Get(hex.DecodeString("4064f699626bb2313ba25723f92226e7ba79f5590cce95ca6da03af4e9ce2c38c041558d62f7d9c0c528e3cd4aa79c199e6055cfad"))(t)
 	if got := must.Get(Open(key, box, []byte("about")))(t); string(got) != "stored before" {
 		t.Errorf("%q", got)

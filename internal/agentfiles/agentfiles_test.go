@@ -9,6 +9,7 @@ func machine(env map[string]string) Machine {
 }
 
 func TestFiles(t *testing.T) {
+	t.Parallel()
 	find := func(m Machine, a Agent, s Scope, k Kind) string {
 		for _, f := range m.Files(a, "/src/p") {
 			if f.Scope == s && f.Has(k) {
@@ -56,6 +57,7 @@ func TestFiles(t *testing.T) {
 // TestGuards shows what no tool of a hooked agent may write, and that ordinary files are
 // not among it.
 func TestGuards(t *testing.T) {
+	t.Parallel()
 	m := machine(map[string]string{"CODEX_HOME": "/data/codex"})
 	list := m.Guards(Gateway{StateDir: "/home/me/.local/state/palyra", Config: "/home/me/.config/palyra/palyra.toml", Policies: "/home/me/.config/palyra/policies", Programs: []string{"/usr/local/bin/palyrad"}})
 	for path, why := range map[string]Why{

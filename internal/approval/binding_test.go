@@ -52,6 +52,7 @@ func covered(t *testing.T, flip func(*approval.Ask), protected bool) bool {
 }
 
 func TestApprovalDoesNotCoverAnotherCall(t *testing.T) {
+	t.Parallel()
 	for _, field := range tool.BindingFields {
 		flip, ok := flips[field]
 		if !ok {
@@ -80,6 +81,7 @@ func TestApprovalDoesNotCoverAnotherCall(t *testing.T) {
 }
 
 func TestExactGrantDoesNotCoverAnotherCall(t *testing.T) {
+	t.Parallel()
 	d := approvaltest.NewDesk(t)
 	id := mintGrant(t, d, approval.Ballot{Allow: true, Scope: approval.Session})
 	for _, field := range tool.BindingFields {
@@ -94,6 +96,7 @@ func TestExactGrantDoesNotCoverAnotherCall(t *testing.T) {
 
 // A pending record is not joined by a call that differs.
 func TestPendingIsNotSharedAcrossCalls(t *testing.T) {
+	t.Parallel()
 	d := approvaltest.NewDesk(t)
 	_, first := waiting(t, d)
 	seen := []string{first.ID}
@@ -107,6 +110,7 @@ func TestPendingIsNotSharedAcrossCalls(t *testing.T) {
 }
 
 func TestAskMustDescribeItsProposal(t *testing.T) {
+	t.Parallel()
 	d := approvaltest.NewDesk(t)
 	for name, spoil := range map[string]func(*approval.Ask){
 		"digest of another call": func(a *approval.Ask) { a.CallDigest = "sha256:other" },

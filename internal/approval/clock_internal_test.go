@@ -7,6 +7,7 @@ import (
 
 // TestClockNeverGoesBack follows the clock itself through jumps.
 func TestClockNeverGoesBack(t *testing.T) {
+	t.Parallel()
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	wall, passed := start, time.Duration(0)
 	c := &Clock{wall: func() time.Time { return wall }, passed: func() time.Duration { return passed }, at: start.Add(-time.Hour)}

@@ -17,6 +17,7 @@ import (
 )
 
 func TestAllowOnce(t *testing.T) {
+	t.Parallel()
 	d := approvaltest.NewDesk(t)
 	a := allowed(t, d, yes)
 	if !a.Allowed() || a.ApprovalID() == "" || a.Version() != 2 || len(a.Votes()) != 1 || a.GrantID() != "" {
@@ -40,6 +41,7 @@ func TestAllowOnce(t *testing.T) {
 }
 
 func TestVetoDenies(t *testing.T) {
+	t.Parallel()
 	d := approvaltest.NewDesk(t)
 	d.Judge.Set(func(j *approvaltest.Judge) { j.Need = 2 })
 	p, rec := waiting(t, d)
@@ -62,6 +64,7 @@ func TestVetoDenies(t *testing.T) {
 }
 
 func TestTwoVotesAllow(t *testing.T) {
+	t.Parallel()
 	d := approvaltest.NewDesk(t)
 	d.Judge.Set(func(j *approvaltest.Judge) { j.Need = 2 })
 	p, rec := waiting(t, d)
@@ -76,6 +79,7 @@ func TestTwoVotesAllow(t *testing.T) {
 }
 
 func TestWhoMayNotDecide(t *testing.T) {
+	t.Parallel()
 	d := approvaltest.NewDesk(t)
 	_, rec := waiting(t, d)
 	agent := approvaltest.Caller("x")
@@ -98,6 +102,7 @@ func TestWhoMayNotDecide(t *testing.T) {
 }
 
 func TestShownDigest(t *testing.T) {
+	t.Parallel()
 	d := approvaltest.NewDesk(t)
 	_, rec := waiting(t, d)
 	_, err := d.Decide(t.Context(), alice, rec.ID, approval.Ballot{Allow: true, ShownDigest: "sha256:other"})
@@ -107,6 +112,7 @@ func TestShownDigest(t *testing.T) {
 }
 
 func TestJudgeErrorKeepsNoVote(t *testing.T) {
+	t.Parallel()
 	d := approvaltest.NewDesk(t)
 	_, rec := waiting(t, d)
 	d.Judge.Fail(reason.Errorf(reason.PolicyError, "boom"))
@@ -120,6 +126,7 @@ func TestJudgeErrorKeepsNoVote(t *testing.T) {
 }
 
 func TestBallots(t *testing.T) {
+	t.Parallel()
 	d := approvaltest.NewDesk(t)
 	for _, c := range []struct {
 		name   string
@@ -148,6 +155,7 @@ func TestBallots(t *testing.T) {
 }
 
 func TestExpiry(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		d := approvaltest.NewDesk(t)
 		start := time.Now()
@@ -170,6 +178,7 @@ func TestExpiry(t *testing.T) {
 
 // A vote after the deadline loses even when the timer has not fired.
 func TestLateVoteLosesWithoutTimer(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		store := approvaltest.NewMemory()
 		judge := &approvaltest.Judge{Need: 1}
@@ -187,6 +196,7 @@ func TestLateVoteLosesWithoutTimer(t *testing.T) {
 }
 
 func TestTimeoutIsClamped(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		d := approvaltest.NewDesk(t)
 		for asked, want := range map[time.Duration]time.Duration{
@@ -204,6 +214,7 @@ func TestTimeoutIsClamped(t *testing.T) {
 
 // An ask that names no time waits as long as the desk says.
 func TestTimeoutOfTheDesk(t *testing.T) {
+	t.Parallel()
 	d := approvaltest.NewDeskOn(t, approvaltest.NewMemory(), approval.Limits{Timeout: 3 * time.Minute})
 	_, rec := waiting(t, d)
 	if got := rec.ExpiresAt.Sub(rec.CreatedAt); got != 3*time.Minute {
@@ -216,6 +227,7 @@ func TestTimeoutOfTheDesk(t *testing.T) {
 }
 
 func TestUnusedAllowExpires(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		d := approvaltest.NewDesk(t)
 		a := allowed(t, d, yes)

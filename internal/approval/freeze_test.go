@@ -13,6 +13,7 @@ import (
 )
 
 func TestFreeze(t *testing.T) {
+	t.Parallel()
 	d := approvaltest.NewDesk(t)
 	id := mintGrant(t, d, approval.Ballot{Allow: true, Scope: approval.Session})
 	byGrant, err := d.GrantAnswer(t.Context(), id, approvaltest.Ask(t))

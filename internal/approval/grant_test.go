@@ -42,6 +42,7 @@ func otherArguments(a *approval.Ask) {
 func otherSession(a *approval.Ask) { a.Proposal.Session = "s2" }
 
 func TestMatchers(t *testing.T) {
+	t.Parallel()
 	otherSubject := func(a *approval.Ask) { otherArguments(a); a.Plan.Subject = "process.run:/usr/bin/git@default" }
 	otherTool := func(a *approval.Ask) {
 		otherSubject(a)
@@ -83,6 +84,7 @@ func TestMatchers(t *testing.T) {
 }
 
 func TestMismatchNamesFields(t *testing.T) {
+	t.Parallel()
 	d := approvaltest.NewDesk(t)
 	id := mintGrant(t, d, approval.Ballot{Allow: true, Scope: approval.Session})
 	_, err := d.GrantAnswer(t.Context(), id, approvaltest.Ask(t, otherArguments))
@@ -93,6 +95,7 @@ func TestMismatchNamesFields(t *testing.T) {
 }
 
 func TestSessionGrantStaysInItsSession(t *testing.T) {
+	t.Parallel()
 	d := approvaltest.NewDesk(t)
 	mintGrant(t, d, approval.Ballot{Allow: true, Scope: approval.Session})
 	if !found(t, d, approvaltest.Ask(t)) || found(t, d, approvaltest.Ask(t, otherSession)) {
@@ -107,6 +110,7 @@ func TestSessionGrantStaysInItsSession(t *testing.T) {
 }
 
 func TestGrantRunsOut(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		d := approvaltest.NewDesk(t)
 		id := mintGrant(t, d, approval.Ballot{Allow: true, Scope: approval.Timeboxed, TTL: time.Hour})
@@ -129,6 +133,7 @@ func TestGrantRunsOut(t *testing.T) {
 }
 
 func TestIdleSessionEnds(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		d := approvaltest.NewDeskOn(t, approvaltest.NewMemory(), approval.Limits{SessionIdle: time.Hour})
 		id := mintGrant(t, d, approval.Ballot{Allow: true, Scope: approval.Session})
@@ -148,6 +153,7 @@ func TestIdleSessionEnds(t *testing.T) {
 }
 
 func TestNarrowestVoteMakesTheGrant(t *testing.T) {
+	t.Parallel()
 	standing := approval.Ballot{Allow: true, Scope: approval.Timeboxed, TTL: 24 * time.Hour, Match: approval.MatchSubject}
 	for name, c := range map[string]struct {
 		second approval.Ballot
@@ -180,6 +186,7 @@ func TestNarrowestVoteMakesTheGrant(t *testing.T) {
 }
 
 func TestBroadGrantNeedsPermission(t *testing.T) {
+	t.Parallel()
 	d := approvaltest.NewDesk(t)
 	d.Judge.Set(func(j *approvaltest.Judge) { j.Broad = map[access.Principal]bool{bob.Principal: true} })
 	broad := approval.Ballot{Allow: true, Scope: approval.Session, Match: approval.MatchTool}
@@ -190,6 +197,7 @@ func TestBroadGrantNeedsPermission(t *testing.T) {
 }
 
 func TestUsesAreCounted(t *testing.T) {
+	t.Parallel()
 	d := approvaltest.NewDesk(t)
 	id := mintGrant(t, d, approval.Ballot{Allow: true, Scope: approval.Session})
 	for range 3 {
@@ -207,6 +215,7 @@ func TestUsesAreCounted(t *testing.T) {
 
 // A revoke beats a call that was decided and is queued.
 func TestRevokeBeatsQueuedDispatch(t *testing.T) {
+	t.Parallel()
 	d := approvaltest.NewDesk(t)
 	id := mintGrant(t, d, approval.Ballot{Allow: true, Scope: approval.Session})
 	a, err := d.GrantAnswer(t.Context(), id, approvaltest.Ask(t))
@@ -222,6 +231,7 @@ func TestRevokeBeatsQueuedDispatch(t *testing.T) {
 }
 
 func TestWhoMayRevokeGrant(t *testing.T) {
+	t.Parallel()
 	d := approvaltest.NewDesk(t)
 	id := mintGrant(t, d, approval.Ballot{Allow: true, Scope: approval.Session})
 	stranger := approvaltest.Caller("x")
@@ -236,6 +246,7 @@ func TestWhoMayRevokeGrant(t *testing.T) {
 }
 
 func TestEndSession(t *testing.T) {
+	t.Parallel()
 	d := approvaltest.NewDesk(t)
 	id := mintGrant(t, d, approval.Ballot{Allow: true, Scope: approval.Session})
 	boxed := mintGrant(t, d, approval.Ballot{Allow: true, Scope: approval.Timeboxed, TTL: time.Hour})
@@ -258,6 +269,7 @@ func TestEndSession(t *testing.T) {
 
 // A grant's uses say which call each was.
 func TestGrantUseNamesItsCall(t *testing.T) {
+	t.Parallel()
 	d := approvaltest.NewDesk(t)
 	id := mintGrant(t, d, approval.Ballot{Allow: true, Scope: approval.Session})
 	ask := approvaltest.Ask(t)

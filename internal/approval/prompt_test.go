@@ -10,6 +10,7 @@ import (
 )
 
 func TestVisible(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]string{
 		"plain é 漢字 🙂\n\tok":    "plain é 漢字 🙂\n\tok",
 		"a\u202eb\u2066c":       `a\u{202e}b\u{2066}c`,
@@ -37,6 +38,7 @@ func FuzzVisible(f *testing.F) {
 }
 
 func TestPromptShowsEverything(t *testing.T) {
+	t.Parallel()
 	d := approvaltest.NewDesk(t)
 	before := allowed(t, d, yes)
 	must.Do(t, d.Consume(t.Context(), before))

@@ -22,6 +22,7 @@ func numbered(n int, run string) func(*approval.Ask) {
 }
 
 func TestRateOfNewRecords(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		d := approvaltest.NewDesk(t)
 		for n := range 20 {
@@ -37,6 +38,7 @@ func TestRateOfNewRecords(t *testing.T) {
 }
 
 func TestPendingPerRun(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		d := approvaltest.NewDesk(t)
 		long := func(a *approval.Ask) { a.Timeout = time.Hour }
@@ -57,6 +59,7 @@ func TestPendingPerRun(t *testing.T) {
 }
 
 func TestPendingPerPrincipal(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		d := approvaltest.NewDesk(t)
 		long := func(a *approval.Ask) { a.Timeout = time.Hour }
@@ -73,6 +76,7 @@ func TestPendingPerPrincipal(t *testing.T) {
 }
 
 func TestCooldown(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		d := approvaltest.NewDesk(t)
 		p, rec := waiting(t, d)
@@ -95,6 +99,7 @@ func TestCooldown(t *testing.T) {
 }
 
 func TestExpiredAskCoolsDown(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		d := approvaltest.NewDesk(t)
 		p, _ := waiting(t, d)
@@ -107,6 +112,7 @@ func TestExpiredAskCoolsDown(t *testing.T) {
 }
 
 func TestNoCooldown(t *testing.T) {
+	t.Parallel()
 	d := approvaltest.NewDeskOn(t, approvaltest.NewMemory(), approval.Limits{Cooldown: -1})
 	p, rec := waiting(t, d)
 	decide(t, d, alice, rec.ID, no)
@@ -140,6 +146,7 @@ func flood(t *testing.T, d *approvaltest.Desk, by string) (asked int) {
 // TestLabelsGiveNoFurtherAsks: a client names its runs and sessions as it
 // likes, and gets no more of people's time by it.
 func TestLabelsGiveNoFurtherAsks(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		d := approvaltest.NewDesk(t)
 		if asked := flood(t, d, "builder"); asked != 60 {
@@ -157,6 +164,7 @@ func TestLabelsGiveNoFurtherAsks(t *testing.T) {
 // TestLabelsControl is the negative control: without the bound per principal
 // all of the flood reaches people.
 func TestLabelsControl(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		d := approvaltest.NewDeskOn(t, approvaltest.NewMemory(), approval.Limits{CreatedPerPrincipal: 1 << 20})
 		if asked := flood(t, d, "builder"); asked != 600 {
@@ -167,6 +175,7 @@ func TestLabelsControl(t *testing.T) {
 
 // TestRateOutlivesARestart: starting anew gives no further asks either.
 func TestRateOutlivesARestart(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		store := approvaltest.NewMemory()
 		d := approvaltest.NewDeskOn(t, store, approval.Limits{})
@@ -182,6 +191,7 @@ func TestRateOutlivesARestart(t *testing.T) {
 // TestANoIsForWhatTheCallComesTo: another spelling of what was denied is
 // answered from memory, and an approval that waits is for the exact call.
 func TestANoIsForWhatTheCallComesTo(t *testing.T) {
+	t.Parallel()
 	resolves := func(to string) func(*approval.Ask) { return func(a *approval.Ask) { a.Resolved = to } }
 	for name, c := range map[string]struct {
 		first, again string

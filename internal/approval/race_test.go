@@ -64,6 +64,7 @@ func doubleDecide(t *testing.T, d *approval.Desk, round int) int {
 }
 
 func TestDoubleDecide(t *testing.T) {
+	t.Parallel()
 	for round := range rounds {
 		d := approvaltest.NewDesk(t)
 		if winners := doubleDecide(t, d.Desk, round); winners != 1 {
@@ -135,6 +136,7 @@ func (t carelessTx) RewriteRecord(r *approval.Record, _ approval.State, _ int64)
 
 // Negative control: without compare-and-swap the race above has many winners.
 func TestDoubleDecideWithoutCompare(t *testing.T) {
+	t.Parallel()
 	store := &careless{Memory: approvaltest.NewMemory(), first: map[string]approval.Record{}}
 	d := approvaltest.Open(t, store, &approvaltest.Judge{Need: 1}, approval.Limits{})
 	if winners := doubleDecide(t, d, 0); winners < 2 {
@@ -143,6 +145,7 @@ func TestDoubleDecideWithoutCompare(t *testing.T) {
 }
 
 func TestCancelVersusDecide(t *testing.T) {
+	t.Parallel()
 	for range rounds {
 		d := approvaltest.NewDesk(t)
 		p, rec := waiting(t, d)
@@ -193,6 +196,7 @@ func editVersusDecide(t *testing.T, d *approval.Desk, round int) (winners int, a
 // A call is changed while people answer it: whoever is first wins, and no yes stands on
 // what its voter was not shown.
 func TestEditVersusDecide(t *testing.T) {
+	t.Parallel()
 	edited, allowed := 0, 0
 	for round := range rounds {
 		d := approvaltest.NewDesk(t)
@@ -208,6 +212,7 @@ func TestEditVersusDecide(t *testing.T) {
 
 // Negative control: without compare-and-swap both win.
 func TestEditVersusDecideWithoutCompare(t *testing.T) {
+	t.Parallel()
 	store := &careless{Memory: approvaltest.NewMemory(), first: map[string]approval.Record{}}
 	d := approvaltest.Open(t, store, &approvaltest.Judge{Need: 1}, approval.Limits{})
 	if winners, _ := editVersusDecide(t, d, 0); winners < 2 {
@@ -217,6 +222,7 @@ func TestEditVersusDecideWithoutCompare(t *testing.T) {
 
 // The caller hangs up while a person decides.
 func TestLeaveVersusDecide(t *testing.T) {
+	t.Parallel()
 	for range rounds {
 		d := approvaltest.NewDesk(t)
 		p, rec := waiting(t, d)
@@ -236,6 +242,7 @@ func TestLeaveVersusDecide(t *testing.T) {
 }
 
 func TestRevokeVersusConsume(t *testing.T) {
+	t.Parallel()
 	for range rounds {
 		d := approvaltest.NewDesk(t)
 		a := allowed(t, d, yes)
@@ -258,6 +265,7 @@ func TestRevokeVersusConsume(t *testing.T) {
 }
 
 func TestDecideVersusExpiry(t *testing.T) {
+	t.Parallel()
 	for n := range rounds {
 		bubble(t, func(t *testing.T) {
 			d := approvaltest.NewDesk(t)
@@ -279,6 +287,7 @@ func TestDecideVersusExpiry(t *testing.T) {
 }
 
 func TestConcurrentVotersAllCount(t *testing.T) {
+	t.Parallel()
 	d := approvaltest.NewDesk(t)
 	const voters = 12
 	d.Judge.Set(func(j *approvaltest.Judge) { j.Need = voters })
@@ -297,6 +306,7 @@ func TestConcurrentVotersAllCount(t *testing.T) {
 
 // A grant revoked while it is used: uses and the revoke come in one order.
 func TestRevokeGrantVersusUse(t *testing.T) {
+	t.Parallel()
 	for range rounds {
 		d := approvaltest.NewDesk(t)
 		id := mintGrant(t, d, approval.Ballot{Allow: true, Scope: approval.Session})

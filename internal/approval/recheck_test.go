@@ -12,6 +12,7 @@ import (
 
 // What may happen between the decision and the start of a call by an approval.
 func TestRecheckOfApproval(t *testing.T) {
+	t.Parallel()
 	d := approvaltest.NewDesk(t)
 	unused := allowed(t, d, yes)
 	wantReason(t, d.Recheck(t.Context(), unused), reason.ApprovalConflict)
@@ -32,6 +33,7 @@ func TestRecheckOfApproval(t *testing.T) {
 
 // Revoking the grant that the votes minted stops the call they were cast for.
 func TestRevokedGrantStopsItsFirstCall(t *testing.T) {
+	t.Parallel()
 	d := approvaltest.NewDesk(t)
 	a := allowed(t, d, approval.Ballot{Allow: true, Scope: approval.Timeboxed, TTL: time.Hour})
 	must.Do(t, d.Consume(t.Context(), a))
@@ -45,6 +47,7 @@ func TestRevokedGrantStopsItsFirstCall(t *testing.T) {
 
 // A grant whose time is up between the decision and the start starts nothing.
 func TestRecheckOfEndedGrant(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		d := approvaltest.NewDesk(t)
 		id := mintGrant(t, d, approval.Ballot{Allow: true, Scope: approval.Timeboxed, TTL: time.Minute})
@@ -57,6 +60,7 @@ func TestRecheckOfEndedGrant(t *testing.T) {
 
 // Nothing was asked, so nothing can be used up; only a freeze stops the call.
 func TestNotNeededIsNotConsumed(t *testing.T) {
+	t.Parallel()
 	d := approvaltest.NewDesk(t)
 	wantReason(t, d.Consume(t.Context(), approval.NotNeeded()), reason.PermitRefused)
 	must.Check(t, d.Recheck(t.Context(), approval.NotNeeded()))

@@ -27,6 +27,7 @@ func restored(t *testing.T, store *approvaltest.Memory, after time.Duration) (ap
 // Nothing that people said before the backup lets a call run after the restore, and
 // all of it ends in one unit, or none.
 func TestEndRestored(t *testing.T) {
+	t.Parallel()
 	d := approvaltest.NewDesk(t)
 	grant := mintGrant(t, d, approval.Ballot{Allow: true, Scope: approval.Session})
 	byGrant := must.Get(d.GrantAnswer(t.Context(), grant, approvaltest.Ask(t)))(t)
@@ -75,6 +76,7 @@ func TestEndRestored(t *testing.T) {
 
 // What had run out when the gateway was restored has run out, and holds nothing up.
 func TestEndRestoredLate(t *testing.T) {
+	t.Parallel()
 	d := approvaltest.NewDesk(t)
 	mintGrant(t, d, approval.Ballot{Allow: true, Scope: approval.Timeboxed, TTL: time.Minute})
 	byApproval := allowed(t, d, yes, otherArguments)

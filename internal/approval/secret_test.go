@@ -15,6 +15,7 @@ import (
 )
 
 func TestSecretsAreNotInTheRecord(t *testing.T) {
+	t.Parallel()
 	d := approvaltest.NewDesk(t)
 	_, rec := waiting(t, d, func(a *approval.Ask) {
 		a.Proposal.Tool.SecretPaths = []string{"/token"}
@@ -95,6 +96,7 @@ func leaks(t *testing.T, d *approvaltest.Desk, shown approval.Record) []string {
 }
 
 func TestKeysAreNotShown(t *testing.T) {
+	t.Parallel()
 	d := approvaltest.NewDesk(t)
 	p, rec := waiting(t, d, writesKey)
 	decide(t, d, alice, rec.ID, approval.Ballot{Allow: true, Scope: approval.Timeboxed, TTL: time.Hour, Match: approval.MatchSubject})
@@ -123,6 +125,7 @@ func TestKeysAreNotShown(t *testing.T) {
 
 // Negative control: what has no known form is not hidden, and leaks sees it.
 func TestLeaksAreSeen(t *testing.T) {
+	t.Parallel()
 	d := approvaltest.NewDesk(t)
 	_, rec := waiting(t, d, func(a *approval.Ask) {
 		writesKey(a)
@@ -136,6 +139,7 @@ func TestLeaksAreSeen(t *testing.T) {
 
 // A prompt that was changed after NewPrompt is redacted by the desk.
 func TestDeskRedactsPrompts(t *testing.T) {
+	t.Parallel()
 	d := approvaltest.NewDesk(t)
 	ask := approvaltest.Ask(t)
 	ask.Prompt.Summary = "with " + key
@@ -149,6 +153,7 @@ func TestDeskRedactsPrompts(t *testing.T) {
 
 // A subject that holds a key is stored without it and still tells calls apart.
 func TestSubjectWithKey(t *testing.T) {
+	t.Parallel()
 	d := approvaltest.NewDesk(t)
 	subject := func(k string) func(*approval.Ask) {
 		return func(a *approval.Ask) { otherArguments(a); a.Plan.Subject = "http.fetch:" + k }
@@ -165,6 +170,7 @@ func TestSubjectWithKey(t *testing.T) {
 
 // Whatever closes a record takes the request, with its plaintext arguments, away.
 func TestClosedRecordHasNoRequest(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	for state, end := range map[approval.State]func(*approvaltest.Desk, approval.Answer, string) error{
 		approval.Consumed: func(d *approvaltest.Desk, a approval.Answer, _ string) error { return d.Consume(ctx, a) },

@@ -21,6 +21,7 @@ func uses(n int64) approval.Ballot {
 // A grant with a number of uses lets through so many calls and no more, over a
 // restart, too; the call that had the last one still starts.
 func TestUsesRunOut(t *testing.T) {
+	t.Parallel()
 	store := approvaltest.NewMemory()
 	d := approvaltest.NewDeskOn(t, store, approval.Limits{})
 	id := mintGrant(t, d, uses(2))
@@ -55,6 +56,7 @@ func TestUsesRunOut(t *testing.T) {
 // Of calls that use the last of it at once exactly one goes through. The control
 // has room for all of them.
 func TestLastUseGoesToOneCall(t *testing.T) {
+	t.Parallel()
 	for most, want := range map[int64]int{1: 1, 8: 8} {
 		for range rounds {
 			d := approvaltest.NewDesk(t)
@@ -76,6 +78,7 @@ func TestLastUseGoesToOneCall(t *testing.T) {
 
 // The fewest uses of several votes count, and none is no bound.
 func TestFewestUsesCount(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ first, second, want int64 }{{3, 0, 3}, {0, 3, 3}, {5, 2, 2}, {0, 0, 0}} {
 		d := approvaltest.NewDesk(t)
 		d.Judge.Set(func(j *approvaltest.Judge) { j.Need = 2 })
@@ -89,6 +92,7 @@ func TestFewestUsesCount(t *testing.T) {
 }
 
 func TestBoundsOfUses(t *testing.T) {
+	t.Parallel()
 	d := approvaltest.NewDesk(t)
 	_, rec := waiting(t, d)
 	for _, b := range []approval.Ballot{uses(-1), uses(approval.MaxUses + 1), {Allow: true, Uses: 1}} {
@@ -101,6 +105,7 @@ func TestBoundsOfUses(t *testing.T) {
 // For a call that runs anything, nothing wider than that very call is offered,
 // taken, or let through by a grant that another call left.
 func TestOnlyExactly(t *testing.T) {
+	t.Parallel()
 	anything := func(a *approval.Ask) { a.Plan.ExactOnly = "python3 runs whatever code it is given" }
 	for _, match := range []approval.Match{approval.MatchSubject, approval.MatchTool} {
 		wide := approval.Ballot{Allow: true, Scope: approval.Timeboxed, TTL: time.Hour, Match: match}
@@ -133,6 +138,7 @@ func TestOnlyExactly(t *testing.T) {
 
 // Offers and grants say the same of what is covered, in words.
 func TestGrantSaysWhatItCovers(t *testing.T) {
+	t.Parallel()
 	git := func(a *approval.Ask) { a.Plan.SubjectCovers = "any git command, any arguments, in workspace here" }
 	ofRun := func(a *approval.Ask) {
 		a.Proposal.Run, a.Proposal.Session = "01JNA3Q0G0RVN000000000000A", "device-1.01JNA3Q0G0RVN000000000000A"

@@ -15,6 +15,7 @@ import (
 )
 
 func TestIdenticalAsksShareOneRecord(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		d := approvaltest.NewDesk(t)
 		p1, rec := waiting(t, d)
@@ -36,6 +37,7 @@ func TestIdenticalAsksShareOneRecord(t *testing.T) {
 }
 
 func TestOnceServesTheFirstWaiter(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		d := approvaltest.NewDesk(t)
 		p1, rec := waiting(t, d)
@@ -62,6 +64,7 @@ func TestOnceServesTheFirstWaiter(t *testing.T) {
 }
 
 func TestSiblingIsServedByTheGrant(t *testing.T) {
+	t.Parallel()
 	for _, standing := range []bool{true, false} {
 		bubble(t, func(t *testing.T) {
 			d := approvaltest.NewDesk(t)
@@ -92,6 +95,7 @@ func TestSiblingIsServedByTheGrant(t *testing.T) {
 }
 
 func TestLastWaiterLeavingCancels(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		d := approvaltest.NewDesk(t)
 		p1, rec := waiting(t, d)
@@ -113,6 +117,7 @@ func TestLastWaiterLeavingCancels(t *testing.T) {
 }
 
 func TestUnusedAnswerServesTheRepeatedCall(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		d := approvaltest.NewDesk(t)
 		a := allowed(t, d, yes)
@@ -134,6 +139,7 @@ func TestUnusedAnswerServesTheRepeatedCall(t *testing.T) {
 }
 
 func TestStoreFailureAllowsNothing(t *testing.T) {
+	t.Parallel()
 	d := approvaltest.NewDesk(t)
 	full := reason.Errorf(reason.JournalUnavailable, "disk full")
 	d.FailNext(full)
@@ -156,6 +162,7 @@ func TestStoreFailureAllowsNothing(t *testing.T) {
 }
 
 func TestExpiryThatCannotBeStored(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		d := approvaltest.NewDesk(t)
 		p, rec := waiting(t, d)
@@ -172,6 +179,7 @@ func TestExpiryThatCannotBeStored(t *testing.T) {
 }
 
 func TestShutdownLeavesPending(t *testing.T) {
+	t.Parallel()
 	stopping := reason.Errorf(reason.ShuttingDown, "stopping")
 	for name, stop := range map[string]func(*approvaltest.Pending, func()){
 		"the desk stops":            func(_ *approvaltest.Pending, stop func()) { stop() },
@@ -196,6 +204,7 @@ func TestShutdownLeavesPending(t *testing.T) {
 }
 
 func TestRestart(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		store := approvaltest.NewMemory()
 		limits := approval.Limits{}
@@ -231,6 +240,7 @@ func TestRestart(t *testing.T) {
 }
 
 func TestDecidedWhileRunIsGone(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		store := approvaltest.NewMemory()
 		first := approvaltest.Open(t, store, &approvaltest.Judge{Need: 1}, approval.Limits{})
@@ -249,6 +259,7 @@ func TestDecidedWhileRunIsGone(t *testing.T) {
 }
 
 func TestExpiryGoesOnAfterRestart(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		store := approvaltest.NewMemory()
 		first := approvaltest.Open(t, store, &approvaltest.Judge{Need: 1}, approval.Limits{})
@@ -267,6 +278,7 @@ func TestExpiryGoesOnAfterRestart(t *testing.T) {
 // TestWakeUpIsFast: an answer reaches the call that waits for it at once, and
 // no clock has to go on for that.
 func TestWakeUpIsFast(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		d := approvaltest.NewDesk(t)
 		for range 20 {
@@ -284,6 +296,7 @@ func TestWakeUpIsFast(t *testing.T) {
 }
 
 func TestNothingStaysInMemory(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		d := approvaltest.NewDesk(t)
 		for n := range 30 {

@@ -52,6 +52,7 @@ func wantSeen(t *testing.T, records <-chan approval.Record, want ...string) (las
 }
 
 func TestWatch(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		d := approvaltest.NewDesk(t)
 		_, closed := waiting(t, d)
@@ -76,6 +77,7 @@ func TestWatch(t *testing.T) {
 }
 
 func TestListPages(t *testing.T) {
+	t.Parallel()
 	d := approvaltest.NewDesk(t)
 	for n := range 5 {
 		waiting(t, d, numbered(n, "r"))
@@ -99,6 +101,7 @@ func TestListPages(t *testing.T) {
 }
 
 func TestExport(t *testing.T) {
+	t.Parallel()
 	d := approvaltest.NewDesk(t)
 	for n := range 3 {
 		waiting(t, d, numbered(n, "r"))
@@ -135,6 +138,7 @@ func TestExport(t *testing.T) {
 }
 
 func TestTransitions(t *testing.T) {
+	t.Parallel()
 	allowedMoves := map[string]bool{
 		"pending>pending": true, "pending>allowed": true, "pending>denied": true, "pending>expired": true, "pending>cancelled": true,
 		"allowed>consumed": true, "allowed>revoked": true, "allowed>expired": true,

@@ -360,6 +360,26 @@ var rules = []struct {
 		},
 	},
 	{
+		name:  "tests run in parallel or say why not",
+		check: CheckParallel,
+		broken: map[string]map[string]string{
+			"a_test.go:2: TestA does not": {"internal/run/a_test.go": "package run; import \"testing\"\nfunc TestA(t *testing.T) {}"},
+			"TestB does not":              {"internal/run/b_windows_test.go": "//go:build windows\n\npackage run\n\nimport \"testing\"\n\nfunc TestB(t *testing.T) { t.Run(`x`, func(t *testing.T) { t.Parallel() }) }"},
+			"TestC does not":              {"test/e2e/a_test.go": "package e2e; import \"testing\"\nfunc TestC(t *testing.T) { if slow { t.Parallel() } }"},
+			"TestD does not":              {"internal/run/a_test.go": "package run; import check \"testing\"\nfunc TestD(*check.T) {}"},
+			"TestE does not":              {"internal/run/a_test.go": "package run; import \"testing\"\n// TestE is\n// not parallel: it sleeps.\nfunc TestE(t *testing.T) {}"},
+			"remove one of the two":       {"internal/run/a_test.go": "package run; import \"testing\"\n// Not parallel: it sets TMPDIR.\nfunc TestF(t *testing.T) { t.Parallel() }"},
+			"without a reason":            {"internal/run/a_test.go": "package run; import \"testing\"\n// TestG is.\n//\n// Not parallel: \nfunc TestG(t *testing.T) {}"},
+		},
+		fine: []map[string]string{
+			{"internal/run/a_test.go": "package run; import \"testing\"\nfunc TestA(t *testing.T) { t.Parallel() }"},
+			{"internal/run/a_test.go": "package run; import \"testing\"\nfunc TestA(x *testing.T) { x.Helper(); need(x); x.Parallel(); synctest.Test(x, f) }"},
+			{"internal/run/a_test.go": "package run; import \"testing\"\n// TestA is.\n//\n// Not parallel: it sets TMPDIR.\nfunc TestA(t *testing.T) { t.Setenv(`TMPDIR`, ``) }"},
+			{"internal/run/a_test.go": "package run; import \"testing\"\nfunc TestMain(m *testing.M) {}; func Testing(t testing.TB) {}; func BenchmarkA(b *testing.B) {}; func FuzzA(f *testing.F) {}; func (w) TestA(t *testing.T) {}"},
+			{"internal/store/storetest/a.go": "package storetest; import \"testing\"\nfunc TestStore(t *testing.T) {}"},
+		},
+	},
+	{
 		name:  "no test has a victim on the machine",
 		check: CheckVictims,
 		broken: map[string]map[string]string{
@@ -406,6 +426,7 @@ func manyExports(n int) string {
 
 // TestRepository runs every rule over the sources as they are.
 func TestRepository(t *testing.T) {
+	t.Parallel()
 	tree, err := Load("../..")
 	if err != nil {
 		t.Fatal(err)
@@ -425,6 +446,7 @@ func TestRepository(t *testing.T) {
 // TestRulesBite breaks every rule in every way it knows, so that a rule that
 // finds nothing is seen.
 func TestRulesBite(t *testing.T) {
+	t.Parallel()
 	for _, rule := range rules {
 		t.Run(strings.ReplaceAll(rule.name, " ", "_"), func(t *testing.T) {
 			if len(rule.broken) == 0 {
@@ -446,6 +468,7 @@ func TestRulesBite(t *testing.T) {
 }
 
 func TestContextExceptions(t *testing.T) {
+	t.Parallel()
 	tree := parse(t, map[string]string{
 		"internal/run/a.go": `package run; import "context"; type Held struct { ctx context.Context }`,
 	})
@@ -459,6 +482,7 @@ func TestContextExceptions(t *testing.T) {
 }
 
 func TestVictimExceptions(t *testing.T) {
+	t.Parallel()
 	const source = "package run; func f() { os.Link(old(`/etc/passwd`), name) }"
 	tree := parse(t, map[string]string{"internal/run/a_test.go": source})
 	if got := victims(tree, map[string]string{"internal/run/a_test.go: f": "it is read"}); len(got) > 0 {
@@ -472,6 +496,7 @@ func TestVictimExceptions(t *testing.T) {
 
 // TestMap holds the tables themselves to their own rules.
 func TestMap(t *testing.T) {
+	t.Parallel()
 	seen := make(map[string]bool)
 	for _, r := range Rooms {
 		if r.Why == "" {
@@ -533,6 +558,7 @@ func parse(t *testing.T, sources map[string]string) *Tree {
 
 // A rule about a room that does not exist protects nothing.
 func TestRoomsExist(t *testing.T) {
+	t.Parallel()
 	tree, err := Load("../..")
 	if err != nil {
 		t.Fatal(err)

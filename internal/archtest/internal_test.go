@@ -27,6 +27,7 @@ var internalSources = []string{
 // TestInternalIsMadeWhereItIsLogged: whoever is told INTERNAL is sent to the
 // log, so that no cause may be lost on the way there.
 func TestInternalIsMadeWhereItIsLogged(t *testing.T) {
+	t.Parallel()
 	root := filepath.Join("..", "..")
 	var found []string
 	err := filepath.WalkDir(filepath.Join(root, "internal"), func(path string, d fs.DirEntry, err error) error {

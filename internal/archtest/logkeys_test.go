@@ -11,6 +11,7 @@ import (
 // TestLogKeysAreWritten holds the keys of the logs and their list in
 // docs/observability.md together.
 func TestLogKeysAreWritten(t *testing.T) {
+	t.Parallel()
 	tree, err := Load("../..")
 	if err != nil {
 		t.Fatal(err)
@@ -44,6 +45,7 @@ func TestLogKeysAreWritten(t *testing.T) {
 }
 
 func TestLogKeysAreFound(t *testing.T) {
+	t.Parallel()
 	keys := LogKeys(parse(t, map[string]string{
 		"internal/policy/a.go": `package policy; import l "log/slog"; func f() { l.Info("x", l.String("found", ""), l.Any("found_too", nil)); l.StringValue("no"); g.String("other", "") }`,
 	}))

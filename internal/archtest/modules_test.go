@@ -14,6 +14,7 @@ import (
 // of RATIONALE.md together: every direct dependency says what for, why and under which
 // licence.
 func TestDependenciesAreExplained(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile("../../RATIONALE.md")
 	if err != nil {
 		t.Fatal(err)
@@ -79,6 +80,7 @@ func npmPackages(t *testing.T) []string {
 
 // TestMapIsWritten holds the tree and the map of CONTRIBUTING.md together.
 func TestMapIsWritten(t *testing.T) {
+	t.Parallel()
 	tree, err := Load("../..")
 	if err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 // TestScripts: what CheckVictims asks of the scripts in tests holds for those
 // that are files. Each kind of file is there, or the walk would look past it.
 func TestScripts(t *testing.T) {
+	t.Parallel()
 	seen := map[string]bool{".sh": false, ".py": false, ".mjs": false, ".cjs": false, ".txtar": false}
 	for _, top := range []string{"cmd", "internal", "test"} {
 		err := filepath.WalkDir(filepath.Join("../..", top), func(name string, d fs.DirEntry, err error) error {
@@ -38,6 +39,7 @@ func TestScripts(t *testing.T) {
 // TestScriptVictims has more ways of writing them than a broken tree of its own
 // each would be worth.
 func TestScriptVictims(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		script string
 		want   []string

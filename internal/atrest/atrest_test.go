@@ -48,6 +48,7 @@ func placeOf(table, row string, plain []byte) atrest.Place {
 }
 
 func TestSealedOpensInItsPlaceAlone(t *testing.T) {
+	t.Parallel()
 	var ring atresttest.Ring
 	store := &shelf{}
 	keys := atrest.New(&ring, store, time.Now)
@@ -107,6 +108,7 @@ func TestSealedOpensInItsPlaceAlone(t *testing.T) {
 
 // A locked vault is asked at most once a second, and is found open again.
 func TestLockedThenUnlocked(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var ring atresttest.Ring
 		ring.Locked.Store(true)
@@ -138,6 +140,7 @@ func TestLockedThenUnlocked(t *testing.T) {
 
 // A caller who leaves does not make the vault look locked to others.
 func TestLeavingSaysNothingOfTheVault(t *testing.T) {
+	t.Parallel()
 	var ring leftRing
 	keys := atrest.New(&ring, &shelf{}, time.Now)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -158,5 +161,6 @@ func (r *leftRing) Wrap(ctx context.Context, about string, key []byte, keep func
 }
 
 func TestWithoutAVault(t *testing.T) {
+	t.Parallel()
 	reasontest.Want(t, "no vault", atrest.New(nil, &shelf{}, time.Now).Ready(t.Context()), reason.VaultLocked)
 }

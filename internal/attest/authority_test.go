@@ -14,6 +14,7 @@ import (
 // renewal, a rotation and a restart, and verifies everything with what the
 // last start exports.
 func TestUnderTheGatewaysAuthority(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "ca")
 	now := epoch
 	clock := func() time.Time { return now }

@@ -22,6 +22,7 @@ func predicateOf(t *testing.T, change func(*tool.Report)) (attest.Predicate, err
 }
 
 func TestChangesAreAttested(t *testing.T) {
+	t.Parallel()
 	p, err := predicateOf(t, func(*tool.Report) {})
 	if err != nil || p.Changes == nil || p.Changes.State != "committed" || p.Changes.RootSHA256 == "" || p.Changes.ApprovalID == "" {
 		t.Errorf("got %+v, %v", p.Changes, err)
@@ -49,6 +50,7 @@ func TestChangesAreAttested(t *testing.T) {
 }
 
 func TestViolationsAreAttested(t *testing.T) {
+	t.Parallel()
 	p, err := predicateOf(t, func(r *tool.Report) {
 		for len(r.Violations) < 40 {
 			r.Violations = append(r.Violations, r.Violations[0])
@@ -64,6 +66,7 @@ func TestViolationsAreAttested(t *testing.T) {
 
 // The network of the host has a word that nobody takes for "no network".
 func TestHostNetworkIsUnrestricted(t *testing.T) {
+	t.Parallel()
 	for mode, word := range map[string]string{"none": "unrestricted", "unrestricted": "unrestricted", "strict": "strict", "preflight": "preflight"} {
 		p, err := predicateOf(t, func(r *tool.Report) { r.Egress.Mode = mode })
 		if err != nil || p.Egress.Mode != word {

@@ -16,6 +16,7 @@ import (
 // TestConnectionsAreAttested: every field of a connection is signed and read
 // back, those of a refused one included.
 func TestConnectionsAreAttested(t *testing.T) {
+	t.Parallel()
 	n := newNotary(t, newAuthority(t))
 	x := execution()
 	x.Report.Egress = tool.Egress{
@@ -61,6 +62,7 @@ func TestConnectionsAreAttested(t *testing.T) {
 // TestLongestLedgerFits: the most connections that are listed one by one, and
 // the most sums of others, with the longest names that there are, stay below what verifiers read.
 func TestLongestLedgerFits(t *testing.T) {
+	t.Parallel()
 	const entries, sums = 2000, 256 + 64
 	n := newNotary(t, newAuthority(t))
 	x := execution()

@@ -26,6 +26,7 @@ const (
 // bytes: the format must not change by accident. Ed25519 and RFC 8785 are
 // deterministic, the certificates are stored.
 func TestGolden(t *testing.T) {
+	t.Parallel()
 	if *update {
 		writeGolden(t)
 	}
@@ -44,6 +45,7 @@ func TestGolden(t *testing.T) {
 
 // An attestation of before there were change sets and violations verifies.
 func TestOlderAttestationVerifies(t *testing.T) {
+	t.Parallel()
 	set := must.Get(attest.ParseKeySet(read(t, "testdata/keyset_older.json")))(t)
 	v := must.Get(attest.Verify(read(t, "testdata/envelope_older.json"), set))(t)
 	if p := v.Predicate; p.Changes != nil || p.Violations != nil || p.Isolation.Rung != "" || p.Invocation.Tool != "process.run" {
@@ -53,6 +55,7 @@ func TestOlderAttestationVerifies(t *testing.T) {
 
 // TestSpecification holds the example in the document to the golden file.
 func TestSpecification(t *testing.T) {
+	t.Parallel()
 	_, payload, _ := split(t, read(t, goldenEnvelope))
 	doc := string(read(t, specification))
 	_, rest, ok := strings.Cut(doc, "<!-- example statement -->\n```json\n")

@@ -23,6 +23,7 @@ import (
 )
 
 func TestSignAndVerify(t *testing.T) {
+	t.Parallel()
 	a := newAuthority(t)
 	n := newNotary(t, a)
 	x := execution()
@@ -48,6 +49,7 @@ func TestSignAndVerify(t *testing.T) {
 }
 
 func TestOutcomesOtherThanSuccess(t *testing.T) {
+	t.Parallel()
 	n := newNotary(t, newAuthority(t))
 	for _, outcome := range []tool.Outcome{tool.Failed, tool.TimedOut, tool.Refused, tool.Stopped, tool.Unknown} {
 		x := execution()
@@ -66,6 +68,7 @@ func TestOutcomesOtherThanSuccess(t *testing.T) {
 }
 
 func TestIsolationIsAbsentWhenNothingWasReadBack(t *testing.T) {
+	t.Parallel()
 	n := newNotary(t, newAuthority(t))
 	x := execution()
 	x.Report.Isolation = nil
@@ -93,6 +96,7 @@ func TestIsolationIsAbsentWhenNothingWasReadBack(t *testing.T) {
 }
 
 func TestDowngradesAreNeverSilent(t *testing.T) {
+	t.Parallel()
 	n := newNotary(t, newAuthority(t))
 	x := execution()
 	x.Report.Enforcement.Downgrades = nil
@@ -110,6 +114,7 @@ func TestDowngradesAreNeverSilent(t *testing.T) {
 }
 
 func TestSecondWriteOfAFile(t *testing.T) {
+	t.Parallel()
 	n := newNotary(t, newAuthority(t))
 	x := execution()
 	x.Report.Files = []tool.FileChange{
@@ -127,6 +132,7 @@ func TestSecondWriteOfAFile(t *testing.T) {
 }
 
 func TestSignRefuses(t *testing.T) {
+	t.Parallel()
 	n := newNotary(t, newAuthority(t))
 	for name, change := range map[string]func(*attest.Execution){
 		"attestation id":    func(x *attest.Execution) { x.AttestationID = "1" },
@@ -150,6 +156,7 @@ func TestSignRefuses(t *testing.T) {
 }
 
 func TestSignOutsideItsCertificate(t *testing.T) {
+	t.Parallel()
 	a := newAuthority(t)
 	key := seed('k')
 	now := epoch
@@ -161,6 +168,7 @@ func TestSignOutsideItsCertificate(t *testing.T) {
 }
 
 func TestNewNotaryRefuses(t *testing.T) {
+	t.Parallel()
 	a := newAuthority(t)
 	key := seed('k')
 	other := seed('o')
@@ -187,6 +195,7 @@ func TestNewNotaryRefuses(t *testing.T) {
 }
 
 func TestRotationKeepsOldKeys(t *testing.T) {
+	t.Parallel()
 	a := newAuthority(t)
 	n := newNotary(t, a)
 	before := mustSign(t, n, execution())
@@ -225,6 +234,7 @@ func TestRotationKeepsOldKeys(t *testing.T) {
 }
 
 func TestRetiredKeySignsNoMore(t *testing.T) {
+	t.Parallel()
 	a := newAuthority(t)
 	n := newNotary(t, a)
 	env := mustSign(t, n, execution())
@@ -239,6 +249,7 @@ func TestRetiredKeySignsNoMore(t *testing.T) {
 }
 
 func TestKeySetJSON(t *testing.T) {
+	t.Parallel()
 	n := newNotary(t, newAuthority(t))
 	text, err := n.KeySet().JSON()
 	must.Do(t, err)

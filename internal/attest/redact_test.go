@@ -14,6 +14,7 @@ import (
 // TestSignedWithoutKeys: what has the form of a key is redacted before it is signed,
 // so that no journal has to redact what is in the envelope: it would not verify.
 func TestSignedWithoutKeys(t *testing.T) {
+	t.Parallel()
 	a := newAuthority(t)
 	n := newNotary(t, a)
 	key := "ghp_" + strings.Repeat("aB3", 12)

@@ -13,6 +13,7 @@ import (
 // TestStatementOfAnEnvelope: what the notary remembers of an envelope is what its text
 // says, also where the text differs from what it was told.
 func TestStatementOfAnEnvelope(t *testing.T) {
+	t.Parallel()
 	n := newNotary(t, newAuthority(t))
 	for name, change := range map[string]func(*attest.Execution){
 		"as it is": func(*attest.Execution) {},

@@ -30,6 +30,7 @@ func exported(t *testing.T) ([]byte, ed25519.PublicKey) {
 }
 
 func TestSigstoreAccepts(t *testing.T) {
+	t.Parallel()
 	env, pub := exported(t)
 	key := must.Get(sig25519.LoadED25519Verifier(pub))(t)
 	v := dsse.WrapVerifier(key)
@@ -46,6 +47,7 @@ func TestSigstoreAccepts(t *testing.T) {
 }
 
 func TestByHand(t *testing.T) {
+	t.Parallel()
 	env, pub := exported(t)
 	p, payload, signature := split(t, env)
 	if !ed25519.Verify(pub, pae(p.PayloadType, payload), signature) {
@@ -58,6 +60,7 @@ func TestByHand(t *testing.T) {
 
 // TestInTotoAccepts reads the statement with in-toto's own types.
 func TestInTotoAccepts(t *testing.T) {
+	t.Parallel()
 	env, _ := exported(t)
 	_, payload, _ := split(t, env)
 	var s spb.Statement

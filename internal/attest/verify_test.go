@@ -109,6 +109,7 @@ func TestEveryFlippedByteIsFound(t *testing.T) {
 }
 
 func TestStrictEnvelope(t *testing.T) {
+	t.Parallel()
 	n := newNotary(t, newAuthority(t))
 	env := string(mustSign(t, n, execution()).JSON)
 	p, payload, signature := split(t, []byte(env))
@@ -156,6 +157,7 @@ func TestStrictEnvelope(t *testing.T) {
 }
 
 func TestStrictStatement(t *testing.T) {
+	t.Parallel()
 	n := newNotary(t, newAuthority(t))
 	for name, c := range map[string]struct {
 		change func(*attest.Statement)
@@ -189,6 +191,7 @@ func TestStrictStatement(t *testing.T) {
 }
 
 func TestUnknownPredicateMember(t *testing.T) {
+	t.Parallel()
 	n := newNotary(t, newAuthority(t))
 	p, payload, _ := split(t, mustSign(t, n, execution()).JSON)
 	for _, place := range []string{`"attestation_id"`, `"cap_eff"`, `"_type"`, `"workspace"`} {
@@ -201,6 +204,7 @@ func TestUnknownPredicateMember(t *testing.T) {
 // TestChains signs with keys whose certificates are wrong in one way each. The
 // key set is made by hand because a notary would refuse them.
 func TestChains(t *testing.T) {
+	t.Parallel()
 	a := newAuthority(t)
 	good := newNotary(t, a)
 	env := mustSign(t, good, execution())
@@ -270,6 +274,7 @@ func p256(t *testing.T) crypto.PublicKey {
 // TestIntermediate verifies through an issuing certificate whose name
 // constraints exclude another gateway.
 func TestIntermediate(t *testing.T) {
+	t.Parallel()
 	a := newAuthority(t)
 	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	issuing := sign(t, &x509.Certificate{

@@ -25,6 +25,7 @@ func (j *journalFake) Append(_ context.Context, drafts ...event.Draft) ([]journa
 }
 
 func TestRefusalsAreCoalesced(t *testing.T) {
+	t.Parallel()
 	log := &journalFake{}
 	a := New(log, slog.New(slog.DiscardHandler))
 	for range 1000 {
@@ -46,6 +47,7 @@ func TestRefusalsAreCoalesced(t *testing.T) {
 }
 
 func TestRefusalsAreBoundedInMemory(t *testing.T) {
+	t.Parallel()
 	a := New(nil, slog.New(slog.DiscardHandler))
 	for n := range 10 * mostKinds {
 		a.Refused(t.Context(), "192.0.2.1:"+strings.Repeat("x", n%7)+string(rune(n)), "/", reason.Unauthenticated)

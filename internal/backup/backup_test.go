@@ -21,6 +21,7 @@ import (
 )
 
 func TestBackupAndRestore(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 5)
 	before := tree(t, w.state)
 	to := w.backUp()
@@ -80,6 +81,7 @@ func nothingBeside(t *testing.T, w *world, want ...string) {
 
 // A backup beside a writer is of one moment, and verifies.
 func TestBackupWhileItIsWritten(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 5)
 	db, log := w.open(w.state)
 	stop, done := make(chan struct{}), make(chan error, 1)
@@ -116,6 +118,7 @@ func TestBackupWhileItIsWritten(t *testing.T) {
 
 // A key that is replaced while the store is copied goes with a store that it fits.
 func TestFilesThatChangeAreReadAgain(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 2)
 	s, rounds := w.source(), 0
 	inner := s.Snapshot
@@ -145,6 +148,7 @@ func TestFilesThatChangeAreReadAgain(t *testing.T) {
 // The packages of skills are in the backup, though one is removed while the store is copied:
 // then all is read again, and what is there belongs to the rows of the store.
 func TestPackagesOfSkillsAreKept(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 2)
 	must.Do(t, keyfile.MakeDir(statedir.Skills(w.state)))
 	w.write("state/skills/aa.palyra-skill", strings.Repeat("a", 3<<20))
@@ -182,6 +186,7 @@ func TestPackagesOfSkillsAreKept(t *testing.T) {
 }
 
 func TestBackupRefuses(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1)
 	to := []age.Recipient{w.identity.Recipient()}
 	existing := w.backUp()
@@ -212,6 +217,7 @@ func TestBackupRefuses(t *testing.T) {
 
 // What palyrad does not know is named, and not taken.
 func TestUnknownFilesAreNamed(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1)
 	w.write("state/notes.txt", "mine")
 	w.write("state/palyrad.lock", "1")
@@ -227,6 +233,7 @@ func TestUnknownFilesAreNamed(t *testing.T) {
 }
 
 func TestRestoreRefuses(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 4)
 	to := w.backUp()
 	other := must.Get(age.GenerateX25519Identity())(t)
@@ -278,6 +285,7 @@ func (w *world) headOf(state string) string {
 // The newest head that the operator knows goes into the mark; one that contradicts
 // the backup is refused.
 func TestNewestHead(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 4)
 	to := w.backUp()
 	w.append(9)
@@ -299,6 +307,7 @@ func TestNewestHead(t *testing.T) {
 // What `jq -r` or an editor makes of a checkpoint is the checkpoint; what is none says
 // where to get one.
 func TestLastHeadAsItIsCopied(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 4)
 	to := w.backUp()
 	w.append(9)
@@ -328,6 +337,7 @@ func TestLastHeadAsItIsCopied(t *testing.T) {
 }
 
 func TestPassphrase(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1)
 	w.write("pass", "correct horse battery\n")
 	w.write("short", "correct\n")
@@ -361,6 +371,7 @@ func TestPassphrase(t *testing.T) {
 
 // What somebody names by mistake is refused with the next step, and is not repeated.
 func TestMistakes(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1)
 	w.write("pass", "correct horse battery\n")
 	to := []age.Recipient{w.identity.Recipient()}
@@ -387,6 +398,7 @@ func TestMistakes(t *testing.T) {
 
 // The store of a backup is that of the journal, whose digest alone would not say so.
 func TestAnotherStoreIsRefused(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 4)
 	s := w.source()
 	stranger := newWorld(t, 9)

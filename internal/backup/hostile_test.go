@@ -138,6 +138,7 @@ func regular(name, data string) part {
 // An archive that somebody else made, or changed, writes nothing outside of the
 // directory and leaves nothing. Each differs from one that is restored in one thing.
 func TestHostileArchives(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 4)
 	canary := filepath.Join(w.dir, "canary")
 	must.Do(t, os.WriteFile(canary, []byte("mine"), 0o600))
@@ -280,6 +281,7 @@ func TestHostileArchives(t *testing.T) {
 
 // A byte that is changed or missing anywhere in the file is found.
 func TestDamagedArchives(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 2)
 	whole := must.Get(os.ReadFile(w.backUp()))(t)
 	path := filepath.Join(w.dir, "damaged.age")
@@ -309,6 +311,7 @@ func TestDamagedArchives(t *testing.T) {
 
 // Limits hold before anything is written.
 func TestManifestLimits(t *testing.T) {
+	t.Parallel()
 	good := Manifest{Format: Format, Files: []File{{Name: storeName, Size: 1 << 40}}}
 	must.Do(t, good.check())
 	for name, change := range map[string]func(*Manifest){

@@ -16,6 +16,7 @@ import (
 // TestArchiveAsksForLittleWork: an archive that wants gigabytes to try a passphrase is
 // refused without them. The control is one that wants little.
 func TestArchiveAsksForLittleWork(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "passphrase")
 	must.Do(t, os.WriteFile(file, []byte("a passphrase of many words\n"), 0o600))
 	identities := must.Get(Identities("", file))(t)

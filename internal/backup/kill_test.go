@@ -57,11 +57,13 @@ func aWorld(t *testing.T) *world {
 }
 
 func TestChildBackup(t *testing.T) {
+	t.Parallel()
 	w := aWorld(t)
 	must.Get(write(t.Context(), filepath.Join(w.dir, "backup.age"), []age.Recipient{w.identity.Recipient()}, w.source(), killSelf))(t)
 }
 
 func TestChildRestore(t *testing.T) {
+	t.Parallel()
 	w := aWorld(t)
 	must.Get(restore(t.Context(), filepath.Join(w.dir, "backup.age"), w.target(), killSelf))(t)
 }
@@ -69,6 +71,7 @@ func TestChildRestore(t *testing.T) {
 // Killed at any step, a backup is there whole or not at all, and so is a restored
 // directory; doing it again succeeds and clears up.
 func TestKilledAtEveryStep(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 3)
 	env := []string{"PALYRA_TEST_DIR=" + w.dir, "PALYRA_TEST_IDENTITY=" + w.identity.String()}
 	to, dir := filepath.Join(w.dir, "backup.age"), w.target().Dir

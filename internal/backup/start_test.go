@@ -47,6 +47,7 @@ func codesOf(events []journal.Event) string {
 
 // Cut off at any step, the next start does the rest, once.
 func TestStartKilledAtEveryStep(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 2)
 	to := w.backUp()
 	r := must.Get(Restore(t.Context(), to, w.target()))(t)
@@ -100,6 +101,7 @@ func must2[A, B any](a A, b B, err error) func(testing.TB) (A, B) {
 
 // A mark that cannot be read keeps the gateway from starting.
 func TestDamagedMark(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1)
 	must.Get(Restore(t.Context(), w.backUp(), w.target()))(t)
 	for name, text := range map[string]string{"empty": "", "no JSON": "x", "nothing": "{}"} {

@@ -153,6 +153,7 @@ func (b *bench) refused(name string, input any, want reason.Code) {
 }
 
 func TestDescriptors(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, nil)
 	want := []string{"echo", "fs.list", "fs.patch", "fs.read", "fs.search", "fs.write", "http.fetch", "process.run", "secrets.list", "shell.run", "sleep"}
 	var names []string
@@ -198,6 +199,7 @@ func TestDescriptors(t *testing.T) {
 
 // TestDocumentation holds that docs/tools.md has every tool and property.
 func TestDocumentation(t *testing.T) {
+	t.Parallel()
 	text := must.Get(os.ReadFile("../../docs/tools.md"))(t)
 	for _, tl := range New(Config{}) {
 		d := tl.Descriptor()
@@ -220,6 +222,7 @@ func TestDocumentation(t *testing.T) {
 }
 
 func TestEcho(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, nil)
 	report, _ := b.call(context.Background(), "echo", `{"text":"x","data":[1,{"a":null}]}`)
 	if string(report.Result) != `{"data":[1,{"a":null}],"text":"x"}` {
@@ -228,6 +231,7 @@ func TestEcho(t *testing.T) {
 }
 
 func TestSleep(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, nil)
 	b.ok("sleep", map[string]any{"duration_ms": 1})
 	b.refused("sleep", map[string]any{"duration_ms": 3600000}, reason.InvalidInput)
@@ -250,6 +254,7 @@ func TestSleep(t *testing.T) {
 }
 
 func TestAsBody(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		data           string
 		cut            bool

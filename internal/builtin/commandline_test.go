@@ -6,6 +6,7 @@ import (
 )
 
 func TestCommandLine(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		argv []string
 		want string

@@ -14,6 +14,7 @@ import (
 // operator's rules add to it, and for programs that run whatever they are given
 // there is none but for that very call.
 func TestGrantsOfPrograms(t *testing.T) {
+	t.Parallel()
 	b, _, bin := processBench(t, func(c *Config) { c.Process.AllowInterpreters = new(true) })
 	must.Do(t, os.WriteFile(filepath.Join(bin, "python3"), []byte("\x7fELFpython3"), 0o755))
 	must.Do(t, os.WriteFile(filepath.Join(bin, "find"), []byte("\x7fELFfind"), 0o755))
@@ -42,6 +43,7 @@ func TestGrantsOfPrograms(t *testing.T) {
 
 // TestGrantsOfFiles: the files are named, or counted where they are too many.
 func TestGrantsOfFiles(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, nil)
 	b.write("src/a.go", "x")
 	if plan := must.Get(b.plan("fs.read", object{"path": "src/../src/a.go"}))(t); plan.SubjectCovers != "any fs.read of src/a.go in workspace default" {

@@ -95,6 +95,7 @@ func page(text string) http.HandlerFunc {
 }
 
 func TestFetch(t *testing.T) {
+	t.Parallel()
 	n := newInternet(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		w.Header().Set("Set-Cookie", "secret=1")
@@ -124,6 +125,7 @@ func TestFetch(t *testing.T) {
 }
 
 func TestFetchPlan(t *testing.T) {
+	t.Parallel()
 	n := newInternet(t, page("x"), nil)
 	plan := must.Get(n.bench.plan("http.fetch", object{"url": "http://WWW.example.com/x", "method": "DELETE"}))(t)
 	f := plan.Facts
@@ -142,6 +144,7 @@ func TestFetchPlan(t *testing.T) {
 }
 
 func TestFetchRefusedBeforeAsking(t *testing.T) {
+	t.Parallel()
 	n := newInternet(t, page("x"), func(p *HTTPPolicy) { p.Denied = rules(t, "*.bad.example") })
 	tests := []struct {
 		in   object
@@ -192,6 +195,7 @@ func rules(t *testing.T, list ...string) []egress.Rule {
 }
 
 func TestFetchNamesThatLeadInside(t *testing.T) {
+	t.Parallel()
 	n := newInternet(t, page("secret"), nil)
 	for _, host := range []string{"evil", "meta", "ten", "nat"} {
 		for _, scheme := range []string{"http", "https"} {
@@ -217,6 +221,7 @@ func TestFetchNamesThatLeadInside(t *testing.T) {
 // TestFetchNegativeControl switches the address check off, by rules that name
 // the addresses, and shows that the attacks above would then arrive.
 func TestFetchNegativeControl(t *testing.T) {
+	t.Parallel()
 	n := newInternet(t, page("secret"), func(p *HTTPPolicy) { p.Allowed = rules(t, "*.example.com", "127.0.0.0/8", "10.0.0.1") })
 	for _, host := range []string{"evil", "ten"} {
 		if r := n.bench.ok("http.fetch", object{"url": "http://" + host + ".example.com/"}); r["content"] != "secret" {
@@ -233,6 +238,7 @@ func TestFetchNegativeControl(t *testing.T) {
 }
 
 func TestFetchRedirects(t *testing.T) {
+	t.Parallel()
 	target := ""
 	hops := 0
 	handler := func(w http.ResponseWriter, r *http.Request) {
@@ -305,6 +311,7 @@ func TestFetchRedirects(t *testing.T) {
 // TestFetchRedirectControls switches the fence of each redirect case off and
 // shows that the same redirect then arrives.
 func TestFetchRedirectControls(t *testing.T) {
+	t.Parallel()
 	target := ""
 	handler := func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/start" {
@@ -356,6 +363,7 @@ func TestFetchRedirectControls(t *testing.T) {
 // TestFetchCountsWhatWasSent: the bytes that left are in the report, also of a
 // call that came to nothing.
 func TestFetchCountsWhatWasSent(t *testing.T) {
+	t.Parallel()
 	// The server reads everything first: a client stops sending when it is
 	// answered.
 	n := newInternet(t, func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) },
@@ -381,6 +389,7 @@ func TestFetchCountsWhatWasSent(t *testing.T) {
 }
 
 func TestFetchLimits(t *testing.T) {
+	t.Parallel()
 	block := make(chan struct{})
 	defer close(block)
 	n := newInternet(t, func(w http.ResponseWriter, r *http.Request) {
@@ -415,6 +424,7 @@ func TestFetchLimits(t *testing.T) {
 }
 
 func TestFetchVerifiesCertificates(t *testing.T) {
+	t.Parallel()
 	n := newInternet(t, page("x"), func(p *HTTPPolicy) { p.Roots = x509.NewCertPool() })
 	report, _ := n.bench.call(context.Background(), "http.fetch", object{"url": "https://example.com/"})
 	if report.Reason != string(reason.FetchFailed) || !strings.Contains(report.Message, "certificate") {
@@ -422,6 +432,7 @@ func TestFetchVerifiesCertificates(t *testing.T) {
 	}
 }
 
+// Not parallel: it sets HTTP_PROXY and HTTPS_PROXY of the process.
 func TestFetchIgnoresProxySettings(t *testing.T) {
 	t.Setenv("HTTP_PROXY", "http://127.0.0.1:1")
 	t.Setenv("HTTPS_PROXY", "http://127.0.0.1:1")

@@ -39,6 +39,7 @@ func (l *oneLender) Lend(_ tool.Call, offers []egress.Secret) ([]egress.Secret, 
 // TestFetcher: a request of a guest goes where it was granted, with the secrets that were,
 // and as many bytes as are left; all else is refused before anything is sent.
 func TestFetcher(t *testing.T) {
+	t.Parallel()
 	var got []string
 	n := newInternet(t, func(w http.ResponseWriter, r *http.Request) {
 		got = append(got, r.Host+" "+r.Header.Get("Private-Token"))

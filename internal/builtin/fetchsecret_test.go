@@ -45,6 +45,7 @@ func withSecrets(t *testing.T, source *planter) func(*HTTPPolicy) {
 // TestFetchWithSecret: the server gets the value, the caller sees the
 // placeholder, and policy, the approval and the person who approves are told.
 func TestFetchWithSecret(t *testing.T) {
+	t.Parallel()
 	source := &planter{}
 	var got []string
 	n := newInternet(t, func(w http.ResponseWriter, r *http.Request) {
@@ -105,6 +106,7 @@ func checkRedacted(t *testing.T, d tool.Descriptor, headers ...string) {
 
 // TestFetchRefusesMisplacedPlaceholders: nobody is asked about such a call.
 func TestFetchRefusesMisplacedPlaceholders(t *testing.T) {
+	t.Parallel()
 	source := &planter{}
 	n := newInternet(t, page("x"), withSecrets(t, source))
 	const token = "palyra-sec-github"
@@ -151,6 +153,7 @@ func asReason(err error, to **reason.Error) bool {
 // TestFetchSecretStaysWithItsHost: a redirect takes the credential along on
 // the same host and port alone, although the secret is for the other host, too.
 func TestFetchSecretStaysWithItsHost(t *testing.T) {
+	t.Parallel()
 	target := ""
 	seen := map[string]string{}
 	n := newInternet(t, func(w http.ResponseWriter, r *http.Request) {
@@ -193,6 +196,7 @@ func forms(value string) []string {
 // TestFetchTellsNoSecretOfAnotherCall has a host that keeps what a call sent,
 // and shows it to one that uses no secret. The control has none configured.
 func TestFetchTellsNoSecretOfAnotherCall(t *testing.T) {
+	t.Parallel()
 	kept := ""
 	host := func(w http.ResponseWriter, r *http.Request) {
 		if got := r.Header.Get("Private-Token"); got != "" {
@@ -223,6 +227,7 @@ func TestFetchTellsNoSecretOfAnotherCall(t *testing.T) {
 // report nor the result nor the error has it. The control, without secrets, sends
 // it as it is and finds it in each.
 func TestFetchTellsNoSecret(t *testing.T) {
+	t.Parallel()
 	host := func(w http.ResponseWriter, r *http.Request) {
 		got := r.Header.Get("Private-Token") + strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
 		switch r.URL.Path {

@@ -19,6 +19,7 @@ func (b *bench) link(from, to string) {
 }
 
 func TestFileFacts(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, nil)
 	b.write("Docs/Readme.md", "text\n")
 	b.write("store/a", "text\n")

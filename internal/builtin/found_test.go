@@ -44,6 +44,7 @@ func (b *bench) find(name string, in object, k *keeps) map[string]any {
 // from fs.read, is in no result, and what is counted says nothing of what is in
 // it: it is the same whatever is looked for.
 func TestSearchLeavesOutWhatMayNotBeRead(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, nil)
 	b.write("a.txt", "needle one\n")
 	b.write("private/key.txt", "needle two\n")
@@ -75,6 +76,7 @@ func TestSearchLeavesOutWhatMayNotBeRead(t *testing.T) {
 // TestSearchJudgesBeforeItOpens: what takes the place of a file that was judged
 // is judged itself.
 func TestSearchJudgesBeforeItOpens(t *testing.T) {
+	t.Parallel()
 	for name, swap := range map[string]func(b *bench){
 		"another file": func(b *bench) { _ = os.Rename(filepath.Join(b.dir, "secret"), filepath.Join(b.dir, "a.txt")) },
 		"a link": func(b *bench) {
@@ -109,6 +111,7 @@ func TestSearchJudgesBeforeItOpens(t *testing.T) {
 // judged, whatever has its name by now; a file that was found has to be where it
 // was found.
 func TestSearchIsOfWhatWasHeld(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		path  string
 		turn  bool
@@ -142,6 +145,7 @@ func TestSearchIsOfWhatWasHeld(t *testing.T) {
 
 // TestListShowsNoSizeOfWhatMayNotBeRead: and leaves out what may not be listed.
 func TestListShowsNoSizeOfWhatMayNotBeRead(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, nil)
 	b.write("a.txt", "1234")
 	b.write("secret.txt", "12345")
@@ -165,6 +169,7 @@ func TestListShowsNoSizeOfWhatMayNotBeRead(t *testing.T) {
 // TestReadIsOfWhatWasJudged: a link that is turned between plan and run stops
 // the call; after the last look the file is held, and it is the one that is read.
 func TestReadIsOfWhatWasJudged(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, nil)
 	b.write("plain", "plain\n")
 	b.write("secret", "secret\n")

@@ -18,6 +18,7 @@ import (
 type object = map[string]any
 
 func TestFSRead(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, nil)
 	b.write("docs/a.md", "hello\n")
 	b.write("bin", "\x00\xff")
@@ -50,6 +51,7 @@ func TestFSRead(t *testing.T) {
 }
 
 func TestFSList(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, nil)
 	for _, name := range []string{"b/2", "b/1", "a", "c/d/e", ".x/y"} {
 		b.write(name, "12345")
@@ -90,6 +92,7 @@ func TestFSList(t *testing.T) {
 }
 
 func TestFSSearch(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, nil)
 	b.write("a.go", "package a\n\nfunc Foo() {}\n// end\n")
 	b.write("sub/b.go", "package b\r\nfunc foo() {}\r\n")
@@ -143,6 +146,7 @@ func TestFSSearch(t *testing.T) {
 }
 
 func TestFSWrite(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, nil)
 	in := object{"path": "docs/a.md", "content": "one\n"}
 	plan := must.Get(b.plan("fs.write", in))(t)
@@ -174,6 +178,7 @@ func TestFSWrite(t *testing.T) {
 }
 
 func TestFSWriteRunsOnlyWhatWasPlanned(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, nil)
 	b.write("f", "approved state")
 	p := must.Get(b.propose("fs.write", object{"path": "f", "content": "new", "mode": "overwrite"}))(t)
@@ -197,6 +202,7 @@ func TestFSWriteRunsOnlyWhatWasPlanned(t *testing.T) {
 }
 
 func TestFSPatch(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, nil)
 	b.write("a.txt", "1\n2\n3\n4\n5\n")
 	b.write("gone.txt", "bye\n")
@@ -232,6 +238,7 @@ func TestFSPatch(t *testing.T) {
 }
 
 func TestFSPatchRefuses(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, nil)
 	b.write("a.txt", "1\n2\n3\n")
 	b.write("b.txt", "1\n2\n3")
@@ -294,6 +301,7 @@ func TestFSPatchRefuses(t *testing.T) {
 }
 
 func TestReadOnlyWorkspaceIsRefusedBeforeAsking(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, nil)
 	readOnly := newBench(t, nil)
 	readOnly.write("f", "1\n")
@@ -304,6 +312,7 @@ func TestReadOnlyWorkspaceIsRefusedBeforeAsking(t *testing.T) {
 
 // TestNoRepositoryIsMade: the bare-repository trick, tool by tool.
 func TestNoRepositoryIsMade(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, nil)
 	create := func(name string) string {
 		return "--- /dev/null\n+++ b/" + name + "\n@@ -0,0 +1 @@\n+x\n"

@@ -104,6 +104,7 @@ var gatewayRows = []gatewayRow{
 // TestGatewayRows runs the attacks: none brings out what it is after without a
 // person's yes, and each does when its protection is off.
 func TestGatewayRows(t *testing.T) {
+	t.Parallel()
 	for _, row := range gatewayRows {
 		t.Run(row.id+" "+row.variant, func(t *testing.T) {
 			b := newBench(t, nil)
@@ -150,6 +151,7 @@ func (j judged) attacked(row gatewayRow, unsee func(*tool.Facts)) bool {
 // TestGatewayRowOfPatch: GW-08, the second file of a patch under another
 // spelling. The rule forbids what a person could otherwise approve.
 func TestGatewayRowOfPatch(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, nil)
 	b.write("CL\u00c9S/token", "old\n")
 	const diff = "--- a/docs/a.md\n+++ b/docs/a.md\n@@ -1 +1 @@\n-old\n+new\n--- a/CL\u00c9S/token\n+++ b/CL\u00c9S/token\n@@ -1 +1 @@\n-old\n+new\n"

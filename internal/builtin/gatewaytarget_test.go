@@ -15,6 +15,7 @@ import (
 // though the operator's rules allow the very address. The control is the same fetch
 // without the gateway's listener.
 func TestFetchNeverReachesTheGateway(t *testing.T) {
+	t.Parallel()
 	target := ""
 	handler := func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/start" {

@@ -33,6 +33,7 @@ func lendsFrom(shop *pawnshop) func(*Config) {
 // TestSecretsForAProgram: the plan says where each goes and holds no value; the sandbox
 // gets the values, and they are given back.
 func TestSecretsForAProgram(t *testing.T) {
+	t.Parallel()
 	shop := bank()
 	b, r, bin := processBench(t, lendsFrom(shop))
 	in := object{"argv": []string{"git"}, "secrets": []string{"vault://user:alice/deploy", "global/aws"}}
@@ -60,6 +61,7 @@ func TestSecretsForAProgram(t *testing.T) {
 // TestSecretsInReports: no text of a report tells a value, whatever part of the run it
 // comes from.
 func TestSecretsInReports(t *testing.T) {
+	t.Parallel()
 	b, r, _ := processBench(t, lendsFrom(bank()))
 	r.report.Connections = []tool.Connection{{Host: injectedValue + ".example.org"}}
 	r.report.Quarantined = []string{injectedValue}
@@ -77,6 +79,7 @@ func TestSecretsInReports(t *testing.T) {
 
 // TestSecretsRefused: before anybody is asked.
 func TestSecretsRefused(t *testing.T) {
+	t.Parallel()
 	for name, row := range map[string]struct {
 		in     object
 		change func(*Config, *pawnshop)
@@ -119,6 +122,7 @@ func TestSecretsRefused(t *testing.T) {
 // TestSecretsAreNotCommitted: a copy of the workspace that holds a value, plain or
 // encoded, in a file, a name or a link, is thrown away.
 func TestSecretsAreNotCommitted(t *testing.T) {
+	t.Parallel()
 	for name, row := range map[string]struct{ file, content string }{
 		"plain":   {"out.txt", "key=" + injectedValue + "\n"},
 		"base64":  {"sub/out.txt", base64.StdEncoding.EncodeToString([]byte(injectedValue))},
@@ -143,6 +147,7 @@ func TestSecretsAreNotCommitted(t *testing.T) {
 
 // TestNoCachesWithSecrets: later programs see caches.
 func TestNoCachesWithSecrets(t *testing.T) {
+	t.Parallel()
 	opened := 0
 	b, r, _ := processBench(t, func(c *Config) {
 		c.Lender, c.Process.Caches = bank(), []string{"go"}
@@ -160,6 +165,7 @@ func TestNoCachesWithSecrets(t *testing.T) {
 
 // TestListInjectable: secrets.list says what a program can have, and where.
 func TestListInjectable(t *testing.T) {
+	t.Parallel()
 	b, _, _ := processBench(t, lendsFrom(bank()))
 	report := b.run(context.Background(), tool.Call{Proposal: must.Get(b.propose(listSecretsName, object{}))(t)})
 	for _, want := range []string{`"secret":"global/aws"`, `"env":"AWS_KEY"`, `"file":"/home/tool/.secrets/deploy.json"`, `"note":"for deployments"`} {

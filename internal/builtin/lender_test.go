@@ -108,6 +108,7 @@ func withLender(t *testing.T, shop *pawnshop, handler http.HandlerFunc) *interne
 // request asks for, for as long as the call runs; everybody else is told its name
 // and version.
 func TestFetchWithLentSecret(t *testing.T) {
+	t.Parallel()
 	shop := vaultOf(t)
 	var got string
 	n := withLender(t, shop, func(w http.ResponseWriter, r *http.Request) {
@@ -136,6 +137,7 @@ func TestFetchWithLentSecret(t *testing.T) {
 // TestFetchRefusesMisplacedLent: a placeholder of the vault is refused where none
 // belongs, also when no header holds one.
 func TestFetchRefusesMisplacedLent(t *testing.T) {
+	t.Parallel()
 	const token = "palyra-sec-global~maps"
 	for name, row := range map[string]struct {
 		in      object
@@ -168,6 +170,7 @@ func withHeader(t *testing.T) *pawnshop {
 // TestFetchWithLentHeader: the header of a lent secret can be set, by its placeholder
 // alone, and is a credential like those that every call may set.
 func TestFetchWithLentHeader(t *testing.T) {
+	t.Parallel()
 	shop := withHeader(t)
 	var got string
 	n := withLender(t, shop, func(w http.ResponseWriter, r *http.Request) {
@@ -194,6 +197,7 @@ func TestFetchWithLentHeader(t *testing.T) {
 // TestFetchRefusesOtherHeaders: what else is in such a header is refused, without
 // asking a vault unless there is a placeholder.
 func TestFetchRefusesOtherHeaders(t *testing.T) {
+	t.Parallel()
 	const placeholder = "palyra-sec-global~gitlab"
 	for name, row := range map[string]struct {
 		headers object
@@ -222,6 +226,7 @@ func TestFetchRefusesOtherHeaders(t *testing.T) {
 // TestLentHeaderStaysWithItsHost: a redirect takes it along on the same host and port
 // alone, although the secret is for the other host, too.
 func TestLentHeaderStaysWithItsHost(t *testing.T) {
+	t.Parallel()
 	target, seen := "", map[string]string{}
 	shop := withHeader(t)
 	n := withLender(t, shop, func(w http.ResponseWriter, r *http.Request) {
@@ -250,6 +255,7 @@ func TestLentHeaderStaysWithItsHost(t *testing.T) {
 
 // TestAnotherVersionIsAnotherCall: what was decided on is one value.
 func TestAnotherVersionIsAnotherCall(t *testing.T) {
+	t.Parallel()
 	shop := vaultOf(t)
 	n := withLender(t, shop, func(http.ResponseWriter, *http.Request) { t.Error("the request was sent") })
 	p := must.Get(n.bench.propose("http.fetch", object{"url": "https://example.com/", "headers": object{"authorization": "palyra-sec-user~alice~github"}}))(t)
@@ -263,6 +269,7 @@ func TestAnotherVersionIsAnotherCall(t *testing.T) {
 // TestNothingIsOffered: nobody is asked about a request without placeholders; a
 // placeholder of nothing is refused, and so is one while nothing is known.
 func TestNothingIsOffered(t *testing.T) {
+	t.Parallel()
 	for name, row := range map[string]struct {
 		value string
 		shop  pawnshop
@@ -287,6 +294,7 @@ func TestNothingIsOffered(t *testing.T) {
 // TestProgramWithLentSecret: a program finds placeholders of what its caller may
 // use for the hosts that it reaches; the operator's own come first.
 func TestProgramWithLentSecret(t *testing.T) {
+	t.Parallel()
 	for name, row := range map[string]struct {
 		hosts   []string
 		env     string
@@ -330,6 +338,7 @@ func TestProgramWithLentSecret(t *testing.T) {
 
 // TestListSecrets: a caller is told what it needs to use them, and no value.
 func TestListSecrets(t *testing.T) {
+	t.Parallel()
 	shop := vaultOf(t)
 	n := withLender(t, shop, nil)
 	listed := fmt.Sprint(n.bench.ok(listSecretsName, object{})["secrets"])
@@ -350,6 +359,7 @@ func TestListSecrets(t *testing.T) {
 // TestProgramWithManySecrets: of a vault that has more a program gets some, and the
 // person who approves is told.
 func TestProgramWithManySecrets(t *testing.T) {
+	t.Parallel()
 	shop := vaultOf(t)
 	one := shop.offers[0]
 	shop.offers = nil

@@ -2,6 +2,7 @@ package builtin
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -17,6 +18,7 @@ import (
 // TestOddFilesAreRefused: what is no plain file, or too large, is not read and
 // not written. Each has the plain file beside it as the control.
 func TestOddFilesAreRefused(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, nil)
 	at := func(name string) string { return filepath.Join(b.dir, name) }
 	b.write("plain", "hello")
@@ -28,8 +30,10 @@ func TestOddFilesAreRefused(t *testing.T) {
 	}
 	fd := must.Get(unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0))(t)
 	defer unix.Close(fd)
-	t.Chdir(b.dir) // the path of a socket is short
-	must.Do(t, unix.Bind(fd, &unix.SockaddrUnix{Name: "socket"}))
+	dir := must.Get(os.Open(b.dir))(t)
+	defer dir.Close()
+	// The path of a socket is short.
+	must.Do(t, unix.Bind(fd, &unix.SockaddrUnix{Name: fmt.Sprintf("/proc/self/fd/%d/socket", dir.Fd())}))
 	odd["socket"] = reason.ToolFailed
 	sparse := must.Get(os.Create(at("huge")))(t)
 	must.Do(t, sparse.Truncate(workspace.MaxFile+1))
@@ -68,6 +72,7 @@ func TestOddFilesAreRefused(t *testing.T) {
 // TestOddNames: names with spaces, quotes, line breaks and letters beyond
 // ASCII are files like any other when they are valid UTF-8.
 func TestOddNames(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, nil)
 	for _, name := range []string{" space ", "quote\"s", "line\nbreak", "\u00fcml\u00e4ut", "-dash", "tab\there", "\u202ertl"} {
 		b.write(name, "content")

@@ -18,6 +18,7 @@ import (
 // works, or what its caller is told to do next is about that limit. The limit is that
 // of a child.
 func TestToolsNameTheLimitOfFiles(t *testing.T) {
+	t.Parallel()
 	if !reasontest.FewFiles(t) {
 		return
 	}
@@ -63,6 +64,7 @@ func callWithin(b *bench, p tool.Proposal) tool.Report {
 
 // TestResultNamesTheLimitOfFiles: the model reads the result, and not the report.
 func TestResultNamesTheLimitOfFiles(t *testing.T) {
+	t.Parallel()
 	r := begin("").Fail(t.Context(), reason.Errorf(reason.SpawnFailed, "the program cannot be read").WithCause(&os.PathError{Op: "open", Path: "/secret/place", Err: syscall.EMFILE}))
 	var result struct{ Error tool.Failure }
 	must.Do(t, json.Unmarshal(r.Result, &result))

@@ -60,6 +60,7 @@ func edited(r *rand.Rand, text string) string {
 // TestPatchAgainstOracle makes edits, writes them as diffs, and holds that
 // applying gives the edit back, here and with another implementation.
 func TestPatchAgainstOracle(t *testing.T) {
+	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 3000 {
 		old := randomText(r)
@@ -96,6 +97,7 @@ func TestPatchAgainstOracle(t *testing.T) {
 // TestDiffIsShort holds that a change of one line in a large file is shown as
 // one line.
 func TestDiffIsShort(t *testing.T) {
+	t.Parallel()
 	old := strings.Repeat("same\n", 5000) + "x\n" + strings.Repeat("same\n", 5000)
 	now := strings.Replace(old, "x\n", "y\n", 1)
 	diff := unified.File{OldPath: "f", NewPath: "f", Old: []byte(old), New: []byte(now)}.Diff()
@@ -105,6 +107,7 @@ func TestDiffIsShort(t *testing.T) {
 }
 
 func TestPreviewDiffSaysWhenItIsCut(t *testing.T) {
+	t.Parallel()
 	text, notes := previewDiff([]unified.File{{NewPath: "f", New: []byte(strings.Repeat("line\n", 100_000))}})
 	if len(text) > previewBytes || len(notes) != 1 {
 		t.Errorf("%d bytes, notes %v", len(text), notes)

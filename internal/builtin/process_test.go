@@ -62,6 +62,7 @@ func exit(code int) *int { return &code }
 // TestOwnerIsTheCaller: sandboxes that wait are told apart by whom they are for.
 
 func TestOwnerIsTheCaller(t *testing.T) {
+	t.Parallel()
 	b, r, _ := processBench(t, nil)
 	for i, caller := range []access.Principal{access.Agent("one"), access.Agent("two"), access.User("one")} {
 		p := must.Get(b.propose("process.run", object{"argv": []string{"git"}}))(t)
@@ -103,6 +104,7 @@ func processBench(t *testing.T, change func(*Config)) (*bench, *runner, string) 
 }
 
 func TestProcessRun(t *testing.T) {
+	t.Parallel()
 	b, r, bin := processBench(t, nil)
 	b.write("src/f.txt", "x")
 	r.report.ExitCode = exit(3)
@@ -181,6 +183,7 @@ func TestProcessRun(t *testing.T) {
 // plan, so that no human is asked about a call that cannot run.
 
 func TestProcessEndings(t *testing.T) {
+	t.Parallel()
 	in := object{"argv": []string{"git"}}
 	t.Run("deadline", func(t *testing.T) {
 		b, r, _ := processBench(t, nil)
@@ -242,6 +245,7 @@ func TestProcessEndings(t *testing.T) {
 // name.
 
 func TestProcessCommandLine(t *testing.T) {
+	t.Parallel()
 	b, _, bin := processBench(t, nil)
 	elsewhere := filepath.Join(t.TempDir(), "git")
 	must.Do(t, os.WriteFile(elsewhere, []byte("\x7fELFother"), 0o755))

@@ -92,6 +92,7 @@ func (c *copies) run(ctx context.Context, in object) (tool.Report, map[string]an
 }
 
 func TestChangesAreCommitted(t *testing.T) {
+	t.Parallel()
 	c := newCopies(t)
 	c.runner.report.ExitCode = exit(2)
 	c.writes = func(upper string) { put(t, upper, "kept.txt", "new\n"); put(t, upper, "sub/made.txt", "made\n") }
@@ -122,6 +123,7 @@ func TestChangesAreCommitted(t *testing.T) {
 // TestChangesStayOut: whatever keeps a change set out leaves the workspace as it
 // was, says so with its reason, and gives back what the program said.
 func TestChangesStayOut(t *testing.T) {
+	t.Parallel()
 	refusal := func(code reason.Code) func(*copies) {
 		return func(c *copies) {
 			c.gate.ruling = tool.CommitRuling{Reason: string(code), Message: "the hook is not wanted", Remedy: "Leave it."}
@@ -181,6 +183,7 @@ func TestChangesStayOut(t *testing.T) {
 
 // TestProtectedChangesAreNamed: people see what is protected, and why, first.
 func TestProtectedChangesAreNamed(t *testing.T) {
+	t.Parallel()
 	c := newCopies(t)
 	c.gate.ruling = tool.CommitRuling{}
 	c.writes = func(upper string) { put(t, upper, "a.txt", "x"); put(t, upper, ".mcp.json", "{}\n") }
@@ -200,6 +203,7 @@ func TestProtectedChangesAreNamed(t *testing.T) {
 // TestNobodyToAsk: without a gate nothing is committed, and nothing needs to be
 // when nothing changed.
 func TestNobodyToAsk(t *testing.T) {
+	t.Parallel()
 	c := newCopies(t)
 	report, result := c.bench.call(t.Context(), "process.run", object{"argv": []string{"git"}})
 	if report.Outcome != tool.Succeeded || report.Changes.State != tool.Unchanged || result["changes"].(object)["state"] != "unchanged" {
@@ -215,6 +219,7 @@ func TestNobodyToAsk(t *testing.T) {
 // TestTurnEndsWithTheProgram: people who look at changes keep no other program
 // from running.
 func TestTurnEndsWithTheProgram(t *testing.T) {
+	t.Parallel()
 	c := newCopies(t, func(cfg *Config) { cfg.Process.Turns = fairqueue.New(1, 100) })
 	c.writes = func(upper string) { put(t, upper, "kept.txt", "new\n") }
 	var other tool.Report
@@ -235,6 +240,7 @@ func TestTurnEndsWithTheProgram(t *testing.T) {
 // TestACancelledRunIsDiscarded: who goes away while the program runs commits
 // nothing; who goes away once it was allowed does.
 func TestACancelledRunIsDiscarded(t *testing.T) {
+	t.Parallel()
 	for _, allowed := range []bool{false, true} {
 		c := newCopies(t)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -258,6 +264,7 @@ func TestACancelledRunIsDiscarded(t *testing.T) {
 
 // TestOperandsOfACopy: what was pinned needs no second look, what was not does.
 func TestOperandsOfACopy(t *testing.T) {
+	t.Parallel()
 	for _, unpinned := range []bool{false, true} {
 		c := newCopies(t)
 		c.bench.write("script", "one")

@@ -14,6 +14,7 @@ import (
 )
 
 func TestModes(t *testing.T) {
+	t.Parallel()
 	direct := func(c *Config) {
 		c.Process.Workspaces = map[string]WorkspacePolicy{"default": {Direct: true, Protected: []string{"deploy/**"}}}
 	}
@@ -56,6 +57,7 @@ func TestModes(t *testing.T) {
 }
 
 func TestCopiesNeedTheLayer(t *testing.T) {
+	t.Parallel()
 	b, _, _ := processBench(t, func(c *Config) { c.Sandbox.Layers = []string{"network_namespace"} })
 	b.refused("process.run", object{"argv": []string{"git"}}, reason.SandboxUnavailable)
 	b.refused("process.run", object{"argv": []string{"git"}, "dry_run": true}, reason.SandboxUnavailable)
@@ -72,6 +74,7 @@ type following struct {
 func (f *following) Status() sandbox.Status { return f.status }
 
 func TestStatusIsTheMachines(t *testing.T) {
+	t.Parallel()
 	var now *following
 	b, _, _ := processBench(t, func(c *Config) {
 		now = &following{c.Runner, c.Sandbox}
@@ -91,6 +94,7 @@ func TestStatusIsTheMachines(t *testing.T) {
 }
 
 func TestRequiredLayers(t *testing.T) {
+	t.Parallel()
 	b, r, _ := processBench(t, func(c *Config) { c.Process.Required = []string{"network_namespace"} })
 	in := object{"argv": []string{"git"}, "read_only": true}
 	b.call(context.Background(), "process.run", in)
@@ -105,6 +109,7 @@ func TestRequiredLayers(t *testing.T) {
 }
 
 func TestLowerRungIsAFact(t *testing.T) {
+	t.Parallel()
 	b, r, _ := processBench(t, func(c *Config) {
 		c.Sandbox.Tier, c.Sandbox.Rung, c.Sandbox.Limits = sandbox.TierB, sandbox.UserNamespaces, "rlimit"
 	})
@@ -124,6 +129,7 @@ func TestLowerRungIsAFact(t *testing.T) {
 }
 
 func TestExecutorOfEachSystem(t *testing.T) {
+	t.Parallel()
 	for system, want := range map[string]tool.Executor{"linux": tool.TierCBubblewrap, "darwin": tool.TierCSeatbelt, "windows": tool.TierB} {
 		if got := executorOn(system); got != want {
 			t.Errorf("%s: %s, want %s", system, got, want)

@@ -29,6 +29,7 @@ func networked(mode egress.Mode, rules ...string) func(*Config) {
 }
 
 func TestHostsOfAProgram(t *testing.T) {
+	t.Parallel()
 	rules := []string{"example.org", "*.example.org", "10.0.0.9"}
 	for _, row := range []struct {
 		name  string
@@ -71,6 +72,7 @@ func TestHostsOfAProgram(t *testing.T) {
 // TestNamesAreLookedUpLate: a name is looked up when the call is decided, and
 // not while it is planned; a program whose name has a bad address never starts.
 func TestNamesAreLookedUpLate(t *testing.T) {
+	t.Parallel()
 	for host, addr := range map[string]string{"inside.example.org:443": "private", "meta.example.org:80": "metadata"} {
 		asked := &counted{}
 		b, r, _ := processBench(t, func(c *Config) {
@@ -101,6 +103,7 @@ func (c *counted) LookupNetIP(ctx context.Context, network, host string) ([]neti
 
 // TestNetworkIsSaid: facts, prompt, risk and attestation agree about the network.
 func TestNetworkIsSaid(t *testing.T) {
+	t.Parallel()
 	for mode, want := range map[egress.Mode]struct {
 		attested, level, summary, note string
 		risk                           int
@@ -148,6 +151,7 @@ func strictly(c *Config) {
 // TestStrictHosts: a program reaches all that the operator allows, or what its
 // call names of it, or nothing; binding, facts, prompt and grant agree.
 func TestStrictHosts(t *testing.T) {
+	t.Parallel()
 	all := []string{"*.example.org:80", "10.0.0.7:5432", "api.example.org:443", "db.test:5432"}
 	const inspect, secret = `inspect api.example.org:443 methods=GET paths="/repos/**"`, "secret token header=Authorization hosts=api.example.org:443 env=TOKEN"
 	const deny, budget = "deny evil.example.org", "budget connections=10000 concurrent=128 bytes_out=1000 bytes_in=4294967296 requests=100000 time=1h0m0s"
@@ -217,6 +221,7 @@ func TestStrictHosts(t *testing.T) {
 // TestStrictRefusals: what could not be reached is refused before anybody is
 // asked, and the refusal says what there is.
 func TestStrictRefusals(t *testing.T) {
+	t.Parallel()
 	for _, row := range []struct {
 		host   string
 		want   reason.Code
@@ -256,6 +261,7 @@ func TestStrictRefusals(t *testing.T) {
 // TestDenialsAreNotes: a model learns what its program could not reach, and
 // where it could; the record has every connection.
 func TestDenialsAreNotes(t *testing.T) {
+	t.Parallel()
 	b, r, _ := processBench(t, strictly)
 	denied := tool.Connection{Host: "x.org", Port: 443, Verdict: egress.VerdictDenied, Reason: egress.ReasonUnlisted, Leg: egress.LegTransparent}
 	r.report.Connections = []tool.Connection{
@@ -287,6 +293,7 @@ func TestDenialsAreNotes(t *testing.T) {
 
 // TestEgressBinds: an approval of one reach is none of another.
 func TestEgressBinds(t *testing.T) {
+	t.Parallel()
 	lines := func(change func(*Config), hosts ...string) string {
 		b, _, _ := processBench(t, func(c *Config) { strictly(c); change(c) })
 		in := object{"argv": []string{"git"}, "read_only": true}
@@ -318,6 +325,7 @@ func TestEgressBinds(t *testing.T) {
 // TestViolationsAreNotes: a model learns what its program tried in vain, and the
 // record has every one.
 func TestViolationsAreNotes(t *testing.T) {
+	t.Parallel()
 	b, r, _ := processBench(t, nil)
 	r.report.Violations = []tool.Violation{{Syscall: "mount"}, {Syscall: "unshare"}, {Syscall: "mount"}}
 	r.report.ViolationsMissed = 7
@@ -341,6 +349,7 @@ func TestViolationsAreNotes(t *testing.T) {
 // TestCachesAreSharedKnowingly: the binding and the prompt name the caches, and
 // their use ends with the run.
 func TestCachesAreSharedKnowingly(t *testing.T) {
+	t.Parallel()
 	released := 0
 	b, r, _ := processBench(t, func(c *Config) {
 		c.Process.Caches = []string{"go"}

@@ -15,6 +15,7 @@ import (
 )
 
 func TestProcessBindingChanges(t *testing.T) {
+	t.Parallel()
 	b, r, bin := processBench(t, nil)
 	b.write("script", "one")
 	p := must.Get(b.propose("process.run", object{"argv": []string{"git", "script"}}))(t)
@@ -41,6 +42,7 @@ func TestProcessBindingChanges(t *testing.T) {
 }
 
 func TestOperandsChangeDuringTheRun(t *testing.T) {
+	t.Parallel()
 	in := object{"argv": []string{"git", "sub/script", "other", "later"}, "cwd": ".", "read_only": true}
 	for name, c := range map[string]struct {
 		change func(b *bench)
@@ -80,6 +82,7 @@ func TestOperandsChangeDuringTheRun(t *testing.T) {
 }
 
 func TestOperandsChangeBeforeTheRun(t *testing.T) {
+	t.Parallel()
 	for name, change := range map[string]func(b *bench){
 		"content": func(b *bench) { b.write("sub/script", "two") },
 		"gone":    func(b *bench) { _ = os.Remove(filepath.Join(b.dir, "sub", "script")) },
@@ -109,6 +112,7 @@ func TestOperandsChangeBeforeTheRun(t *testing.T) {
 }
 
 func TestOwnProgramsAreNoSystemPrograms(t *testing.T) {
+	t.Parallel()
 	b, _, _ := processBench(t, func(c *Config) { c.Process.AllowInterpreters = new(false) })
 	for name, content := range map[string]string{"git": "\x7fELFgit, not", "d/python3x": "\x7fELFown", "tool": "\x7fELFbash", "snake": "\x7fELFpython3.12"} {
 		b.write(name, content)
@@ -136,6 +140,7 @@ func TestOwnProgramsAreNoSystemPrograms(t *testing.T) {
 }
 
 func TestNpmIsItsScript(t *testing.T) {
+	t.Parallel()
 	for layout, row := range map[string]struct{ file, target, basename string }{
 		"Debian":             {"share/nodejs/npm/bin/npm-cli.js", "../share/nodejs/npm/bin/npm-cli.js", "npm-cli.js"},
 		"nodejs.org and nvm": {"lib/node_modules/npm/bin/npm-cli.js", "../lib/node_modules/npm/bin/npm-cli.js", "npm-cli.js"},

@@ -15,6 +15,7 @@ import (
 )
 
 func TestOrderOfErrors(t *testing.T) {
+	t.Parallel()
 	settings := func(c *Config) { c.Process.Enabled, c.Sandbox.Available = false, false }
 	in := object{"argv": []string{"bash", "-c", "id"}, "env": object{"LD_PRELOAD": "x"}, "cwd": "../..", "hosts": []string{"example.org:443"}}
 	for _, step := range []struct {
@@ -46,6 +47,7 @@ func TestOrderOfErrors(t *testing.T) {
 }
 
 func TestProcessRefuses(t *testing.T) {
+	t.Parallel()
 	b, r, bin := processBench(t, func(c *Config) { c.Process.AllowInterpreters = new(false) })
 	b.write("run.sh", "#!/bin/sh\n")
 	b.write("file", "x")
@@ -89,6 +91,7 @@ func TestProcessRefuses(t *testing.T) {
 }
 
 func TestProcessInterpreters(t *testing.T) {
+	t.Parallel()
 	b, _, _ := processBench(t, func(c *Config) { c.Process.AllowInterpreters = new(true) })
 	b.write("x.py", "print(1)")
 	plan := must.Get(b.plan("process.run", object{"argv": []string{"python", "x.py"}}))(t)
@@ -106,6 +109,7 @@ func TestProcessInterpreters(t *testing.T) {
 }
 
 func TestProcessAllowedExecutables(t *testing.T) {
+	t.Parallel()
 	b, _, bin := processBench(t, func(c *Config) {
 		c.Process.AllowedExecutables = []string{"git", filepath.Join(c.Process.SearchPath[0], "tool")}
 	})
@@ -142,6 +146,7 @@ func (b *bench) unusable() error {
 }
 
 func TestProcessUnavailable(t *testing.T) {
+	t.Parallel()
 	tests := map[reason.Code]func(*Config){
 		reason.SandboxDisabled:    func(c *Config) { c.Process.Enabled = false },
 		reason.SandboxUnavailable: func(c *Config) { c.Runner = nil },
@@ -159,6 +164,7 @@ func TestProcessUnavailable(t *testing.T) {
 }
 
 func TestProcessIsRefusedBeforeAsking(t *testing.T) {
+	t.Parallel()
 	in := object{"argv": []string{"git"}}
 	b, r, _ := processBench(t, func(c *Config) {
 		c.Sandbox = sandbox.Status{Problem: "bubblewrap is not installed", Remedy: "Install it."}
@@ -185,6 +191,7 @@ func TestProcessIsRefusedBeforeAsking(t *testing.T) {
 }
 
 func TestProcessInterpretersByPolicy(t *testing.T) {
+	t.Parallel()
 	b, _, bin := processBench(t, nil)
 	tierB, _, _ := processBench(t, func(c *Config) { c.Sandbox.Tier, c.Sandbox.Rung = sandbox.TierB, sandbox.Landlocked })
 	for _, bench := range []*bench{b, tierB} {

@@ -19,6 +19,7 @@ import (
 // TestProcessTurns: no more programs than the most run at once, and whoever
 // waits gives up with its call.
 func TestProcessTurns(t *testing.T) {
+	t.Parallel()
 	for most, refused := range map[int]bool{1: true, 2: false} { // the second is the control
 		b, r, _ := processBench(t, func(c *Config) { c.Process.Turns = fairqueue.New(most, 100) })
 		in := object{"argv": []string{"git"}}
@@ -61,6 +62,7 @@ func (h *holding) Run(context.Context, sandbox.Spec) (sandbox.Report, error) {
 // TestProcessTurnsInOrder: each program that ends makes room for one that waits,
 // and for no more.
 func TestProcessTurnsInOrder(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const most, calls = 2, 5
 		h := &holding{let: make(chan struct{})}
@@ -88,6 +90,7 @@ func TestProcessTurnsInOrder(t *testing.T) {
 // TestProcessQueueIsBounded: a call that finds no room to wait is refused before it
 // starts, with a time. With room it waits, until its own end.
 func TestProcessQueueIsBounded(t *testing.T) {
+	t.Parallel()
 	for waiting := range 2 {
 		b, r, _ := processBench(t, func(c *Config) { c.Process.Turns = fairqueue.New(1, waiting) })
 		in := object{"argv": []string{"git"}}

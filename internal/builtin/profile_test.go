@@ -91,6 +91,7 @@ func (b *bench) tree(n int, dirs ...string) []string {
 // TestLinkedPackagesAreFree shows that reading 100 files of a tree that pnpm
 // linked asks 0 times, and that reading the same files elsewhere asks each time.
 func TestLinkedPackagesAreFree(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, nil)
 	const packages, elsewhere = "node_modules/.pnpm/all@1.0.0/node_modules", "src"
 	names := b.tree(100, packages, elsewhere)

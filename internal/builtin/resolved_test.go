@@ -45,6 +45,7 @@ func resolvedBench(t *testing.T) *bench {
 
 // TestResolved: what comes to the same is the same, and what does not is not.
 func TestResolved(t *testing.T) {
+	t.Parallel()
 	diff := func(path, to string) object {
 		return object{"patch": fmt.Sprintf("--- a/%s\n+++ b/%s\n@@ -1 +1 @@\n-one\n+%s\n", path, path, to)}
 	}
@@ -177,6 +178,7 @@ func (b *bench) resolve(name string, input any) string {
 // TestWriteAndPatchResolveAlike: what was refused as a write is not asked again
 // as a patch.
 func TestWriteAndPatchResolveAlike(t *testing.T) {
+	t.Parallel()
 	b := resolvedBench(t)
 	write := b.resolve("fs.write", object{"path": "new", "content": "n\n"})
 	patch := b.resolve("fs.patch", object{"patch": "--- /dev/null\n+++ b/new\n@@ -0,0 +1 @@\n+n\n"})

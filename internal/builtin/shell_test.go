@@ -17,6 +17,7 @@ import (
 )
 
 func TestShellRun(t *testing.T) {
+	t.Parallel()
 	b, r, bin := processBench(t, nil)
 	b.write("src/f.txt", "x")
 	b.write("src/in.txt", "y")
@@ -62,6 +63,7 @@ func TestShellRun(t *testing.T) {
 // TestShellIsRead: in the language of the shell that was found, and with the programs
 // that it finds.
 func TestShellIsRead(t *testing.T) {
+	t.Parallel()
 	b, _, bin := processBench(t, func(c *Config) {
 		c.Process.Toolchains = func() []sandbox.Toolchain { return nil }
 	})
@@ -103,6 +105,7 @@ func TestShellIsRead(t *testing.T) {
 
 // TestShellDigests: what was read is part of the call, and so is the text.
 func TestShellDigests(t *testing.T) {
+	t.Parallel()
 	b, _, _ := processBench(t, nil)
 	digests := map[string]string{}
 	for _, in := range []object{
@@ -130,6 +133,7 @@ func TestShellDigests(t *testing.T) {
 
 // TestShellRefused: before anybody is asked.
 func TestShellRefused(t *testing.T) {
+	t.Parallel()
 	no, yes := false, true
 	line := object{"command": "git status"}
 	for name, row := range map[string]struct {
@@ -176,6 +180,7 @@ func other(t *testing.T, c *Config) {
 // TestInlineCodeStaysRefused: that there are lines for a shell opens nothing in
 // process.run.
 func TestInlineCodeStaysRefused(t *testing.T) {
+	t.Parallel()
 	yes := true
 	b, _, _ := processBench(t, func(c *Config) { c.Process.AllowInterpreters = &yes })
 	b.refused("process.run", object{"argv": []string{"bash", "-c", "git status"}}, reason.ExecutableDenied)
@@ -189,6 +194,7 @@ func TestInlineCodeStaysRefused(t *testing.T) {
 
 // TestShellUnderLaptop: lines of the real policies, with the facts of real plans.
 func TestShellUnderLaptop(t *testing.T) {
+	t.Parallel()
 	b, _, _ := processBench(t, func(c *Config) { c.Process.SearchPath = nil })
 	judged := b.under(laptop(t))
 	if _, err := sandbox.ResolveExecutable("ls", sandbox.SearchPath()); err != nil {

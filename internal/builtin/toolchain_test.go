@@ -18,6 +18,7 @@ import (
 // told apart from them by where they come from, and the sandbox is asked to show
 // them. Who approves is told that a name was found twice.
 func TestToolchains(t *testing.T) {
+	t.Parallel()
 	home := must.Get(filepath.EvalSymlinks(t.TempDir()))(t)
 	for _, name := range []string{"nodelike", "git", "build"} {
 		must.Do(t, os.WriteFile(filepath.Join(home, name), []byte("\x7fELF"+name+" of a person"), 0o755))
@@ -57,6 +58,7 @@ func TestToolchains(t *testing.T) {
 // TestRustup: a toolchain that only rustup could choose is refused before anybody is
 // asked, and what the refusal says to use is shown and runs.
 func TestRustup(t *testing.T) {
+	t.Parallel()
 	versions := must.Get(filepath.EvalSymlinks(t.TempDir()))(t)
 	for _, name := range []string{"stable-host/bin", "nightly-host/bin"} {
 		must.Do(t, os.MkdirAll(filepath.Join(versions, name), 0o755))
@@ -76,6 +78,7 @@ func TestRustup(t *testing.T) {
 
 // TestAuthor: each run has whom git names at that moment.
 func TestAuthor(t *testing.T) {
+	t.Parallel()
 	var who sandbox.Author
 	b, r, _ := processBench(t, func(c *Config) {
 		c.Process.Author = func() sandbox.Author { return who }

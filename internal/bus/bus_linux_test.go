@@ -14,6 +14,7 @@ import (
 )
 
 func TestConnect(t *testing.T) {
+	t.Parallel()
 	address := bustest.New(t)
 	none := "unix:path=" + filepath.Join(t.TempDir(), "none")
 	for _, at := range []string{address, none + ";" + address, "tcp:host=127.0.0.1,port=1;" + address} {
@@ -35,6 +36,7 @@ func TestConnect(t *testing.T) {
 // An address in the environment reaches no host and starts no program. The control
 // is the socket, which is reached.
 func TestSocketsOfThisMachineAlone(t *testing.T) {
+	t.Parallel()
 	marker := filepath.Join(t.TempDir(), "marker")
 	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
@@ -63,6 +65,7 @@ func TestSocketsOfThisMachineAlone(t *testing.T) {
 
 // A bus that takes a connection and says nothing is left in time.
 func TestSilentBus(t *testing.T) {
+	t.Parallel()
 	name := filepath.Join(t.TempDir(), "bus")
 	l := must.Get(net.Listen("unix", name))(t)
 	defer l.Close()
@@ -86,6 +89,7 @@ func TestSilentBus(t *testing.T) {
 	<-done
 }
 
+// Not parallel: it sets DBUS_SYSTEM_BUS_ADDRESS of the process.
 func TestAddresses(t *testing.T) {
 	t.Setenv("DBUS_SYSTEM_BUS_ADDRESS", "")
 	if at := bus.System(); at != "unix:path=/run/dbus/system_bus_socket" {

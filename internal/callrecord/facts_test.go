@@ -35,6 +35,7 @@ func judged(t *testing.T, id string, allowed bool, p callrecord.Proposed, facts 
 }
 
 func TestSessionsAreFolded(t *testing.T) {
+	t.Parallel()
 	read, fetch, run := callrecord.Proposed{Tool: "fs.read"}, callrecord.Proposed{Tool: "http.fetch", OpenWorld: true}, callrecord.Proposed{Tool: "process.run"}
 	gate := func(id string) journal.Event {
 		return about(t, event.Evaluated, id, map[string]any{"may_send": 5, "request": map[string]any{

@@ -67,6 +67,7 @@ func (s *story) read(t *testing.T, log *passkey.Log) error {
 // Whoever writes the journal anew, with its keys, cannot change a vote by a passkey: each
 // of its parts is what the passkey signed, or is found out.
 func TestTamperedVotesAreFound(t *testing.T) {
+	t.Parallel()
 	for name, tamper := range map[string]func(s *story, v *approval.Vote){
 		"the control":       nil,
 		"another decision":  func(_ *story, v *approval.Vote) { v.Allow = false },
@@ -105,6 +106,7 @@ func TestTamperedVotesAreFound(t *testing.T) {
 // What was enrolled before the part of the journal that is read cannot be checked, and is
 // counted; the gateway that is known from elsewhere has to be the journal's.
 func TestPartOfAJournal(t *testing.T) {
+	t.Parallel()
 	s, log := newStory(t), &passkey.Log{}
 	s.enrolled.Credential = "b3RoZXI"
 	if err := s.read(t, log); err != nil || log.Unknown != 1 || log.Verified != 0 {

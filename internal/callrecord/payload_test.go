@@ -15,6 +15,7 @@ import (
 
 // What is journaled of a verdict is what policy says, also within a payload.
 func TestVerdictIsJournaledWhole(t *testing.T) {
+	t.Parallel()
 	var _ canonical.Shaped = callrecord.Verdict{}
 	r := policytest.Request("fs.read", `{"path":"a"}`)
 	v := policytest.Set(t, policytest.Options{}).Evaluate(r, nil)
@@ -29,6 +30,7 @@ func TestVerdictIsJournaledWhole(t *testing.T) {
 
 // A decision opens a call that it allows, and one that cannot be read.
 func TestOpens(t *testing.T) {
+	t.Parallel()
 	for payload, want := range map[string]bool{
 		string(must.Get(canonical.Marshal(decision.Record{Allowed: true}))(t)): true,
 		string(must.Get(canonical.Marshal(decision.Record{}))(t)):              false,

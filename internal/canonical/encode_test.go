@@ -406,6 +406,7 @@ func made(data []byte) any {
 
 // TestMarshalAgrees tries many values, each time the same ones.
 func TestMarshalAgrees(t *testing.T) {
+	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
 	short := 0
 	for range 10_000 {
@@ -440,6 +441,7 @@ func TestMarshalAgrees(t *testing.T) {
 
 // A value that has itself in it is refused as before.
 func TestMarshalCycles(t *testing.T) {
+	t.Parallel()
 	ring := &tree{}
 	ring.Left = ring
 	list := []any{nil}
@@ -458,6 +460,7 @@ func TestMarshalCycles(t *testing.T) {
 
 // What Marshal returned stays as it is, and nothing of one value shows in another.
 func TestMarshalOwnsWhatItReturns(t *testing.T) {
+	t.Parallel()
 	first := must.Get(Marshal(map[string]string{"secret": strings.Repeat("s", 500)}))(t)
 	was := bytes.Clone(first)
 	for i := range 100 {

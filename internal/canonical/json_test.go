@@ -14,6 +14,7 @@ import (
 // The vectors are the examples of RFC 8785, sections 3.2.2 and 3.2.3 and
 // appendix B.
 func TestRFC8785Vectors(t *testing.T) {
+	t.Parallel()
 	tests := []struct{ name, in, want string }{
 		{
 			"section 3.2.2",
@@ -41,6 +42,7 @@ func TestRFC8785Vectors(t *testing.T) {
 }
 
 func TestRFC8785Numbers(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		bits uint64
 		want string
@@ -72,6 +74,7 @@ func TestRFC8785Numbers(t *testing.T) {
 }
 
 func TestJSONAccepts(t *testing.T) {
+	t.Parallel()
 	tests := map[string]string{
 		` {"b":1,"a":[ ] } `:          `{"a":[],"b":1}`,
 		`-0`:                          `0`,
@@ -98,6 +101,7 @@ func TestJSONAccepts(t *testing.T) {
 }
 
 func TestJSONRefuses(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name, in string
 		want     error
@@ -153,6 +157,7 @@ func TestJSONRefuses(t *testing.T) {
 }
 
 func TestMaxSizeExactly(t *testing.T) {
+	t.Parallel()
 	text := []byte(`"` + strings.Repeat("a", MaxSize-2) + `"`)
 	if _, err := JSON(text); err != nil {
 		t.Errorf("%d bytes: %v", len(text), err)
@@ -160,6 +165,7 @@ func TestMaxSizeExactly(t *testing.T) {
 }
 
 func TestErrorNamesThePlace(t *testing.T) {
+	t.Parallel()
 	_, err := JSON([]byte(`{"a":[0,{"b":9007199254740993}]}`))
 	if err == nil || !strings.Contains(err.Error(), "/a/1/b") {
 		t.Errorf("got %v", err)
@@ -167,6 +173,7 @@ func TestErrorNamesThePlace(t *testing.T) {
 }
 
 func TestDigest(t *testing.T) {
+	t.Parallel()
 	// SHA-256 of the two bytes {}.
 	const want = "sha256:44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"
 	got, err := DigestOf(map[string]int{})

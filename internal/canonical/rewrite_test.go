@@ -49,6 +49,7 @@ func strictly(text []byte) ([]byte, error) {
 }
 
 func TestRewrite(t *testing.T) {
+	t.Parallel()
 	for in, want := range map[string]string{
 		`{}`: `{}`, `[]`: `[]`, `"x"`: `"x"`, `true`: `true`, `false`: `false`, `null`: `null`, `0`: `0`, `-17`: `-17`,
 		`{"b":1,"a":{"d":[1,2,{"z":0,"y":""}],"c":null}}`: `{"a":{"c":null,"d":[1,2,{"y":"","z":0}]},"b":1}`,
@@ -67,6 +68,7 @@ func TestRewrite(t *testing.T) {
 
 // What it does not know is left to the library.
 func TestRewriteLeavesTheRest(t *testing.T) {
+	t.Parallel()
 	for _, in := range []string{
 		``, ` 1`, `1 `, `{"a": 1}`, `-`, `-0`, `01`, `1.0`, `1e3`, `1E3`, `1000000000000000`, `tru`, `nul`, `x`, `"`, `"\`, `"\u`,
 		`"\/"`, `"\u00e9"`, `"\u001f"`, `"\u003C"`, `"\ud83d\ude00"`, "\"\x01\"", "\"\xff\"", `{"a":1,"a":2}`, `{"b":1,"a":2,"b":3}`,

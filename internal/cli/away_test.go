@@ -50,6 +50,7 @@ var starting = []string{"tui", "up", "hook generic", "hook uninstall", "mcp serv
 // command is and however its arguments look without a tool's schema; and what needs
 // no gateway works.
 func TestEveryCommandWithTheGatewayAway(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	id := w.Journaled().Attested(t, `{}`)
 	keys := w.Write("keys.json", w.Run("attest", "keys", "-o", "json").Out)

@@ -12,6 +12,7 @@ import (
 // TestCompletion completes live ids with descriptions, and says nothing when
 // the gateway is away.
 func TestCompletion(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Populate()
 	r := w.Run("__complete", "approvals", "decide", "")
@@ -31,6 +32,7 @@ func TestCompletion(t *testing.T) {
 // TestCompletionOfHostileNames: an agent that names its session puts nothing on
 // anybody's command line that a shell would act on.
 func TestCompletionOfHostileNames(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	plain := "01DEVICE.terminal-1a_b:c@d/e+f"
 	for _, id := range []string{plain, "01DEVICE.$(touch x)", "01DEVICE.`touch x`", "01DEVICE.a;b", "01DEVICE.a b", "01DEVICE.a'b", "01DEVICE.a\\b", "01DEVICE.a\nb", "--yes", "~root"} {
@@ -46,6 +48,7 @@ func TestCompletionOfHostileNames(t *testing.T) {
 
 // TestHelpIsComplete: every command has a short text, and help goes to stdout.
 func TestHelpIsComplete(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	for _, args := range [][]string{{"--help"}, {"help"}, {}, {"approvals"}, {"help", "approvals", "decide"}, {"approvals", "decide", "--help"}, {"help", "exit-codes"}, {"help", "output"}, {"man"}} {
 		for _, s := range []printer.Streams{{}, {OutTerminal: true, ErrTerminal: true, Width: 100}} {

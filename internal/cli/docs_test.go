@@ -16,6 +16,7 @@ import (
 
 // TestDocs: docs/cli.md names every command and every exit code.
 func TestDocs(t *testing.T) {
+	t.Parallel()
 	text := must.Get(os.ReadFile("../../docs/cli.md"))(t)
 	var walk func(c *cobra.Command)
 	walk = func(c *cobra.Command) {
@@ -71,6 +72,7 @@ func dependencies(makefile string) string {
 // TestReadmeNamesWhatIsThere: README has nobody type a command, a flag or a target
 // that does not exist, and names every package that its two commands install.
 func TestReadmeNamesWhatIsThere(t *testing.T) {
+	t.Parallel()
 	root := (&app{client.NewApp(printer.Streams{})}).root()
 	readme, makefile := string(must.Get(os.ReadFile("../../README.md"))(t)), string(must.Get(os.ReadFile("../../Makefile"))(t))
 	if wrong := unknown(readme, makefile, root); len(wrong) > 0 {

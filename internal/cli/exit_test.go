@@ -17,6 +17,7 @@ import (
 
 // TestExitCodes reaches each exit code in the way a person would.
 func TestExitCodes(t *testing.T) {
+	t.Parallel()
 	cases := []struct {
 		name string
 		code int
@@ -99,6 +100,7 @@ func TestExitCodes(t *testing.T) {
 
 // TestEveryReasonHasItsExitCode sends each reason as the gateway does.
 func TestEveryReasonHasItsExitCode(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	for _, row := range reason.Table {
 		w.Gateway.Change(func() {
@@ -117,6 +119,7 @@ func TestEveryReasonHasItsExitCode(t *testing.T) {
 
 // TestStatusWithoutReason covers gateways and proxies that give no reason.
 func TestStatusWithoutReason(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	for code, exit := range map[connect.Code]int{
 		connect.CodeUnavailable: 6, connect.CodeUnauthenticated: 6, connect.CodePermissionDenied: 3, connect.CodeInvalidArgument: 2,
@@ -131,6 +134,7 @@ func TestStatusWithoutReason(t *testing.T) {
 
 // TestErrorDomain: a reason of somebody else's enum is not ours.
 func TestErrorDomain(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Gateway.Fail = connect.NewError(connect.CodeNotFound, context.Canceled)
 	r := w.Run("status")
@@ -141,6 +145,7 @@ func TestErrorDomain(t *testing.T) {
 }
 
 func TestPlainWords(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	for _, c := range []struct {
 		args []string

@@ -34,6 +34,7 @@ func placeholders(root *cobra.Command) []string {
 }
 
 func TestFlagUsagesNameNoCommandAsTheValue(t *testing.T) {
+	t.Parallel()
 	root := (&app{client.NewApp(printer.Streams{})}).root()
 	if found := placeholders(root); len(found) > 0 {
 		t.Errorf("backquotes in the usage of %v", found)
@@ -48,6 +49,7 @@ func TestFlagUsagesNameNoCommandAsTheValue(t *testing.T) {
 
 // Every flag and every command says what it is for.
 func TestEverythingIsDescribed(t *testing.T) {
+	t.Parallel()
 	eachCommand((&app{client.NewApp(printer.Streams{})}).root(), func(c *cobra.Command) {
 		if c.Short == "" {
 			t.Errorf("%s has no description", c.CommandPath())
@@ -63,6 +65,7 @@ func TestEverythingIsDescribed(t *testing.T) {
 // TestManualIsComplete: the manual page has every command that can be typed, with
 // its flags and examples, and no date.
 func TestManualIsComplete(t *testing.T) {
+	t.Parallel()
 	root := (&app{client.NewApp(printer.Streams{})}).root()
 	page := strings.NewReplacer(`\-`, "-", `\(dq`, `"`, `\e`, `\`).Replace(manual.Write(root))
 	eachCommand(root, func(c *cobra.Command) {

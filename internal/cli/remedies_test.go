@@ -33,6 +33,7 @@ var (
 // TestAdviceCanBeFollowed: every command that a text of the programs names exists, with
 // its flags.
 func TestAdviceCanBeFollowed(t *testing.T) {
+	t.Parallel()
 	roots := map[string]*cobra.Command{"palyra": cli.Root(), "palyrad": daemon.Command(io.Discard, io.Discard)}
 	found := advice(t, "../..")
 	if len(found) < 100 {

@@ -7,6 +7,7 @@ import (
 )
 
 func TestTo(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		text string
 		most int

@@ -6,6 +6,7 @@ import (
 )
 
 func TestQuote(t *testing.T) {
+	t.Parallel()
 	for want, words := range map[string][]string{
 		"":                                   nil,
 		"''":                                 {""},

@@ -39,6 +39,7 @@ func ofAnother(text string) func(path string) error {
 // What is wrong with a key file does not keep the configuration from loading;
 // a check finds it, with its place and without what the file holds.
 func TestKeyFiles(t *testing.T) {
+	t.Parallel()
 	const secret = "sk-do-not-tell"
 	for _, test := range []struct {
 		name, want string

@@ -50,6 +50,7 @@ func (w *world) load(opts LoadOptions) (*Config, Origins) {
 }
 
 func TestDefaultsNeedNoFile(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	c, origins := w.load(w.options())
 	want := Default()
@@ -67,6 +68,7 @@ func TestDefaultsNeedNoFile(t *testing.T) {
 }
 
 func TestPrecedence(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	path := w.write("max_calls_per_run = 5\n[process_runner]\ntier = \"b\"\n[log]\nlevel = \"warn\"\n")
 	w.env["PALYRA_PROCESS_RUNNER_TIER"] = "c"
@@ -95,6 +97,7 @@ func TestPrecedence(t *testing.T) {
 // TestOptional: a setting that may have no value is true, false or unset, from
 // wherever it comes.
 func TestOptional(t *testing.T) {
+	t.Parallel()
 	const key, line = "process_runner.allow_interpreters", "[process_runner]\nallow_interpreters = "
 	for _, c := range []struct{ file, env, flag, want string }{
 		{"", "", "", `"unset"`},
@@ -124,6 +127,7 @@ func TestOptional(t *testing.T) {
 
 // TestListOfNumbers: a list of numbers is read from the file, a variable and a flag.
 func TestListOfNumbers(t *testing.T) {
+	t.Parallel()
 	const key = "listen.agent_uids"
 	for _, c := range []struct{ file, env, flag, want string }{
 		{"", "", "", "[]"},
@@ -148,6 +152,7 @@ func TestListOfNumbers(t *testing.T) {
 }
 
 func TestEveryKindFromFile(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	path := w.write(`
 allow_sensitive_tools = true
@@ -188,6 +193,7 @@ burst = 3
 
 // TestFindings gives one finding per line of each case, with its place.
 func TestFindings(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name, text string
 		want       []string
@@ -324,6 +330,7 @@ func TestFindings(t *testing.T) {
 }
 
 func TestRemoteListenIsPossible(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.write("[listen]\napi = \"0.0.0.0:7443\"\nallow_remote = true\nserver_names = [\"gw.example.org\", \"192.0.2.1\"]")
 	if c, _ := w.load(w.options()); c.Listen.API != "0.0.0.0:7443" {
@@ -332,6 +339,7 @@ func TestRemoteListenIsPossible(t *testing.T) {
 }
 
 func TestWorkspaceBehindSymlinkMayNotHoldState(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	state := filepath.Join(w.home, ".local", "state")
 	must.Do(t, os.MkdirAll(state, 0o700))
@@ -346,6 +354,7 @@ func TestWorkspaceBehindSymlinkMayNotHoldState(t *testing.T) {
 }
 
 func TestBadVariablesAndFlags(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.env["PALYRA_MAX_CALLS_PER_RUN"] = "lots"
 	w.env["PALYRA_LOG_LEVEL"] = "loud"
@@ -366,6 +375,7 @@ func TestBadVariablesAndFlags(t *testing.T) {
 }
 
 func TestNamedFileMustExist(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	opts := w.options()
 	opts.Path = filepath.Join(w.home, "absent.toml")
@@ -380,6 +390,7 @@ func TestNamedFileMustExist(t *testing.T) {
 }
 
 func TestLocate(t *testing.T) {
+	t.Parallel()
 	home := t.TempDir()
 	system := filepath.Join(home, "etc.toml")
 	user := filepath.Join(home, ".config", "palyra", "palyra.toml")
@@ -409,6 +420,7 @@ func TestLocate(t *testing.T) {
 }
 
 func TestXDG(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.env["XDG_STATE_HOME"] = filepath.Join(w.home, "st")
 	w.env["XDG_CONFIG_HOME"] = "relative/is/ignored"
@@ -420,6 +432,7 @@ func TestXDG(t *testing.T) {
 }
 
 func TestNoHome(t *testing.T) {
+	t.Parallel()
 	m := machineOf(func(string) string { return "" })
 	m.root = false
 	c, origins := Default(), Origins{"state_dir": {Source: SourceDefault}}
@@ -430,6 +443,7 @@ func TestNoHome(t *testing.T) {
 }
 
 func TestPoliciesBesideTheFile(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	path := w.write("")
 	dir := filepath.Join(filepath.Dir(path), "policies")
@@ -452,6 +466,7 @@ func TestPoliciesBesideTheFile(t *testing.T) {
 }
 
 func TestToolAllowed(t *testing.T) {
+	t.Parallel()
 	c := &Config{AllowedTools: []string{"echo", "fs.*", "github/*"}}
 	for name, want := range map[string]bool{
 		"echo": true, "echoes": false, "fs.read": true, "fsx": false, "github/issues": true, "git": false, "": false,
@@ -466,6 +481,7 @@ func TestToolAllowed(t *testing.T) {
 }
 
 func TestEnvNamesAreDistinct(t *testing.T) {
+	t.Parallel()
 	seen := map[string]string{"PALYRA_CONFIG": "the file"}
 	for key, name := range envNames() {
 		if other := seen[name]; other != "" {
@@ -479,6 +495,7 @@ func TestEnvNamesAreDistinct(t *testing.T) {
 }
 
 func TestSettings(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	c, origins := w.load(w.options())
 	list := Settings(c, origins)
@@ -494,6 +511,7 @@ func TestSettings(t *testing.T) {
 // TestSettingsHaveTypes: what programs read of a setting has the type that the
 // file has, and a duration is the text that the file has.
 func TestSettingsHaveTypes(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.write("[[workspaces]]\nname = \"a\"\npath = \"/a\"\nread_only = true\nprotected = [\"x/**\"]")
 	c, origins := w.load(w.options())
@@ -515,6 +533,7 @@ func TestSettingsHaveTypes(t *testing.T) {
 
 // TestSettingsAreTOML reads back what `config show` prints.
 func TestSettingsAreTOML(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.write("allowed_tools = [\"a\\\"b.c<\\u007f\\u0001>\"]\n[[workspaces]]\nname = \"a\"\npath = \"/a\"\nread_only = true")
 	c, _, findings := load(w.options())
@@ -553,6 +572,7 @@ func FuzzFile(f *testing.F) {
 
 // TestSourceIsNoKey: the file that was read is known, and cannot be set by it.
 func TestSourceIsNoKey(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	path := w.write("max_calls_per_run = 5\n")
 	if c, _ := w.load(w.options()); c.Source != path {
@@ -567,6 +587,7 @@ func TestSourceIsNoKey(t *testing.T) {
 // A workspace that holds what decides over it is refused before the daemon
 // starts; the control is the same workspace with the rules elsewhere.
 func TestWorkspacesHoldNoRules(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "outside", "palyra.toml")
 	for name, c := range map[string]struct{ workspace, policies, want string }{
@@ -590,6 +611,7 @@ func TestWorkspacesHoldNoRules(t *testing.T) {
 
 // A client goes on with what is wrong elsewhere, and not with what it uses.
 func TestLoadClient(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "palyra.toml")
 	load := func(text string) (*Config, Findings, error) {
 		must.Do(t, os.WriteFile(path, []byte(text), 0o600))
@@ -618,6 +640,7 @@ func manyPorts(n int) string {
 
 // The sources' word for the network of the machine stays valid, and is noted.
 func TestNoneIsUnrestricted(t *testing.T) {
+	t.Parallel()
 	for word, notes := range map[string]int{"none": 1, "unrestricted": 0} {
 		w := newWorld(t)
 		w.write("[process_runner]\negress_enforcement_mode = \"" + word + "\"\n")

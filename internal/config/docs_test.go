@@ -35,6 +35,7 @@ func documentedKeys(prefix string, t reflect.Type) []string {
 
 // TestDocumentation holds docs/config.md, the keys and their defaults together.
 func TestDocumentation(t *testing.T) {
+	t.Parallel()
 	text := must.Get(os.ReadFile("../../docs/config.md"))(t)
 	rows := make(map[string][]string)
 	for _, match := range regexp.MustCompile("(?m)^\\| `([a-z0-9_.]+)` \\| (.*?) \\| (.*) ?\\|$").FindAllStringSubmatch(string(text), -1) {
@@ -70,6 +71,7 @@ func TestDocumentation(t *testing.T) {
 
 // TestDocumentedExample loads the example of the document.
 func TestDocumentedExample(t *testing.T) {
+	t.Parallel()
 	text := must.Get(os.ReadFile("../../docs/config.md"))(t)
 	_, rest, _ := strings.Cut(string(text), "```toml\n")
 	example, _, ok := strings.Cut(rest, "```")

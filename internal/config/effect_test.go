@@ -269,6 +269,7 @@ func unread(keys []string, source func(file string) string) []string {
 }
 
 func TestEveryKeyHasAnEffect(t *testing.T) {
+	t.Parallel()
 	source := func(file string) string {
 		text := must.Get(os.ReadFile(filepath.Join("..", filepath.FromSlash(file))))(t)
 		return string(text)

@@ -3,6 +3,7 @@ package config
 import "testing"
 
 func TestTilde(t *testing.T) {
+	t.Parallel()
 	for path, want := range map[string]string{
 		"~": "/home/ada", "~/": "/home/ada", "~/src": "/home/ada/src", "~bob": "~bob", "/~": "/~", "": "",
 	} {

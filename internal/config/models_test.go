@@ -17,6 +17,7 @@ func model(replace ...string) string {
 }
 
 func TestModelFindings(t *testing.T) {
+	t.Parallel()
 	const needsKey = "models[0].api_key_secret is missing, and the provider's own servers want a key"
 	for _, test := range []struct{ name, text, want string }{
 		{"the control", model(), ""},
@@ -74,6 +75,7 @@ func TestModelFindings(t *testing.T) {
 }
 
 func TestModelsAreFilledIn(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.write(model() + "api_key_file = \"~/key\"\n" + "[[models]]\nname = \"demo\"\nprovider = \"scripted\"\nscript = \"~/s.yaml\"\n")
 	c, _ := w.load(w.options())
@@ -87,6 +89,7 @@ func TestModelsAreFilledIn(t *testing.T) {
 
 // A key inside of a workspace could be read by what works there.
 func TestKeyFilesOutsideOfWorkspaces(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.write(model() + "api_key_file = \"~/ws/key\"\n[[workspaces]]\nname = \"a\"\npath = \"~/ws\"")
 	_, _, err := Load(w.options())

@@ -14,6 +14,7 @@ import (
 var movedKeys = map[int]string{0: "vault://global/model-a", 1: "vault://global/model-b"}
 
 func TestMoveSecrets(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct{ text, want string }{
 		"nothing":                       {"# only\n[http]\nmax_bytes = 1 # here\n", "# only\n[http]\nmax_bytes = 1 # here\n"},
 		"empty":                         {"", ""},

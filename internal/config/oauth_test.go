@@ -20,6 +20,7 @@ subjects = ["user:ann"]
 `
 
 func TestOAuthIssuers(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.write(oauthTable)
 	c, _ := w.load(w.options())

@@ -19,6 +19,7 @@ roles = ["operator"]
 `
 
 func TestOIDC(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.write(oidcTable)
 	c, _ := w.load(w.options())
@@ -71,6 +72,7 @@ func TestOIDC(t *testing.T) {
 
 // The client's secret is read as other private files are, and never repeated.
 func TestClientSecret(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	path := filepath.Join(w.home, "oidc")
 	w.write(strings.Replace(oidcTable, "client_id", "client_secret_file = \"~/oidc\"\nclient_id", 1))

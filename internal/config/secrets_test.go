@@ -17,6 +17,7 @@ func secretTable(replace ...string) string {
 }
 
 func TestSecretFindings(t *testing.T) {
+	t.Parallel()
 	host := func(rule string) string { return secretTable("api.github.com:443", rule) }
 	header := func(name string) string { return secretTable() + "header = \"" + name + "\"\n" }
 	for _, test := range []struct{ name, text, want string }{
@@ -66,6 +67,7 @@ func TestSecretFindings(t *testing.T) {
 }
 
 func TestSecretsAreFilledIn(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.write(secretTable())
 	if c, _ := w.load(w.options()); c.Secrets[0].Header != "Authorization" || c.Secrets[0].File != filepath.Join(w.home, "token") {
@@ -75,6 +77,7 @@ func TestSecretsAreFilledIn(t *testing.T) {
 
 // A secret inside of a workspace could be read by what works there.
 func TestSecretsOutsideOfWorkspaces(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.write(secretTable("~/token", "~/ws/token") + "[[workspaces]]\nname = \"a\"\npath = \"~/ws\"")
 	_, _, err := Load(w.options())

@@ -17,6 +17,7 @@ import (
 // What is wrong with the file of a secret does not keep the configuration from
 // loading; a check finds it, and nobody gets a value from it.
 func TestSecretFiles(t *testing.T) {
+	t.Parallel()
 	const value = "ghp_do-not-tell"
 	for _, test := range []struct {
 		name, want string

@@ -8,6 +8,7 @@ import (
 // TestUnknownVariables: a variable that is Palyra's by its name and means nothing
 // is an error that names the right one, for both programs.
 func TestUnknownVariables(t *testing.T) {
+	t.Parallel()
 	for name, says := range map[string]string{
 		"PALYRA_ADRESS":           "did you mean PALYRA_ADDRESS?",
 		"PALYRA_LOG_LEVLE":        "did you mean PALYRA_LOG_LEVEL?",

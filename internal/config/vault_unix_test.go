@@ -15,6 +15,7 @@ import (
 // What is wrong with the passphrase's file does not keep the configuration from loading;
 // a check finds it, without what the file holds.
 func TestVaultPassphrase(t *testing.T) {
+	t.Parallel()
 	const value = "do not tell"
 	for _, test := range []struct {
 		name, want string
@@ -59,6 +60,7 @@ func TestVaultPassphrase(t *testing.T) {
 }
 
 func TestVaultSettings(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]string{
 		"backend = \"file\"":                            "",
 		"backend = \"pocket\"":                          "set it to one of auto, file, secret_service, keychain, dpapi",

@@ -186,6 +186,7 @@ func (w *world) loggedIn() *browser {
 
 // Each attack lacks what the control, the same browser unchanged, has.
 func TestHalvesOfASession(t *testing.T) {
+	t.Parallel()
 	for name, attack := range map[string]func(*browser){
 		"the cookie alone":              func(b *browser) { b.secret = "" },
 		"the cookie and a wrong secret": func(b *browser) { b.secret = strings.Repeat("A", 43) },
@@ -209,6 +210,7 @@ func TestHalvesOfASession(t *testing.T) {
 
 // The secret of one session is good for no other.
 func TestSecretOfAnotherSession(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	one, other := w.loggedIn(), w.loggedIn()
 	one.secret = other.secret
@@ -218,6 +220,7 @@ func TestSecretOfAnotherSession(t *testing.T) {
 }
 
 func TestOtherHosts(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	b := w.loggedIn()
 	for host, want := range map[string]int{
@@ -245,6 +248,7 @@ func TestOtherHosts(t *testing.T) {
 }
 
 func TestLoginOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	token := w.link()
 	if got := w.browser().login(token); got != http.StatusOK { // the control
@@ -279,6 +283,7 @@ func TestLoginOnce(t *testing.T) {
 }
 
 func TestNoLinkFor(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	good := access.Caller{Principal: access.User("alice"), DeviceID: "D1", Paired: true, Surface: access.SurfaceGRPC}
 	must.Get(w.Link(t.Context(), good))(t) // the control
@@ -300,6 +305,7 @@ func TestNoLinkFor(t *testing.T) {
 }
 
 func TestEnds(t *testing.T) {
+	t.Parallel()
 	for name, end := range map[string]func(*world, *browser){
 		"logout": func(w *world, b *browser) {
 			if res := b.do(http.MethodPost, "/console/v1/logout", ""); res.StatusCode != http.StatusNoContent {
@@ -337,6 +343,7 @@ func TestEnds(t *testing.T) {
 // A session that is used goes on, but not beyond its life; what a page sends by itself is
 // no use.
 func TestIdleAndLife(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	b := w.loggedIn()
 	for range 23 {
@@ -353,6 +360,7 @@ func TestIdleAndLife(t *testing.T) {
 
 // A full disk lets nobody in, and keeps nobody in.
 func TestJournalUnavailable(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	b, late := w.loggedIn(), w.link()
 	w.full = true
@@ -369,6 +377,7 @@ func TestJournalUnavailable(t *testing.T) {
 
 // A browser that refuses the cookie's prefix over plain HTTP gets one without it.
 func TestCookies(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	b := w.loggedIn()
 	if b.cookies["__Host-palyra"] == "" || b.cookies["palyra-session"] != "" {
@@ -385,6 +394,7 @@ func TestCookies(t *testing.T) {
 }
 
 func TestHeaders(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	b := w.browser()
 	for path, want := range map[string]string{"/": "text/html", "/approvals/01J": "text/html", "/assets/main-1.js": "text/javascript", "/assets/wasm-worker-1.js": "text/javascript"} {
@@ -408,6 +418,7 @@ func TestHeaders(t *testing.T) {
 }
 
 func TestParseOrigin(t *testing.T) {
+	t.Parallel()
 	for text, ok := range map[string]bool{
 		"http://localhost:7145": true, "http://palyra-a.localhost:1": true, "https://palyra.example.com": true, "https://palyra.example.com:7145": true,
 		"": false, "http://127.0.0.1:7145": false, "http://palyra.example.com": false, "https://10.0.0.1:1": false, "http://localhost:7145/": false,

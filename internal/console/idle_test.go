@@ -18,6 +18,7 @@ import (
 
 // What a page sends by itself puts nothing off; the same request of a person does.
 func TestBackgroundIsNoUse(t *testing.T) {
+	t.Parallel()
 	for header, want := range map[string]int{"1": http.StatusUnauthorized, "": http.StatusOK} {
 		w := newWorld(t)
 		b := w.loggedIn()
@@ -33,6 +34,7 @@ func TestBackgroundIsNoUse(t *testing.T) {
 
 // A session that nobody uses ends although nobody asks, and with it its streams.
 func TestEndsByItself(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var ended atomic.Int64
 		c := must.Get(console.New(console.Config{

@@ -34,6 +34,7 @@ func asked(t *testing.T, d *running, input map[string]string) (n int) {
 
 // TestADeniedCallIsNotAskedBySpellingItOtherwise through the whole gateway.
 func TestADeniedCallIsNotAskedBySpellingItOtherwise(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t)
 	ws := filepath.Join(t.TempDir(), "ws")
 	must.Do(t, os.MkdirAll(filepath.Join(ws, "d"), 0o755))

@@ -30,6 +30,7 @@ func (w *clockWorld) echoOnce(key string) (toolcall.Outcome, error) {
 // verifies, and refuses calls whose result it could not keep. Once the vault is open,
 // what was kept is read and calls run, without a restart.
 func TestStartsWithALockedVault(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "state")
 	synctest.Test(t, func(t *testing.T) {
 		wall := &jumping{}

@@ -17,6 +17,7 @@ import (
 // and on that of agents, a token of the gateway's own and one of an issuer may ask about
 // whom the configuration lists, and about nobody else.
 func TestEvaluationsFromTheConfiguration(t *testing.T) {
+	t.Parallel()
 	provider := logintest.Start(t, "")
 	cfg := testConfig(t)
 	cfg.AllowedTools = []string{"echo"}

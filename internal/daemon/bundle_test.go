@@ -34,6 +34,7 @@ func (d *running) as(t *testing.T, dir string) (*palyrav1.GetStatusResponse, err
 // member and the owners find it in their status, nobody else does, and the devices
 // of before work on, or not, as asked.
 func TestBundleOnlineAndOffline(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t)
 	d := start(t, cfg)
 	at := t.TempDir()
@@ -90,6 +91,7 @@ func TestBundleOnlineAndOffline(t *testing.T) {
 // The command that takes somebody's power away says so first. Without a terminal it
 // is refused, and made with --yes.
 func TestOperatorCommandNamesTheLoss(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t)
 	cfg.Listen.API = "127.0.0.1:7443"
 	file := filepath.Join(t.TempDir(), "palyra.toml")

@@ -127,6 +127,7 @@ func (w *clockWorld) verify() int {
 // TestClockSetBack: an approval whose clock is set back by a day still ends
 // after its ten minutes, not before and not a day later, and so does a grant.
 func TestClockSetBack(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		wall := &jumping{}
 		w := openClockWorld(t, filepath.Join(t.TempDir(), "state"), wall)
@@ -157,6 +158,7 @@ func TestClockSetBack(t *testing.T) {
 // TestClockSetForward: what should have ended by the new time ends. No late
 // vote counts, no old grant helps, and nothing hangs.
 func TestClockSetForward(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		wall := &jumping{}
 		w := openClockWorld(t, filepath.Join(t.TempDir(), "state"), wall)
@@ -185,6 +187,7 @@ func TestClockSetForward(t *testing.T) {
 // TestClockWasWrong: a grant that was given while the clock ran ten years
 // ahead ends in time, over a restart as well, once the clock is right again.
 func TestClockWasWrong(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "state")
 		wall := &jumping{}

@@ -90,6 +90,7 @@ func (d *running) at() string {
 // Over plain HTTP the sessions end with the process, although the origin stays: whoever
 // has the port meanwhile gets nothing that is good afterwards.
 func TestConsoleSessionsEndWithTheProcess(t *testing.T) {
+	t.Parallel()
 	d := start(t, testConfig(t))
 	b := d.browse(d.at(), nil)
 	if who := must.Get(b.whoami(t))(t); who.GetPrincipal() != "user:local" || who.GetSurface() != "console" { // the control
@@ -110,6 +111,7 @@ func TestConsoleSessionsEndWithTheProcess(t *testing.T) {
 
 // A revoked device takes its sessions along.
 func TestConsoleEndsWithItsDevice(t *testing.T) {
+	t.Parallel()
 	d := start(t, testConfig(t))
 	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	block, _ := pem.Decode(must.Get(identity.Request(key))(t))
@@ -143,6 +145,7 @@ func TestConsoleEndsWithItsDevice(t *testing.T) {
 
 // Over TLS the certificate is of the console's own CA, and never of that of devices.
 func TestConsoleOverTLS(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t)
 	cfg.Console.OwnCA, cfg.Console.Origin = true, "https://palyra.example.com"
 	listener := must.Get((&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)

@@ -45,6 +45,7 @@ import (
 // what the kill left: the chain verifies, every started call has an end, every
 // effect was decided, and no approval served two calls.
 func TestKilledBetweenStages(t *testing.T) {
+	t.Parallel()
 	if os.Getenv(crashEnv) != "" {
 		t.Skip("this is the parent of the crashing process")
 	}
@@ -128,6 +129,7 @@ func crashOnce(ctx context.Context, program, dir string, border int, after time.
 
 // TestCrashingProcess is the process that TestKilledBetweenStages kills.
 func TestCrashingProcess(t *testing.T) {
+	t.Parallel()
 	spec := os.Getenv(crashEnv)
 	if spec == "" {
 		t.Skip("started by TestKilledBetweenStages")
@@ -305,6 +307,7 @@ func (s story) problems(effects []string) []string {
 // TestInvariantsSeeDefects is the negative control: each defect that the
 // crash test looks for is found when it is there.
 func TestInvariantsSeeDefects(t *testing.T) {
+	t.Parallel()
 	whole := func() story {
 		return story{
 			decided: map[string]bool{"a": true}, ends: map[string]int{"a": 1},

@@ -114,6 +114,7 @@ func (d *running) get(path string) (int, string) {
 }
 
 func TestServesAndStopsInOrder(t *testing.T) {
+	t.Parallel()
 	d := start(t, testConfig(t))
 	status := palyrav1connect.NewStatusServiceClient(d.client(), d.url())
 	res := must.Get(status.GetStatus(t.Context(), &palyrav1.GetStatusRequest{}))(t)
@@ -145,6 +146,7 @@ func TestServesAndStopsInOrder(t *testing.T) {
 }
 
 func TestOneDaemonPerStateDirectory(t *testing.T) {
+	t.Parallel()
 	d := start(t, testConfig(t))
 	other := *d.cfg
 	err := Run(t.Context(), Options{Config: &other, Log: slog.New(slog.DiscardHandler)})
@@ -157,6 +159,7 @@ func TestOneDaemonPerStateDirectory(t *testing.T) {
 }
 
 func TestStateDirectoryMustBePrivate(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t)
 	must.Do(t, os.MkdirAll(cfg.StateDir, 0o700))
 	chmod(t, cfg.StateDir, 0o755)
@@ -168,6 +171,7 @@ func TestStateDirectoryMustBePrivate(t *testing.T) {
 }
 
 func TestBrokenPolicyKeepsTheRunningSet(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t)
 	cfg.Policy.Dir = t.TempDir()
 	d := start(t, cfg)
@@ -206,6 +210,7 @@ func write(t *testing.T, path, text string) {
 // TestOfflineToolsAreTheBuiltinOnes holds together the daemon's tools and the
 // list that `palyra policy check` uses when no gateway is at hand.
 func TestOfflineToolsAreTheBuiltinOnes(t *testing.T) {
+	t.Parallel()
 	text := must.Get(os.ReadFile("../cli/policy/builtin_tools.json"))(t)
 	var listed []tool.Descriptor
 	must.Do(t, json.Unmarshal(text, &listed))
@@ -232,6 +237,7 @@ func digest(t *testing.T, d tool.Descriptor) string {
 }
 
 func TestOperatorAddedOnlineAndOffline(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t)
 	d := start(t, cfg)
 	online := filepath.Join(t.TempDir(), "bob")

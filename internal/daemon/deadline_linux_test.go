@@ -20,6 +20,7 @@ import (
 // clock, which begins before those of the runners; http.fetch's own ends in the
 // same moment.
 func TestTimeIsUpInEveryTier(t *testing.T) {
+	t.Parallel()
 	over := make(chan struct{})
 	silent := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-over }))
 	t.Cleanup(func() { close(over); silent.Close() })

@@ -16,6 +16,7 @@ import (
 // freezes. A change of the members makes another set of the same policies, which is no
 // change of them.
 func TestDeviceActsOnTheGateway(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t)
 	cfg.Policy.Dir = t.TempDir()
 	d := start(t, cfg)

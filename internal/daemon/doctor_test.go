@@ -69,6 +69,7 @@ func copied(t *testing.T, of *config.Config) *config.Config {
 // TestDoctorFindsDefects makes one defect at a time, each in a copy of one gateway, of
 // which the same exam finds nothing.
 func TestDoctorFindsDefects(t *testing.T) {
+	t.Parallel()
 	sound := stopped(t)
 	sound.Workspaces = []config.Workspace{{Name: "default", Path: t.TempDir()}}
 	before := map[string]doctor.Exam{}
@@ -207,6 +208,7 @@ func TestDoctorFindsDefects(t *testing.T) {
 // The doctor says whether changes take a second person, beside a daemon as in the
 // status and without one.
 func TestDoctorOnDualControl(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t)
 	if e := examOf(t, cfg, "dual control"); e.Result != doctor.Skipped {
 		t.Errorf("before the first start: %+v", e)
@@ -249,6 +251,7 @@ unless { context.approval.votes.contains({ role: "*", surface: "cli", paired: tr
 
 // The status says, too, that policies ask for people who could not be present.
 func TestStatusOnPresence(t *testing.T) {
+	t.Parallel()
 	for name, asked := range map[string]bool{"asked": true, "not asked": false} {
 		t.Run(name, func(t *testing.T) {
 			cfg := testConfig(t)
@@ -264,6 +267,7 @@ func TestStatusOnPresence(t *testing.T) {
 }
 
 func TestDoctorBesideADaemon(t *testing.T) {
+	t.Parallel()
 	d := start(t, testConfig(t))
 	before := d.status().GetJournalSize()
 	if e := examOf(t, d.cfg, "daemon"); e.Result != doctor.OK || !strings.Contains(e.Detail, "runs on the state directory") {
@@ -283,6 +287,7 @@ func TestDoctorBesideADaemon(t *testing.T) {
 
 // TestDoctorSeesAClockThatIsBehind gives the journal an event of tomorrow.
 func TestDoctorSeesAClockThatIsBehind(t *testing.T) {
+	t.Parallel()
 	cfg := stopped(t)
 	if e := examOf(t, cfg, "clock"); e.Result == doctor.Failed {
 		t.Fatalf("before: %+v", e)
@@ -296,6 +301,7 @@ func TestDoctorSeesAClockThatIsBehind(t *testing.T) {
 }
 
 func TestDoctorCommand(t *testing.T) {
+	t.Parallel()
 	run := func(args ...string) (string, error) {
 		var out bytes.Buffer
 		c := Command(&out, &out)

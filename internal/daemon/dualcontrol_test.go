@@ -160,6 +160,7 @@ func (d *team) addPacked(prefix string) {
 // after a no, nor by the asker's own yes or that of somebody without the role; it is
 // made once another owner or admin says yes, and the journal names both.
 func TestNoChangeWithoutTwo(t *testing.T) {
+	t.Parallel()
 	cfg := policyConfigAt(t)
 	// The table asks and reads more than people do.
 	cfg.Approvals.MaxCreatedPerMinutePerRun, cfg.RateLimits.Read = 1000, config.RateLimit{PerSecond: 1000, Burst: 1000}
@@ -218,6 +219,7 @@ func TestNoChangeWithoutTwo(t *testing.T) {
 // TestNoAndLaterChanges: a no is no, and what was approved is what is done: with
 // another base it is another question.
 func TestNoAndLaterChanges(t *testing.T) {
+	t.Parallel()
 	d := newTeam(t, policyConfigAt(t))
 	give := func(role string) func(context.Context, person) error {
 		return func(ctx context.Context, p person) error {
@@ -265,6 +267,7 @@ func TestNoAndLaterChanges(t *testing.T) {
 
 // TestRequesterLosesTheRole: whoever asked and may not any more changes nothing.
 func TestRequesterLosesTheRole(t *testing.T) {
+	t.Parallel()
 	d := newTeam(t, policyConfigAt(t))
 	bob := d.as("bob")
 	w := bob.ask("cyd", func(ctx context.Context, p person) error {
@@ -287,6 +290,7 @@ func TestRequesterLosesTheRole(t *testing.T) {
 // TestActivationUnderEverySet: a set that forbids everything keeps two owners neither
 // from putting another in force nor from answering that; policies still keep the rest.
 func TestActivationUnderEverySet(t *testing.T) {
+	t.Parallel()
 	d := newTeam(t, policyConfigAt(t))
 	bob, local := d.as("bob"), d.as("local")
 	good := must.Get(local.policy.GetPolicy(t.Context(), &palyrav1.GetPolicyRequest{}))(t).GetVersion()
@@ -322,6 +326,7 @@ func TestActivationUnderEverySet(t *testing.T) {
 // TestLostDevice: with two owners, the one whose colleague lost a device revokes it by
 // their own word and goes on alone; the journal and status say so.
 func TestLostDevice(t *testing.T) {
+	t.Parallel()
 	cfg := policyConfigAt(t)
 	d := newTeam(t, cfg)
 	local := d.as("local")
@@ -354,6 +359,7 @@ func TestLostDevice(t *testing.T) {
 // What is added on the gateway's host says which question it waits for, and how that is
 // answered.
 func TestHostSaysWhatItWaitsFor(t *testing.T) {
+	t.Parallel()
 	d := newTeam(t, testConfig(t))
 	for _, name := range []string{"add", "bundle"} {
 		said, told := io.Pipe()
@@ -390,6 +396,7 @@ func TestHostSaysWhatItWaitsFor(t *testing.T) {
 // TestDualControlSwitchedOff is the negative control: with the setting off, one
 // person's word is enough, and the start and status say so.
 func TestDualControlSwitchedOff(t *testing.T) {
+	t.Parallel()
 	cfg := policyConfigAt(t)
 	cfg.DualControl = false
 	d := newTeam(t, cfg)
@@ -414,6 +421,7 @@ func TestDualControlSwitchedOff(t *testing.T) {
 // neither while palyrad runs, nor by a signal, nor over a start, until a second person
 // says yes, or the host does.
 func TestDirectoryIsAProposal(t *testing.T) {
+	t.Parallel()
 	cfg := policyConfigAt(t)
 	d := newTeam(t, cfg)
 	version := func() string {
@@ -476,6 +484,7 @@ func TestDirectoryIsAProposal(t *testing.T) {
 // TestThawAlone: the host ends a freeze while palyrad does not run, and everybody is
 // told; a restart withdraws what waited.
 func TestThawAlone(t *testing.T) {
+	t.Parallel()
 	cfg := policyConfigAt(t)
 	d := newTeam(t, cfg)
 	must.Get(d.as("local").status.Freeze(t.Context(), &palyrav1.FreezeRequest{Reason: "look"}))(t)

@@ -11,6 +11,7 @@ import (
 
 // Of the daemon's own tools, only these may be recorded after they ran.
 func TestEffectlessTools(t *testing.T) {
+	t.Parallel()
 	set := must.Get(workspace.NewSet(nil))(t)
 	var tools []dispatch.Tool
 	for _, b := range builtin.New(builtin.Config{Workspaces: set}) {

@@ -74,6 +74,7 @@ func lsRemote(at string) []string { return []string{"git", "ls-remote", "http://
 // reaches the host that the operator allows and not its twin; result,
 // attestation and journal say both.
 func TestProgramsReachOnlyWhatIsAllowed(t *testing.T) {
+	t.Parallel()
 	s := startTwin(t)
 	g := startGoverned(t, func(cfg *config.Config) { cfg.ProcessRunner.AllowedEgressHosts = []string{s.allowed} })
 	if r := g.call(map[string]any{"argv": lsRemote(s.allowed)}); *r.result.ExitCode != 0 || s.asked.Load() == 0 || !strings.Contains(string(r.GetResultJson()), "refs/heads/main") {
@@ -109,6 +110,7 @@ func TestProgramsReachOnlyWhatIsAllowed(t *testing.T) {
 // TestCallsAskForLess: a call names what it needs of what is allowed, or that it
 // needs nothing, and is refused what is not.
 func TestCallsAskForLess(t *testing.T) {
+	t.Parallel()
 	s := startTwin(t)
 	g := startGoverned(t, func(cfg *config.Config) { cfg.ProcessRunner.AllowedEgressHosts = []string{s.allowed, s.denied} })
 	r := g.call(map[string]any{"argv": lsRemote(s.denied), "hosts": []string{s.allowed}})
@@ -132,6 +134,7 @@ func TestCallsAskForLess(t *testing.T) {
 
 // TestExecReaches: `palyrad sandbox exec` lets through what --allow says.
 func TestExecReaches(t *testing.T) {
+	t.Parallel()
 	for _, tier := range []string{"b", "c"} {
 		s := startTwin(t)
 		both := []string{"--tier", tier, "--allow", s.allowed, "--allow", s.denied}

@@ -19,6 +19,7 @@ func runnerWith(change func(*config.ProcessRunner)) *config.Config {
 
 // TestReach: each setting about the network is in what programs are granted.
 func TestReach(t *testing.T) {
+	t.Parallel()
 	cfg := runnerWith(func(p *config.ProcessRunner) {
 		p.AllowedEgressHosts, p.AllowedDNSSuffixes = []string{"api.example.org:8443"}, []string{".example.net"}
 		p.DeniedEgressHosts = []string{"evil.example.net"}
@@ -50,12 +51,14 @@ func TestReach(t *testing.T) {
 
 // TestDefaultBudget: the settings and the room that enforces them agree.
 func TestDefaultBudget(t *testing.T) {
+	t.Parallel()
 	if got, want := budget(config.Default().ProcessRunner.EgressBudget), (egress.Budget{}).OrDefault(); got != want {
 		t.Errorf("the default is %+v, the room's own %+v", got, want)
 	}
 }
 
 func TestReachRefuses(t *testing.T) {
+	t.Parallel()
 	inspect := func(host string) func(*config.ProcessRunner) {
 		return func(p *config.ProcessRunner) {
 			p.AllowedEgressHosts = []string{"*.example.org:443"}

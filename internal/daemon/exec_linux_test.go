@@ -16,6 +16,7 @@ import (
 
 // These tests run programs in bubblewrap.
 
+// Not parallel: it sets TMPDIR of the process.
 func TestExecRunsInTheSandbox(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
@@ -57,6 +58,7 @@ func TestExecRunsInTheSandbox(t *testing.T) {
 }
 
 func TestExecCopies(t *testing.T) {
+	t.Parallel()
 	for _, row := range []struct {
 		commit string
 		source string
@@ -114,6 +116,7 @@ func TestExecCopies(t *testing.T) {
 
 // TestExecAsksAtTheTerminal: without a terminal nothing is committed.
 func TestExecAsksAtTheTerminal(t *testing.T) {
+	t.Parallel()
 	if f, err := os.OpenFile("/dev/tty", os.O_RDWR, 0); err == nil {
 		f.Close()
 		return // somebody could answer
@@ -131,6 +134,7 @@ func TestExecAsksAtTheTerminal(t *testing.T) {
 // TestExecShowsNoControls: names and contents that a program chose do not reach
 // the terminal of who decides about them as they are.
 func TestExecShowsNoControls(t *testing.T) {
+	t.Parallel()
 	e := sandboxExec(t, "", "--workspace", t.TempDir(), "--cow", "--", "sh", "-c", `printf 'all:\n\tevil\r\033[2K\tfine\n' >Makefile; printf x >"$(printf 'a\033[8m')"`)
 	if e.code != 0 || strings.ContainsAny(e.errOut, "\x1b\r") || !strings.Contains(e.errOut, `evil\u{d}\u{1b}[2K`) {
 		t.Errorf("%d, %q", e.code, e.errOut)

@@ -39,6 +39,7 @@ func sandboxExec(t *testing.T, stdin string, args ...string) executed {
 // TestExecRefuses: what is wrong with the command line is palyrad's own failure,
 // 125, and nothing runs.
 func TestExecRefuses(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	for _, row := range []struct {
 		args []string

@@ -32,6 +32,7 @@ func unsaid(f *pflag.Flag) bool {
 
 // TestEveryFlagSaysWhatItIs goes over all flags of palyrad and its subcommands.
 func TestEveryFlagSaysWhatItIs(t *testing.T) {
+	t.Parallel()
 	eachFlag(Command(io.Discard, io.Discard), func(c *cobra.Command, f *pflag.Flag) {
 		if unsaid(f) {
 			t.Errorf("%s --%s does not say what it is: %q", c.CommandPath(), f.Name, f.Usage)
@@ -51,6 +52,7 @@ func TestEveryFlagSaysWhatItIs(t *testing.T) {
 // TestEverySettingIsAFlagThatCanBeSet: a key is a flag exactly when a flag can
 // set it, and the text that its help gives as the default is one that it takes.
 func TestEverySettingIsAFlagThatCanBeSet(t *testing.T) {
+	t.Parallel()
 	root := Command(io.Discard, io.Discard)
 	home := t.TempDir()
 	env := func(name string) string { return map[string]string{"HOME": home}[name] }
@@ -86,6 +88,7 @@ func TestEverySettingIsAFlagThatCanBeSet(t *testing.T) {
 // below a heading; a subcommand shows its own flags and names the place of the
 // others.
 func TestHelpShowsSettingsByGroups(t *testing.T) {
+	t.Parallel()
 	help := func(args ...string) string {
 		var out bytes.Buffer
 		c := Command(&out, &out)
@@ -117,6 +120,7 @@ func TestHelpShowsSettingsByGroups(t *testing.T) {
 
 // TestManual: palyrad(8) has every setting once, below its group, and the commands.
 func TestManual(t *testing.T) {
+	t.Parallel()
 	var out bytes.Buffer
 	c := Command(&out, &out)
 	c.SetArgs([]string{"man"})

@@ -167,6 +167,7 @@ func install(to string) map[string]any {
 }
 
 func TestOrdinaryChangesAreCommitted(t *testing.T) {
+	t.Parallel()
 	g := startGoverned(t, nil)
 	g.want(g.call(install("sub/made/here.txt")), "succeeded", "", "committed")
 	if text, err := os.ReadFile(filepath.Join(g.dir, "sub/made/here.txt")); err != nil || string(text) != "new\n" {
@@ -183,6 +184,7 @@ func TestOrdinaryChangesAreCommitted(t *testing.T) {
 // TestProtectedChangesEndAtTheGate: the workspace is byte for byte as it was
 // until a person allows the change, and stays so when one does not.
 func TestProtectedChangesEndAtTheGate(t *testing.T) {
+	t.Parallel()
 	g := startGoverned(t, nil)
 	before := g.tree()
 	for _, name := range []string{".git/hooks/pre-commit", ".mcp.json"} {
@@ -216,6 +218,7 @@ func TestProtectedChangesEndAtTheGate(t *testing.T) {
 }
 
 func TestDryRunChangesNothing(t *testing.T) {
+	t.Parallel()
 	g := startGoverned(t, nil)
 	before := g.tree()
 	in := install(".git/hooks/pre-commit")
@@ -230,6 +233,7 @@ func TestDryRunChangesNothing(t *testing.T) {
 // TestAConflictOverwritesNothing: somebody changes the workspace while a person
 // thinks.
 func TestAConflictOverwritesNothing(t *testing.T) {
+	t.Parallel()
 	g := startGoverned(t, nil)
 	g.write(".mcp.json", "{}\n")
 	g.asked = func(*palyrav1.Approval) bool { g.write(".mcp.json", "somebody else\n"); return true }
@@ -242,6 +246,7 @@ func TestAConflictOverwritesNothing(t *testing.T) {
 
 // TestDirectModeHasNoGate: the weaker mode writes at once, and says so.
 func TestDirectModeHasNoGate(t *testing.T) {
+	t.Parallel()
 	g := startGoverned(t, func(c *config.Config) { c.Workspaces[0].Mode = config.ModeDirect })
 	r := g.call(install("sub/made.txt"))
 	g.want(r, "succeeded", "", "")
@@ -252,6 +257,7 @@ func TestDirectModeHasNoGate(t *testing.T) {
 
 // TestAStoppedProgramCommitsNothing: what it wrote before its deadline is gone.
 func TestAStoppedProgramCommitsNothing(t *testing.T) {
+	t.Parallel()
 	g := startGoverned(t, nil)
 	before := g.tree()
 	// One byte at a time fills no disk and reaches no limit before the deadline.
@@ -265,6 +271,7 @@ func TestAStoppedProgramCommitsNothing(t *testing.T) {
 // TestCachesLastFromRunToRun: a build tool finds what the last run left, without
 // anybody who commits it, and no other workspace does.
 func TestCachesLastFromRunToRun(t *testing.T) {
+	t.Parallel()
 	for _, kept := range []bool{true, false} {
 		g := startGoverned(t, func(c *config.Config) {
 			if kept {
@@ -283,6 +290,8 @@ func TestCachesLastFromRunToRun(t *testing.T) {
 
 // TestDoctorExaminesEachLayer: every layer of a run is tried with and without
 // itself, with no daemon and without a trace.
+//
+// Not parallel: it sets TMPDIR of the process.
 func TestDoctorExaminesEachLayer(t *testing.T) {
 	cfg := testConfig(t)
 	cfg.ProcessRunner.Enabled = true
@@ -315,6 +324,7 @@ func TestDoctorExaminesEachLayer(t *testing.T) {
 // TestRequiredLayerRefuses: what the settings require and the machine lacks is
 // refused, and nothing runs.
 func TestRequiredLayerRefuses(t *testing.T) {
+	t.Parallel()
 	g := startGoverned(t, func(c *config.Config) { c.ProcessRunner.RequiredLayers = []string{"seatbelt_files"} })
 	before := g.tree()
 	stream := must.Get(palyrav1connect.NewGatewayServiceClient(g.client(), g.url()).CallTool(t.Context(),

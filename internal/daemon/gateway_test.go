@@ -42,6 +42,7 @@ func dialAs(t *testing.T, dir string) *http.Client {
 // TestFirstStart: one set of policies comes into force, which knows the first
 // operator, and the log says so once.
 func TestFirstStart(t *testing.T) {
+	t.Parallel()
 	book := &gatewaytest.Log{}
 	d := startWith(t, Options{Config: testConfig(t), Log: book.Logger()})
 	if n := book.Count("policy in force"); n != 1 {
@@ -68,6 +69,7 @@ func panicking() *gatewaytest.Probe {
 // TestFaultsOfToolsAreLogged: callers are not shown them, so the log has to
 // be.
 func TestFaultsOfToolsAreLogged(t *testing.T) {
+	t.Parallel()
 	book := &gatewaytest.Log{}
 	d := startWith(t, Options{Config: testConfig(t), Log: book.Logger(), tools: []dispatch.Tool{panicking()}})
 	stream := must.Get(palyrav1connect.NewGatewayServiceClient(d.client(), d.url()).CallTool(t.Context(), &palyrav1.CallToolRequest{Tool: "test.panic", InputJson: []byte("{}")}))(t)
@@ -84,6 +86,7 @@ func TestFaultsOfToolsAreLogged(t *testing.T) {
 // gets the outcome either way, a new call the reason, and the log says what is waited
 // for and what was ended.
 func TestStop(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		timeout time.Duration
 		release bool
@@ -149,6 +152,7 @@ func TestStop(t *testing.T) {
 
 // TestTheLogSaysWhoFroze: a freeze and its end are in the log, with who and why.
 func TestTheLogSaysWhoFroze(t *testing.T) {
+	t.Parallel()
 	book := &gatewaytest.Log{}
 	d := startWith(t, Options{Config: testConfig(t), Log: book.Logger()})
 	status := palyrav1connect.NewStatusServiceClient(d.client(), d.url())
@@ -177,6 +181,7 @@ func callEcho(ctx context.Context, calls palyrav1connect.GatewayServiceClient) e
 
 // TestRevocationReachesTheAPI: the streams of a revoked device end.
 func TestRevocationReachesTheAPI(t *testing.T) {
+	t.Parallel()
 	book := &gatewaytest.Log{}
 	d := startWith(t, Options{Config: testConfig(t), Log: book.Logger()})
 	dir := filepath.Join(t.TempDir(), "bob")
@@ -256,6 +261,7 @@ func (d *ill) tries() []time.Time {
 // TestProblemsOnlyReads: anybody may ask for the health, so that it must not
 // cost a write.
 func TestProblemsOnlyReads(t *testing.T) {
+	t.Parallel()
 	store := &ill{err: errors.New("disk full"), well: true}
 	for range 100 {
 		if got := problemsOf(store); len(got) != 1 || !strings.Contains(got[0], "disk full") {
@@ -273,6 +279,7 @@ func TestProblemsOnlyReads(t *testing.T) {
 // TestMend: a store that cannot be written is tried with growing pauses, and
 // the gateway is ready again after the first write that succeeds.
 func TestMend(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := &ill{}
 		ctx, stop := context.WithCancel(t.Context())
@@ -307,6 +314,7 @@ func TestMend(t *testing.T) {
 // TestSandboxMissingIsSaidBeforeAsking: with bubblewrap missing, process.run
 // is refused when it is planned, and nobody is asked.
 func TestSandboxMissingIsSaidBeforeAsking(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t)
 	cfg.ProcessRunner.Enabled = true
 	cfg.Workspaces = append(cfg.Workspaces, workspaceAt(t))
@@ -326,6 +334,7 @@ func TestSandboxMissingIsSaidBeforeAsking(t *testing.T) {
 // TestOperatorOfflineNeedsAnAddress: with port 0 and no daemon that ever ran,
 // there is no address to write into a bundle.
 func TestOperatorOfflineNeedsAnAddress(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t)
 	bob := NewOperator{Name: "bob", Roles: []access.Role{access.RoleOperator}, Dir: filepath.Join(t.TempDir(), "bob"), AcceptLoss: true}
 	_, err := AddOperator(t.Context(), cfg, bob)
@@ -349,6 +358,7 @@ func TestOperatorOfflineNeedsAnAddress(t *testing.T) {
 // TestDecisionsAreCountedByDecision: a verdict is what policy says, not what
 // was decided.
 func TestDecisionsAreCountedByDecision(t *testing.T) {
+	t.Parallel()
 	d := start(t, testConfig(t))
 	stream := must.Get(palyrav1connect.NewGatewayServiceClient(d.client(), d.url()).CallTool(t.Context(), &palyrav1.CallToolRequest{Tool: "echo", InputJson: []byte(`{"text":"x"}`)}))(t)
 	for stream.Receive() {
@@ -373,6 +383,7 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 // TestTokensEndWithTheirMember: what is open with a token ends when its member may not
 // act any more, and it opens nothing again until the member may.
 func TestTokensEndWithTheirMember(t *testing.T) {
+	t.Parallel()
 	d := startWith(t, Options{Config: testConfig(t), Log: slog.New(slog.DiscardHandler)})
 	dir := filepath.Join(t.TempDir(), "bob")
 	must.Get(AddOperator(t.Context(), d.cfg, NewOperator{Name: "bob", Roles: []access.Role{access.RoleOperator}, Dir: dir, AcceptLoss: true}))(t)

@@ -102,6 +102,7 @@ func post(t *testing.T, c *http.Client, at, token, body string) (int, string, st
 // TestHooksOfADaemon: by the port where the system says whose a connection is, and by
 // the socket; and nowhere else.
 func TestHooksOfADaemon(t *testing.T) {
+	t.Parallel()
 	h := startHooked(t)
 	port, socket := "http://"+h.Addresses.Agents+"/hooks/v1/claude-code", socketURL+"/hooks/v1/claude-code"
 	if status, decision, body := post(t, h.over(t), socket, h.token, h.before("t1", "a")); status != 200 || decision != "allow" {
@@ -157,6 +158,7 @@ func TestHooksOfADaemon(t *testing.T) {
 // and every route, on every listener. Beside that it can do what anybody can without a
 // credential.
 func TestStolenHookToken(t *testing.T) {
+	t.Parallel()
 	h := startHooked(t)
 	socket := h.over(t)
 	root := must.Get(identity.ReadBundle(h.Credentials))(t)

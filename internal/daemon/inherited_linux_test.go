@@ -14,6 +14,8 @@ import (
 
 // TestKeepInherited starts this test again with a descriptor, and has it look
 // at what a program of its own finds.
+//
+// Not parallel: programs of other tests would inherit its descriptor.
 func TestKeepInherited(t *testing.T) {
 	const variable, descriptor = "TEST_PALYRA_INHERITED", "TEST_PALYRA_DESCRIPTOR"
 	switch os.Getenv(variable) {

@@ -64,6 +64,7 @@ func verifiedWith(text []byte, set attest.KeySet) (journal.Summary, error) {
 
 // The journal's key is replaced while palyrad runs, and while none does.
 func TestRotateJournalKey(t *testing.T) {
+	t.Parallel()
 	for name, online := range map[string]bool{"online": true, "offline": false} {
 		t.Run(name, func(t *testing.T) { rotateJournalKey(t, online) })
 	}
@@ -112,6 +113,7 @@ func rotateJournalKey(t *testing.T, online bool) {
 // A rotation that a crash cut off ends at the next start: forward when the
 // journal has it, backward when not.
 func TestRotationCutOff(t *testing.T) {
+	t.Parallel()
 	for name, durable := range map[string]bool{"the journal has it": true, "the journal does not have it": false} {
 		t.Run(name, func(t *testing.T) {
 			cfg := testConfig(t)
@@ -151,6 +153,7 @@ func TestRotationCutOff(t *testing.T) {
 // The first start on the state directory of an older release certifies the
 // checkpoint key that is there.
 func TestCheckpointKeyIsCertifiedAtUpgrade(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t)
 	d := start(t, cfg)
 	first, old := d.keySet().CheckpointKeys[0], d.export()
@@ -171,6 +174,7 @@ func TestCheckpointKeyIsCertifiedAtUpgrade(t *testing.T) {
 // TestFiveYears: what a gateway signed over five years verifies, although every
 // certificate but the newest ran out long ago: each is judged when it was made.
 func TestFiveYears(t *testing.T) {
+	t.Parallel()
 	clock := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	now := func() time.Time { return clock }
 	dir := filepath.Join(t.TempDir(), "state")

@@ -44,6 +44,7 @@ func doesNotStart(t *testing.T, what string, cfg *config.Config) {
 // A whole gateway whose keys live in a TPM: it serves, signs, rotates, and starts
 // with that TPM alone.
 func TestGatewayInATPM(t *testing.T) {
+	t.Parallel()
 	e := tpmtest.Start(t)
 	cfg := testConfig(t)
 	cfg.Keys = config.KeyStore{Store: config.KeysInTPM, TPMDevice: e.Device}
@@ -82,6 +83,7 @@ func TestGatewayInATPM(t *testing.T) {
 
 // A TPM that cannot hold the keys of a new gateway leaves none behind.
 func TestUnfitTPMMakesNoGateway(t *testing.T) {
+	t.Parallel()
 	e := tpmtest.Start(t)
 	e.SetOwnerPassword(t, "secret")
 	cfg := testConfig(t)
@@ -95,6 +97,7 @@ func TestUnfitTPMMakesNoGateway(t *testing.T) {
 }
 
 func TestKeysSealCommand(t *testing.T) {
+	t.Parallel()
 	e := tpmtest.Start(t)
 	cfg := testConfig(t)
 	seal := func(args ...string) (string, error) {

@@ -61,6 +61,7 @@ func (d *running) served() string {
 // signed verifies with the old key set and the new, what the new one signs with the
 // new, devices go on, and the journal says so before and after.
 func TestRotateGatewayKeys(t *testing.T) {
+	t.Parallel()
 	for name, online := range map[string]bool{"online": true, "offline": false} {
 		t.Run(name, func(t *testing.T) {
 			cfg := testConfig(t)
@@ -129,6 +130,7 @@ func (d *running) journaledKeys() {
 }
 
 func TestRotateWhatCannotBe(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t)
 	start(t, cfg).end()
 	for name, want := range map[string]reason.Code{keyadmin.Root: reason.InvalidInput, "nothing": reason.NotFound} {
@@ -142,6 +144,7 @@ func TestRotateWhatCannotBe(t *testing.T) {
 // the gateway starts, signs, and what it signed before verifies; and the rotation can
 // be done again.
 func TestRotationOfGatewayKeysCutOff(t *testing.T) {
+	t.Parallel()
 	// What each rotation writes, in this order.
 	writes := map[string][]string{keyadmin.Issuing: {"issuing.pem"}, keyadmin.Notary: {"notary-past.json", "notary.pem"}}
 	for key, files := range writes {
@@ -204,6 +207,7 @@ func (failing) Append(context.Context, ...event.Draft) ([]journal.Event, error) 
 
 // Nothing is replaced that cannot be journaled.
 func TestRotationIsJournaledFirst(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t)
 	start(t, cfg).end()
 	must.Do(t, withStores(t.Context(), cfg, func(s stores, authority *ca.Authority) error {

@@ -49,6 +49,7 @@ func (o *offering) Accept() (net.Conn, error) {
 // TestConnectionsAreBounded: one too many is not let in, and one that was closed
 // makes room, once. Addresses of this machine count among all alone.
 func TestConnectionsAreBounded(t *testing.T) {
+	t.Parallel()
 	book := &gatewaytest.Log{}
 	source := &offering{}
 	a := &acceptor{Listener: source, log: book.Logger(), most: 4, mostOfOne: 2}
@@ -84,6 +85,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 // TestConnectionsOfANetworkAreBounded: the addresses of one IPv6 network count as
 // one, and another network's do not. Addresses of IPv4 are the control.
 func TestConnectionsOfANetworkAreBounded(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		ips  []string
 		want int
@@ -111,6 +113,7 @@ func TestConnectionsOfANetworkAreBounded(t *testing.T) {
 
 // TestOutOfFilesIsNamed: the log says what to raise.
 func TestOutOfFilesIsNamed(t *testing.T) {
+	t.Parallel()
 	book := &gatewaytest.Log{}
 	a := &acceptor{Listener: &offering{}, log: book.Logger(), most: 1, mostOfOne: 1}
 	if _, err := a.Accept(); err == nil || book.Count("LimitNOFILE") != 1 {
@@ -121,6 +124,7 @@ func TestOutOfFilesIsNamed(t *testing.T) {
 // TestGzipBomb: a small body that unpacks to much is refused by its size. The
 // control is a handler without the bound, which takes it.
 func TestGzipBomb(t *testing.T) {
+	t.Parallel()
 	var bomb bytes.Buffer
 	z := gzip.NewWriter(&bomb)
 	must.Get(z.Write([]byte("{}")))(t)

@@ -24,6 +24,7 @@ import (
 
 // TestMetricsCount makes one call that is allowed and one that is denied.
 func TestMetricsCount(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t)
 	cfg.AllowedTools = []string{"echo"}
 	d := start(t, cfg)
@@ -50,6 +51,7 @@ func TestMetricsCount(t *testing.T) {
 // TestRefusedRequestsAreShown: a request over its limit is counted, and status says
 // which class is limited; before, it says nothing of limits.
 func TestRefusedRequestsAreShown(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t)
 	cfg.RateLimits.Decide = config.RateLimit{PerSecond: 0.001, Burst: 1}
 	d := start(t, cfg)
@@ -71,6 +73,7 @@ func TestRefusedRequestsAreShown(t *testing.T) {
 
 // TestLimitedNotice: what is not limited now is not named.
 func TestLimitedNotice(t *testing.T) {
+	t.Parallel()
 	now := time.Now()
 	refused := map[ratelimit.Class]ratelimit.Refusals{
 		"run": {Count: 1, Last: now}, "decide": {Count: 9, Last: now.Add(-59 * time.Second)}, "read": {Count: 5, Last: now.Add(-time.Hour)}, "mutate": {},
@@ -114,6 +117,7 @@ func (d *running) eventually(path, line string) {
 // TestMetricsAreBounded: the metrics are for everybody who gets to their port, so
 // that whoever opens connections there takes none of the API's files.
 func TestMetricsAreBounded(t *testing.T) {
+	t.Parallel()
 	book := &gatewaytest.Log{}
 	d := startWith(t, Options{Config: testConfig(t), Log: book.Logger()})
 	fetch := func(conn net.Conn) error {

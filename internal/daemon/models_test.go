@@ -40,6 +40,7 @@ func (d *running) runWith(model string) *palyrav1.Run {
 // A model that cannot be used keeps nothing from starting: it is listed with
 // its problem, and runs with it say so. The others work.
 func TestModelsThatCannotBeUsed(t *testing.T) {
+	t.Parallel()
 	server := modeltest.OpenAI(t, modeltest.File("text"))
 	dir := t.TempDir()
 	file := func(name string, mode os.FileMode, text string) string {
@@ -90,6 +91,7 @@ func TestModelsThatCannotBeUsed(t *testing.T) {
 
 // Without a model the gateway serves everything else.
 func TestNoModels(t *testing.T) {
+	t.Parallel()
 	d := start(t, testConfig(t))
 	_, err := palyrav1connect.NewGatewayServiceClient(d.client(), d.url()).StartRun(t.Context(), &palyrav1.StartRunRequest{Message: "hello"})
 	if code := reason.Of(rpc.ReasonOf(err)); code != reason.UnknownModel {
@@ -99,6 +101,7 @@ func TestNoModels(t *testing.T) {
 
 // The model is told of what its principal could ever call, and of nothing else.
 func TestModelsAreToldOfTheirTools(t *testing.T) {
+	t.Parallel()
 	server := modeltest.Local(t, modeltest.File("text"))
 	cfg := testConfig(t)
 	cfg.AllowedTools = []string{"echo", "fs.*"}
@@ -134,6 +137,7 @@ func (d *running) called(tool, input string) (told string) {
 // restart, and a key that is not there, or a locked vault, fails the run and not the
 // start. No call gets it by naming it.
 func TestModelKeysFromTheVault(t *testing.T) {
+	t.Parallel()
 	server := modeltest.Local(t, modeltest.File("text"), modeltest.File("text"))
 	cfg := testConfig(t)
 	cfg.AllowedTools = []string{"echo", "secrets.*", "http.*"}

@@ -135,6 +135,7 @@ func enough(set *policy.Set, requester access.Principal, voters []access.Member)
 // for a call of their own nor for another's. Without the history they are, which is
 // the control; and with others beside, two people are two.
 func TestOneCredentialIsNeverTwo(t *testing.T) {
+	t.Parallel()
 	authority, _, err := ca.Open(filepath.Join(t.TempDir(), "ca"), ca.Options{})
 	must.Do(t, err)
 	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)

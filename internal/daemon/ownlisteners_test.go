@@ -16,6 +16,7 @@ import (
 // reaches none of the gateway's own listeners, whose ports the system chose. The control
 // is a server beside them.
 func TestToolsDoNotReachTheGateway(t *testing.T) {
+	t.Parallel()
 	beside := httptest.NewServer(http.NotFoundHandler())
 	defer beside.Close()
 	cfg := testConfig(t)

@@ -102,6 +102,7 @@ func (w *pinWorld) callable(name, input string) reason.Code {
 }
 
 func TestToolDefinitionsArePinned(t *testing.T) {
+	t.Parallel()
 	w := newPinWorld(t)
 	w.mustStart(shaped("test.a", "x", "string"))
 	w.wantEvents("test.a", "pinned")
@@ -126,6 +127,7 @@ func TestToolDefinitionsArePinned(t *testing.T) {
 // TestChangedDefinitionIsSuspended: policies that do not fit a changed tool
 // keep that tool from being called, and nothing else.
 func TestChangedDefinitionIsSuspended(t *testing.T) {
+	t.Parallel()
 	w := newPinWorld(t)
 	w.policy(about("test.a", `context.args.x == "no"`))
 	w.mustStart(shaped("test.a", "x", "string"), shaped("test.b", "x", "string"))
@@ -179,6 +181,7 @@ func TestChangedDefinitionIsSuspended(t *testing.T) {
 // TestOldDefinitionComesBack: the tool is as its pin again, so that nothing
 // stands against it.
 func TestOldDefinitionComesBack(t *testing.T) {
+	t.Parallel()
 	w := newPinWorld(t)
 	w.policy(about("test.a", `context.args.x == "no"`))
 	old, changed := shaped("test.a", "x", "string"), shaped("test.a", "x", "integer")
@@ -195,6 +198,7 @@ func TestOldDefinitionComesBack(t *testing.T) {
 // TestBrokenPoliciesAreNotTheToolsFault: policies that fit neither definition
 // still keep the daemon from starting, and suspend nothing.
 func TestBrokenPoliciesAreNotTheToolsFault(t *testing.T) {
+	t.Parallel()
 	w := newPinWorld(t)
 	w.mustStart(shaped("test.a", "x", "string"))
 	w.policy("permit(principal, action, resource) when { contxt.risk };")

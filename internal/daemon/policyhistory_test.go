@@ -95,6 +95,7 @@ func runBriefly(t *testing.T, cfg *config.Config) error {
 // An activated version holds against the directory, new members and a restart,
 // until a reload.
 func TestActivation(t *testing.T) {
+	t.Parallel()
 	cfg := policyConfigAt(t)
 	d := openDesk(t, cfg)
 	first := must.Get(d.load("10-own.cedar", forbids("echo")))(t)
@@ -141,6 +142,7 @@ const failingTest = "principal: local\ntests:\n  - name: echo is denied\n    cal
 // A set whose tests fail does not load: at a reload the running one stays, at
 // the start there is none.
 func TestPolicyTestsGuardTheLoad(t *testing.T) {
+	t.Parallel()
 	cfg := policyConfigAt(t)
 	d := openDesk(t, cfg)
 	good := must.Get(d.load("10-own.cedar", forbids("echo")))(t)
@@ -180,6 +182,7 @@ func TestPolicyTestsGuardTheLoad(t *testing.T) {
 // A palyrad that does not start because of an activated version can return to
 // its directory.
 func TestResetPolicy(t *testing.T) {
+	t.Parallel()
 	cfg := policyConfigAt(t)
 	d := openDesk(t, cfg)
 	version := must.Get(d.load("10-own.cedar", forbids("echo")))(t)
@@ -235,6 +238,7 @@ func (d policyDesk) decide(tool, input string) (proposal, decided string) {
 // A call of the past is explained under what judged it, by either id, whatever
 // is in force now; and not at all when that cannot be had.
 func TestExplainThePast(t *testing.T) {
+	t.Parallel()
 	cfg := policyConfigAt(t)
 	d := openDesk(t, cfg)
 	version := must.Get(d.load("10-own.cedar", "// two lines\n// above\n"+forbids("echo")))(t)
@@ -290,6 +294,7 @@ func (d policyDesk) as(name string, owner access.Principal, role access.Role) po
 
 // What somebody else's call was is for those who may read the journal.
 func TestThePastIsOnesOwn(t *testing.T) {
+	t.Parallel()
 	d := openDesk(t, policyConfigAt(t))
 	dora := d.as("dora", access.Principal{}, access.RoleDeveloper)
 	for who, others := range map[*policyDesk]*policyDesk{&d: &dora, &dora: &d} {
@@ -311,6 +316,7 @@ func TestThePastIsOnesOwn(t *testing.T) {
 
 // An agent learns reason and remedy of a denial, and nothing of the rules.
 func TestAgentsReadNoPolicy(t *testing.T) {
+	t.Parallel()
 	d := openDesk(t, policyConfigAt(t))
 	bot := d.as("bot", access.User("local"), access.RoleAgent)
 	proposal, _ := bot.decide("echo", `{"text":"x"}`)
@@ -358,6 +364,7 @@ func TestAgentsReadNoPolicy(t *testing.T) {
 // A secret on which the verdict rests is not in the journal: then nothing is
 // explained.
 func TestExplainWithoutTheSecretThatDecided(t *testing.T) {
+	t.Parallel()
 	cfg := policyConfigAt(t)
 	d := openDesk(t, cfg)
 	must.Get(d.load("10-own.cedar", "@id(\"own.no-keys\")\nforbid(principal, action == Action::\"tool.execute/echo\", resource)\nwhen { context.args has text && context.args.text like \"AKIA*\" };\n"))(t)

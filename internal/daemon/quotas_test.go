@@ -75,6 +75,7 @@ func floodUntilRefused(t *testing.T, d *running) (int, *errdetails.ErrorInfo) {
 // and leaves nothing more; the same person at a terminal goes on, and a restart
 // gives no new day.
 func TestFloodEndsAtTheQuota(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t)
 	cfg.Quotas.DayBytes = 6 << 20
 	d := start(t, cfg)
@@ -122,6 +123,7 @@ func TestFloodEndsAtTheQuota(t *testing.T) {
 // TestFloodWithoutAQuotaControl is the negative control: with the defaults the
 // same flood goes through.
 func TestFloodWithoutAQuotaControl(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t)
 	if cfg.Quotas != config.Default().Quotas {
 		t.Fatal("the test changes the defaults")

@@ -35,6 +35,7 @@ func (f *fakeBackend) Close() error                                  { *f.closed
 
 // TestLessIsNeverSilent: log, status and notices say what programs get.
 func TestLessIsNeverSilent(t *testing.T) {
+	t.Parallel()
 	closed := 0
 	g := must.Get(build(t.Context(), Options{Config: testConfig(t), Log: slog.New(slog.DiscardHandler)}))(t)
 	t.Cleanup(func() { _ = g.close(nil) })
@@ -60,6 +61,7 @@ func TestLessIsNeverSilent(t *testing.T) {
 
 // TestWhatEndsPreparedSandboxes: what they were built for may have changed.
 func TestWhatEndsPreparedSandboxes(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t)
 	cfg.Policy.Dir = t.TempDir()
 	g := must.Get(build(t.Context(), Options{Config: cfg, Log: slog.New(slog.DiscardHandler)}))(t)
@@ -97,6 +99,7 @@ func TestWhatEndsPreparedSandboxes(t *testing.T) {
 
 // TestGuestsNeedTierC: the worker of WebAssembly guests runs in Tier C, and in nothing less.
 func TestGuestsNeedTierC(t *testing.T) {
+	t.Parallel()
 	for tier, opens := range map[sandbox.Tier]bool{sandbox.TierC: runtime.GOOS == "linux", sandbox.TierB: false} {
 		closed := 0
 		g := &gateway{cfg: testConfig(t), log: slog.New(slog.DiscardHandler), parts: &parts{}}

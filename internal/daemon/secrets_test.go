@@ -30,6 +30,7 @@ func secretIn(t *testing.T, mode os.FileMode) config.Secret {
 // TestSecretsOfTheConfiguration: they carry what the file holds now, and
 // programs get those that have a variable.
 func TestSecretsOfTheConfiguration(t *testing.T) {
+	t.Parallel()
 	one := secretIn(t, 0o600)
 	other := one
 	other.Name, other.Env = "fetch-only", ""
@@ -55,6 +56,7 @@ func TestSecretsOfTheConfiguration(t *testing.T) {
 // TestSecretsOfEveryKind: what the configuration takes can be sent, and nothing
 // else, so that its check finds what a call is refused for.
 func TestSecretsOfEveryKind(t *testing.T) {
+	t.Parallel()
 	for value, usable := range map[string]bool{
 		strings.Repeat("k", 7): false, strings.Repeat("k", 8): true, strings.Repeat("k", 4096): true, strings.Repeat("k", 4097): false,
 		"two words": true, " of spaces": false, "of spaces ": false, "of two\nlines": false, "löslich": false, "palyra-sec-other": false,
@@ -81,6 +83,7 @@ func TestSecretsOfEveryKind(t *testing.T) {
 // TestSecretsThatAreRefused: what the check of the configuration cannot see
 // keeps palyrad from starting.
 func TestSecretsThatAreRefused(t *testing.T) {
+	t.Parallel()
 	for name, change := range map[string]func(*config.Secret){
 		"a variable that steers":      func(s *config.Secret) { s.Env = "LD_PRELOAD" },
 		"a variable of the sandbox's": func(s *config.Secret) { s.Env = "PATH" },
@@ -103,6 +106,7 @@ func TestSecretsThatAreRefused(t *testing.T) {
 // TestSnapshotHoldsSecrets: what a secret is, and nothing of its value, is among
 // the settings behind a decision.
 func TestSnapshotHoldsSecrets(t *testing.T) {
+	t.Parallel()
 	digest := func(change func(*config.Secret)) string {
 		cfg := config.Default()
 		cfg.Secrets = []config.Secret{{Name: "a", File: "/a", Hosts: []string{"a.example:443"}, Header: "Authorization", Env: "A"}}
@@ -125,6 +129,7 @@ func TestSnapshotHoldsSecrets(t *testing.T) {
 
 // TestSecretsThatCannotBeRead are told of at the start, without what they hold.
 func TestSecretsThatCannotBeRead(t *testing.T) {
+	t.Parallel()
 	for mode, want := range map[os.FileMode]int{0o600: 0, 0o644: 1} {
 		var log bytes.Buffer
 		tellSecrets(t.Context(), []config.Secret{secretIn(t, mode)}, slog.New(slog.NewTextHandler(&log, nil)))

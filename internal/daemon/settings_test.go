@@ -61,6 +61,7 @@ var elsewhere = map[string]string{
 // TestSnapshotHoldsTheSecuritySettings changes every key that bounds what a
 // call may do: each gives another snapshot digest.
 func TestSnapshotHoldsTheSecuritySettings(t *testing.T) {
+	t.Parallel()
 	changes := map[string]func(*config.Config){
 		"roles":                 func(c *config.Config) { c.Roles = append(slices.Clone(c.Roles), "legal") },
 		"allowed_tools":         func(c *config.Config) { c.AllowedTools = []string{"echo"} },
@@ -188,6 +189,7 @@ func snapshotOf(t *testing.T, cfg *config.Config) string {
 // TestWorkspacesHoldNoRules: the daemon refuses to start with a workspace in
 // which an agent could rewrite what it is allowed.
 func TestWorkspacesHoldNoRules(t *testing.T) {
+	t.Parallel()
 	for name, change := range map[string]func(cfg *config.Config, dir string){
 		"state_dir":              func(cfg *config.Config, dir string) { cfg.StateDir = filepath.Join(dir, "state") },
 		"policy.dir":             func(cfg *config.Config, dir string) { cfg.Policy.Dir = filepath.Join(dir, "policies") },

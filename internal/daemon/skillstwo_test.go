@@ -90,6 +90,7 @@ func wording(w *waiting) string {
 // person, who sees whose it is and what it asks for; until then what ran before runs on. An
 // update that asks for nothing more asks nobody, and what takes a skill out of use neither.
 func TestSkillsTakeTwo(t *testing.T) {
+	t.Parallel()
 	d := newTeam(t, policyConfigAt(t))
 	local, bob := d.as("local"), d.as("bob")
 	w := bob.ask("local", installSkill(local.stage(skillFile(t, "1.0.0", "first"))))
@@ -157,6 +158,7 @@ func TestSkillsTakeTwo(t *testing.T) {
 // TestApprovedUpdateOverAnother: a yes to an update is good for what was installed when it
 // was asked about.
 func TestApprovedUpdateOverAnother(t *testing.T) {
+	t.Parallel()
 	d := newTeam(t, policyConfigAt(t))
 	local, bob := d.as("local"), d.as("bob")
 	w := bob.ask("local", installSkill(local.stage(skillFile(t, "1.0.0", "first"))))

@@ -56,6 +56,7 @@ func statusOver(t *testing.T, client *http.Client) (*palyrav1.GetStatusResponse,
 // The owner of the state directory is the local operator on the socket, may do what
 // its roles let it, and certifies no key: that would make a paired device of a uid.
 func TestSocketOperator(t *testing.T) {
+	t.Parallel()
 	cfg := shortState(t, testConfig(t))
 	d := start(t, cfg)
 	client := overSocket(t, cfg)
@@ -85,6 +86,7 @@ func TestSocketOperator(t *testing.T) {
 // What ends the local operator ends what is open on the socket, too, and the next
 // request there; and the socket can be switched off.
 func TestSocketEndsWithTheLocalOperator(t *testing.T) {
+	t.Parallel()
 	for name, end := range map[string]func(t *testing.T, d *running, bob *http.Client){
 		"revoked": func(t *testing.T, d *running, bob *http.Client) {
 			must.Get(palyrav1connect.NewIdentityServiceClient(bob, d.url()).RevokeDevice(t.Context(), &palyrav1.RevokeDeviceRequest{
@@ -155,6 +157,7 @@ func tailing(t *testing.T, client *http.Client, url string) <-chan error {
 // A vote over the socket is counted, and is no vote of a paired device: a policy that
 // wants one waits on. The control is the same person's vote by certificate.
 func TestSocketVoteIsNotPaired(t *testing.T) {
+	t.Parallel()
 	cfg := shortState(t, testConfig(t))
 	cfg.Policy.Dir = t.TempDir()
 	must.Do(t, os.WriteFile(filepath.Join(cfg.Policy.Dir, "paired.cedar"), []byte(`@id("paired")
@@ -203,6 +206,7 @@ unless { context.approval.votes.contains({ role: "*", surface: "cli", paired: tr
 // A socket that a killed palyrad left does not keep the next one from starting, and
 // what is no socket does.
 func TestSocketOfAKilledPalyrad(t *testing.T) {
+	t.Parallel()
 	cfg := shortState(t, testConfig(t))
 	must.Do(t, os.Mkdir(cfg.StateDir, 0o700))
 	left := must.Get(net.ListenUnix("unix", &net.UnixAddr{Name: statedir.Socket(cfg.StateDir), Net: "unix"}))(t)
@@ -220,6 +224,7 @@ func TestSocketOfAKilledPalyrad(t *testing.T) {
 // Once the operator's key is kept elsewhere, the uid alone is nobody on the socket, at
 // once and after a start; the certificate goes on, and the host's way back is there.
 func TestSocketEndsWhenTheKeyIsKeptElsewhere(t *testing.T) {
+	t.Parallel()
 	cfg := shortState(t, testConfig(t))
 	d := start(t, cfg)
 	client := overSocket(t, cfg)

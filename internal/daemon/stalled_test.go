@@ -13,6 +13,7 @@ import (
 // TestStalledClient: a client that stops reading does not hold up its handler
 // for ever. The control writes to the same kind of client without being watched.
 func TestStalledClient(t *testing.T) {
+	t.Parallel()
 	watched, control := flood(t, 50*time.Millisecond), flood(t, time.Hour)
 	<-watched
 	select {
@@ -75,6 +76,7 @@ func (w *slowWriter) SetWriteDeadline(at time.Time) error {
 // TestStalledIsWhoeverTakesNothing: only a write or a flush that lasts too long
 // cuts a client off, and never one that waits for the handler.
 func TestStalledIsWhoeverTakesNothing(t *testing.T) {
+	t.Parallel()
 	const after = 30 * time.Second
 	for name, c := range map[string]struct {
 		write, flush time.Duration

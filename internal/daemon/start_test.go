@@ -14,6 +14,7 @@ import (
 // TestLongStartIsLogged: a start that lasts says what it is at, first after two
 // seconds and then every five; a quick one says nothing.
 func TestLongStartIsLogged(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		takes time.Duration
 		want  []string

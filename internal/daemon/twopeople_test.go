@@ -16,6 +16,7 @@ import (
 // TestTwoPeopleAreTwo: whom the one owner made counts for nobody beside it, also after
 // a start, until the gateway's host confirms it; then everybody is told.
 func TestTwoPeopleAreTwo(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t)
 	cfg.Policy.Dir = t.TempDir()
 	must.Do(t, os.WriteFile(filepath.Join(cfg.Policy.Dir, "two.cedar"), []byte(`@id("two")

@@ -19,6 +19,7 @@ import (
 // each command of this host: it is refused before anything is read or made, and is not
 // repeated. A command that keeps nothing of what is typed is named here.
 func TestKeysThatAreTyped(t *testing.T) {
+	t.Parallel()
 	key := "ghp_" + strings.Repeat("aB3", 12)
 	keepsNothing := map[string]bool{"completion": true, "help": true, "version": true, "man": true, "sandbox": true, "restore": true}
 	var lines [][]string

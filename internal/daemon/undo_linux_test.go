@@ -17,6 +17,7 @@ import (
 // TestUndoThroughTheAPI takes back what a program committed, once, and journals
 // it; what somebody changed since is a conflict.
 func TestUndoThroughTheAPI(t *testing.T) {
+	t.Parallel()
 	g := startGoverned(t, nil)
 	before := g.tree()
 	g.want(g.call(map[string]any{"argv": []string{"mv", "source.txt", "sub/kept.txt"}}), "succeeded", "", "committed")

@@ -45,6 +45,7 @@ func (d *team) packed(registry *packagestest.Registry, version string) packages.
 // TestUpdateTakesTwo: a server that runs from an installed package goes on from that
 // until a second person said yes to another version; the question names it.
 func TestUpdateTakesTwo(t *testing.T) {
+	t.Parallel()
 	if _, err := exec.LookPath("pip3"); err != nil {
 		t.Skip("the machine has no pip; `make deps-test` installs it")
 	}

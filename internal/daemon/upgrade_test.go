@@ -111,6 +111,7 @@ func (u *upgraded) decide(name string, a upgradetest.Ask, b approval.Ballot) app
 // TestUpgradeSoon: what waited and what was allowed before the upgrade waits and is
 // allowed after it, for everybody's credential of before.
 func TestUpgradeSoon(t *testing.T) {
+	t.Parallel()
 	upgradeAt(t, time.Hour, func(u *upgraded) {
 		for name, member := range map[string]string{
 			"ann": "user:ann", "bob": "user:bob", "bob2": "user:bob", "eve": "user:eve", "cyd": "user:cyd", "dev": "user:dev", "helper": "agent:helper",
@@ -147,6 +148,7 @@ func TestUpgradeSoon(t *testing.T) {
 // TestUpgradeLate: years after, whoever was on the host gets in, the record is whole,
 // and nothing that ran out meanwhile answers.
 func TestUpgradeLate(t *testing.T) {
+	t.Parallel()
 	upgradeAt(t, 5*365*24*time.Hour, func(u *upgraded) {
 		for _, name := range []string{"ann", "bob", "eve", "cyd", "dev", "helper"} {
 			if _, err := u.as(name); reason.Of(err) != reason.Unauthenticated && reason.Of(err) != reason.CertificateExpired {

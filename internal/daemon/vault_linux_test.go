@@ -57,6 +57,8 @@ func command(t *testing.T, cfg *config.Config, args ...string) (out, said string
 
 // A gateway whose vault's key is in the keyring of a session: it starts while that is
 // locked, says so, and goes on by itself once it is unlocked; no file takes its place.
+//
+// Not parallel: it sets DBUS_SESSION_BUS_ADDRESS of the process.
 func TestVaultInAKeyring(t *testing.T) {
 	k := keyringtest.Start(t)
 	t.Setenv("DBUS_SESSION_BUS_ADDRESS", k.Address)
@@ -95,6 +97,8 @@ func TestVaultInAKeyring(t *testing.T) {
 
 // The key is moved while no palyrad runs, and by nobody while one does. The settings have
 // to say so afterwards, and the journal does.
+//
+// Not parallel: it sets DBUS_SESSION_BUS_ADDRESS of the process.
 func TestVaultMove(t *testing.T) {
 	k := keyringtest.Start(t)
 	t.Setenv("DBUS_SESSION_BUS_ADDRESS", k.Address)
@@ -136,6 +140,7 @@ func TestVaultMove(t *testing.T) {
 
 // A file is put under a passphrase, without which the next start is locked.
 func TestVaultPassphrase(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t)
 	d := start(t, cfg)
 	id := d.status().GetVault().GetKeyId()
@@ -162,6 +167,7 @@ func TestVaultPassphrase(t *testing.T) {
 
 // A key that is gone is said, and none is made in its place; a pin that is gone, too.
 func TestVaultKeyIsGone(t *testing.T) {
+	t.Parallel()
 	for name, says := range map[string]string{"vault.kek": "is gone", "vault.json": ""} {
 		cfg := testConfig(t)
 		d := start(t, cfg)

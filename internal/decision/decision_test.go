@@ -192,6 +192,7 @@ var budgets = []struct {
 }
 
 func TestEveryVerdictAnswerAndBudget(t *testing.T) {
+	t.Parallel()
 	made := makeAnswers(t)
 	verdicts := makeVerdicts(t, made.grantID)
 	checked := 0
@@ -240,6 +241,7 @@ func checkMake(t *testing.T, name string, in decision.Input, want reason.Code) {
 // A decision about a call that is not bound is never an allow, whatever else
 // is in order.
 func TestUnboundCallIsDenied(t *testing.T) {
+	t.Parallel()
 	good := decision.Input{
 		DecisionID: "d", ProposalID: proposalID, CallDigest: "sha256:call", FactsDigest: "sha256:facts",
 		Verdict: policytest.Set(t, policytest.Options{}).Evaluate(policytest.Request("fs.read", `{"path":"a"}`), nil),
@@ -264,6 +266,7 @@ func TestUnboundCallIsDenied(t *testing.T) {
 
 // What a policy says to people reaches the record.
 func TestDenialCarriesTheRemedyOfThePolicy(t *testing.T) {
+	t.Parallel()
 	in := decision.Input{
 		ProposalID: proposalID, CallDigest: "sha256:call", FactsDigest: "sha256:facts", Verdict: makeVerdicts(t, "g")["deny"],
 		Answer: approval.NotNeeded(), Budget: decision.Budget{Limit: 1, Used: 1}, Now: now,

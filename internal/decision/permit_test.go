@@ -35,6 +35,7 @@ func allowed(t *testing.T) policy.Verdict {
 }
 
 func TestPermitWorksOnce(t *testing.T) {
+	t.Parallel()
 	permit, right := issue(t)
 	if err := permit.Redeem(right); err != nil {
 		t.Fatalf("the first use: %v", err)
@@ -45,6 +46,7 @@ func TestPermitWorksOnce(t *testing.T) {
 }
 
 func TestNoPermitOpensNothing(t *testing.T) {
+	t.Parallel()
 	_, right := issue(t)
 	var missing *decision.Permit
 	for name, permit := range map[string]*decision.Permit{"nil": missing, "zero": {}, "new": new(decision.Permit)} {
@@ -59,6 +61,7 @@ func TestNoPermitOpensNothing(t *testing.T) {
 
 // A copy of a permit is the same permit: whichever is shown first is the one.
 func TestCopyIsNoSecondPermit(t *testing.T) {
+	t.Parallel()
 	permit, right := issue(t)
 	copied := *permit
 	must.Do(t, copied.Redeem(right))
@@ -68,6 +71,7 @@ func TestCopyIsNoSecondPermit(t *testing.T) {
 }
 
 func TestPermitExpires(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name string
 		at   time.Time
@@ -97,6 +101,7 @@ func TestPermitExpires(t *testing.T) {
 // A permit that is shown for another call is burnt: whoever tries cannot try
 // again with the right one.
 func TestWrongCallBurnsThePermit(t *testing.T) {
+	t.Parallel()
 	for field, spoil := range map[string]func(*decision.Presented){
 		"proposal":        func(p *decision.Presented) { p.ProposalID = "01JNA3PZ80PR0P0SA1000000ZZ" },
 		"facts_digest":    func(p *decision.Presented) { p.FactsDigest = "sha256:other" },
@@ -123,6 +128,7 @@ func TestWrongCallBurnsThePermit(t *testing.T) {
 }
 
 func TestOneOfManyRedeems(t *testing.T) {
+	t.Parallel()
 	permit, right := issue(t)
 	var won, lost atomic.Int32
 	var wg sync.WaitGroup

@@ -16,6 +16,7 @@ import (
 // TestMisplacedSecretsAlarm: who watches the log learns of them at once, each
 // target is told once, and no call can flood the log.
 func TestMisplacedSecretsAlarm(t *testing.T) {
+	t.Parallel()
 	var log bytes.Buffer
 	w := &world{tool: newProbe()}
 	w.snapshot.Store(allowed(t).SnapshotDigest())

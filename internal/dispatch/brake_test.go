@@ -22,6 +22,7 @@ func untilStopped(began chan<- struct{}) func(context.Context, tool.Call) tool.R
 }
 
 func TestFreezeStopsWhatRunsAndRefusesTheRest(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	const calls = 8
 	began := make(chan struct{}, calls)
@@ -72,6 +73,7 @@ func TestFreezeStopsWhatRunsAndRefusesTheRest(t *testing.T) {
 
 // A call that had finished its work when the freeze came has succeeded.
 func TestFreezeLeavesSuccessAlone(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.tool.Work = func(context.Context, tool.Call) tool.Report {
 		w.Freeze()
@@ -84,6 +86,7 @@ func TestFreezeLeavesSuccessAlone(t *testing.T) {
 
 // A freeze between the check of what was decided on and the start still wins.
 func TestFreezeWhileGettingReady(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	d := w.decide(t, w.proposal(t))
 	w.tool.Work = func(ctx context.Context, _ tool.Call) tool.Report {
@@ -100,6 +103,7 @@ func TestFreezeWhileGettingReady(t *testing.T) {
 
 // The client's own cancel is not mistaken for a freeze.
 func TestCancelIsNotAFreeze(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	began := make(chan struct{}, 1)
 	w.tool.Work = untilStopped(began)

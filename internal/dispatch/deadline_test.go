@@ -49,6 +49,7 @@ func ended(ctx context.Context) tool.Report {
 
 // The time that people take is not the call's: the world's tools have a minute.
 func TestDeadlineStandsStillAtTheGate(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		before, wait, after time.Duration
 		want                tool.Outcome
@@ -85,6 +86,7 @@ func TestDeadlineStandsStillAtTheGate(t *testing.T) {
 
 // Two waits at once are one.
 func TestDeadlineOfTwoWaits(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.tool.Work = func(ctx context.Context, c tool.Call) tool.Report {
@@ -116,6 +118,7 @@ func TestDeadlineOfTwoWaits(t *testing.T) {
 
 // A freeze and the client's leaving end the wait at once.
 func TestWaitAtTheGateEnds(t *testing.T) {
+	t.Parallel()
 	left := reason.Errorf(reason.Cancelled, "the client left")
 	freeze := func(w *world, _ context.CancelCauseFunc) { w.Freeze() }
 	leave := func(_ *world, leave context.CancelCauseFunc) { leave(left) }
@@ -166,6 +169,7 @@ func TestWaitAtTheGateEnds(t *testing.T) {
 
 // A call that nobody can be asked about has no gate.
 func TestNoCommitWithoutAnybodyToAsk(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.tool.Work = func(_ context.Context, c tool.Call) tool.Report {
 		if c.Commit != nil {
@@ -180,6 +184,7 @@ func TestNoCommitWithoutAnybodyToAsk(t *testing.T) {
 
 // Contexts that a tool makes of its own say as well why they ended.
 func TestDeadlineOfDerivedContexts(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.tool.Work = func(ctx context.Context, _ tool.Call) tool.Report {

@@ -13,6 +13,7 @@ import (
 // TestFactsAreBound: a call whose facts are not those that policy judged does
 // not start, though an approval would cover it, and the fact is named.
 func TestFactsAreBound(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		change func(*gatewaytest.Probe)
 		want   string
@@ -53,6 +54,7 @@ func TestFactsAreBound(t *testing.T) {
 // TestTheMachineIsJudgedAgain: with another sandbox than policy was told, policy
 // has the word; without anybody to ask, the call does not start.
 func TestTheMachineIsJudgedAgain(t *testing.T) {
+	t.Parallel()
 	no := reason.Errorf(reason.BindingMismatch, "not on this machine")
 	for name, c := range map[string]struct {
 		rejudge func(tool.Facts) error
@@ -89,6 +91,7 @@ func TestTheMachineIsJudgedAgain(t *testing.T) {
 // TestWhatIsHeldIsLetGo: also when the tool panics, and when the call is refused
 // after it was prepared.
 func TestWhatIsHeldIsLetGo(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.tool.Work = func(context.Context, tool.Call) tool.Report { panic("a fault") }
 	w.Run(t.Context(), w.decide(t, w.proposal(t)))

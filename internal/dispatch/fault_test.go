@@ -17,6 +17,7 @@ import (
 // TestFaultsAreLogged: of a fault inside a tool the client reads a sentence, and
 // the log has the cause.
 func TestFaultsAreLogged(t *testing.T) {
+	t.Parallel()
 	var log bytes.Buffer
 	w := &world{tool: newProbe()}
 	w.snapshot.Store(allowed(t).SnapshotDigest())
@@ -45,6 +46,7 @@ func TestFaultsAreLogged(t *testing.T) {
 
 // A call whose client left before it started was cancelled, and is no fault.
 func TestLeavingBeforeTheStartIsCancelled(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	d := w.decide(t, w.proposal(t))
 	ctx, leave := context.WithCancel(t.Context())

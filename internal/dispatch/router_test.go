@@ -38,6 +38,7 @@ func wantRefused(t *testing.T, what string, w *world, report tool.Report, code r
 }
 
 func TestRunsADecidedCallOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	d := w.decide(t, w.proposal(t))
 	if report := w.Run(t.Context(), d); report.Outcome != tool.Succeeded || string(report.Result) != `{"ok":true}` {
@@ -52,6 +53,7 @@ func TestRunsADecidedCallOnce(t *testing.T) {
 }
 
 func TestNoPermitRunsNothing(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	d := w.decide(t, w.proposal(t))
 	for name, permit := range map[string]*decision.Permit{"nil": nil, "zero": {}} {
@@ -107,6 +109,7 @@ func (w *world) upgrade(fn func(*tool.Descriptor), d *dispatch.Decided) {
 // A call that differs in any one bound field from the one that was decided
 // does not run, the difference is named, and the permit is gone.
 func TestAnyBoundFieldThatChangedRefuses(t *testing.T) {
+	t.Parallel()
 	for _, field := range tool.BindingFields {
 		t.Run(field, func(t *testing.T) {
 			flip, ok := flips[field]
@@ -150,6 +153,7 @@ func also(field string) []string {
 }
 
 func TestAllChangedFieldsAreNamed(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	d := w.decide(t, w.proposal(t))
 	for _, field := range []string{"egress", "cwd", "arguments"} {
@@ -163,6 +167,7 @@ func TestAllChangedFieldsAreNamed(t *testing.T) {
 }
 
 func TestChangedSnapshotRefuses(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	d := w.decide(t, w.proposal(t))
 	w.snapshot.Store("sha256:other")
@@ -177,6 +182,7 @@ func TestChangedSnapshotRefuses(t *testing.T) {
 }
 
 func TestPermitOfAnotherProposalRefuses(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	mine, theirs := w.decide(t, w.proposal(t)), w.decide(t, w.proposal(t))
 	mine.Permit = theirs.Permit
@@ -188,6 +194,7 @@ func TestPermitOfAnotherProposalRefuses(t *testing.T) {
 
 // A call that cannot be planned any more does not run, and its permit is gone.
 func TestFailingPlanSpendsThePermit(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		err  error
 		code reason.Code
@@ -216,6 +223,7 @@ func TestFailingPlanSpendsThePermit(t *testing.T) {
 
 // A binding that has no digest cannot be compared, so it does not run.
 func TestUndigestibleBindingSpendsThePermit(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	d := w.decide(t, w.proposal(t))
 	broken := *d
@@ -227,6 +235,7 @@ func TestUndigestibleBindingSpendsThePermit(t *testing.T) {
 }
 
 func TestDeadline(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.tool.Work = func(ctx context.Context, _ tool.Call) tool.Report {
@@ -245,6 +254,7 @@ func TestDeadline(t *testing.T) {
 }
 
 func TestReadyIsAskedLast(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	d := w.decide(t, w.proposal(t))
 	d.Ready = func(context.Context) error { return reason.Errorf(reason.ApprovalRevoked, "taken back") }
@@ -262,6 +272,7 @@ func TestReadyIsAskedLast(t *testing.T) {
 }
 
 func TestCancelledCallDoesNotStart(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -275,6 +286,7 @@ func TestCancelledCallDoesNotStart(t *testing.T) {
 // A tool that panics neither takes the daemon with it nor leaves its call
 // without a report.
 func TestPanicIsAFailure(t *testing.T) {
+	t.Parallel()
 	var log bytes.Buffer
 	w := &world{tool: newProbe()}
 	w.snapshot.Store(allowed(t).SnapshotDigest())
@@ -299,6 +311,7 @@ func TestPanicIsAFailure(t *testing.T) {
 }
 
 func TestCheck(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for _, c := range []struct {
 		name, input, canonical string
@@ -321,6 +334,7 @@ func TestCheck(t *testing.T) {
 }
 
 func TestUnknownToolSuggests(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for name, hint := range map[string]string{"fs.raed": `"fs.read"`, "fs.reads": `"fs.read"`, "quite.else": "palyra tools"} {
 		_, _, err := w.Check(name, nil)
@@ -343,6 +357,7 @@ func TestUnknownToolSuggests(t *testing.T) {
 }
 
 func TestNewRefusesBadTools(t *testing.T) {
+	t.Parallel()
 	twin := newProbe()
 	broken := newProbe()
 	broken.Of.InputSchema = json.RawMessage(`{"type":"array"}`)
@@ -367,6 +382,7 @@ func TestNewRefusesBadTools(t *testing.T) {
 }
 
 func TestDescriptorsAreSorted(t *testing.T) {
+	t.Parallel()
 	a, b := newProbe(), newProbe()
 	b.Of.Name = "a.first"
 	r := router(t, dispatch.Config{Tools: []dispatch.Tool{a, b}, Snapshot: func() string { return snapshotNow }, Timeout: time.Second})

@@ -10,6 +10,7 @@ import (
 )
 
 func TestRoomFinding(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		status       sandbox.Status
 		result, says string
@@ -29,6 +30,7 @@ func TestRoomFinding(t *testing.T) {
 // TestGroupsFinding: the doctor does not move, and says what a palyrad would have that
 // does, in the words of `palyra status`.
 func TestGroupsFinding(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		status       sandbox.Status
 		how          string

@@ -15,6 +15,7 @@ import (
 // TestLayerExams: a layer is in force only when the forbidden thing was denied
 // with it and happened without it.
 func TestLayerExams(t *testing.T) {
+	t.Parallel()
 	for _, row := range []struct {
 		e        sandbox.Examination
 		required []string
@@ -36,6 +37,7 @@ func TestLayerExams(t *testing.T) {
 }
 
 func TestBubblewrapFinding(t *testing.T) {
+	t.Parallel()
 	for backend, want := range map[string]string{
 		"bubblewrap 0.8.0": "does not depend on the fix", "bubblewrap 0.11.2": "does not depend on the fix", "bubblewrap 0.12.0": "which has the fix", "bubblewrap 1.0": "which has the fix",
 		"seatbelt": "not used",
@@ -48,6 +50,7 @@ func TestBubblewrapFinding(t *testing.T) {
 
 // TestDoctorSeesEgress: hosts that nothing would hold programs to are found.
 func TestDoctorSeesEgress(t *testing.T) {
+	t.Parallel()
 	held := sandbox.Status{Available: true, Rung: sandbox.Full, Layers: []string{sandbox.NetworkNamespace}}
 	open := sandbox.Status{Available: true, Rung: sandbox.Landlocked}
 	hosts := func(p *config.ProcessRunner) { p.AllowedEgressHosts = []string{"a.org:443"} }
@@ -74,6 +77,7 @@ func TestDoctorSeesEgress(t *testing.T) {
 
 // TestAppArmorProfileIsDocumented: doctor and document print the same text.
 func TestAppArmorProfileIsDocumented(t *testing.T) {
+	t.Parallel()
 	text := must.Get(os.ReadFile("../../docs/sandbox.md"))(t)
 	if !strings.Contains(string(text), "```\n"+appArmorProfile+"```") {
 		t.Error("docs/sandbox.md has another AppArmor profile than the doctor")
@@ -85,6 +89,7 @@ func TestAppArmorProfileIsDocumented(t *testing.T) {
 
 // TestToolchainsFinding: what is found, what is found twice, and what is left out.
 func TestToolchainsFinding(t *testing.T) {
+	t.Parallel()
 	one, two := t.TempDir(), t.TempDir()
 	for _, name := range []string{filepath.Join(one, "tool"), filepath.Join(one, "own"), filepath.Join(two, "tool")} {
 		must.Do(t, os.WriteFile(name, nil, 0o755))

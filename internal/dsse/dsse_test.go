@@ -14,6 +14,7 @@ import (
 )
 
 func TestCut(t *testing.T) {
+	t.Parallel()
 	const good = `{"payload":"e30=","payloadType":"text/x","signatures":[{"keyid":"SHA256:a","sig":"c2ln"}]}`
 	for text, want := range map[string]bool{
 		good: true,
@@ -59,6 +60,7 @@ func FuzzCut(f *testing.F) {
 // TestSigned: the text is what the canonical form of its parts would be, and what is
 // read is what was signed.
 func TestSigned(t *testing.T) {
+	t.Parallel()
 	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
 	for _, payload := range []string{"", "{}", "hello world", "\x00\xff\n"} {
 		text := must.Get(Sign("text/x+json", []byte(payload), "SHA256:a/b+c", key))(t)
@@ -86,6 +88,7 @@ func TestSigned(t *testing.T) {
 }
 
 func TestKeyID(t *testing.T) {
+	t.Parallel()
 	pub := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)).Public()
 	want := must.Get(dsse.SHA256KeyID(pub))(t)
 	if got := KeyID(pub.(ed25519.PublicKey)); got != want {
@@ -94,6 +97,7 @@ func TestKeyID(t *testing.T) {
 }
 
 func TestPreAuthentication(t *testing.T) {
+	t.Parallel()
 	for _, payload := range []string{"", "hello world", "\x00\xff\n"} {
 		if got, want := preAuthentication("text/x", []byte(payload)), dsse.PAE("text/x", []byte(payload)); !bytes.Equal(got, want) {
 			t.Errorf("the encoding is %q, want %q", got, want)

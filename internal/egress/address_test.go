@@ -8,6 +8,7 @@ import (
 // TestEmbeddedAddresses: an IPv4 address inside an IPv6 address is judged,
 // wherever the form keeps it.
 func TestEmbeddedAddresses(t *testing.T) {
+	t.Parallel()
 	for text, inner := range map[string]string{
 		"64:ff9b::a9fe:a9fe":                   "169.254.169.254", // NAT64
 		"64:ff9b:1::a9fe:a9fe":                 "169.254.169.254", // NAT64 of a site
@@ -32,6 +33,7 @@ func TestEmbeddedAddresses(t *testing.T) {
 // TestStricterOfTwoAddressesCounts: an inner address that no rule unlocks is
 // not unlocked by a rule for the outer one.
 func TestStricterOfTwoAddressesCounts(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]Class{
 		"2001:0:4136:e378:8000:63bf:5601:5601": Metadata, // Teredo, itself reserved
 		"2001:0:4136:e378:8000:63bf:f7f7:f7f7": Reserved, // Teredo around 8.8.8.8
@@ -70,6 +72,7 @@ func TestStricterOfTwoAddressesCounts(t *testing.T) {
 // TestDeniedAddressInAnotherForm: what is denied as IPv4, or is the machine's
 // own, stays out of reach through a form of IPv6 that holds it.
 func TestDeniedAddressInAnotherForm(t *testing.T) {
+	t.Parallel()
 	rules := Rules{Allow: mustRules(t, "*.example:80", "0.0.0.0/0:80"), Deny: mustRules(t, "8.8.8.0/24")}
 	own := []netip.Addr{netip.MustParseAddr("1.0.0.1")}
 	for text, why := range map[string]string{

@@ -21,6 +21,7 @@ import (
 // TestConnectIsPlainTCP: relays leave the copying to the kernel, which takes
 // the connection itself.
 func TestConnectIsPlainTCP(t *testing.T) {
+	t.Parallel()
 	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer listener.Close()
 	address := listener.Addr().String()
@@ -44,6 +45,7 @@ func TestConnectIsPlainTCP(t *testing.T) {
 
 // TestConnectRefusals: each wall says in the record which one it was.
 func TestConnectRefusals(t *testing.T) {
+	t.Parallel()
 	n := &nameServer{answers: map[string][][]string{"a.test": {{"11.0.0.1"}}, "ten.test": {{"10.0.0.1"}}, "bad.test": {{"11.6.6.6"}}}}
 	rules := Rules{Allow: mustRules(t, "*.test:80", "bad.test:22", "169.254.169.254:80"), Deny: mustRules(t, "no.test", "11.6.0.0/16")}
 	for text, want := range map[string][3]string{
@@ -95,6 +97,7 @@ func (s *swallow) dial(ctx context.Context, network, address string) (net.Conn, 
 // TestAddressesInTurn: an address that swallows everything holds the others up
 // for a moment only, and once.
 func TestAddressesInTurn(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &swallow{silent: []string{"2606:4700::1"}, refused: []string{"2606:4700::2"}}
 		n := &nameServer{answers: map[string][][]string{"a.test": {{"2606:4700::1", "2606:4700::2", "11.0.0.1"}}}}
@@ -137,6 +140,7 @@ func TestAddressesInTurn(t *testing.T) {
 // TestUnreachable: one address has longer than one of several, and all
 // together have an end.
 func TestUnreachable(t *testing.T) {
+	t.Parallel()
 	many := make([]string, maxAddresses)
 	for i := range many {
 		many[i] = fmt.Sprintf("11.0.0.%d", i+1)
@@ -172,6 +176,7 @@ func TestUnreachable(t *testing.T) {
 // TestClosingEndsTheEntry: the record of a client such as net/http ends with
 // its connection.
 func TestClosingEndsTheEntry(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := testDialer(t, &nameServer{answers: map[string][][]string{"a.test": {{"11.0.0.1"}}}}, new(line))
 		time.Sleep(time.Second)
@@ -201,6 +206,7 @@ func (c ownConn) Close() error { *c.closed = true; return c.Conn.Close() }
 // TestConnectionToOneself: an address of the machine that is on no interface
 // gives itself away when it is connected to.
 func TestConnectionToOneself(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		local, rule string
 		ok          bool
@@ -236,6 +242,7 @@ func TestConnectionToOneself(t *testing.T) {
 // TestOwnAddressesAreReadForAMoment: one listing serves connections of the same
 // moment, and a new address is known in the next.
 func TestOwnAddressesAreReadForAMoment(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var own []netip.Addr
 		listed := 0
@@ -262,6 +269,7 @@ func TestOwnAddressesAreReadForAMoment(t *testing.T) {
 // TestConnectAtOneTime: 50 connections by one Dialer, to a real server, each
 // with its own entry.
 func TestConnectAtOneTime(t *testing.T) {
+	t.Parallel()
 	const connections, bytes = 50, 1000
 	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	var serving sync.WaitGroup

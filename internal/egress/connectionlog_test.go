@@ -26,6 +26,7 @@ func rule(t testing.TB, s string) Rule {
 // TestConnectionLogIsExact: with 50 connections at one time every entry holds what
 // happened on its own connection.
 func TestConnectionLogIsExact(t *testing.T) {
+	t.Parallel()
 	const connections, steps = 50, 40
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Hour)
@@ -70,6 +71,7 @@ func TestConnectionLogIsExact(t *testing.T) {
 // TestDecide: of several verdicts the worst stands, and the first reason of its
 // kind.
 func TestDecide(t *testing.T) {
+	t.Parallel()
 	type step struct{ verdict, reason, rule, addr string }
 	allowed := step{VerdictAllowed, "", "a.example:443", "11.0.0.1"}
 	for name, test := range map[string]struct {
@@ -109,6 +111,7 @@ func TestDecide(t *testing.T) {
 }
 
 func TestDurationOfWhatIsUnderWay(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := NewConnectionLog(time.Now())
 		time.Sleep(2 * time.Second)
@@ -122,6 +125,7 @@ func TestDurationOfWhatIsUnderWay(t *testing.T) {
 
 // TestSince: what had ended by a moment is left out, and what goes on is not.
 func TestSince(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := NewConnectionLog(time.Now())
 		l.Begin(LegConnect, target(t, "open.example:443"))
@@ -145,6 +149,7 @@ func TestSince(t *testing.T) {
 // whichever order they come, nor do names crowd out connections; what is not
 // listed is added up.
 func TestConnectionLogIsBounded(t *testing.T) {
+	t.Parallel()
 	for _, room := range []struct {
 		leg    string
 		half   int
@@ -225,6 +230,7 @@ func fill(l *ConnectionLog) {
 // TestNamesDoNotCrowdOut: who asks for many names, which costs nothing, does not
 // hide where the bytes go.
 func TestNamesDoNotCrowdOut(t *testing.T) {
+	t.Parallel()
 	l := NewConnectionLog(time.Now())
 	for i := range 2 * mostEntries {
 		e := l.Begin(LegName, Target{Host: Host{name: fmt.Sprintf("n%d.example", i)}})
@@ -249,6 +255,7 @@ func TestNamesDoNotCrowdOut(t *testing.T) {
 // are named, in whichever order they come, and no byte and no connection is
 // lost.
 func TestMostBytesAreNamed(t *testing.T) {
+	t.Parallel()
 	const many = 3 * mostSums
 	for name, sent := range map[string]func(i int) int64{
 		"more and more": func(i int) int64 { return int64(i) },
@@ -305,6 +312,7 @@ func TestMostBytesAreNamed(t *testing.T) {
 // added up already is not lost: bytes go where the others went, and a denial is
 // listed.
 func TestAddedUpAfterItsEnd(t *testing.T) {
+	t.Parallel()
 	l := NewConnectionLog(time.Now())
 	fill(l)
 	e := l.Begin(LegConnect, target(t, "a.example:443"))
@@ -349,6 +357,7 @@ func TestAddedUpAfterItsEnd(t *testing.T) {
 // TestAddedUpExactly: nothing is lost while connections are added up and counted
 // at the same time.
 func TestAddedUpExactly(t *testing.T) {
+	t.Parallel()
 	l := NewConnectionLog(time.Now())
 	fill(l)
 	const connections, steps = 50, 500
@@ -383,6 +392,7 @@ func TestAddedUpExactly(t *testing.T) {
 // TestDeniedLateIsListed: a connection that came when the list was full is
 // listed once it is denied, in its place.
 func TestDeniedLateIsListed(t *testing.T) {
+	t.Parallel()
 	const room = mostEntries - mostNames
 	l := NewConnectionLog(time.Now())
 	begin := func(port int) *Entry { return l.Begin(LegTransparent, Target{Host{name: "a.example"}, uint16(port)}) }

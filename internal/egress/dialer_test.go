@@ -70,6 +70,7 @@ func observed(d *Dialer) []tool.Connection {
 }
 
 func TestAddressesThatAreNotDialled(t *testing.T) {
+	t.Parallel()
 	answers := []string{
 		"127.0.0.1", "127.8.8.8", "0.0.0.0", "0.1.2.3", "10.1.2.3", "172.16.0.1", "172.31.255.255", "192.168.1.1", "100.64.0.1",
 		"169.254.169.254", "169.254.1.1", "100.100.100.200", "168.63.129.16", "192.0.0.192", "224.0.0.1", "239.1.1.1", "255.255.255.255",
@@ -98,6 +99,7 @@ func TestAddressesThatAreNotDialled(t *testing.T) {
 }
 
 func TestPublicAddressesAreDialled(t *testing.T) {
+	t.Parallel()
 	// The negative control of the test above: the guard does not refuse all.
 	for _, answer := range []string{"1.1.1.1", "8.8.8.8", "2606:4700::1111", "64:ff9b::808:808", "2002:808:808::1", "172.32.0.1", "100.128.0.1"} {
 		l := &line{}
@@ -115,6 +117,7 @@ func TestPublicAddressesAreDialled(t *testing.T) {
 }
 
 func TestOnlySafeAnswersSurvive(t *testing.T) {
+	t.Parallel()
 	l := &line{}
 	n := &nameServer{answers: map[string][][]string{"mixed.example": {{"127.0.0.1", "1.1.1.1", "10.0.0.1"}}}}
 	d := newDialer(l, n)
@@ -132,6 +135,7 @@ func TestOnlySafeAnswersSurvive(t *testing.T) {
 }
 
 func TestRebindingChangesNothing(t *testing.T) {
+	t.Parallel()
 	l := &line{}
 	n := &nameServer{answers: map[string][][]string{"rebind.example": {{"1.1.1.1"}, {"127.0.0.1"}}}}
 	d := newDialer(l, n)
@@ -156,6 +160,7 @@ func TestRebindingChangesNothing(t *testing.T) {
 }
 
 func TestUnlocking(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name    string
 		allow   []string
@@ -196,6 +201,7 @@ func TestUnlocking(t *testing.T) {
 }
 
 func TestAllowedNameDoesNotUnlockItsAddress(t *testing.T) {
+	t.Parallel()
 	l := &line{}
 	d := newDialer(l, &nameServer{answers: map[string][][]string{"intranet.example": {{"10.0.0.5"}}}})
 	d.Rules.Allow = mustRules(t, "intranet.example")
@@ -209,6 +215,7 @@ func TestAllowedNameDoesNotUnlockItsAddress(t *testing.T) {
 }
 
 func TestRules(t *testing.T) {
+	t.Parallel()
 	rules := Rules{
 		Allow: mustRules(t, "example.org", "*.example.net:443", "192.0.2.0/24", "[2001:db8::/32]:8443", "both.example"),
 		Deny:  mustRules(t, "bad.example.net", "both.example", "192.0.2.9"),
@@ -239,6 +246,7 @@ func TestRules(t *testing.T) {
 }
 
 func TestParseRuleRefuses(t *testing.T) {
+	t.Parallel()
 	for _, s := range []string{
 		"", "*", "*.", "*.*.example", "a.*.example", "*example.org", "*.1.2.3.4", "10.0.0.1/8", "10.0.0.0/33", "example.org:0", "example.org:99999",
 		"example.org:http", "[::1", "[::1]80", "[example.org]:80", "https://example.org", "example.org/path", "::ffff:10.0.0.0/104", "user@example.org", "fe80::1%eth0",
@@ -250,6 +258,7 @@ func TestParseRuleRefuses(t *testing.T) {
 }
 
 func TestDialerRecordsBytesAndFailures(t *testing.T) {
+	t.Parallel()
 	l := &line{}
 	d := newDialer(l, &nameServer{answers: map[string][][]string{"good.example": {{"1.1.1.1"}}}})
 	conn, err := d.DialContext(context.Background(), "tcp", "good.example:80")
@@ -279,6 +288,7 @@ func TestDialerRecordsBytesAndFailures(t *testing.T) {
 }
 
 func TestZeroDialerReachesNothing(t *testing.T) {
+	t.Parallel()
 	var d Dialer
 	if _, err := d.DialContext(context.Background(), "tcp", "1.1.1.1:80"); reason.Of(err) != reason.EgressDenied {
 		t.Errorf("got %v", err)
@@ -288,6 +298,7 @@ func TestZeroDialerReachesNothing(t *testing.T) {
 // TestPreflightJudgesAndDoesNotConnect: the same names pass and fail as when
 // they are dialled, and nothing is connected to.
 func TestPreflightJudgesAndDoesNotConnect(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		address string
 		want    reason.Code

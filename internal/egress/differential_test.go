@@ -111,6 +111,7 @@ func plainly(s string) string {
 // TestNoParserReadsAnotherHost: where some parser reads a host in a text, it is
 // the one that we read, or we refuse the text.
 func TestNoParserReadsAnotherHost(t *testing.T) {
+	t.Parallel()
 	label := strings.Repeat("a", 63)
 	name253 := strings.Join([]string{label, label, label, label[:61]}, ".")
 	for text, want := range map[string]string{
@@ -166,6 +167,7 @@ func disagree(text, host string) map[string]string {
 // TestParsersDoDisagree is the control of the test above: of each kind of
 // trick some parser reads another host than one that takes the text as it is.
 func TestParsersDoDisagree(t *testing.T) {
+	t.Parallel()
 	for _, text := range []string{
 		"b\u00fccher.example", "stra\u00dfe.example", "example\u3002org", "\uff11\uff12\uff17.0.0.1", "exam\u00adple.org", "exam\u200dple.org",
 		"evil.example\x00.example.org", "allowed.com@evil", `evil\@allowed.com`, "%31%32%37.0.0.1", "exam\tple.org", "127.1", "0177.0.0.1", "0x7f000001",

@@ -22,6 +22,7 @@ func listening(at ...string) *Gateway {
 // name or form of address. Each row's control is the same dialer that does not know
 // the gateway, and the same address with another port.
 func TestGatewayIsNotReached(t *testing.T) {
+	t.Parallel()
 	open := []string{"127.0.0.0/8", "[::1]", "10.0.0.0/8", "11.9.9.9", "[::ffff:0:127.0.0.1]", "[64:ff9b::7f00:1]", "[64:ff9b::b09:909]", "*.test"}
 	names := map[string][][]string{
 		"rebound.test": {{"127.0.0.1"}}, "own.test": {{"11.9.9.9"}}, "lan.test": {{"10.1.2.3"}}, "loop6.test": {{"::1"}}, "loop8.test": {{"127.8.8.8"}},
@@ -71,6 +72,7 @@ func TestGatewayIsNotReached(t *testing.T) {
 // TestGatewayAtAddressOfNoInterface: a connection that came out at a listener on the
 // wildcard address, although the address is on no interface, is closed.
 func TestGatewayAtAddressOfNoInterface(t *testing.T) {
+	t.Parallel()
 	for _, known := range []bool{true, false} {
 		closed := false
 		d := newDialer(&line{}, &nameServer{})
@@ -96,6 +98,7 @@ func TestGatewayAtAddressOfNoInterface(t *testing.T) {
 // TestGatewayBeforeDialling: a literal address is refused while a call is planned, and
 // a call that narrows its rules keeps the refusal.
 func TestGatewayBeforeDialling(t *testing.T) {
+	t.Parallel()
 	target := targetsOf(t, "127.0.0.1:7443")[0]
 	rules := Rules{Allow: mustRules(t, "127.0.0.1:7443"), Gateway: listening("127.0.0.1:7443")}
 	for _, r := range []Rules{rules, rules.Narrow([]Target{target}), (Reach{Rules: rules}).Narrow([]Target{target}).Rules} {
@@ -111,6 +114,7 @@ func TestGatewayBeforeDialling(t *testing.T) {
 
 // TestGatewayListens: what has no address of TCP is no place of egress.
 func TestGatewayListens(t *testing.T) {
+	t.Parallel()
 	g := &Gateway{}
 	g.Listen(&net.UnixAddr{Name: "/run/x", Net: "unix"})
 	g.Listen(&net.TCPAddr{Port: 9})

@@ -10,6 +10,7 @@ import (
 )
 
 func TestCanonicalHost(t *testing.T) {
+	t.Parallel()
 	label63 := strings.Repeat("a", 63)
 	longest := strings.Join([]string{label63, label63, label63, strings.Repeat("b", 61)}, ".")
 	accepted := map[string]string{
@@ -64,6 +65,7 @@ func TestCanonicalHost(t *testing.T) {
 }
 
 func TestCanonicalHostSuggestsASCII(t *testing.T) {
+	t.Parallel()
 	_, err := CanonicalHost("b\u00fccher.example")
 	var e *reason.Error
 	if !asReason(err, &e) || !strings.Contains(e.Remedy, "xn--bcher-kva.example") {
@@ -74,6 +76,7 @@ func TestCanonicalHostSuggestsASCII(t *testing.T) {
 // TestAgainstNetURL holds that a URL never means one host to us and another to
 // the parser that the HTTP client uses.
 func TestAgainstNetURL(t *testing.T) {
+	t.Parallel()
 	hosts := []string{
 		"example.org", "EXAMPLE.org", "example.org.", "127.0.0.1", "127.1", "0x7f.1", "2130706433", "[::1]", "[::ffff:127.0.0.1]",
 		"[fe80::1%25eth0]", "user@example.org", "user:pw@example.org", "example.org@evil.example", "example.org%2eevil.example",
@@ -105,6 +108,7 @@ func TestAgainstNetURL(t *testing.T) {
 }
 
 func TestDomain(t *testing.T) {
+	t.Parallel()
 	tests := map[string]string{
 		"example.org": "example.org", "www.example.org": "example.org", "a.b.example.co.uk": "example.co.uk",
 		"co.uk": "co.uk", "localhost": "localhost", "x.github.io": "x.github.io", "127.0.0.1": "",
@@ -118,6 +122,7 @@ func TestDomain(t *testing.T) {
 }
 
 func TestParsePort(t *testing.T) {
+	t.Parallel()
 	for _, s := range []string{"", "0", "-1", "+80", "080", "65536", "8a", " 80", "80 "} {
 		if n, err := ParsePort(s); err == nil {
 			t.Errorf("%q is %d", s, n)
@@ -129,6 +134,7 @@ func TestParsePort(t *testing.T) {
 }
 
 func TestModeZeroIsStrict(t *testing.T) {
+	t.Parallel()
 	var m Mode
 	if m != Strict || m.String() != "strict" {
 		t.Errorf("zero mode is %v", m)

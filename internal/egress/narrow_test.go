@@ -26,6 +26,7 @@ func targetsOf(t *testing.T, list ...string) []Target {
 
 // TestNarrow: who narrows gets no more than was allowed, and unlocks nothing.
 func TestNarrow(t *testing.T) {
+	t.Parallel()
 	wide := Rules{
 		Allow: rulesOf(t, "*.example.org:443", "db.internal:5432", "10.0.0.7:5432", "0.0.0.0/0:80"),
 		Deny:  rulesOf(t, "bad.example.org"),
@@ -70,6 +71,7 @@ func TestNarrow(t *testing.T) {
 }
 
 func TestReachable(t *testing.T) {
+	t.Parallel()
 	for _, row := range []struct {
 		rule, allowed string
 		want          bool
@@ -102,6 +104,7 @@ func TestReachable(t *testing.T) {
 // TestLines: everything that it decides changes its lines, and how it was
 // written does not.
 func TestLines(t *testing.T) {
+	t.Parallel()
 	base := func() Reach {
 		return Reach{
 			Rules:   Rules{Allow: rulesOf(t, "b.org:443", "A.org.:443", "[2001:DB8::/32]:443", "[::1]:80", "*.C.org:22"), Deny: rulesOf(t, "x.org")},
@@ -153,6 +156,7 @@ func TestLines(t *testing.T) {
 }
 
 func TestExplain(t *testing.T) {
+	t.Parallel()
 	hosts := []string{"a.org:443", "b.org:80"}
 	for _, row := range []struct {
 		c     tool.Connection

@@ -20,6 +20,7 @@ import (
 // TestAnswersOfANameServer: whatever a name server says of an allowed name,
 // only public addresses are dialled, and the record says what became of it.
 func TestAnswersOfANameServer(t *testing.T) {
+	t.Parallel()
 	huge := strings.Builder{}
 	for i := range 400 {
 		fmt.Fprintf(&huge, "10.0.%d.%d ", i/250, i%250+1)
@@ -125,6 +126,7 @@ func mixedAnswers(t *testing.T, r Resolver) {
 // TestSecondAnswerIsNotAskedFor: a name server that changes its mind is not
 // asked again by the same call, and is judged anew by the next.
 func TestSecondAnswerIsNotAskedFor(t *testing.T) {
+	t.Parallel()
 	zone := egresstest.NewZone(map[string][]string{"rebind.test": {"11.0.0.1", "127.0.0.1"}, "widen.test": {"127.0.0.1", "11.0.0.1"}})
 	resolver := egresstest.NewNameServer(t, zone.Answer).Resolver()
 	connect := func(d *Dialer, to string) error {
@@ -159,6 +161,7 @@ func TestSecondAnswerIsNotAskedFor(t *testing.T) {
 }
 
 func TestSlowNameServer(t *testing.T) {
+	t.Parallel()
 	silent := egresstest.NewNameServer(t, func([]byte) []byte { return nil })
 	d := testDialer(t, silent.Resolver(), new(line))
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -195,6 +198,7 @@ func (g *slowResolver) LookupNetIP(ctx context.Context, _, host string) ([]netip
 }
 
 func TestOneLookupAtATime(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := &slowResolver{answer: make(chan []netip.Addr)}
 		d := testDialer(t, g, new(line))
@@ -220,6 +224,7 @@ func TestOneLookupAtATime(t *testing.T) {
 // TestLookupThatIsGivenUp: when the one who asked goes away, another who waits
 // asks, and gets the answer.
 func TestLookupThatIsGivenUp(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := &slowResolver{answer: make(chan []netip.Addr)}
 		d := testDialer(t, g, new(line))
@@ -259,6 +264,7 @@ func TestLookupThatIsGivenUp(t *testing.T) {
 
 // TestFailedLookupIsRepeatedLater: not at once, and not never.
 func TestFailedLookupIsRepeatedLater(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := &slowResolver{answer: make(chan []netip.Addr)}
 		d := testDialer(t, g, new(line))

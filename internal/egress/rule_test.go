@@ -10,6 +10,7 @@ import (
 )
 
 func TestDenyWithoutPortIsForAllPorts(t *testing.T) {
+	t.Parallel()
 	rules := Rules{
 		Allow: mustRules(t, "*.example.org", "a.example:443", "a.example:80", "10.0.0.0/8", "[2001:db8::/32]:443"),
 		Deny:  mustRules(t, "bad.example.org", "half.example.org:443", "a.example:80", "10.1.0.0/16", "10.2.0.1:22"),
@@ -29,6 +30,7 @@ func TestDenyWithoutPortIsForAllPorts(t *testing.T) {
 }
 
 func TestWildcardIsForNamesBelow(t *testing.T) {
+	t.Parallel()
 	rules := Rules{Allow: mustRules(t, "*.example.org")}
 	for text, want := range map[string]Answer{
 		"a.example.org:80": Allowed, "a.b.example.org:80": Allowed, "A.EXAMPLE.ORG.:80": Allowed, "xn--bcher-kva.example.org:80": Allowed,
@@ -43,6 +45,7 @@ func TestWildcardIsForNamesBelow(t *testing.T) {
 }
 
 func TestCheckName(t *testing.T) {
+	t.Parallel()
 	rules := Rules{
 		Allow: mustRules(t, "*.example.org:443", "*.example.org:22", "any.example", "10.0.0.0/8:443", "taken.example:443", "narrow.example:443", "narrow.example:80"),
 		Deny: mustRules(t, "bad.example.org", "git.example.org:22", "half.example.org:443", "half.example.org:22", "any.example:25", "taken.example:443",
@@ -68,6 +71,7 @@ func TestCheckName(t *testing.T) {
 // TestRulesAreNamedAsWritten: a record names a rule by the text that the
 // operator wrote.
 func TestRulesAreNamedAsWritten(t *testing.T) {
+	t.Parallel()
 	written := []string{"EXAMPLE.org:443", "*.Example.net", "[::FFFF:1.2.3.4]:80", "10.0.0.0/8:22"}
 	rules := Rules{Allow: mustRules(t, written...)}
 	for text, want := range map[string]string{
@@ -82,6 +86,7 @@ func TestRulesAreNamedAsWritten(t *testing.T) {
 
 // TestRefusedRulesSayWhatToWrite: the remedy shows the form that was meant.
 func TestRefusedRulesSayWhatToWrite(t *testing.T) {
+	t.Parallel()
 	for _, row := range []struct{ rule, remedy string }{
 		{"https://example.org/x", "Leave out scheme and path"},
 		{"example.org:https", "such as example.org:443"},

@@ -36,6 +36,7 @@ func reasonWords(t *testing.T) map[string]string {
 
 // TestReasonsAreExplained: each has a sentence for models and a row for people.
 func TestReasonsAreExplained(t *testing.T) {
+	t.Parallel()
 	text := must.Get(os.ReadFile("../../docs/egress.md"))(t)
 	_, ledger, _ := strings.Cut(string(text), "## The ledger")
 	for name, word := range reasonWords(t) {
@@ -51,6 +52,7 @@ func TestReasonsAreExplained(t *testing.T) {
 // TestSumsAreExplained: a target is told once, listed or added up, and what has
 // none is only counted.
 func TestSumsAreExplained(t *testing.T) {
+	t.Parallel()
 	denied := tool.Connection{Host: "x.test", Port: 443, Verdict: VerdictDenied, Reason: ReasonDeniedRule}
 	sum, other, rest := denied, denied, denied
 	sum.Count, other.Host, other.Count, rest.Host, rest.Port, rest.Count = 3, "y.test", 4, "", 0, 5

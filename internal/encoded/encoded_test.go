@@ -21,6 +21,7 @@ func readings(text string, all func(yield func(*Reading) bool)) (list []string) 
 }
 
 func TestEscapes(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]string{
 		"plain":                                  "",
 		"100% \\ & so on &; &x; %4":              "",
@@ -48,6 +49,7 @@ func TestEscapes(t *testing.T) {
 }
 
 func TestDigits(t *testing.T) {
+	t.Parallel()
 	long := base64.StdEncoding.EncodeToString([]byte("the quick brown fox jumps"))
 	for name, c := range map[string]struct {
 		text string
@@ -160,6 +162,7 @@ func FuzzMayHold(f *testing.F) {
 }
 
 func TestMayHoldIsSeldom(t *testing.T) {
+	t.Parallel()
 	var b Beginnings
 	for _, word := range []string{"ghp_", "bearer", "eyj", "akia"} {
 		b.Add(word)

@@ -13,6 +13,7 @@ import (
 // TestCatalogIsDocumented: docs/events.md has one row per code, in the order
 // of the catalog, and nothing else.
 func TestCatalogIsDocumented(t *testing.T) {
+	t.Parallel()
 	text := must.Get(os.ReadFile("../../docs/events.md"))(t)
 	var rows []event.Code
 	for _, row := range regexp.MustCompile("(?m)^\\| `(PAL-[^`]*)` \\| .+ \\|$").FindAllSubmatch(text, -1) {

@@ -36,6 +36,7 @@ func declared(t *testing.T) []event.Code {
 // TestCatalogIsComplete compares the constants with the list that everything
 // else walks.
 func TestCatalogIsComplete(t *testing.T) {
+	t.Parallel()
 	codes := declared(t)
 	if len(codes) < 20 {
 		t.Fatalf("only %d codes were found in the source", len(codes))
@@ -46,6 +47,7 @@ func TestCatalogIsComplete(t *testing.T) {
 }
 
 func TestCodesAreDistinctAndWellFormed(t *testing.T) {
+	t.Parallel()
 	form := regexp.MustCompile(`^PAL-[DAGXRSIPJUHNK][1-9][0-9]{2}$`)
 	seen := make(map[event.Code]bool)
 	for _, code := range event.Codes {

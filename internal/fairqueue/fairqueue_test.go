@@ -55,6 +55,7 @@ func arrivals(t *testing.T, q enterer, all ...Who) (served []string) {
 func times(n int, who Who) []Who { return slices.Repeat([]Who{who}, n) }
 
 func TestPlacesGoRound(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		come []Who
 		want string
@@ -94,6 +95,7 @@ func (f fifo) Enter(ctx context.Context, _ Who) (func(), error) {
 // of somebody else are served among the first. The control is the queue that a
 // channel makes.
 func TestNobodyStarves(t *testing.T) {
+	t.Parallel()
 	worst := func(build func() enterer) (last int) {
 		synctest.Test(t, func(t *testing.T) {
 			served := arrivals(t, build(), append(times(100, coder), alice, bob)...)
@@ -112,6 +114,7 @@ func TestNobodyStarves(t *testing.T) {
 // TestQueueIsShared: who fills its share is refused with a time, and others still
 // get in, those of the same owner, too.
 func TestQueueIsShared(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		q := New(2, 30)
 		for range 2 {
@@ -159,6 +162,7 @@ func TestQueueIsShared(t *testing.T) {
 // TestRetryAfterFollowsTheTimes: the longer places are kept and the more wait, the
 // later.
 func TestRetryAfterFollowsTheTimes(t *testing.T) {
+	t.Parallel()
 	q := &Queue{places: 2, most: 10}
 	if got := q.patience(); got != time.Second {
 		t.Errorf("without any experience: %v, want 1s", got)
@@ -178,6 +182,7 @@ func TestRetryAfterFollowsTheTimes(t *testing.T) {
 }
 
 func TestWhoGivesUpLeavesTheQueue(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		q := New(1, 10)
 		leave := must.Get(q.Enter(t.Context(), bob))(t)
@@ -202,6 +207,7 @@ func TestWhoGivesUpLeavesTheQueue(t *testing.T) {
 // TestAPlaceOfOneWhoGaveUpGoesOn: a place that was handed to a call in the moment in
 // which it ended is not lost.
 func TestAPlaceOfOneWhoGaveUpGoesOn(t *testing.T) {
+	t.Parallel()
 	q := New(1, 10)
 	leave := must.Get(q.Enter(t.Context(), bob))(t)
 	first, second := must.Get(q.admit(alice))(t), must.Get(q.admit(coder))(t)
@@ -221,6 +227,7 @@ func TestAPlaceOfOneWhoGaveUpGoesOn(t *testing.T) {
 // TestLeastQueue: a queue has a place whatever it is told, and without room to wait
 // nobody does.
 func TestLeastQueue(t *testing.T) {
+	t.Parallel()
 	q := New(0, 0)
 	leave := must.Get(q.Enter(t.Context(), alice))(t)
 	var full *Full
@@ -234,6 +241,7 @@ func TestLeastQueue(t *testing.T) {
 // than there are, never more wait than may, nobody waits while a place is free, and
 // nothing is left at the end.
 func TestRandomArrivals(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(60) {
 		synctest.Test(t, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 4))

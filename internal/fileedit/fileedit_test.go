@@ -16,6 +16,7 @@ func write(t *testing.T, path, text string) {
 }
 
 func TestWriteKeepsMode(t *testing.T) {
+	t.Parallel()
 	home := t.TempDir()
 	path := filepath.Join(home, "a", "settings.json")
 	write(t, path, "old")
@@ -44,6 +45,7 @@ func TestWriteKeepsMode(t *testing.T) {
 // TestChangedMeanwhile writes over nothing that somebody else wrote, nor over another file
 // with the same text.
 func TestChangedMeanwhile(t *testing.T) {
+	t.Parallel()
 	home := t.TempDir()
 	path := filepath.Join(home, "settings.json")
 	for name, change := range map[string]func(){
@@ -69,6 +71,7 @@ func TestChangedMeanwhile(t *testing.T) {
 }
 
 func TestNewFileThatAppeared(t *testing.T) {
+	t.Parallel()
 	home := t.TempDir()
 	path := filepath.Join(home, "settings.json")
 	f, err := Read(path, home)
@@ -82,6 +85,7 @@ func TestNewFileThatAppeared(t *testing.T) {
 // TestLinks follows links within the root and refuses those that lead out of it, whichever
 // part of the path they are.
 func TestLinks(t *testing.T) {
+	t.Parallel()
 	base := t.TempDir()
 	home, outside := filepath.Join(base, "home"), filepath.Join(base, "outside")
 	write(t, filepath.Join(home, "dotfiles", "settings.json"), "mine")
@@ -121,6 +125,7 @@ func TestLinks(t *testing.T) {
 
 // TestLinkedHome takes a home directory that is a link itself.
 func TestLinkedHome(t *testing.T) {
+	t.Parallel()
 	base := t.TempDir()
 	write(t, filepath.Join(base, "real", "settings.json"), "x")
 	must.Do(t, os.Symlink("real", filepath.Join(base, "home")))
@@ -132,6 +137,7 @@ func TestLinkedHome(t *testing.T) {
 }
 
 func TestSweep(t *testing.T) {
+	t.Parallel()
 	home := t.TempDir()
 	path := filepath.Join(home, "s[1].json")
 	write(t, filepath.Join(home, ".s[1].json.palyra-123"), "half")
@@ -145,6 +151,7 @@ func TestSweep(t *testing.T) {
 }
 
 func TestMakeDirs(t *testing.T) {
+	t.Parallel()
 	home := t.TempDir()
 	var made []string
 	must.Do(t, MakeDirs(filepath.Join(home, "a", "b"), 0o700, func(dir string) error { made = append(made, dir); return nil }))

@@ -116,6 +116,7 @@ func made(member string, by ...string) provenance.Act {
 // Changes take two where two could answer each other, and the reason is said where
 // there are none.
 func TestDualControl(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		prepare func(*changing)
 		off     bool
@@ -177,6 +178,7 @@ func TestDualControl(t *testing.T) {
 
 // Whoever depends on everybody else does not go on alone while changes take two.
 func TestUnattainable(t *testing.T) {
+	t.Parallel()
 	w := newChanging(t, "")
 	w.history = provenance.History{made("cyd", "ann"), {Member: access.User("cyd"), Kind: provenance.Changed, By: []access.Principal{access.User("bob")}}}
 	_, err := w.change("cyd")
@@ -189,6 +191,7 @@ func TestUnattainable(t *testing.T) {
 // Where owners are concerned and there is no other owner, an admin answers, and no
 // admin where there is one.
 func TestAdminForOwners(t *testing.T) {
+	t.Parallel()
 	w := newChanging(t, "")
 	w.plan.Question.Rule.Owner = true
 	id, done := w.begin("ann")
@@ -205,6 +208,7 @@ func TestAdminForOwners(t *testing.T) {
 // What changed between the question and the answer keeps the change from being made:
 // what would change, the asker's standing, and the policies.
 func TestBetweenQuestionAndAnswer(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		between func(*changing)
 		code    reason.Code
@@ -238,6 +242,7 @@ func TestBetweenQuestionAndAnswer(t *testing.T) {
 
 // Nobody is asked about what changes nothing.
 func TestNothingToAsk(t *testing.T) {
+	t.Parallel()
 	w := newChanging(t, "")
 	w.plan.Nothing = true
 	if o, err := w.change("ann"); err != nil || o != (gatewaychange.Word{}) || w.made != 1 {
@@ -247,6 +252,7 @@ func TestNothingToAsk(t *testing.T) {
 
 // What no policy takes is little, and for owners and admins at a device of their own.
 func TestCeiling(t *testing.T) {
+	t.Parallel()
 	owner, admin, operator := approvaltest.Caller("a", access.RoleOwner), approvaltest.Caller("a", access.RoleAdmin), approvaltest.Caller("a", access.RoleOperator)
 	token, loose, agent := owner, owner, owner
 	token.Token, loose.Paired, agent.Principal = &access.TokenBounds{}, false, access.Agent("a")

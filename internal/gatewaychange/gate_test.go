@@ -143,6 +143,7 @@ func want(t *testing.T, err error, code reason.Code) {
 // A question shows what would change, by whom and from where, and its one answer is
 // for once. The digest binds the details.
 func TestQuestion(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, forbidsEverything)
 	a := w.ask(change("admin"))
 	r := a.record
@@ -183,6 +184,7 @@ func TestQuestion(t *testing.T) {
 // Whoever answers stands in code: policies that forbid everything keep nobody from
 // it, and those that allow everything let nobody in.
 func TestWhoAnswersAChange(t *testing.T) {
+	t.Parallel()
 	const allowsEverything = `@id("everything")
 permit(principal, action in [Action::"approval.*", Action::"access.*", Action::"policy.*", Action::"gateway.*", Action::"device.pair"], resource);`
 	for _, policies := range []string{forbidsEverything, allowsEverything} {
@@ -204,6 +206,7 @@ permit(principal, action in [Action::"approval.*", Action::"access.*", Action::"
 // Nobody who could be the requester, and nobody whose device is gone, answers; tokens
 // and what is no paired device answer nothing.
 func TestWhoDoesNotCount(t *testing.T) {
+	t.Parallel()
 	did := func(kind provenance.Kind, member string, by ...string) provenance.Act {
 		act := provenance.Act{Member: access.User(member), Kind: kind}
 		for _, name := range by {
@@ -261,6 +264,7 @@ func (w *world) put(name string, disabled bool, roles ...access.Role) {
 
 // Where owners or admins are concerned, an admin's yes is none.
 func TestOwnersAnswerForOwners(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "")
 	q := change("admin")
 	q.Rule.Owner = true
@@ -273,6 +277,7 @@ func TestOwnersAnswerForOwners(t *testing.T) {
 
 // Whoever is in the requester's hands may say no, and their yes does not count.
 func TestAnybodyOfThemSaysNo(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "")
 	w.history = provenance.History{{Member: access.User("cyd"), Kind: provenance.Made, By: []access.Principal{access.User("ann")}}}
 	a := w.ask(change("admin"))
@@ -291,6 +296,7 @@ func TestAnybodyOfThemSaysNo(t *testing.T) {
 
 // One yes is one change, and only while whoever gave it may.
 func TestOneYesIsOneChange(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "")
 	draft := must.Get(event.DraftOf(event.MemberChanged, "user:ann", "user:dan", struct{}{}))(t)
 	a := w.ask(change("admin"))
@@ -327,6 +333,7 @@ func TestOneYesIsOneChange(t *testing.T) {
 // A device is admitted by whoever may change members, the one who made the code
 // included, and not by itself.
 func TestWhoAdmitsADevice(t *testing.T) {
+	t.Parallel()
 	for name, ok := range map[string]bool{"ann": true, "bob": true, "cyd": true, "dan": false, "eve": false} {
 		for _, owner := range []bool{false, true} {
 			w := newWorld(t, "")
@@ -359,6 +366,7 @@ func TestWhoAdmitsADevice(t *testing.T) {
 // whatever the person's role; nor does its vote count when it became one. Another device
 // of the same person does, and another person.
 func TestSessionGivesItselfNoDevice(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"dan", "ann"} {
 		w := newWorld(t, "")
 		ask := func() *asked {
@@ -392,6 +400,7 @@ func TestSessionGivesItselfNoDevice(t *testing.T) {
 // do: without that, whoever makes a code would make a member alone. The control: while
 // there is one who could answer, their word is enough.
 func TestSecondPersonForADevice(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "")
 	by := func(name string) access.Caller {
 		return access.Caller{Principal: access.User(name), OnBehalfOf: access.User(name)}
@@ -426,6 +435,7 @@ func TestSecondPersonForADevice(t *testing.T) {
 // Whoever asks and leaves takes the question back. What was asked before a stop is
 // nobody's any more after the start.
 func TestNobodyWaits(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "")
 	a := w.ask(change("admin"))
 	a.leave()
@@ -444,6 +454,7 @@ func TestNobodyWaits(t *testing.T) {
 
 // A freeze stops devices, and not the change that ends it.
 func TestFrozen(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "")
 	must.Do(t, w.desk.Freeze(t.Context(), approvaltest.Caller("ann"), "look"))
 	_, err := w.gate.Ask(t.Context(), pairing(), nil)
@@ -456,6 +467,7 @@ func TestFrozen(t *testing.T) {
 // A call cannot be dressed up as a question about the gateway, nor the other way
 // round: the subject type and the name in the binding go together.
 func TestReservedNames(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "")
 	for i, c := range []struct {
 		t    approval.SubjectType

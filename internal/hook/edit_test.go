@@ -34,6 +34,7 @@ func (w *world) edits(command string, says *error) func(*approval.Record) approv
 // Claude Code runs what people made of its call, and is told so; what it reports is
 // compared with that.
 func TestEditedInput(t *testing.T) {
+	t.Parallel()
 	for ran, state := range map[string]tool.ClaimState{"make -n": tool.Reported, "make": tool.RanOther} {
 		w := newWorld(t, "")
 		var err error
@@ -60,6 +61,7 @@ func TestEditedInput(t *testing.T) {
 
 // A call whose hook takes a yes or a no alone is not edited, and runs as it was asked.
 func TestCodexIsNotEdited(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "")
 	var err error
 	stop := w.people(w.edits("make -n", &err))

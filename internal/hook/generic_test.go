@@ -11,6 +11,7 @@ import (
 
 // TestGenericSchema: what the schema takes is read, and what is answered fits it.
 func TestGenericSchema(t *testing.T) {
+	t.Parallel()
 	schema := must.Get(tool.CompileSchema(oneOf(t, "message")))(t)
 	answers := must.Get(tool.CompileSchema(oneOf(t, "answer")))(t)
 	w := newWorld(t, "")

@@ -23,6 +23,7 @@ func (w *world) arrives(caller access.Caller, id, name, input string) (toolcall.
 // TestOwnServerIsAskedOnce: people are asked in the hook, and what they said is good for
 // the call that follows, once.
 func TestOwnServerIsAskedOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "")
 	in := map[string]any{"argv": []string{"make"}}
 	const input = `{"argv":["make"]}`
@@ -51,6 +52,7 @@ func TestOwnServerIsAskedOnce(t *testing.T) {
 
 // TestOnlyTheSameCallJoins: anything that is not the announced call is decided anew.
 func TestOnlyTheSameCallJoins(t *testing.T) {
+	t.Parallel()
 	const input = `{"argv":["make"]}`
 	other := access.Agent("other")
 	for name, c := range map[string]struct {
@@ -85,6 +87,7 @@ func TestOnlyTheSameCallJoins(t *testing.T) {
 
 // TestDeniedAnnouncementJoinsNothing, nor does one that nobody was asked about.
 func TestDeniedAnnouncementJoinsNothing(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "")
 	stop := w.people(no)
 	w.before("t1", "mcp__palyra__process_run", map[string]any{"argv": []string{"make"}})
@@ -106,6 +109,7 @@ func TestDeniedAnnouncementJoinsNothing(t *testing.T) {
 // TestAnotherServerOfThatName: a project that calls its own server palyra gets nothing
 // by the name. People are asked, and that no call arrived is on record and shown.
 func TestAnotherServerOfThatName(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "")
 	in := map[string]any{"path": "a secret that leaves by the arguments"}
 	stop := w.people(no)

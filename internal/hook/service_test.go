@@ -22,6 +22,7 @@ type args map[string]any
 
 // TestReadIsDecidedAndReported: the whole way of a call that nobody is asked about.
 func TestReadIsDecidedAndReported(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "")
 	in := args{"file_path": filepath.Join(w.ws, "a.go")}
 	if a := w.before("t1", "Read", in); a.decision != "allow" || !strings.Contains(a.body, `"permissionDecision":"allow"`) {
@@ -48,6 +49,7 @@ func TestReadIsDecidedAndReported(t *testing.T) {
 
 // TestSensitiveToolsAsk: a person decides, and the agent is never told to ask itself.
 func TestSensitiveToolsAsk(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		answers func(*approval.Record) approval.Ballot
 		want    string
@@ -71,6 +73,7 @@ func TestSensitiveToolsAsk(t *testing.T) {
 
 // TestWhatAsksAndWhatNot walks the acts.
 func TestWhatAsksAndWhatNot(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "")
 	outside := filepath.Join(w.out, "x")
 	must.Do(t, os.Symlink(w.out, filepath.Join(w.ws, "link")))
@@ -106,6 +109,7 @@ func TestWhatAsksAndWhatNot(t *testing.T) {
 
 // TestOwnQuestions: where the agent asks its own user, it is told nothing but to go on.
 func TestOwnQuestions(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "")
 	if a := w.before("t1", "ExitPlanMode", args{"plan": "x"}); a.decision != "allow" || a.body != "{}" {
 		t.Errorf("the hook was told %+v", a)
@@ -116,6 +120,7 @@ func TestOwnQuestions(t *testing.T) {
 // controls are files beside them; that it is the rule which denies is shown where the
 // rule is (package policy).
 func TestGuardedFiles(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "")
 	stop := w.people(yes)
 	defer stop()
@@ -149,6 +154,7 @@ func TestGuardedFiles(t *testing.T) {
 // TestReportsThatDoNotFit: what an agent ran otherwise than it was let is an alarm, and
 // taints its session.
 func TestReportsThatDoNotFit(t *testing.T) {
+	t.Parallel()
 	in := func(w *world) args { return args{"file_path": filepath.Join(w.ws, "a")} }
 	for name, c := range map[string]struct {
 		do      func(*world)
@@ -198,6 +204,7 @@ func TestReportsThatDoNotFit(t *testing.T) {
 // TestUnreported: calls that the agent never reports end with its session, and a report
 // that comes then is on record, and no alarm.
 func TestUnreported(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "")
 	in := args{"file_path": filepath.Join(w.ws, "a")}
 	w.before("t1", "Read", in)
@@ -225,6 +232,7 @@ func TestUnreported(t *testing.T) {
 
 // TestIDs: an id stands for one call of one credential.
 func TestIDs(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "")
 	a, b := args{"file_path": filepath.Join(w.ws, "a")}, args{"file_path": filepath.Join(w.ws, "b")}
 	if got := w.before("t1", "Read", a); got.decision != "allow" {
@@ -256,6 +264,7 @@ func TestIDs(t *testing.T) {
 // TestTimeIsUp: the agent gets its answer before it stops waiting, and the same call
 // again goes on, also under another id. One yes is good for one run.
 func TestTimeIsUp(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "")
 	in := args{"command": "make"}
 	first := w.impatient("t1", in)
@@ -280,6 +289,7 @@ func TestTimeIsUp(t *testing.T) {
 
 // TestAnotherPlaceIsAnotherCall: a call that waits is not joined from another directory.
 func TestAnotherPlaceIsAnotherCall(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "")
 	in := args{"command": "make"}
 	w.impatient("t1", in)
@@ -294,6 +304,7 @@ func TestAnotherPlaceIsAnotherCall(t *testing.T) {
 
 // TestHookLeaves: the end of the hook is the end of a call that waits.
 func TestHookLeaves(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "")
 	ctx, leave := context.WithCancel(t.Context())
 	done := make(chan answer)
@@ -309,6 +320,7 @@ func TestHookLeaves(t *testing.T) {
 // TestRestart: what was running when the gateway stopped is closed, and a report of it
 // is no alarm unless it does not fit.
 func TestRestart(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "")
 	in := args{"file_path": filepath.Join(w.ws, "a")}
 	w.before("t1", "Read", in)
@@ -328,6 +340,7 @@ func TestRestart(t *testing.T) {
 
 // TestFreeze: nothing is let run, and what runs is closed.
 func TestFreeze(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "")
 	in := args{"file_path": filepath.Join(w.ws, "a")}
 	w.before("t1", "Read", in)
@@ -347,6 +360,7 @@ func TestFreeze(t *testing.T) {
 // TestNobodyElseProposes: the tools of agents cannot be called by another way, and
 // nobody is asked about such a call.
 func TestNobodyElseProposes(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "")
 	_, err := w.Pipeline.Call(t.Context(), toolcall.Submission{Caller: w.caller, Tool: "claude-code/Bash", Input: []byte(`{"command":"ls"}`)}, func(toolcall.Event) {})
 	if reason.Of(err) != reason.ExecutedElsewhere || len(w.events(event.Asked)) != 0 {
@@ -357,6 +371,7 @@ func TestNobodyElseProposes(t *testing.T) {
 // TestSessionEndResetsNothing: what taints the session stays when the agent says that
 // its own is over.
 func TestSessionEndResetsNothing(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "")
 	w.after("t9", "Read", args{"file_path": "/x"})
 	w.claude("SessionEnd", "", "", nil)
@@ -370,6 +385,7 @@ func TestSessionEndResetsNothing(t *testing.T) {
 // TestGrantOfALine: a yes for the session is for the very line in the very directory,
 // whatever it is said to be for, and for nothing that the line could be taken for.
 func TestGrantOfALine(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "")
 	stop := w.people(forTheSession)
 	w.before("t1", "Bash", args{"command": "go test ./...", "description": "a"})

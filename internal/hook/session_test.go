@@ -45,6 +45,7 @@ func forTheSession(r *approval.Record) approval.Ballot {
 // searching, edits in the workspace, tests. Under the profile laptop people are asked at
 // most three times, and everything is decided and reported.
 func TestOrdinarySession(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, laptop(t))
 	text := string(must.Get(os.ReadFile(filepath.Join("testdata", "session.jsonl")))(t))
 	text = strings.NewReplacer("@WS@", w.ws, "@HOME@", w.out).Replace(text)

@@ -10,6 +10,7 @@ import (
 // The generic hook brings a reason along; that of Claude Code cannot, and is told what
 // else there is. Nobody is asked without one.
 func TestReasonByHook(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, `@id("why") @ask_reason("Which ticket?") forbid(principal, action in Action::"tool.execute", resource)
 when { context has external && context.external.act == "shell" } unless { context.approval.granted };`)
 	stop := w.people(yes)

@@ -27,6 +27,7 @@ func (w *world) hands(p access.Principal) string {
 // Every change of a member is in its history, whichever way it was made, and who
 // made it; renewals, other names and revocations are not.
 func TestHistoryOfMembers(t *testing.T) {
+	t.Parallel()
 	w, made := team(t)
 	for _, step := range []struct {
 		name string
@@ -101,6 +102,7 @@ func TestHistoryOfMembers(t *testing.T) {
 
 // Who is made on the host is made by whoever holds the host's own device.
 func TestMadeOnTheHost(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.start()
 	if got := w.hands(identity.Local()); got != "" {
@@ -126,6 +128,7 @@ func TestMadeOnTheHost(t *testing.T) {
 // Who revokes the host's own device, and comes back as docs/identity.md says, is on
 // the host as before: what is made there is still in those hands.
 func TestMadeOnTheHostWithoutItsDevice(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	local := w.start()
 	must.Get(w.Revoke(t.Context(), identity.Local(), local.ID, "", true))(t)
@@ -144,6 +147,7 @@ func TestMadeOnTheHostWithoutItsDevice(t *testing.T) {
 
 // A word about oneself, or about one that was removed, is no word.
 func TestConfirmsNobody(t *testing.T) {
+	t.Parallel()
 	w, _ := team(t)
 	if _, err := w.ConfirmMember(t.Context(), access.User("alice"), "alice"); err == nil || !strings.Contains(err.Error(), "nobody confirms themselves") {
 		t.Errorf("alice of alice: %v", err)
@@ -155,6 +159,7 @@ func TestConfirmsNobody(t *testing.T) {
 }
 
 func TestWhoConfirms(t *testing.T) {
+	t.Parallel()
 	w, _ := team(t)
 	must.Get(w.AddMember(t.Context(), access.User("alice"), "zoe", access.KindUser, []access.Role{access.RoleAuditor}, access.Principal{}, csr(t), true))(t)
 	n := len(w.store.Events())
@@ -182,6 +187,7 @@ func TestWhoConfirms(t *testing.T) {
 
 // The members of a release that kept no history are confirmed by one event, once.
 func TestOlderMembersAreConfirmed(t *testing.T) {
+	t.Parallel()
 	w, _ := team(t)
 	w.store.ForgetHistory()
 	n := len(w.store.Events())

@@ -37,6 +37,7 @@ func (w *world) adopt(by, owner access.Principal, name string) identity.Admissio
 // An agent that somebody else made waits: its device is let in to be told so, and
 // nothing else. The owner consents, and may take it back.
 func TestAgentWaitsForItsOwner(t *testing.T) {
+	t.Parallel()
 	w, _ := team(t)
 	var cut []access.Principal
 	bob := access.User("bob")
@@ -86,6 +87,7 @@ func TestAgentWaitsForItsOwner(t *testing.T) {
 
 // Only the owner consents, with a device, and to an agent.
 func TestWhoConsents(t *testing.T) {
+	t.Parallel()
 	w, _ := team(t)
 	bob := access.User("bob")
 	w.adopt(access.User("alice"), bob, "scout")
@@ -121,6 +123,7 @@ func TestWhoConsents(t *testing.T) {
 
 // The owner's own act is consent; on the host, it is where nobody else has its device.
 func TestOwnActIsConsent(t *testing.T) {
+	t.Parallel()
 	w, _ := team(t)
 	local, alice, bob := identity.Local(), access.User("alice"), access.User("bob")
 	for _, x := range []struct {
@@ -207,6 +210,7 @@ func (d *deeds) wrong() string {
 // nobody who did not agree after somebody else gave it to them. As a control, an agent
 // is let through without a word, and that is seen.
 func TestNobodyActsWithoutConsent(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(6) {
 		w, _ := team(t)
 		for _, p := range []string{"alice", "bob", "carol"} {

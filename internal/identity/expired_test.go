@@ -16,6 +16,7 @@ import (
 // Who may renew with a certificate that has expired: the device whose it is, while
 // it and its member are as good as any other.
 func TestExpiredMayRenew(t *testing.T) {
+	t.Parallel()
 	st := func(name string) identity.Standing { return identity.Standing{Member: name, AcceptLoss: true} }
 	for name, x := range map[string]struct {
 		change func(w *world, made map[string]identity.Admission)

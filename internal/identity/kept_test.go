@@ -32,6 +32,7 @@ func (w *world) elsewhere() (key crypto.Signer) {
 // see, at every start and when one is due, and never makes another as a file; the uid
 // alone is no operator any more. When the key is back, all is as before.
 func TestKeyKeptElsewhere(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.start()
 	if _, err := w.AuthenticateHost(); err != nil {
@@ -80,6 +81,7 @@ func TestKeyKeptElsewhere(t *testing.T) {
 // A note of a key that is not the device's gets no certificate, and neither does one
 // that cannot be read: who can write it does not become the local operator.
 func TestForgedNoteOfAKey(t *testing.T) {
+	t.Parallel()
 	for name, text := range map[string]func() []byte{
 		"another key": func() []byte {
 			other := must.Get(identity.BundleKey(t.TempDir() + "/other"))(t)
@@ -107,6 +109,7 @@ func TestForgedNoteOfAKey(t *testing.T) {
 // Whoever is interrupted between noting where the key is and removing the file, or the
 // other way round, has a bundle that works.
 func TestInterruptedMove(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.start()
 	dir := w.local().Dir

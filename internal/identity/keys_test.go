@@ -46,6 +46,7 @@ func (w *world) good(chain []*x509.Certificate) bool {
 // The old key works until five minutes after the first use of the new one, and not
 // because a new one was certified: the client may never have had it.
 func TestOldKeyEndsAfterTheNewOneWasUsed(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.start()
 	bob := w.add(access.User("bob"), access.Principal{}, access.RoleOperator)
@@ -77,6 +78,7 @@ func TestOldKeyEndsAfterTheNewOneWasUsed(t *testing.T) {
 // A key that is about to end renews nothing, and is not certified again: else a copy of
 // the old credential would go on for ever.
 func TestReplacedKeyDoesNotRenew(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.start()
 	k := key(t)
@@ -98,6 +100,7 @@ func TestReplacedKeyDoesNotRenew(t *testing.T) {
 // was certified before the restore. The controls are a gateway that was not restored,
 // keys that another copy certified since, and those that were replaced.
 func TestKeysOfTheLostJournal(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.start()
 	bob := w.add(access.User("bob"), access.Principal{}, access.RoleOperator)
@@ -156,6 +159,7 @@ func TestKeysOfTheLostJournal(t *testing.T) {
 
 // A device that was away renews by an expired certificate of the lost journal.
 func TestExpiredKeyOfTheLostJournal(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.start()
 	bob := w.add(access.User("bob"), access.Principal{}, access.RoleOperator)
@@ -176,6 +180,7 @@ func TestExpiredKeyOfTheLostJournal(t *testing.T) {
 // The use of a replaced key is an alarm, once per device and hour, also over a
 // restart; the member and the owners are told for seven days.
 func TestOldKeyIsAnAlarm(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.start()
 	bob := w.add(access.User("bob"), access.Principal{}, access.RoleOperator)
@@ -221,6 +226,7 @@ func TestOldKeyIsAnAlarm(t *testing.T) {
 // A certificate of the gateway's authority for a key that the device never had, as
 // somebody with the issuing key could make, is refused like a replaced one.
 func TestForgedCertificate(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.start()
 	bob := w.add(access.User("bob"), access.Principal{}, access.RoleOperator)
@@ -235,6 +241,7 @@ func TestForgedCertificate(t *testing.T) {
 
 // What cannot be written down leaves all as it was, and is tried again.
 func TestUnwrittenUse(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.start()
 	bob := w.add(access.User("bob"), access.Principal{}, access.RoleOperator)
@@ -257,6 +264,7 @@ func TestUnwrittenUse(t *testing.T) {
 
 // Renewals that were cut off leave a bounded number of keys, and never the one in use.
 func TestKeysAreBounded(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.start()
 	bob := w.add(access.User("bob"), access.Principal{}, access.RoleOperator)
@@ -273,6 +281,7 @@ func TestKeysAreBounded(t *testing.T) {
 
 // RunKeys tells of each key that ends, when it ends, and of no other.
 func TestRunKeysTellsOfEnds(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.clock = time.Now

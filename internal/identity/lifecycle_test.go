@@ -36,6 +36,7 @@ func team(t *testing.T) (*world, map[string]identity.Admission) {
 }
 
 func TestRolesGivenAndTaken(t *testing.T) {
+	t.Parallel()
 	w, _ := team(t)
 	n := len(w.store.Events())
 	m := must.Get(w.UpdateMember(t.Context(), access.User("alice"), identity.MemberChange{
@@ -58,6 +59,7 @@ func TestRolesGivenAndTaken(t *testing.T) {
 }
 
 func TestAgentGetsAnotherOwner(t *testing.T) {
+	t.Parallel()
 	w, made := team(t)
 	n := len(w.store.Events())
 	must.Get(w.UpdateMember(t.Context(), access.User("adam"), identity.MemberChange{Member: "helper", Owner: access.User("carol")}))(t)
@@ -74,6 +76,7 @@ func TestAgentGetsAnotherOwner(t *testing.T) {
 
 // Who may change whom, and what no change may do. Each is refused without a trace.
 func TestChangesThatAreRefused(t *testing.T) {
+	t.Parallel()
 	w, _ := team(t)
 	none := access.Principal{}
 	roles := func(r ...access.Role) []access.Role { return r }
@@ -136,6 +139,7 @@ func TestChangesThatAreRefused(t *testing.T) {
 }
 
 func TestDisabledAndEnabled(t *testing.T) {
+	t.Parallel()
 	w, made := team(t)
 	ended := map[string]string{}
 	w.OnEnd(func(d identity.Device, why *reason.Error) { ended[d.Principal.String()] = why.Message })
@@ -170,6 +174,7 @@ func TestDisabledAndEnabled(t *testing.T) {
 }
 
 func TestRemoved(t *testing.T) {
+	t.Parallel()
 	w, made := team(t)
 	ended := 0
 	w.OnEnd(func(identity.Device, *reason.Error) { ended++ })
@@ -212,6 +217,7 @@ func TestRemoved(t *testing.T) {
 
 // The local operator that was removed does not come back with the next start.
 func TestRemovedLocalOperatorStaysOut(t *testing.T) {
+	t.Parallel()
 	w, _ := team(t)
 	must.Get(w.RemoveMember(t.Context(), access.User("alice"), identity.Standing{Member: "local", AcceptLoss: true}))(t)
 	w.restart()
@@ -222,6 +228,7 @@ func TestRemovedLocalOperatorStaysOut(t *testing.T) {
 
 // A gateway always has an owner who can act.
 func TestLastOwner(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	local := w.start()
 	refused := func(name string) {
@@ -259,6 +266,7 @@ func TestLastOwner(t *testing.T) {
 // Each of the changes names who loses the power to answer approvals, and changes
 // nothing until that is accepted.
 func TestChangesNameTheLoss(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.start()
 	w.add(access.User("bob"), access.Principal{}, access.RoleOperator)
@@ -289,6 +297,7 @@ func TestChangesNameTheLoss(t *testing.T) {
 // What a member has open ends when something is taken from it, and not when it is
 // given more.
 func TestChangesEndWhatIsOpen(t *testing.T) {
+	t.Parallel()
 	w, _ := team(t)
 	var ended, cut []string
 	w.OnEnd(func(d identity.Device, _ *reason.Error) { ended = append(ended, d.Principal.String()) })
@@ -320,6 +329,7 @@ func TestChangesEndWhatIsOpen(t *testing.T) {
 // Policy knows a change before what the member has open ends: what begins in between
 // is judged by what the member is now. It ends also when policy could not be told.
 func TestPolicyKnowsBeforeStreamsEnd(t *testing.T) {
+	t.Parallel()
 	w, _ := team(t)
 	var order []string
 	w.OnEnd(func(identity.Device, *reason.Error) { order = append(order, "ended") })
@@ -351,6 +361,7 @@ func TestPolicyKnowsBeforeStreamsEnd(t *testing.T) {
 
 // A change that the store does not take changes nothing.
 func TestChangesThatFail(t *testing.T) {
+	t.Parallel()
 	w, made := team(t)
 	full := errors.New("the disk is full")
 	st := identity.Standing{Member: "eve"}

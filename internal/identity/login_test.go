@@ -24,6 +24,7 @@ func (w *world) logIn(subject, name string, roles ...access.Role) (identity.Logg
 }
 
 func TestLogIn(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.start()
 	n := len(w.store.Events())
@@ -58,6 +59,7 @@ func TestLogIn(t *testing.T) {
 
 // Nobody becomes a member that is somebody else.
 func TestLoginTakesNobodyOver(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.start()
 	w.add(access.User("bob"), access.Principal{}, access.RoleDeveloper)
@@ -84,6 +86,7 @@ func TestLoginTakesNobodyOver(t *testing.T) {
 }
 
 func TestLoginOfWhoMayNotAct(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.start()
 	must.Get(w.logIn("s1", "ann", access.RoleOperator))(t)
@@ -101,6 +104,7 @@ func TestLoginOfWhoMayNotAct(t *testing.T) {
 
 // A session ends with its certificate, and nothing makes it longer.
 func TestSessionIsNotRenewed(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.start()
 	in := must.Get(w.logIn("s1", "ann", access.RoleOperator))(t)
@@ -122,6 +126,7 @@ func TestSessionIsNotRenewed(t *testing.T) {
 
 // To log out ends the session and takes nobody's power away.
 func TestLogOut(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	local := w.start()
 	var ended []string
@@ -153,6 +158,7 @@ func TestLogOut(t *testing.T) {
 
 // Sessions are bounded, and those of long ago are dropped.
 func TestSessionsDoNotPileUp(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.start()
 	first := must.Get(w.logIn("s1", "ann", access.RoleOperator))(t)
@@ -180,6 +186,7 @@ func TestSessionsDoNotPileUp(t *testing.T) {
 // Who logs in is a person of their own: the administrator of the host chose the
 // provider, and no member made them.
 func TestWhoLogsInIsMadeByNobody(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.start()
 	must.Get(w.logIn("s1", "ann", access.RoleOperator))(t)
@@ -203,6 +210,7 @@ func TestWhoLogsInIsMadeByNobody(t *testing.T) {
 }
 
 func TestLoginKeepsTheLastOwner(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.start()
 	must.Get(w.logIn("s1", "ann", access.RoleOwner))(t)
@@ -215,6 +223,7 @@ func TestLoginKeepsTheLastOwner(t *testing.T) {
 
 // What is not recorded is not in force.
 func TestLoginThatIsNotRecorded(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.start()
 	w.store.FailNext(reason.Errorf(reason.JournalUnavailable, "full"))
@@ -227,6 +236,7 @@ func TestLoginThatIsNotRecorded(t *testing.T) {
 }
 
 func TestProof(t *testing.T) {
+	t.Parallel()
 	k := key(t)
 	proof := must.Get(identity.Prove(k, "login 1"))(t)
 	if !identity.Proven(k.Public(), "login 1", proof) {

@@ -16,6 +16,7 @@ import (
 // What takes somebody's power to answer approvals away is refused with the loss and
 // the way back until it is accepted; what takes nobody's is not asked about.
 func TestLossIsNamedFirst(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	local := w.start()
 	admit := func(name string, kind access.Kind, owner access.Principal, role access.Role, accept bool) (identity.Admission, error) {
@@ -50,6 +51,7 @@ func TestLossIsNamedFirst(t *testing.T) {
 // Who has no device is told so to everybody who asks who decides, over changes of
 // members, and after a restart.
 func TestDevicesAreNoted(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.start()
 	bob := w.add(access.User("bob"), access.Principal{}, access.RoleOperator)
@@ -80,6 +82,7 @@ func TestDevicesAreNoted(t *testing.T) {
 }
 
 func TestLostCredential(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	local := w.start()
 	alice := w.add(access.User("alice"), access.Principal{}, access.RoleOwner)
@@ -147,6 +150,7 @@ func TestLostCredential(t *testing.T) {
 // A device for somebody who could not answer makes them a second person again: the
 // first one is told before.
 func TestLossOfADeviceThatComesBack(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.start()
 	bob := w.add(access.User("bob"), access.Principal{}, access.RoleOperator)

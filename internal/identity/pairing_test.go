@@ -33,6 +33,7 @@ func fresh(roles ...access.Role) func(*identity.Pairing) {
 // TestPair: the device has the id and the name of the pairing, and the journal says
 // who made the code and who allowed it, in the same transaction.
 func TestPair(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.start()
 	w.add(access.User("ann"), access.Principal{}, access.RoleOwner)
@@ -58,6 +59,7 @@ func TestPair(t *testing.T) {
 // it. So the member is in the hands of both until somebody else confirms it; a device
 // of one's own, allowed by oneself, changes nothing.
 func TestPairedDevicesCount(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.start()
 	ann, bob, cyd := access.User("ann"), access.User("bob"), access.User("cyd")
@@ -94,6 +96,7 @@ func TestPairedDevicesCount(t *testing.T) {
 // TestMayPair: what is refused before there is a code is refused again when the device
 // would be made.
 func TestMayPair(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.start()
 	dan := w.add(access.User("dan"), access.Principal{}, access.RoleDeveloper)
@@ -137,6 +140,7 @@ func TestMayPair(t *testing.T) {
 // TestPairWantsAnApproval: without the name of one, or without anybody who gave it,
 // there is no device; and an id is for one device.
 func TestPairWantsAnApproval(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.start()
 	before := len(w.Devices())
@@ -161,6 +165,7 @@ func TestPairWantsAnApproval(t *testing.T) {
 // TestPairAgain: for an hour, the key of a paired device gets its certificate again,
 // and no other key does.
 func TestPairAgain(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.start()
 	p := w.pairing(identity.Local())

@@ -14,6 +14,7 @@ import (
 // A rehearsal finds what would keep a change from being made, says what it comes to,
 // and changes nothing: neither the store nor what is in memory.
 func TestRehearse(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.start()
 	owner := identity.Local()

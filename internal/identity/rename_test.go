@@ -12,6 +12,7 @@ import (
 )
 
 func TestRenamedDevice(t *testing.T) {
+	t.Parallel()
 	w, made := team(t)
 	bob, alice := made["bob"].Device.ID, made["alice"].Device.ID
 	n := len(w.store.Events())

@@ -75,6 +75,7 @@ func (w *world) works(what, dir string) {
 // A renewal that is killed at any step, of a bundle of this release or of one before,
 // leaves a credential that works, and that the next renewal replaces.
 func TestRenewalKilledAtEveryStep(t *testing.T) {
+	t.Parallel()
 	for _, form := range []string{"this release", "the release before"} {
 		var steps []string
 		for n := 0; n <= len(steps); n++ {
@@ -121,6 +122,7 @@ func TestRenewalKilledAtEveryStep(t *testing.T) {
 // A bundle of the release before works, and its next renewal makes it one of this: a
 // key with its certificates in one file, under both names.
 func TestOlderBundle(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.start()
 	dir, _ := w.bundle("bob")
@@ -140,6 +142,7 @@ func TestOlderBundle(t *testing.T) {
 // While one process renews, another goes on with the old credential or waits, and does
 // not renew a second time.
 func TestTwoRenewals(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.start()
 	dir, dev := w.bundle("bob")
@@ -178,6 +181,7 @@ func TestTwoRenewals(t *testing.T) {
 
 // A gateway that answers with a certificate of another key changes nothing.
 func TestRenewalOfAnotherKey(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.start()
 	dir, dev := w.bundle("bob")

@@ -30,11 +30,13 @@ import (
 )
 
 func TestMemoryStore(t *testing.T) {
+	t.Parallel()
 	s := identitytest.NewStore()
 	identitytest.RunStore(t, s, func() int { return len(s.Events()) })
 }
 
 func TestFirstStart(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	d := w.start()
 	w.journaled(0, event.CACreated, event.MemberAdded, event.CertificateMade)
@@ -60,6 +62,7 @@ func TestFirstStart(t *testing.T) {
 }
 
 func TestRevokedLocalOperatorStaysOut(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	d := w.start()
 	must.Get(w.Revoke(t.Context(), identity.Local(), d.ID, "test", true))(t)
@@ -75,6 +78,7 @@ func TestRevokedLocalOperatorStaysOut(t *testing.T) {
 }
 
 func TestAddMember(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.start()
 	n := len(w.store.Events())
@@ -127,6 +131,7 @@ func TestAddMember(t *testing.T) {
 }
 
 func TestNobodyRaisesAboveThemselves(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.start()
 	w.add(access.User("admin"), access.Principal{}, access.RoleAdmin)
@@ -152,6 +157,7 @@ func TestNobodyRaisesAboveThemselves(t *testing.T) {
 // TestAuthenticateRefuses has the controls in itself: each credential works
 // before the one thing that must stop it.
 func TestAuthenticateRefuses(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	for name, stop := range map[string]func(*world, identity.Admission, identity.Admission) error{
 		"expired": func(w *world, _, _ identity.Admission) error { w.pass(ca.LeafLife + time.Minute); return nil },
@@ -207,6 +213,7 @@ func TestAuthenticateRefuses(t *testing.T) {
 
 // TestTLS makes real handshakes with the bundle that the first start wrote.
 func TestTLS(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	d := w.start()
 	server := must.Get(w.authority.ServerTLS(ca.Loopback(), w.Allow))(t)
@@ -255,6 +262,7 @@ func dial(t *testing.T, server, client *tls.Config) error {
 }
 
 func TestFailedUnitChangesNothing(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	d := w.start()
 	alice := w.add(access.User("alice"), access.Principal{}, access.RoleOperator)
@@ -289,6 +297,7 @@ func TestFailedUnitChangesNothing(t *testing.T) {
 }
 
 func TestConflictIsTriedAgain(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	d := w.start()
 	// Another process renews the device behind this service's back.
@@ -311,6 +320,7 @@ func TestConflictIsTriedAgain(t *testing.T) {
 }
 
 func TestRevoke(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.start()
 	alice := w.add(access.User("alice"), access.Principal{}, access.RoleDeveloper)
@@ -330,6 +340,7 @@ func TestRevoke(t *testing.T) {
 }
 
 func TestConcurrentChanges(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	d := w.start()
 	var group sync.WaitGroup
@@ -348,6 +359,7 @@ func TestConcurrentChanges(t *testing.T) {
 }
 
 func TestRunKeepsTheLocalOperatorFresh(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		d := w.start()
@@ -376,6 +388,7 @@ func TestRunKeepsTheLocalOperatorFresh(t *testing.T) {
 }
 
 func TestBundle(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.start()
 	dir := w.local().Dir

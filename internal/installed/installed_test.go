@@ -78,6 +78,7 @@ func start(t *testing.T) *fixture {
 // TestWatch sees each way in which an entry can be changed, journals it once, and says so
 // until it is as it was.
 func TestWatch(t *testing.T) {
+	t.Parallel()
 	f := start(t)
 	got, err := f.watch.Register(t.Context(), f.one)
 	must.Do(t, err)
@@ -129,6 +130,7 @@ func TestWatch(t *testing.T) {
 
 // TestRun sees a change without being asked.
 func TestRun(t *testing.T) {
+	t.Parallel()
 	f := start(t)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -167,6 +169,7 @@ func (t teller) Handle(_ context.Context, r slog.Record) error {
 
 // TestOnlySettings reads no file on somebody's word that is none of an agent.
 func TestOnlySettings(t *testing.T) {
+	t.Parallel()
 	f := start(t)
 	for _, path := range []string{"/etc/passwd", filepath.Join(filepath.Dir(f.path), "canary"), "settings.json", f.path + "/../settings.json"} {
 		i := f.one
@@ -178,6 +181,7 @@ func TestOnlySettings(t *testing.T) {
 }
 
 func TestLookup(t *testing.T) {
+	t.Parallel()
 	text := []byte("[hooks.state.\"/a.b\"]\ntrusted_hash = \"sha256:1\"\n[[x]]\nn = 1\n")
 	for keys, want := range map[string]string{"hooks/state//a.b/trusted_hash": "", "x": `[{"n":1}]`, "y": ""} {
 		got := must.Get(installed.Lookup(agentfiles.TOML, text, strings.Split(keys, "/")))(t)

@@ -34,6 +34,7 @@ func verifyBytes(b []byte, opts journal.ExportOptions) (journal.Summary, error) 
 }
 
 func TestExportVerifies(t *testing.T) {
+	t.Parallel()
 	b := sampleExport(t)
 	sum, err := verifyBytes(b, journal.ExportOptions{})
 	must.Do(t, err)
@@ -50,6 +51,7 @@ func TestExportVerifies(t *testing.T) {
 }
 
 func TestPartialExportsVerify(t *testing.T) {
+	t.Parallel()
 	s := newMemStore(testClock())
 	log := newLog(t, s, 1)
 	for range 3 {
@@ -69,6 +71,7 @@ func TestPartialExportsVerify(t *testing.T) {
 }
 
 func TestExportOfNothing(t *testing.T) {
+	t.Parallel()
 	s := newMemStore(testClock())
 	log := newLog(t, s, 1)
 	if sum, err := verifyBytes(export(t, log, 0), journal.ExportOptions{}); err != nil || sum.Events != 0 {
@@ -81,6 +84,7 @@ func TestExportOfNothing(t *testing.T) {
 }
 
 func TestExportRemembered(t *testing.T) {
+	t.Parallel()
 	_, log := sampleJournal(t)
 	cp := checkpoint(t, log)
 	b := export(t, log, 0)
@@ -93,6 +97,7 @@ func TestExportRemembered(t *testing.T) {
 }
 
 func TestExportVisit(t *testing.T) {
+	t.Parallel()
 	var keys string
 	var seqs []int64
 	_, err := verifyBytes(sampleExport(t), journal.ExportOptions{Visit: func(k json.RawMessage, e *journal.Event) error {
@@ -110,6 +115,7 @@ func TestExportVisit(t *testing.T) {
 // doubles or replaces many of them: each change is found, on the line where it is or, for a header that
 // still reads well, by the seal, which then names line 1.
 func TestEveryByteCounts(t *testing.T) {
+	t.Parallel()
 	b := sampleExport(t)
 	line := 1
 	for i := range b {
@@ -182,6 +188,7 @@ func mutations(b []byte, i int) map[string][]byte {
 // TestTruncation cuts the export after every line feed and in many places in
 // between.
 func TestTruncation(t *testing.T) {
+	t.Parallel()
 	b := sampleExport(t)
 	for n := range b {
 		if n%5 != 0 && n > 0 && b[n-1] != '\n' && n < len(b)-2 {

@@ -11,6 +11,7 @@ import (
 
 // A publication wakes those whose event it brings, and nobody else.
 func TestFeedWakesWhoseWaitIsOver(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := NewFeed()
 		woken := make(chan int64, 3)

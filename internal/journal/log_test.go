@@ -17,6 +17,7 @@ import (
 )
 
 func TestRunMakesCheckpoints(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newMemStore(time.Now)
 		log := newLog(t, s, 1)
@@ -58,6 +59,7 @@ func assertHead(t *testing.T, s *memStore, want int64, what string) {
 }
 
 func TestRunTriesAgain(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newMemStore(time.Now)
 		log := newLog(t, s, 1)
@@ -79,6 +81,7 @@ func TestRunTriesAgain(t *testing.T) {
 }
 
 func TestCheckpointOfNothingNew(t *testing.T) {
+	t.Parallel()
 	s := newMemStore(testClock())
 	log := newLog(t, s, 1)
 	if cp := checkpoint(t, log); cp.Size != 0 || s.Head().Seq != 0 {
@@ -92,6 +95,7 @@ func TestCheckpointOfNothingNew(t *testing.T) {
 }
 
 func TestFollow(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newMemStore(testClock())
 		log := newLog(t, s, 1)
@@ -125,6 +129,7 @@ func TestFollow(t *testing.T) {
 }
 
 func TestFollowEnds(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newMemStore(testClock())
 		log := newLog(t, s, 1)
@@ -146,6 +151,7 @@ func TestFollowEnds(t *testing.T) {
 }
 
 func TestFollowOfADamagedStore(t *testing.T) {
+	t.Parallel()
 	s := newMemStore(testClock())
 	log := newLog(t, s, 1)
 	fill(t, log, 5)
@@ -156,6 +162,7 @@ func TestFollowOfADamagedStore(t *testing.T) {
 }
 
 func TestProofs(t *testing.T) {
+	t.Parallel()
 	s := newMemStore(testClock())
 	log := newLog(t, s, 1)
 	fill(t, log, 300)
@@ -200,6 +207,7 @@ func assertProofBreaks(t *testing.T, p journal.Proof, known note.Verifiers) {
 }
 
 func TestConsistency(t *testing.T) {
+	t.Parallel()
 	s := newMemStore(testClock())
 	log := newLog(t, s, 1)
 	var checkpoints []journal.Checkpoint
@@ -226,6 +234,7 @@ func TestConsistency(t *testing.T) {
 }
 
 func TestSealKeepsTimeFromRunningBack(t *testing.T) {
+	t.Parallel()
 	at := time.Date(2026, 5, 6, 7, 8, 9, 123456789, time.FixedZone("x", 3600))
 	e := journal.Seal(journal.Head{}, draft(1), at, journal.Nonce{})
 	if got := e.At.Format(journal.TimeFormat); got != "2026-05-06T06:08:09.123456Z" {
@@ -238,6 +247,7 @@ func TestSealKeepsTimeFromRunningBack(t *testing.T) {
 }
 
 func TestErasedPayloadKeepsTheChain(t *testing.T) {
+	t.Parallel()
 	s, log := sampleJournal(t)
 	s.events[3].Payload, s.events[3].Salt = nil, nil
 	sum, err := log.VerifyFull(t.Context())
@@ -251,6 +261,7 @@ func TestErasedPayloadKeepsTheChain(t *testing.T) {
 }
 
 func TestCheckDraft(t *testing.T) {
+	t.Parallel()
 	good := draft(1)
 	must.Do(t, journal.CheckDraft(&good))
 	for name, change := range map[string]func(*event.Draft){
@@ -274,6 +285,7 @@ func TestCheckDraft(t *testing.T) {
 }
 
 func TestHeaderEncodingIsUnambiguous(t *testing.T) {
+	t.Parallel()
 	// The same characters in neighbouring fields are another event.
 	one, two := draft(1), draft(1)
 	one.Session, one.Run = "ab", "c"
@@ -285,6 +297,7 @@ func TestHeaderEncodingIsUnambiguous(t *testing.T) {
 }
 
 func TestEdgeMatchesTree(t *testing.T) {
+	t.Parallel()
 	s := newMemStore(testClock())
 	for i := range 70_000 {
 		e := journal.Event{Seq: int64(i + 1), Hash: [32]byte{byte(i), byte(i >> 8), byte(i >> 16)}}

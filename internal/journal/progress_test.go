@@ -11,6 +11,7 @@ import (
 // TestVerificationCountsEvents: who watches a verification learns of how many events
 // it is, and in the end that all were looked at.
 func TestVerificationCountsEvents(t *testing.T) {
+	t.Parallel()
 	s := newMemStore(time.Now)
 	log := newLog(t, s, 1)
 	fill(t, log, 5000) // more than one stretch

@@ -36,6 +36,7 @@ func rotated(t testing.TB) (*memStore, *journal.Log, journal.Rotation) {
 }
 
 func TestRotation(t *testing.T) {
+	t.Parallel()
 	_, log, r := rotated(t)
 	old, next := testKey(t, 1).Verifier(), testKey(t, 2).Verifier()
 	if want := (journal.Rotation{Old: old, New: next, Last: 5, At: rotatedAt, Certificate: "a certificate"}); r != want {
@@ -59,6 +60,7 @@ func TestRotation(t *testing.T) {
 
 // A journal that is opened again knows its keys from what was kept of them.
 func TestRotatedJournalIsOpenedAgain(t *testing.T) {
+	t.Parallel()
 	s, _, r := rotated(t)
 	open := func(keys ...journal.SigningKey) (*journal.Log, error) {
 		return journal.New(s, journal.Options{Key: testKey(t, 2), Keys: keys})
@@ -101,6 +103,7 @@ func trusting(keys ...journal.SigningKey) journal.ExportOptions {
 }
 
 func TestExportAcrossRotation(t *testing.T) {
+	t.Parallel()
 	_, log, r := rotated(t)
 	whole, rest := export(t, log, 0), export(t, log, 7)
 	next, old := journal.SigningKey{Verifier: r.New, First: r.Last + 1}, journal.SigningKey{Verifier: r.Old, Last: r.Last}
@@ -145,6 +148,7 @@ func TestExportAcrossRotation(t *testing.T) {
 
 // A key that was replaced signs no more, whoever has it now.
 func TestReplacedKeySignsNoMore(t *testing.T) {
+	t.Parallel()
 	s, log, r := rotated(t)
 	if _, err := log.VerifyFull(t.Context()); err != nil {
 		t.Fatal(err) // the control
@@ -175,6 +179,7 @@ func TestReplacedKeySignsNoMore(t *testing.T) {
 
 // Rotations that nobody but a thief of one key would write.
 func TestForgedRotations(t *testing.T) {
+	t.Parallel()
 	for name, change := range map[string]func(text string) (string, []note.Signer){
 		"signed by the old key alone": func(x string) (string, []note.Signer) { return x, []note.Signer{testKey(t, 1)} },
 		"signed by the new key alone": func(x string) (string, []note.Signer) { return x, []note.Signer{testKey(t, 2)} },
@@ -222,6 +227,7 @@ func TestForgedRotations(t *testing.T) {
 
 // A new key whose rotation was taken out of the journal does not sign.
 func TestKeyWithoutItsRotation(t *testing.T) {
+	t.Parallel()
 	s, _, r := rotated(t)
 	known, err := journal.NewSigners(journal.SigningKey{Verifier: r.New, First: 6}, journal.SigningKey{Verifier: r.Old, Last: 5})
 	must.Do(t, err)
@@ -247,6 +253,7 @@ func TestKeyWithoutItsRotation(t *testing.T) {
 
 // An export that began before a rotation and is sealed after it verifies.
 func TestRotationDuringExport(t *testing.T) {
+	t.Parallel()
 	s := newMemStore(testClock())
 	log := newLog(t, s, 1)
 	fill(t, log, 1000)

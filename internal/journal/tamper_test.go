@@ -122,6 +122,7 @@ func sampleJournal(t *testing.T) (*memStore, *journal.Log) {
 }
 
 func TestTamperedStore(t *testing.T) {
+	t.Parallel()
 	for _, c := range tampers() {
 		t.Run(c.name, func(t *testing.T) {
 			s, log := sampleJournal(t)
@@ -142,6 +143,7 @@ func TestTamperedStore(t *testing.T) {
 
 // TestTamperedExport falsifies the event lines and keeps header and trailer.
 func TestTamperedExport(t *testing.T) {
+	t.Parallel()
 	for _, c := range tampers() {
 		t.Run(c.name, func(t *testing.T) {
 			s, log := sampleJournal(t)
@@ -177,6 +179,7 @@ func assertCorrupt(t *testing.T, err error, first int64) {
 // is taken out as well, a rechained journal verifies by its chain alone, so it
 // is the signatures that detect it above.
 func TestRechainedWithoutSignatures(t *testing.T) {
+	t.Parallel()
 	s, log := sampleJournal(t)
 	s.events[4].Payload = []byte(`{"n":666}`)
 	s.events = slices.Delete(s.events, 10, 11)
@@ -194,6 +197,7 @@ func TestRechainedWithoutSignatures(t *testing.T) {
 }
 
 func TestRememberedCheckpointFindsRollback(t *testing.T) {
+	t.Parallel()
 	s, log := sampleJournal(t)
 	fill(t, log, 5)
 	remembered := checkpoint(t, log) // over 25 events
@@ -207,6 +211,7 @@ func TestRememberedCheckpointFindsRollback(t *testing.T) {
 }
 
 func TestExportOfAnotherKey(t *testing.T) {
+	t.Parallel()
 	// The whole export is forged under another key: it verifies by itself, the
 	// summary says whose key that was, and a pinned key tells.
 	s := newMemStore(testClock())
@@ -223,6 +228,7 @@ func TestExportOfAnotherKey(t *testing.T) {
 }
 
 func TestTrailerOfAnotherExport(t *testing.T) {
+	t.Parallel()
 	_, log := sampleJournal(t)
 	older := bytes.SplitAfter(export(t, log, 0), []byte("\n"))
 	fill(t, log, 3)

@@ -46,6 +46,7 @@ func vectors(t *testing.T) (events, exported []byte) {
 // TestVectors holds the code against the published files, so that the format
 // cannot change unnoticed.
 func TestVectors(t *testing.T) {
+	t.Parallel()
 	events, exported := vectors(t)
 	for name, got := range map[string][]byte{"events.json": events, "export.ndjson": exported} {
 		path := filepath.Join("testdata", name)

@@ -105,6 +105,7 @@ func makeWebCorpus(t *testing.T) webCorpus {
 // which this package says the same. The forger's ids are random, so the file is not
 // made anew to be compared: -update writes it.
 func TestWebVectors(t *testing.T) {
+	t.Parallel()
 	if *update {
 		text := must.Get(json.Marshal(makeWebCorpus(t)))(t)
 		must.Do(t, os.WriteFile(webVectors, append(text, '\n'), 0o644))

@@ -28,6 +28,7 @@ const settings = `{
 // TestInsert shows where what is inserted stands, and that removing it gives the text of
 // before.
 func TestInsert(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		text  string
 		path  Path
@@ -60,6 +61,7 @@ func TestInsert(t *testing.T) {
 }
 
 func TestInsertAmongComments(t *testing.T) {
+	t.Parallel()
 	edited, made, err := Insert([]byte(settings), Keys("hooks", "PreToolUse").With(End()), map[string]any{"matcher": "*"})
 	must.Do(t, err)
 	want := strings.Replace(settings, "] } // old\n", "] }, // old\n      {\n        \"matcher\": \"*\"\n      }\n", 1)
@@ -72,6 +74,7 @@ func TestInsertAmongComments(t *testing.T) {
 }
 
 func TestReplace(t *testing.T) {
+	t.Parallel()
 	edited, err := Replace([]byte(settings), Keys("model"), "haiku")
 	must.Do(t, err)
 	if want := strings.Replace(settings, `"opus"`, `"haiku"`, 1); string(edited) != want {
@@ -85,6 +88,7 @@ func TestReplace(t *testing.T) {
 }
 
 func TestRemove(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]string{
 		"{\n  \"a\": 1,\n  \"b\": 2\n}":         "{\n  \"b\": 2\n}",
 		"{ // c\n \"a\": 1, \"b\": 2}":          "{ // c\n  \"b\": 2}",
@@ -100,6 +104,7 @@ func TestRemove(t *testing.T) {
 }
 
 func TestRefused(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]string{
 		"":                           "1:1: a value is missing",
 		"{\n  \"a\": tru\n}":         "2:8: this is no value",
@@ -136,6 +141,7 @@ func TestRefused(t *testing.T) {
 }
 
 func TestDecode(t *testing.T) {
+	t.Parallel()
 	var v struct {
 		Model string
 		Hooks map[string][]struct{ Matcher string }

@@ -37,6 +37,7 @@ func lock(t *testing.T, k Keyring) {
 // TestGnomeKeyring: what is put into a real keyring comes out of it, is replaced and
 // taken away; and not while it is locked, which leaves it as it is.
 func TestGnomeKeyring(t *testing.T) {
+	t.Parallel()
 	k := gnome(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -63,6 +64,7 @@ func TestGnomeKeyring(t *testing.T) {
 func second[T any](_ T, err error) error { return err }
 
 func TestDelete(t *testing.T) {
+	t.Parallel()
 	k := gnome(t)
 	must.Do(t, k.Put(t.Context(), "one", []byte("x")))
 	must.Do(t, k.Delete(t.Context(), "one"))
@@ -74,6 +76,7 @@ func TestDelete(t *testing.T) {
 // A machine without a session has no keyring, and one whose bus has no Secret Service
 // neither; both are said at once.
 func TestNoKeyring(t *testing.T) {
+	t.Parallel()
 	for name, address := range map[string]string{"no bus": "unix:path=" + filepath.Join(t.TempDir(), "none"), "no service": bustest.New(t)} {
 		if _, err := (Keyring{address: address}).Get(t.Context(), "one"); reason.Of(err) != reason.NotConnected || errors.Is(err, ErrNotFound) {
 			t.Errorf("%s: %v", name, err)

@@ -15,6 +15,7 @@ import (
 // TestSystemKeyring: values of any bytes come back, two gateways do not meet each
 // other's items, and what cannot be had says whether it is not there or cannot be asked.
 func TestSystemKeyring(t *testing.T) {
+	t.Parallel()
 	keyring.MockInit()
 	ctx, value := t.Context(), []byte{0, 0xff, '\n', 'x'}
 	one, other := Session(nil).OfGateway("one"), Session(nil).OfGateway("another")

@@ -6,6 +6,7 @@ import (
 )
 
 func TestRegexp(t *testing.T) {
+	t.Parallel()
 	r := New(`a(b*)`)
 	if r.String() != `a(b*)` || !r.MatchString("cabb") || r.MatchString("c") || !slices.Equal(r.FindStringIndex("cabb"), []int{1, 4}) {
 		t.Error("a match is not found where it stands")
@@ -20,6 +21,7 @@ func TestRegexp(t *testing.T) {
 
 // A text that does not compile is found at its first use, not before.
 func TestCompilesAtFirstUse(t *testing.T) {
+	t.Parallel()
 	r := New(`(`)
 	defer func() {
 		if recover() == nil {

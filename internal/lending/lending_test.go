@@ -64,6 +64,7 @@ func (w town) offers(t *testing.T, c access.Caller) []egress.Secret {
 // TestOfSkills: what is in the scope of a skill is lent to calls of its guests, and to no
 // others.
 func TestOfSkills(t *testing.T) {
+	t.Parallel()
 	w := newTown(t)
 	w.put(t, ann, "skill:web", "key", "")
 	for skill, want := range map[string]int{"": 0, "notes": 0, "web": 1} {
@@ -95,6 +96,7 @@ func call(c access.Caller) tool.Call {
 // TestOffers: what policy lets a caller lease, the narrower scope first; planning
 // leases nothing.
 func TestOffers(t *testing.T) {
+	t.Parallel()
 	w := newTown(t)
 	w.put(t, ann, "global", "github", "TOKEN")
 	w.put(t, ann, "user:ann", "github", "TOKEN")
@@ -123,6 +125,7 @@ func TestOffers(t *testing.T) {
 
 // TestOwn: what the gateway uses itself is leased for a run, and for nobody else.
 func TestOwn(t *testing.T) {
+	t.Parallel()
 	w := newTown(t)
 	must.Get(w.vault.Put(t.Context(), ann, vault.Ref{Scope: "global", Key: "model"}, []byte("the key"), vault.Metadata{}))(t)
 	w.put(t, ann, "global", "github", "")
@@ -152,6 +155,7 @@ func TestOwn(t *testing.T) {
 
 // TestLend: a value is leased when it is first used, and never after the call.
 func TestLend(t *testing.T) {
+	t.Parallel()
 	w := newTown(t)
 	w.put(t, ann, "global", "github", "")
 	w.put(t, ann, "global", "maps", "")
@@ -184,6 +188,7 @@ func TestLend(t *testing.T) {
 // TestTakenBack: a secret that is removed is not lent any more, also to a call that had
 // its value before.
 func TestTakenBack(t *testing.T) {
+	t.Parallel()
 	w := newTown(t)
 	w.put(t, ann, "global", "github", "")
 	lent, end := w.Lend(call(ann), w.offers(t, ann))
@@ -198,6 +203,7 @@ func TestTakenBack(t *testing.T) {
 // TestInject: values are leased for the call and the run, with what for, and cleared
 // when the call ends; what a placeholder is for, and what is too short, is refused.
 func TestInject(t *testing.T) {
+	t.Parallel()
 	w := newTown(t)
 	w.put(t, ann, "global", "placed", "PLACED")
 	store := func(key, value, env, file string) {
@@ -258,6 +264,7 @@ func TestInject(t *testing.T) {
 // TestNoValue: another value than was decided on, a caller that may not any more, an
 // event that cannot be written: no value comes out, and no lease stays.
 func TestNoValue(t *testing.T) {
+	t.Parallel()
 	for name, row := range map[string]struct {
 		caller access.Caller
 		change func(town)

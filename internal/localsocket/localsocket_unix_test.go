@@ -37,6 +37,7 @@ func accepted(t *testing.T, l *Listener) Peer {
 }
 
 func TestOwnerIsLetIn(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(private(t), "s")
 	l := must.Get(Listen(path))(t)
 	defer l.Close()
@@ -51,6 +52,7 @@ func TestOwnerIsLetIn(t *testing.T) {
 // Whoever is not known for certain to be the owner is refused. The control is the
 // owner as the kernel names it, which TestOwnerIsLetIn also asks.
 func TestOthersAreRefused(t *testing.T) {
+	t.Parallel()
 	own := int64(os.Geteuid())
 	for name, c := range map[string]struct {
 		found   credentials
@@ -81,6 +83,7 @@ func TestOthersAreRefused(t *testing.T) {
 // A socket that a killed palyrad left is replaced; what is something else stays and is
 // refused.
 func TestWhatIsThereAlready(t *testing.T) {
+	t.Parallel()
 	t.Run("stale", func(t *testing.T) {
 		path := filepath.Join(private(t), "s")
 		left := must.Get(net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"}))(t)
@@ -119,6 +122,7 @@ func TestWhatIsThereAlready(t *testing.T) {
 }
 
 func TestDirectoryHasToBePrivate(t *testing.T) {
+	t.Parallel()
 	dir := private(t)
 	must.Do(t, os.Chmod(dir, 0o750))
 	if _, err := Listen(filepath.Join(dir, "s")); reason.Of(err) != reason.ConfigInvalid {
@@ -134,6 +138,7 @@ func TestDirectoryHasToBePrivate(t *testing.T) {
 // TestShared: a socket for agents of several users is in a directory that nobody else can
 // write to, lets the listed ones in, and makes none of them the local operator.
 func TestShared(t *testing.T) {
+	t.Parallel()
 	own := int64(os.Geteuid())
 	dir := private(t)
 	must.Do(t, os.Chmod(dir, 0o755))
@@ -173,6 +178,7 @@ func TestShared(t *testing.T) {
 // TestSharedNeedsADirectoryOfItsOwn: where others can write, they could put a socket of
 // theirs there while palyrad does not run. The control is TestShared.
 func TestSharedNeedsADirectoryOfItsOwn(t *testing.T) {
+	t.Parallel()
 	for mode, dir := range map[os.FileMode]string{0o775: private(t), 0o777: private(t), 0o777 | os.ModeSticky: private(t)} {
 		must.Do(t, os.Chmod(dir, mode))
 		if l, err := Shared(filepath.Join(dir, "s"), dir); reason.Of(err) != reason.ConfigInvalid {

@@ -13,6 +13,7 @@ import (
 
 // TestConnect is the process that connects in TestOtherProcesses.
 func TestConnect(t *testing.T) {
+	t.Parallel()
 	path := os.Getenv("TEST_PALYRA_SOCKET")
 	if path == "" {
 		t.Skip("it is a part of another test")
@@ -25,6 +26,7 @@ func TestConnect(t *testing.T) {
 // TestOtherProcesses: a process of this user is let in, and the same program in a user
 // namespace of its own, where it has the same uid, is not.
 func TestOtherProcesses(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		attr    *syscall.SysProcAttr
 		refused bool

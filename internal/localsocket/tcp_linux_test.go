@@ -14,6 +14,7 @@ import (
 
 // TestConnectTCP is the process that connects in TestNeighbors.
 func TestConnectTCP(t *testing.T) {
+	t.Parallel()
 	at := os.Getenv("TEST_PALYRA_PORT")
 	if at == "" {
 		t.Skip("it is a part of another test")
@@ -77,6 +78,7 @@ func listening(t *testing.T, network, at string, also ...int64) *Listener {
 // TestNeighbors: the owner of the directory is let in, another user is not, unless it is
 // listed, and whoever has left before anybody looked is not.
 func TestNeighbors(t *testing.T) {
+	t.Parallel()
 	own := os.Geteuid()
 	for _, at := range []string{"127.0.0.1:0", "[::1]:0"} {
 		t.Run(at, func(t *testing.T) {

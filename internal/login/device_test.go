@@ -13,6 +13,7 @@ import (
 )
 
 func TestDeviceFlow(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	s := w.begin("")
 	if s.begun.UserCode == "" || !strings.HasSuffix(s.begun.VerificationURI, "/activate") || s.begun.Interval != time.Second || s.begun.AuthorizationURL != "" {
@@ -43,6 +44,7 @@ func TestDeviceFlow(t *testing.T) {
 }
 
 func TestDeviceFlowIsRefused(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	denied := w.begin("")
 	w.provider.Confirm(denied.begun.UserCode, false)
@@ -79,6 +81,7 @@ func TestDeviceFlowIsRefused(t *testing.T) {
 // The device flow can be turned against people who confirm what somebody else began,
 // so it is off unless it is set.
 func TestDeviceFlowIsOff(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(c *login.Config) { c.DeviceFlow = false })
 	_, err := w.tryBegin("", "192.0.2.1")
 	wantRefused(t, "switched off", err, "takes no confirmation on another device")
@@ -92,6 +95,7 @@ func TestDeviceFlowIsOff(t *testing.T) {
 }
 
 func TestDeviceFlowWhileTheProviderIsAway(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.provider.Down(true, "/device")
 	if _, err := w.tryBegin("", "192.0.2.1"); reason.Of(err) != reason.LoginUnavailable {

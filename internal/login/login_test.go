@@ -27,6 +27,7 @@ import (
 )
 
 func TestLogin(t *testing.T) {
+	t.Parallel()
 	for _, algorithm := range []string{"ES256", "RS256"} {
 		w := newWorld(t)
 		w.provider.Rotate(t, logintest.NewKey(t, algorithm))
@@ -41,6 +42,7 @@ func TestLogin(t *testing.T) {
 }
 
 func TestPublicClient(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(c *login.Config) { c.Secret = nil })
 	w.provider.Public()
 	must.Get(w.login(ann))(t)
@@ -53,6 +55,7 @@ func TestPublicClient(t *testing.T) {
 
 // The provider says how the client shows its secret.
 func TestSecretInTheBody(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.provider.Discovery(func(said map[string]any) {
 		said["token_endpoint_auth_methods_supported"] = []string{"client_secret_post"}
@@ -62,6 +65,7 @@ func TestSecretInTheBody(t *testing.T) {
 
 // TestForgedTokens has each lie that an ID token can tell.
 func TestForgedTokens(t *testing.T) {
+	t.Parallel()
 	rs := logintest.NewKey(t, "RS256")
 	pub := must.Get(x509.MarshalPKIXPublicKey(rs.Public()))(t)
 	text := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: pub})
@@ -154,6 +158,7 @@ func TestForgedTokens(t *testing.T) {
 
 // What names this client as the party counts, however many may read it.
 func TestAuthorizedParty(t *testing.T) {
+	t.Parallel()
 	for name, claims := range map[string]map[string]any{
 		"one audience":               {"azp": logintest.ClientID},
 		"a list of one":              {"aud": []string{logintest.ClientID}},
@@ -170,6 +175,7 @@ func TestAuthorizedParty(t *testing.T) {
 
 // What the settings do not name does not count, however well it is signed.
 func TestAlgorithmsAreThoseConfigured(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(c *login.Config) { c.Algorithms = []string{"RS256"} })
 	if _, err := w.login(ann); reason.Of(err) != reason.LoginRefused {
 		t.Errorf("ES256 where RS256 is configured: %v", err)
@@ -188,6 +194,7 @@ func TestAlgorithmsAreThoseConfigured(t *testing.T) {
 
 // A login is answered once, by whoever began it, with what belongs to it.
 func TestAnswers(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	s := w.begin(redirect)
 	a := s.browse()
@@ -238,6 +245,7 @@ func TestAnswers(t *testing.T) {
 
 // A stranger who learns of a login cannot use it up.
 func TestStrangersDoNotUseLoginsUp(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	s := w.begin(redirect)
 	a := s.browse()
@@ -250,6 +258,7 @@ func TestStrangersDoNotUseLoginsUp(t *testing.T) {
 
 // The authorization URL asks for PKCE, and the provider holds the exchange to it.
 func TestAuthorizationURL(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(c *login.Config) { c.MaxAge = time.Hour })
 	s := w.begin(redirect)
 	q := must.Get(url.Parse(s.begun.AuthorizationURL))(t).Query()
@@ -276,6 +285,7 @@ func TestAuthorizationURL(t *testing.T) {
 }
 
 func TestRedirectsAreLoopback(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for _, bad := range []string{
 		"https://127.0.0.1:4711/callback", "http://localhost:4711/callback", "http://127.0.0.1/callback", "http://127.0.0.1:0/callback", "http://127.0.0.1:70000/callback",
@@ -290,6 +300,7 @@ func TestRedirectsAreLoopback(t *testing.T) {
 }
 
 func TestKeysAreThoseOfNow(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	must.Get(w.login(ann))(t)
 	old := w.provider.Key()
@@ -307,6 +318,7 @@ func TestKeysAreThoseOfNow(t *testing.T) {
 
 // What cannot be asked vouches for nobody, and what is there goes on.
 func TestProviderIsAway(t *testing.T) {
+	t.Parallel()
 	for _, path := range []string{"/keys", "/token", "/.well-known/openid-configuration"} {
 		w := newWorld(t)
 		in := must.Get(w.login(ann))(t)
@@ -333,6 +345,7 @@ func TestProviderIsAway(t *testing.T) {
 
 // Strangers cannot make the gateway ask an absent provider at will.
 func TestAbsentProviderIsNotFlooded(t *testing.T) {
+	t.Parallel()
 	const path = "/.well-known/openid-configuration"
 	w := newWorld(t)
 	w.provider.Down(true, path)
@@ -355,6 +368,7 @@ func TestAbsentProviderIsNotFlooded(t *testing.T) {
 }
 
 func TestProviderThatLies(t *testing.T) {
+	t.Parallel()
 	for name, change := range map[string]func(map[string]any){
 		"another issuer":                   func(said map[string]any) { said["issuer"] = "https://evil.example" },
 		"a token endpoint that is not TLS": func(said map[string]any) { said["token_endpoint"] = "http://id.example/token" },
@@ -377,6 +391,7 @@ func TestProviderThatLies(t *testing.T) {
 // Roles follow the groups at each login, and whoever is in none any more loses what is
 // open, too.
 func TestRolesFollowGroups(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	must.Get(w.login(ann))(t)
 	moved := ann
@@ -407,6 +422,7 @@ func TestRolesFollowGroups(t *testing.T) {
 }
 
 func TestNames(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(c *login.Config) { c.UsernameClaim, c.UsernameDomain = "email", "example.com" })
 	person := func(email string, verified any) logintest.Person {
 		return logintest.Person{Subject: email, Groups: []string{"approvers"}, Claims: map[string]any{"email": email, "email_verified": verified}}
@@ -428,6 +444,7 @@ func TestNames(t *testing.T) {
 }
 
 func TestMaxAge(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(c *login.Config) { c.MaxAge = time.Hour })
 	long, never := ann, ann
 	long.Claims = map[string]any{"auth_time": time.Now().Add(-2 * time.Hour).Unix()}
@@ -440,6 +457,7 @@ func TestMaxAge(t *testing.T) {
 }
 
 func TestWhoDeniedAtTheProvider(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.provider.SignIn(logintest.Person{})
 	s := w.begin(redirect)
@@ -452,6 +470,7 @@ func TestWhoDeniedAtTheProvider(t *testing.T) {
 
 // Logins that wait are bounded, also those of one address, and end.
 func TestOpenLoginsAreBounded(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	mine := w.begin(redirect)
 	open := 0
@@ -490,6 +509,7 @@ func TestOpenLoginsAreBounded(t *testing.T) {
 
 // Who is refused again and again is locked, and nobody else.
 func TestLockout(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	mine := w.begin(redirect)
 	var locked error
@@ -513,6 +533,7 @@ func TestLockout(t *testing.T) {
 // TestAnsweredOnce: a login lets one in, once, also where the provider takes a code as
 // often as it is shown: one after the other and at the same time, in either flow.
 func TestAnsweredOnce(t *testing.T) {
+	t.Parallel()
 	for what, first := range map[string]func(w *world) (again func() error){
 		"browser": func(w *world) func() error {
 			s := w.begin(redirect)
@@ -559,6 +580,7 @@ func TestAnsweredOnce(t *testing.T) {
 }
 
 func TestWithoutProvider(t *testing.T) {
+	t.Parallel()
 	s := must.Get(login.New(login.Config{}))(t)
 	if _, err := s.Begin(t.Context(), login.Request{}); reason.Of(err) != reason.LoginUnavailable || !strings.Contains(err.Error(), "no identity provider") {
 		t.Errorf("%v", err)

@@ -80,6 +80,7 @@ var page = Page{Section: 8, Heading: "group", SeeAlso: []string{"other(1)"}}
 // TestPage: everything is there once, examples included, and nothing says when it
 // was written.
 func TestPage(t *testing.T) {
+	t.Parallel()
 	if got := page.Write(program()); got != want {
 		t.Errorf("the page is\n%s", got)
 	}
@@ -87,6 +88,7 @@ func TestPage(t *testing.T) {
 
 // TestGroff asks groff what it makes of the page.
 func TestGroff(t *testing.T) {
+	t.Parallel()
 	groff, err := exec.LookPath("groff")
 	if err != nil {
 		t.Skip("groff is not there")

@@ -10,6 +10,7 @@ import (
 
 // TestSlowCommitsAreTold once a minute.
 func TestSlowCommitsAreTold(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
 		c := NewCommits(slog.New(slog.NewTextHandler(&log, nil)))

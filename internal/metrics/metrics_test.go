@@ -32,6 +32,7 @@ import (
 // docs/observability.md together. A metric with labels shows only once it
 // counted something, so that the names are read from what describes itself.
 func TestMetricsAreWritten(t *testing.T) {
+	t.Parallel()
 	text := must.Get(os.ReadFile("../../docs/observability.md"))(t)
 	written := make(map[string]bool)
 	for _, row := range regexp.MustCompile("(?m)^\\| `(palyra_[a-z_]+)` \\|").FindAllSubmatch(text, -1) {
@@ -50,6 +51,7 @@ func TestMetricsAreWritten(t *testing.T) {
 }
 
 func TestApprovalWaitIsTimed(t *testing.T) {
+	t.Parallel()
 	m := New(Config{Commits: NewCommits(slog.New(slog.DiscardHandler))})
 	asked := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	id := ulid.MustNew(ulid.Timestamp(asked), rand.Reader).String()
@@ -68,6 +70,7 @@ palyra_approval_wait_seconds_count{state="allowed"} 1`
 // TestNoEventEndsTheMetrics: counters are of what others said, and one that
 // panics would end the daemon.
 func TestNoEventEndsTheMetrics(t *testing.T) {
+	t.Parallel()
 	m := New(Config{Commits: NewCommits(slog.New(slog.DiscardHandler))})
 	for _, payload := range []string{`{"input_tokens":-1,"output_tokens":-5}`, `{"input_tokens":1e300}`, `not json`} {
 		m.count(journal.Event{Code: event.ModelTurn, Payload: []byte(payload)})
@@ -77,6 +80,7 @@ func TestNoEventEndsTheMetrics(t *testing.T) {
 // TestChangesAndViolationsAreCounted counts what became of change sets, and
 // every denied system call, those that were not kept included.
 func TestChangesAndViolationsAreCounted(t *testing.T) {
+	t.Parallel()
 	m := New(Config{Commits: NewCommits(slog.New(slog.DiscardHandler))})
 	for _, payload := range []string{
 		`{"report":{"outcome":"succeeded","changes":{"state":"committed"}}}`, `{"report":{"outcome":"failed","changes":{"state":"discarded"}}}`,
@@ -98,6 +102,7 @@ func TestChangesAndViolationsAreCounted(t *testing.T) {
 // TestConnectionsAreCounted counts every connection by what became of it, those
 // that are added up, too.
 func TestConnectionsAreCounted(t *testing.T) {
+	t.Parallel()
 	m := New(Config{Commits: NewCommits(slog.New(slog.DiscardHandler))})
 	m.count(journal.Event{Code: event.Attested, Payload: []byte(`{"report":{"outcome":"succeeded","egress":{"observed":[
 		{"host":"a.org","verdict":"allowed"},{"host":"a.org","verdict":"allowed"},{"host":"x.org","verdict":"denied","reason":"unlisted"},
@@ -152,6 +157,7 @@ func (f followed) happen(from, to int64) {
 // TestWhoAsksGetsAllThatIsDurable: events are counted some at a time, and at once for
 // whoever asks. Those of before are not counted.
 func TestWhoAsksGetsAllThatIsDurable(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := followed{Feed: journal.NewFeed()}
 		key := must.Get(journal.NewKey("palyra.example", ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))))(t)

@@ -10,6 +10,7 @@ import (
 )
 
 func TestResolve(t *testing.T) {
+	t.Parallel()
 	key := must.Get(model.NewKey("sk-1"))(t)
 	const home = "https://api.model.test"
 	for base, c := range map[string]struct{ withKey, without bool }{
@@ -49,6 +50,7 @@ func TestResolve(t *testing.T) {
 }
 
 func TestOutputTokens(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ configured, asked, want int64 }{{0, 0, 0}, {100, 0, 100}, {0, 50, 50}, {100, 50, 50}, {100, 200, 100}} {
 		if got := (model.Endpoint{MaxOutputTokens: c.configured}).OutputTokens(model.Request{MaxTokens: c.asked}); got != c.want {
 			t.Errorf("%+v: %d", c, got)

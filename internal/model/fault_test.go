@@ -15,6 +15,7 @@ import (
 )
 
 func TestParseSaid(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]said{
 		`{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`: {kind: "overloaded_error", message: "Overloaded"},
 		`{"error":{"message":"no","type":"invalid_request_error","code":"x"}}`:        {kind: "invalid_request_error", code: "x", message: "no"},
@@ -36,6 +37,7 @@ func TestParseSaid(t *testing.T) {
 }
 
 func TestFailure(t *testing.T) {
+	t.Parallel()
 	ended, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("the run was cancelled"))
 	wrapped := func(err error) error { return &url.Error{Op: "Post", URL: "https://model.test/secret", Err: err} }
@@ -67,6 +69,7 @@ func TestFailure(t *testing.T) {
 }
 
 func TestFailureInStream(t *testing.T) {
+	t.Parallel()
 	for event, again := range map[string]bool{
 		`{"error":{"type":"overloaded_error"}}`:             true,
 		`{"error":{"type":"api_error"}}`:                    true,
@@ -87,6 +90,7 @@ func TestFailureInStream(t *testing.T) {
 }
 
 func TestClean(t *testing.T) {
+	t.Parallel()
 	key := must.Get(NewKey("sk-secret"))(t)
 	for text, want := range map[string]string{
 		"a sk-secret b":                         "a [redacted] b",

@@ -51,6 +51,7 @@ func (b *slowBody) Read(p []byte) (int, error) {
 func (b *slowBody) Close() error { return nil }
 
 func TestStalls(t *testing.T) {
+	t.Parallel()
 	const idle = time.Minute
 	for name, c := range map[string]struct {
 		slow    slow
@@ -104,6 +105,7 @@ func readSlowly(ctx context.Context, transport http.RoundTripper, each time.Dura
 }
 
 func TestEventSize(t *testing.T) {
+	t.Parallel()
 	line := strings.Repeat("x", 1<<20)
 	for name, c := range map[string]struct {
 		text string
@@ -126,6 +128,7 @@ func TestEventSize(t *testing.T) {
 
 // TestStreamSize: a stream of comments, of which nothing is kept, ends too.
 func TestStreamSize(t *testing.T) {
+	t.Parallel()
 	body := &stream{
 		rest: io.NopCloser(endless(": " + strings.Repeat("x", 4<<10) + "\n\n")), watch: time.NewTimer(time.Hour), idle: time.Hour, cause: func() error { return nil },
 	}

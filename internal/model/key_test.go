@@ -14,6 +14,7 @@ import (
 )
 
 func TestKeyIsNeverShown(t *testing.T) {
+	t.Parallel()
 	const secret = "sk-very-secret"
 	key, err := model.NewKey(secret + "\n")
 	if err != nil || key.Reveal() != secret || key.IsZero() {
@@ -40,6 +41,7 @@ func TestKeyIsNeverShown(t *testing.T) {
 }
 
 func TestNewKey(t *testing.T) {
+	t.Parallel()
 	if key, err := model.NewKey(" \n"); err != nil || !key.IsZero() || key.Reveal() != "" {
 		t.Errorf("empty contents give %v, %v", key.IsZero(), err)
 	}

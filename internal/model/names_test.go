@@ -22,6 +22,7 @@ func request(tools, called []string) model.Request {
 }
 
 func TestNames(t *testing.T) {
+	t.Parallel()
 	for tool, want := range map[string]string{
 		"fs.read": "fs_read", "github/create_issue": "github_create_issue", "plain-name_1": "plain-name_1", "ä": "__", "": "_",
 	} {

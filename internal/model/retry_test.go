@@ -33,6 +33,7 @@ func asks(wait time.Duration) *model.Transient {
 }
 
 func TestRetriesWait(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		failures []error
 		retries  model.Retries
@@ -80,6 +81,7 @@ func seconds(all ...float64) []time.Duration {
 }
 
 func TestRetriesVary(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		waits := make(map[time.Duration]bool)
 		for range 20 {
@@ -93,6 +95,7 @@ func TestRetriesVary(t *testing.T) {
 }
 
 func TestRetriesEnd(t *testing.T) {
+	t.Parallel()
 	rejected := reason.Errorf(reason.ModelRejected, "no")
 	for name, c := range map[string]struct {
 		failures []error
@@ -122,6 +125,7 @@ func TestRetriesEnd(t *testing.T) {
 }
 
 func TestRetriesCancel(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeoutCause(t.Context(), 10*time.Second, errors.New("the operator cancelled"))
 		defer cancel()

@@ -14,6 +14,7 @@ import (
 )
 
 func TestFinish(t *testing.T) {
+	t.Parallel()
 	call := func(input string) model.Call { return model.Call{ID: "c", Tool: "t", Input: []byte(input)} }
 	for name, c := range map[string]struct {
 		stop  model.Stop
@@ -42,6 +43,7 @@ func TestFinish(t *testing.T) {
 }
 
 func TestFinishNamesCalls(t *testing.T) {
+	t.Parallel()
 	r := model.Request{Messages: []model.Message{{Role: model.Assistant, Calls: []model.Call{{ID: "a"}, {ID: "call_2"}}}}}
 	got := model.Finish(r, model.Turn{Calls: []model.Call{{ID: "b"}, {ID: ""}, {ID: "a"}, {ID: "b"}, {ID: "with space"}, {ID: strings.Repeat("x", 200)}, {ID: "functions.x:0"}}})
 	seen := map[string]bool{"a": true, "call_2": true}
@@ -57,6 +59,7 @@ func TestFinishNamesCalls(t *testing.T) {
 }
 
 func TestFinishEstimates(t *testing.T) {
+	t.Parallel()
 	r := model.Request{System: strings.Repeat("s", 300), Messages: []model.Message{{Text: strings.Repeat("t", 300), Results: []model.Result{{Text: strings.Repeat("r", 300)}}}}}
 	turn := model.Turn{Text: strings.Repeat("o", 299)}
 	if got, want := model.Finish(r, turn).Usage, (model.Usage{InputTokens: 300, OutputTokens: 100, Estimated: true}); got != want {
@@ -67,6 +70,7 @@ func TestFinishEstimates(t *testing.T) {
 // TestFinishBoundsCounts: a run that trusted every count would never reach its
 // budget, or write into the journal what nobody can read.
 func TestFinishBoundsCounts(t *testing.T) {
+	t.Parallel()
 	r := model.Request{System: strings.Repeat("s", 640)}
 	turn := model.Turn{Text: strings.Repeat("o", 128), Stop: model.EndTurn}
 	for _, c := range []struct{ sent, want model.Usage }{
@@ -84,6 +88,7 @@ func TestFinishBoundsCounts(t *testing.T) {
 }
 
 func TestMeter(t *testing.T) {
+	t.Parallel()
 	var m model.Meter
 	must.Check(t, m.Add(model.MaxTurn))
 	if err := m.Add(1); reason.Of(err) != reason.ModelInvalid {
@@ -92,6 +97,7 @@ func TestMeter(t *testing.T) {
 }
 
 func TestInputObject(t *testing.T) {
+	t.Parallel()
 	for input, same := range map[string]bool{
 		`{"a":1}`: true, ` {"a":1} `: true, ``: false, `{"a"`: false, `[1]`: false, `"x"`: false, `null`: false, "{\"a\":\"\xff\"}": false,
 	} {

@@ -8,6 +8,7 @@ import (
 )
 
 func TestWaitAsked(t *testing.T) {
+	t.Parallel()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	date := func(after time.Duration) string { return now.Add(after).Format(http.TimeFormat) }
 	stamp := func(after time.Duration) string { return now.Add(after).Format(time.RFC3339) }

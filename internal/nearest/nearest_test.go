@@ -6,6 +6,7 @@ import (
 )
 
 func TestOf(t *testing.T) {
+	t.Parallel()
 	names := []string{"path", "content", "mode", "workspace"}
 	tests := map[string]string{
 		"pth": "path", "pathh": "path", "apth": "path", "contnet": "content",

@@ -11,6 +11,7 @@ import (
 // TestKinds: each event that people are told of has its kind and severity, and no other
 // event is told.
 func TestKinds(t *testing.T) {
+	t.Parallel()
 	type told struct {
 		kind     Kind
 		severity string

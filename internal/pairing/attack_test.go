@@ -27,6 +27,7 @@ func relay(g *gateway, near, far wire, made Made) (*Candidate, error) {
 // connection alone. The control leaves the exporter out of what both ends bind, and
 // the proxy gets through.
 func TestManInTheMiddle(t *testing.T) {
+	t.Parallel()
 	g := newGateway(t)
 	near, far := connect(t, g.leaf), connect(t, g.leaf)
 	if bytes.Equal(near.client.Exporter, far.client.Exporter) {
@@ -47,6 +48,7 @@ func TestManInTheMiddle(t *testing.T) {
 // TestManInTheMiddleWithACertificateOfItsOwn is found before the candidate sends
 // anything that comes of the secret.
 func TestManInTheMiddleWithACertificateOfItsOwn(t *testing.T) {
+	t.Parallel()
 	g := newGateway(t)
 	other := catest.Lasting(t)
 	local := &x509.Certificate{DNSNames: []string{"localhost"}}
@@ -87,6 +89,7 @@ func TestManInTheMiddleWithACertificateOfItsOwn(t *testing.T) {
 
 // TestEachFieldIsBound changes one field that the candidate sees, in turn.
 func TestEachFieldIsBound(t *testing.T) {
+	t.Parallel()
 	g := newGateway(t)
 	for name, change := range map[string]func(o *Offer, p *Proof){
 		"device id":  func(o *Offer, _ *Proof) { o.DeviceID = "01J00000000000000000000000" },
@@ -120,6 +123,7 @@ func TestEachFieldIsBound(t *testing.T) {
 
 // TestFakeCandidate sends what is no share, what it heard, and what it was told.
 func TestFakeCandidate(t *testing.T) {
+	t.Parallel()
 	g := newGateway(t)
 	made, w := g.code(PIN), connect(t, g.leaf)
 	o := must.Get(g.Begin(made.ID))(t)
@@ -148,6 +152,7 @@ func TestFakeCandidate(t *testing.T) {
 // TestFakeGateway reflects, and answers without the secret. The candidate says nothing
 // after it.
 func TestFakeGateway(t *testing.T) {
+	t.Parallel()
 	g := newGateway(t)
 	made, w := g.code(PIN), connect(t, g.leaf)
 	o := must.Get(g.Begin(made.ID))(t)
@@ -177,6 +182,7 @@ func TestFakeGateway(t *testing.T) {
 // TestReplay plays a good exchange again: on its connection, on another, and its last
 // message alone.
 func TestReplay(t *testing.T) {
+	t.Parallel()
 	g := newGateway(t)
 	made, w, c := g.code(PIN), connect(t, g.leaf), newCandidate(t)
 	o := must.Get(g.Begin(made.ID))(t)
@@ -202,6 +208,7 @@ func TestReplay(t *testing.T) {
 // TestOneCandidateWins: of two that know the secret and both got an answer, the first
 // to confirm is asked about, and the other gets nothing.
 func TestOneCandidateWins(t *testing.T) {
+	t.Parallel()
 	g := newGateway(t)
 	made := g.code(PIN)
 	o := must.Get(g.Begin(made.ID))(t)
@@ -225,6 +232,7 @@ func TestOneCandidateWins(t *testing.T) {
 // TestCollectTakesTheKey: the certificate request of somebody else, which crossed the
 // wire, and a signature of another connection give nothing.
 func TestCollectTakesTheKey(t *testing.T) {
+	t.Parallel()
 	g := newGateway(t)
 	made, w, c := g.code(PIN), connect(t, g.leaf), newCandidate(t)
 	must.Do(t, exchange(g, c, w, made.ID, made.Secret))
@@ -247,6 +255,7 @@ func TestCollectTakesTheKey(t *testing.T) {
 // verifier in every role, and by what a careless protocol would send. Nothing tells the
 // right PIN from the others. The control sends a salted hash of the PIN, and falls.
 func TestRecordedTranscript(t *testing.T) {
+	t.Parallel()
 	g := newGateway(t)
 	made, w, c := g.code(PIN), connect(t, g.leaf), newCandidate(t)
 	o := must.Get(g.Begin(made.ID))(t)
@@ -317,6 +326,7 @@ func replayed(t *testing.T, pin string, o Offer, p Proof, a Answer, context spak
 // its nonce before it sees the gateway's share. Without the commitment it tries nonces
 // until the digits are those of the other side: the control finds one.
 func TestComparisonIsCommitted(t *testing.T) {
+	t.Parallel()
 	g := newGateway(t)
 	made, w, c := g.code(PIN), connect(t, g.leaf), newCandidate(t)
 	o := must.Get(g.Begin(made.ID))(t)
@@ -340,6 +350,7 @@ func TestComparisonIsCommitted(t *testing.T) {
 
 // TestForgottenFieldIsAnError: no context is made of a field that is empty.
 func TestForgottenFieldIsAnError(t *testing.T) {
+	t.Parallel()
 	full := bound{[]byte{1}, []byte{1}, []byte{1}, []byte{1}, "d", "c", PIN, "", []byte{1}}
 	must.Get(full.context())(t)
 	for i, empty := range []func(*bound){

@@ -25,6 +25,7 @@ import (
 
 // TestPairing goes through all steps, for both kinds of code.
 func TestPairing(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []Kind{PIN, QR} {
 		t.Run(string(kind), func(t *testing.T) {
 			g := newGateway(t)
@@ -62,6 +63,7 @@ func TestPairing(t *testing.T) {
 // TestNobodyAnswers: without an answer there is no device, and the candidate is told
 // to wait.
 func TestNobodyAnswers(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := newGateway(t)
 		made := g.code(PIN)
@@ -79,6 +81,7 @@ func TestNobodyAnswers(t *testing.T) {
 // TestWrongPIN: five wrong guesses, and the code is dead for the right one. Nobody is
 // asked, and the candidate sends nothing after it saw the gateway's confirmation.
 func TestWrongPIN(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := newGateway(t)
 		made := g.code(PIN)
@@ -111,6 +114,7 @@ func TestWrongPIN(t *testing.T) {
 // TestLockout: an address that guesses wrong is locked out, also for the next code; the
 // guesses that it is refused cost no code anything. The control: another address.
 func TestLockout(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := newGateway(t)
 		first := g.code(PIN)
@@ -134,6 +138,7 @@ func TestLockout(t *testing.T) {
 // TestGuessesAtOnce: a hundred guesses at the same time are five. The control counts
 // after it looked.
 func TestGuessesAtOnce(t *testing.T) {
+	t.Parallel()
 	g := newGateway(t)
 	made := g.code(PIN)
 	o := must.Get(g.Begin(made.ID))(t)
@@ -188,6 +193,7 @@ func TestGuessesAtOnce(t *testing.T) {
 // TestBounded: a million requests of strangers leave nothing, and what they can leave
 // is bounded.
 func TestBounded(t *testing.T) {
+	t.Parallel()
 	g := newGateway(t)
 	made := g.code(PIN)
 	for i := range 1_000_000 {
@@ -214,6 +220,7 @@ func TestBounded(t *testing.T) {
 
 // TestEnds: what ends a code, and what it is then.
 func TestEnds(t *testing.T) {
+	t.Parallel()
 	for name, end := range map[string]func(g *gateway, id string){
 		"expired": func(*gateway, string) { time.Sleep(DefaultTTL + time.Second) },
 		"cancelled": func(g *gateway, id string) {
@@ -240,6 +247,7 @@ func TestEnds(t *testing.T) {
 // TestRunEndsAndRecords: the time of a code ends without anybody who asks, and guesses
 // are one event a minute.
 func TestRunEndsAndRecords(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := newGateway(t)
 		made := g.code(PIN)
@@ -258,6 +266,7 @@ func TestRunEndsAndRecords(t *testing.T) {
 // TestRestartKillsPairings: what was allowed and not made is gone; what was made can be
 // collected again, by its key alone.
 func TestRestartKillsPairings(t *testing.T) {
+	t.Parallel()
 	g := newGateway(t)
 	made := g.code(PIN)
 	c := newCandidate(t)
@@ -283,6 +292,7 @@ func TestRestartKillsPairings(t *testing.T) {
 
 // TestRefusedByPeople: a no ends the pairing, and its candidate is told why.
 func TestRefusedByPeople(t *testing.T) {
+	t.Parallel()
 	g := newGateway(t)
 	made := g.code(PIN)
 	c := newCandidate(t)
@@ -299,6 +309,7 @@ func TestRefusedByPeople(t *testing.T) {
 
 // TestJournalRefuses: without its line nothing happens.
 func TestJournalRefuses(t *testing.T) {
+	t.Parallel()
 	g := newGateway(t)
 	made := g.code(PIN)
 	g.full = true
@@ -314,6 +325,7 @@ func TestJournalRefuses(t *testing.T) {
 
 // TestCodesOfOthers: who may not see all codes sees its own.
 func TestCodesOfOthers(t *testing.T) {
+	t.Parallel()
 	g := newGateway(t)
 	made := g.code(PIN)
 	if list := g.List(t.Context(), access.User("bob"), false); len(list) != 0 {
@@ -325,6 +337,7 @@ func TestCodesOfOthers(t *testing.T) {
 }
 
 func TestBadRequests(t *testing.T) {
+	t.Parallel()
 	g := newGateway(t)
 	ann := identity.Pairing{Member: access.User("ann"), MadeBy: access.User("ann")}
 	for _, r := range []Request{
@@ -339,6 +352,7 @@ func TestBadRequests(t *testing.T) {
 
 // TestRequestIsSmall: what strangers send is not read beyond what a key needs.
 func TestRequestIsSmall(t *testing.T) {
+	t.Parallel()
 	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	for size, want := range map[int]reason.Code{1 << 10: "", 5 << 10: reason.InvalidInput} {
 		more := pkix.Extension{Id: asn1.ObjectIdentifier{1, 3, 9999}, Value: make([]byte, size)}
@@ -351,6 +365,7 @@ func TestRequestIsSmall(t *testing.T) {
 
 // TestSeveralPINs: without an id, only the one PIN that is open is meant.
 func TestSeveralPINs(t *testing.T) {
+	t.Parallel()
 	g := newGateway(t)
 	g.code(QR)
 	_, err := g.Begin("")
@@ -365,6 +380,7 @@ func TestSeveralPINs(t *testing.T) {
 }
 
 func TestPINs(t *testing.T) {
+	t.Parallel()
 	seen := map[string]bool{}
 	for range 100 {
 		pin := must.Get(newSecret(PIN))(t)
@@ -383,6 +399,7 @@ func TestPINs(t *testing.T) {
 }
 
 func TestLink(t *testing.T) {
+	t.Parallel()
 	l := Link{Address: "[2001:db8::1]:7443", CA: [32]byte{1, 2}, Code: "abcd2345", Token: must.Get(newSecret(QR))(t)}
 	if got := must.Get(ParseLink(l.String()))(t); got != l || !IsLink(l.String()) || len(l.String()) > 200 {
 		t.Errorf("%s is read as %+v", l, got)

@@ -31,6 +31,7 @@ func signed(t *testing.T, a *passkeytest.Authenticator, said passkey.Statement) 
 
 // An assertion proves the very statement, in each of its parts, and no other.
 func TestAssertionIsOfOneVote(t *testing.T) {
+	t.Parallel()
 	a := passkeytest.New(t, origin)
 	got := signed(t, a, aVote())
 	if _, err := got.Verify(a.PublicKey(t), party, aVote()); err != nil {
@@ -59,6 +60,7 @@ func TestAssertionIsOfOneVote(t *testing.T) {
 // What is signed elsewhere, by somebody else, or by nobody in particular proves nothing.
 // Each misuse differs from the control in one thing alone.
 func TestAssertionsThatAreRefused(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		misuse func(*passkeytest.Authenticator)
 		after  func(*passkey.Assertion)
@@ -102,6 +104,7 @@ func TestAssertionsThatAreRefused(t *testing.T) {
 
 // Who reads a journal of before the port changed takes the origins of the host alone.
 func TestOriginsOfThePast(t *testing.T) {
+	t.Parallel()
 	for from, good := range map[string]bool{
 		origin: true, "http://palyra-k3x.localhost:9": true, "https://a.palyra-k3x.localhost": true,
 		"http://localhost:7145": false, "http://xpalyra-k3x.localhost": false, "http://palyra-k3x.localhost.example.com": false, "null": false,
@@ -114,6 +117,7 @@ func TestOriginsOfThePast(t *testing.T) {
 }
 
 func TestWentBack(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		before, now uint32
 		back        bool

@@ -13,6 +13,7 @@ import (
 
 // What is sealed opens by its passphrase for what it is about, and in no other way.
 func TestOpen(t *testing.T) {
+	t.Parallel()
 	phrase, about := []byte("correct horse"), []byte("about")
 	good := must.Get(passphrase.Seal(phrase, []byte("the text"), about))(t)
 	for name, c := range map[string]struct {

@@ -57,6 +57,7 @@ func oneProperty(schema string, rest string) tool.Descriptor {
 }
 
 func TestArgumentsAreTyped(t *testing.T) {
+	t.Parallel()
 	for _, c := range typed {
 		t.Run(c.name, func(t *testing.T) {
 			d := oneProperty(c.schema, "")
@@ -84,6 +85,7 @@ func TestArgumentsAreTyped(t *testing.T) {
 }
 
 func TestRequiredIsRequired(t *testing.T) {
+	t.Parallel()
 	vocab, err := buildVocabulary([]tool.Descriptor{oneProperty(`{"type":"string"}`, `,"required":["p"]`)}, allRoles(nil))
 	if err != nil || !strings.Contains(string(vocab.text), "p: String") {
 		t.Errorf("%v: p is not required in\n%s", err, vocab.text)
@@ -91,6 +93,7 @@ func TestRequiredIsRequired(t *testing.T) {
 }
 
 func TestRest(t *testing.T) {
+	t.Parallel()
 	d := tool.Descriptor{Name: "t", InputSchema: json.RawMessage(
 		`{"type":"object","properties":{"a":{"type":"string"},"__entity":{"type":"string"},` +
 			`"n":{"type":"object","properties":{"b":{"type":"integer"}}}}}`)}
@@ -114,6 +117,7 @@ func TestRest(t *testing.T) {
 }
 
 func TestIntegersBeyond64BitsAreRefused(t *testing.T) {
+	t.Parallel()
 	declared, _, _ := args.TypeOf(oneProperty(`{"type":"integer"}`, ""))
 	for _, value := range []string{"9223372036854775808", "1e30", "1.5", "-1e300"} {
 		if v, _, _, err := args.Values(declared, []byte(`{"p":`+value+`}`)); err == nil {

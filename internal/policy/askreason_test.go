@@ -11,6 +11,7 @@ const why = `forbid(principal, action == Action::"tool.execute/process.run", res
 
 // An ask has the questions of its causes, each once; an allow and a deny have none.
 func TestAskReason(t *testing.T) {
+	t.Parallel()
 	engine := policytest.Engine(t, policytest.Options{Policies: `@id("a") @ask_reason("Which ticket?") ` + why +
 		`@id("b") @ask_reason("Since when?") ` + why + `@id("c") @ask_reason("Which ticket?") ` + why +
 		`@id("d") @ask_reason("Never?") forbid(principal, action == Action::"tool.execute/process.run", resource) when { context.requester_reason == "no" };

@@ -103,6 +103,7 @@ func FuzzMisfit(f *testing.F) {
 
 // TestAttributesAreThoseOfTheVocabulary holds the constants against the schema.
 func TestAttributesAreThoseOfTheVocabulary(t *testing.T) {
+	t.Parallel()
 	if len(contextFacts) > 64 {
 		t.Fatalf("there are %d facts for 64 bits", len(contextFacts))
 	}
@@ -124,6 +125,7 @@ func TestAttributesAreThoseOfTheVocabulary(t *testing.T) {
 }
 
 func TestContextReads(t *testing.T) {
+	t.Parallel()
 	cases := []struct {
 		condition string
 		want      attributes

@@ -33,6 +33,7 @@ func aPlan() tool.Plan {
 // looked at, can change between decision and dispatch unnoticed. It walks the
 // fields, so that one that is added and that nobody put on the table fails here.
 func TestEveryFactIsBoundOrEnvironment(t *testing.T) {
+	t.Parallel()
 	was := aPlan()
 	check := func(name string, is tool.Plan) {
 		noticed := BoundDigest(&was) != BoundDigest(&is)
@@ -95,6 +96,7 @@ func eachChange(t *testing.T, of reflect.Type, fn func(name string, change func(
 
 // TestDocsOfFacts: docs/policy.md has the table of facts, as it is.
 func TestDocsOfFacts(t *testing.T) {
+	t.Parallel()
 	text := must.Get(os.ReadFile("../../docs/policy.md"))(t)
 	documented := regexp.MustCompile("(?m)^\\| `[a-z0-9_.]+\\??` \\|.*\\| (?:bound|fresh|environment) \\|.*$").FindAllString(string(text), -1)
 	if len(documented) != len(facts) {
@@ -131,6 +133,7 @@ func documentedRow(f Fact) string {
 
 // TestSetsHaveNoOrder: Cedar's sets come in any order, and their digest is one.
 func TestSetsHaveNoOrder(t *testing.T) {
+	t.Parallel()
 	p := aPlan()
 	p.Facts.EgressHosts = []string{"a:1", "b:2", "c:3", "d:4", "e:5"}
 	q := aPlan()
@@ -145,6 +148,7 @@ func TestSetsHaveNoOrder(t *testing.T) {
 
 // TestValuesCannotRunTogether: texts that are split elsewhere are other facts.
 func TestValuesCannotRunTogether(t *testing.T) {
+	t.Parallel()
 	p, q := aPlan(), aPlan()
 	p.Facts.Paths, q.Facts.Paths = []string{"ab", "c"}, []string{"a", "bc"}
 	if BoundDigest(&p) == BoundDigest(&q) {
@@ -153,6 +157,7 @@ func TestValuesCannotRunTogether(t *testing.T) {
 }
 
 func TestReadsChanged(t *testing.T) {
+	t.Parallel()
 	s, _ := build(world(), []Source{{Name: "f", Text: `forbid(principal, action, resource) when { context has path && context.path == "secret" };`}})
 	was := Request{Caller: access.Caller{Principal: world().Members[0].Principal, Surface: access.SurfaceCLI, Paired: true}, Tool: world().Tools[0].Name, Facts: tool.Facts{Path: "a", Method: "GET"}}
 	is := was

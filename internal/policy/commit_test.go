@@ -34,6 +34,7 @@ func makefile(f *tool.CommitFacts) { f.Protected, f.Classes = []string{"Makefile
 // The default policies let ordinary changes through and ask about protected
 // ones, the dangerous among them with a higher severity.
 func TestDefaultCommits(t *testing.T) {
+	t.Parallel()
 	set := policytest.Set(t, policytest.Options{TwoUsers: true})
 	bob := policytest.Approval(policytest.Vote(policytest.Bob, op))
 	for _, c := range []struct {
@@ -66,6 +67,7 @@ func TestDefaultCommits(t *testing.T) {
 // Nobody but an allowed member commits, and a workspace that is not declared is
 // a workspace like others.
 func TestWhoCommits(t *testing.T) {
+	t.Parallel()
 	set := policytest.Set(t, policytest.Options{})
 	stranger := commit(nil)
 	stranger.Caller.Principal.Name = "unknown"
@@ -93,6 +95,7 @@ forbid(principal, action == Action::"workspace.commit", resource) unless { resou
 
 // A commit is decided as a whole, and apart from the call.
 func TestCommitRules(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name, policies string
 		request        policy.Request
@@ -124,6 +127,7 @@ when { context.changes.classes.contains("git") } unless { context.approval.appro
 
 // An explanation of a commit names the rule and what would change it.
 func TestExplainCommit(t *testing.T) {
+	t.Parallel()
 	set := policytest.Set(t, policytest.Options{Policies: `@id("no-hooks") @remedy("leave them alone")
 forbid(principal, action == Action::"workspace.commit", resource)
 when { context.changes.classes.contains("git") };`})
@@ -155,6 +159,7 @@ when { context.changes.classes.contains("git") };`})
 
 // A described change set makes the request one about a commit.
 func TestDescribedCommit(t *testing.T) {
+	t.Parallel()
 	r := policytest.Request("process.run", "")
 	text := `{"workspace":"default","changes":{"modified":2,"protected":["b",".git/config"],"classes":["git"]},"exit_code":3,"sandbox":{"layers":["seccomp","landlock"]}}`
 	must.Do(t, policytests.ReplaceFacts(&r, []byte(text)))
@@ -177,6 +182,7 @@ func TestDescribedCommit(t *testing.T) {
 // The form of a request about a commit, and of one that was journaled before
 // there were commits.
 func TestCommitRequestRoundTrips(t *testing.T) {
+	t.Parallel()
 	r := commit(hook)
 	text := must.Get(json.Marshal(r))(t)
 	var back policy.Request

@@ -29,6 +29,7 @@ func conditionOf(t *testing.T, text string, want policy.Effect) string {
 const forbidRun = `@id("rule") forbid(principal, action == Action::"tool.execute/process.run", resource) `
 
 func TestConditionOfAnAsk(t *testing.T) {
+	t.Parallel()
 	for clauses, want := range map[string]string{
 		"unless { context.approval.approvers >= 2 }": "unless { context.approval.approvers >= 2 }",
 		"when { resource.destructive && // why\n\t(context.risk >= 0) } unless { resource.read_only  &&  true || context.approval.approvers >= 2 }": "unless { resource.read_only && true || context.approval.approvers >= 2 }",
@@ -52,6 +53,7 @@ func TestConditionOfAnAsk(t *testing.T) {
 }
 
 func TestConditionOfADeny(t *testing.T) {
+	t.Parallel()
 	for clauses, want := range map[string]string{
 		"": "",
 		"when { resource.destructive\n  && context.args.argv.contains(\"push\") } unless { resource.read_only }": `when { resource.destructive && context.args.argv.contains("push") } unless { resource.read_only }`,
@@ -70,6 +72,7 @@ func TestConditionOfADeny(t *testing.T) {
 
 // Of two files in one call, the one whose rule names a time counts.
 func TestTimeoutOverSeveralFiles(t *testing.T) {
+	t.Parallel()
 	set := policytest.Set(t, policytest.ManyMembers(`@id("rule") @timeout("90s")
 forbid(principal, action == Action::"tool.execute/process.run", resource)
 when { context has path && context.path == "slow" } unless { context.approval.granted };`))

@@ -26,6 +26,7 @@ when { context.egress.mode == "strict" && context.egress.hosts.isEmpty() };`
 // TestHostsArePolicy: what a program may reach is a fact that policy decides
 // by, one host of many included, and being offline is told from it.
 func TestHostsArePolicy(t *testing.T) {
+	t.Parallel()
 	const forge, paste = "git.example.com:443", "paste.example.com:443"
 	for _, c := range []struct {
 		name, policies string

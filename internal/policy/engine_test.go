@@ -10,6 +10,7 @@ import (
 )
 
 func TestDefaults(t *testing.T) {
+	t.Parallel()
 	engine := policytest.Engine(t, policytest.Options{})
 	v, err := engine.Evaluate(t.Context(), policytest.Request("fs.read", `{"path":"a"}`), nil)
 	if err != nil || v.Effect() != policy.Allow {

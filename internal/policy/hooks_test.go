@@ -13,6 +13,7 @@ import (
 // TestHookRules: what the rules for agents' own calls deny and ask about. The control
 // of each is the set without the rule.
 func TestHookRules(t *testing.T) {
+	t.Parallel()
 	look := tool.Descriptor{
 		Name: "claude-code/Read", Executor: tool.External, Capabilities: []tool.Capability{tool.FilesystemRead},
 		InputSchema: json.RawMessage(`{"type":"object"}`),

@@ -24,6 +24,7 @@ when { context.egress.mode == "none" && context.args.argv.contains("make") };`
 // Without a permit that says so nothing brings a program the network of the
 // host: no approval, no setting. With it, it runs.
 func TestHostNetworkNeedsAPermit(t *testing.T) {
+	t.Parallel()
 	everything := policy.Snapshot{AllowSensitiveTools: true}
 	vote := policytest.Approval(policytest.Vote(policytest.Alice, access.RoleOwner))
 	for _, c := range []struct {
@@ -50,6 +51,7 @@ func TestHostNetworkNeedsAPermit(t *testing.T) {
 }
 
 func TestHostNetworkIsExplained(t *testing.T) {
+	t.Parallel()
 	e := explain.Verdict(policytest.Set(t, policytest.Options{}), onHost("none"), policy.Approval{}, nil)
 	if e.Effect != policy.Deny || !strings.Contains(e.Nearest.String(), `context.egress.mode != "none" is false`) {
 		t.Errorf("nearest %s", e.Nearest)

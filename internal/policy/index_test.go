@@ -172,6 +172,7 @@ func compare(t *testing.T, s *Set, r Request, rnd *rand.Rand) {
 // TestIndexNarrows shows that the index does leave policies out; otherwise
 // the comparison above would compare a thing with itself.
 func TestIndexNarrows(t *testing.T) {
+	t.Parallel()
 	base, _ := build(world(), nil)
 	s := unchecked(t, base, `permit(principal == User::"ann", action, resource); permit(principal == User::"bea", action, resource);`)
 	c, _ := s.prepare(&Request{Caller: access.Caller{Principal: access.User("ann")}, Tool: "t0"})

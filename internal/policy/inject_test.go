@@ -20,6 +20,7 @@ func injectRequest(secret string) policy.Request {
 // TestInjection: nobody gets a secret without a person who said so of this call;
 // policies can forbid, and do without people where they say so.
 func TestInjection(t *testing.T) {
+	t.Parallel()
 	for name, row := range map[string]struct {
 		policies string
 		want     policy.Effect
@@ -52,6 +53,7 @@ func TestInjection(t *testing.T) {
 
 // TestInjectionWaiver: a permit that gives programs secrets with no human has to say so.
 func TestInjectionWaiver(t *testing.T) {
+	t.Parallel()
 	bare := `@id("bare") permit(principal, action == Action::"secret.inject", resource);`
 	for text, want := range map[string]bool{bare: true, `@waives("approval: test") ` + bare: false} {
 		_, err := policy.Load(policytest.Config(policytest.Options{Policies: text}))

@@ -157,6 +157,7 @@ func helpful(p *compiled, approval types.Record) (helps, ok bool) {
 }
 
 func TestMonotoneLintIsNeeded(t *testing.T) {
+	t.Parallel()
 	s, _ := build(world(), nil)
 	passed, refusedAndBroken := 0, 0
 	for seed := range uint64(150) {

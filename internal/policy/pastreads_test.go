@@ -11,6 +11,7 @@ import (
 // TestReadsOfPast: what a policy reads of the past is found in whatever form it
 // reads it, and nothing else is.
 func TestReadsOfPast(t *testing.T) {
+	t.Parallel()
 	for condition, want := range map[string]PastReads{
 		`context.risk > 5`:                                                            past(),
 		`context.session.tainted`:                                                     past("tainted"),
@@ -56,6 +57,7 @@ func past(names ...string) PastReads {
 }
 
 func TestPastDiffers(t *testing.T) {
+	t.Parallel()
 	was := tool.SessionFacts{CallsInRun: 1, InFlight: 1, ToolsUsed: []string{"a"}}
 	is := tool.SessionFacts{CallsInRun: 2, InFlight: 1, ToolsUsed: []string{"a", "b"}, SecretsRead: []string{"s"}, Tainted: true, BytesOut: 3}
 	for name, r := range map[string]struct {

@@ -18,6 +18,7 @@ when { context has path_folded && context.path_folded like "secr\u{e9}ts/*" };`
 // TestPathFolded shows that a rule about path_folded holds for every spelling
 // of a path, of one file and of many, and for a record that has only the path.
 func TestPathFolded(t *testing.T) {
+	t.Parallel()
 	set := policytest.Set(t, policytest.Options{Tools: []tool.Descriptor{patch}, Policies: noSecrets})
 	exact := policytest.Set(t, policytest.Options{Tools: []tool.Descriptor{patch}, Policies: `@id("exact")
 forbid(principal, action in Action::"tool.execute", resource) when { context has path && context.path like "secr\u{e9}ts/*" };`})
@@ -50,6 +51,7 @@ forbid(principal, action in Action::"tool.execute", resource) when { context has
 }
 
 func TestHardLinks(t *testing.T) {
+	t.Parallel()
 	set := policytest.Set(t, policytest.Options{Policies: `@id("links")
 forbid(principal, action in Action::"tool.execute", resource) when { context.hard_links > 1 };`})
 	r := policytest.Request("fs.read", `{"path":"a"}`)
@@ -64,6 +66,7 @@ forbid(principal, action in Action::"tool.execute", resource) when { context.har
 // TestDescribedPathFolded shows that the spelling of a described path follows
 // from it, and that no other can be described.
 func TestDescribedPathFolded(t *testing.T) {
+	t.Parallel()
 	r := policytest.Request("fs.read", `{"path":"a"}`)
 	r.Facts.Path, r.Facts.PathFolded, r.Facts.HardLinks = "A/b", "a/b", 2
 	for text, want := range map[string]tool.Facts{
@@ -93,6 +96,7 @@ func TestDescribedPathFolded(t *testing.T) {
 // TestExplainPathFolded shows that an explanation proposes another path where a
 // rule about its spelling stands in the way, and tried it.
 func TestExplainPathFolded(t *testing.T) {
+	t.Parallel()
 	set := policytest.Set(t, policytest.Options{Tools: []tool.Descriptor{patch}, Policies: noSecrets})
 	for name, facts := range map[string]tool.Facts{
 		"one":  {Path: "SECR\u00c9TS/key"},

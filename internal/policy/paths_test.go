@@ -17,6 +17,7 @@ var patch = tool.Descriptor{
 // TestEveryChangedFileIsJudged shows that a rule about a path holds for a call
 // that changes several files.
 func TestEveryChangedFileIsJudged(t *testing.T) {
+	t.Parallel()
 	set := policytest.Set(t, policytest.Options{
 		Tools: []tool.Descriptor{patch},
 		Policies: `

@@ -31,6 +31,7 @@ unless { ` + strings.Join(wants, " && ") + ` };`
 
 // What nobody can vote with on this gateway is denied at once, not asked about.
 func TestOutOfReach(t *testing.T) {
+	t.Parallel()
 	present := `@id("rule") forbid(principal, action == Action::"tool.execute/process.run", resource)
 unless { context.approval.votes.containsAny([
 	{ role: "*", surface: "cli", paired: false, present: true }, { role: "*", surface: "console", paired: false, present: true }]) };`
@@ -63,6 +64,7 @@ unless { context.approval.votes.containsAny([
 
 // What is within reach is asked about, and says only what is within reach.
 func TestWithinReach(t *testing.T) {
+	t.Parallel()
 	for policies, missing := range map[string]string{
 		"":                             "the approval of 1 person",
 		voteRule(false, "cli"):         "the approval of 1 person on cli",
@@ -88,6 +90,7 @@ func TestWithinReach(t *testing.T) {
 
 // A vote from a surface that is not offered does not count.
 func TestVotesOutOfReachDoNotCount(t *testing.T) {
+	t.Parallel()
 	vote := console(policytest.Vote(policytest.Bob, op))
 	if !policytest.Set(t, policytest.ManyMembers("")).Judge(run, policytest.Approval(vote)).Allowed {
 		t.Error("control: the vote counts nowhere")
@@ -98,6 +101,7 @@ func TestVotesOutOfReachDoNotCount(t *testing.T) {
 }
 
 func TestReachIsConfigured(t *testing.T) {
+	t.Parallel()
 	plain, limited := policytest.Set(t, policytest.ManyMembers("")), policytest.Set(t, terminal(policytest.ManyMembers("")))
 	if plain.SnapshotDigest() == limited.SnapshotDigest() {
 		t.Error("the snapshot does not say which surfaces there are")
@@ -116,6 +120,7 @@ func TestReachIsConfigured(t *testing.T) {
 // Where policies ask for people who prove to be present, somebody who may decide has to
 // have a key for that.
 func TestNobodyPresent(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		text    string
 		proving []access.Principal

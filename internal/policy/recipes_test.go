@@ -51,6 +51,7 @@ func console(v policy.Vote) policy.Vote {
 }
 
 func TestRecipes(t *testing.T) {
+	t.Parallel()
 	bob := policytest.Vote(policytest.Bob, op)
 	bobAgain := policytest.Vote(policytest.Bob, op)
 	bobAgain.Surface = access.SurfaceTUI
@@ -93,6 +94,7 @@ func TestRecipes(t *testing.T) {
 }
 
 func TestMissingIsSaid(t *testing.T) {
+	t.Parallel()
 	bob := policytest.Vote(policytest.Bob, op)
 	cases := []struct {
 		name, policies string
@@ -117,6 +119,7 @@ func TestMissingIsSaid(t *testing.T) {
 }
 
 func TestUnattainable(t *testing.T) {
+	t.Parallel()
 	t.Run("nobody holds the role", func(t *testing.T) {
 		o := policytest.ManyMembers(twoFromSecurity)
 		o.Members = nil
@@ -156,6 +159,7 @@ forbid(principal, action == Action::"tool.execute/process.run", resource);`
 }
 
 func TestAge(t *testing.T) {
+	t.Parallel()
 	young := `forbid(principal, action == Action::"tool.execute/process.run", resource)
 unless { context.approval.granted && context.approval.age_seconds <= 60 };`
 	set := policytest.Set(t, policytest.ManyMembers(young))

@@ -15,6 +15,7 @@ import (
 // A set that was made again from its inputs is the same, whatever it was built
 // from.
 func TestRestore(t *testing.T) {
+	t.Parallel()
 	for name, o := range map[string]policytest.Options{
 		"defaults": {},
 		"everything": {
@@ -47,6 +48,7 @@ func TestRestore(t *testing.T) {
 // Inputs that make another set are refused: it would explain what it did not
 // decide.
 func TestRestoreRefusesAnotherSet(t *testing.T) {
+	t.Parallel()
 	set := policytest.Set(t, policytest.Options{Policies: `@id("p") forbid(principal, action, resource) when { context.present };`})
 	inputs := must.Get(set.Inputs())(t)
 	for name, change := range map[string][2]string{

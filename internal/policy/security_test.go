@@ -48,6 +48,7 @@ func by(p access.Principal, name string) Request {
 
 // A forbid that errors is skipped by Cedar. Here it must deny.
 func TestForbidThatErrsDenies(t *testing.T) {
+	t.Parallel()
 	s := mustLoad(t, small(`@id("overflows")
 forbid(principal, action == Action::"tool.execute/read", resource)
 when { context.risk + 9223372036854775807 < 5 };`))
@@ -77,6 +78,7 @@ when { context.risk + 9223372036854775807 < 5 };`))
 
 // What does not fit the schema is denied before Cedar sees it.
 func TestRequestIsValidated(t *testing.T) {
+	t.Parallel()
 	cfg := small("")
 	cfg.Tools[0].InputSchema = json.RawMessage(`{"type":"object","required":["path"],"additionalProperties":false,"properties":{"path":{"type":"string"}}}`)
 	s := mustLoad(t, cfg)
@@ -98,6 +100,7 @@ func TestRequestIsValidated(t *testing.T) {
 }
 
 func TestCeilings(t *testing.T) {
+	t.Parallel()
 	off := access.Member{Principal: bea, Roles: []access.Role{access.RoleOperator}, Disabled: true}
 	bot2 := access.Member{Principal: access.Agent("bot2"), Owner: bea, Roles: []access.Role{access.RoleAgent}}
 	permitAll := `@id("all") @waives("approval: test") permit(principal, action in Action::"tool.execute", resource);`
@@ -139,6 +142,7 @@ func TestCeilings(t *testing.T) {
 // Without its ceilings, the default policies must not come into force. This
 // is also the negative control of the ceilings: without them the permits win.
 func TestSamplesRefuseDamagedDefaults(t *testing.T) {
+	t.Parallel()
 	permitAll := `@id("all") @waives("approval: test") permit(principal, action in Action::"tool.execute", resource);
 @id("api") permit(principal is Agent, action == Action::"approval.decide", resource);`
 	cfg := small(permitAll, access.Member{Principal: bea, Roles: []access.Role{access.RoleOperator}})
@@ -174,6 +178,7 @@ func decides(s *Set, who, requester access.Principal) bool {
 }
 
 func TestSelfApproval(t *testing.T) {
+	t.Parallel()
 	alone := mustLoad(t, small(""))
 	if !decides(alone, ann, ann) {
 		t.Error("the only user may not answer for their own agents")
@@ -224,6 +229,7 @@ func TestSelfApproval(t *testing.T) {
 
 // A role that was lost since the vote does not count, nor one only claimed.
 func TestRolesOfVotesAreCurrent(t *testing.T) {
+	t.Parallel()
 	text := `forbid(principal, action == Action::"tool.execute/write", resource) unless { context.approval.by_role.security >= 1 };`
 	build := func(roles ...access.Role) *Set {
 		cfg := small(text, access.Member{Principal: bea, Roles: roles})
@@ -241,6 +247,7 @@ func TestRolesOfVotesAreCurrent(t *testing.T) {
 }
 
 func TestSensitiveToolsFlag(t *testing.T) {
+	t.Parallel()
 	cfg := small("")
 	if v := mustLoad(t, cfg).Evaluate(by(access.Agent("bot"), "write"), nil); v.Effect() != Ask {
 		t.Errorf("by default: %v, want ask", v.Effect())
@@ -261,6 +268,7 @@ func TestSensitiveToolsFlag(t *testing.T) {
 }
 
 func TestUnattainableBySeverity(t *testing.T) {
+	t.Parallel()
 	text := `@id("critical") @severity("critical")
 permit(principal, action == Action::"tool.execute/write", resource) when { context.approval.granted };
 @id("owners") forbid(principal, action == Action::"approval.decide", resource)
@@ -281,6 +289,7 @@ when { resource.severity == "critical" } unless { principal in Role::"owner" };`
 // A refusal says which rule refused and what to do; a permission that nothing
 // gives is said plainly.
 func TestPermitSaysWhy(t *testing.T) {
+	t.Parallel()
 	two := mustLoad(t, small("", access.Member{Principal: bea, Roles: []access.Role{access.RoleOperator}}))
 	ask := func(who, requester access.Principal) error {
 		return two.Permit(AccessRequest{

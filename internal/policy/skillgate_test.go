@@ -39,6 +39,7 @@ func skillSet(t *testing.T, policies string, active ...string) *policy.Set {
 // TestSkillGate: a skill that is not active, or that policy keeps from a caller, is
 // denied before anybody is asked, and no vote changes that.
 func TestSkillGate(t *testing.T) {
+	t.Parallel()
 	const (
 		barred  = `@id("t.bar") @reason("no web for agents") @remedy("Ask a person.") forbid(principal is Agent, action == Action::"skill.execute", resource == Skill::"web");`
 		failing = `@id("t.fail") forbid(principal, action == Action::"skill.execute", resource) when { 9223372036854775807 + 1 > 0 };`
@@ -93,6 +94,7 @@ func TestSkillGate(t *testing.T) {
 
 // TestSkillGateOfEditors: who edits a call of a skill has to be let through, too.
 func TestSkillGateOfEditors(t *testing.T) {
+	t.Parallel()
 	set := skillSet(t, `@id("t.bar") @reason("not alice") forbid(principal == User::"alice", action == Action::"skill.execute", resource);`, "web")
 	r := skillCall()
 	if set.Evaluate(r, nil).Effect() == policy.Deny {
@@ -108,6 +110,7 @@ func TestSkillGateOfEditors(t *testing.T) {
 // TestSkillOfTools: the skill of a tool cannot be left out of a request, and its tools
 // are no upstream server's.
 func TestSkillOfTools(t *testing.T) {
+	t.Parallel()
 	bare := skillCall()
 	bare.SkillID = ""
 	if v := skillSet(t, "", "web").Evaluate(bare, nil); v.Effect() != policy.Deny || v.Reason() != reason.PolicyError {
@@ -132,6 +135,7 @@ func TestSkillOfTools(t *testing.T) {
 // TestSkillGateTold: the gate is in the journal's form of a verdict and in explanations,
 // which say what an operator could do.
 func TestSkillGateTold(t *testing.T) {
+	t.Parallel()
 	set := skillSet(t, "")
 	var told struct {
 		Gate struct {

@@ -11,6 +11,7 @@ import (
 // One person alone answers for their own calls. Who cannot answer anything is no
 // second person.
 func TestSoleUser(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		second  access.Member
 		allowed bool

@@ -13,6 +13,7 @@ import (
 // A token has no permission beyond its scopes, beyond those of whom it acts as, and
 // beyond those of who made it. The same caller without the bounds is the control.
 func TestTokenBounds(t *testing.T) {
+	t.Parallel()
 	auditor := access.User("eve")
 	set := policytest.Set(t, policytest.Options{TwoUsers: true, Members: []access.Member{
 		{Principal: auditor, Roles: []access.Role{access.RoleAuditor}},

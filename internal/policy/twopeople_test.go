@@ -19,6 +19,7 @@ func did(kind provenance.Kind, member access.Principal, by ...access.Principal) 
 // that: for a call of alice nobody if it is alice, else one. For a first approval
 // somebody else is enough, whoever made them.
 func TestTwoPeople(t *testing.T) {
+	t.Parallel()
 	alice, bob := policytest.Alice, policytest.Bob
 	votes := policytest.Approval(policytest.Vote(bob, op), policytest.Vote(carol, op, sec), policytest.Vote(dave, op, sec))
 	for name, c := range map[string]struct {
@@ -68,6 +69,7 @@ func TestTwoPeople(t *testing.T) {
 // A call that has enough people, who may be one, is not asked about; it says why
 // and what to do.
 func TestDependentPeopleAreSaid(t *testing.T) {
+	t.Parallel()
 	o := policytest.ManyMembers(twoApprovers)
 	for _, p := range []access.Principal{policytest.Bob, carol, dave} {
 		o.Provenance = append(o.Provenance, did(provenance.Made, p, policytest.Alice))

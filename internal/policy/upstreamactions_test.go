@@ -11,6 +11,7 @@ import (
 // TestUpstreamActions: what an upstream server is asked beside its tools is judged
 // under mcp.* actions; policies that name these load whether or not there is a server.
 func TestUpstreamActions(t *testing.T) {
+	t.Parallel()
 	const text = `@id("t.no") @reason("no") forbid(principal, action in Action::"mcp.read_resource", resource) when { context.egress.mode != "none" };
 @id("t.yes") @reason("yes") @waives("approval: a test") permit(principal, action in Action::"mcp.*", resource in Server::"s") when { context.egress.mode != "none" };`
 	policytest.Set(t, policytest.Options{Policies: text})

@@ -22,6 +22,7 @@ import (
 )
 
 func TestZeroDenies(t *testing.T) {
+	t.Parallel()
 	var v policy.Verdict
 	if v.Effect() != policy.Deny || v.Reason() != reason.PolicyDenied || v.Remedy() == "" {
 		t.Errorf("the zero verdict: %v, %v, %q", v.Effect(), v.Reason(), v.Remedy())
@@ -42,6 +43,7 @@ func TestZeroDenies(t *testing.T) {
 }
 
 func TestGrants(t *testing.T) {
+	t.Parallel()
 	vote := policytest.Vote(policytest.Bob, access.RoleOperator)
 	good := policy.Grant{ID: "grant-good", Approval: policytest.Approval(vote)}
 	empty := policy.Grant{ID: "grant-empty", Approval: policytest.Approval()}
@@ -69,6 +71,7 @@ func TestGrants(t *testing.T) {
 }
 
 func TestSeverityAndTimeout(t *testing.T) {
+	t.Parallel()
 	ask := func(severity, timeout string) string {
 		return fmt.Sprintf("%s %s forbid(principal, action == Action::\"tool.execute/http.fetch\", resource) unless { context.approval.granted };\n", severity, timeout)
 	}
@@ -91,6 +94,7 @@ func TestSeverityAndTimeout(t *testing.T) {
 }
 
 func TestVerdictJSON(t *testing.T) {
+	t.Parallel()
 	v := policytest.Set(t, policytest.Options{Policies: twoApprovers, TwoUsers: true, Members: []access.Member{
 		{Principal: access.User("carol"), Roles: []access.Role{access.RoleOperator}},
 	}}).Evaluate(run, nil)
@@ -118,6 +122,7 @@ func TestVerdictJSON(t *testing.T) {
 }
 
 func TestRequestRoundTrip(t *testing.T) {
+	t.Parallel()
 	r := fullRequest()
 	r.Time = time.Now().In(time.FixedZone("x", 3600))
 	r.Args = json.RawMessage(`{"argv":["<a>","é","\u2028"],"timeout_ms":1}`)
@@ -139,6 +144,7 @@ func TestRequestRoundTrip(t *testing.T) {
 
 // A shape says the same as MarshalJSON, also within another value.
 func TestShapes(t *testing.T) {
+	t.Parallel()
 	var _ canonical.Shaped = policy.Request{}
 	var _ canonical.Shaped = policy.Verdict{}
 	r := fullRequest()
@@ -153,6 +159,7 @@ func TestShapes(t *testing.T) {
 }
 
 func TestDigests(t *testing.T) {
+	t.Parallel()
 	base := policytest.Options{Policies: twoApprovers}
 	first := policytest.Set(t, base)
 	again := policytest.Set(t, base)
@@ -191,6 +198,7 @@ func TestDigests(t *testing.T) {
 }
 
 func TestCatalog(t *testing.T) {
+	t.Parallel()
 	text := `@id("no-fetch") forbid(principal, action == Action::"tool.execute/http.fetch", resource);
 @id("git") @waives("approval: git only") permit(principal, action == Action::"tool.execute/process.run", resource)
 when { context has exec && context.exec.basename == "git" && context.egress.mode == "strict" };`
@@ -222,6 +230,7 @@ when { context has exec && context.exec.basename == "git" && context.egress.mode
 // What a set remembers of one member is neither another's nor the caller's to
 // change.
 func TestCatalogIsRememberedByMember(t *testing.T) {
+	t.Parallel()
 	member := func(role access.Role) access.Member {
 		return access.Member{Principal: access.User("u-" + string(role)), Roles: []access.Role{role}}
 	}
@@ -253,6 +262,7 @@ forbid(principal == User::"u-auditor", action == Action::"tool.execute/http.fetc
 }
 
 func TestAccessRoles(t *testing.T) {
+	t.Parallel()
 	var members []access.Member
 	for _, r := range access.BuiltinRoles {
 		members = append(members, access.Member{Principal: access.User("u-" + string(r)), Roles: []access.Role{r}})
@@ -303,6 +313,7 @@ func TestAccessRoles(t *testing.T) {
 
 // A swap is atomic: each verdict comes whole from one set.
 func TestSwap(t *testing.T) {
+	t.Parallel()
 	ask := policytest.Set(t, policytest.Options{})
 	allow := policytest.Set(t, policytest.Options{Snapshot: policy.Snapshot{AllowSensitiveTools: true}})
 	want := map[string]policy.Effect{ask.SnapshotDigest(): policy.Ask, allow.SnapshotDigest(): policy.Allow}
@@ -327,6 +338,7 @@ func TestSwap(t *testing.T) {
 }
 
 func TestDefaultsAreClean(t *testing.T) {
+	t.Parallel()
 	for _, f := range policytest.Set(t, policytest.Options{}).Findings() {
 		if f.Code != finding.CodeOpaque {
 			t.Errorf("%s", f)

@@ -12,6 +12,7 @@ import (
 // TestVerdictsAreOfOneSchema: the text that is valid while an argument is a number is
 // not once it is a word, and is again when it is a number again.
 func TestVerdictsAreOfOneSchema(t *testing.T) {
+	t.Parallel()
 	under := func(kind string) Config {
 		return Config{
 			Sources: []Source{{Name: "a.cedar", Text: `@id("a") forbid(principal, action == Action::"tool.execute/srv/t", resource) when { context.args.size > 3 };`}},
@@ -33,6 +34,7 @@ func TestVerdictsAreOfOneSchema(t *testing.T) {
 // TestVerdictsAreKept: what was judged is not judged again, under as many others as are
 // kept, and what nobody asks for any more is forgotten.
 func TestVerdictsAreKept(t *testing.T) {
+	t.Parallel()
 	m := verdictMemory{now: map[verdictKey][]message{}}
 	judged := 0
 	ask := func(text string) []message {

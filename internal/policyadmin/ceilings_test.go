@@ -71,6 +71,7 @@ func nothing(*config.Config) {}
 
 // What commands set counts at once and after a restart; what is open ends.
 func TestCeilingsByCommand(t *testing.T) {
+	t.Parallel()
 	store := policyadmintest.NewMemory()
 	h := newHouse(t, store, nothing)
 	bot, ann := access.Agent("bot"), access.User("ann")
@@ -98,6 +99,7 @@ func TestCeilingsByCommand(t *testing.T) {
 // The configuration wins: no command lets in what it leaves out, one that was set
 // before it did neither, and the remedy names the key.
 func TestConfigurationIsTheHigherCeiling(t *testing.T) {
+	t.Parallel()
 	store := policyadmintest.NewMemory()
 	must.Do(t, newHouse(t, store, nothing).set("channel:ops", true))
 	listed := func(c *config.Config) {
@@ -126,6 +128,7 @@ func TestConfigurationIsTheHigherCeiling(t *testing.T) {
 }
 
 func TestCeilingsThatAreRefused(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, policyadmintest.NewMemory(), nothing)
 	for name, want := range map[string]reason.Code{
 		"user:local": reason.InvalidInput, "user:nobody": reason.NotFound, "device:x": reason.InvalidInput, "ops": reason.InvalidInput,

@@ -30,6 +30,7 @@ func (h *heldTools) Descriptors() []tool.Descriptor {
 // TestCheckHoldsNothing: what calls and operators need of policy is there while a
 // check goes on, and policies come into force.
 func TestCheckHoldsNothing(t *testing.T) {
+	t.Parallel()
 	tools, engine, cfg, log := &heldTools{}, &policy.Engine{}, config.Default(), &gatewaytest.Log{}
 	cfg.Policy.Dir = t.TempDir()
 	p := policyadmin.New(policyadmin.Config{

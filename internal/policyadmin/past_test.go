@@ -33,6 +33,7 @@ func ruled(digest, snapshot string, allowed bool) *callrecord.Gated {
 // What an id of a call that asked at its gate is about: the decision's id the
 // call, the approval's id its changes, and the proposal's what went wrong.
 func TestPastSubject(t *testing.T) {
+	t.Parallel()
 	evaluations := []*callrecord.Evaluated{
 		said("call", "old", false), said("call", "new", false),
 		said("changes", "new", true), said("changes", "newer", true),

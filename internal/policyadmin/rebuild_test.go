@@ -31,6 +31,7 @@ func (g *growing) List() []access.Member {
 // TestRebuildOfTheSame: where nothing changed, the running set stays as it is, and a
 // member more makes another.
 func TestRebuildOfTheSame(t *testing.T) {
+	t.Parallel()
 	members, engine, cfg, log := &growing{}, &policy.Engine{}, config.Default(), &gatewaytest.Log{}
 	cfg.Policy.Dir = t.TempDir()
 	p := policyadmin.New(policyadmin.Config{

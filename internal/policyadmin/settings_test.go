@@ -11,6 +11,7 @@ import (
 // Policies and past snapshots compare with "none", whatever the configuration
 // calls the network of the host.
 func TestSnapshotKeepsTheWordNone(t *testing.T) {
+	t.Parallel()
 	cfg := config.Default()
 	cfg.ProcessRunner.EgressEnforcementMode = config.EgressUnrestricted
 	if mode := snapshot(cfg, nil).ProcessRunner.EgressMode; mode != "none" {
@@ -21,6 +22,7 @@ func TestSnapshotKeepsTheWordNone(t *testing.T) {
 // TestSurfacesOfThisGateway: nobody waits for a vote that cannot come. A console that is
 // switched off has none, and a chat only where deciding there is switched on.
 func TestSurfacesOfThisGateway(t *testing.T) {
+	t.Parallel()
 	cfg := config.Default()
 	has := func(s access.Surface) bool { return slices.Contains(surfaces(cfg), s) }
 	if !has(access.SurfaceConsole) || !has(access.SurfaceTUI) || has(access.SurfaceSlack) {

@@ -20,6 +20,7 @@ func (h house) runs(skill string) bool {
 // TestSetSkills: what is active counts at once, in Load too, and nothing else does;
 // the order in which skills are named is nobody's business.
 func TestSetSkills(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, policyadmintest.NewMemory(), nothing)
 	if !h.runs("") || h.runs("notes") {
 		t.Fatal("at first no skill is active")
@@ -45,6 +46,7 @@ func TestSetSkills(t *testing.T) {
 
 // TestSkillsBeforeLoad: skills are known before policies are.
 func TestSkillsBeforeLoad(t *testing.T) {
+	t.Parallel()
 	h := house{t: t}
 	h.Admin = policyadmin.New(houseConfig(t, policyadmintest.NewMemory(), nothing, nil))
 	must.Do(t, h.SetSkills(t.Context(), []string{"notes"}))

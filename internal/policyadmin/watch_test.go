@@ -80,6 +80,7 @@ func forbids(name string) string {
 // TestWatcherErrorsReload: after an overflow the directory is read again, and
 // the watcher never waits for somebody to read its error.
 func TestWatcherErrorsReload(t *testing.T) {
+	t.Parallel()
 	p, book := opened(t)
 	before := p.Set().Version()
 	write(t, filepath.Join(p.Dir(), "10-own.cedar"), forbids("echo"))
@@ -108,6 +109,7 @@ func TestWatcherErrorsReload(t *testing.T) {
 // A change of the directory does not end an activation and is said; without
 // one it is loaded.
 func TestDirectoryChangesDuringAnActivation(t *testing.T) {
+	t.Parallel()
 	p, book := opened(t)
 	empty := p.Set().Version()
 	must.Do(t, p.DirectoryChanged(t.Context()))
@@ -131,6 +133,7 @@ func TestDirectoryChangesDuringAnActivation(t *testing.T) {
 // A directory that appears later is taken up, one that is put in the place of
 // another, too, and one that goes takes nothing out of force.
 func TestDirectoryAppears(t *testing.T) {
+	t.Parallel()
 	home := t.TempDir()
 	p, book := openedAt(t, filepath.Join(home, "palyra", "policies"))
 	empty := p.Set().Version()
@@ -200,6 +203,7 @@ func (unreadable) LastPolicy(context.Context) (policyadmin.KeptVersion, bool, er
 // either, until somebody makes it again. Control: one that does not know what was in
 // force starts without the operator's rules.
 func TestDirectoryIsGoneAtTheStart(t *testing.T) {
+	t.Parallel()
 	known, dir := policyadmin.Store(sqlitetest.Open(t)), filepath.Join(t.TempDir(), "policies")
 	start := func(store policyadmin.Store, tools policyadmin.Tools) (*policyadmin.Admin, *gatewaytest.Log, error) {
 		log, cfg := &gatewaytest.Log{}, config.Default()
@@ -271,6 +275,7 @@ func (noTools) Descriptors() []tool.Descriptor { return nil }
 
 // A directory that cannot be read is no directory without policies.
 func TestLinkToNowhereIsNoEmptyDirectory(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "policies")
 	must.Do(t, os.Symlink("nowhere", dir))
 	if _, _, err := policyadmin.ReadDir(dir); err == nil {

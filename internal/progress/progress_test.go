@@ -12,6 +12,7 @@ import (
 // TestWatch: nothing is told before Patience is over, then the count of each
 // interval, and nothing after the end.
 func TestWatch(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		takes time.Duration
 		want  []progress.Count
@@ -40,6 +41,7 @@ func TestWatch(t *testing.T) {
 
 // TestNobodyWatches: who works counts without asking whether anybody watches.
 func TestNobodyWatches(t *testing.T) {
+	t.Parallel()
 	m := progress.From(t.Context())
 	m.Expect(5)
 	m.Add(1)

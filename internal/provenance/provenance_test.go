@@ -29,6 +29,7 @@ func users(names ...string) []access.Principal {
 }
 
 func TestCount(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		history   History
 		requester string
@@ -94,6 +95,7 @@ func TestCount(t *testing.T) {
 
 // Of something that several request, who counts is independent of each of them.
 func TestCountBeside(t *testing.T) {
+	t.Parallel()
 	h := History{made("ann"), made("bob"), made("cyd", "ann"), made("dan", "bob"), made("eve"), made("fay")}
 	voters := users("cyd", "dan", "eve", "fay")
 	is := h.Hands().Independence()
@@ -110,6 +112,7 @@ func TestCountBeside(t *testing.T) {
 // A team that one owner made can work once the host confirmed its members, and
 // has one voice before.
 func TestTeams(t *testing.T) {
+	t.Parallel()
 	for _, size := range []int{2, 3, 50} {
 		h := History{made("owner")}
 		var rest []access.Principal
@@ -196,6 +199,7 @@ func (w *world) did(kind Kind, member access.Principal, by ...access.Principal) 
 // a call of its own nor for that of another, however the members made, changed and
 // confirmed each other.
 func TestOneCredentialIsNeverTwo(t *testing.T) {
+	t.Parallel()
 	random := rand.New(rand.NewPCG(13, 1))
 	sizes, counted := map[int]int{}, 0
 	for range 20_000 {
@@ -220,6 +224,7 @@ func TestOneCredentialIsNeverTwo(t *testing.T) {
 // One more voter never makes the count smaller, and one more act of another's on
 // somebody never makes it larger.
 func TestCountIsMonotone(t *testing.T) {
+	t.Parallel()
 	random := rand.New(rand.NewPCG(13, 2))
 	for range 2_000 {
 		w := play(random)
@@ -242,6 +247,7 @@ func TestCountIsMonotone(t *testing.T) {
 
 // Everybody's confirmation by the host frees everybody.
 func TestHostConfirms(t *testing.T) {
+	t.Parallel()
 	random := rand.New(rand.NewPCG(13, 3))
 	for range 500 {
 		w := play(random)

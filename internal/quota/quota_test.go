@@ -34,6 +34,7 @@ func begin(t *testing.T, b *quota.Book, who string, n int64) func() {
 }
 
 func TestRate(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := book(t, limits)
 		b.Charge("a", 150) // what was begun may leave more than there is
@@ -48,6 +49,7 @@ func TestRate(t *testing.T) {
 }
 
 func TestInFlight(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := book(t, limits)
 		first := begin(t, b, "a", 50)
@@ -63,6 +65,7 @@ func TestInFlight(t *testing.T) {
 
 // TestDay: the sum is of 24 hours, and a restart does not begin it anew.
 func TestDay(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := book(t, limits)
 		began := time.Now()
@@ -88,6 +91,7 @@ func TestDay(t *testing.T) {
 }
 
 func TestLimitsArePositive(t *testing.T) {
+	t.Parallel()
 	if _, err := quota.New(quota.Limits{PerSecond: 1, Burst: 1, Day: 1, InFlight: 1}, nil); err == nil {
 		t.Error("a quota of zero was accepted")
 	}

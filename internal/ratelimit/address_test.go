@@ -7,6 +7,7 @@ import (
 )
 
 func TestAddress(t *testing.T) {
+	t.Parallel()
 	for address, want := range map[string]string{
 		"192.0.2.7":             "192.0.2.7",
 		"::ffff:192.0.2.7":      "192.0.2.7",
@@ -31,6 +32,7 @@ func TestAddress(t *testing.T) {
 // TestOneNetworkIsOneKey: who has a network of 2^64 addresses gets the requests of
 // one. The control counts each address by itself.
 func TestOneNetworkIsOneKey(t *testing.T) {
+	t.Parallel()
 	served := func(key func(string) string) (n int) {
 		synctest.Test(t, func(t *testing.T) {
 			l := limiter(t, Limits{Each: Limit{PerSecond: 1, Burst: 5}, Global: Limit{PerSecond: 1000, Burst: 1000}})

@@ -30,6 +30,7 @@ func small(t *testing.T, most, shared int) *Lockout {
 }
 
 func TestBackoffDoubles(t *testing.T) {
+	t.Parallel()
 	want := []time.Duration{0, 0, time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 10 * time.Second, 10 * time.Second}
 	synctest.Test(t, func(t *testing.T) {
 		l := lockout(t)
@@ -56,6 +57,7 @@ func TestBackoffDoubles(t *testing.T) {
 }
 
 func TestLocksAreApartAndForgotten(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := lockout(t)
 		for range 3 {
@@ -82,6 +84,7 @@ func TestLocksAreApartAndForgotten(t *testing.T) {
 }
 
 func TestBadBackoff(t *testing.T) {
+	t.Parallel()
 	for _, bad := range []Backoff{
 		{}, {Free: -1, First: 1, Longest: 1, Forget: 1}, {First: 2, Longest: 1, Forget: 1}, {First: 1, Longest: 1},
 	} {
@@ -94,6 +97,7 @@ func TestBadBackoff(t *testing.T) {
 // TestGuessesAtOnce: attempts at the same time are no more guesses than those one
 // after the other. The control looks first and counts afterwards.
 func TestGuessesAtOnce(t *testing.T) {
+	t.Parallel()
 	guesses := func(begin func(*Lockout) bool) int64 {
 		var looked atomic.Int64
 		synctest.Test(t, func(t *testing.T) {
@@ -128,6 +132,7 @@ func TestGuessesAtOnce(t *testing.T) {
 // was locked before them stays locked, and newcomers are still counted. The control
 // drops the oldest key when there is no room, as a plain LRU table would.
 func TestMillionKeys(t *testing.T) {
+	t.Parallel()
 	run := func(t *testing.T, flood int, before func(l *Lockout, key string)) (l *Lockout, most int) {
 		l = lockout(t)
 		for range 6 {
@@ -260,6 +265,7 @@ func random(r *rand.Rand) []byte {
 // as one without bounds would, and with room for few never for less. The control
 // drops keys to make room.
 func TestLockoutIsNoLaxerThanTheModel(t *testing.T) {
+	t.Parallel()
 	r := rand.New(rand.NewPCG(13, 5))
 	caught := 0
 	for range 100 {
@@ -305,6 +311,7 @@ func FuzzLockout(f *testing.F) {
 }
 
 func TestLockoutInConcurrentUse(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := small(t, 8, 2)
 		var all sync.WaitGroup
@@ -330,6 +337,7 @@ func TestLockoutInConcurrentUse(t *testing.T) {
 // TestLockedIsTold: how many keys a class has locked out, and that a flood of others
 // frees none.
 func TestLockedIsTold(t *testing.T) {
+	t.Parallel()
 	l := must.Get(New(map[Class]Limits{}))(t)
 	lockout := must.Get(NewLockout(Backoff{Free: 1, First: time.Hour, Longest: time.Hour, Forget: time.Hour}))(t)
 	l.Watch("login", lockout)

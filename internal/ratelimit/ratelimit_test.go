@@ -28,6 +28,7 @@ func spend(l *Limiter, keys ...string) int {
 }
 
 func TestBurstThenRate(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := limiter(t, Limits{Each: Limit{PerSecond: 2, Burst: 3}, Global: Limit{PerSecond: 100, Burst: 100}})
 		if n := spend(l, "a"); n != 3 {
@@ -53,6 +54,7 @@ func TestBurstThenRate(t *testing.T) {
 }
 
 func TestKeysAndClassesAreApart(t *testing.T) {
+	t.Parallel()
 	lim := Limits{Each: Limit{PerSecond: 1, Burst: 2}, Global: Limit{PerSecond: 100, Burst: 100}}
 	l := must.Get(New(map[Class]Limits{read: lim, "decide": lim}))(t)
 	spend(l, "a")
@@ -65,6 +67,7 @@ func TestKeysAndClassesAreApart(t *testing.T) {
 }
 
 func TestGlobalBucket(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := limiter(t, Limits{Each: Limit{PerSecond: 1, Burst: 2}, Global: Limit{PerSecond: 10, Burst: 5}})
 		served := 0
@@ -84,6 +87,7 @@ func TestGlobalBucket(t *testing.T) {
 
 // A request counts against its principal and its address, or against none.
 func TestTwoKeys(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := limiter(t, Limits{Each: Limit{PerSecond: 1, Burst: 3}, Global: Limit{PerSecond: 100, Burst: 100}})
 		if n := spend(l, "user:a", "192.0.2.1"); n != 3 {
@@ -103,6 +107,7 @@ func TestTwoKeys(t *testing.T) {
 
 // A caller over its own limit must not use up what others share.
 func TestFloodHarmsItselfAlone(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := limiter(t, Limits{Each: Limit{PerSecond: 1, Burst: 2}, Global: Limit{PerSecond: 2, Burst: 4}})
 		for range 1000 {
@@ -118,6 +123,7 @@ func TestFloodHarmsItselfAlone(t *testing.T) {
 }
 
 func TestRefusesWhatItDoesNotKnow(t *testing.T) {
+	t.Parallel()
 	l := limiter(t, Limits{Each: Limit{PerSecond: 1, Burst: 2}, Global: Limit{PerSecond: 2, Burst: 4}})
 	for name, keys := range map[Class][]string{"unheard": {"a"}, read: nil} {
 		if ok, _ := l.Allow(name, keys...); ok {
@@ -163,6 +169,7 @@ func attack(l *Limiter, seconds int) (most, served int) {
 // the bound, the flooder gets no fresh bucket, and other keys are not refused
 // for lack of room.
 func TestEvictionResetsNothing(t *testing.T) {
+	t.Parallel()
 	lim := Limits{Each: Limit{PerSecond: 0.1, Burst: 5}, Global: Limit{PerSecond: 50, Burst: 100}}
 	synctest.Test(t, func(t *testing.T) {
 		l := limiter(t, lim)
@@ -216,6 +223,7 @@ func forgetful(l *Limiter, n int) (stop func()) {
 
 // At the hard cap a class refuses newcomers rather than forget.
 func TestHardCapFailsClosed(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := limiter(t, Limits{Each: Limit{PerSecond: 1, Burst: 2}, Global: Limit{PerSecond: 1000, Burst: 1000}})
 		l.classes[read].capacity = 3
@@ -233,6 +241,7 @@ func TestHardCapFailsClosed(t *testing.T) {
 }
 
 func TestConcurrentUse(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := limiter(t, Limits{Each: Limit{PerSecond: 1, Burst: 50}, Global: Limit{PerSecond: 1000, Burst: 1000}})
 		var served atomic.Int64
@@ -255,6 +264,7 @@ func TestConcurrentUse(t *testing.T) {
 
 // TestRefusalsAreCounted: by class, with the time of the last one.
 func TestRefusalsAreCounted(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		lim := Limits{Each: Limit{PerSecond: 1, Burst: 2}, Global: Limit{PerSecond: 100, Burst: 100}}
 		l := must.Get(New(map[Class]Limits{read: lim, "decide": lim}))(t)
@@ -275,6 +285,8 @@ func TestRefusalsAreCounted(t *testing.T) {
 
 // TestCheckDoesNotAllocate: neither a request of known keys that is let through, nor
 // one that is refused, whatever keys it brings.
+//
+// Not parallel: it counts the allocations of the process.
 func TestCheckDoesNotAllocate(t *testing.T) {
 	l := limiter(t, Limits{Each: Limit{PerSecond: 1e-6, Burst: 1e4}, Global: Limit{PerSecond: 1e6, Burst: 1e6}})
 	principal, address := "user:alice", "192.0.2.1"

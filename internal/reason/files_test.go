@@ -14,6 +14,7 @@ import (
 // TestOutOfFiles: what came of the limit of open files says so, whatever reason was
 // made of it and whatever next step it has; other errors keep theirs.
 func TestOutOfFiles(t *testing.T) {
+	t.Parallel()
 	opening := func(errno syscall.Errno) error {
 		return fmt.Errorf("opening it: %w", &fs.PathError{Op: "open", Path: "/some/place", Err: errno})
 	}

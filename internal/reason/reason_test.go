@@ -46,6 +46,7 @@ func declared(t *testing.T) map[string]reason.Code {
 var codeForm = regexp.MustCompile(`^[A-Z][A-Z0-9]*(_[A-Z0-9]+)*$`)
 
 func TestEachCodeHasOneRow(t *testing.T) {
+	t.Parallel()
 	rows := make(map[reason.Code]int)
 	for _, row := range reason.Table {
 		rows[row.Code]++
@@ -70,6 +71,7 @@ func TestEachCodeHasOneRow(t *testing.T) {
 }
 
 func TestExitCodes(t *testing.T) {
+	t.Parallel()
 	known := []int{
 		reason.ExitFailure, reason.ExitUsage, reason.ExitPolicyDenied, reason.ExitDenied, reason.ExitExpired,
 		reason.ExitNotConnected, reason.ExitConflict, reason.ExitVerification, reason.ExitSandbox, reason.ExitUnproven, reason.ExitTimedOut,
@@ -89,6 +91,7 @@ func TestExitCodes(t *testing.T) {
 }
 
 func TestSentences(t *testing.T) {
+	t.Parallel()
 	for _, row := range reason.Table {
 		for what, text := range map[string]string{"sentence": row.Sentence, "remedy": row.Remedy} {
 			switch {
@@ -107,6 +110,7 @@ func TestSentences(t *testing.T) {
 
 // TestDocumentation holds docs/reasons.md and the table together.
 func TestDocumentation(t *testing.T) {
+	t.Parallel()
 	text := must.Get(os.ReadFile("../../docs/reasons.md"))(t)
 	lines := strings.Split(string(text), "\n")
 	for _, row := range reason.Table {
@@ -128,6 +132,7 @@ func TestDocumentation(t *testing.T) {
 }
 
 func TestErrors(t *testing.T) {
+	t.Parallel()
 	cause := errors.New("disk is full")
 	err := error(reason.Errorf(reason.JournalUnavailable, "appending: %w", cause))
 	if !errors.Is(err, cause) || !errors.Is(err, &reason.Error{Code: reason.JournalUnavailable}) {
@@ -151,6 +156,7 @@ func TestErrors(t *testing.T) {
 }
 
 func TestRemedyAndFieldsAreCopies(t *testing.T) {
+	t.Parallel()
 	base := reason.Errorf(reason.BindingMismatch, "the call changed")
 	changed := base.WithField("argv", "x").WithField("cwd", "y").WithRemedy("look at %s", "argv")
 	if base.Fields != nil || base.Remedy != "" {

@@ -30,6 +30,7 @@ func (p *asking) Call(ctx context.Context, s toolcall.Submission, observe func(t
 // TestAskWaitsForClient: what a call asks waits for a client to be there, and gets the
 // answer of the one that came back. When none does, there is no answer.
 func TestAskWaitsForClient(t *testing.T) {
+	t.Parallel()
 	with := func(answer string) toolcall.Submission {
 		s := call(`{}`)
 		s.Peer.Ask = func(context.Context, map[string]tool.Request) (map[string]json.RawMessage, error) {

@@ -106,6 +106,7 @@ func stillWaiting(t *testing.T, m made, after time.Duration) {
 }
 
 func TestLeftAndJoined(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := newPipeline()
 		c := rejoin.New(p, nil)
@@ -140,6 +141,7 @@ func TestLeftAndJoined(t *testing.T) {
 
 // Nothing begins that nobody came back for. As a control, the same without the hold.
 func TestYesIsHeldForFiveMinutes(t *testing.T) {
+	t.Parallel()
 	for _, unprotected := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			p := newPipeline()
@@ -163,6 +165,7 @@ func TestYesIsHeldForFiveMinutes(t *testing.T) {
 }
 
 func TestStopEndsWhatIsHeld(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := newPipeline()
 		stopping := make(chan struct{})
@@ -179,6 +182,7 @@ func TestStopEndsWhatIsHeld(t *testing.T) {
 }
 
 func TestCancelEndsTheCall(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := newPipeline()
 		c := rejoin.New(p, nil)
@@ -203,6 +207,7 @@ func TestCancelEndsTheCall(t *testing.T) {
 }
 
 func TestOnlyTheSameCallJoins(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := newPipeline()
 		c := rejoin.New(p, nil)
@@ -243,6 +248,7 @@ func TestOnlyTheSameCallJoins(t *testing.T) {
 }
 
 func TestUntilAsked(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := newPipeline()
 		c := rejoin.New(p, nil)
@@ -267,6 +273,7 @@ func TestUntilAsked(t *testing.T) {
 
 // A client that went away leaves its call like one whose time is over.
 func TestGone(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := newPipeline()
 		c := rejoin.New(p, nil)
@@ -290,6 +297,7 @@ func TestGone(t *testing.T) {
 
 // What a client says after it went away ends the call, unless somebody came back.
 func TestGoneAndCancelled(t *testing.T) {
+	t.Parallel()
 	for _, back := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			p := newPipeline()
@@ -324,6 +332,7 @@ func TestGoneAndCancelled(t *testing.T) {
 
 // A call that was let run runs on, and its end is kept for a while.
 func TestRunningCallIsLeft(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := newPipeline()
 		p.asks = false
@@ -364,6 +373,7 @@ func TestRunningCallIsLeft(t *testing.T) {
 }
 
 func TestRefusesOthers(t *testing.T) {
+	t.Parallel()
 	c := rejoin.New(newPipeline(), nil)
 	keyed, held := call(`{}`), call(`{}`)
 	keyed.IdempotencyKey = "k"

@@ -132,6 +132,7 @@ func accessTables(t *testing.T, methods map[string]rpc.Method) string {
 // TestAccessDocIsCurrent: docs/access.md has what the table and the default
 // policies say, for every method.
 func TestAccessDocIsCurrent(t *testing.T) {
+	t.Parallel()
 	text := string(must.Get(os.ReadFile(accessDoc))(t))
 	head, tables, ok := strings.Cut(text, beginsGenerated)
 	if !ok {
@@ -176,6 +177,7 @@ func TestAccessDocIsCurrent(t *testing.T) {
 // TestAccessDocKnowsTheRoles: what the document says of roles comes from the
 // policies; these are known from elsewhere.
 func TestAccessDocKnowsTheRoles(t *testing.T) {
+	t.Parallel()
 	who := byDefault(t)
 	for p, want := range map[access.Permission][]string{
 		access.PermDaemonStatus:     {everybody},

@@ -56,6 +56,7 @@ func everyRole() memberList {
 // TestExplainSaysWhatTheGuardDoes: for every method and every member, the review
 // says allowed where the guard lets in, and nowhere else.
 func TestExplainSaysWhatTheGuardDoes(t *testing.T) {
+	t.Parallel()
 	for name, policies := range map[string]string{
 		"default": "",
 		"others": `@id("no-export") @reason("no copies") forbid(principal, action == Action::"journal.export", resource) unless { principal in Role::"owner" };

@@ -16,6 +16,7 @@ func (c *client) review() palyrav1connect.AccessReviewServiceClient {
 // TestShowAgreesWithEvaluateTool: what the review says of a tool is what a dry run
 // says to the member itself, and what is listed to it.
 func TestShowAgreesWithEvaluateTool(t *testing.T) {
+	t.Parallel()
 	for name, policies := range map[string]string{
 		"default": "",
 		"others": `@id("no-reading") @reason("not this one") forbid(principal == User::"dan", action == Action::"tool.execute/fs.read", resource);
@@ -62,6 +63,7 @@ func TestShowAgreesWithEvaluateTool(t *testing.T) {
 // TestReviewRefusesAsEveryMethodDoes: the refusal of a question about somebody else
 // has the shape of every other one, and is journaled.
 func TestReviewRefusesAsEveryMethodDoes(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	_, explained := w.bob.review().ExplainAccess(t.Context(), &palyrav1.ExplainAccessRequest{Principal: "alice", Method: "tool.call"})
 	_, shown := w.coder.review().ShowAccess(t.Context(), &palyrav1.ShowAccessRequest{Principal: "alice"})

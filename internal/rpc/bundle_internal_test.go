@@ -23,6 +23,7 @@ func (f *flushes) Flush() { f.count.Add(1) }
 // What is held back leaves with the next message that is not, or when it is
 // released; other methods hold nothing back.
 func TestBundle(t *testing.T) {
+	t.Parallel()
 	for path, want := range map[string][4]int32{
 		palyrav1connect.GatewayServiceCallToolProcedure:  {0, 1, 1, 2},
 		palyrav1connect.GatewayServiceRunStreamProcedure: {0, 1, 1, 2},
@@ -56,6 +57,7 @@ func TestBundle(t *testing.T) {
 // What is held for a while leaves after it, and not before; whoever sends or ends before
 // has it leave with that.
 func TestHeldAWhile(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		wire := &flushes{ResponseWriter: httptest.NewRecorder()}
 		want := func(when string, n int32) {

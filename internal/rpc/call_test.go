@@ -39,6 +39,7 @@ func decisionOf(list []*palyrav1.CallToolResponse) *palyrav1.ToolDecision {
 }
 
 func TestCallOverEveryProtocol(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.read.Work = func(_ context.Context, c tool.Call) tool.Report {
 		c.Output("stdout", []byte("working"))
@@ -100,6 +101,7 @@ func checkResult(t *testing.T, w *world, list []*palyrav1.CallToolResponse, want
 }
 
 func TestLargeResultsComeInParts(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for _, size := range []int{1 << 20, 1<<20 + 1, 5<<20 + 17} {
 		want := []byte(`"` + strings.Repeat("r", size-2) + `"`)
@@ -114,6 +116,7 @@ func TestLargeResultsComeInParts(t *testing.T) {
 }
 
 func TestCallWithoutAResult(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.read.Work = func(context.Context, tool.Call) tool.Report {
 		r := gatewaytest.Succeeded("")
@@ -130,6 +133,7 @@ func TestCallWithoutAResult(t *testing.T) {
 // An operator lists, gets and decides an approval that a call waits for, and
 // the call continues.
 func TestApprovalOverTheAPI(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for protocol, opts := range protocols {
 		t.Run(protocol, func(t *testing.T) {
@@ -171,6 +175,7 @@ func TestApprovalOverTheAPI(t *testing.T) {
 }
 
 func TestVotesThatAreRefused(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	stream := must.Get(w.coder.gateway().CallTool(t.Context(), running()))(t)
 	defer stream.Close()
@@ -218,6 +223,7 @@ func TestVotesThatAreRefused(t *testing.T) {
 
 // A vote says what surface it is from; one that says nothing is grpc.
 func TestSurfaceOfAVote(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for surface, want := range map[string]string{"": "grpc", "grpc": "grpc", "cli": "cli", "tui": "tui"} {
 		stream := must.Get(w.coder.gateway().CallTool(t.Context(), running()))(t)
@@ -240,6 +246,7 @@ func TestSurfaceOfAVote(t *testing.T) {
 // Rule text is for those who may read policy: the agent learns the reason and
 // the remedy, in the stream and in the dry run.
 func TestRulesAreShownOnlyToWhoMayReadThem(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(w *world) {
 		w.policies = `@id("acme-merger") @reason("quiet period of the Acme merger") @remedy("Wait until Monday.")
 forbid(principal, action == Action::"tool.execute/fs.read", resource);`
@@ -272,6 +279,7 @@ forbid(principal, action == Action::"tool.execute/fs.read", resource);`
 
 // The same holds for why a human is asked.
 func TestWhyItAsksIsShownOnlyToWhoMayReadIt(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for name, c := range map[string]struct {
 		by   *client
@@ -294,6 +302,7 @@ func TestWhyItAsksIsShownOnlyToWhoMayReadIt(t *testing.T) {
 }
 
 func TestRefusedCallHasItsReason(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for name, c := range map[string]struct {
 		tool, input string
@@ -313,6 +322,7 @@ func TestRefusedCallHasItsReason(t *testing.T) {
 }
 
 func TestListToolsShowsWhatPolicyCouldAllow(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(w *world) {
 		w.policies = `@id("no-programs") forbid(principal is Agent, action == Action::"tool.execute/process.run", resource);`
 	})
@@ -334,6 +344,7 @@ func TestListToolsShowsWhatPolicyCouldAllow(t *testing.T) {
 // A tool that no call can use says why to who may explain policy, and does not
 // exist for others.
 func TestListToolsSaysWhyAToolIsHidden(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(w *world) {
 		w.policies = `@id("no-programs") @reason("programs run elsewhere") @remedy("Use the pipeline.")
 forbid(principal, action == Action::"tool.execute/process.run", resource);`
@@ -360,6 +371,7 @@ forbid(principal, action == Action::"tool.execute/process.run", resource);`
 
 // A session can be ended only by whom it belongs to: its name is the device's.
 func TestEndSessionIsOnesOwn(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	stream := must.Get(w.coder.gateway().CallTool(t.Context(), &palyrav1.CallToolRequest{Tool: "process.run", InputJson: running().GetInputJson(), Session: "s"}))(t)
 	defer stream.Close()

@@ -84,6 +84,7 @@ func notTheirs(t *testing.T, who *client, id string) {
 // TestCancelRunningCall: the user of an agent ends its call; the tool stops, its end
 // names who ended it, and neither a second cancel nor a retry changes that.
 func TestCancelRunningCall(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	began := stuck(w.read)
 	req := reading()
@@ -146,6 +147,7 @@ func TestCancelRunningCall(t *testing.T) {
 // TestCancelWaitingCall: an operator ends a call that waits for people. Nobody is
 // asked any more, and it does not run.
 func TestCancelWaitingCall(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	stream, approvalID := w.asking(w.coder)
 	open := must.Get(w.coder.gateway().ListCalls(t.Context(), &palyrav1.ListCallsRequest{Open: true}))(t).GetCalls()
@@ -175,6 +177,7 @@ func TestCancelWaitingCall(t *testing.T) {
 // TestCallsAreListed: newest first, in pages, with how they ended; each sees its own
 // and those on its behalf, and who reads the journal all.
 func TestCallsAreListed(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.read.Work = func(context.Context, tool.Call) tool.Report {
 		report := gatewaytest.Succeeded(`{}`)
@@ -225,6 +228,7 @@ func TestCallsAreListed(t *testing.T) {
 
 // A list has the arguments of small calls alone; one call has its own in any case.
 func TestListedCallsAreSmall(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	large := &palyrav1.CallToolRequest{Tool: "fs.read", InputJson: []byte(`{"path":"` + strings.Repeat("a/", 2100) + `a"}`)}
 	for _, req := range []*palyrav1.CallToolRequest{reading(), large} {

@@ -27,6 +27,7 @@ func allowedUnused(t *testing.T, d *approvaltest.Desk) (approval.Answer, access.
 // An approval that was allowed and not used is taken back, and then the call
 // cannot use it; one that was used is not.
 func TestCancelTakesBackAnAllowedApproval(t *testing.T) {
+	t.Parallel()
 	d := approvaltest.NewDesk(t)
 	api := &approvals{desk: d.Desk}
 	answer, requester := allowedUnused(t, d)

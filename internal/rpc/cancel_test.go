@@ -32,6 +32,7 @@ func (c *client) cancel(id string) (*palyrav1.Approval, error) {
 }
 
 func TestCancelApproval(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for name, who := range map[string]*client{"its requester": w.coder, "on whose behalf": w.alice, "who may decide": w.bob} {
 		stream, id := w.asking(w.coder)

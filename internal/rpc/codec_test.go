@@ -40,6 +40,7 @@ func refusedBody(t *testing.T, c *client, kind string, body []byte) (status int,
 
 // What does not decode is refused with a reason, on unary methods as well.
 func TestMalformedUnaryRequests(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for _, c := range []struct {
 		kind, body string
@@ -67,6 +68,7 @@ func TestMalformedUnaryRequests(t *testing.T) {
 
 // Malformed requests have no way around the credential and the rate limit.
 func TestMalformedRequestsAreGuarded(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(w *world) {
 		w.limits[rpc.LimitRead] = ratelimit.Limits{
 			Each: ratelimit.Limit{PerSecond: 0.01, Burst: 2}, Global: ratelimit.Limit{PerSecond: 100, Burst: 100},

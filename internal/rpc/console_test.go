@@ -136,6 +136,7 @@ func (p *page) whoami() (*palyrav1.WhoamiResponse, error) {
 }
 
 func TestConsoleSession(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.serveConsole()
 	p := w.enter(w.bob)
@@ -163,6 +164,7 @@ func TestConsoleSession(t *testing.T) {
 // What the table withholds is refused to a session, and the same caller may use it with
 // its device.
 func TestConsoleMayNot(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.serveConsole()
 	p := w.enter(w.alice)
@@ -196,6 +198,7 @@ func csr(t *testing.T) []byte {
 
 // Without a session nothing of the API is there, public methods included.
 func TestConsoleNeedsASession(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.serveConsole()
 	p := w.enter(w.bob)
@@ -229,6 +232,7 @@ func TestConsoleNeedsASession(t *testing.T) {
 
 // A stream of a session ends with the session, however that ends.
 func TestConsoleStreamsEnd(t *testing.T) {
+	t.Parallel()
 	for name, end := range map[string]func(*world, *page){
 		"logout": func(w *world, p *page) {
 			if res := p.post("/console/v1/logout", ""); res.StatusCode != http.StatusNoContent {
@@ -271,6 +275,7 @@ func TestConsoleStreamsEnd(t *testing.T) {
 }
 
 func TestConsoleSessionsOfOthers(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.serveConsole()
 	bob, alice := w.enter(w.bob), w.enter(w.alice)
@@ -320,6 +325,7 @@ func until(t *testing.T, s *connect.ServerStreamForClient[palyrav1.WatchConsoleR
 }
 
 func TestWatchConsole(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.serveConsole()
 	bob, dan := w.enter(w.bob), w.enter(w.dan)
@@ -372,6 +378,7 @@ func TestWatchConsole(t *testing.T) {
 }
 
 func TestSettingsAndExams(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.serveConsole()
 	alice, bob := w.enter(w.alice), w.enter(w.bob)
@@ -423,6 +430,7 @@ func (p *page) get(path string) *url.URL {
 
 // A person logs in at the identity provider, is in as a session of theirs, and out of both.
 func TestConsoleByProvider(t *testing.T) {
+	t.Parallel()
 	provider := logintest.Start(t, "")
 	provider.SignIn(logintest.Person{Subject: "s-fay", Name: "fay", Groups: []string{"approvers"}})
 	w := newWorld(t, letsPeopleIn(provider))

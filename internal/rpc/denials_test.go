@@ -72,6 +72,7 @@ func guarded() map[string]rpc.Method {
 // TestEveryMethodRefusesStrangersAlike: without a credential that is good now, every
 // method is refused in one shape, and the refusal is journaled.
 func TestEveryMethodRefusesStrangersAlike(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	late := expired(t)
 	must.Get(w.identity.Revoke(t.Context(), access.User("alice"), w.eve.device, "lost", true))(t)
@@ -100,6 +101,7 @@ func TestEveryMethodRefusesStrangersAlike(t *testing.T) {
 // the permission, or a token that has not the scope, every method is refused in one
 // shape, and the refusal is journaled.
 func TestEveryMethodRefusesWithoutThePermissionAlike(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	people := map[access.Principal]*client{
 		access.User("bob"): w.bob, access.User("dan"): w.dan, access.User("eve"): w.eve, access.Agent("coder"): w.coder,

@@ -87,6 +87,7 @@ func apiDocs(t *testing.T) string {
 // docs/api.md has a section for every method, with what it needs and an
 // example; and none for a method that does not exist.
 func TestEveryMethodIsDocumented(t *testing.T) {
+	t.Parallel()
 	text := apiDocs(t)
 	sections := readDocs(text)
 	for _, what := range undocumented(sections) {
@@ -110,6 +111,7 @@ func TestEveryMethodIsDocumented(t *testing.T) {
 
 // Every example reads strictly into its request and keeps the field rules.
 func TestExamplesAreRequests(t *testing.T) {
+	t.Parallel()
 	validator := must.Get(protovalidate.New())(t)
 	for name, d := range readDocs(apiDocs(t)) {
 		m := newRequest(t, procedures()["/palyra.v1."+name])
@@ -138,6 +140,7 @@ var refusesAlice = map[string]string{
 // Every example is understood by the method it is sent to: it may find nothing
 // under the id of an example, but it is no wrong input.
 func TestExamplesAreUnderstood(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for name, d := range readDocs(apiDocs(t)) {
 		send := w.alice.sendUnary

@@ -16,6 +16,7 @@ import (
 // Who may answer a call may change it first, says what it was shown, and then answers it
 // no more; everybody else changes nothing.
 func TestEditApproval(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	carol := w.admit(access.User("carol"), access.Principal{}, access.RoleOperator)
 	w.engine.Swap(w.policySet(w.registry.List()))

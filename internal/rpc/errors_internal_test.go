@@ -21,6 +21,7 @@ import (
 )
 
 func TestEveryReasonHasACode(t *testing.T) {
+	t.Parallel()
 	for _, row := range reason.Table {
 		code, ok := codes[row.Code]
 		if !ok || code < connect.CodeCanceled || code > connect.CodeUnauthenticated {
@@ -56,6 +57,7 @@ func translate(t *testing.T, err error) (*connect.Error, string) {
 }
 
 func TestErrorsBecomeWhatClientsSee(t *testing.T) {
+	t.Parallel()
 	refused := reason.Errorf(reason.UnknownTool, "there is no tool %q", "x").WithRemedy("Take another.").WithField("near", "y")
 	for name, c := range map[string]struct {
 		err     error
@@ -90,6 +92,7 @@ func TestErrorsBecomeWhatClientsSee(t *testing.T) {
 
 // What has no reason shows nothing of its cause, and the log has it.
 func TestInternalErrorsShowNothing(t *testing.T) {
+	t.Parallel()
 	for name, err := range map[string]error{
 		"plain":    errors.New("opening /var/lib/secret: no such file"),
 		"wrapped":  fmt.Errorf("reading: %w", errors.New("/var/lib/secret")),
@@ -109,6 +112,7 @@ func TestInternalErrorsShowNothing(t *testing.T) {
 }
 
 func TestRetryAfter(t *testing.T) {
+	t.Parallel()
 	e, _ := translate(t, reason.Errorf(reason.RateLimited, "slow down").WithField(retryAfterField, (1500*time.Millisecond).String()))
 	if got := e.Meta().Get("Retry-After"); got != "2" {
 		t.Errorf("Retry-After: %q, want 2", got)
@@ -133,6 +137,7 @@ func (a *countingAudit) Exported(context.Context, access.Caller, string) error {
 
 // A method that somebody adds without a row is denied, to owners as well.
 func TestMethodWithoutARowIsDenied(t *testing.T) {
+	t.Parallel()
 	one := ratelimit.Limits{Each: ratelimit.Limit{PerSecond: 1, Burst: 9}, Global: ratelimit.Limit{PerSecond: 1, Burst: 9}}
 	limiter := must.Get(ratelimit.New(map[ratelimit.Class]ratelimit.Limits{LimitRead: one}))(t)
 	audit := &countingAudit{}

@@ -40,6 +40,7 @@ func (c *client) sendEmpty(procedure string) (int, string) {
 // With an expired certificate every method of the table is refused with the reason
 // and the next step, except for the renewal, after which all is as before.
 func TestExpiredCertificateRenewsAndNothingElse(t *testing.T) {
+	t.Parallel()
 	w := expired(t)
 	const renewal = palyrav1connect.IdentityServiceRenewCertificateProcedure
 	for procedure, method := range rpc.Methods() {

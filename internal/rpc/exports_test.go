@@ -32,6 +32,7 @@ func lineColumn(t *testing.T, text []byte) []byte {
 
 // The journal's export is one stream, whose lines are in every form.
 func TestJournalExportForms(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	must.Get(w.coder.call(reading()))(t)
 	for form, lines := range map[palyrav1.ExportFormat]func([]byte) []byte{
@@ -55,6 +56,7 @@ func TestJournalExportForms(t *testing.T) {
 }
 
 func TestApprovalExportForms(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	export := func(form palyrav1.ExportFormat) (text []byte) {
 		for _, part := range must.Get(collect(w.eve.approvals().ExportApprovals(t.Context(), &palyrav1.ExportApprovalsRequest{Format: form})))(t) {

@@ -12,6 +12,7 @@ import (
 )
 
 func TestWhatRequestsCountAgainst(t *testing.T) {
+	t.Parallel()
 	agent := access.Caller{Principal: access.Agent("coder")}
 	for name, c := range map[string]struct {
 		who  peer
@@ -42,6 +43,7 @@ func newJournalKey(t *testing.T) *journal.Key {
 // After a change of the key, the newest checkpoint may be one of the key
 // before.
 func TestSignerOfACheckpoint(t *testing.T) {
+	t.Parallel()
 	before, now, other := newJournalKey(t), newJournalKey(t), newJournalKey(t)
 	keys := []string{now.Verifier(), before.Verifier()}
 	for _, key := range []*journal.Key{before, now} {

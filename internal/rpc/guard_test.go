@@ -28,6 +28,7 @@ import (
 const statusProcedure = palyrav1connect.StatusServiceGetStatusProcedure
 
 func TestEveryProtocolKnowsTheCaller(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for name, opts := range protocols {
 		res, err := w.bob.status(opts...).GetStatus(t.Context(), &palyrav1.GetStatusRequest{})
@@ -38,6 +39,7 @@ func TestEveryProtocolKnowsTheCaller(t *testing.T) {
 }
 
 func TestCallersWithoutACredential(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	nobody := w.connect("", nil)
 	key, csr := request(t)
@@ -61,6 +63,7 @@ func TestCallersWithoutACredential(t *testing.T) {
 }
 
 func TestRolesAreAskedPerMethod(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ctx := t.Context()
 	decide := &palyrav1.DecideApprovalRequest{
@@ -118,6 +121,7 @@ func collect[T any](stream *connect.ServerStreamForClient[T], err error) ([]*T, 
 }
 
 func TestUnknownProcedure(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for _, procedure := range []string{"/palyra.v1.GatewayService/Nope", "/palyra.v1.NopeService/CallTool", "/grpc.health.v1.Health/Watch", "/"} {
 		c := connect.NewClient[palyrav1.GetStatusRequest, palyrav1.GetStatusResponse](w.alice.http, w.url+procedure)
@@ -129,6 +133,7 @@ func TestUnknownProcedure(t *testing.T) {
 }
 
 func TestRateLimit(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(w *world) {
 		w.limits[rpc.LimitRead] = ratelimit.Limits{
 			Each: ratelimit.Limit{PerSecond: 0.01, Burst: 3}, Global: ratelimit.Limit{PerSecond: 100, Burst: 100},
@@ -187,6 +192,7 @@ func retryDelay(e *connect.Error) time.Duration {
 }
 
 func TestFieldRules(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ctx := t.Context()
 	good := "sha256:" + strings.Repeat("0", 64)
@@ -256,6 +262,7 @@ func (w *world) journalEvents() ([]*palyrav1.Event, error) {
 
 // JSON members that a message does not have are refused, not dropped.
 func TestUnknownJSONMemberIsRefused(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for body, want := range map[string]int{`{}`: http.StatusOK, `{"nope":1}`: http.StatusBadRequest, `{"`: http.StatusBadRequest, ``: http.StatusBadRequest} {
 		res := must.Get(w.alice.http.Post(w.url+statusProcedure, "application/json", strings.NewReader(body)))(t)
@@ -268,6 +275,7 @@ func TestUnknownJSONMemberIsRefused(t *testing.T) {
 }
 
 func TestMessagesOverTheLimit(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	big := func(n int) *palyrav1.ValidatePolicyRequest {
 		req := &palyrav1.ValidatePolicyRequest{}
@@ -300,6 +308,7 @@ func TestMessagesOverTheLimit(t *testing.T) {
 
 // Several messages of a stream are measured one by one.
 func TestFramesAreMeasuredOneByOne(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	c := connect.NewClient[palyrav1.ListToolsRequest, palyrav1.CallToolResponse](
 		w.alice.http, w.url+palyrav1connect.GatewayServiceCallToolProcedure, connect.WithGRPC())
@@ -316,6 +325,7 @@ func TestFramesAreMeasuredOneByOne(t *testing.T) {
 }
 
 func TestHealthIsPublicAndSaysNoMore(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	check := func() (healthv1.HealthCheckResponse_ServingStatus, error) {
 		c := connect.NewClient[healthv1.HealthCheckRequest, healthv1.HealthCheckResponse](
@@ -336,6 +346,7 @@ func TestHealthIsPublicAndSaysNoMore(t *testing.T) {
 }
 
 func TestReflectionNeedsACredential(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	list := func(c *client) (int, error) {
 		stream := grpcreflect.NewClient(c.http, w.url, connect.WithGRPC()).NewStream(t.Context())
@@ -354,6 +365,7 @@ func TestReflectionNeedsACredential(t *testing.T) {
 // Files come with all that they import, each once, and what is not there is
 // said to be not there.
 func TestReflectionDescribesTheAPI(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	stream := grpcreflect.NewClient(w.bob.http, w.url, connect.WithGRPC()).NewStream(t.Context())
 	defer stream.Close()
@@ -391,6 +403,7 @@ func TestReflectionDescribesTheAPI(t *testing.T) {
 }
 
 func TestExportsAreAuditedOrRefused(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	export := func() error {
 		_, err := collect(w.eve.journal().ExportJournal(t.Context(), &palyrav1.ExportJournalRequest{}))
@@ -405,6 +418,7 @@ func TestExportsAreAuditedOrRefused(t *testing.T) {
 }
 
 func TestInternalErrorsAreLoggedAndNotShown(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for name, opts := range protocols {
 		_, err := w.alice.policy(opts...).GetSnapshot(t.Context(), &palyrav1.GetSnapshotRequest{SnapshotDigest: "sha256:" + strings.Repeat("0", 64)})

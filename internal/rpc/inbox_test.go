@@ -10,6 +10,7 @@ import (
 
 // What a person is shown of an ask before they answer, and what they may do.
 func TestInbox(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	list := func(c *client, req *palyrav1.ListApprovalsRequest) *palyrav1.ListApprovalsResponse {
 		t.Helper()

@@ -19,6 +19,7 @@ func (c *client) installs() palyrav1connect.InstallServiceClient {
 // TestInstalled: an owner has a file watched and sees its entry change; agents and people
 // without the permission have nothing watched and learn nothing.
 func TestInstalled(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	path := filepath.Join(t.TempDir(), "settings.json")
 	must.Do(t, os.WriteFile(path, []byte(`{"a": {"b": 1}}`), 0o600))

@@ -17,6 +17,7 @@ import (
 // TestPagesOfLargeEvents: a page with large events, such as those of calls with
 // many connections, ends early and goes on where it ended.
 func TestPagesOfLargeEvents(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	const large = 6
 	first := w.db.Head().Seq
@@ -41,6 +42,7 @@ func TestPagesOfLargeEvents(t *testing.T) {
 
 // A page of which no size is asked for has a hundred events.
 func TestPageWithoutASize(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for range 120 {
 		must.Get(w.journal.Append(t.Context(), event.Draft{Code: event.Proposed, Actor: "user:ada", Subject: "s", Payload: json.RawMessage(`{}`)}))(t)
@@ -54,6 +56,7 @@ func TestPageWithoutASize(t *testing.T) {
 // TestNewestFirst: the newest events come first, page by page, each once, down to the
 // first one of the journal; also where a page ends early because its events are large.
 func TestNewestFirst(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	payload := json.RawMessage(`{"x":"` + strings.Repeat("x", rpc.MaxMessage/5) + `"}`)
 	for n := range 40 {

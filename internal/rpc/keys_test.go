@@ -51,6 +51,7 @@ func (w *world) keysEnd() {
 // it, with the way back, and it is an alarm that the owners are told of. The new key is
 // the control.
 func TestReplacedKeyIsRefused(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	fresh := must.Get(w.bob.renewed())(t)
 	use := func(c *client) error {
@@ -102,6 +103,7 @@ func TestReplacedKeyIsRefused(t *testing.T) {
 // What was opened with a key ends with the key: watches in each protocol, and a call.
 // What the device opened with its new key goes on.
 func TestEndOfAKeyEndsItsStreams(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.keysEnd()
 	began := make(chan struct{})
@@ -141,6 +143,7 @@ func (c *client) life() palyrav1connect.DeviceServiceClient {
 // What was done with a device is listed by it, newest first and page by page: votes,
 // grants, runs, calls, tokens, members and devices; and nothing that another did.
 func TestDeviceActs(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	stream := must.Get(w.coder.gateway().CallTool(t.Context(), running()))(t)
 	var asked *palyrav1.Approval
@@ -200,6 +203,7 @@ func TestDeviceActs(t *testing.T) {
 // Everybody sees the devices of their own and of their agents; others take access.read,
 // and who has it not does not learn which there are.
 func TestWhoMaySeeADevice(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for _, row := range []struct {
 		by   *client
@@ -223,6 +227,7 @@ func TestWhoMaySeeADevice(t *testing.T) {
 
 // The gateway's keys are replaced by its own host alone, and devices go on.
 func TestRotateKeyTakesTheHost(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	keys := func(c *client) palyrav1connect.KeyServiceClient {
 		return palyrav1connect.NewKeyServiceClient(c.http, w.url)

@@ -37,6 +37,7 @@ func (f *flaky) NoteUse(context.Context, []*x509.Certificate, string) error { re
 // A device that is revoked after it was let in and before its request is live
 // is seen by the second look.
 func TestRevokeBetweenTheLooks(t *testing.T) {
+	t.Parallel()
 	for times, known := range map[int]bool{0: false, 1: false, 2: true} {
 		var live liveRequests
 		var who peer
@@ -56,6 +57,7 @@ func TestRevokeBetweenTheLooks(t *testing.T) {
 }
 
 func TestLiveRequestsEndByDevice(t *testing.T) {
+	t.Parallel()
 	var live liveRequests
 	gone := reason.Errorf(reason.Unauthenticated, "device a was revoked")
 	enter := func(device string) (context.Context, func()) {
@@ -103,6 +105,7 @@ func (lasting) NoteUse(context.Context, []*x509.Certificate, string) error { ret
 // Whatever a request does, it ends when the certificate that let it in does, and says
 // so: a unary method that takes long, a call's stream and a watch are all behind this.
 func TestRequestsEndWithTheirCertificate(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var live liveRequests
 		began := time.Now()
@@ -139,6 +142,7 @@ func TestRequestsEndWithTheirCertificate(t *testing.T) {
 // A request over the socket ends soon after the socket is no credential any more, of
 // which nobody tells palyrad. Whoever shows a certificate is told of by identity.
 func TestSocketRequestsAreLookedAtAgain(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		for name, c := range map[string]struct {
 			socket bool

@@ -67,6 +67,7 @@ func (w *world) revoke(device string) {
 
 // Revoking a device ends its streams at once, and only its own.
 func TestRevocationEndsLiveStreams(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	var streams []*watching
 	for _, opts := range protocols {
@@ -92,6 +93,7 @@ func TestRevocationEndsLiveStreams(t *testing.T) {
 
 // A call of a revoked device is stopped, attested, and its result stays inside.
 func TestRevocationStopsACall(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	began, ended := make(chan struct{}), make(chan struct{})
 	w.read.Work = func(ctx context.Context, c tool.Call) tool.Report {
@@ -132,6 +134,7 @@ func TestRevocationStopsACall(t *testing.T) {
 
 // On the order to stop, streams that only watch end, and calls go on.
 func TestStopEndsWatchesAndLetsCallsFinish(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	began, release := make(chan struct{}), make(chan struct{})
 	w.read.Work = func(context.Context, tool.Call) tool.Report {
@@ -166,6 +169,7 @@ func TestStopEndsWatchesAndLetsCallsFinish(t *testing.T) {
 
 // A watcher sees what happens to approvals and can go on where it was.
 func TestWatchResumes(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	call := must.Get(w.coder.gateway().CallTool(t.Context(), running()))(t)
 	defer call.Close()

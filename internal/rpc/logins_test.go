@@ -39,6 +39,7 @@ func (c *client) logins() palyrav1connect.LoginServiceClient {
 
 // A person without a credential logs in, acts, logs out, and acts no more.
 func TestLogIn(t *testing.T) {
+	t.Parallel()
 	provider := logintest.Start(t, "")
 	provider.SignIn(logintest.Person{Subject: "s-fay", Name: "fay", Groups: []string{"approvers"}})
 	w := newWorld(t, letsPeopleIn(provider))
@@ -95,6 +96,7 @@ func redirected(t *testing.T, page string) url.Values {
 
 // Strangers log in at the rate of their address.
 func TestLoginIsRateLimited(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(w *world) {
 		l := w.limits[rpc.LimitLogin]
 		l.Each.Burst, l.Each.PerSecond = 3, 0.001

@@ -19,6 +19,7 @@ func (c *client) members() palyrav1connect.AccessServiceClient {
 // Every change of members is for owners and admins, what concerns owners and admins
 // for owners alone, and whoever may not is told so in the same way, and journaled.
 func TestWhoChangesMembers(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	adam := w.admit(access.User("adam"), access.Principal{}, access.RoleAdmin)
 	w.engine.Swap(w.policySet(w.registry.List()))
@@ -79,6 +80,7 @@ func TestWhoChangesMembers(t *testing.T) {
 // What a member had open ends when it may do less, and the next request is judged by
 // what it may do now.
 func TestChangesOfMembersEndStreams(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ctx := t.Context()
 	stream, other := w.bob.watch(), w.eve.watch()

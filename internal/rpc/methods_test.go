@@ -54,6 +54,7 @@ func unlisted(table map[string]rpc.Method) []string {
 }
 
 func TestEveryMethodHasARow(t *testing.T) {
+	t.Parallel()
 	if n := len(procedures()); n < 30 {
 		t.Fatalf("only %d methods were found", n)
 	}
@@ -69,6 +70,7 @@ func TestEveryMethodHasARow(t *testing.T) {
 }
 
 func TestNoRowWithoutAMethod(t *testing.T) {
+	t.Parallel()
 	known := procedures()
 	for name := range rpc.Methods() {
 		if known[name] == nil && !strings.HasPrefix(name, "/grpc.health.") && !strings.HasPrefix(name, "/grpc.reflection.") {
@@ -78,6 +80,7 @@ func TestNoRowWithoutAMethod(t *testing.T) {
 }
 
 func TestEveryServiceIsOffered(t *testing.T) {
+	t.Parallel()
 	for _, s := range services() {
 		if !slices.Contains(rpc.Services, string(s.FullName())) {
 			t.Errorf("%s is not among rpc.Services", s.FullName())
@@ -101,6 +104,7 @@ var public = map[string]ratelimit.Class{
 // Rows name permissions that Cedar knows, limit classes and audit kinds that
 // exist; only health, logins and the steps of a machine that pairs are public.
 func TestRowsMakeSense(t *testing.T) {
+	t.Parallel()
 	set := policytest.Set(t, policytest.Options{})
 	owner := access.Caller{Principal: policytest.Alice, OnBehalfOf: policytest.Alice, Roles: []access.Role{access.RoleOwner}}
 	classes := []ratelimit.Class{rpc.LimitRead, rpc.LimitMutate, rpc.LimitDecide, rpc.LimitToolCall, rpc.LimitRun, rpc.LimitSecret, rpc.LimitPairing, rpc.LimitLogin}

@@ -76,6 +76,7 @@ func (o *oauthWorld) send(method, path, bearer string) (*http.Response, string) 
 // TestOAuthTokens: a token of an issuer is good for guarded routes within its scopes, is
 // not handed to their handlers, and for nothing of the API.
 func TestOAuthTokens(t *testing.T) {
+	t.Parallel()
 	var who access.Caller
 	var seen string
 	o := newOAuthWorld(t, func(_ http.ResponseWriter, r *http.Request) {
@@ -132,6 +133,7 @@ func TestOAuthTokens(t *testing.T) {
 // TestOAuthMembersWhoMayLess: what a member loses, its tokens lose, and what is open
 // with one ends.
 func TestOAuthMembersWhoMayLess(t *testing.T) {
+	t.Parallel()
 	open, ended := make(chan struct{}), make(chan struct{})
 	o := newOAuthWorld(t, func(_ http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("X-Request-ID") == "" {
@@ -173,6 +175,7 @@ func TestOAuthMembersWhoMayLess(t *testing.T) {
 
 // TestResourceMetadata: RFC 9728, for anybody, and nothing where no issuer is.
 func TestResourceMetadata(t *testing.T) {
+	t.Parallel()
 	o := newOAuthWorld(t, func(http.ResponseWriter, *http.Request) {})
 	for _, path := range []string{"/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp"} {
 		res, text := o.send("GET", path, "")
@@ -198,6 +201,7 @@ func TestResourceMetadata(t *testing.T) {
 
 // TestCountAgain: each of several evaluations of a request counts.
 func TestCountAgain(t *testing.T) {
+	t.Parallel()
 	var counted int
 	o := newOAuthWorld(t, func(_ http.ResponseWriter, r *http.Request) {
 		for counted = 0; rpc.CountAgain(r.Context()) == nil; counted++ {

@@ -47,6 +47,7 @@ func (c *client) pairing() palyrav1connect.PairingServiceClient {
 // TestWhoMakesCodes: people for themselves, those who may change members for others,
 // nobody else; and who may not see a code of somebody cannot tell that there is one.
 func TestWhoMakesCodes(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	adm := w.admit(access.User("adm"), access.Principal{}, access.RoleAdmin)
 	w.engine.Swap(w.policySet(must.Get(w.db.Identity().Members(t.Context()))(t)))
@@ -92,6 +93,7 @@ func TestWhoMakesCodes(t *testing.T) {
 // TestStrangersPair: the steps take no credential, say nothing of anybody, take no
 // large message, and have a limit of their own.
 func TestStrangersPair(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	made := must.Get(w.alice.pairing().CreatePairingCode(t.Context(), &palyrav1.CreatePairingCodeRequest{Kind: palyrav1.PairingKind_PAIRING_KIND_PIN}))(t)
 	stranger := w.connect("", nil)

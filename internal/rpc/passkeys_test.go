@@ -64,6 +64,7 @@ func answered(a passkey.Assertion, given *palyrav1.ChallengePasskeyResponse) *pa
 // A policy that demands presence takes a vote by a passkey, also after one without, and
 // the journal alone proves it later: by the enrolment's event and the vote's.
 func TestVoteByPasskey(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(w *world) { w.policies = somebodyThere })
 	a, p := w.bob.enrols()
 	if p.GetWaits() || p.GetMember() != "user:bob" {
@@ -100,6 +101,7 @@ func TestVoteByPasskey(t *testing.T) {
 
 // Each misuse of a passkey refuses the vote, and nothing is voted.
 func TestPasskeyVotesThatAreRefused(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(w *world) { w.policies = somebodyThere })
 	carol := w.admit(access.User("carol"), access.Principal{}, access.RoleOperator)
 	w.engine.Swap(w.policySet(must.Get(w.db.Identity().Members(t.Context()))(t)))
@@ -168,6 +170,7 @@ func TestPasskeyVotesThatAreRefused(t *testing.T) {
 // With an agent connected, a session that was stolen enrols nothing that counts; the host's
 // word makes it count, and neither a token nor a session of the console is the host.
 func TestEnrolmentByStolenSession(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.agentConnected = true
 	_, p := w.bob.enrols()
@@ -201,6 +204,7 @@ func TestEnrolmentByStolenSession(t *testing.T) {
 
 // An API token has no passkey, whoever made it.
 func TestTokensHaveNoPasskeys(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	text := w.alice.create(&palyrav1.CreateTokenRequest{Scopes: []string{"tool.call", "daemon.status"}}).GetText()
 	for name, c := range map[string]*client{"an agent": w.coder, "a token of an owner": w.showing("Bearer " + text)} {

@@ -35,6 +35,7 @@ when { context.device_id == "never" };
 // A described call is explained with the facts and votes that are given, and
 // nothing of it runs or is journaled.
 func TestExplainDescribedCall(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(w *world) { w.policies = noRisk })
 	before := w.journal.Head().Seq
 	res, err := w.alice.policy().ExplainPolicy(t.Context(), explainCall(describedRun("", "")))
@@ -71,6 +72,7 @@ func TestExplainDescribedCall(t *testing.T) {
 // TestCallsRunBesideACheck: while policies are checked, however long, calls come to
 // their end, also those of whoever checks, on the same connection.
 func TestCallsRunBesideACheck(t *testing.T) {
+	t.Parallel()
 	began, goOn := make(chan struct{}), make(chan struct{})
 	w := newWorld(t, func(w *world) {
 		w.checking = func() { close(began); <-goOn }
@@ -105,6 +107,7 @@ func TestCallsRunBesideACheck(t *testing.T) {
 }
 
 func TestDescribedCallsThatAreWrong(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for name, change := range map[string]func(*palyrav1.CallDescription){
 		"tool":      func(d *palyrav1.CallDescription) { d.Tool = "process.rum" },
@@ -129,6 +132,7 @@ func TestDescribedCallsThatAreWrong(t *testing.T) {
 
 // To explain what policy says of somebody else takes policy.simulate.
 func TestExplainSomebodyElsesCall(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(w *world) { w.policies = noRisk })
 	for _, principal := range []string{"user:alice", "agent:coder", "user:stranger"} {
 		res, err := w.alice.policy().ExplainPolicy(t.Context(), explainCall(describedRun(principal, "")))
@@ -150,6 +154,7 @@ func TestExplainSomebodyElsesCall(t *testing.T) {
 
 // A past call says what denied it in the end, and what policy said.
 func TestExplainPastDecision(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ask := func(id string) (*palyrav1.ExplainPolicyResponse, error) {
 		return w.alice.policy().ExplainPolicy(t.Context(), &palyrav1.ExplainPolicyRequest{Subject: &palyrav1.ExplainPolicyRequest_DecisionId{DecisionId: id}})
@@ -166,6 +171,7 @@ func TestExplainPastDecision(t *testing.T) {
 
 // Sources that are not in force are shown beside those that are.
 func TestSimulatePolicy(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	simulate := func(req *palyrav1.SimulatePolicyRequest) *palyrav1.SimulatePolicyResponse {
 		t.Helper()
@@ -189,6 +195,7 @@ func TestSimulatePolicy(t *testing.T) {
 }
 
 func TestTestPolicy(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	const tests = "principal: agent:coder\ntests:\n" +
 		"  - {name: risky, call: {tool: process.run, args: {argv: [x]}, facts: {risk: 60}}, expect: {verdict: deny}}\n" +
@@ -207,6 +214,7 @@ func TestTestPolicy(t *testing.T) {
 }
 
 func TestPolicyVersions(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	list, err := w.alice.policy().ListPolicyVersions(t.Context(), &palyrav1.ListPolicyVersionsRequest{PageSize: 3, PageToken: "here"})
 	if err != nil || list.GetNextPageToken() != "next" || list.GetVersions()[0].GetVersion() != "here" || list.GetVersions()[0].GetPolicies() != 3 || list.GetVersions()[0].GetFiles()[0] != "a.cedar" {

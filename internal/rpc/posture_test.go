@@ -61,6 +61,7 @@ func checkPosture(t *testing.T, w *world, via string, a *palyrav1.ToolAttestatio
 // TestPostureIsThatOfTheAttestation: a call and a run tell in fields what their
 // attestations say in signed bytes.
 func TestPostureIsThatOfTheAttestation(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.read.Work = held
 	w.model.plays(wants(read("a")), says("done"))

@@ -18,6 +18,7 @@ func as(t *testing.T, p access.Principal, surface, claims access.Surface) contex
 
 // TestWhoGetsAPrecedence: what is not an operator's has none.
 func TestWhoGetsAPrecedence(t *testing.T) {
+	t.Parallel()
 	engine := policytest.Engine(t, policytest.Options{Members: []access.Member{
 		{Principal: access.User("dev"), Roles: []access.Role{access.RoleDeveloper}},
 	}})
@@ -43,6 +44,7 @@ func TestWhoGetsAPrecedence(t *testing.T) {
 }
 
 func TestMethodsOfPrecedence(t *testing.T) {
+	t.Parallel()
 	alice := as(t, policytest.Alice, access.SurfaceGRPC, "")
 	bot := as(t, policytest.Agent, access.SurfaceGRPC, "")
 	for procedure := range methods {

@@ -123,6 +123,7 @@ func worldOfPresence(t *testing.T) (w *world, key crypto.Signer) {
 // Policy that demands presence takes a vote with a proof, and of one without says what
 // is missing; the same user may give the yes again with it.
 func TestVoteWithPresence(t *testing.T) {
+	t.Parallel()
 	w, key := worldOfPresence(t)
 	asked := w.asks()
 	if !asked.GetPresenceWanted() || !strings.Contains(asked.GetMissing(), "with presence proven") {
@@ -141,6 +142,7 @@ func TestVoteWithPresence(t *testing.T) {
 // Each misuse of a proof refuses the vote, and nothing is voted. That the same vote with
 // a proof of its own is taken is the control of each.
 func TestProofsThatAreRefused(t *testing.T) {
+	t.Parallel()
 	w, key := worldOfPresence(t)
 	stranger := must.Get(presence.NewKey())(t)
 	other := w.asks()
@@ -228,6 +230,7 @@ func TestProofsThatAreRefused(t *testing.T) {
 // A number that somebody else's device got proves nothing, and neither does the key of
 // one device for another.
 func TestProofOfAnotherDevice(t *testing.T) {
+	t.Parallel()
 	w, key := worldOfPresence(t)
 	carol := w.admit(access.User("carol"), access.Principal{}, access.RoleOperator)
 	w.engine.Swap(w.policySet(must.Get(w.db.Identity().Members(t.Context()))(t)))
@@ -257,6 +260,7 @@ func TestProofOfAnotherDevice(t *testing.T) {
 // A key takes the place of another only with the signature of that one, and from then on
 // the old one proves nothing.
 func TestPresenceKeyIsReplaced(t *testing.T) {
+	t.Parallel()
 	w, key := worldOfPresence(t)
 	_, _, err := w.bob.registers(nil)
 	info := wantError(t, "without the key before", err, reason.PresenceNotProven)
@@ -277,6 +281,7 @@ func TestPresenceKeyIsReplaced(t *testing.T) {
 
 // What is registered is one's own key, by a number that was given for it.
 func TestRegistrationsThatAreRefused(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	key, other := must.Get(presence.NewKey())(t), must.Get(presence.NewKey())(t)
 	public := must.Get(x509.MarshalPKIXPublicKey(key.Public()))(t)
@@ -303,6 +308,7 @@ func TestRegistrationsThatAreRefused(t *testing.T) {
 // Only a person's device that shows its certificate has a presence key: no agent, no
 // token; and no certificate takes one away, an owner's neither.
 func TestWhoHasNoPresenceKey(t *testing.T) {
+	t.Parallel()
 	w, _ := worldOfPresence(t)
 	_, _, err := w.coder.registers(nil)
 	wantError(t, "an agent", err, reason.PermissionDenied)
@@ -336,6 +342,7 @@ func (w *world) onSocket() (socket, device *client) {
 // A vote over the socket is never present, also with a proof that is good over TLS: the
 // control.
 func TestVoteOverTheSocketIsNotPresent(t *testing.T) {
+	t.Parallel()
 	w, _ := worldOfPresence(t)
 	socket, device := w.onSocket()
 	key, got, err := device.registers(nil)
@@ -359,6 +366,7 @@ func TestVoteOverTheSocketIsNotPresent(t *testing.T) {
 
 // The host takes a key away and confirms one; everybody who has to know is told.
 func TestHostResetsAPresenceKey(t *testing.T) {
+	t.Parallel()
 	w, key := worldOfPresence(t)
 	socket, _ := w.onSocket()
 	asked := w.asks()

@@ -19,6 +19,7 @@ import (
 // TestEveryRouteHasARow: what is served by plain HTTP stands in the table, and nothing
 // else does.
 func TestEveryRouteHasARow(t *testing.T) {
+	t.Parallel()
 	served := slices.Concat(slices.Collect(maps.Keys((&metrics.Metrics{}).Handlers())), slices.Collect(maps.Keys((&authzen.Service{}).Handlers())), slices.Collect(maps.Keys((&console.Console{}).Handlers())), resource.MetadataRoutes, []string{rpc.MCPRoute, rpc.ApprovalPageRoute, hook.Pattern, webhookvotes.Route})
 	slices.Sort(served)
 	rows := slices.Sorted(maps.Keys(maps.Collect(rpc.Routes())))
@@ -29,6 +30,7 @@ func TestEveryRouteHasARow(t *testing.T) {
 
 // TestRouteWithoutARow: it is denied; as a control, one with a row is served.
 func TestRouteWithoutARow(t *testing.T) {
+	t.Parallel()
 	yes := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
 	handler := rpc.Listed(map[string]http.Handler{"GET /debug/pprof/": yes, "/healthz": yes, "GET /healthz": yes})
 	for path, want := range map[string]int{"/debug/pprof/heap": http.StatusForbidden, "/healthz": http.StatusTeapot, "/": http.StatusNotFound} {

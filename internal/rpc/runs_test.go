@@ -68,6 +68,7 @@ permit(principal, action == Action::"tool.execute/process.run", resource) when {
 // A client resumes after any sequence number, in the middle of a result in
 // three parts too, and gets every later event once.
 func TestResumeAtEverySequenceNumber(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(w *world) { w.policies = unattended })
 	big := []byte(`"` + strings.Repeat("r", 2<<20) + `"`)
 	w.read.Work = func(context.Context, tool.Call) tool.Report { return gatewaytest.Succeeded(string(big)) }
@@ -101,6 +102,7 @@ func TestResumeAtEverySequenceNumber(t *testing.T) {
 
 // While memory holds a tape, the same holds for what is not journaled.
 func TestResumeAtProvisionalEvents(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.read.Work = func(_ context.Context, c tool.Call) tool.Report {
 		for range 3 {
@@ -145,6 +147,7 @@ func (w *world) resumesAnywhere(id string, all []*palyrav1.RunEvent, of func([]*
 // journal; steered by the first two; cancelled also by who may stop everything.
 // For others it does not exist, in the same words as one that does not.
 func TestRunsOfOthersDoNotExist(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.model.set(func(ctx context.Context, r model.Request, _ func(model.Event)) (model.Turn, error) {
 		<-ctx.Done()
@@ -247,6 +250,7 @@ func TestRunsOfOthersDoNotExist(t *testing.T) {
 // TestStoppingIsNotReading cancels a run as somebody who may stop everything
 // and read nothing of it.
 func TestStoppingIsNotReading(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(w *world) {
 		w.policies = `@id("bob-reads-nothing") forbid(principal == User::"bob", action == Action::"journal.read", resource);`
 	})
@@ -269,6 +273,7 @@ func TestStoppingIsNotReading(t *testing.T) {
 // The largest turn fits into a message of the API, whose cap every client may
 // hold it to.
 func TestLargestTurnFitsIntoAMessage(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.model.plays(says(strings.Repeat("x", model.MaxTurn)))
 	r := w.coder.runStream(startRun("talk"), connect.WithReadMaxBytes(rpc.MaxMessage))
@@ -278,6 +283,7 @@ func TestLargestTurnFitsIntoAMessage(t *testing.T) {
 }
 
 func TestListRuns(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	var ids []string
 	for _, c := range []struct {
@@ -324,6 +330,7 @@ func TestListRuns(t *testing.T) {
 }
 
 func TestStartRun(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	_, err := w.coder.gateway().StartRun(t.Context(), &palyrav1.StartRunRequest{Message: "x", Budget: &palyrav1.RunBudget{WallClock: durationpb.New(-time.Second)}})
 	wantError(t, "no time", err, reason.InvalidInput)
@@ -357,6 +364,7 @@ func TestStartRun(t *testing.T) {
 // A conversation without a stream: the run waits for each message, and ends after the
 // last.
 func TestConversationWithoutAStream(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.model.set(func(_ context.Context, r model.Request, _ func(model.Event)) (model.Turn, error) {
 		return says("you said " + last(r.Messages).Text), nil
@@ -406,6 +414,7 @@ func TestConversationWithoutAStream(t *testing.T) {
 
 // The gateway's own runs take no calls of others.
 func TestNamesOfRunsAreTheGateways(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	id, _ := w.completeRun(w.coder, &palyrav1.StartRunRequest{Message: "look"})
 	for name, c := range map[string]struct {
@@ -432,6 +441,7 @@ func TestNamesOfRunsAreTheGateways(t *testing.T) {
 
 // Ending a session ends its runs, and only its own.
 func TestEndSessionEndsItsRuns(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.model.plays(wants(program("a")), says("done"))
 	in := func(by *client, session string) *runClient {
@@ -456,6 +466,7 @@ func TestEndSessionEndsItsRuns(t *testing.T) {
 
 // Rules are shown on a tape as they are in a call: to those who may read them.
 func TestRunsShowRulesOnlyToWhoMayReadThem(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(w *world) {
 		w.policies = `@id("acme-merger") @reason("quiet period of the Acme merger") @remedy("Wait until Monday.")
 forbid(principal, action == Action::"tool.execute/fs.read", resource);`

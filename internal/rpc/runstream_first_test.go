@@ -23,6 +23,7 @@ func (c *client) silentStream() *runClient {
 // A stream without a first message holds nothing up: neither a stop nor the
 // revocation of its device.
 func TestSilentStreamEnds(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		end  func(*world)
 		code reason.Code
@@ -47,6 +48,7 @@ func TestSilentStreamEnds(t *testing.T) {
 // What the caller may do counts when it says something, and not when it opened
 // the stream.
 func TestFirstMessageNeedsItsPermissionNow(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for _, demoted := range []bool{false, true} {
 		silent := w.coder.silentStream()

@@ -155,6 +155,7 @@ func kinds(list []*palyrav1.RunEvent) []string {
 }
 
 func TestRunOverEveryProtocol(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.model.plays(wants(read("a"), read("b")), says("all is well"))
 	for protocol, opts := range protocols {
@@ -189,6 +190,7 @@ func TestRunOverEveryProtocol(t *testing.T) {
 
 // The first message has to say which run; nothing else begins.
 func TestFirstMessageOfAStream(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for name, first := range map[string]*palyrav1.RunStreamRequest{
 		"a user message": userSays("hi"), "a cancel": cancels("no"), "a vote": votes(&palyrav1.Approval{ApprovalId: strings.Repeat("0", 26)}),
@@ -212,6 +214,7 @@ func TestFirstMessageOfAStream(t *testing.T) {
 // A message reaches the model at its next turn; closing the client's side ends
 // an interactive run.
 func TestConversation(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.model.set(func(_ context.Context, r model.Request, _ func(model.Event)) (model.Turn, error) {
 		return says("you said " + last(r.Messages).Text), nil
@@ -244,6 +247,7 @@ func TestConversation(t *testing.T) {
 // An interactive run waits for a client that was lost, and not for ever: who
 // comes back takes its place.
 func TestInteractiveRunWaitsForItsClient(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.model.set(func(_ context.Context, r model.Request, _ func(model.Event)) (model.Turn, error) {
 		return says("you said " + last(r.Messages).Text), nil
@@ -266,6 +270,7 @@ func TestInteractiveRunWaitsForItsClient(t *testing.T) {
 
 // Whoever may decide answers on the stream; the vote is one of its surface.
 func TestVotesOnTheStream(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.model.plays(wants(program("a")), says("done"))
 	agent := w.coder.runStream(startRun("build"))
@@ -317,6 +322,7 @@ func TestVotesOnTheStream(t *testing.T) {
 
 // A call asks again, for what it changed, and the vote on the stream answers.
 func TestVotesOnTheStreamForChanges(t *testing.T) {
+	t.Parallel()
 	for allow, state := range map[bool]palyrav1.ApprovalState{
 		true: palyrav1.ApprovalState_APPROVAL_STATE_ALLOWED, false: palyrav1.ApprovalState_APPROVAL_STATE_DENIED,
 	} {
@@ -356,6 +362,7 @@ func TestVotesOnTheStreamForChanges(t *testing.T) {
 
 // Messages spend tokens: of mutate, and votes of decide.
 func TestMessagesAreLimited(t *testing.T) {
+	t.Parallel()
 	few := ratelimit.Limits{Each: ratelimit.Limit{PerSecond: 0.001, Burst: 1}, Global: ratelimit.Limit{PerSecond: 1000, Burst: 1000}}
 	w := newWorld(t, func(w *world) { w.limits[rpc.LimitMutate], w.limits[rpc.LimitDecide] = few, few })
 	w.model.plays(wants(program("a")), says("done"))
@@ -386,6 +393,7 @@ func TestMessagesAreLimited(t *testing.T) {
 
 // A run does not end with its stream, however that ends.
 func TestRunGoesOnWithoutItsStream(t *testing.T) {
+	t.Parallel()
 	for name, end := range map[string]func(*world, *runClient){
 		"the client leaves":     func(_ *world, r *runClient) { _ = r.stream.CloseResponse() },
 		"the device is revoked": func(w *world, _ *runClient) { w.revoke(w.coder.device) },
@@ -417,6 +425,7 @@ func TestRunGoesOnWithoutItsStream(t *testing.T) {
 
 // On the order to stop, a watch ends; a stream ends once its run has.
 func TestStopAndRuns(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.model.set(func(ctx context.Context, _ model.Request, _ func(model.Event)) (model.Turn, error) {
 		<-ctx.Done()
@@ -439,6 +448,7 @@ func TestStopAndRuns(t *testing.T) {
 }
 
 func TestCancelOnTheStream(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	cut := make(chan error, 1)
 	w.model.set(func(ctx context.Context, _ model.Request, _ func(model.Event)) (model.Turn, error) {

@@ -24,6 +24,7 @@ func (c *client) listed() ([]*palyrav1.Session, error) {
 // everything, end its session; the agent, which has the permissions of the methods
 // for its runs, does not.
 func TestSessionsAreForPeople(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.coder.call(reading())
 	list, err := w.alice.listed()

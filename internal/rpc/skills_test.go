@@ -53,6 +53,7 @@ func installSkill(t *testing.T, s palyrav1connect.SkillServiceClient, version st
 
 // TestSkills: skills over the API, from the first part of a package to its removal.
 func TestSkills(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	s := w.alice.skills()
 	made := installSkill(t, s, "1.0.0")

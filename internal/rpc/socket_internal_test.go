@@ -14,6 +14,7 @@ import (
 // and a token beside the socket is one credential too many. A request that came over no
 // socket is nobody's, whatever it says.
 func TestWhoIsOnTheSocket(t *testing.T) {
+	t.Parallel()
 	refused := reason.Errorf(reason.Unauthenticated, "the socket is for uid 1, and not for uid 2")
 	for name, c := range map[string]struct {
 		peer  *localsocket.Peer

@@ -9,6 +9,7 @@ import (
 
 // TestSandboxMessage: the status says what programs get, and what they lack.
 func TestSandboxMessage(t *testing.T) {
+	t.Parallel()
 	s := sandboxMessage(sandbox.Status{
 		Available: true, Tier: sandbox.TierB, Rung: sandbox.UserNamespaces, Limits: "rlimit", Requested: []string{"a", "b"}, Layers: []string{"a"}, LandlockABI: 4,
 	}, 2)

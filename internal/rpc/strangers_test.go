@@ -13,6 +13,7 @@ import (
 // A stranger is refused before its body is read; a known caller's body is
 // waited for, which shows that the request would have been read.
 func TestStrangersAreRefusedUnread(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	post := func(c *http.Client) (status chan int, body *io.PipeWriter) {
 		reader, writer := io.Pipe()

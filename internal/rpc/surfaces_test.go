@@ -70,6 +70,7 @@ func code(t *testing.T, body string) reason.Code {
 }
 
 func TestGuardedRoutes(t *testing.T) {
+	t.Parallel()
 	w := withSurfaces(t)
 	agent := "Bearer " + w.alice.create(&palyrav1.CreateTokenRequest{Scopes: []string{"tool.call"}}).GetText()
 	local := strings.TrimPrefix(w.agents, "http://")
@@ -124,6 +125,7 @@ func TestGuardedRoutes(t *testing.T) {
 }
 
 func TestGuardedRoutesAreLimited(t *testing.T) {
+	t.Parallel()
 	w := withSurfaces(t, func(w *world) {
 		l := ratelimit.Limit{PerSecond: 0.001, Burst: 2}
 		w.limits[rpc.LimitToolCall] = ratelimit.Limits{Each: l, Global: ratelimit.Limit{PerSecond: 1000, Burst: 1000}}
@@ -141,6 +143,7 @@ func TestGuardedRoutesAreLimited(t *testing.T) {
 
 // A wrong answer has the very shape of the API's methods.
 func TestErrorsHaveTheShapeOfTheAPI(t *testing.T) {
+	t.Parallel()
 	w := withSurfaces(t)
 	_, surface := (asked{http.DefaultClient, w.agents + "/mcp", nil, ""}).answer(t)
 	_, method := (asked{w.connect("", nil).http, w.url + "/palyra.v1.StatusService/GetStatus", map[string]string{"Content-Type": "application/json"}, "{}"}).answer(t)

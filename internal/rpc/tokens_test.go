@@ -54,6 +54,7 @@ func (c *client) and(authorization ...string) *client {
 // TestTokenCalls: a token of an agent makes calls as the agent over every protocol,
 // under the token's id, and nothing that is not among its scopes.
 func TestTokenCalls(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	made := w.alice.create(&palyrav1.CreateTokenRequest{Principal: "agent:coder", Scopes: []string{"tool.call"}})
 	for name, opts := range protocols {
@@ -78,6 +79,7 @@ func TestTokenCalls(t *testing.T) {
 // TestTokensOfADevice: a list says with which device a token was made, and leaves those
 // of one alone; it widens nobody's view.
 func TestTokensOfADevice(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	of := map[*client]string{}
 	for _, c := range []*client{w.alice, w.bob} {
@@ -104,6 +106,7 @@ func TestTokensOfADevice(t *testing.T) {
 // TestTokensDecideNothing: what a token cannot be made for, a token does not do,
 // though whom it acts as could.
 func TestTokensDecideNothing(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	all := []string{}
 	for _, p := range access.Permissions {
@@ -138,6 +141,7 @@ func TestTokensDecideNothing(t *testing.T) {
 // TestTokensGiveNothingAway: nobody gives a scope that they lack, or that the agent
 // lacks, and nobody makes a token in another's name.
 func TestTokensGiveNothingAway(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for name, c := range map[string]struct {
 		by   *client
@@ -169,6 +173,7 @@ func TestTokensGiveNothingAway(t *testing.T) {
 // TestTokenWithItsCreator: a token of dan's agent ends with a permission that dan
 // loses, though the agent keeps it.
 func TestTokenWithItsCreator(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	bot := w.admit(access.Agent("bot"), access.User("dan"), access.RoleAgent)
 	members := must.Get(w.db.Identity().Members(t.Context()))(t)
@@ -193,6 +198,7 @@ func TestTokenWithItsCreator(t *testing.T) {
 // TestOneCredential: a request that shows two is of nobody, and so is one with
 // something that is no token; a refusal is counted.
 func TestOneCredential(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	text := w.alice.create(&palyrav1.CreateTokenRequest{Scopes: []string{"tool.call"}}).GetText()
 	for name, c := range map[string]*client{
@@ -225,6 +231,7 @@ func TestOneCredential(t *testing.T) {
 
 // TestTokenFromElsewhere: the address is that of the connection.
 func TestTokenFromElsewhere(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	far := w.alice.create(&palyrav1.CreateTokenRequest{Scopes: []string{"tool.call"}, Addresses: []string{"192.0.2.0/24"}}).GetText()
 	near := w.alice.create(&palyrav1.CreateTokenRequest{Scopes: []string{"tool.call"}, Addresses: []string{"192.0.2.0/24", "127.0.0.1"}}).GetText()
@@ -237,6 +244,7 @@ func TestTokenFromElsewhere(t *testing.T) {
 
 // TestRevokedTokenEndsItsStreams: what is under way with a token ends with it.
 func TestRevokedTokenEndsItsStreams(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	made := w.bob.create(&palyrav1.CreateTokenRequest{Scopes: []string{"journal.tail"}})
 	stream := must.Get(w.showing("Bearer "+made.GetText()).journal().TailEvents(t.Context(), &palyrav1.TailEventsRequest{}))(t)
@@ -258,6 +266,7 @@ func TestRevokedTokenEndsItsStreams(t *testing.T) {
 // TestWhoSeesTokens: everybody their own and those of their agents, and who reads
 // members all.
 func TestWhoSeesTokens(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.alice.create(&palyrav1.CreateTokenRequest{Name: "a", Scopes: []string{"tool.call"}})
 	gone := w.dan.create(&palyrav1.CreateTokenRequest{Name: "b", Scopes: []string{"tool.call"}, Addresses: []string{netip.MustParsePrefix("10.0.0.0/8").String()}})

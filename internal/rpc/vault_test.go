@@ -27,6 +27,7 @@ func (c *client) vault() palyrav1connect.VaultServiceClient {
 // TestWhoseSecrets tries every method on secrets of every scope as everybody: who may
 // not gets nothing, whether there is such a secret or not.
 func TestWhoseSecrets(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.admit(access.User("carol"), access.Principal{}, access.RoleAdmin)
 	ctx := t.Context()
@@ -94,6 +95,7 @@ func (unasked) Permit(vault.Borrower, access.Permission, vault.Ref) error { retu
 
 // TestWhoLeases asks policy for what calls may use.
 func TestWhoLeases(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for scope, may := range map[string]string{
 		"global": "alice dan coder", "user:alice": "alice coder", "user:dan": "dan", "agent:coder": "coder", "agent:other": "", "skill:deploy": "", "node:n1": "",
@@ -133,6 +135,7 @@ func TestWhoLeases(t *testing.T) {
 }
 
 func TestVault(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ctx, v := t.Context(), w.alice.vault()
 	end := time.Now().Add(time.Hour).UTC().Truncate(time.Second)
@@ -193,6 +196,7 @@ func TestVault(t *testing.T) {
 
 // TestTokensReadNoSecrets: no token can have what writes, reads or takes secrets away.
 func TestTokensReadNoSecrets(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for _, p := range []access.Permission{access.PermVaultPut, access.PermVaultGet, access.PermVaultDelete, access.PermVaultRekey} {
 		_, _, err := w.tokens.Create(t.Context(), access.User("alice"), token.Request{Name: "ci", Scopes: []access.Permission{p}})

@@ -16,6 +16,7 @@ import (
 // The field goes along with calls and dry runs; without it a call that needs it ends
 // with the question, and nobody is asked.
 func TestRequesterReason(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.policies = `@id("why") @ask_reason("Which ticket?") forbid(principal, action == Action::"tool.execute/process.run", resource) unless { context.approval.granted };`
 	w.engine.Swap(w.policySet(w.registry.List()))

@@ -90,6 +90,7 @@ func (f *workspacesFake) Undo(_ context.Context, by access.Caller, workspace, id
 }
 
 func TestChangeSets(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	api := palyrav1connect.NewWorkspaceServiceClient(w.alice.http, w.url)
 	ctx := t.Context()
@@ -127,6 +128,7 @@ func TestChangeSets(t *testing.T) {
 
 // TestWhoMayUndo covers the roles of the default policies.
 func TestWhoMayUndo(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ctx := t.Context()
 	undo := &palyrav1.UndoChangeSetRequest{Workspace: "default", ChangeSetId: "set-1", Reason: "wrong"}

@@ -44,6 +44,7 @@ func (w *world) soFar(id string) []run.Event {
 // the journal when memory has lost the tape. What is not journaled does not
 // count.
 func TestLastSequenceOfARunThatGoesOn(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, calls(call("A", "work", `{}`)), waits)
 		defer w.stop()

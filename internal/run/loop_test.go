@@ -21,6 +21,7 @@ import (
 )
 
 func TestRunFromTaskToEnd(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, calls(call("c1", "echo", `{"x":1}`)), says("done"))
 		defer w.stop()
@@ -73,6 +74,7 @@ func (w *world) wantConversation() {
 }
 
 func TestEnds(t *testing.T) {
+	t.Parallel()
 	turn := func(stop model.Stop, u model.Usage) step {
 		return func(context.Context, model.Request, func(model.Event)) (model.Turn, error) {
 			return model.Turn{Text: "half", Stop: stop, Usage: u}, nil
@@ -164,6 +166,7 @@ func TestEnds(t *testing.T) {
 // A turn of any number of calls makes one beyond the budget, which the journal
 // shows as denied.
 func TestCallsBeyondTheBudgetAreNotMade(t *testing.T) {
+	t.Parallel()
 	var list []model.Call
 	for i := range 50 {
 		list = append(list, call(fmt.Sprint("c", i), "echo", `{}`))
@@ -181,6 +184,7 @@ func TestCallsBeyondTheBudgetAreNotMade(t *testing.T) {
 // A clock that was set back leaves the journal's time ahead; the budget of time
 // is the same.
 func TestTimeBudgetIsNotOfTheJournalsClock(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, waits)
 		defer w.stop()
@@ -210,6 +214,7 @@ func sleeps(d time.Duration) work {
 }
 
 func TestWhatTheModelReadsOfFailures(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		exit := 1
 		w := newWorld(t, calls(call("a", "deny", `{}`), call("b", "none", `{}`), call("c", "fail", `{}`), call("d", "big", `{}`)), says("done"))
@@ -240,6 +245,7 @@ func TestWhatTheModelReadsOfFailures(t *testing.T) {
 }
 
 func TestCallsOverlapAndResultsKeepTheirOrder(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var list []model.Call
 		for _, id := range []string{"a", "b", "c", "d", "e", "f"} {
@@ -278,6 +284,7 @@ func TestCallsOverlapAndResultsKeepTheirOrder(t *testing.T) {
 }
 
 func TestApprovalInsideARun(t *testing.T) {
+	t.Parallel()
 	for name, yes := range map[string]bool{"allowed": true, "denied": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -318,6 +325,7 @@ func TestApprovalInsideARun(t *testing.T) {
 }
 
 func TestRefusedProposalIsProposedFirst(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, calls(call("c1", "none", `{"x":`)), says("done"))
 		defer w.stop()

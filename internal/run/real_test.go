@@ -95,6 +95,7 @@ func (w *real) watch(t *testing.T, id string, ballot func(approval.Record) appro
 // of which one asks, and one whose input is refused; the tape is the same
 // while it runs and when it is read from the journal alone.
 func TestRunThroughTheRealPipeline(t *testing.T) {
+	t.Parallel()
 	w := newReal(t,
 		calls(call("c1", "fs.read", `{"path":"a"}`)),
 		calls(call("c2", "fs.read", `{"path":"b"}`), call("c3", "process.run", `{"argv":["make"]}`)),
@@ -139,6 +140,7 @@ func TestRunThroughTheRealPipeline(t *testing.T) {
 // A call that asks twice: for itself, and for what it changed. The tape tells
 // of both, live and from the journal.
 func TestRunWhoseCallAsksForItsChanges(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		allow bool
 		want  approval.State
@@ -167,6 +169,7 @@ func TestRunWhoseCallAsksForItsChanges(t *testing.T) {
 // Two runs of one session that ask for the same are one question; the tape of
 // each tells of it, of how it was answered, and of nothing of the other.
 func TestRunsThatAskTogether(t *testing.T) {
+	t.Parallel()
 	ask := calls(call("c1", "process.run", `{"argv":["make"]}`))
 	w := newReal(t, ask, ask, says("done"), says("done"))
 	asks := make(chan approval.Record, 2)
@@ -208,6 +211,7 @@ func TestRunsThatAskTogether(t *testing.T) {
 // The answer with one call costs no write of its own: it is durable before the
 // first event of the call, in the same transaction.
 func TestTurnLeadsItsOnlyCall(t *testing.T) {
+	t.Parallel()
 	w := newReal(t, calls(call("c1", "fs.read", `{"path":"a"}`)), says("done"))
 	r, _, err := w.Start(t.Context(), agent, run.Start{Message: "go"})
 	must.Do(t, err)

@@ -20,6 +20,7 @@ const (
 )
 
 func TestNothingSecretIsStored(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		inputs := []model.Call{
 			call("a", "echo", `{"token":"`+declared+`","x":"`+secretKey+`"}`),
@@ -63,6 +64,7 @@ func TestNothingSecretIsStored(t *testing.T) {
 }
 
 func TestLargeTextsAreBlobsAndComeBackWhole(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		large := func(c string) string { return strings.Repeat(c, 40<<10) }
 		w := newWorld(t, func(context.Context, model.Request, func(model.Event)) (model.Turn, error) {

@@ -24,6 +24,7 @@ import (
 var errDisk = errors.New("the disk is full")
 
 func TestInteractiveRunWaitsForItsInboxes(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, says("what next?"), says("and then?"), says("bye"))
 		defer w.stop()
@@ -58,6 +59,7 @@ func TestInteractiveRunWaitsForItsInboxes(t *testing.T) {
 // A client without an inbox talks to a run as one that left: the run waits for it, a
 // retry says nothing again, and the last message ends what waited for it alone.
 func TestMessagesWithoutAnInbox(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, says("what next?"), says("and then?"), says("bye"))
 		defer w.stop()
@@ -101,6 +103,7 @@ func TestMessagesWithoutAnInbox(t *testing.T) {
 // The last message may be none, and ends no run that a stream holds open; a message
 // that cannot be kept changes nothing.
 func TestLastMessageWithoutWords(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, says("what next?"))
 		defer w.stop()
@@ -126,6 +129,7 @@ func TestLastMessageWithoutWords(t *testing.T) {
 // A client that is gone without a word can come back; whoever closes then has
 // the last word for it, too.
 func TestInteractiveRunWaitsForALostClient(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, says("what next?"), says("and then?"))
 		defer w.stop()
@@ -151,6 +155,7 @@ func TestInteractiveRunWaitsForALostClient(t *testing.T) {
 // after a while and says why; one that waits for a vote, has a call running, or whose
 // client came back, does not. The time is counted from when it waits.
 func TestAbandonedRunEnds(t *testing.T) {
+	t.Parallel()
 	busy := []step{calls(call("a", "echo", `{}`)), says("done")}
 	for name, c := range map[string]struct {
 		steps []step
@@ -202,6 +207,7 @@ func TestAbandonedRunEnds(t *testing.T) {
 }
 
 func TestWhatIsSaidMeanwhileGoesWithTheNextRequest(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, calls(call("c1", "slow", `{}`)), says("one"), says("two"))
 		defer w.stop()
@@ -221,6 +227,7 @@ func TestWhatIsSaidMeanwhileGoesWithTheNextRequest(t *testing.T) {
 }
 
 func TestSayIsBounded(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, calls(call("c1", "slow", `{}`)), says("done"))
 		defer w.stop()
@@ -235,6 +242,7 @@ func TestSayIsBounded(t *testing.T) {
 }
 
 func TestUnrecordedMessageIsNotHeard(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, calls(call("c1", "slow", `{}`)), says("done"))
 		defer w.stop()
@@ -254,6 +262,7 @@ func TestUnrecordedMessageIsNotHeard(t *testing.T) {
 }
 
 func TestCancelReachesTheModel(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, waits)
 		defer w.stop()
@@ -276,6 +285,7 @@ func TestCancelReachesTheModel(t *testing.T) {
 }
 
 func TestCancelReachesCalls(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, calls(call("a", "slow", `{}`), call("b", "ask", `{}`)))
 		defer w.stop()
@@ -303,6 +313,7 @@ func TestCancelReachesCalls(t *testing.T) {
 }
 
 func TestCancelReachesAnIdleRun(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, says("and now?"))
 		defer w.stop()
@@ -316,6 +327,7 @@ func TestCancelReachesAnIdleRun(t *testing.T) {
 // Without a session of its client's, a run is one of its own, which a client cannot
 // name for another run: what people allow for that session is for the run alone.
 func TestRunIsItsOwnSession(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, calls(call("c1", "echo", `{"x":1}`)), says("done"), waits, says("named"))
 		defer w.stop()
@@ -340,6 +352,7 @@ func TestRunIsItsOwnSession(t *testing.T) {
 }
 
 func TestEndSessionAndRevokedStopTheRightRuns(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, waits, waits, waits)
 		defer w.stop()
@@ -367,6 +380,7 @@ func TestEndSessionAndRevokedStopTheRightRuns(t *testing.T) {
 // A stop of the gateway ends what the model does at once and lets calls go on
 // for the drain; what happened is durable and nothing was lost.
 func TestStopInterruptsRuns(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, waits, calls(call("a", "short", `{}`)), calls(call("b", "long", `{}`)))
 		w.pipeline.tools["short"], w.pipeline.tools["long"] = sleeps(500*time.Millisecond), sleeps(time.Hour)
@@ -397,6 +411,7 @@ func TestStopInterruptsRuns(t *testing.T) {
 // A call that waits for a human when the gateway stops leaves the question
 // open.
 func TestStopLeavesApprovalsPending(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, calls(call("a", "ask", `{}`)))
 		w.pipeline.tools["ask"] = fails(errAsk)
@@ -413,6 +428,7 @@ func TestStopLeavesApprovalsPending(t *testing.T) {
 }
 
 func TestKilledRunsAreClosedAtTheNextStart(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, calls(call("a", "echo", `{}`), call("b", "none", `{}`)), waits)
 		r, _ := w.start(run.Start{})
@@ -443,6 +459,7 @@ func TestKilledRunsAreClosedAtTheNextStart(t *testing.T) {
 
 // An event that this version cannot read keeps the gateway from nothing.
 func TestUnreadableRunIsClosedAtTheNextStart(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, waits)
 	r, _ := w.start(run.Start{})
 	w.store.FailWith(func(run.Write) error { return errDisk })
@@ -462,6 +479,7 @@ func TestUnreadableRunIsClosedAtTheNextStart(t *testing.T) {
 
 // An end that the disk does not take is tried again until it is durable.
 func TestEndIsTriedUntilItIsDurable(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, says("done"))
 		defer w.stop()
@@ -483,6 +501,7 @@ func TestEndIsTriedUntilItIsDurable(t *testing.T) {
 
 // The answer whose only call cannot begin becomes durable with the end.
 func TestTurnIsNotLostWithItsCall(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, func(context.Context, model.Request, func(model.Event)) (model.Turn, error) {
 			return model.Turn{Text: "thinking aloud", Calls: []model.Call{call("a", "closed", `{}`)}, Stop: model.ToolUse}, nil
@@ -498,6 +517,7 @@ func TestTurnIsNotLostWithItsCall(t *testing.T) {
 }
 
 func TestStartRefuses(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	defer w.stop()
 	for name, c := range map[string]struct {
@@ -528,6 +548,7 @@ func TestStartRefuses(t *testing.T) {
 }
 
 func TestStartBoundsActiveRuns(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, waits, waits, waits, waits)
 		defer w.stop()
@@ -550,6 +571,7 @@ func TestStartBoundsActiveRuns(t *testing.T) {
 }
 
 func TestStartThatIsNotDurableStartsNothing(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, says("done"))
 		defer w.stop()
@@ -565,6 +587,7 @@ func TestStartThatIsNotDurableStartsNothing(t *testing.T) {
 }
 
 func TestStartIsIdempotent(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, waits, says("done"))
 		defer w.stop()

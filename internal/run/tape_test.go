@@ -202,6 +202,7 @@ func (d *dice) places(list []run.Event) []int64 {
 // number see every event after it exactly once, in order, as an undisturbed
 // one does; and after a restart the durable ones are the same.
 func TestTapeIsResumableAnywhere(t *testing.T) {
+	t.Parallel()
 	seeds := uint64(30)
 	if testing.Short() {
 		seeds = 10
@@ -300,6 +301,7 @@ func wantOrder(t *testing.T, list []run.Event) {
 // What memory has no room for is missed, and nothing that is durable: neither
 // a tape alone nor all together outgrow their bounds.
 func TestTapeMemoryIsBounded(t *testing.T) {
+	t.Parallel()
 	const each, all = 8 << 10, 12 << 10
 	t.Run("one", func(t *testing.T) { loudRuns(t, 1, each, each, all) })
 	// What was just added is there until the next look.
@@ -308,6 +310,7 @@ func TestTapeMemoryIsBounded(t *testing.T) {
 
 // Runs of which nothing provisional comes are bounded together as well.
 func TestTapeMemoryOfQuietRunsIsBounded(t *testing.T) {
+	t.Parallel()
 	const each, all = 8 << 10, 12 << 10
 	w := newWorld(t)
 	defer w.stop()
@@ -376,6 +379,7 @@ func loudRuns(t *testing.T, n int, most int64, each int, all int64) {
 // A tape that loses its memory while somebody watches goes on for them without
 // a gap in what is durable.
 func TestWatchersSurviveALostTape(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		for seed := range uint64(20) {
 			d := newDice(seed)
@@ -404,6 +408,7 @@ func TestWatchersSurviveALostTape(t *testing.T) {
 // Events of somebody else's run of the same name, and calls in it, are not of
 // this tape.
 func TestTapeIsOfOnePrincipal(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, calls(call("a", "slow", `{}`)), says("done"))
 		defer w.stop()
@@ -423,6 +428,7 @@ func TestTapeIsOfOnePrincipal(t *testing.T) {
 
 // A chunk that comes after its call has ended is dropped.
 func TestLateOutputIsDropped(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, calls(call("a", "late", `{}`)), calls(call("b", "slow", `{}`)), says("done"))
 		defer w.stop()
@@ -447,6 +453,7 @@ func TestLateOutputIsDropped(t *testing.T) {
 
 // So is a part of an answer that comes after the whole.
 func TestLateDeltaIsDropped(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, func(_ context.Context, _ model.Request, observe func(model.Event)) (model.Turn, error) {
 			time.AfterFunc(time.Second, func() { observe(model.Event{Delta: &model.Delta{Text: "late"}}) })
@@ -464,6 +471,7 @@ func TestLateDeltaIsDropped(t *testing.T) {
 }
 
 func TestWatchEndsWithItsContext(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, waits)
 		defer w.stop()
@@ -480,6 +488,7 @@ func TestWatchEndsWithItsContext(t *testing.T) {
 // TestFreshTextsAreNotRead: what a run wrote a moment ago is on its tape as it is, though
 // the journal names blobs of it.
 func TestFreshTextsAreNotRead(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, calls(call("a", "echo", `{"text":"one"}`)), says("done"))
 		task := strings.Repeat("a long task ", 10_000)

@@ -16,6 +16,7 @@ import (
 // The model reads that a reason is wanted and how to give it; what it then says in the
 // text of its answer goes along with the calls, whose arguments stay what they are.
 func TestModelGivesAReason(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		saying := func(context.Context, model.Request, func(model.Event)) (model.Turn, error) {
 			return model.Turn{
@@ -48,6 +49,7 @@ func TestModelGivesAReason(t *testing.T) {
 // What stands first in what the model reads of an edited call is that another call ran,
 // whether that succeeded or not; of a call as it was proposed nothing is said.
 func TestModelIsToldOfAnEdit(t *testing.T) {
+	t.Parallel()
 	edited := &tool.Edited{
 		ApprovalID: "a", By: []string{"user:bob"}, Reason: "only look", Changes: []tool.Difference{{Field: "/argv", Was: `["make"]`, Is: `["make","-n"]`}},
 	}

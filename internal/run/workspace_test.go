@@ -14,6 +14,7 @@ import (
 // is in the run's, and in no other; what names one, what takes none and what is no
 // JSON goes as the model wrote it.
 func TestCallsAreInTheWorkspaceOfTheRun(t *testing.T) {
+	t.Parallel()
 	takes := json.RawMessage(`{"type":"object","properties":{"path":{"type":"string"},"workspace":{"type":"string"}}}`)
 	catalog := []tool.Descriptor{
 		{Name: "echo", InputSchema: json.RawMessage(`{"type":"object"}`)}, {Name: "fs.read", InputSchema: takes, Executor: tool.Builtin},

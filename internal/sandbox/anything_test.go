@@ -9,6 +9,7 @@ import (
 // Programs that run whatever they are given are known by each of their names;
 // others, which run what they are, are the control.
 func TestRunsAnything(t *testing.T) {
+	t.Parallel()
 	for name, want := range map[string]bool{
 		"python3.12": true, "node": true, "bash": true, "env": true, "xargs": true, "sudo": true, "find": true, "fdfind": true,
 		"git": false, "ls": false, "go": false, "cat": false,

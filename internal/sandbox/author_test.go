@@ -18,6 +18,7 @@ var odd = []string{
 
 // TestAuthorGitConfig: git reads back what was fit, and no setting beside it.
 func TestAuthorGitConfig(t *testing.T) {
+	t.Parallel()
 	for _, value := range odd {
 		checkGitConfig(t, value)
 	}

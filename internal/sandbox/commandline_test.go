@@ -8,6 +8,7 @@ import (
 // TestCommand: what runs is not hidden by what stands before it, and where that
 // cannot be told nothing is said at all.
 func TestCommand(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		basename, called, shebang, argv string
 		first, second                   string

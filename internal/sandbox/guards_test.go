@@ -14,6 +14,7 @@ import (
 )
 
 func TestFamily(t *testing.T) {
+	t.Parallel()
 	for name, want := range map[string]string{
 		"python3": "python", "python3.12": "python", "Python3.11-dbg": "python", "/usr/bin/python3.7m": "python", "python3.13t": "python", "python312": "python",
 		"pypy3.10": "pypy", "perl5.36-x86_64-linux-gnu": "perl", "ruby3.1": "ruby", "node20": "node", "lua5.4": "lua", "php8.2": "php",
@@ -29,6 +30,7 @@ func TestFamily(t *testing.T) {
 }
 
 func TestDenied(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name                string
 		plain, interpreters bool // refused? Where policy decides, see below.
@@ -57,6 +59,7 @@ func TestDenied(t *testing.T) {
 }
 
 func TestInlineCode(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		line string
 		want bool
@@ -93,6 +96,7 @@ func TestInlineCode(t *testing.T) {
 // TestCodeInNoFile: the ways around the plain flags. The words are separated by |, and
 // each line has a control that says the same of a file.
 func TestCodeInNoFile(t *testing.T) {
+	t.Parallel()
 	for code, file := range map[string]string{
 		"perl|-Mstrict;exec(q(id))|x.pl": "perl|-Mlib=./lib,x y|x.pl", "perl|-d:X;system(1)|x.pl": "perl|-d:NYTProf=a;b|x.pl", "perl|-naF/,/),system(q(id)|x.pl": "perl|-naF,|x.pl",
 		"node|--import=data:text/javascript,1|x.js": "node|--import=./data.js|x.js", "node|--import|data:text/javascript,1|x.js": "node|--import|./x.mjs|x.js",
@@ -131,6 +135,7 @@ func TestCodeInNoFile(t *testing.T) {
 }
 
 func TestCheckArgv(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name string
 		argv []string
@@ -147,6 +152,7 @@ func TestCheckArgv(t *testing.T) {
 }
 
 func TestLimits(t *testing.T) {
+	t.Parallel()
 	l := Limits{Output: 5}.OrDefault()
 	if l.Output != 5 || l.Wall == 0 || l.Processes != 1024 || l.Memory != 2<<30 {
 		t.Errorf("limits = %+v", l)
@@ -166,6 +172,7 @@ func write(t testing.TB, name, content string, mode os.FileMode) {
 }
 
 func TestResolveExecutable(t *testing.T) {
+	t.Parallel()
 	dir := must.Get(filepath.EvalSymlinks(t.TempDir()))(t)
 	write(t, filepath.Join(dir, "real", "python3.11"), "\x7fELF", 0o755)
 	write(t, filepath.Join(dir, "bin", "plain"), "text", 0o644)
@@ -214,6 +221,7 @@ func names(list []tool.Operand) []string {
 }
 
 func TestOperands(t *testing.T) {
+	t.Parallel()
 	root, outside := t.TempDir(), t.TempDir()
 	write(t, filepath.Join(outside, "secret"), "secret", 0o644)
 	for name, content := range map[string]string{
@@ -275,6 +283,7 @@ func TestOperands(t *testing.T) {
 }
 
 func TestEnvironment(t *testing.T) {
+	t.Parallel()
 	env := Environment("/usr/bin/true", []string{"LANG=de_DE.UTF-8", "CI=1"}, nil)
 	if !slices.Contains(env, "LANG=de_DE.UTF-8") || slices.Contains(env, "LANG=C.UTF-8") || !slices.Contains(env, "HOME="+Home) || !slices.Contains(env, "TERM=dumb") {
 		t.Errorf("environment = %q", env)
@@ -291,6 +300,7 @@ func TestEnvironment(t *testing.T) {
 
 // TestCheckOfScripts: a script is its interpreter, below /usr as well.
 func TestCheckOfScripts(t *testing.T) {
+	t.Parallel()
 	at := func(path, shebang string) Program {
 		return Program{Executable: tool.Executable{Path: path}, Basename: filepath.Base(path), Called: filepath.Base(path), Shebang: shebang}
 	}
@@ -316,6 +326,7 @@ func TestCheckOfScripts(t *testing.T) {
 // TestOriginOf: a program is the system's by where it lies, not by its name, and a
 // directory whose name only begins like one of the system's is none.
 func TestOriginOf(t *testing.T) {
+	t.Parallel()
 	for at, want := range map[string]string{
 		"/usr/bin/make": tool.OriginSystem, "/bin/make": tool.OriginSystem, "/usr/local/sbin/make": tool.OriginSystem,
 		"/usrlocal/bin/make": tool.OriginOther, "/home/me/usr/bin/make": tool.OriginOther, "/opt/make": tool.OriginOther, "/usr/../opt/make": tool.OriginOther,
@@ -328,6 +339,7 @@ func TestOriginOf(t *testing.T) {
 
 // TestCopyOf: another name makes no other program.
 func TestCopyOf(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	for name, content := range map[string]string{"bin/dash": "\x7fELFdash", "bin/perl": "\x7fELFperl", "bin/git": "\x7fELFgit!", "w/tool": "\x7fELFdash", "w/p": "\x7fELFperl", "w/own": "\x7fELFown!", "w/g": "\x7fELFgit!"} {
 		write(t, filepath.Join(dir, name), content, 0o755)
@@ -350,6 +362,7 @@ func TestCopyOf(t *testing.T) {
 
 // TestChanged: operands are compared by their bytes now.
 func TestChanged(t *testing.T) {
+	t.Parallel()
 	root := t.TempDir()
 	for _, name := range []string{"same", "other", "gone", "d/f"} {
 		write(t, filepath.Join(root, name), name, 0o644)

@@ -13,6 +13,7 @@ import (
 // Two changes within one tick of the kernel's clock leave a file that looks as
 // it did between them: no digest is kept of one that was changed just now.
 func TestDigestsWithinATick(t *testing.T) {
+	t.Parallel()
 	name := filepath.Join(t.TempDir(), "program")
 	var c hashCache
 	for range 100 {

@@ -8,6 +8,7 @@ import (
 )
 
 func TestLevel(t *testing.T) {
+	t.Parallel()
 	all := []string{"network_namespace", "seccomp", "landlock", sandbox.ControlGroup}
 	for name, c := range map[string]struct {
 		requested, applied []string

@@ -6,6 +6,7 @@ import (
 )
 
 func TestReserve(t *testing.T) {
+	t.Parallel()
 	const mib, gib = 1 << 20, 1 << 30
 	for name, c := range map[string]struct {
 		reserve       Reserve
@@ -26,6 +27,7 @@ func TestReserve(t *testing.T) {
 
 // Where only processes are bounded, all that run at once fit beside palyrad.
 func TestAtOnce(t *testing.T) {
+	t.Parallel()
 	const gib = 1 << 30
 	for name, c := range map[string]struct {
 		room  Room
@@ -52,6 +54,7 @@ func TestAtOnce(t *testing.T) {
 }
 
 func TestTight(t *testing.T) {
+	t.Parallel()
 	const gib = 1 << 30
 	for name, c := range map[string]struct {
 		room   Room

@@ -58,6 +58,7 @@ func watched(t *testing.T, m *machine) (*sandbox.Watch, *bytes.Buffer) {
 // The status follows the machine both ways, and the log names the layer and the
 // file.
 func TestStatusFollowsTheMachine(t *testing.T) {
+	t.Parallel()
 	broken := sandbox.Unbuilt("proc_masks", "/dev/null", "it is a regular file").WithRemedy("mend it")
 	synctest.Test(t, func(t *testing.T) {
 		m := &machine{}
@@ -114,6 +115,7 @@ func TestStatusFollowsTheMachine(t *testing.T) {
 
 // The control: a call that fails for a reason of its own is no reason to look.
 func TestOwnFailuresAreNoFault(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m := &machine{}
 		w, log := watched(t, m)
@@ -134,6 +136,7 @@ func TestOwnFailuresAreNoFault(t *testing.T) {
 
 // A rung that the settings do not allow stays refused, however often it is probed.
 func TestProbedRungStaysRefused(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		low := &lowRung{}
 		chosen := must.Get(sandbox.Choose(t.Context(), []sandbox.Step{

@@ -63,6 +63,7 @@ func use(t *testing.T, c *Call, e Effects) {
 }
 
 func TestIdleEndsASession(t *testing.T) {
+	t.Parallel()
 	for name, row := range map[string]struct {
 		waits time.Duration
 		open  bool // a call is under way all the time
@@ -91,6 +92,7 @@ func TestIdleEndsASession(t *testing.T) {
 // TestStoredSessionGoesOn: a session of before this process goes on, unless it
 // was idle for too long, or somebody ended it.
 func TestStoredSessionGoesOn(t *testing.T) {
+	t.Parallel()
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	facts := tool.SessionFacts{CallsInRun: 7, ToolsUsed: []string{"a"}, Tainted: true, BytesOut: 9}
 	for name, row := range map[string]struct {
@@ -128,6 +130,7 @@ func TestStoredSessionGoesOn(t *testing.T) {
 }
 
 func TestUnreadableStoreCountsNothing(t *testing.T) {
+	t.Parallel()
 	b, _ := book(&store{err: errors.New("no disk")})
 	if _, err := b.Begin(t.Context(), coder, ""); reason.Of(err) != reason.JournalUnavailable {
 		t.Error(err)
@@ -139,6 +142,7 @@ func TestUnreadableStoreCountsNothing(t *testing.T) {
 
 // TestKeys: what tells sessions apart is what the gateway knows itself.
 func TestKeys(t *testing.T) {
+	t.Parallel()
 	same := func(change func(*access.Caller)) bool {
 		c := coder
 		change(&c)
@@ -167,6 +171,7 @@ func TestKeys(t *testing.T) {
 // through only when no call of the other kind was, one kind runs, in each of 1000
 // sessions. The control judges outside of Decide.
 func TestDecideIsOneStep(t *testing.T) {
+	t.Parallel()
 	if n := sessionsThatDidBoth(t, 1000, false); n > 0 {
 		t.Errorf("%d sessions did both", n)
 	}
@@ -217,6 +222,7 @@ func sessionsThatDidBoth(t *testing.T, rounds int, outside bool) (both int) {
 }
 
 func TestBytesSettle(t *testing.T) {
+	t.Parallel()
 	for name, row := range map[string]struct {
 		with Traffic
 		want int64
@@ -240,6 +246,7 @@ func TestBytesSettle(t *testing.T) {
 }
 
 func TestRunsHaveTheirOwnCount(t *testing.T) {
+	t.Parallel()
 	b, _ := book(&store{runs: map[string]int{"r": 4}})
 	plain, ofRun := begin(t, b, coder, ""), begin(t, b, coder, "r")
 	if n, limit := ofRun.Budget(10, 20); n != 5 || limit != 10 {
@@ -258,6 +265,7 @@ func TestRunsHaveTheirOwnCount(t *testing.T) {
 }
 
 func TestOneAsksForMore(t *testing.T) {
+	t.Parallel()
 	b, _ := book(&store{})
 	first, second := begin(t, b, coder, ""), begin(t, b, coder, "")
 	turn, mine := first.AskMore()
@@ -277,6 +285,7 @@ func TestOneAsksForMore(t *testing.T) {
 }
 
 func TestCallsUnderWayAreBounded(t *testing.T) {
+	t.Parallel()
 	b, _ := book(&store{})
 	var last *Call
 	for range mostUnderWay {
@@ -298,6 +307,7 @@ func TestCallsUnderWayAreBounded(t *testing.T) {
 // TestForgottenSessionsAreReadAgain: the memory is bounded, and never forgets a
 // session with a call under way.
 func TestForgottenSessionsAreReadAgain(t *testing.T) {
+	t.Parallel()
 	s := &store{}
 	b, _ := book(s)
 	held := begin(t, b, coder, "")

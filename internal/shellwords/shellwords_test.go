@@ -41,6 +41,7 @@ func redirects(s Script) []string {
 }
 
 func TestParse(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		text      string
 		commands  []string
@@ -130,6 +131,7 @@ func TestParse(t *testing.T) {
 
 // TestUnreadable: what cannot be read is an error and no script.
 func TestUnreadable(t *testing.T) {
+	t.Parallel()
 	for _, text := range []string{
 		"a (", "'a", "a &&", "if a", "a\r", "a\r\n", "a\x00b", "a\x1bb", "a\xffb", "(a", "a | | b", ")", ">&-a", "<&1a b",
 	} {
@@ -152,6 +154,7 @@ func TestUnreadable(t *testing.T) {
 // TestBounds: texts beyond the bounds are refused, in a moment, whatever they
 // nest.
 func TestBounds(t *testing.T) {
+	t.Parallel()
 	for _, text := range []string{
 		strings.Repeat("a", MaxText+1), strings.Repeat("a;", MaxCommands+1), strings.Repeat("a ", MaxWords+1),
 	} {
@@ -178,6 +181,7 @@ func TestBounds(t *testing.T) {
 
 // TestForm: texts that do the same have one form, and others do not.
 func TestForm(t *testing.T) {
+	t.Parallel()
 	forms := map[string]string{}
 	for _, same := range [][]string{
 		{"ls a|wc", "ls  a |\n wc # lines", "\n\tls a | wc;"}, {"ls a;wc", "ls a\n\nwc"}, {"ls a&&wc"}, {"ls a||wc"}, {"(ls a;wc)"}, {"ls a >wc"}, {"ls a >>wc"}, {"ls a wc"}, {"ls 'a wc'"},
@@ -197,6 +201,7 @@ func TestForm(t *testing.T) {
 // TestScriptText: what goes into the digest of a call has all that was read, and
 // tells a literal from a source.
 func TestScriptText(t *testing.T) {
+	t.Parallel()
 	text := must.Get(json.Marshal(must.Get(Parse(Posix, "A=1 ls '$B' $B > c"))(t)))(t)
 	want := `{"dialect":"posix","commands":[{"words":[{"literal":"ls"},{"literal":"$B"},{"source":"$B"}]}],` +
 		`"redirects":[{"target":{"literal":"c"},"writes":true}],"features":["assignment"],"dynamic":true,"form":"A=1 ls '$B' $B \u003ec\n"}`

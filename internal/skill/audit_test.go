@@ -22,12 +22,14 @@ func plain(text string) string {
 }
 
 func TestAuditFindsNothing(t *testing.T) {
+	t.Parallel()
 	if found := audited(t, unsigned(t, plain(manifest)), skill.DefaultLimits()); len(found) > 0 {
 		t.Errorf("%+v", found)
 	}
 }
 
 func TestAudit(t *testing.T) {
+	t.Parallel()
 	module := func(text string) func(p *skill.Package) {
 		return func(p *skill.Package) {
 			p.Modules["modules/notes.wasm"] = []byte(text)
@@ -92,6 +94,7 @@ func TestAudit(t *testing.T) {
 // TestAuditOfVersions: a build after a release is not older than it, and one without a
 // version is asked nothing.
 func TestAuditOfVersions(t *testing.T) {
+	t.Parallel()
 	for version, old := range map[string]bool{"v0.5.0": false, "v0.5.0-7-gabcdef": false, "v0.4.9-7-gabcdef": true, "v0.4.9": true, "v1.0.0": false, "dev": false, "": false} {
 		limits := skill.DefaultLimits()
 		limits.Palyra = version
@@ -103,6 +106,7 @@ func TestAuditOfVersions(t *testing.T) {
 
 // TestAuditOfUnsigned says so, and goes on.
 func TestAuditOfUnsigned(t *testing.T) {
+	t.Parallel()
 	p := must.Get(skill.Open(must.Get(skill.Pack(unsigned(t, with("api.example.org:443", "*"))))(t)))(t)
 	found := skill.Audit(p, skill.DefaultLimits())
 	if said := fmt.Sprint(found); !skill.Failed(found) || !strings.Contains(said, "it is not signed") || !strings.Contains(said, skill.CodeWildcard) {
@@ -112,6 +116,7 @@ func TestAuditOfUnsigned(t *testing.T) {
 
 // TestFeaturesOfAModule: SIMD is refused unless a tool of the module asks for it.
 func TestFeaturesOfAModule(t *testing.T) {
+	t.Parallel()
 	vector := command[:len(command)-6] + "\x0a\x17\x01\x15\x00\xfd\x0c" + strings.Repeat("\x00", 16) + "\x1a\x0b"
 	for _, asks := range []bool{true, false} {
 		p := unsigned(t, with("simd = true", fmt.Sprintf("simd = %t", asks)))

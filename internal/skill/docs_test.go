@@ -19,6 +19,7 @@ func spec(t *testing.T) string {
 
 // TestSpecHasTheInterface: the spec's table of functions is what modules may import.
 func TestSpecHasTheInterface(t *testing.T) {
+	t.Parallel()
 	_, text, _ := strings.Cut(spec(t), "## The interface of handles")
 	said := map[string]string{}
 	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| `(\\(.*?)` \\| ").FindAllStringSubmatch(text, -1) {
@@ -39,6 +40,7 @@ func TestSpecHasTheInterface(t *testing.T) {
 
 // TestSpecHasEveryKey: the spec's table of the manifest is what is read.
 func TestSpecHasEveryKey(t *testing.T) {
+	t.Parallel()
 	_, text, _ := strings.Cut(spec(t), "## The manifest")
 	text, _, _ = strings.Cut(text, "\n## ")
 	var said []string
@@ -70,6 +72,7 @@ func keys(t reflect.Type, prefix string) (out []string) {
 
 // TestSpecHasEveryCode: the spec has the codes of findings.
 func TestSpecHasEveryCode(t *testing.T) {
+	t.Parallel()
 	source := string(must.Get(os.ReadFile("audit.go"))(t))
 	for _, code := range regexp.MustCompile(`"(SKILL_[A-Z_]+)"`).FindAllStringSubmatch(source, -1) {
 		if !strings.Contains(spec(t), "| `"+code[1]+"` | ") {

@@ -12,6 +12,7 @@ import (
 // The module of a tool is checked under the limits that are asked for, also after it was
 // found in order under others, and its digest is that of the bytes that are there.
 func TestModuleOfATool(t *testing.T) {
+	t.Parallel()
 	p := must.Get(skill.Open(signed(t)))(t)
 	tool := p.Manifest.Tools[0]
 	wide, tight := structure.DefaultLimits(), structure.DefaultLimits()

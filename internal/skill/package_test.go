@@ -62,6 +62,7 @@ func verify(data []byte) (skill.Signer, error) {
 }
 
 func TestOpen(t *testing.T) {
+	t.Parallel()
 	data := signed(t)
 	p := must.Get(skill.Open(data))(t)
 	signer := must.Get(skill.Verify(p))(t)
@@ -82,6 +83,7 @@ func TestOpen(t *testing.T) {
 
 // TestOpenRefuses has files that are no packages, by what they are made of.
 func TestOpenRefuses(t *testing.T) {
+	t.Parallel()
 	good := filesOf(t, signed(t))
 	also := func(f file) []byte { return zipped(t, append(append([]file{}, good...), f)...) }
 	changed := func(change func(h *zip.FileHeader)) []byte {
@@ -180,6 +182,7 @@ func hiddenEntries(t *testing.T, data []byte) []byte {
 // TestTampering: what is changed after signing is refused by its name, also where the zip
 // file around it was made anew to fit.
 func TestTampering(t *testing.T) {
+	t.Parallel()
 	good := filesOf(t, signed(t))
 	index := map[string]int{}
 	for i, f := range good {
@@ -271,6 +274,7 @@ func anotherKey(payload string) string {
 // TestEveryByte: there is no byte of the file that can be changed. The control is the file
 // as it is.
 func TestEveryByte(t *testing.T) {
+	t.Parallel()
 	data := signed(t)
 	if _, err := verify(data); err != nil {
 		t.Fatal(err)

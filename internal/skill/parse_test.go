@@ -12,6 +12,7 @@ import (
 )
 
 func TestParseManifest(t *testing.T) {
+	t.Parallel()
 	m := must.Get(skill.ParseManifest([]byte(manifest)))(t)
 	add, ok := m.Tool("add")
 	if !ok || m.ID != "notes" || m.Version != "1.2.3" || m.Publisher != "example.org" || m.Quotas.WallMillis != 5000 || m.Compatibility.Palyra != "0.5.0" {
@@ -31,6 +32,7 @@ func TestParseManifest(t *testing.T) {
 
 // TestParseManifestRefuses: each error names the key, and says what to do.
 func TestParseManifestRefuses(t *testing.T) {
+	t.Parallel()
 	second := strings.ReplaceAll(manifest[strings.Index(manifest, "[[tools]]"):], "\n[tools.", "\n[tools.")
 	for name, c := range map[string]struct{ text, key, wants, step string }{
 		"empty":                   {"", "format", `is ""`, "palyra-skill/v1"},

@@ -19,6 +19,7 @@ import (
 )
 
 func TestApprovals(t *testing.T) {
+	t.Parallel()
 	approvaltest.RunStore(t, func(t *testing.T) approvaltest.Fixture {
 		db := sqlitetest.Open(t)
 		return approvaltest.Fixture{Store: sqlite.NewApprovals(db), Events: func() []event.Code { return journaled(t, db) }}
@@ -41,6 +42,7 @@ func journaled(t *testing.T, db *sqlite.DB) []event.Code {
 // A whole life on the real store: asked, answered, consumed together with the
 // decided event, and not again after a restart.
 func TestDeskOnSQLite(t *testing.T) {
+	t.Parallel()
 	db := sqlitetest.Open(t)
 	store := sqlite.NewApprovals(db)
 	judge := &approvaltest.Judge{Need: 1}
@@ -100,6 +102,7 @@ func requestsKept(t *testing.T, db *sqlite.DB) []string {
 // A store of an older palyrad kept requests for ever: the migration clears
 // those of closed records.
 func TestMigrationClearsClosedRequests(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "palyra.db")
 	var open []string
 	must.Do(t, sqlite.MakeOld(path, 5, func(c *sqlite.Conn) error {

@@ -17,6 +17,7 @@ import (
 )
 
 func TestAttestations(t *testing.T) {
+	t.Parallel()
 	toolcalltest.RunAttestations(t, func(t *testing.T) toolcalltest.Archive {
 		db := sqlitetest.Open(t)
 		return struct {
@@ -28,6 +29,7 @@ func TestAttestations(t *testing.T) {
 
 // The envelope of a call stands in its event, and is not stored a second time.
 func TestEnvelopeIsReadFromItsEvent(t *testing.T) {
+	t.Parallel()
 	db := sqlitetest.Open(t)
 	calls := sqlite.NewCalls(db)
 	envelope := []byte(`{"payload":"aGVsbG8=","payloadType":"text/plain"}`)

@@ -56,12 +56,14 @@ func openIDs(t *testing.T, calls *sqlite.Calls) []string {
 }
 
 func TestLedger(t *testing.T) {
+	t.Parallel()
 	toolcalltest.RunLedger(t, func(t *testing.T) toolcall.Ledger { return sqlite.NewCalls(sqlitetest.Open(t)) })
 }
 
 // TestCallPagesUseIndexes: no page of calls reads or sorts more than it has, and the few
 // recent calls.
 func TestCallPagesUseIndexes(t *testing.T) {
+	t.Parallel()
 	db := sqlitetest.Open(t)
 	scans := func(plan []string) bool {
 		return slices.ContainsFunc(plan, func(step string) bool {
@@ -87,6 +89,7 @@ func TestCallPagesUseIndexes(t *testing.T) {
 
 // TestMigrationFillsCalls: the calls of an older store are listed by whose they are.
 func TestMigrationFillsCalls(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "palyra.db")
 	must.Do(t, sqlite.MakeOld(path, 10, func(c *sqlite.Conn) error {
 		errs := []error{c.Query("INSERT INTO sessions (id, principal, device, client, on_behalf_of, started_at) VALUES ('s', ?1, '', '', 'user:alice', 1)", nil, coder.String())}
@@ -108,6 +111,7 @@ func TestMigrationFillsCalls(t *testing.T) {
 
 // TestMigrationKeepsOpenCalls: a start after an upgrade ends what a crash left open.
 func TestMigrationKeepsOpenCalls(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "palyra.db")
 	must.Do(t, sqlite.MakeOld(path, 34, func(c *sqlite.Conn) error {
 		return c.Query("INSERT INTO open_calls (proposal_id, session, run, actor) VALUES ('b', 's', 'run-b', ?1), ('a', 's', 'run-a', ?1)", nil, coder.String())
@@ -120,6 +124,7 @@ func TestMigrationKeepsOpenCalls(t *testing.T) {
 // Another room's unit opens a call as well, and a unit that is rolled back does
 // not.
 func TestOpenCallsOfOtherRooms(t *testing.T) {
+	t.Parallel()
 	db := sqlitetest.Open(t)
 	calls := sqlite.NewCalls(db)
 	must.Get(db.Commit(t.Context(), sqlite.Unit{Check: func(tx *sqlite.Tx) error { tx.Emit(decided(t, "f", true)); return nil }}))(t)
@@ -134,6 +139,7 @@ func TestOpenCallsOfOtherRooms(t *testing.T) {
 
 // What is open survives a restart.
 func TestOpenCallsSurviveARestart(t *testing.T) {
+	t.Parallel()
 	path := t.TempDir() + "/palyra.db"
 	db := must.Get(sqlite.Open(t.Context(), path, sqlite.Options{}))(t)
 	record(t, sqlite.NewCalls(db), toolcall.Entry{Drafts: []event.Draft{decided(t, "a", true)}})
@@ -147,6 +153,7 @@ func TestOpenCallsSurviveARestart(t *testing.T) {
 // What an entry keeps beside its events is found by it, and keys that are too old
 // are forgotten.
 func TestRowsOfAnEntry(t *testing.T) {
+	t.Parallel()
 	db := sqlitetest.Open(t)
 	calls := sqlite.NewCalls(db)
 	for i, age := range []time.Duration{toolcall.ClaimLife - time.Minute, toolcall.ClaimLife + time.Minute, 0} {
@@ -166,6 +173,7 @@ func TestRowsOfAnEntry(t *testing.T) {
 }
 
 func TestRecordOnAClosedStore(t *testing.T) {
+	t.Parallel()
 	db := sqlitetest.Open(t)
 	calls := sqlite.NewCalls(db)
 	must.Do(t, db.Close(context.Background()))

@@ -23,6 +23,7 @@ func draft(n int) event.Draft {
 }
 
 func TestCommitReturnsTheChainedEvents(t *testing.T) {
+	t.Parallel()
 	db := sqlitetest.Open(t)
 	events := must.Get(db.Commit(t.Context(), sqlite.Unit{
 		Events: []event.Draft{draft(1)},
@@ -42,6 +43,7 @@ func TestCommitReturnsTheChainedEvents(t *testing.T) {
 var errLost = errors.New("lost the race")
 
 func TestGroupCommitWithFailingAndPanickingChecks(t *testing.T) {
+	t.Parallel()
 	db := sqlitetest.Open(t)
 	must.Do(t, db.KeepsResults(t.Context()))
 	const callers, rounds = 64, 20
@@ -111,6 +113,7 @@ func assertCount(t *testing.T, db *sqlite.DB, query string, want int64) {
 }
 
 func TestClosedStoreRefuses(t *testing.T) {
+	t.Parallel()
 	db := sqlitetest.Open(t)
 	must.Do(t, db.Close(t.Context()))
 	if _, err := db.Commit(t.Context(), sqlite.Unit{Events: []event.Draft{draft(1)}}); reason.Of(err) != reason.ShuttingDown {

@@ -61,6 +61,7 @@ func actsOf(t *testing.T, db *sqlite.DB, device string, limit int) (subjects []s
 }
 
 func TestDeviceActs(t *testing.T) {
+	t.Parallel()
 	db := sqlitetest.Open(t)
 	must.Get(db.Append(t.Context(), deeds()...))(t)
 	for _, limit := range []int{1, 2, 50} {
@@ -76,6 +77,7 @@ func TestDeviceActs(t *testing.T) {
 // The store of a release before is read once, so that what a device did then is found,
 // too; an event that was erased or is no JSON stops nothing.
 func TestDeviceActsOfBefore(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "palyra.db")
 	var events []journal.Event
 	var head journal.Head
@@ -98,6 +100,7 @@ INSERT INTO session_runs (session, run) VALUES ('` + lost + `.s', 'named'), ('` 
 
 // What another device did costs nothing: the queries go by indexes alone.
 func TestDeviceActsScanNothing(t *testing.T) {
+	t.Parallel()
 	db := sqlitetest.Open(t)
 	must.Get(db.Append(t.Context(), deeds()...))(t)
 	plan := must.Get(sqlite.DeviceActsPlan(db))(t)

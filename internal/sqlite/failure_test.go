@@ -43,6 +43,7 @@ func fillDisk(t *testing.T, db *sqlite.DB) (room func()) {
 }
 
 func TestFullDiskFailsAndRecovers(t *testing.T) {
+	t.Parallel()
 	db := sqlitetest.Open(t)
 	big := event.Draft{Code: event.Attested, Actor: journal.Daemon, Payload: []byte(`{"pad":"` + string(make20k()) + `"}`)}
 	mustAppend(t, db, draft(1))
@@ -81,6 +82,7 @@ func TestFullDiskFailsAndRecovers(t *testing.T) {
 }
 
 func TestCommitRecoversByItself(t *testing.T) {
+	t.Parallel()
 	db := sqlitetest.Open(t)
 	must.Do(t, db.KeepsResults(t.Context()))
 	room := fillDisk(t, db)
@@ -97,6 +99,7 @@ func TestCommitRecoversByItself(t *testing.T) {
 // TestSwallowedStorageErrorStillFails: a check that hides the disk's error
 // must not commit half of what it wrote.
 func TestSwallowedStorageErrorStillFails(t *testing.T) {
+	t.Parallel()
 	db := sqlitetest.Open(t)
 	must.Do(t, db.KeepsResults(t.Context()))
 	fillDisk(t, db)
@@ -112,6 +115,7 @@ func TestSwallowedStorageErrorStillFails(t *testing.T) {
 // TestFailedBatchFailsEveryUnit: one unit's disk error takes the batch, and
 // none of its units is acknowledged.
 func TestFailedBatchFailsEveryUnit(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, failedBatchFailsEveryUnit)
 }
 
@@ -152,6 +156,7 @@ func failedBatchFailsEveryUnit(t *testing.T) {
 // head, nor readers, nor followers see an event that another unit of the batch
 // has written already.
 func TestNothingIsVisibleBeforeItIsDurable(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, nothingIsVisibleBeforeItIsDurable)
 }
 
@@ -197,6 +202,7 @@ func nothingIsVisibleBeforeItIsDurable(t *testing.T) {
 }
 
 func TestCancelledBeforeItsBatch(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, cancelledBeforeItsBatch)
 }
 
@@ -232,6 +238,7 @@ func cancelledBeforeItsBatch(t *testing.T) {
 // commit, at many moments, as a power cut would leave them, and opens each
 // copy: what was acknowledged before the copy is there, and the chain is whole.
 func TestCrashLosesNothingAcknowledged(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "palyra.db")
 	signer, known := sqlitetest.Key(t)
 	db := sqlitetest.OpenAt(t, path, sqlite.Options{Verifiers: known, Origin: sqlitetest.Origin})

@@ -43,6 +43,7 @@ func killed(t *testing.T) (path string, known note.Verifiers) {
 // TestLostWALIsNoticed: SQLite takes a WAL that is cut off, damaged or gone for
 // one that ended there. The head file knows better, and nothing is changed.
 func TestLostWALIsNoticed(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		how func(wal []byte) []byte
 		// first is the first sequence number that is gone; 0 when it depends on
@@ -84,6 +85,7 @@ func TestLostWALIsNoticed(t *testing.T) {
 
 // TestHeadFile damages the head file itself, or puts another store beside it.
 func TestHeadFile(t *testing.T) {
+	t.Parallel()
 	open := func(path string, known note.Verifiers) error {
 		db, err := sqlite.Open(t.Context(), path, sqlite.Options{Verifiers: known, Origin: sqlitetest.Origin})
 		if err != nil {
@@ -120,6 +122,7 @@ func TestHeadFile(t *testing.T) {
 
 // TestCommitsAreTold with what they held.
 func TestCommitsAreTold(t *testing.T) {
+	t.Parallel()
 	var told []sqlite.CommitInfo
 	db := sqlitetest.OpenAt(t, filepath.Join(t.TempDir(), "palyra.db"), sqlite.Options{
 		Committed: func(c sqlite.CommitInfo) { told = append(told, c) },

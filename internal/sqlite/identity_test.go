@@ -15,6 +15,7 @@ import (
 )
 
 func TestIdentityStore(t *testing.T) {
+	t.Parallel()
 	db := sqlitetest.Open(t)
 	identitytest.RunStore(t, db.Identity(), func() (n int) {
 		must.Do(t, db.Read(t.Context(), func(c *sqlite.Conn) error {
@@ -29,6 +30,7 @@ func TestIdentityStore(t *testing.T) {
 
 // A device of a release before has the one key that it had, which was in use.
 func TestDeviceOfBeforeHasItsKey(t *testing.T) {
+	t.Parallel()
 	db := sqlitetest.Open(t)
 	at := time.Unix(1000, 0).UTC()
 	member := access.Member{Principal: access.User("ada"), Roles: []access.Role{access.RoleOwner}, CreatedAt: at}

@@ -49,6 +49,7 @@ func olderJournal(t *testing.T) (events []journal.Event, opts sqlite.Options) {
 // TestOlderSchemaVersions opens a store of every earlier schema version, with
 // data in it: it is brought up to date, loses nothing, verifies and goes on.
 func TestOlderSchemaVersions(t *testing.T) {
+	t.Parallel()
 	versions := must.Get(sqlite.SchemaVersions())(t)
 	newest := versions[len(versions)-1]
 	for _, version := range versions {
@@ -104,6 +105,7 @@ func TestOlderSchemaVersions(t *testing.T) {
 // TestDamagedOlderStoreIsNotMigrated: what does not verify is not touched, not
 // even to bring its schema up to date.
 func TestDamagedOlderStoreIsNotMigrated(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "palyra.db")
 	events, opts := olderJournal(t)
 	events[290].Actor = "user:mallory"

@@ -54,6 +54,7 @@ func checkpointDraft(t testing.TB, cp journal.Checkpoint) event.Draft {
 }
 
 func TestFileMode(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "palyra.db")
 	must.Do(t, os.WriteFile(path, nil, 0o644))
 	db := sqlitetest.OpenAt(t, path, sqlite.Options{})
@@ -67,6 +68,7 @@ func TestFileMode(t *testing.T) {
 }
 
 func TestReopenGoesOn(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "palyra.db")
 	signer, known := sqlitetest.Key(t)
 	opts := sqlite.Options{Verifiers: known, Origin: sqlitetest.Origin}
@@ -91,6 +93,7 @@ func TestReopenGoesOn(t *testing.T) {
 }
 
 func TestOpenRefuses(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name   string
 		pragma string
@@ -148,6 +151,7 @@ func edit(t *testing.T, path, query string) {
 }
 
 func TestDamageOnDisk(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name, query string
 		seq         int64
@@ -211,6 +215,7 @@ func assertDamage(t *testing.T, what string, err error, seq int64) {
 // TestCheckpointsNeedKeys: a store with checkpoints does not open without the
 // keys that they verify with, nor with others.
 func TestCheckpointsNeedKeys(t *testing.T) {
+	t.Parallel()
 	path, _ := damaged(t)
 	_, others := sqlitetest.Key(t)
 	for name, known := range map[string]note.Verifiers{"none": nil, "others": others} {
@@ -220,6 +225,7 @@ func TestCheckpointsNeedKeys(t *testing.T) {
 }
 
 func TestClockStepsBack(t *testing.T) {
+	t.Parallel()
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	db := sqlitetest.OpenAt(t, filepath.Join(t.TempDir(), "palyra.db"), sqlite.Options{Now: func() time.Time { return now }})
 	start := mustAppend(t, db, draft(1))
@@ -247,6 +253,7 @@ func TestClockStepsBack(t *testing.T) {
 }
 
 func TestBlobs(t *testing.T) {
+	t.Parallel()
 	db := sqlitetest.Open(t)
 	must.Do(t, db.KeepsResults(t.Context()))
 	for _, data := range [][]byte{nil, []byte("hello"), bytes.Repeat([]byte{7}, 3<<20)} {

@@ -17,6 +17,7 @@ import (
 // and reads, or what the operator is told to do next is about that limit. SQLite itself
 // says only that it is unable to open a file. The limit is that of a child.
 func TestStoreNamesTheLimitOfFiles(t *testing.T) {
+	t.Parallel()
 	if !reasontest.FewFiles(t) {
 		return
 	}
@@ -50,6 +51,7 @@ func TestStoreNamesTheLimitOfFiles(t *testing.T) {
 // TestReadNamesTheLimitOfFiles: a store that is open opens further files when several
 // read at once.
 func TestReadNamesTheLimitOfFiles(t *testing.T) {
+	t.Parallel()
 	if !reasontest.FewFiles(t) {
 		return
 	}

@@ -61,6 +61,7 @@ func numbers(events []journal.Event) (seqs []int64) {
 // TestFiltersByPlaces: what is found by the places of codes and actors is what reading
 // everything finds.
 func TestFiltersByPlaces(t *testing.T) {
+	t.Parallel()
 	db, all := filterStoreOf(t, 700)
 	assertCount(t, db, "SELECT count(DISTINCT n) FROM event_places", 2)
 	assertPlaced(t, db, all)
@@ -69,6 +70,7 @@ func TestFiltersByPlaces(t *testing.T) {
 // TestPlacesAreRead: no filter by code or actor reads a complete tile's events, and the
 // places are searched by their key alone.
 func TestPlacesAreRead(t *testing.T) {
+	t.Parallel()
 	db, all := filterStoreOf(t, 700)
 	for _, f := range []journal.Filter{{Code: "PAL-A"}, {Actor: "user:alice", Newest: true}, {Code: "PAL-Z", Since: all[300].At}} {
 		plan := must.Get(sqlite.PlacesPlan(db, f))(t)
@@ -87,6 +89,7 @@ func TestPlacesAreRead(t *testing.T) {
 
 // TestPlacesThatLie: a place that holds another event is damage, and no answer.
 func TestPlacesThatLie(t *testing.T) {
+	t.Parallel()
 	db, _ := filterStoreOf(t, 300)
 	must.Do(t, sqlite.Exec(db, "UPDATE event_places SET places = X'01' WHERE actor = 'user:alice'"))
 	_, err := db.Events(t.Context(), journal.Filter{Actor: "user:alice"})
@@ -98,6 +101,7 @@ func TestPlacesThatLie(t *testing.T) {
 // TestVerifyChecksPlaces: an entry that is missing, of another code, or short of an event
 // keeps events from filters, and no answer shows it; the verification does.
 func TestVerifyChecksPlaces(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		change string
 		fine   bool
@@ -136,6 +140,7 @@ func TestVerifyChecksPlaces(t *testing.T) {
 // TestPlacesOfOlderStores: the store that an older release left is read without the
 // places, and has them once it is brought up to date.
 func TestPlacesOfOlderStores(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "palyra.db")
 	_, known := sqlitetest.Key(t)
 	var all []journal.Event
@@ -161,6 +166,7 @@ func TestPlacesOfOlderStores(t *testing.T) {
 
 // TestPlacesAfterARollback: what a unit that was rolled back left in memory is not noted.
 func TestPlacesAfterARollback(t *testing.T) {
+	t.Parallel()
 	db := sqlitetest.Open(t)
 	other := func(n int, actor string) event.Draft {
 		d := draft(n)

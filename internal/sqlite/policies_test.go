@@ -18,6 +18,7 @@ import (
 )
 
 func TestPolicyStore(t *testing.T) {
+	t.Parallel()
 	policyadmintest.RunStore(t, func(t *testing.T) policyadmintest.Fixture {
 		db := sqlitetest.Open(t)
 		return policyadmintest.Journaled(db, db.Events, func(ctx context.Context, d event.Draft) error {
@@ -28,6 +29,7 @@ func TestPolicyStore(t *testing.T) {
 }
 
 func TestPolicySnapshots(t *testing.T) {
+	t.Parallel()
 	db := sqlitetest.Open(t)
 	for i := range 3 {
 		p := policyadmintest.Keep(t, db, fmt.Sprintf("sha256:v%d", i%2), "user:a", false)
@@ -43,6 +45,7 @@ func TestPolicySnapshots(t *testing.T) {
 
 // An activation lasts over a restart.
 func TestActivatedPolicy(t *testing.T) {
+	t.Parallel()
 	path := t.TempDir() + "/palyra.db"
 	db := must.Get(sqlite.Open(t.Context(), path, sqlite.Options{}))(t)
 	policyadmintest.Keep(t, db, "sha256:b", "user:a", true)
@@ -53,6 +56,7 @@ func TestActivatedPolicy(t *testing.T) {
 // An older store's versions get who loaded them, and how many policies they
 // have, from the journal; its snapshots have no inputs.
 func TestMigrationFillsPolicyVersions(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "palyra.db")
 	must.Do(t, sqlite.MakeOld(path, 6, func(c *sqlite.Conn) error {
 		var head journal.Head

@@ -46,6 +46,7 @@ func filterStoreOf(t *testing.T, events int) (*sqlite.DB, []journal.Event) {
 }
 
 func TestFilters(t *testing.T) {
+	t.Parallel()
 	db, all := filterStore(t)
 	at := all[100].At
 	for _, f := range []journal.Filter{
@@ -108,6 +109,7 @@ func matches(e journal.Event, f journal.Filter) bool {
 // A call of no run is its own: its events are found by the run all the same, beside those
 // of runs that have the id as a subject, or as the run of another subject.
 func TestFiltersOfCallsWithoutRun(t *testing.T) {
+	t.Parallel()
 	db := sqlitetest.Open(t)
 	var all []journal.Event
 	for n, d := range []struct{ session, run, subject string }{
@@ -142,6 +144,7 @@ func TestFiltersOfCallsWithoutRun(t *testing.T) {
 
 // TestFiltersUseIndexes: no look-up by id reads the whole journal.
 func TestFiltersUseIndexes(t *testing.T) {
+	t.Parallel()
 	db, _ := filterStore(t)
 	for _, f := range []journal.Filter{
 		{Session: "s0"}, {Run: "r1"}, {Subject: "p3"}, {Code: "PAL-J102", Newest: true, Limit: 1},

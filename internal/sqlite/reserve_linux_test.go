@@ -82,6 +82,7 @@ func until(t *testing.T, db *DB, d *fakeDisk, p access.Precedence) (n int) {
 
 // TestWhoMayWriteOnAFullDisk: each precedence goes as far as it may.
 func TestWhoMayWriteOnAFullDisk(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		leaves int64
 		may    map[access.Precedence]bool
@@ -102,6 +103,7 @@ func TestWhoMayWriteOnAFullDisk(t *testing.T) {
 
 // TestOperatorsCallsLeaveHalfOfTheReserve for votes and freezes.
 func TestOperatorsCallsLeaveHalfOfTheReserve(t *testing.T) {
+	t.Parallel()
 	db, d := openOnDisk(t, 8*mib)
 	if n := until(t, db, d, access.PrecedenceOperator); n == 0 || n == 100 {
 		t.Errorf("%d calls of operators were recorded", n)
@@ -120,6 +122,7 @@ func TestOperatorsCallsLeaveHalfOfTheReserve(t *testing.T) {
 // TestNothingBeginsWithoutAReserveControl is the negative control: without a
 // reserve nobody is told apart.
 func TestNothingBeginsWithoutAReserveControl(t *testing.T) {
+	t.Parallel()
 	db, d := openOnDisk(t, 0)
 	d.leave(0)
 	for p := access.PrecedenceNone; p <= access.PrecedenceUrgent; p++ {
@@ -135,6 +138,7 @@ func TestNothingBeginsWithoutAReserveControl(t *testing.T) {
 // TestReserveIsFilledAgain once there is room, not before, and it outlives a
 // restart.
 func TestReserveIsFilledAgain(t *testing.T) {
+	t.Parallel()
 	db, d := openOnDisk(t, 8*mib)
 	whole := db.Reserve().Size
 	d.leave(0)
@@ -175,6 +179,7 @@ func TestReserveIsFilledAgain(t *testing.T) {
 // TestLargeWritesAreRefusedBeforeTheyAreWritten: what would not leave the margin
 // is not begun, and what the WAL owes counts.
 func TestLargeWritesAreRefusedBeforeTheyAreWritten(t *testing.T) {
+	t.Parallel()
 	db, d := openOnDisk(t, 8*mib)
 	large := func() error {
 		_, err := db.Commit(t.Context(), Unit{Bytes: 4 * mib, Events: []event.Draft{{Code: event.Opened, Actor: journal.Daemon, Payload: []byte(`{"version":"1"}`)}}})

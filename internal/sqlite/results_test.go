@@ -138,6 +138,7 @@ func seal(t *testing.T, db *sqlite.DB) {
 // TestResultsAreSealedInTheFile looks for what was kept in the raw bytes. The control
 // is a store of before, in which all of it is found.
 func TestResultsAreSealedInTheFile(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "palyra.db")
 	contents := olderBlobs(t, path, 50)
 	if n := plainIn(t, path); n < 50 {
@@ -192,6 +193,7 @@ func assertWhole(t *testing.T, db *sqlite.DB, want approval.Record) {
 // TestKilledWhileSealing ends the background at each of its steps: whatever is in the
 // files then, each result is there once, is read, and the next start does the rest.
 func TestKilledWhileSealing(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "palyra.db")
 	contents := olderBlobs(t, path, 70) // more than one part
 	db := sqlitetest.OpenAt(t, path, sqlite.Options{})
@@ -253,6 +255,7 @@ func assertEachOnce(t *testing.T, db *sqlite.DB, contents [][]byte) {
 // TestSwappedAndDamagedResults: a row that is not what was stored in its place is
 // refused for what it is, and the others can be read.
 func TestSwappedAndDamagedResults(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "palyra.db")
 	db := sqlitetest.OpenAt(t, path, sqlite.Options{})
 	a, b, c := marker(1), marker(2), marker(3)
@@ -293,6 +296,7 @@ func TestSwappedAndDamagedResults(t *testing.T) {
 // TestLockedResults: with the vault locked the store opens and verifies, takes no new
 // result, and reads what it can; once the vault is open, all of it is back.
 func TestLockedResults(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "palyra.db")
 	db := sqlitetest.OpenAt(t, path, sqlite.Options{})
 	data := marker(1)
@@ -345,6 +349,7 @@ func TestLockedResults(t *testing.T) {
 // TestRetention: bytes go and digests stay; what is stored once more is there again,
 // and approvals that are not closed keep what they need.
 func TestRetention(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "palyra.db")
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	db := sqlitetest.OpenAt(t, path, sqlite.Options{Now: func() time.Time { return now }})
@@ -386,6 +391,7 @@ func TestRetention(t *testing.T) {
 // TestTending runs the background by its clock: locked at first, then over what an
 // older palyrad left, then what expires.
 func TestTending(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "palyra.db")
 		contents := olderBlobs(t, path, 100)
@@ -414,6 +420,7 @@ func TestTending(t *testing.T) {
 
 // TestRewrap replaces the vault's key under a results key, once.
 func TestRewrap(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "palyra.db")
 	db := sqlitetest.OpenAt(t, path, sqlite.Options{Results: &atresttest.Ring{Key: "old"}})
 	keep(t, db, marker(1))

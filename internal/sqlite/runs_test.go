@@ -15,6 +15,7 @@ import (
 )
 
 func TestRuns(t *testing.T) {
+	t.Parallel()
 	runtest.RunStore(t, func(t *testing.T, now func() time.Time) run.Store {
 		return sqlite.NewRuns(sqlitetest.OpenAt(t, filepath.Join(t.TempDir(), "palyra.db"), sqlite.Options{Now: now}))
 	})
@@ -23,6 +24,7 @@ func TestRuns(t *testing.T) {
 // A page of any listing comes out of an index in its order: with a hundred
 // thousand runs, nothing is sorted and nothing is read to be passed over.
 func TestListingRunsNeedsNoSort(t *testing.T) {
+	t.Parallel()
 	db := sqlitetest.Open(t)
 	for name, f := range map[string]run.Filter{
 		"all":       {},
@@ -44,6 +46,7 @@ func TestListingRunsNeedsNoSort(t *testing.T) {
 
 // A store of schema version 6 keeps what it has and takes runs.
 func TestMigrationAddsRuns(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "palyra.db")
 	must.Do(t, sqlite.MakeOld(path, 6, func(c *sqlite.Conn) error {
 		return c.Query("INSERT INTO claims (principal, key, digest, proposal_id, at) VALUES ('agent:a', 'k', 'd', 'p', 1)", nil)

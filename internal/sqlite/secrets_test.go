@@ -17,6 +17,7 @@ import (
 )
 
 func TestSecretStore(t *testing.T) {
+	t.Parallel()
 	db := sqlitetest.Open(t)
 	vaulttest.RunStore(t, db.Secrets(), func() (n int) {
 		must.Do(t, db.Read(t.Context(), func(c *sqlite.Conn) error {
@@ -36,6 +37,7 @@ func (anybody) Permit(vault.Borrower, access.Permission, vault.Ref) error { retu
 
 // TestManySecrets lists 10,000 in pages, takes them to another key, and finds them all.
 func TestManySecrets(t *testing.T) {
+	t.Parallel()
 	const n, size = 10_000, 500
 	db := sqlitetest.Open(t)
 	store := db.Secrets()
@@ -82,6 +84,7 @@ func TestManySecrets(t *testing.T) {
 
 // What the journal says of a secret last is found by its index, and not among its uses.
 func TestLastEventsUseTheirIndex(t *testing.T) {
+	t.Parallel()
 	db := sqlitetest.Open(t)
 	for _, query := range []string{sqlite.OneSecret, sqlite.ManySecrets} {
 		steps := must.Get(sqlite.Plan(db, query))(t)

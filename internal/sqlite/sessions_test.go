@@ -54,6 +54,7 @@ func judged(t *testing.T, id string, allowed bool, p callrecord.Proposed, facts 
 // TestErasureGivesNothingBack: a call whose payloads were erased counts as one
 // that was let through, and that read.
 func TestErasureGivesNothingBack(t *testing.T) {
+	t.Parallel()
 	db := sqlitetest.Open(t)
 	calls := sqlite.NewCalls(db)
 	record(t, calls, toolcall.Entry{Member: member("A", "p1", false), Drafts: judged(t, "p1", true, callrecord.Proposed{Tool: "http.fetch", OpenWorld: true}, tool.Facts{}, 0)})
@@ -66,6 +67,7 @@ func TestErasureGivesNothingBack(t *testing.T) {
 // Calls are found from their commit on, whether they are recent or were moved to where
 // the indexes are, by the page.
 func TestRecentCallsAreSettled(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "palyra.db")
 	db := sqlitetest.OpenAt(t, path, sqlite.Options{})
 	calls := sqlite.NewCalls(db)
@@ -140,6 +142,7 @@ func assertCallsFound(t *testing.T, calls *sqlite.Calls, n int) {
 
 // What a session did is read by indexes, and the few recent calls.
 func TestSessionEventsScanNothing(t *testing.T) {
+	t.Parallel()
 	db := sqlitetest.Open(t)
 	for _, step := range must.Get(sqlite.Plan(db, sqlite.SessionCallEvents))(t) {
 		if strings.HasPrefix(step, "SCAN ") && step != "SCAN r" {

@@ -11,6 +11,7 @@ import (
 )
 
 func TestTokenStore(t *testing.T) {
+	t.Parallel()
 	db := sqlitetest.Open(t)
 	tokentest.RunStore(t, db.Tokens(), func() (n int) {
 		must.Do(t, db.Read(t.Context(), func(c *sqlite.Conn) error {

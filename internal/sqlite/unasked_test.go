@@ -17,6 +17,7 @@ import (
 // Of calls that ran unasked the store keeps those of the last days, and of these only
 // little more than it counts.
 func TestUnaskedCallsAreBounded(t *testing.T) {
+	t.Parallel()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	db := sqlitetest.OpenAt(t, filepath.Join(t.TempDir(), "palyra.db"), sqlite.Options{Now: func() time.Time { return now }})
 	a := sqlite.NewApprovals(db)

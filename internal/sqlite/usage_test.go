@@ -9,5 +9,6 @@ import (
 )
 
 func TestUsage(t *testing.T) {
+	t.Parallel()
 	quotatest.RunStore(t, func(t *testing.T) quota.Store { return sqlitetest.Open(t) })
 }

@@ -13,6 +13,7 @@ import (
 // A copy of the descriptor, as a child has it between fork and exec, does not hold
 // the directory once it is released.
 func TestReleasedWhileAChildHoldsTheFile(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "state")
 	first := must.Get(Take(dir))(t)
 	copied := must.Get(syscall.Dup(int(first.file.Fd())))(t)

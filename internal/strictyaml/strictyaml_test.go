@@ -42,6 +42,7 @@ func read(text string, o strictyaml.Options) (f file, err error) {
 }
 
 func TestDecode(t *testing.T) {
+	t.Parallel()
 	yes := true
 	for _, c := range []struct {
 		text string
@@ -72,6 +73,7 @@ func TestDecode(t *testing.T) {
 }
 
 func TestRefused(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]string{
 		"entries: [{txt: a}]":                      `line 1, column 12: unknown field "txt"`,
 		"Entries: []":                              "unknown field",
@@ -110,6 +112,7 @@ func TestRefused(t *testing.T) {
 
 // Without Plain the same texts are read, but for aliases of nothing.
 func TestPlain(t *testing.T) {
+	t.Parallel()
 	for text, place := range map[string]string{
 		"names: [&a b]":                   "1:9",
 		"names: &a [b]":                   "1:8",
@@ -141,6 +144,7 @@ func TestPlain(t *testing.T) {
 
 // Aliases of aliases are not followed without an end.
 func TestLaughs(t *testing.T) {
+	t.Parallel()
 	text := "entries:\n  - any:\n      a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
 	for i := range 9 {
 		text += fmt.Sprintf("      a%d: &a%d [%s]\n", i+1, i+1, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d, ", i), 10), ", "))
@@ -151,6 +155,7 @@ func TestLaughs(t *testing.T) {
 }
 
 func TestDocuments(t *testing.T) {
+	t.Parallel()
 	if _, err := read("names: []\n---\nnames: []\n", strictyaml.Options{}); !errors.Is(err, strictyaml.ErrDocuments) {
 		t.Error(err)
 	}

@@ -80,11 +80,13 @@ func (w *world) create(t *testing.T, by access.Principal, r token.Request) (toke
 }
 
 func TestStoreInMemory(t *testing.T) {
+	t.Parallel()
 	s := tokentest.NewStore()
 	tokentest.RunStore(t, s, func() int { return len(s.Events()) })
 }
 
 func TestTokenActsAsItsHolder(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	made, text := w.create(t, ann, token.Request{For: bot, Scopes: []access.Permission{access.PermToolList, access.PermToolCall, access.PermToolCall}})
 	w.open(t) // it outlives the gateway
@@ -102,6 +104,7 @@ func TestTokenActsAsItsHolder(t *testing.T) {
 
 // Neither the store nor an event has a secret.
 func TestSecretIsKeptNowhere(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	made, text := w.create(t, ann, token.Request{})
 	secret := text[strings.LastIndex(text, "_")+1:]
@@ -117,6 +120,7 @@ func TestSecretIsKeptNowhere(t *testing.T) {
 }
 
 func TestRefused(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	bound, text := w.create(t, ann, token.Request{For: bot, Life: time.Hour, Addresses: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}})
 	other, _ := w.create(t, ann, token.Request{})
@@ -187,6 +191,7 @@ func other1(text string) string {
 }
 
 func TestWhatIsNotMade(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	call := []access.Permission{access.PermToolCall}
 	for name, c := range map[string]struct {
@@ -228,6 +233,7 @@ func TestWhatIsNotMade(t *testing.T) {
 
 // There are so many tokens at a time and no more, those that ended left out.
 func TestTokensAreBounded(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for n := range token.MaxTokens {
 		one := token.Token{ID: fmt.Sprintf("%026d", n), Name: "ci", Principal: ann, CreatedBy: ann, CreatedAt: w.now, ExpiresAt: w.now.Add(time.Hour)}
@@ -248,6 +254,7 @@ func TestTokensAreBounded(t *testing.T) {
 }
 
 func TestRevoke(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	made, text := w.create(t, ann, token.Request{For: bot})
 	var ended []string
@@ -278,6 +285,7 @@ func TestRevoke(t *testing.T) {
 
 // Each sees its own and those of its agents.
 func TestOf(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	of := func(p access.Principal) (names []string) {
 		for _, t := range w.Of(p) {
@@ -301,6 +309,7 @@ func TestOf(t *testing.T) {
 
 // The last use is known at once, and written down once a minute at most.
 func TestLastUse(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	made, text := w.create(t, ann, token.Request{})
 	first := w.now
@@ -326,6 +335,7 @@ func TestLastUse(t *testing.T) {
 }
 
 func TestTogether(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	_, text := w.create(t, ann, token.Request{})
 	var wg sync.WaitGroup
@@ -386,6 +396,7 @@ func BenchmarkAuthenticate(b *testing.B) {
 // A token ends with the device that made it, also where nobody marked it as revoked;
 // those of other devices go on.
 func TestTokenEndsWithItsDevice(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	lost := ""
 	w.Service = must.Get(token.New(t.Context(), token.Config{

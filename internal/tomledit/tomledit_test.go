@@ -24,6 +24,7 @@ trusted_hash = "sha256:1"
 `
 
 func TestSet(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		text string
 		path []string
@@ -55,6 +56,7 @@ func TestSet(t *testing.T) {
 }
 
 func TestSetReplaces(t *testing.T) {
+	t.Parallel()
 	edited, made, err := Set([]byte(config), []string{"mcp_servers", "docs", "args"}, []string{"c"})
 	must.Do(t, err)
 	if want := strings.Replace(config, "[\"a\", # one\n    \"b\"]", `["c"]`, 1); string(edited) != want || made != nil {
@@ -63,6 +65,7 @@ func TestSetReplaces(t *testing.T) {
 }
 
 func TestTables(t *testing.T) {
+	t.Parallel()
 	edited, err := AppendTable([]byte(config), []string{"workspaces"}, Pair{"name", "a"}, Pair{"path", "/a"})
 	must.Do(t, err)
 	if want := config + "\n[[workspaces]]\nname = \"a\"\npath = \"/a\"\n"; string(edited) != want {
@@ -91,6 +94,7 @@ func TestTables(t *testing.T) {
 }
 
 func TestRefused(t *testing.T) {
+	t.Parallel()
 	_, _, err := Set([]byte("a = 1\nb = = 2\n"), []string{"c"}, 1)
 	var e *Error
 	if !errors.As(err, &e) || e.Line != 2 {

@@ -230,6 +230,7 @@ func BenchmarkRedact(b *testing.B) {
 
 // All members but those excepted, wherever the value stands in another one.
 func TestRedactAllMembersBut(t *testing.T) {
+	t.Parallel()
 	paths := []string{"/h/*", "!/h/shown"}
 	for input, want := range map[string]string{
 		`{"a":"x","h":{"HIDDEN":{"b":"x"},"hidden":"x","shown":"x"}}`: `{"a":"x","h":{"HIDDEN":"[redacted]","hidden":"[redacted]","shown":"x"}}`,

@@ -24,6 +24,7 @@ const plainSchema = `{
 // TestWhatIsPlain: a keyword that plain does not know is for the library, wherever it
 // stands.
 func TestWhatIsPlain(t *testing.T) {
+	t.Parallel()
 	for schema, want := range map[string]bool{
 		plainSchema:                           true,
 		`{"type":"object"}`:                   true,

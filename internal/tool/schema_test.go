@@ -34,6 +34,7 @@ func compile(t *testing.T, text string) *Schema {
 }
 
 func TestCheckRefusesWithPointerAndReason(t *testing.T) {
+	t.Parallel()
 	s := compile(t, personSchema)
 	deep := strings.Repeat("[", canonical.MaxDepth+2) + strings.Repeat("]", canonical.MaxDepth+2)
 	tests := []struct {
@@ -98,6 +99,7 @@ func TestCheckRefusesWithPointerAndReason(t *testing.T) {
 }
 
 func TestCheckReturnsCanonicalBytes(t *testing.T) {
+	t.Parallel()
 	s := compile(t, personSchema)
 	got := must.Get(s.Check([]byte(" { \"tags\":[\"\\u0061\"], \"path\" : \"a\", \"limit\": 1e0, \"either\": null } ")))(t)
 	if want := `{"either":null,"limit":1,"path":"a","tags":["a"]}`; string(got) != want {
@@ -106,6 +108,7 @@ func TestCheckReturnsCanonicalBytes(t *testing.T) {
 }
 
 func TestCheckIsDeterministic(t *testing.T) {
+	t.Parallel()
 	s := compile(t, personSchema)
 	input := []byte(`{"b":1,"a":2,"mode":"x","limit":99}`)
 	_, first := s.Check(input)
@@ -117,6 +120,7 @@ func TestCheckIsDeterministic(t *testing.T) {
 }
 
 func TestCompileSchemaRefuses(t *testing.T) {
+	t.Parallel()
 	tests := map[string]string{
 		"not JSON":               `{`,
 		"not an object schema":   `{"type":"string"}`,
@@ -148,6 +152,7 @@ func TestCompileSchemaRefuses(t *testing.T) {
 }
 
 func TestRecursiveDataIsAllowed(t *testing.T) {
+	t.Parallel()
 	// The reference goes down into the value each time, so it ends with it.
 	s := compile(t, `{"type":"object","properties":{"child":{"$ref":"#"},"n":{"type":"integer"}},"additionalProperties":false}`)
 	if _, err := s.Check([]byte(`{"child":{"child":{"n":1}}}`)); err != nil {

@@ -41,6 +41,7 @@ func sumCall() toolcall.Submission {
 const atOnce = "record proposed+evaluated+decided+attested"
 
 func TestCallWithoutEffectIsRecordedAtOnce(t *testing.T) {
+	t.Parallel()
 	p := gatewaytest.NewProbe(sum)
 	w := newWorld(t, withSum(p))
 	p.Work = func(_ context.Context, c tool.Call) tool.Report {
@@ -64,6 +65,7 @@ func TestCallWithoutEffectIsRecordedAtOnce(t *testing.T) {
 
 // The same tool without the word is recorded as it goes: the decision first.
 func TestCallThatMayHaveAnEffectIsNot(t *testing.T) {
+	t.Parallel()
 	p := gatewaytest.NewProbe(sum)
 	w := newWorld(t, func(w *world) {
 		w.more = append(w.more, p)
@@ -78,6 +80,7 @@ func TestCallThatMayHaveAnEffectIsNot(t *testing.T) {
 }
 
 func TestNothingLeavesWhenItCannotBeRecordedAtOnce(t *testing.T) {
+	t.Parallel()
 	for _, code := range []event.Code{event.Proposed, event.Evaluated, event.Decided, event.Attested} {
 		p := gatewaytest.NewProbe(sum)
 		w := newWorld(t, withSum(p))
@@ -98,6 +101,7 @@ func TestNothingLeavesWhenItCannotBeRecordedAtOnce(t *testing.T) {
 
 // A crash while the call runs loses all of it.
 func TestCrashLosesTheWholeCallWithoutEffect(t *testing.T) {
+	t.Parallel()
 	p := gatewaytest.NewProbe(sum)
 	w := newWorld(t, withSum(p))
 	started, hold := make(chan struct{}), make(chan struct{})
@@ -119,6 +123,7 @@ func TestCrashLosesTheWholeCallWithoutEffect(t *testing.T) {
 
 // What was decided stays on record when it cannot be attested.
 func TestDecisionWithoutAttestationStaysOnRecord(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, withSum(gatewaytest.NewProbe(sum)))
 	w.notary.fail(errors.New("the key is gone"))
 	r, _, err := w.call(sumCall())
@@ -136,6 +141,7 @@ func TestDecisionWithoutAttestationStaysOnRecord(t *testing.T) {
 // Keys, approvals and denials keep the path on which the decision is durable
 // before anything else.
 func TestWhatIsNotRecordedAtOnce(t *testing.T) {
+	t.Parallel()
 	const asks = `@id("ask") @reason("sums are asked about")
 forbid(principal, action == Action::"tool.execute/sum", resource) unless { context.approval.approvers >= 1 };`
 	const never = `@id("never") @reason("no sums") forbid(principal, action == Action::"tool.execute/sum", resource);`
@@ -176,6 +182,7 @@ forbid(principal, action == Action::"tool.execute/sum", resource) unless { conte
 
 // A refusal at dispatch is attested like any outcome, at once.
 func TestRefusalAtDispatchIsRecordedAtOnce(t *testing.T) {
+	t.Parallel()
 	p := gatewaytest.NewProbe(sum)
 	w := newWorld(t, withSum(p))
 	p.OnPlan = func(n int) {

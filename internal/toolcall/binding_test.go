@@ -59,6 +59,7 @@ func twoAgents(w *world) {
 // A standing yes for exactly one call covers no call that differs in any one
 // bound field: that one is asked about, or denied.
 func TestApprovalCoversNoCallThatDiffersInOneField(t *testing.T) {
+	t.Parallel()
 	for _, field := range tool.BindingFields {
 		t.Run(field, func(t *testing.T) {
 			f, ok := flips[field]
@@ -114,6 +115,7 @@ func (w *world) wantNotCovered(s toolcall.Submission) {
 // What changes in the world between the yes and the start is found at
 // dispatch: the field is named, nothing runs, and the refusal is attested.
 func TestWorldThatChangesUnderAnApprovalIsRefused(t *testing.T) {
+	t.Parallel()
 	for field, f := range flips {
 		if f.world == nil {
 			continue
@@ -144,6 +146,7 @@ func TestWorldThatChangesUnderAnApprovalIsRefused(t *testing.T) {
 
 // The control of the tests above: nothing changed, so it runs.
 func TestWorldThatStaysRuns(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	r := w.begin(runCall())
 	w.vote(alice, r.asked(), yes)
@@ -155,6 +158,7 @@ func TestWorldThatStaysRuns(t *testing.T) {
 
 // The caller names the digest that was shown; a vote for another call is none.
 func TestVoteForAnotherDigestIsRefused(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	r := w.begin(runCall())
 	rec := r.asked()

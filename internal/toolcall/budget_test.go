@@ -47,6 +47,7 @@ func (w *world) wantBudget(what string, s toolcall.Submission, within bool) {
 // Every proposal counts: those that ran, those that were denied, and those
 // whose input was refused. A restart forgets none of them.
 func TestEveryProposalCounts(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, budget(4))
 	w.wantBudget("the first", readCall(), true)
 	bad := readCall()
@@ -71,6 +72,7 @@ func TestEveryProposalCounts(t *testing.T) {
 
 // The count that a restart finds is the one that was kept.
 func TestRestartCountsTheSame(t *testing.T) {
+	t.Parallel()
 	for name, use := range map[string]func(*world){
 		"allowed": func(w *world) { w.call(ofRun(readCall())) },
 		"unknown tool": func(w *world) {
@@ -97,6 +99,7 @@ func TestRestartCountsTheSame(t *testing.T) {
 
 // Two principals that give their runs one name do not share a budget.
 func TestRunsOfOthersAreSeparate(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, budget(1), twoAgents)
 	mine, theirs := readCall(), readCall()
 	theirs.Caller.Principal = access.Agent("other")
@@ -110,6 +113,7 @@ func TestRunsOfOthersAreSeparate(t *testing.T) {
 
 // What a client calls its run has no budget: it could name another.
 func TestLabelsHaveNoBudget(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, budget(1))
 	for range 5 {
 		if _, o, err := w.call(readCall()); err != nil || !o.Decision.Allowed {
@@ -120,6 +124,7 @@ func TestLabelsHaveNoBudget(t *testing.T) {
 }
 
 func TestBudgetHoldsUnderConcurrency(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, budget(5))
 	var allowed, over atomic.Int32
 	var wg sync.WaitGroup
@@ -147,6 +152,7 @@ func TestBudgetHoldsUnderConcurrency(t *testing.T) {
 // whether something from outside has come in, how much has gone out, and the
 // secrets that it could use.
 func TestSessionFactsSurviveARestart(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.fetch.Found.Facts.Secrets = []string{"github"}
 	w.fetch.Work = func(context.Context, tool.Call) tool.Report {

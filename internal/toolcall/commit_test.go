@@ -75,6 +75,7 @@ func (g *gateOf) refused(t *testing.T, what string, code reason.Code) {
 }
 
 func TestOrdinaryChangesAreCommitted(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, unattended)
 	var told gateOf
 	w.run.Work = wrote(nil, &told)
@@ -94,6 +95,7 @@ func TestOrdinaryChangesAreCommitted(t *testing.T) {
 
 // The story of changes that a person has to look at, who says yes.
 func TestProtectedChangesAsk(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, unattended)
 	var told gateOf
 	w.run.Work = wrote(func(r *tool.CommitRequest) { protects(".git/hooks/pre-commit")(r); r.Facts.ExitCode = 2 }, &told)
@@ -144,6 +146,7 @@ func TestProtectedChangesAsk(t *testing.T) {
 
 // Everything that keeps changes out of the workspace.
 func TestRefusedChanges(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		policies string
 		act      func(*world, *running, approval.Record)
@@ -197,6 +200,7 @@ func TestRefusedChanges(t *testing.T) {
 }
 
 func TestForbiddenChanges(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, unattended, func(w *world) {
 		w.options.Policies += `@id("no-hooks") @remedy("leave hooks alone") forbid(principal, action == Action::"workspace.commit", resource)
 when { context.changes.classes.contains("git") };`
@@ -217,6 +221,7 @@ when { context.changes.classes.contains("git") };`
 
 // More protected paths than anybody looks at are not asked about.
 func TestTooManyProtectedPaths(t *testing.T) {
+	t.Parallel()
 	for n, code := range map[int]reason.Code{1000: reason.Cancelled, 1001: reason.CommitRefused} {
 		w := newWorld(t, unattended)
 		var told gateOf
@@ -242,6 +247,7 @@ func TestTooManyProtectedPaths(t *testing.T) {
 
 // A long list of files is a blob that the journal names.
 func TestManyFilesAreABlob(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, unattended)
 	var told gateOf
 	var files []tool.FileChange
@@ -266,6 +272,7 @@ func TestManyFilesAreABlob(t *testing.T) {
 
 // Nothing is let through that is not on record.
 func TestUnrecordedChangesAreRefused(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		paths []string
 		spoil func(*world)
@@ -306,6 +313,7 @@ func TestUnrecordedChangesAreRefused(t *testing.T) {
 // A yes that somebody takes back before it is used is no yes; what is recorded
 // says so.
 func TestRevokedBetweenAnswerAndUse(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, unattended)
 	var told gateOf
 	w.run.Work = wrote(protects(".git/config"), &told)
@@ -326,6 +334,7 @@ func TestRevokedBetweenAnswerAndUse(t *testing.T) {
 
 // A freeze and the end of the call beat a yes that is on record.
 func TestRecordedYesIsBeaten(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		act  func(w *world, end func())
 		code reason.Code
@@ -362,6 +371,7 @@ func TestRecordedYesIsBeaten(t *testing.T) {
 
 // A policy that changes while people look is asked again.
 func TestPolicyThatChangesAtTheGate(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		policies string
 		code     reason.Code
@@ -392,6 +402,7 @@ func TestPolicyThatChangesAtTheGate(t *testing.T) {
 // Time is up: nobody answered, and the changes are discarded. The call's own
 // time stood still.
 func TestChangesThatNobodyAnswersFor(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, unattended)
 		var told gateOf
@@ -408,6 +419,7 @@ func TestChangesThatNobodyAnswersFor(t *testing.T) {
 // A grant covers the changes that a person saw, and those of the same paths by
 // the same program if they say so; never those of a grant for calls.
 func TestGrantsForChanges(t *testing.T) {
+	t.Parallel()
 	bySubject := approval.Ballot{Allow: true, Scope: approval.Session, Match: approval.MatchSubject}
 	another := func(r *tool.CommitRequest) {
 		protects(".git/config")(r)
@@ -448,6 +460,7 @@ func TestGrantsForChanges(t *testing.T) {
 }
 
 func TestGrantForAToolCoversNoChanges(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	var told gateOf
 	w.run.Work = wrote(nil, &told)
@@ -473,6 +486,7 @@ func TestGrantForAToolCoversNoChanges(t *testing.T) {
 
 // A call with a key waits on when its client leaves.
 func TestChangesWaitForAKeyedCall(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, unattended)
 	var told gateOf
 	w.run.Work = wrote(protects(".git/config"), &told)
@@ -495,6 +509,7 @@ func TestChangesWaitForAKeyedCall(t *testing.T) {
 // The daemon stops hard while a call waits at its gate: the call is over, and
 // what is said of it is that nothing was applied. Its question ends with it.
 func TestStopAtTheGate(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, unattended)
 	var told gateOf
 	w.run.Work = wrote(protects(".git/config"), &told)
@@ -526,6 +541,7 @@ func TestStopAtTheGate(t *testing.T) {
 
 // What a crash leaves is told as far as it is known.
 func TestPastOfAGate(t *testing.T) {
+	t.Parallel()
 	for says, c := range map[string]struct {
 		paths []string
 		vote  *approval.Ballot
@@ -552,6 +568,7 @@ func TestPastOfAGate(t *testing.T) {
 // What the sandbox denied is an event of its own, durable with the attestation
 // and without secrets.
 func TestViolationsAreJournaled(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, unattended)
 	w.run.Work = func(context.Context, tool.Call) tool.Report {
 		report := gatewaytest.Succeeded(`{}`)
@@ -579,6 +596,7 @@ func TestViolationsAreJournaled(t *testing.T) {
 
 // The changes of a call can be described without its arguments.
 func TestDescribedChanges(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, unattended)
 	s := runCall()
 	s.Input = nil

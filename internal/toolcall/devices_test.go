@@ -17,6 +17,7 @@ import (
 // A vote of a device that was revoked counts no more: not towards the second
 // vote, not when the answer is used, and not in a grant.
 func TestVotesOfRevokedDevices(t *testing.T) {
+	t.Parallel()
 	carol := gatewaytest.Person(member("carol").Principal, member("carol").Roles...)
 	t.Run("the control: both votes count", func(t *testing.T) {
 		w := newWorld(t, threeUsers)
@@ -67,6 +68,7 @@ func TestVotesOfRevokedDevices(t *testing.T) {
 // member that was disabled or removed, or lost the role, towards a second vote or
 // in a grant. The vote stays in the record, and counts again once the voter may act.
 func TestVotesOfMembersWhoMayNotAct(t *testing.T) {
+	t.Parallel()
 	standing := approval.Ballot{Allow: true, Scope: approval.Timeboxed, TTL: time.Hour, Match: approval.MatchExact}
 	carol := gatewaytest.Person(member("carol").Principal, member("carol").Roles...)
 	for name, end := range map[string]func(*access.Member){
@@ -130,6 +132,7 @@ func TestVotesOfMembersWhoMayNotAct(t *testing.T) {
 // The calls of one principal that are under way are bounded, whatever they
 // wait for; those of another are not touched by it.
 func TestCallsUnderWayAreBounded(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(w *world) { w.limits.CreatedPerMinute, w.budget = 1000, 1000 })
 	var waiting []*running
 	for range 256 {

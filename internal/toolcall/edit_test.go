@@ -47,6 +47,7 @@ func receives(p *gatewaytest.Probe) *[]string {
 // What people changed is what runs, what is attested and what the requester is told,
 // and the journal has both calls.
 func TestEditedCallRuns(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, withCarol)
 	ran := receives(w.run)
 	r := w.begin(runCall())
@@ -101,6 +102,7 @@ func TestEditedCallRuns(t *testing.T) {
 
 // The editor asks for the call as its requester does.
 func TestEditorIsCoRequester(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, withCarol)
 	r := w.begin(runCall())
 	rec := r.asked()
@@ -134,6 +136,7 @@ func TestEditorIsCoRequester(t *testing.T) {
 
 // Votes before an edit fall.
 func TestEditDropsVotes(t *testing.T) {
+	t.Parallel()
 	for name, edits := range map[string]bool{"edited": true, "not edited": false} {
 		w := newWorld(t, withCarol, func(w *world) {
 			w.options.Members = append(w.options.Members, member("dave"))
@@ -159,6 +162,7 @@ func TestEditDropsVotes(t *testing.T) {
 
 // An edit that policy denies its editor, or its requester, changes nothing.
 func TestEditIsJudged(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, withCarol, func(w *world) {
 		w.options.Policies = `
 @id("not-bob") forbid(principal == User::"bob", action == Action::"tool.execute/process.run", resource);
@@ -207,6 +211,7 @@ func TestEditIsJudged(t *testing.T) {
 
 // What policy says of the editor holds until the call runs.
 func TestEditorLosesTheRight(t *testing.T) {
+	t.Parallel()
 	for name, forbid := range map[string]string{"taken": `@id("not-bob") forbid(principal == User::"bob", action == Action::"tool.execute/process.run", resource);`, "kept": ""} {
 		w := newWorld(t, withCarol)
 		r := w.begin(runCall())
@@ -223,6 +228,7 @@ func TestEditorLosesTheRight(t *testing.T) {
 
 // Secrets stay what and where they are.
 func TestEditKeepsSecrets(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, withCarol, func(w *world) {
 		w.options.Policies = `@id("ask") forbid(principal, action == Action::"tool.execute/vault.put", resource) unless { context.approval.granted };`
 	})
@@ -261,6 +267,7 @@ func TestEditKeepsSecrets(t *testing.T) {
 
 // A client that cannot be told of other arguments has none put in their place.
 func TestNoEdit(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, withCarol)
 	call := runCall()
 	call.NoEdit = "its hook takes a yes or a no"
@@ -279,6 +286,7 @@ func TestNoEdit(t *testing.T) {
 // A daemon that dies leaves the call as it was or as it was edited, and the call does
 // not run by itself.
 func TestEditAcrossRestart(t *testing.T) {
+	t.Parallel()
 	for name, fails := range map[string]bool{"before it is durable": true, "after": false} {
 		w := newWorld(t, withCarol)
 		r := w.begin(runCall())
@@ -310,6 +318,7 @@ func TestEditAcrossRestart(t *testing.T) {
 // Who approves an edited call has to be independent of everybody who asks for it: of its
 // requester and of its editor at once.
 func TestEditNeedsIndependence(t *testing.T) {
+	t.Parallel()
 	people := []string{"carol", "dave", "erin", "frank"}
 	for name, c := range map[string]struct {
 		edits bool
@@ -354,6 +363,7 @@ func TestEditNeedsIndependence(t *testing.T) {
 // Of an edit and a yes at the same time one wins, and what runs is what the yes was
 // shown. With the race detector: the edit reads what the call that waits reads.
 func TestEditRacesVote(t *testing.T) {
+	t.Parallel()
 	edited, allowed := 0, 0
 	for n := range 16 {
 		w := newWorld(t, withCarol)

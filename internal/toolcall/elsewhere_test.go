@@ -21,6 +21,7 @@ func noted(out toolcall.Elsewhere) (event.Draft, error) {
 // TestElsewhereKeepsSecrets: a call that takes a secret of the vault runs here or
 // nowhere. The control is the same call without one.
 func TestElsewhereKeepsSecrets(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, unattended, injecting(awsSecret))
 	if out, err := w.MayElsewhere(t.Context(), runCall(), approval.Answer{}, noted); err != nil || out.Allowed {
 		t.Errorf("%+v, %v", out, err)
@@ -52,6 +53,7 @@ func (w *world) askedElsewhere() approval.Answer {
 // asked about, under the policies that are in force then; and the event stands in the
 // same unit.
 func TestElsewhereUsesTheAnswerUp(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	answer := w.askedElsewhere()
 	other := runCall()

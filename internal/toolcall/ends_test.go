@@ -87,6 +87,7 @@ var recordings = map[string]struct {
 // was decided has an attestation or is ambiguous after the next start, and none
 // is both.
 func TestEveryDecidedCallEnds(t *testing.T) {
+	t.Parallel()
 	for name, kind := range recordings {
 		for how, refusal := range map[string]struct {
 			err   error
@@ -157,6 +158,7 @@ func (w *world) everyDecidedCallEnds(what string) {
 // A result that is too large to store reaches its client, is attested by its
 // digest, and is not there for who comes back for it.
 func TestResultTooLargeToKeep(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	large := []byte(`{"content":"` + strings.Repeat("x", toolcall.MaxBlob) + `"}`)
 	w.read.Work = gatewaytest.Reports(string(large))
@@ -193,6 +195,7 @@ func TestResultTooLargeToKeep(t *testing.T) {
 // Whoever leaves while a call waits leaves a call that was cancelled, wherever
 // it waited.
 func TestLeavingIsCancelled(t *testing.T) {
+	t.Parallel()
 	for name, at := range map[string]func(e toolcall.Event) bool{
 		"after the proposal":      func(e toolcall.Event) bool { return e.Proposed != nil },
 		"once people were asked":  func(e toolcall.Event) bool { return e.Asked != nil },
@@ -231,6 +234,7 @@ func TestLeavingIsCancelled(t *testing.T) {
 
 // A name that is too long for the journal ends between two characters there.
 func TestClippedNamesAreText(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	s := readCall()
 	s.Tool = "a" + strings.Repeat("é", 100)
@@ -252,6 +256,7 @@ func (faulty) Plan(context.Context, tool.Proposal) (tool.Plan, error) { return t
 // What a client is told to look up in the log is there, with its cause, and
 // nowhere else.
 func TestInternalIsLogged(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(w *world) {
 		w.more = append(w.more, faulty{gatewaytest.NewProbe(sum)})
 		w.options.Tools = append(w.options.Tools, sum)

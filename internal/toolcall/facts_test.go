@@ -23,6 +23,7 @@ when { context has path && context.path like "secret*" } unless { context.approv
 // once more and read; one whose facts, as far as policy reads them, have changed
 // is not.
 func TestReadThatWaited(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		change func(*gatewaytest.Probe)
 		reads  string
@@ -73,6 +74,7 @@ var search = tool.Descriptor{
 // read by fs.read. An ask is a no, unless people answered the same ask of the
 // same policy about the call.
 func TestFilesThatAreFound(t *testing.T) {
+	t.Parallel()
 	const searchAsks = `
 @id("ask-search")
 forbid(principal, action == Action::"tool.execute/fs.search", resource) unless { context.approval.granted };
@@ -128,6 +130,7 @@ forbid(principal, action == Action::"tool.execute/fs.search", resource) when { c
 // TestAnotherMachineThanPolicyWasTold: a call that was decided for one sandbox
 // runs in another only if policy allows that, too.
 func TestAnotherMachineThanPolicyWasTold(t *testing.T) {
+	t.Parallel()
 	const fullOnly = `forbid(principal, action in Action::"tool.execute", resource) when { context.sandbox.rung == "landlock" };`
 	for policies, runs := range map[string]bool{"": true, fullOnly: false} {
 		w := newWorld(t, func(w *world) { w.options.Policies = policies; w.read.Found.Facts.SandboxRung = "full" })

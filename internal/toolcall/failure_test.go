@@ -22,6 +22,7 @@ import (
 
 // A decision that cannot be recorded is not carried out.
 func TestNothingRunsUnrecorded(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.ledger.fail(event.Decided)
 	r, o, err := w.call(readCall())
@@ -41,6 +42,7 @@ func TestNothingRunsUnrecorded(t *testing.T) {
 
 // Nobody is asked about a call that is not on record.
 func TestNobodyIsAskedUnrecorded(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.ledger.fail(event.Evaluated)
 	r, _, err := w.call(runCall())
@@ -54,6 +56,7 @@ func TestNobodyIsAskedUnrecorded(t *testing.T) {
 // An approval whose use cannot be recorded does not let the call run, and is
 // not used up.
 func TestApprovedButUnrecordedDoesNotRun(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	var rec approval.Record
 	r := w.beginWith(runCall(), func(e toolcall.Event) {
@@ -75,6 +78,7 @@ func TestApprovedButUnrecordedDoesNotRun(t *testing.T) {
 
 // A refusal that cannot be recorded is an outage, not a refusal.
 func TestUnrecordedRefusalIsAnOutage(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.ledger.fail(event.Refused)
 	s := readCall()
@@ -87,6 +91,7 @@ func TestUnrecordedRefusalIsAnOutage(t *testing.T) {
 }
 
 func TestBudgetThatCannotBeReadRunsNothing(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.ledger.readErr = errDisk
 	_, _, err := w.call(readCall())
@@ -102,6 +107,7 @@ func TestBudgetThatCannotBeReadRunsNothing(t *testing.T) {
 // result stays inside. While the journal takes it, the call ends as ambiguous at
 // once; else it stays open until a start closes it.
 func TestUnattestedResultStaysInside(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		spoil func(*world)
 		code  reason.Code
@@ -142,6 +148,7 @@ func TestUnattestedResultStaysInside(t *testing.T) {
 
 // Closing what is open is all or nothing, and can be tried again.
 func TestCloseAmbiguousFailsWhole(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.ledger.fail(event.Attested)
 	for range 3 {
@@ -175,6 +182,7 @@ func blocked(began chan<- struct{}) func(context.Context, tool.Call) tool.Report
 
 // A client that hangs up stops the tool and does not erase the evidence.
 func TestHangUpMidCallIsStillAttested(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	began := make(chan struct{}, 1)
 	w.read.Work = blocked(began)
@@ -192,6 +200,7 @@ func TestHangUpMidCallIsStillAttested(t *testing.T) {
 
 // A client that is gone before the call begins leaves a refusal.
 func TestHangUpBeforeTheCall(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -204,6 +213,7 @@ func TestHangUpBeforeTheCall(t *testing.T) {
 // A client that leaves between the decision and the start: the decision is on
 // record, so the call gets its end, and the tool does not start.
 func TestHangUpBetweenDecisionAndStart(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	var r *running
 	ready := make(chan struct{})
@@ -224,6 +234,7 @@ func TestHangUpBetweenDecisionAndStart(t *testing.T) {
 }
 
 func TestDeadlineIsAttested(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.read.Work = blocked(make(chan struct{}, 1))
@@ -236,6 +247,7 @@ func TestDeadlineIsAttested(t *testing.T) {
 }
 
 func TestPanicIsAttested(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.read.Work = func(context.Context, tool.Call) tool.Report { panic("boom") }
 	_, o, err := w.call(readCall())
@@ -249,6 +261,7 @@ func TestPanicIsAttested(t *testing.T) {
 // Whoever observes the call gets one chunk at a time and none after the end,
 // even from a tool that does not wait for its writers.
 func TestOutputIsOrderedAndEnds(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	var late func()
 	w.read.Work = func(_ context.Context, c tool.Call) tool.Report {
@@ -284,6 +297,7 @@ func (w *world) thaw() {
 }
 
 func TestFreezeBeforeDuringAndAfter(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	began := make(chan struct{}, 1)
 	w.read.Work = blocked(began)
@@ -314,6 +328,7 @@ func TestFreezeBeforeDuringAndAfter(t *testing.T) {
 // A freeze that comes while people are asked, or between their yes and the
 // decision, keeps the call from running.
 func TestFreezeBeatsAnApproval(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	r := w.beginWith(runCall(), func(e toolcall.Event) {
 		if e.Resolved != nil {
@@ -332,6 +347,7 @@ func TestFreezeBeatsAnApproval(t *testing.T) {
 
 // A freeze after the decision, before the start.
 func TestFreezeBeatsADecision(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	r := w.beginWith(readCall(), func(e toolcall.Event) {
 		if e.Decision != nil {
@@ -347,6 +363,7 @@ func TestFreezeBeatsADecision(t *testing.T) {
 }
 
 func TestStoppingGatewayTakesNoCalls(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	began := make(chan struct{}, 1)
 	w.read.Work = blocked(began)
@@ -375,6 +392,7 @@ func TestStoppingGatewayTakesNoCalls(t *testing.T) {
 }
 
 func TestNewNeedsAllStages(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for name, spoil := range map[string]func(*toolcall.Config){
 		"evaluator":  func(c *toolcall.Config) { c.Evaluator = nil },

@@ -72,6 +72,7 @@ func otherInput(s toolcall.Submission) toolcall.Submission {
 }
 
 func TestSessionGrant(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	g := w.grant(in("one", runCall()), forSession)
 	w.wantGranted("the same session", in("one", runCall()), g)
@@ -90,6 +91,7 @@ func TestSessionGrant(t *testing.T) {
 }
 
 func TestTimeboxedGrant(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		g := w.grant(in("one", runCall()), forAnHour)
@@ -102,6 +104,7 @@ func TestTimeboxedGrant(t *testing.T) {
 }
 
 func TestSubjectGrantCoversOtherInputs(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	b := forAnHour
 	b.Match = approval.MatchSubject
@@ -114,6 +117,7 @@ func TestSubjectGrantCoversOtherInputs(t *testing.T) {
 // A tool that was changed is another tool: its grants do not hold, and the
 // call is asked about rather than refused.
 func TestGrantEndsWithTheDefinition(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	b := forAnHour
 	b.Match = approval.MatchTool
@@ -125,6 +129,7 @@ func TestGrantEndsWithTheDefinition(t *testing.T) {
 }
 
 func TestPolicyCanRuleStandingApprovalsOut(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.grant(runCall(), forAnHour)
 	w.reload(noStanding)
@@ -133,6 +138,7 @@ func TestPolicyCanRuleStandingApprovalsOut(t *testing.T) {
 }
 
 func TestRevokedGrantAsksAgain(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	g := w.grant(runCall(), forAnHour)
 	w.revoke(g)
@@ -150,6 +156,7 @@ func (w *world) revoke(g approval.Grant) {
 // A revoke beats a call that the grant has let through as far as it comes: at
 // the verdict, at the decision, and between the decision and the start.
 func TestRevokeBeatsACallOnItsWay(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		// at says at which event or plan of the call the revoke happens.
 		at func(w *world, revoke func()) func(toolcall.Event)
@@ -201,6 +208,7 @@ func TestRevokeBeatsACallOnItsWay(t *testing.T) {
 
 // A freeze suspends grants; a thaw brings them back.
 func TestFreezeSuspendsGrants(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	g := w.grant(runCall(), forAnHour)
 	w.freeze()
@@ -212,6 +220,7 @@ func TestFreezeSuspendsGrants(t *testing.T) {
 
 // An approval that was given once is used once.
 func TestOnceIsOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	r := w.begin(runCall())
 	w.vote(alice, r.asked(), yes)
@@ -226,6 +235,7 @@ func TestOnceIsOnce(t *testing.T) {
 // and calls at once never share the last use: one is denied with APPROVAL_EXPIRED,
 // or came too late for the grant and is asked about.
 func TestLastUseOfAGrant(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	b := forAnHour
 	b.Uses = 1
@@ -266,6 +276,7 @@ func TestLastUseOfAGrant(t *testing.T) {
 // about and those that ran without, by a grant or by policy; not those of other tools or
 // of other people, and of a session only its own.
 func TestCoveredCallsAreCounted(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	covered := func(s toolcall.Submission) (asked int64, of map[approval.Scope]map[approval.Match]int64) {
 		r := w.begin(s)

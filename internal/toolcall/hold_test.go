@@ -15,6 +15,7 @@ import (
 // What a call waits for after its yes is judged anew, and what it does not go on for
 // gives the yes back.
 func TestHold(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, twoUsers)
 	held := runCall()
 	held.Hold = func(context.Context) error {
@@ -51,6 +52,7 @@ func TestHold(t *testing.T) {
 
 // Changes are held like calls; what needs no answer and a denial are not.
 func TestHoldOfChanges(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, unattended)
 	var told gateOf
 	w.run.Work = wrote(nil, &told)

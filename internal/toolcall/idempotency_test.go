@@ -24,6 +24,7 @@ func keyed(s toolcall.Submission) toolcall.Submission {
 }
 
 func TestRetryFollowsTheLiveCall(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	release := make(chan struct{})
 	began := make(chan struct{}, 2)
@@ -51,6 +52,7 @@ func TestRetryFollowsTheLiveCall(t *testing.T) {
 // A retry after the end gets the first call again, byte for byte, also after a
 // restart.
 func TestRetryReplaysTheCall(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.read.Work = gatewaytest.Reports(`{"z":1,"a":"\u00e9"}`)
 	_, first, err := w.call(keyed(readCall()))
@@ -85,6 +87,7 @@ func TestRetryReplaysTheCall(t *testing.T) {
 }
 
 func TestKeyBelongsToOneCall(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, twoAgents)
 	if _, _, err := w.call(keyed(readCall())); err != nil {
 		t.Fatal(err)
@@ -121,6 +124,7 @@ func TestKeyBelongsToOneCall(t *testing.T) {
 
 // The mismatch is found while the first call still runs, too.
 func TestKeyOfALiveCall(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	began := make(chan struct{}, 1)
 	release := make(chan struct{})
@@ -143,6 +147,7 @@ func TestKeyOfALiveCall(t *testing.T) {
 }
 
 func TestManySubmissionsRunOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	var mu sync.Mutex
 	seen := map[string]int{}
@@ -171,6 +176,7 @@ func TestManySubmissionsRunOnce(t *testing.T) {
 // A call that a crash interrupted is over: a retry is told so, and never runs
 // it again.
 func TestInterruptedCallNeverRunsAgain(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.ledger.fail(event.Attested)
 	_, _, err := w.call(keyed(readCall()))
@@ -191,6 +197,7 @@ func TestInterruptedCallNeverRunsAgain(t *testing.T) {
 // run: coming back under its key proposes it anew, and the person who is asked
 // still has the same question.
 func TestCallInterruptedBeforeItsDecision(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	r := w.begin(keyed(runCall()))
 	rec := r.asked()
@@ -219,6 +226,7 @@ func TestCallInterruptedBeforeItsDecision(t *testing.T) {
 
 // A freeze passes: what it refused may be tried again under the same key.
 func TestRetryAfterAFreeze(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.Router.Freeze()
 	_, _, err := w.call(keyed(readCall()))
@@ -231,6 +239,7 @@ func TestRetryAfterAFreeze(t *testing.T) {
 }
 
 func TestRetryOfADenialIsTheDenial(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	r := w.begin(keyed(runCall()))
 	w.vote(alice, r.asked(), no)
@@ -245,6 +254,7 @@ func TestRetryOfADenialIsTheDenial(t *testing.T) {
 }
 
 func TestRetryOfARefusalIsTheRefusal(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	s := keyed(readCall())
 	s.Input = []byte(`{"path":1}`)
@@ -260,6 +270,7 @@ func TestRetryOfARefusalIsTheRefusal(t *testing.T) {
 
 // A call whose key could not be recorded has not happened: the retry runs it.
 func TestRetryOfAnUnrecordedCallRuns(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.ledger.fail(event.Decided)
 	_, _, err := w.call(keyed(readCall()))
@@ -273,6 +284,7 @@ func TestRetryOfAnUnrecordedCallRuns(t *testing.T) {
 
 // A key that cannot be looked up starts nothing.
 func TestUnreadableKeysStartNothing(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.ledger.readErr = errDisk
 	_, _, err := w.call(keyed(readCall()))
@@ -296,6 +308,7 @@ func closed() <-chan struct{} {
 // On the order to stop, a call that no client holds gets its time, is then
 // stopped, and reaches its attestation.
 func TestStopWaitsForCallsWithoutAClient(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	began := make(chan struct{}, 1)
 	w.read.Work = blocked(began)
@@ -319,6 +332,7 @@ func TestStopWaitsForCallsWithoutAClient(t *testing.T) {
 // A call without a key ends at the stop, too, when its time is over: its client
 // gets the attested outcome with the reason. Until then it is among those that run.
 func TestStopEndsCalls(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	began := make(chan struct{}, 1)
 	w.read.Work = func(ctx context.Context, _ tool.Call) tool.Report {
@@ -349,6 +363,7 @@ func TestStopEndsCalls(t *testing.T) {
 // started, runs when it is tried again. The control is one whose tool had started:
 // what became of it is told again.
 func TestRetryAfterAStop(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		started bool
 		runs    int32
@@ -391,6 +406,7 @@ func TestRetryAfterAStop(t *testing.T) {
 // A call with a key that is asked about when the order to stop comes leaves
 // its approval to the next start.
 func TestStopLeavesTheApprovalPending(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	r := w.begin(keyed(runCall()))
 	rec := r.asked()
@@ -408,6 +424,7 @@ func TestStopLeavesTheApprovalPending(t *testing.T) {
 // A call outlives its clients while it waits for an approval: a lost
 // connection loses neither the answer nor the result.
 func TestCallOutlivesItsClients(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	first := w.begin(keyed(runCall()))
 	rec := first.asked()
@@ -431,6 +448,7 @@ func TestCallOutlivesItsClients(t *testing.T) {
 
 // Output reaches the clients of a call with a key while it runs, up to a bound.
 func TestFollowersGetOutput(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	buffer := bytes.Repeat([]byte("x"), 1<<19)
 	w.read.Work = func(_ context.Context, c tool.Call) tool.Report {

@@ -33,6 +33,7 @@ var (
 // TestSecretForAProgram: each secret is asked about by itself before anything runs,
 // with who, which, where to and how long; nothing but once is offered.
 func TestSecretForAProgram(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, unattended, injecting(awsSecret, deployKey))
 	r := w.begin(runCall())
 	rec := r.asked()
@@ -90,6 +91,7 @@ func countOf(codes []event.Code, one event.Code) (n int) {
 
 // TestSecretDenied: a no to any secret is one to the call, and nothing is used up.
 func TestSecretDenied(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, unattended, injecting(awsSecret, deployKey))
 	r := w.begin(runCall())
 	w.vote(bob, r.asked(), yes)
@@ -108,6 +110,7 @@ func TestSecretDenied(t *testing.T) {
 // TestSecretForbidden: what policy forbids nobody is asked about, and what it allows
 // neither.
 func TestSecretByPolicy(t *testing.T) {
+	t.Parallel()
 	forbid := func(w *world) {
 		w.options.Policies += `@id("no-aws") @reason("not for programs") forbid(principal, action == Action::"secret.inject", resource) when { resource.name == "global/aws" };`
 	}
@@ -133,6 +136,7 @@ func TestSecretByPolicy(t *testing.T) {
 // TestSecretForAGuest: people read that a guest gets it, where it can go and how long it
 // has it; policies read of which skill the guest is.
 func TestSecretForAGuest(t *testing.T) {
+	t.Parallel()
 	wanted := tool.Injection{Secret: "global/aws", Version: 3, Skill: "web", Within: "30s"}
 	r := newWorld(t, unattended, injecting(wanted)).begin(runCall())
 	p := r.asked().Prompt
@@ -165,6 +169,7 @@ func TestSecretForAGuest(t *testing.T) {
 // TestDryRunOfSecrets: a dry run says of each secret what policy would, and of none when
 // the call itself is denied.
 func TestDryRunOfSecrets(t *testing.T) {
+	t.Parallel()
 	forbid := func(w *world) {
 		w.options.Policies += `@id("no-aws") @reason("not for programs") forbid(principal, action == Action::"secret.inject", resource) when { resource.name == "global/aws" };`
 	}
@@ -195,6 +200,7 @@ func TestDryRunOfSecrets(t *testing.T) {
 
 // TestGrantGivesNoSecret: a standing yes to the program is none to a secret for it.
 func TestGrantGivesNoSecret(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.grant(runCall(), forAnHour)
 	injecting(awsSecret)(w)
@@ -215,6 +221,7 @@ func TestGrantGivesNoSecret(t *testing.T) {
 // TestSecretTakenBack: a yes that is taken back while the call waits for another is
 // none any more.
 func TestSecretTakenBack(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, unattended, injecting(awsSecret, deployKey))
 	r := w.begin(runCall())
 	first := r.asked()

@@ -58,6 +58,7 @@ var badInputs = []struct {
 
 // Each bad input has its reason, leaves its event, and goes no further.
 func TestBadInputIsRefusedAndRecorded(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for _, c := range badInputs {
 		t.Run(c.name, func(t *testing.T) {
@@ -91,6 +92,7 @@ func TestBadInputIsRefusedAndRecorded(t *testing.T) {
 
 // The control: what is just inside the limits runs.
 func TestInputAtTheLimitsRuns(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for name, s := range map[string]toolcall.Submission{
 		"1 MiB":          {Caller: agent, Tool: "fs.read", Input: []byte(padded(canonical.MaxSize))},
@@ -106,6 +108,7 @@ func TestInputAtTheLimitsRuns(t *testing.T) {
 
 // However a client writes the JSON, the tool and the journal get one form.
 func TestToolReceivesCanonicalBytes(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	var digests []string
 	for _, input := range []string{`{"limit":1,"path":"é"}`, ` { "path" : "\u00e9", "limit" : 1.0e0 } `} {
@@ -126,6 +129,7 @@ func TestToolReceivesCanonicalBytes(t *testing.T) {
 
 // Large arguments are a blob that the journal names by its digest.
 func TestLargeArgumentsAreABlob(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	s := readCall()
 	s.Input = []byte(padded(100_000))
@@ -143,6 +147,7 @@ func TestLargeArgumentsAreABlob(t *testing.T) {
 
 // A result is given on byte for byte as the tool made it.
 func TestResultBytesAreUntouched(t *testing.T) {
+	t.Parallel()
 	const odd = `{"z":1,"a":"\u00e9"}`
 	w := newWorld(t)
 	w.read.Work = gatewaytest.Reports(odd)

@@ -17,6 +17,7 @@ func lead() []event.Draft {
 }
 
 func TestLeadComesFirst(t *testing.T) {
+	t.Parallel()
 	frozen := func(w *world) { w.Router.Freeze() }
 	for name, c := range map[string]struct {
 		submit toolcall.Submission
@@ -51,6 +52,7 @@ func TestLeadComesFirst(t *testing.T) {
 
 // What is written before a call is not written without it.
 func TestLeadFailsWithItsCall(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.ledger.failOn = []event.Code{event.Decided}
 	s := readCall()
@@ -65,6 +67,7 @@ func TestLeadFailsWithItsCall(t *testing.T) {
 }
 
 func TestCallIDIsOnRecord(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	s := readCall()
 	s.CallID = "toolu_1"
@@ -84,6 +87,7 @@ func TestCallIDIsOnRecord(t *testing.T) {
 }
 
 func TestSmallerBudgetCounts(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct{ pipeline, submission, want int }{
 		"the submission's": {200, 2, 2},
 		"the pipeline's":   {2, 200, 2},

@@ -17,6 +17,7 @@ import (
 // the refusal is on record. A dry run goes on. Once the vault is open, calls run, also
 // those that a client sends again under their key.
 func TestCallsWaitForTheVault(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.ring.Locked.Store(true)

@@ -28,6 +28,7 @@ func wantSteps(t *testing.T, what string, got, want []string) {
 var asksFirst = []event.Code{event.Proposed, event.Evaluated, event.Asked}
 
 func TestAllowGoesThroughTheStagesInOrder(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	r, o, err := w.call(readCall())
 	if err != nil || !o.Decision.Allowed || o.Report.Outcome != tool.Succeeded {
@@ -73,6 +74,7 @@ func (w *world) checkEvidence(o toolcall.Outcome) {
 }
 
 func TestAskAndAllow(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	r := w.begin(runCall())
 	rec := r.asked()
@@ -95,6 +97,7 @@ func TestAskAndAllow(t *testing.T) {
 }
 
 func TestAskAndDeny(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	r := w.begin(runCall())
 	w.vote(alice, r.asked(), no)
@@ -112,6 +115,7 @@ func TestAskAndDeny(t *testing.T) {
 }
 
 func TestPolicyDenies(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(w *world) {
 		w.options.Policies = `@id("no-programs") @remedy("Use fs.read.")
 forbid(principal, action == Action::"tool.execute/process.run", resource);`
@@ -128,6 +132,7 @@ forbid(principal, action == Action::"tool.execute/process.run", resource);`
 
 // A policy that errors denies, even when another one permits.
 func TestPolicyErrorDenies(t *testing.T) {
+	t.Parallel()
 	const overflow = `@id("overflows")
 forbid(principal, action == Action::"tool.execute/fs.read", resource)
 when { context.args has limit && context.args.limit * 9223372036854775807 > 5 };`
@@ -147,6 +152,7 @@ when { context.args has limit && context.args.limit * 9223372036854775807 > 5 };
 }
 
 func TestNobodyAnswersInTime(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		r := w.begin(runCall())
@@ -168,6 +174,7 @@ func TestNobodyAnswersInTime(t *testing.T) {
 }
 
 func TestPolicyNamesTheTimeout(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, func(w *world) {
 			w.options.Policies = `@id("quick") @timeout("45s")
@@ -182,6 +189,7 @@ forbid(principal, action == Action::"tool.execute/process.run", resource) unless
 }
 
 func TestOperatorCancels(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	r := w.begin(runCall())
 	rec := r.asked()
@@ -195,6 +203,7 @@ func TestOperatorCancels(t *testing.T) {
 }
 
 func TestClientLeavesWhileAsked(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	r := w.begin(runCall())
 	rec := r.asked()
@@ -211,6 +220,7 @@ func TestClientLeavesWhileAsked(t *testing.T) {
 }
 
 func TestDryRunLeavesNothing(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for name, want := range map[string]string{"fs.read": "allow", "process.run": "ask"} {
 		s := runCall()
@@ -249,6 +259,7 @@ type evaluated struct {
 
 // The dry run and the call name the same call.
 func TestDryRunHasTheDigestOfTheCall(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	e := must.Get(w.Pipeline.Evaluate(t.Context(), readCall()))(t)
 	_, o, err := w.call(readCall())

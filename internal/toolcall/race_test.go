@@ -150,6 +150,7 @@ func both(t *testing.T, p *toolcall.Pipeline, r *noRouter, rounds int) int {
 }
 
 func TestNoWriteAfterRead(t *testing.T) {
+	t.Parallel()
 	for name, rounds := range map[string]int{"by the tools used": races, "by taint": races / 5} {
 		if testing.Short() {
 			rounds = 50
@@ -167,6 +168,7 @@ func TestNoWriteAfterRead(t *testing.T) {
 // time, and one of fresh facts that is counted without the lock, let a session
 // do both.
 func TestOldFactsLetBothRun(t *testing.T) {
+	t.Parallel()
 	for name, spoil := range map[string]func(*toolcall.Pipeline){
 		"old facts": (*toolcall.Pipeline).UseOldFacts,
 		"no lock":   func(p *toolcall.Pipeline) { p.CountLater(runtime.Gosched) },

@@ -35,6 +35,7 @@ var (
 )
 
 func TestSecretsStayOutOfTheJournal(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for name, c := range map[string]struct {
 		input  map[string]any
@@ -128,6 +129,7 @@ func (w *world) wantNowhere(secret string) {
 
 // The control of wantNowhere: what is no secret is found there.
 func TestStoreIsSearchable(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	s := readCall()
 	s.Input = []byte(`{"path":"needle-in-the-journal"}`)
@@ -147,6 +149,7 @@ func TestStoreIsSearchable(t *testing.T) {
 
 // A refusal quotes what was wrong; it does not quote a secret.
 func TestRefusalsQuoteNoSecrets(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for name, s := range map[string]toolcall.Submission{
 		"enum":         {Tool: "http.fetch", Input: fmt.Appendf(nil, `{"url":"https://example.org/","method":%q}`, githubKey)},

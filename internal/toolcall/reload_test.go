@@ -52,6 +52,7 @@ func answered(act func()) func(toolcall.Event) {
 }
 
 func TestPolicyThatChangesWhilePeopleAreAsked(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		policies string
 		reason   reason.Code // "" means that the call runs
@@ -110,6 +111,7 @@ func (w *world) wantEvaluations(want int) {
 // A reload before the vote: the vote is judged by the new policy, and the call
 // waits for what that one wants.
 func TestPolicyThatChangesBeforeTheVote(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, twoUsers)
 	r := w.begin(runCall())
 	rec := r.asked()
@@ -127,6 +129,7 @@ func TestPolicyThatChangesBeforeTheVote(t *testing.T) {
 // Votes that were judged by a policy in between do not pass under the one that
 // was in force before and is again: its snapshot is the same as at the ask.
 func TestPolicyThatChangesThereAndBack(t *testing.T) {
+	t.Parallel()
 	for name, back := range map[string]bool{"there and back": true, "control: there": false} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, threeUsers, func(w *world) { w.options.Policies = needsTwo })
@@ -151,6 +154,7 @@ func TestPolicyThatChangesThereAndBack(t *testing.T) {
 // An approval that was allowed under a laxer policy and not used is no pass
 // for a repeated call under a stricter one.
 func TestUnusedApprovalIsJudgedAgain(t *testing.T) {
+	t.Parallel()
 	for name, stricter := range map[string]bool{"stricter": true, "control: the same": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -182,6 +186,7 @@ func TestUnusedApprovalIsJudgedAgain(t *testing.T) {
 // A policy that changes between decision and dispatch: the permit is for
 // another snapshot, so nothing runs, and that is attested.
 func TestPolicyThatChangesAfterTheDecision(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.ledger.after = map[event.Code]func(){event.Decided: func() { w.reload(never) }}
 	_, o, err := w.call(readCall())
@@ -199,6 +204,7 @@ func TestPolicyThatChangesAfterTheDecision(t *testing.T) {
 // A grant that answers a waiting call is still a standing approval when policy
 // rules those out meanwhile.
 func TestSiblingGrantIsJudgedAsStanding(t *testing.T) {
+	t.Parallel()
 	for name, ruledOut := range map[string]bool{"ruled out": true, "control: allowed": false} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, twoUsers)
@@ -240,6 +246,7 @@ func TestSiblingGrantIsJudgedAsStanding(t *testing.T) {
 
 // The recipes of the design, with nothing but Cedar text.
 func TestTwoPeopleMustAgree(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, threeUsers, func(w *world) { w.options.Policies = needsTwo })
 	r := w.begin(runCall())
 	rec := r.asked()
@@ -260,6 +267,7 @@ func TestTwoPeopleMustAgree(t *testing.T) {
 
 // From the second user on, nobody answers for their own agent.
 func TestOwnerMayNotAnswerOnceThereAreTwo(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, twoUsers)
 	r := w.begin(runCall())
 	rec := r.asked()

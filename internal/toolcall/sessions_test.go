@@ -32,6 +32,7 @@ func (w *world) facts() tool.SessionFacts {
 // method of the API it uses, it is one session. Another credential, principal or
 // kind of client has one of its own.
 func TestLabelsDoNotResetASession(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, twoAgents)
 	w.call(readCall())
 	first := last[callrecord.Proposed](w, event.Proposed).GatewaySession
@@ -63,6 +64,7 @@ func TestLabelsDoNotResetASession(t *testing.T) {
 // TestUsersCountAsAgentsDo: a client with a user's credential is tainted like
 // any other.
 func TestUsersCountAsAgentsDo(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.read.Work = func(context.Context, tool.Call) tool.Report {
 		r := gatewaytest.Succeeded(`{}`)
@@ -81,6 +83,7 @@ func TestUsersCountAsAgentsDo(t *testing.T) {
 // TestWaitingCallSeesTheFactsOfItsDecision: what happened while a call waited for
 // people counts, and their yes does not cover it.
 func TestWaitingCallSeesTheFactsOfItsDecision(t *testing.T) {
+	t.Parallel()
 	for name, spoiled := range map[string]bool{"fresh facts": false, "control: old facts": true} {
 		w := newWorld(t, policies(`forbid(principal, action == Action::"tool.execute/process.run", resource) when { context.session.tools_used.contains("fs.read") };`))
 		if spoiled {
@@ -102,6 +105,7 @@ func TestWaitingCallSeesTheFactsOfItsDecision(t *testing.T) {
 // TestFactsThatNobodyReadsAreNotJudgedAgain: a call that waited is judged once
 // when no policy reads what changed.
 func TestFactsThatNobodyReadsAreNotJudgedAgain(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	r := w.begin(runCall())
 	rec := r.asked()
@@ -119,6 +123,7 @@ func TestFactsThatNobodyReadsAreNotJudgedAgain(t *testing.T) {
 // TestChangingFactsRefuse: a call whose answer is taken away each time that it is
 // judged is refused in the end, with a remedy, and does not run.
 func TestChangingFactsRefuse(t *testing.T) {
+	t.Parallel()
 	const asks = `@id("asks") forbid(principal, action == Action::"tool.execute/fs.read", resource) unless { context.approval.granted };`
 	w := newWorld(t, policies(asks))
 	flip := 0
@@ -145,6 +150,7 @@ func TestChangingFactsRefuse(t *testing.T) {
 // TestBytesAreReserved: what calls under way may send counts for others, and
 // what they did send when they have ended.
 func TestBytesAreReserved(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, policies(`@waives("approval: a test") permit(principal, action == Action::"tool.execute/http.fetch", resource) when { context.session.bytes_out + 100 <= 250 };
 forbid(principal, action == Action::"tool.execute/http.fetch", resource) when { context.session.bytes_out + 100 > 250 };`))
 	w.fetch.Change(func(p *gatewaytest.Probe) { p.Found.MaySend = 100 })
@@ -179,6 +185,7 @@ func policies(text string) func(*world) { return func(w *world) { w.options.Poli
 // TestRestartFindsTheSameFacts: whatever calls did, what policy reads of their
 // session is the same whether the process remembers it or folds it anew.
 func TestRestartFindsTheSameFacts(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	random := rand.New(rand.NewPCG(10, 3))
 	key := session.KeyOf(agent)
@@ -240,6 +247,7 @@ func perSession(n int) func(*world) { return func(w *world) { w.perSession = n }
 // TestSessionAsksToGoOn: a session that has used its calls up asks a person, who
 // lets it make 200 more; that is journaled, and holds over a restart.
 func TestSessionAsksToGoOn(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, perSession(2))
 	w.call(readCall())
 	w.call(otherInput(readCall()))
@@ -273,6 +281,7 @@ func TestSessionAsksToGoOn(t *testing.T) {
 // TestSessionIsNotLetGoOn: a no, and nobody to ask, refuse the call and say how a
 // person starts the count anew. Calls that policy denies anyway ask nobody.
 func TestSessionIsNotLetGoOn(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, perSession(1), policies(`forbid(principal, action == Action::"tool.execute/http.fetch", resource);`))
 	w.call(readCall())
 	denied := w.begin(toolcall.Submission{Caller: agent, Tool: "http.fetch", Input: []byte(`{"url":"https://example.org/"}`)})
@@ -290,6 +299,7 @@ func TestSessionIsNotLetGoOn(t *testing.T) {
 
 // TestNobodyLetsASessionGoOn: where nobody may decide, nobody is asked.
 func TestNobodyLetsASessionGoOn(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, perSession(1), policies(`forbid(principal, action == Action::"approval.decide", resource);`))
 	w.call(readCall())
 	r := w.begin(readCall())
@@ -302,6 +312,7 @@ func TestNobodyLetsASessionGoOn(t *testing.T) {
 // TestNobodyAnswersForThemselves: with two users, the one whose session it is
 // does not let it go on. The control is the other's yes.
 func TestNobodyAnswersForThemselves(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, perSession(1), func(w *world) { w.options.TwoUsers = true })
 	s := readCall()
 	s.Caller = alice
@@ -319,6 +330,7 @@ func TestNobodyAnswersForThemselves(t *testing.T) {
 
 // TestOneAskForManyCalls: calls that wait for the same answer are one question.
 func TestOneAskForManyCalls(t *testing.T) {
+	t.Parallel()
 	for name, ballot := range map[string]approval.Ballot{"yes": yes, "no": no} {
 		w := newWorld(t, perSession(1))
 		w.call(readCall())
@@ -358,6 +370,7 @@ func (w *world) events(code event.Code) (list []journaled) {
 // TestEndingStartsAnew: a session that a person ended takes its taint and its
 // count along; a call that waits ends in it.
 func TestEndingStartsAnew(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, perSession(3))
 	waits := w.begin(runCall())
 	rec := waits.asked()

@@ -43,6 +43,7 @@ func (w *world) activate(active ...string) {
 // TestSkillThatIsNotActive: nobody is asked about a call of it, and the journal has what
 // the gate said.
 func TestSkillThatIsNotActive(t *testing.T) {
+	t.Parallel()
 	w, probe := skilled(t)
 	r, o, err := w.call(skillCall())
 	if err != nil || o.Decision.Allowed || o.Decision.Reason != reason.PolicyDenied || !strings.Contains(o.Decision.Message, "may not run the skill web") ||
@@ -77,6 +78,7 @@ func TestSkillThatIsNotActive(t *testing.T) {
 // TestSkillQuarantinedMeanwhile: a call that waits, or that was just approved, does not
 // run once its skill is active no more.
 func TestSkillQuarantinedMeanwhile(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name           string
 		waiting, after bool

@@ -17,6 +17,7 @@ import (
 // TestWhatCameInTaints: a run whose program read from a host may have been told
 // what to do, whatever the tool is; one that was refused everything has not.
 func TestWhatCameInTaints(t *testing.T) {
+	t.Parallel()
 	for name, row := range map[string]struct {
 		egress tool.Egress
 		want   bool
@@ -48,6 +49,7 @@ func TestWhatCameInTaints(t *testing.T) {
 // TestSecretsAreNamed: who approves sees which secrets a call may use, and so
 // does whoever reads its attestation.
 func TestSecretsAreNamed(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.fetch.Found.Facts.Secrets = []string{"github"}
 	c := w.begin(toolcall.Submission{Caller: agent, Tool: "http.fetch", Input: []byte(`{"url":"https://example.org/"}`), Run: "run-1"})

@@ -31,6 +31,7 @@ func saying(why string) toolcall.Submission {
 // Nobody is asked without the reason that a policy wants, and the caller is told which
 // one and how it is given.
 func TestNoAskWithoutAReason(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, withTicket)
 	for _, why := range []string{"", " \n\t"} {
 		_, err := w.Call(t.Context(), saying(why), func(e toolcall.Event) {
@@ -65,6 +66,7 @@ func TestNoAskWithoutAReason(t *testing.T) {
 // Control: with a reason people are asked, who see it; it is journaled with the ask and
 // no part of the call; without the policy nobody has to give one.
 func TestAskWithAReason(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, withTicket)
 	secret := "ghp_" + strings.Repeat("aB3", 12)
 	r := w.begin(saying(" OPS-7, with " + secret + "\u202e"))
@@ -104,6 +106,7 @@ func TestAskWithAReason(t *testing.T) {
 
 // A yes to one reason is none to another.
 func TestReasonsAreNotMerged(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, withTicket)
 	one, same, other := w.begin(saying("OPS-1")), w.begin(saying("OPS-1")), w.begin(saying("OPS-2"))
 	first, second, third := one.asked(), same.asked(), other.asked()
@@ -120,6 +123,7 @@ func TestReasonsAreNotMerged(t *testing.T) {
 }
 
 func TestReasonIsBoundedAndAFact(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(w *world) {
 		w.options.Policies = ticket + `@id("why.form") forbid (principal, action == Action::"tool.execute/process.run", resource) when { context.requester_reason != "" && !(context.requester_reason like "OPS-*") };`
 	})
@@ -137,6 +141,7 @@ func TestReasonIsBoundedAndAFact(t *testing.T) {
 // A yes that stands asks nobody and needs no reason; the retry of a key is the same call
 // with the same reason only.
 func TestGrantNeedsNoReason(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, withTicket)
 	r := w.begin(saying("OPS-1"))
 	w.vote(bob, r.asked(), approval.Ballot{Allow: true, Scope: approval.Session, Match: approval.MatchExact})
@@ -155,6 +160,7 @@ func TestGrantNeedsNoReason(t *testing.T) {
 // What people make of a call keeps the reason of its requester, and wants one as the
 // call itself does.
 func TestEditKeepsTheReason(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, withCarol)
 	r, silent := w.begin(saying("OPS-1")), runCall()
 	silent.Input = []byte(`{"argv":["other"]}`)

@@ -17,6 +17,7 @@ import (
 // Whatever is changed in the store, what was changed is not read, is named, and the
 // rest goes on.
 func TestDamage(t *testing.T) {
+	t.Parallel()
 	other, third := vault.Ref{Scope: "user:ann", Key: "token"}, vault.Ref{Scope: "global", Key: "third"}
 	for name, c := range map[string]struct {
 		damage func(t *testing.T, w *world)
@@ -122,6 +123,7 @@ func TestDamage(t *testing.T) {
 // removed. Nothing of it is read. The control is a journal that does not say what was
 // put, as those of older releases, and a state that is the newest.
 func TestOlderStates(t *testing.T) {
+	t.Parallel()
 	hosts := func(list ...string) vault.Metadata { return vault.Metadata{Hosts: &list} }
 	put := func(t *testing.T, w *world, value []byte, set vault.Metadata) {
 		t.Helper()

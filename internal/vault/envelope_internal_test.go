@@ -11,6 +11,7 @@ import (
 
 // A value opens as what it was sealed as, and as nothing else.
 func TestValueIsBound(t *testing.T) {
+	t.Parallel()
 	key := must.Get(newKey())(t)
 	ref, past := Ref{"user:ann", "smtp"}, Past{Version: 3, At: time.Unix(1000, 0), By: access.User("ann")}
 	box := must.Get(sealValue(key, ref, past, []byte("value")))(t)
@@ -37,6 +38,7 @@ func TestValueIsBound(t *testing.T) {
 }
 
 func TestMetadataAreBound(t *testing.T) {
+	t.Parallel()
 	key := must.Get(newKey())(t)
 	m := Secret{Ref: Ref{"global", "a"}, Version: 2, Note: "note", Hosts: []string{"h:443"}, Header: "Authorization", Versions: []Past{{Version: 2}}}
 	text, seal, err := sealMetadata(key, m)
@@ -61,6 +63,7 @@ func TestMetadataAreBound(t *testing.T) {
 }
 
 func TestParseAbout(t *testing.T) {
+	t.Parallel()
 	ref := Ref{"user:ann", "smtp"}
 	if got, n, err := ParseAbout(About(ref, 12)); got != ref || n != 12 || err != nil {
 		t.Errorf("%v, %d, %v", got, n, err)

@@ -23,6 +23,7 @@ func (w *world) lease(t *testing.T, call, run string) *vault.Handle {
 }
 
 func TestLease(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.put(t, token, "the value")
 	for name, end := range map[string]func(h *vault.Handle) error{
@@ -59,6 +60,7 @@ func TestLease(t *testing.T) {
 
 // A lease keeps the value that it was given, until the secret goes.
 func TestLeaseOfWhatChanges(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.put(t, token, "the value")
 	h := w.lease(t, "c", "")
@@ -74,6 +76,7 @@ func TestLeaseOfWhatChanges(t *testing.T) {
 // An end that a secret gets later is one of its leases, too: of those that go on, and of
 // those that are given meanwhile.
 func TestLeaseOfWhatGetsAnEnd(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.put(t, token, "the value")
 	other := vault.Ref{Scope: "global", Key: "other"}
@@ -100,6 +103,7 @@ func TestLeaseOfWhatGetsAnEnd(t *testing.T) {
 }
 
 func TestLeaseRefuses(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.put(t, token, "the value")
 	_, err := w.Lease(t.Context(), vault.Borrower{Caller: bot}, vault.LeaseRequest{Ref: token, Until: w.at.Add(time.Hour)})
@@ -115,6 +119,7 @@ func TestLeaseRefuses(t *testing.T) {
 // TestGateway: the gateway itself leases what its configuration names, and has no other
 // power over any secret; nobody's right to lease that one comes with it.
 func TestGateway(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.put(t, token, "the value")
 	w.put(t, modelKey, "the key")
@@ -159,6 +164,7 @@ func TestGateway(t *testing.T) {
 
 // Run ends what nobody ended.
 func TestLeasesRunOut(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := vaulttest.NewStore()
 		s := must.Get(vault.New(vault.Config{
@@ -192,6 +198,7 @@ func TestLeasesRunOut(t *testing.T) {
 }
 
 func TestPlaceholders(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.put(t, token, "the value")
 	set := vault.Metadata{Hosts: p([]string{"*.example.org:443"}), Header: p("X-Api-Key"), Env: p("API_KEY")}

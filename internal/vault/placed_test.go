@@ -29,6 +29,7 @@ func (c *counted) Unwrap(ctx context.Context, about, id string, box []byte) ([]b
 // TestPlaceholdersAreOpenedOnce: a call costs no more because there are many secrets,
 // and what was changed is opened again, that alone.
 func TestPlaceholdersAreOpenedOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	keys := &counted{Keys: w.keys}
 	w.Service = must.Get(vault.New(vault.Config{Store: w.store, Keys: vault.NewWrapper(keys, w.store), Judge: w.judge}))(t)
@@ -51,6 +52,7 @@ func TestPlaceholdersAreOpenedOnce(t *testing.T) {
 
 // TestPlaceholdersFollow what is done with the secrets, and what can be read.
 func TestPlaceholdersFollow(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	wants := func(after string, want ...string) {
 		t.Helper()
@@ -98,6 +100,7 @@ func TestPlaceholdersFollow(t *testing.T) {
 
 // TestPlaceholdersAreBounded: no more than somebody asks for, and it is said.
 func TestPlaceholdersAreBounded(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for n := range 5 {
 		must.Get(w.Put(t.Context(), ann, vault.Ref{Scope: "global", Key: fmt.Sprint("k", n)}, []byte("long-enough"), vault.Metadata{Hosts: p([]string{"h.example.org:443"})}))(t)
@@ -114,6 +117,7 @@ func TestPlaceholdersAreBounded(t *testing.T) {
 
 // TestPlaceholdersWhilePutting: what was put before somebody asks is there.
 func TestPlaceholdersWhilePutting(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	var group sync.WaitGroup
 	for part := range 4 {

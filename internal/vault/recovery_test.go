@@ -15,6 +15,7 @@ import (
 )
 
 func TestRecovery(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.put(t, token, "value")
 	id := must.Get(age.GenerateX25519Identity())(t)

@@ -50,6 +50,7 @@ func (w *world) whole(t *testing.T, n int) {
 }
 
 func TestRekey(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.many(t, 300)
 	first := must.Get(w.keys.Current(t.Context()))(t)
@@ -70,6 +71,7 @@ func TestRekey(t *testing.T) {
 
 // A stop after any step loses nothing, and the next start ends it.
 func TestRekeyStopped(t *testing.T) {
+	t.Parallel()
 	killed := errors.New("killed")
 	for stop := 1; ; stop++ {
 		w := newWorld(t)
@@ -107,6 +109,7 @@ func TestRekeyStopped(t *testing.T) {
 
 // A put that is stopped leaves the secret as it was.
 func TestPutStopped(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.put(t, token, "first")
 	killed := errors.New("killed")
@@ -125,6 +128,7 @@ func TestPutStopped(t *testing.T) {
 
 // What is wrapped is kept before the key can go that it was wrapped under.
 func TestRekeyWaitsForPuts(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	between := 0
 	vault.OnStep(w.wrapper, func(step string) error {
@@ -143,6 +147,7 @@ func TestRekeyWaitsForPuts(t *testing.T) {
 
 // What cannot be read keeps no other from the new key, and keeps the old key.
 func TestRekeyOfDamage(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.many(t, 3)
 	broken := vault.Ref{Scope: "global", Key: "k0001"}
@@ -161,6 +166,7 @@ func TestRekeyOfDamage(t *testing.T) {
 }
 
 func TestRekeyWithoutTheJournal(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.put(t, token, "value")
 	first := must.Get(w.keys.Current(t.Context()))(t)
@@ -176,6 +182,7 @@ func TestRekeyWithoutTheJournal(t *testing.T) {
 
 // Puts and reads go on while the key changes, and none is lost.
 func TestRekeyBesideOthers(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.many(t, 100)
 	var group sync.WaitGroup
@@ -232,6 +239,7 @@ func (s *meanwhile) Record(ctx context.Context, ref vault.Ref) (vault.Record, er
 
 // A key that is replaced and dropped between two looks at a secret is no damage.
 func TestRekeyBetweenLooks(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.put(t, token, "value")
 	between := &meanwhile{Store: w.store}

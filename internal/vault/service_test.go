@@ -17,6 +17,7 @@ import (
 )
 
 func TestPutAndReveal(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for i := 1; i <= 7; i++ {
 		if m := w.put(t, token, fmt.Sprintf("value-%d", i)); m.Version != i {
@@ -47,6 +48,7 @@ func TestPutAndReveal(t *testing.T) {
 }
 
 func TestMetadata(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.put(t, token, "first-value")
 	w.at = w.at.Add(time.Hour)
@@ -68,6 +70,7 @@ func TestMetadata(t *testing.T) {
 }
 
 func TestPutRefuses(t *testing.T) {
+	t.Parallel()
 	hosts := p([]string{"api.example.org:443"})
 	for name, c := range map[string]struct {
 		ref   string
@@ -118,6 +121,7 @@ func TestPutRefuses(t *testing.T) {
 
 // Hosts that are added later make the same demands on the value as at its put.
 func TestHostsAddedLater(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for value, fit := range map[string]bool{"two\nlines-of-it": false, "one-line-of-it": true} {
 		w.put(t, token, value)
@@ -131,6 +135,7 @@ func TestHostsAddedLater(t *testing.T) {
 
 // caller, permission and journal stand before every value.
 func TestNothingWithoutACaller(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.put(t, token, "the value")
 	// Not even a policy for nobody lets nobody in.
@@ -182,6 +187,7 @@ func TestNothingWithoutACaller(t *testing.T) {
 
 // When the line cannot be written, no value comes out and nothing changes.
 func TestNothingWithoutTheJournal(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.put(t, token, "the value")
 	ctx, full := t.Context(), errors.New("disk full")
@@ -219,6 +225,7 @@ func TestNothingWithoutTheJournal(t *testing.T) {
 }
 
 func TestEventsTellNoValue(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.put(t, token, "hush-hush-value")
 	w.reveal(t, token)
@@ -239,6 +246,7 @@ func TestEventsTellNoValue(t *testing.T) {
 }
 
 func TestExpired(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	must.Get(w.Put(t.Context(), ann, token, []byte("long-enough"), vault.Metadata{Expires: p(w.at.Add(time.Hour)), Hosts: p([]string{"h.example.org:443"})}))(t)
 	h := must.Get(w.Lease(t.Context(), vault.Borrower{Caller: bot}, vault.LeaseRequest{Ref: token, Run: "r", Until: w.at.Add(9 * time.Hour)}))(t)
@@ -266,6 +274,7 @@ func TestExpired(t *testing.T) {
 }
 
 func TestLocked(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.put(t, token, "the value")
 	w.keys.Lock()
@@ -281,6 +290,7 @@ func TestLocked(t *testing.T) {
 }
 
 func TestList(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.judge[bob.Principal] = []access.Permission{access.PermVaultList, access.PermVaultPut}
 	for _, name := range []string{"global/b", "global/a", "user:ann/c", "agent:x/d"} {
@@ -319,6 +329,7 @@ func TestList(t *testing.T) {
 
 // Several at once each get a version of their own, and every read is one of the values.
 func TestConcurrentPuts(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.put(t, token, "v0")
 	var group sync.WaitGroup

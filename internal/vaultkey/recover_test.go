@@ -43,6 +43,7 @@ func (anybody) Permit(vault.Borrower, access.Permission, vault.Ref) error { retu
 // export with keys of somebody else, under the ids of the real ones, is refused. The
 // control is the real one; and a gateway that keeps nothing, which cannot know.
 func TestRecoverRefusesForeignKeys(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	id := must.Get(age.GenerateX25519Identity())(t)
 	for name, c := range map[string]struct {

@@ -6,6 +6,7 @@ import (
 )
 
 func TestDescribe(t *testing.T) {
+	t.Parallel()
 	vcs := []debug.BuildSetting{{Key: "vcs.revision", Value: "abc"}, {Key: "vcs.time", Value: "2026-11-23T02:40:00Z"}, {Key: "vcs.modified", Value: "true"}}
 	for _, test := range []struct {
 		name    string

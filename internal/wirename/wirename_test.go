@@ -12,6 +12,7 @@ import (
 var allowed = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
 func TestTable(t *testing.T) {
+	t.Parallel()
 	long := "a/" + strings.Repeat("b", 80)
 	longer := long + "c"
 	table := wirename.NewTable([]string{"fs.read", "plain-1", "fs.read"}, []string{"a_b/c", "github/create_issue", "fs/read", "a/b_c", "", long, longer}, 51)

@@ -3,6 +3,7 @@ package workspace
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -23,6 +24,7 @@ func careless(w world, name string) (string, error) {
 }
 
 func TestSymlinksOutAreRefused(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	write(t, filepath.Join(w.inside, "real", "f"), "inside")
 	link(t, filepath.Join(w.outside, "secret"), filepath.Join(w.inside, "absolute"))
@@ -66,6 +68,7 @@ func TestSymlinksOutAreRefused(t *testing.T) {
 }
 
 func TestSymlinksInsideAreFollowed(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	write(t, filepath.Join(w.inside, "real", "f"), "inside")
 	link(t, "real", filepath.Join(w.inside, "dir"))
@@ -86,6 +89,7 @@ func TestSymlinksInsideAreFollowed(t *testing.T) {
 }
 
 func TestProtectedThroughALink(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	write(t, filepath.Join(w.inside, ".git", "hooks", "x"), "")
 	link(t, ".git/hooks", filepath.Join(w.inside, "innocent"))
@@ -95,6 +99,7 @@ func TestProtectedThroughALink(t *testing.T) {
 }
 
 func TestDanglingLinkIsNotReplaced(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	link(t, "nowhere", filepath.Join(w.inside, "dangling"))
 	link(t, filepath.Join(w.outside, "new"), filepath.Join(w.inside, "danglingout"))
@@ -106,6 +111,7 @@ func TestDanglingLinkIsNotReplaced(t *testing.T) {
 }
 
 func TestHardLinkIsNotWritten(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	name := filepath.Join(w.inside, "alias")
 	if err := os.Link(filepath.Join(w.outside, "secret"), name); err != nil {
@@ -129,13 +135,15 @@ func TestHardLinkIsNotWritten(t *testing.T) {
 }
 
 func TestSpecialFilesAreNotOpened(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	must.Do(t, unix.Mkfifo(filepath.Join(w.inside, "fifo"), 0o644))
 	fd := must.Get(unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0))(t)
 	defer unix.Close(fd)
-	// The path of a socket is short, so it is made from inside.
-	t.Chdir(w.inside)
-	must.Do(t, unix.Bind(fd, &unix.SockaddrUnix{Name: "socket"}))
+	dir := must.Get(os.Open(w.inside))(t)
+	defer dir.Close()
+	// The path of a socket is short.
+	must.Do(t, unix.Bind(fd, &unix.SockaddrUnix{Name: fmt.Sprintf("/proc/self/fd/%d/socket", dir.Fd())}))
 	names := []string{"fifo", "socket"}
 	if err := unix.Mknod(filepath.Join(w.inside, "device"), unix.S_IFCHR|0o666, int(unix.Mkdev(1, 5))); err == nil {
 		names = append(names, "device")
@@ -152,6 +160,7 @@ func TestSpecialFilesAreNotOpened(t *testing.T) {
 }
 
 func TestSetuidIsStripped(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	name := filepath.Join(w.inside, "su")
 	write(t, name, "old")
@@ -166,6 +175,7 @@ func TestSetuidIsStripped(t *testing.T) {
 // TestSwappedSymlink swaps a directory with a link to the outside all the time
 // while files below it are read and written.
 func TestSwappedSymlink(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	write(t, filepath.Join(w.inside, "d", "secret"), "inside")
 	link(t, w.outside, filepath.Join(w.inside, "l"))
@@ -219,6 +229,7 @@ func TestSwappedSymlink(t *testing.T) {
 // TestConcurrentEditsAreNotLost lets an editor replace the file, by rename and
 // in place, between the check and the exchange.
 func TestConcurrentEditsAreNotLost(t *testing.T) {
+	t.Parallel()
 	edits := map[string]func(t *testing.T, name string){
 		"by rename": func(t *testing.T, name string) {
 			write(t, name+".swp", "edited")
@@ -265,6 +276,7 @@ func TestConcurrentEditsAreNotLost(t *testing.T) {
 }
 
 func TestCreateDoesNotOverwriteALateFile(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tx := &transaction{root: w.root}
 	defer tx.close()
@@ -281,6 +293,7 @@ func TestCreateDoesNotOverwriteALateFile(t *testing.T) {
 
 // TestRollbackOfCommittedStages undoes changes that are already in place.
 func TestRollbackOfCommittedStages(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	write(t, filepath.Join(w.inside, "a"), "a")
 	write(t, filepath.Join(w.inside, "b"), "b")
@@ -306,6 +319,7 @@ func TestRollbackOfCommittedStages(t *testing.T) {
 }
 
 func TestWorkspaceThatBecameALink(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	set := &Set{byName: map[string]Declaration{"d": {Name: "d", Path: w.inside}}, names: []string{"d"}}
 	must.Do(t, os.Rename(w.inside, w.inside+".was"))
@@ -316,6 +330,7 @@ func TestWorkspaceThatBecameALink(t *testing.T) {
 }
 
 func TestNamesThatAreNotText(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	write(t, filepath.Join(w.inside, "a\xffb"), "x")
 	entries, err := w.root.ReadDir(".")

@@ -13,6 +13,7 @@ import (
 // TestHeldIsWhatItWas: what is read is what was looked at, whatever has its name
 // by then.
 func TestHeldIsWhatItWas(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for name, change := range map[string]func(){
 		"another file": func() { write(t, filepath.Join(w.inside, "other"), "secret"); rename(t, w, "other", "f") },
@@ -42,6 +43,7 @@ func TestHeldIsWhatItWas(t *testing.T) {
 // TestReadStoodWhereItWasJudged: a file that was written to after it had been
 // moved away is not read under its old name.
 func TestReadStoodWhereItWasJudged(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		change func(w world)
 		reads  string
@@ -71,6 +73,7 @@ func TestReadStoodWhereItWasJudged(t *testing.T) {
 // TestApplyTakesWhatWasJudged: a path that a link leads elsewhere since it was
 // resolved changes nothing there.
 func TestApplyTakesWhatWasJudged(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for _, dir := range []string{"src", "private"} {
 		write(t, filepath.Join(w.inside, dir, "old"), "same")

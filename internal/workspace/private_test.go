@@ -14,6 +14,7 @@ import (
 // TestNewSetKeepsPrivateApart: whoever writes the policies or the configuration
 // decides what is allowed, so no workspace holds them or lies in them.
 func TestNewSetKeepsPrivateApart(t *testing.T) {
+	t.Parallel()
 	base := must.Get(filepath.EvalSymlinks(t.TempDir()))(t)
 	ws, elsewhere := filepath.Join(base, "ws"), filepath.Join(base, "elsewhere")
 	write(t, filepath.Join(ws, "etc", "palyra.toml"), "")
@@ -66,6 +67,7 @@ func TestNewSetKeepsPrivateApart(t *testing.T) {
 }
 
 func TestNewSetRefusesABundle(t *testing.T) {
+	t.Parallel()
 	base := t.TempDir()
 	bundle := []Declaration{{Name: "w", Path: base, ReadOnly: true}}
 	write(t, filepath.Join(base, "key.pem"), "")

@@ -19,6 +19,7 @@ var bareTrick = []Change{
 }
 
 func TestBareRepositoryTrick(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	if _, err := apply(w, bareTrick...); reason.Of(err) != reason.ProtectedPath {
 		t.Errorf("all at once: %v", err)
@@ -52,6 +53,7 @@ func TestBareRepositoryTrick(t *testing.T) {
 // TestWhatSteersARepository: a bare repository that is there, whatever its
 // name, keeps its configuration and hooks.
 func TestWhatSteersARepository(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for _, name := range []string{"bare.x/HEAD", "bare.x/refs/heads/.keep", "linked/HEAD", "linked/commondir", "half/HEAD", "plain/refs/x", "plain/objects/x"} {
 		write(t, filepath.Join(w.inside, name), "x")

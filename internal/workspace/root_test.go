@@ -17,6 +17,7 @@ import (
 func asReason(err error, target **reason.Error) bool { return errors.As(err, target) }
 
 func TestReadFile(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	write(t, filepath.Join(w.inside, "a", "f.txt"), "0123456789")
 	tests := []struct {
@@ -37,6 +38,7 @@ func TestReadFile(t *testing.T) {
 }
 
 func TestReadRefusals(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	write(t, filepath.Join(w.inside, "f"), "x")
 	tests := map[string]reason.Code{
@@ -55,6 +57,7 @@ func TestReadRefusals(t *testing.T) {
 }
 
 func TestHugeFile(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	name := filepath.Join(w.inside, "huge")
 	write(t, name, "")
@@ -65,6 +68,7 @@ func TestHugeFile(t *testing.T) {
 }
 
 func TestWalkIsOrderedAndDoesNotFollow(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for _, name := range []string{"b/2", "b/1", "a", "c/d/e", ".x"} {
 		write(t, filepath.Join(w.inside, name), "")
@@ -92,6 +96,7 @@ func TestWalkIsOrderedAndDoesNotFollow(t *testing.T) {
 // A directory that was judged by its path is not what a link leads to that took
 // its place.
 func TestWalkGoesThroughNoLink(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	write(t, filepath.Join(w.inside, "judged", "a"), "")
 	write(t, filepath.Join(w.inside, "other", "b"), "")
@@ -125,6 +130,7 @@ func apply(w world, changes ...Change) ([]Applied, error) {
 func digest(s string) string { return canonical.Digest([]byte(s)) }
 
 func TestApplyWrites(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	write(t, filepath.Join(w.inside, "old"), "old")
 	must.Do(t, os.Chmod(filepath.Join(w.inside, "old"), 0o750))
@@ -171,6 +177,7 @@ func noLeftovers(t *testing.T, dir string) {
 }
 
 func TestApplyIsAllOrNothing(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	write(t, filepath.Join(w.inside, "a"), "a")
 	write(t, filepath.Join(w.inside, "c"), "c")
@@ -192,6 +199,7 @@ func TestApplyIsAllOrNothing(t *testing.T) {
 }
 
 func TestApplyRefuses(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	write(t, filepath.Join(w.inside, "f"), "f")
 	write(t, filepath.Join(w.inside, "dir", "x"), "x")

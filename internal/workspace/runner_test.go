@@ -3,6 +3,7 @@ package workspace
 import "testing"
 
 func TestRunnerOrders(t *testing.T) {
+	t.Parallel()
 	for name, want := range map[string]bool{
 		"Makefile": true, "MAKEFILE": true, "conftest.py": true, "build.rs": true, "package.json": true, "jvm.config": true, ".gitattributes": true,
 		"vite.config.ts": true, "Eslint.config.cjs": true, ".pylintrc": true, "compose.yaml": true, "flake.nix": true,
@@ -27,6 +28,7 @@ func TestRunnerOrders(t *testing.T) {
 }
 
 func TestPlain(t *testing.T) {
+	t.Parallel()
 	for name, want := range map[string]bool{
 		"a/b": true, "ünï": true, "a b": true, "a\nb": false, "\xff": false, "\u202ex": false, "z\u200bw": false, "d/.palyra-x": false, "": true,
 	} {

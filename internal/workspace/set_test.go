@@ -48,6 +48,7 @@ func read(t *testing.T, name string) string {
 }
 
 func TestNewSetRefuses(t *testing.T) {
+	t.Parallel()
 	base := must.Get(filepath.EvalSymlinks(t.TempDir()))(t)
 	state := filepath.Join(base, "a", "state")
 	for _, dir := range []string{state, filepath.Join(base, "ws", "inner"), filepath.Join(state, "journal")} {
@@ -98,6 +99,7 @@ func TestNewSetRefuses(t *testing.T) {
 }
 
 func TestOpenByName(t *testing.T) {
+	t.Parallel()
 	base := t.TempDir()
 	var decls []Declaration
 	for _, name := range []string{"one", "two", "default"} {
@@ -140,6 +142,7 @@ func TestOpenByName(t *testing.T) {
 }
 
 func TestProtected(t *testing.T) {
+	t.Parallel()
 	protected := []string{
 		".git", ".git/hooks", ".git/hooks/pre-commit", ".git/config", ".git/HEAD", ".GIT/head", ".hg/hgrc", ".bazelrc", "a/.terraformrc", ".pdbrc", "site/x.PTH", "policies/10-a.cedar", "X.Cedar", "palyra.toml", "etc/Palyra.toml", ".git/config.worktree", ".git/info/attributes", ".git/info/exclude",
 		".git/modules/lib/config", ".git/modules/lib/hooks/post-checkout", ".git/modules/a/modules/b/config", ".git/worktrees/w/gitdir", ".git/commondir",
@@ -190,6 +193,7 @@ func FuzzProtected(f *testing.F) {
 // TestMissingDirectoryIsNamed: the error names the declaration, also when the
 // part that is missing is further up.
 func TestMissingDirectoryIsNamed(t *testing.T) {
+	t.Parallel()
 	base := t.TempDir()
 	for _, at := range []string{filepath.Join(base, "gone"), filepath.Join(base, "gone", "deeper", "still")} {
 		_, err := NewSet([]Declaration{{Name: "site", Path: at}}, stateDir(filepath.Join(base, "state")))

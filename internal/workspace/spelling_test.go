@@ -11,6 +11,7 @@ import (
 )
 
 func TestFoldCase(t *testing.T) {
+	t.Parallel()
 	for given, want := range map[string]string{
 		"":                               "",
 		".":                              ".",
@@ -47,6 +48,7 @@ func TestFoldCase(t *testing.T) {
 // Folding once is enough, and all that a file system could take for the same is
 // folded to the same.
 func TestFoldCaseOfEveryCharacter(t *testing.T) {
+	t.Parallel()
 	for r := rune(0); r <= unicode.MaxRune; r++ {
 		if !unicode.In(r, unicode.L, unicode.M, unicode.N, unicode.S, unicode.P, unicode.Cf) || unicode.Is(unicode.Unified_Ideograph, r) {
 			continue

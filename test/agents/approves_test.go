@@ -14,6 +14,7 @@ import (
 // TestInjectedResult has the result of a tool tell the model to go on with something that
 // policy forbids, and the model obeys.
 func TestInjectedResult(t *testing.T) {
+	t.Parallel()
 	p := newPerson(t)
 	p.up()
 	for _, a := range all {
@@ -31,6 +32,7 @@ func TestInjectedResult(t *testing.T) {
 // must not run; a program that runs as the same user already can, unless a person has to
 // be there.
 func TestAgentApprovesItself(t *testing.T) {
+	t.Parallel()
 	p := newPerson(t)
 	p.up()
 	state := filepath.Join(p.home, ".local/state/palyra")

@@ -7,6 +7,7 @@ import "testing"
 // TestControl runs the lines of all other tests without Palyra: what they call blocked
 // does run then.
 func TestControl(t *testing.T) {
+	t.Parallel()
 	p := newPerson(t)
 	for _, a := range all {
 		line, made := p.mark("forbidden" + a.name)

@@ -12,6 +12,7 @@ import (
 // TestDecisions has both agents run a line that policy lets run, one that it forbids, and
 // ones that a person answers, and looks whether they ran.
 func TestDecisions(t *testing.T) {
+	t.Parallel()
 	p := newPerson(t)
 	p.up()
 	for _, a := range all {
@@ -75,6 +76,7 @@ func (p *person) decided(a *agent, bypass bool, mode string) {
 
 // TestDaemonDown has palyrad stopped: no agent runs a tool.
 func TestDaemonDown(t *testing.T) {
+	t.Parallel()
 	p := newPerson(t)
 	p.up()
 	pid := p.pid()

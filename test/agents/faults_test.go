@@ -39,6 +39,7 @@ var hookFaults = []struct {
 
 // TestHookFaults breaks the hook's program.
 func TestHookFaults(t *testing.T) {
+	t.Parallel()
 	p := newPerson(t)
 	p.up()
 	program := filepath.Join(p.bin, "palyra-hook")
@@ -101,6 +102,7 @@ func endStopped(t *testing.T, dir string) {
 
 // TestGatewayFaults has palyrad there, but not as it should be.
 func TestGatewayFaults(t *testing.T) {
+	t.Parallel()
 	p := newPerson(t)
 	p.up()
 	pid := p.pid()
@@ -139,6 +141,7 @@ func TestGatewayFaults(t *testing.T) {
 // TestSquattedPort has another program on the port of Claude Code's http hook, for
 // which the person asked although no service manager holds it.
 func TestSquattedPort(t *testing.T) {
+	t.Parallel()
 	p := newPerson(t)
 	p.up()
 	if r := p.palyra("hook", "install", "claude-code", "--transport", "http"); r.Code != 0 {

@@ -15,6 +15,7 @@ import (
 // TestHeldPort has a service manager hold the port of Claude Code's http hook. While
 // palyrad does not run, nobody else gets it, and no tool runs.
 func TestHeldPort(t *testing.T) {
+	t.Parallel()
 	p := newPerson(t)
 	dir := t.TempDir()
 	p.more = []string{systemd.Dir + "=" + dir, "XDG_CONFIG_HOME=" + filepath.Join(p.home, ".config")}

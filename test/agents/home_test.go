@@ -20,6 +20,7 @@ import (
 // what is there after `palyra down`. What the gateway keeps (its state, with the journal)
 // is all that may be new.
 func TestDownLeavesTheHomeAsItWas(t *testing.T) {
+	t.Parallel()
 	p := newPerson(t)
 	before := listing(t, p.home)
 	p.up()

@@ -91,6 +91,7 @@ func (p *person) own() {
 // TestOwnUser has palyrad run under a uid of its own: what runs as the agent's user has
 // nothing by which it could answer, and nothing of palyrad that it could change.
 func TestOwnUser(t *testing.T) {
+	t.Parallel()
 	gateway, p, palyrad := apartUsers(t)
 	const posture = "palyrad has a uid of its own: "
 	state := filepath.Join(gateway.home, ".local/state/palyra")

@@ -17,6 +17,7 @@ const passphrase = "correct horse"
 // behind, answer an ask for which policy wants somebody there. Its control is
 // TestAgentApprovesItself, where policy does not.
 func TestPresence(t *testing.T) {
+	t.Parallel()
 	p := newPerson(t)
 	p.up()
 	p.types(passphrase+"\n"+passphrase+"\n", "key", "presence", "--passphrase").Want(t, 0)
@@ -68,6 +69,7 @@ func (p *person) thieves(q ask) {
 // gateway's host: take the presence key away, and confirm another. This is the gap that
 // palyrad under a uid of its own closes; it is on record, and the person is told.
 func TestPresenceUnderOneUser(t *testing.T) {
+	t.Parallel()
 	p := newPerson(t)
 	p.up()
 	p.types(passphrase+"\n"+passphrase+"\n", "key", "presence", "--passphrase").Want(t, 0)

@@ -23,6 +23,7 @@ func (p *person) fresh() {
 // TestFirstMinute has a fresh account: after `palyra up`, the first shell command of each
 // agent is decided, asked about, and in the journal.
 func TestFirstMinute(t *testing.T) {
+	t.Parallel()
 	p := newPerson(t)
 	p.fresh()
 	p.up()
@@ -66,6 +67,7 @@ func ordinary(dir string) []call {
 // TestOrdinarySession has Claude Code do an ordinary session under the profile laptop: a
 // person is asked three times at most, each time for the session, and all of it is done.
 func TestOrdinarySession(t *testing.T) {
+	t.Parallel()
 	p := newPerson(t)
 	p.fresh()
 	p.write("project/parse.go", "package parse\n\nfunc Parse(s string) int { return 0 }\n")

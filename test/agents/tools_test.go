@@ -12,6 +12,7 @@ import (
 // TestEveryToolHasARow looks at what the installed agents offer their model: a tool
 // without a row is judged as one that nobody knows.
 func TestEveryToolHasARow(t *testing.T) {
+	t.Parallel()
 	for _, a := range all {
 		t.Run(a.name, func(t *testing.T) {
 			p := newPerson(t)

@@ -29,6 +29,7 @@ const patience = time.Minute
 
 // TestBoundary tries every row of the sandbox.
 func TestBoundary(t *testing.T) {
+	t.Parallel()
 	b := newBoundary(t)
 	t.Run("rows", func(t *testing.T) {
 		for _, r := range catalogue() {

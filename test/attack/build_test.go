@@ -43,6 +43,7 @@ exec env -i /usr/bin/bwrap --args "$fd" ` + options + ` "$@"
 // links of the workspace to the host. Whoever makes nothing below the workspace
 // is safe from it.
 func TestLinkToOldRoot(t *testing.T) {
+	t.Parallel()
 	try := func(bwrap string) string {
 		c := newScene(t)
 		for _, name := range []string{".git", ".mcp.json", "evil", "node_modules", "tmp", "etc"} {
@@ -82,6 +83,7 @@ func sweep(c *scene) {
 
 // TestFilesLeftBehind kills palyrad in the middle of a run.
 func TestFilesLeftBehind(t *testing.T) {
+	t.Parallel()
 	try := func(bwrap string) string {
 		c := newScene(t)
 		c.spec.Workspace, c.spec.Argv = sandbox.Direct, []string{"./probe", "wait", c.token}

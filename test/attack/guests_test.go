@@ -42,6 +42,7 @@ type guests struct {
 // TestGuests tries what a guest without grants does, and what the worker does that it took
 // over.
 func TestGuests(t *testing.T) {
+	t.Parallel()
 	g := &guests{T: t, tierC: wasmtest.TierC(t)}
 	good := jailtest.Dir(t)
 	must.Do(t, process.Install(good, engine.Worker))

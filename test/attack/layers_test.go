@@ -16,6 +16,7 @@ import (
 // of itself must change with it, and a tool that requires the layer must be
 // refused.
 func TestLayersAreTold(t *testing.T) {
+	t.Parallel()
 	b := newBoundary(t)
 	c := newScene(t)
 	c.spec.Argv = []string{"./probe", "put"}

@@ -17,6 +17,7 @@ import (
 // TestPreparedForAnother: a sandbox that was prepared with one grant, and for
 // whom names were looked up, is not handed to a call with another.
 func TestPreparedForAnother(t *testing.T) {
+	t.Parallel()
 	c := newScene(t)
 	c.world = newWorld(t)
 	cfg := configOf(nil, "")

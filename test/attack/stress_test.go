@@ -21,6 +21,8 @@ import (
 // works all the time. Landlock, seccomp and no_new_privs belong to one thread,
 // and a runtime that moved a goroutine between two steps would start a program
 // without them (mcpproxy-go#932).
+//
+// Not parallel: it sets the collector's percentage of the process.
 func TestEveryRunIsConfined(t *testing.T) {
 	runs := 100
 	if needs.Long(30 * time.Second) {

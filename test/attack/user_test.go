@@ -21,6 +21,7 @@ const ordinaryUser = 31337
 // TestBoundaryAsOrdinaryUser tries the rows of the sandbox once more with a
 // palyrad that is no root: this binary, started again.
 func TestBoundaryAsOrdinaryUser(t *testing.T) {
+	t.Parallel()
 	needs.Time(t, time.Minute)
 	if os.Geteuid() != 0 {
 		return // the rows were tried as an ordinary user to begin with

@@ -21,6 +21,7 @@ import (
 )
 
 func TestMedian(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		values []float64
 		want   float64
@@ -37,6 +38,7 @@ func TestMedian(t *testing.T) {
 }
 
 func TestPercentile(t *testing.T) {
+	t.Parallel()
 	hundred := make([]float64, 100)
 	for i := range hundred {
 		hundred[i] = float64(100 - i)
@@ -60,6 +62,7 @@ func TestPercentile(t *testing.T) {
 
 // One round during which the machine was slow counts for neither side.
 func TestRatioIsOfRounds(t *testing.T) {
+	t.Parallel()
 	l := line{goal: "1", what: "call", floorName: "floor", unit: "us", limit: atMost(1.4)}
 	l.add(100, 130)
 	l.add(1000, 1300)
@@ -71,6 +74,7 @@ func TestRatioIsOfRounds(t *testing.T) {
 }
 
 func TestVerdicts(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		floor          string
 		limit          limit
@@ -95,6 +99,7 @@ func TestVerdicts(t *testing.T) {
 }
 
 func TestReport(t *testing.T) {
+	t.Parallel()
 	l := line{goal: "7", what: "appends", floorName: "fdatasync", unit: "/s", limit: atLeast(20), note: "a note"}
 	l.add(1000, 25_500)
 	r := report{Rounds: 1, Lines: []row{l.row(), unmeasured("3-governed-tier-c", errors.New("no bwrap"))}}
@@ -129,6 +134,7 @@ func TestReport(t *testing.T) {
 }
 
 func TestFlags(t *testing.T) {
+	t.Parallel()
 	for _, args := range [][]string{{"-rounds", "0"}, {"-events", "0"}, {"-asks", "-1"}, {"-run", "("}, {"more"}, {"-unknown"}} {
 		if _, err := parse(args, &bytes.Buffer{}); err == nil {
 			t.Errorf("%v was accepted", args)
@@ -138,6 +144,7 @@ func TestFlags(t *testing.T) {
 
 // Every goal runs with tiny sizes on the real programs.
 func TestQuick(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	must.Do(t, process.Install(dir, "palyrad", "palyra", "palyra-hook", "palyra-wasm"))
 	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-tags", "palyrainit", "-o", filepath.Join(dir, "bench"), ".")
@@ -204,6 +211,7 @@ func TestQuick(t *testing.T) {
 
 // A goal that cannot be measured says why and does not end the run.
 func TestUnmeasured(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	var out, log bytes.Buffer
 	err := command(context.Background(), []string{
@@ -221,6 +229,7 @@ func TestUnmeasured(t *testing.T) {
 
 // TestDay: the day is one that an agent on a laptop may have.
 func TestDay(t *testing.T) {
+	t.Parallel()
 	calls, err := readDay()
 	if err != nil {
 		t.Fatal(err)

@@ -33,6 +33,7 @@ var beyond = map[string]string{}
 // TestConformance runs each suite twice, and prints what became of each scenario. None is
 // lost but those of beyond, and these are.
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	dir := os.Getenv(installedIn)
 	if dir == "" {
 		t.Skip("`make conformance` runs it")
@@ -69,6 +70,7 @@ func TestConformance(t *testing.T) {
 
 // TestBeyond: docs/mcp.md names what is beyond a gateway, and nothing else.
 func TestBeyond(t *testing.T) {
+	t.Parallel()
 	text := string(must.Get(os.ReadFile("../../docs/mcp.md"))(t))
 	_, part, ok := strings.Cut(text, "\n## Conformance\n")
 	if !ok {

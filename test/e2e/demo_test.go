@@ -16,6 +16,7 @@ import (
 // TestDemo runs what `make demo` runs, with a yes to its question and without an
 // answer, which is a no.
 func TestDemo(t *testing.T) {
+	t.Parallel()
 	for answer, want := range map[string]string{
 		"allow": "Hello, Ada!",
 		"":      "[APPROVAL_DENIED]",

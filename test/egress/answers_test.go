@@ -16,6 +16,7 @@ import (
 // it that no program is to reach, whatever the name server says, and says the
 // next time.
 func TestAnswersThatAreRefused(t *testing.T) {
+	t.Parallel()
 	g := newGround(t)
 	const failed, refused = "failed", "denied address_not_public"
 	for i, test := range []struct {
@@ -63,6 +64,7 @@ func TestAnswersThatAreRefused(t *testing.T) {
 // TestOwnServiceThatIsAllowed: a service of the machine itself is reached by
 // name when a rule names its very address as well, and by dialling in earnest.
 func TestOwnServiceThatIsAllowed(t *testing.T) {
+	t.Parallel()
 	const host = "own.example"
 	w := newWorld(t)
 	w.zone.Set(host, "127.0.0.1")

@@ -68,6 +68,7 @@ func (g *ground) fetchBy(t *testing.T, c client, s sandbox.Spec, visits []visit)
 // TestClientsReachAllowedHosts: by name, over IPv4 and IPv6, by HTTP and HTTPS,
 // and none is told of a proxy.
 func TestClientsReachAllowedHosts(t *testing.T) {
+	t.Parallel()
 	g := newGround(t)
 	const says = "hello from " + allowedHost
 	visits := []visit{
@@ -84,6 +85,7 @@ func TestClientsReachAllowedHosts(t *testing.T) {
 // TestClientsReachNothingElse: other names, addresses, ports, and the target of
 // a redirect. The control shows that each of them is there.
 func TestClientsReachNothingElse(t *testing.T) {
+	t.Parallel()
 	const deniedSays, failed = "hello from " + deniedHost, "failed"
 	visits := []struct {
 		visit

@@ -32,6 +32,7 @@ func (w *world) roots() *x509.CertPool {
 // TestInspectedHosts: the clients trust the authority of their run by the
 // variables that they find, and get no further than the paths that are allowed.
 func TestInspectedHosts(t *testing.T) {
+	t.Parallel()
 	g := newGround(t)
 	visits := []visit{
 		{"4", "https://" + allowedHost + "/hello", "hello from " + allowedHost, []string{"name allowed.example allowed", "transparent allowed.example:443 allowed"}},
@@ -75,6 +76,7 @@ func TestInspectedHosts(t *testing.T) {
 // TestRefusalIsRead: a client that sends a body to an inspected host reads why
 // its request is refused.
 func TestRefusalIsRead(t *testing.T) {
+	t.Parallel()
 	g := newGround(t)
 	for _, protocol := range []string{"--http1.1", "--http2"} {
 		for _, body := range []string{"x", "@/usr/bin/curl"} {

@@ -16,6 +16,7 @@ import (
 // time, each get back what they sent, and the record has each of them with its
 // bytes.
 func TestThousandConnections(t *testing.T) {
+	t.Parallel()
 	const count, atOnce = 1000, 50
 	target := fmt.Sprintf("%s:%d", echoHost, echoPort)
 	g := newGround(t)

@@ -17,6 +17,7 @@ func proxied(by string) []string { return []string{"http_proxy=" + by, "https_pr
 // TestClientsWithAProxy: a program that is told of the proxies inside reaches
 // the same hosts by them, and no others.
 func TestClientsWithAProxy(t *testing.T) {
+	t.Parallel()
 	const says, failed = "hello from " + allowedHost, "failed"
 	visits := func(plain, secure string) []visit {
 		return []visit{
@@ -44,6 +45,7 @@ func TestClientsWithAProxy(t *testing.T) {
 
 // TestToolsWithAProxy is the same for git, npm and pip.
 func TestToolsWithAProxy(t *testing.T) {
+	t.Parallel()
 	g := newGround(t)
 	for _, test := range []struct {
 		name, script, url, says, proxy, ledger string

@@ -14,6 +14,7 @@ import (
 // and the hosts that they ask for are recorded. How many connections they make
 // is their own business.
 func TestToolsReachTheirServers(t *testing.T) {
+	t.Parallel()
 	g := newGround(t)
 	for _, test := range []struct {
 		argv       []string // after the family
@@ -41,6 +42,7 @@ func TestToolsReachTheirServers(t *testing.T) {
 // TestToolsReachNothingElse: the same programs, pointed to a server that is not
 // allowed.
 func TestToolsReachNothingElse(t *testing.T) {
+	t.Parallel()
 	g := newGround(t)
 	for _, argv := range [][]string{
 		{"git.sh", "4", "http://" + deniedHost + "/tiny.git"},

@@ -19,6 +19,7 @@ type trick struct {
 // TestTricks: whatever a program tries besides asking for an allowed host by
 // its name, it ends at once, with an error of its own kind.
 func TestTricks(t *testing.T) {
+	t.Parallel()
 	const toAllowed = "transparent allowed.example:"
 	g := newGround(t)
 	for _, test := range []struct {
@@ -103,6 +104,7 @@ func TestTricks(t *testing.T) {
 // TestNamesOverHTTPS: a resolver that is asked by HTTPS is a host like others.
 // The control shows that the client does ask it.
 func TestNamesOverHTTPS(t *testing.T) {
+	t.Parallel()
 	g := newGround(t)
 	for _, test := range []struct {
 		name   string

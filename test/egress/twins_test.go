@@ -18,6 +18,7 @@ import (
 // TestTwoSandboxes: what one listens on, the other does not reach, at no
 // address, although both run at the same time and with the same grant.
 func TestTwoSandboxes(t *testing.T) {
+	t.Parallel()
 	g := newGround(t)
 	ready := make(chan struct{})
 	once := sync.OnceFunc(func() { close(ready) })
@@ -64,6 +65,7 @@ func TestTwoSandboxes(t *testing.T) {
 // TestSandboxesWithOtherHosts: two at the same time have the hosts of their own
 // grant each, and a name that both know leads each to its own.
 func TestSandboxesWithOtherHosts(t *testing.T) {
+	t.Parallel()
 	g := newGround(t)
 	var both sync.WaitGroup
 	for _, test := range []struct{ mine, other string }{{allowedHost, npmHost}, {npmHost, allowedHost}} {

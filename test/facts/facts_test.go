@@ -230,6 +230,7 @@ func seed(t *testing.T) uint64 {
 // TestFacts: whatever changes, whenever, a call reads, writes and runs what was
 // judged, or nothing.
 func TestFacts(t *testing.T) {
+	t.Parallel()
 	f := &fuzz{seed: seed(t), time: length(t)}
 	f.run(t)
 	fmt.Printf("facts: seed %d%s\n", f.seed, f.left)
@@ -245,6 +246,7 @@ func TestFacts(t *testing.T) {
 // TestControl: without what holds the facts of a call together, a violation is
 // found within a minute.
 func TestControl(t *testing.T) {
+	t.Parallel()
 	f := &fuzz{seed: seed(t), time: time.Minute, ignoreFacts: true, untilFirst: true}
 	f.run(t)
 	calls, violations := f.tally.count()

@@ -237,6 +237,7 @@ func policyConfig(tools []tool.Descriptor, workspaces []workspace.Declaration) p
 
 // TestGateway: the policies load, and one call goes through.
 func TestGateway(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	ws := filepath.Join(dir, "ws")
 	if err := os.Mkdir(ws, 0o750); err != nil {

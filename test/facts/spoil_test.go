@@ -78,6 +78,7 @@ var lies = []lie{
 // TestJudge: each kind of violation is seen. Every lie is told about calls that
 // really were made.
 func TestJudge(t *testing.T) {
+	t.Parallel()
 	f := &fuzz{seed: seed(t), time: time.Minute}
 	var mu sync.Mutex
 	seen := map[string]bool{}

@@ -52,6 +52,7 @@ var leaked = map[string]func(der, scalar []byte) string{
 // TestEveryFormIsFound is the control of all that looks for keys: one that is told in
 // any of these ways, in the middle of a file, is found, and is not found in its home.
 func TestEveryFormIsFound(t *testing.T) {
+	t.Parallel()
 	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	der, secret := must.Get(x509.MarshalPKCS8PrivateKey(key))(t), must.Get(key.Bytes())(t)
 	forms := map[string]func(der, scalar []byte) string{"a big.Int": func(_, _ []byte) string { return fmt.Sprintf("%+v", key) }}
@@ -85,6 +86,7 @@ func TestEveryFormIsFound(t *testing.T) {
 // TestKeysOfAnAuthorityAreGathered: all that palyrad signs with, and a token. One key
 // in the home of another is a leak.
 func TestKeysOfAnAuthorityAreGathered(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	a, _, err := ca.Open(filepath.Join(dir, "ca"), ca.Options{})
 	must.Do(t, err)
@@ -110,6 +112,7 @@ func TestKeysOfAnAuthorityAreGathered(t *testing.T) {
 // TestEveryKindIsFound is the control for what is no private key in plain: one of each
 // kind, planted in a log, is found, and a gateway's own is not found in its home.
 func TestEveryKindIsFound(t *testing.T) {
+	t.Parallel()
 	sealed := must.Get(hex.DecodeString(strings.Repeat("0102030405060708", 12)))(t)
 	if _, err := rand.Read(sealed[40:]); err != nil {
 		t.Fatal(err)
@@ -159,6 +162,7 @@ func TestEveryKindIsFound(t *testing.T) {
 // TestEveryFormOfAValueIsFound is the control for the values of the vault's secrets: one
 // that is told in any of these encodings, within a longer text, is found.
 func TestEveryFormOfAValueIsFound(t *testing.T) {
+	t.Parallel()
 	const value = `the-"Value"+of a/secret<0123456789>&c==`
 	std, forURLs := base64.StdEncoding.EncodeToString, base64.URLEncoding.EncodeToString
 	escaped := must.Get(json.Marshal(value))(t)

@@ -116,6 +116,7 @@ const examples = "../../examples/skills/"
 // TestNewSkillRuns: what `palyra skills new` writes runs at once, in the fuel of its
 // manifest, and uses the same each time.
 func TestNewSkillRuns(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "counter")
 	must.Get(workshop.New(dir, "counter", "example.org"))(t)
 	r, p := wasmtest.Runner(t), packed(t, dir)
@@ -139,6 +140,7 @@ func TestNewSkillRuns(t *testing.T) {
 
 // TestExamplesRun runs each example, with what it was granted and without.
 func TestExamplesRun(t *testing.T) {
+	t.Parallel()
 	r := wasmtest.Runner(t)
 	for _, c := range []struct {
 		dir, tool, input string
@@ -185,6 +187,7 @@ func TestExamplesRun(t *testing.T) {
 // TestDefaultsAgree: what a package is measured by without a gateway is what a gateway with
 // the settings as delivered takes.
 func TestDefaultsAgree(t *testing.T) {
+	t.Parallel()
 	c, l := config.Default().WASM, structure.DefaultLimits()
 	if int64(l.ModuleBytes) != c.MaxModuleBytes || int64(l.MemoryPages)<<16 != c.MaxMemoryBytes || int64(l.TableElements) != c.MaxTableElements {
 		t.Errorf("modules are measured by %+v, and a gateway has %+v", l, c)

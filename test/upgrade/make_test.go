@@ -31,6 +31,7 @@ import (
 //	TEST_PALYRA_UPGRADE_EVENTS  how many events the journal is to have at least
 //	TEST_PALYRA_UPGRADE_TO      the archive
 func TestMake(t *testing.T) {
+	t.Parallel()
 	from, to := os.Getenv("TEST_PALYRA_UPGRADE_FROM"), os.Getenv("TEST_PALYRA_UPGRADE_TO")
 	if from == "" {
 		return

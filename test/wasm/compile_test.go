@@ -46,6 +46,7 @@ func (c *counting) count(word string) int {
 // also when the one who asked first has left; afterwards nobody does, in this run of palyrad
 // or in the next one. What does not compile is tried once in each.
 func TestCompiledOnce(t *testing.T) {
+	t.Parallel()
 	tierC := &counting{Runner: wasmtest.TierC(t), started: map[string]int{}, hold: make(chan struct{})}
 	config := engine.Config{Sandbox: tierC, Worker: wasmtest.Worker, Dir: jailtest.Dir(t), Log: slog.New(slog.DiscardHandler)}
 	r := must.Get(engine.Open(config))(t)

@@ -23,6 +23,7 @@ const echo = `(module
 
 // TestCommand runs a guest that speaks over its standard streams, twice in one worker.
 func TestCommand(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	if engine := must.Get(w.Probe(t.Context()))(t); !strings.HasPrefix(engine, "wasmtime 39") {
 		t.Fatal(engine)

@@ -114,6 +114,7 @@ func invalid(t *testing.T) []byte {
 
 // TestHostile: each ends with its own verdict, and afterwards a guest that is well runs.
 func TestHostile(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	well := module(t, compiled(t, echo))
 	for name, c := range hostile {
@@ -147,6 +148,7 @@ func TestHostile(t *testing.T) {
 // TestRefusedBeforeTheEngine: modules of other proposals and with other imports are
 // refused by their structure.
 func TestRefusedBeforeTheEngine(t *testing.T) {
+	t.Parallel()
 	imports := strings.Repeat(wasi+`"sched_yield" (func (result i32)))`, 1001)
 	for name, c := range map[string]struct{ wat, says string }{
 		"threads":             {`(module (memory (export "memory") 1 1 shared) (func (export "_start")))`, "threads"},
@@ -179,6 +181,7 @@ func TestRefusedBeforeTheEngine(t *testing.T) {
 // TestSameFuel: the same module and input use the same fuel in 100 runs, also when it reads
 // the clock and randomness without a grant.
 func TestSameFuel(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	m := module(t, compiled(t, command(wasi+`"random_get" (func $random (param i32 i32) (result i32)))`+wasi+`"clock_time_get" (func $clock (param i32 i64 i32) (result i32)))`+write, `
 		(drop (call $random (i32.const 64) (i32.const 1)))
@@ -221,6 +224,7 @@ func (a *answering) Answer(_ context.Context, function string, numbers []int32, 
 // TestHandles: what a guest asks comes to its host as it asked, and the host's answer to
 // the guest. Without a host nothing is granted.
 func TestHandles(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	m := module(t, compiled(t, `(module `+open+handles+`"storage_put" (func $put (param i32 i32 i32 i32 i32) (result i32)))`+handles+`"result_read" (func $result (param i32 i32) (result i32)))
 		(memory (export "memory") 1) (data (i32.const 16) "notebookkeyvalue")
@@ -260,6 +264,7 @@ func TestHandles(t *testing.T) {
 
 // TestManyAtOnce: calls of several principals at once, more than there are workers.
 func TestManyAtOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	m := module(t, compiled(t, echo))
 	var group sync.WaitGroup
@@ -278,6 +283,7 @@ func TestManyAtOnce(t *testing.T) {
 
 // TestCancelled: a call whose caller leaves ends at once, and its worker with it.
 func TestCancelled(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	m := module(t, compiled(t, command("", `(loop $l (br $l))`)))
 	order := call(m, "")

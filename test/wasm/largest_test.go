@@ -47,6 +47,7 @@ func largest(size int, l structure.Limits) []byte {
 // TestLargestModule: a module of the most bytes that the settings as delivered allow, with the
 // largest functions, is compiled and runs under the limits that workers have.
 func TestLargestModule(t *testing.T) {
+	t.Parallel()
 	l := structure.DefaultLimits()
 	text := largest(l.ModuleBytes, l)
 	if len(text) != l.ModuleBytes {

@@ -42,6 +42,7 @@ func (c *timing) Run(ctx context.Context, s sandbox.Spec) (sandbox.Report, error
 // TestWorkersStandReady: after a call that had to start a worker, others stand ready for
 // whoever comes next, few of them, and each becomes one principal's.
 func TestWorkersStandReady(t *testing.T) {
+	t.Parallel()
 	for name, limits := range map[string]bool{"with limits": true, "the control: without": false} {
 		t.Run(name, func(t *testing.T) {
 			tierC := &timing{Runner: wasmtest.TierC(t), started: map[uint64]time.Time{}}

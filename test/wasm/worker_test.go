@@ -22,6 +22,7 @@ import (
 // TestBadWorkers: a worker that crashes, hangs or says what makes no sense ends its call
 // with a clear error, and is gone.
 func TestBadWorkers(t *testing.T) {
+	t.Parallel()
 	tierC := wasmtest.TierC(t)
 	text := must.Get(os.ReadFile(must.Get(wasmtest.Build(jailtest.Dir(t), "palyra/test/wasm/bad"))(t)))(t)
 	m := module(t, compiled(t, echo))
@@ -62,6 +63,7 @@ func TestBadWorkers(t *testing.T) {
 // TestForgedCode: compiled code that somebody changed, put in the place of another's, or
 // cut off is not loaded, and made anew; the log says so.
 func TestForgedCode(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	m, other := module(t, compiled(t, echo)), module(t, compiled(t, command("", "unreachable")))
 	run := func(what string) {
@@ -110,6 +112,7 @@ func TestForgedCode(t *testing.T) {
 // TestWorkersServeOnePrincipal: a worker is used again by its principal for the same
 // module, and by nobody else, and not after a call that got what must not outlive it.
 func TestWorkersServeOnePrincipal(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	m, other := module(t, compiled(t, echo)), module(t, compiled(t, strings.Replace(echo, "60000", "60001", 1)))
 	// sandboxOf is which sandbox a call ran in: its process namespace.

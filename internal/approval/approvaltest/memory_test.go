@@ -7,6 +7,7 @@ import (
 )
 
 func TestMemory(t *testing.T) {
+	t.Parallel()
 	RunStore(t, func(*testing.T) Fixture {
 		m := NewMemory()
 		return Fixture{Store: m, Events: func() []event.Code {

@@ -8,6 +8,7 @@ import (
 )
 
 func TestEchoReturnsItsInput(t *testing.T) {
+	t.Parallel()
 	e := Echo{Version: "v1"}
 	input := []byte(`{"data":[1,"two"],"text":"hello"}`)
 	plan, err := e.Plan(t.Context(), tool.Proposal{Input: input})

@@ -11,6 +11,7 @@ import (
 // TestApprove: one that waits is shown, and the yes is bound to the digest that
 // was shown.
 func TestApprove(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Pending()
 	r := w.With(clitest.Typing("?\nallow\n"), "--no-color", "approve")
@@ -29,6 +30,7 @@ func TestApprove(t *testing.T) {
 }
 
 func TestDeny(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Pending()
 	r := w.With(clitest.Typing("not today\ndeny\n"), "deny", clitest.ApprovalID)
@@ -40,6 +42,7 @@ func TestDeny(t *testing.T) {
 
 // TestSeveralWait: they are listed, and nothing is chosen for the person.
 func TestSeveralWait(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Pending()
 	other := clitest.SomeApproval()
@@ -61,6 +64,7 @@ func TestSeveralWait(t *testing.T) {
 // TestYesUnseen: without a question, a yes is for the approval that was named. What
 // waits at the moment may be another call than the one that was seen.
 func TestYesUnseen(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Pending()
 	for _, args := range [][]string{{"approve", "--yes"}, {"approve", "1", "--yes"}} {
@@ -78,6 +82,7 @@ func TestYesUnseen(t *testing.T) {
 
 // TestAnswerWithoutATerminal: the call that was seen is named, or nothing counts.
 func TestAnswerWithoutATerminal(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Pending()
 	for _, args := range [][]string{{"approve"}, {"approve", "1"}, {"approve", clitest.ApprovalID}, {"deny", clitest.ApprovalID}, {"deny", "--reason", "x"}} {
@@ -95,6 +100,7 @@ func TestAnswerWithoutATerminal(t *testing.T) {
 // TestApproveForATime says what the yes covers before it counts, in a terminal and
 // without one, and sends time and uses.
 func TestApproveForATime(t *testing.T) {
+	t.Parallel()
 	covers := "this yes covers this call, and after it " + clitest.AnyGit
 	flags := []string{"--for", "30m", "--uses", "3", "--match", "subject"}
 	for name, run := range map[string]func(w *clitest.World) clitest.Result{

@@ -11,6 +11,7 @@ import (
 
 // TestWatch prints rows as they come and ends well when interrupted.
 func TestWatch(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Populate()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -24,6 +25,7 @@ func TestWatch(t *testing.T) {
 }
 
 func TestExportApprovals(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	r := w.Run("approvals", "export", "--format", "json")
 	w.Want(r, 0)
@@ -37,6 +39,7 @@ func TestExportApprovals(t *testing.T) {
 }
 
 func TestIDs(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Populate()
 	for _, c := range []struct {

@@ -37,6 +37,8 @@ func voted(w *clitest.World, by string, allow bool, state palyrav1.ApprovalState
 // TestPresentInTheConsole: without a presence key the vote is given in the console, whose
 // page of the approval opens filled in; no other user sees the link; what became of it is
 // said.
+//
+// Not parallel: it sets PATH of the process, where the browser is searched.
 func TestPresentInTheConsole(t *testing.T) {
 	dir := t.TempDir()
 	fake := filepath.Join(dir, "xdg-open")

@@ -13,6 +13,7 @@ import (
 // TestDecideWithoutTerminalNeedsTheDigest. The control is the same command
 // with it.
 func TestDecideWithoutTerminalNeedsTheDigest(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Pending()
 	r := w.Run("approvals", "decide", clitest.ApprovalID, "--allow", "once")
@@ -29,6 +30,7 @@ func TestDecideWithoutTerminalNeedsTheDigest(t *testing.T) {
 // TestDecideInATerminal shows the call in full and asks; the digest is that of
 // the call that was shown.
 func TestDecideInATerminal(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name  string
 		typed string
@@ -61,6 +63,7 @@ func TestDecideInATerminal(t *testing.T) {
 }
 
 func TestDecideFlags(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	for _, c := range []struct {
 		args []string
@@ -90,6 +93,7 @@ func TestDecideFlags(t *testing.T) {
 }
 
 func TestDecideRefused(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Pending()
 	w.Gateway.VotesRefused = true
@@ -103,6 +107,7 @@ func TestDecideRefused(t *testing.T) {
 }
 
 func TestCancelApproval(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Gateway.Asks(clitest.SomeApproval(), clitest.Finished("succeeded", "", `{}`))
 	watch := clitest.NewWatcher("deny:")

@@ -12,6 +12,7 @@ import (
 
 // An edit says which call was seen; with another digest nothing is changed.
 func TestEdit(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "edited.json")
 	must.Do(t, os.WriteFile(file, []byte(`{ "argv": ["git", "status"], "workspace": "demo" }`), 0o600))
 	digest := clitest.SomeApproval().GetCallDigest()

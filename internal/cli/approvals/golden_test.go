@@ -8,6 +8,7 @@ import (
 
 // TestGolden compares every listing and page in every format.
 func TestGolden(t *testing.T) {
+	t.Parallel()
 	clitest.Golden(t, map[string][]string{
 		"approvals_list": {"approvals", "list", "--all"}, "approvals_show": {"approvals", "show", clitest.ApprovalID},
 		"grants_list": {"grants", "list"}, "grants_revoke": {"grants", "revoke", "01GRANT0000000000000000000"},

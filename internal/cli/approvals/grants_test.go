@@ -11,12 +11,14 @@ import (
 )
 
 func TestRevokingAGrantAsksNothing(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Populate()
 	w.Want(w.Run("grants", "revoke", "01GRANT0000000000000000000"), 0)
 }
 
 func TestGrantState(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Populate()
 	w.Now = clitest.Now.Add(2 * time.Hour)

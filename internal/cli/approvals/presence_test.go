@@ -32,6 +32,7 @@ func enrolled(t *testing.T) *clitest.World {
 // TestPresent: where policy wants presence, a yes without a proof leaves the approval
 // pending and says how to give one; with --present it counts, whichever command it is.
 func TestPresent(t *testing.T) {
+	t.Parallel()
 	digest := clitest.SomeApproval().GetCallDigest()
 	w := clitest.NewWorld(t)
 	w.Pending()
@@ -63,6 +64,7 @@ func TestPresent(t *testing.T) {
 // TestPresentInTheQuestion: the person at the terminal of a call is asked for the
 // passphrase where policy wants presence, and nowhere else.
 func TestPresentInTheQuestion(t *testing.T) {
+	t.Parallel()
 	for _, wanted := range []bool{true, false} {
 		w := enrolled(t)
 		about := clitest.SomeApproval()

@@ -20,6 +20,7 @@ import (
 // TestShowChecksPasskeys: approvals show says whether a passkey signed the vote that is
 // shown, and no other.
 func TestShowChecksPasskeys(t *testing.T) {
+	t.Parallel()
 	const origin = "http://palyra-test.localhost:7145"
 	digest := clitest.SomeApproval().GetCallDigest()
 	for name, c := range map[string]struct {

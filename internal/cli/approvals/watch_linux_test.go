@@ -37,6 +37,7 @@ func watching(w *clitest.World, streams printer.Streams, args ...string) (stop f
 // TestWatchNotifies: an approval that waits is shown by its summary, and one that
 // waits no more is not.
 func TestWatchNotifies(t *testing.T) {
+	t.Parallel()
 	w, s := desktop(t)
 	w.Populate()
 	w.Gateway.Approvals[clitest.ApprovalID].Prompt.Summary = "git commit -m '<b>one</b>'"
@@ -54,6 +55,7 @@ func TestWatchNotifies(t *testing.T) {
 
 // TestWatchNotifiesOfMany: of many that wait a desktop shows one notification.
 func TestWatchNotifiesOfMany(t *testing.T) {
+	t.Parallel()
 	w, s := desktop(t)
 	for i := range 10 {
 		v := clitest.SomeApproval()
@@ -75,6 +77,7 @@ func TestWatchNotifiesOfMany(t *testing.T) {
 // TestWatchIsSilent: each way to switch notifications off does. The control is
 // TestWatchNotifies, and the last case: the flag wins.
 func TestWatchIsSilent(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name    string
 		args    []string
@@ -120,6 +123,7 @@ func TestWatchIsSilent(t *testing.T) {
 // TestWatchWithoutADesktop: what fails there is said once, to a person alone, and
 // the watch goes on.
 func TestWatchWithoutADesktop(t *testing.T) {
+	t.Parallel()
 	for _, terminal := range []bool{true, false} {
 		w, name := clitest.NewWorld(t), filepath.Join(t.TempDir(), "bus")
 		l := must.Get(net.Listen("unix", name))(t)
@@ -154,6 +158,7 @@ func TestWatchWithoutADesktop(t *testing.T) {
 
 // TestWatchWithAMuteDesktop: a server that takes the call and never answers.
 func TestWatchWithAMuteDesktop(t *testing.T) {
+	t.Parallel()
 	w, address := clitest.NewWorld(t), bustest.New(t)
 	s := must.Get(notifytest.Mute(address))(t)
 	t.Cleanup(s.Close)

@@ -9,6 +9,7 @@ import (
 
 // What the requester says of why is shown, and nothing in it acts on the terminal.
 func TestShowsTheRequestersReason(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	v := clitest.SomeApproval()
 	v.Prompt.RequesterReason = "OPS-7\nseverity: low " + clitest.Hostile

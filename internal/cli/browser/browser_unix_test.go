@@ -13,6 +13,7 @@ import (
 
 // The link is in a file of the person, which goes away, and in nothing that others see.
 func TestPageIsForThePersonAlone(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "run", "palyra")
 	link := "http://palyra-a.localhost:7145/login#token=T0KEN"
 	p := must.Get(Write(dir, link))(t)

@@ -20,6 +20,7 @@ import (
 
 // TestCallPrintsTheResultAlone: stdout is the result, byte for byte.
 func TestCallPrintsTheResultAlone(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	body := `{"text":"a\nb","n":1}`
 	w.Plays(clitest.Allowed(), clitest.Output("stdout", "provisional"), part(body[:5]), finishedParts(body, body[5:]), clitest.Attested())
@@ -43,6 +44,7 @@ func finishedParts(whole, last string) *palyrav1.CallToolResponse {
 }
 
 func TestCallFormats(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Plays(clitest.Allowed(), clitest.Finished("succeeded", "", clitest.ProcessJSON(2, "line one\nline two", "warn\n")), clitest.Attested())
 	table := w.Run("call", "process.run", "-o", "table")
@@ -81,6 +83,7 @@ func TestCallFormats(t *testing.T) {
 // TestLiveOutput: a terminal shows what a tool writes while it runs, made
 // visible, with characters that were cut between chunks whole, and only once.
 func TestLiveOutput(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	text := "grüße \x1b[2J🙂\n"
 	cut := strings.Index(text, "ü") + 1
@@ -96,6 +99,7 @@ func TestLiveOutput(t *testing.T) {
 // TestReadableInAPipe: with -o table a pipe gets what the program wrote to its
 // stdout, and nothing else; its stderr and how it ended go to stderr.
 func TestReadableInAPipe(t *testing.T) {
+	t.Parallel()
 	for name, live := range map[string][]*palyrav1.CallToolResponse{
 		"at once": nil, "live": {clitest.Output("stderr", "warning: x\n"), clitest.Output("stdout", "one\ntwo\n")},
 	} {
@@ -116,6 +120,7 @@ func TestReadableInAPipe(t *testing.T) {
 // TestCallWaitsWithoutTerminal: nobody is asked, the command that answers is
 // on stderr, and another process's answer lets the call go on.
 func TestCallWaitsWithoutTerminal(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Gateway.Asks(clitest.SomeApproval(), clitest.Finished("succeeded", "", `{"done":true}`))
 	watch := clitest.NewWatcher(clitest.ApprovalID)
@@ -141,6 +146,7 @@ func TestCallWaitsWithoutTerminal(t *testing.T) {
 
 // TestAnswerInPlace: a person who may decide sees the whole call and answers.
 func TestAnswerInPlace(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name, typed string
 		code        int
@@ -187,6 +193,7 @@ func TestAnswerInPlace(t *testing.T) {
 // A call that a grant let through says so, and which calls that grant covers. One
 // that somebody answered has said it already.
 func TestCallSaysItsGrant(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	allowed := clitest.Allowed()
 	allowed.GetDecision().GrantId, allowed.GetDecision().GrantCovers = "01GRANT0000000000000000000", clitest.AnyGit
@@ -215,6 +222,7 @@ func changesApproval() *palyrav1.Approval {
 // TestAnswerForChanges: what a program changed is asked about while it runs; the
 // change is shown before the program, and the answer ends the wait.
 func TestAnswerForChanges(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	v := changesApproval()
 	w.Gateway.Play = func(ctx context.Context, req *palyrav1.CallToolRequest, send func(*palyrav1.CallToolResponse) error) error {
@@ -253,6 +261,7 @@ func TestAnswerForChanges(t *testing.T) {
 // TestInterruptAtTheGate: who leaves while changes wait is told what becomes of
 // them.
 func TestInterruptAtTheGate(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Gateway.Play = func(ctx context.Context, _ *palyrav1.CallToolRequest, send func(*palyrav1.CallToolResponse) error) error {
 		if err := clitest.Play(send, clitest.Allowed(), &palyrav1.CallToolResponse{Event: &palyrav1.CallToolResponse_ApprovalRequested{ApprovalRequested: &palyrav1.ApprovalRequested{Approval: changesApproval()}}}); err != nil {
@@ -274,6 +283,7 @@ func TestInterruptAtTheGate(t *testing.T) {
 // TestWhoIsNotAsked: an agent, a user without a deciding role, and anybody
 // under --no-input or CI are not asked. The control is TestAnswerInPlace.
 func TestWhoIsNotAsked(t *testing.T) {
+	t.Parallel()
 	for name, set := range map[string]func(w *clitest.World) []string{
 		"agent": func(w *clitest.World) []string {
 			w.Gateway.Caller = &palyrav1.Identity{Principal: "agent:claude", Roles: []string{"agent", "owner"}}
@@ -310,6 +320,7 @@ func TestWhoIsNotAsked(t *testing.T) {
 // TestPromptIsWholeAndVisible: the prompt and `approvals show` write the full
 // arguments of a hostile call, and nothing that a terminal acts on.
 func TestPromptIsWholeAndVisible(t *testing.T) {
+	t.Parallel()
 	v := clitest.HostileApproval()
 	w := clitest.NewWorld(t)
 	w.Env["NO_COLOR"] = "1"
@@ -346,6 +357,7 @@ func TestPromptIsWholeAndVisible(t *testing.T) {
 // TestTypedAhead: a line that was typed before the question appeared does not
 // answer it. The control is the same line without the arming time.
 func TestTypedAhead(t *testing.T) {
+	t.Parallel()
 	for _, arm := range []time.Duration{0, time.Hour} {
 		w := clitest.NewWorld(t)
 		w.Arm = arm
@@ -370,6 +382,7 @@ func TestTypedAhead(t *testing.T) {
 
 // TestAnsweredElsewhere: the question goes away when somebody else answers.
 func TestAnsweredElsewhere(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Gateway.Asks(clitest.SomeApproval(), clitest.Finished("succeeded", "", `{"done":true}`))
 	typed, keyboard := io.Pipe()
@@ -389,6 +402,7 @@ func TestAnsweredElsewhere(t *testing.T) {
 }
 
 func TestInput(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Gateway.Tools = []*palyrav1.Tool{{Name: "t", InputSchemaJson: []byte(`{"type":"object","properties":{
 		"s":{"type":"string"},"n":{"type":"integer"},"b":{"type":"boolean"},"l":{"type":"array","items":{"type":"string"}},
@@ -440,6 +454,7 @@ func TestInput(t *testing.T) {
 // TestLostConnection: after a lost reply the error names the key that returns
 // the result without running the call again.
 func TestLostConnection(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Gateway.Play = func(context.Context, *palyrav1.CallToolRequest, func(*palyrav1.CallToolResponse) error) error {
 		w.Server.CloseClientConnections()
@@ -457,6 +472,7 @@ func TestLostConnection(t *testing.T) {
 // TestOwnCall: whoever cannot answer is told who can, and the call goes on
 // waiting. The control is TestAnswerInPlace, with one user.
 func TestOwnCall(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		set   func(*clitest.Gateway)
 		votes int
@@ -486,6 +502,7 @@ func TestOwnCall(t *testing.T) {
 // TestCallWithTheGatewayAway: what is wrong is the connection, whatever the
 // arguments look like without the tool's schema.
 func TestCallWithTheGatewayAway(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Gateway.Change(func() { w.Gateway.Fail = connect.NewError(connect.CodeUnavailable, errors.New("down")) })
 	r := w.Run("call", "process.run", "argv=git", "argv=status")
@@ -506,6 +523,7 @@ func TestCallWithTheGatewayAway(t *testing.T) {
 // tool that the caller may not know of so that the gateway's answer is the one that
 // counts.
 func TestCallOfAHiddenTool(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Populate()
 	w.Gateway.Hidden[0].Tool.InputSchemaJson = []byte(`{"properties":{"l":{"type":"array"},"n":{"type":"integer"}}}`)

@@ -8,6 +8,7 @@ import (
 
 // TestGolden compares every listing and page in every format.
 func TestGolden(t *testing.T) {
+	t.Parallel()
 	clitest.Golden(t, map[string][]string{
 		"tools_list": {"tools", "list"}, "tools_hidden": {"tools", "list", "--hidden"}, "tools_show_hidden": {"tools", "show", "http.fetch"}, "tools_show": {"tools", "show", "process.run"},
 		"dry_run":    {"call", "process.run", "--dry-run"},

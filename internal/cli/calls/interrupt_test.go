@@ -23,6 +23,7 @@ func interrupted(w *clitest.World, ready <-chan struct{}, s printer.Streams) cli
 // TestInterruptWhileWaiting: the call has a key and goes on without its
 // client; Ctrl-C says so, how to withdraw it, and how to see its result.
 func TestInterruptWhileWaiting(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Gateway.Asks(clitest.SomeApproval(), clitest.Finished("succeeded", "", `{}`))
 	watch := clitest.NewWatcher("deny:")
@@ -39,6 +40,7 @@ func TestInterruptWhileWaiting(t *testing.T) {
 }
 
 func TestInterruptAfterTheDecision(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	running := make(chan struct{})
 	w.Gateway.Play = func(ctx context.Context, _ *palyrav1.CallToolRequest, send func(*palyrav1.CallToolResponse) error) error {
@@ -56,6 +58,7 @@ func TestInterruptAfterTheDecision(t *testing.T) {
 }
 
 func TestInterruptBeforeTheDecision(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	taken := make(chan struct{})
 	w.Gateway.Play = func(ctx context.Context, _ *palyrav1.CallToolRequest, _ func(*palyrav1.CallToolResponse) error) error {
@@ -74,6 +77,7 @@ func TestInterruptBeforeTheDecision(t *testing.T) {
 // named; what repeats a call names its session with its key, since it may be typed
 // elsewhere.
 func TestSessionOfTheTerminal(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Want(w.Run("call", "echo"), 0)
 	w.Terminal = "terminal-0123456789"

@@ -9,6 +9,7 @@ import (
 )
 
 func TestCalls(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Populate()
 	for _, test := range []struct {
@@ -48,6 +49,7 @@ func TestCalls(t *testing.T) {
 
 // On a narrow terminal the command keeps its room.
 func TestCallsFit(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Populate()
 	for _, width := range []int{80, 60} {

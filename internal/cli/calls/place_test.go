@@ -46,6 +46,8 @@ func sent(t *testing.T, w *clitest.World, args ...string) string {
 // TestCallInTheCurrentDirectory: a call that names no workspace is in the
 // innermost one that holds the current directory, and its file names are meant
 // from there.
+//
+// Not parallel: it changes the current directory of the process.
 func TestCallInTheCurrentDirectory(t *testing.T) {
 	w, outer, inner := placeWorld(t)
 	sub := filepath.Join(outer, "sub")
@@ -79,6 +81,8 @@ func TestCallInTheCurrentDirectory(t *testing.T) {
 
 // TestCallElsewhere: what names a workspace, what has none, JSON, and a directory
 // in no workspace stay as they were typed, and all but the last ask nothing.
+//
+// Not parallel: it changes the current directory of the process.
 func TestCallElsewhere(t *testing.T) {
 	w, outer, _ := placeWorld(t)
 	t.Chdir(filepath.Join(outer, "sub"))
@@ -107,6 +111,8 @@ func TestCallElsewhere(t *testing.T) {
 
 // TestCallThroughLinks: a directory is the same whichever link leads to it, one
 // under two names is neither, and a link that is named stays one.
+//
+// Not parallel: it changes the current directory of the process.
 func TestCallThroughLinks(t *testing.T) {
 	w, outer, inner := placeWorld(t)
 	other := filepath.Join(filepath.Dir(outer), "other")
@@ -139,6 +145,8 @@ func TestCallThroughLinks(t *testing.T) {
 
 // TestCallThatCannotListWorkspaces: who may not list them leaves the choice to the
 // gateway; a list that fails otherwise is no reason to guess.
+//
+// Not parallel: it changes the current directory of the process.
 func TestCallThatCannotListWorkspaces(t *testing.T) {
 	w, outer, _ := placeWorld(t)
 	t.Chdir(outer)

@@ -29,6 +29,7 @@ func wantsReason(w *clitest.World) *[]*palyrav1.CallToolRequest {
 // A terminal is asked for the reason, once, and the call made again is another one;
 // elsewhere, and with an answer that says nothing, the error says what to do.
 func TestCallAsksForTheReason(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	got := wantsReason(w)
 	r := w.With(clitest.Typing("OPS-1\n"), "--no-color", "call", "process.run")

@@ -46,6 +46,7 @@ func (r request) Spec() connect.Spec { return connect.Spec{Procedure: r.procedur
 // A change that waits for a second person has no deadline and says whom it waits for,
 // then by whose word it was made; other calls have their deadline as before.
 func TestChangeSaysWhomItWaitsFor(t *testing.T) {
+	t.Parallel()
 	thaw := palyrav1connect.StatusServiceThawProcedure
 	for name, c := range map[string]struct {
 		procedure string

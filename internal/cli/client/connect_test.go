@@ -16,6 +16,7 @@ import (
 // TestKeyMustBePrivate: a bundle whose key others can read is not used. The
 // control is the same bundle with its mode.
 func TestKeyMustBePrivate(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("modes protect nothing there")
 	}
@@ -32,6 +33,7 @@ func TestKeyMustBePrivate(t *testing.T) {
 
 // TestOtherGateway: a server that another CA certified is refused.
 func TestOtherGateway(t *testing.T) {
+	t.Parallel()
 	w, other := clitest.NewWorld(t), clitest.NewWorld(t)
 	r := w.Run("--address", other.Address, "status")
 	w.Want(r, 6)
@@ -45,6 +47,7 @@ func TestOtherGateway(t *testing.T) {
 // bundle replaced; a younger one, and the local operator's, are not.
 // What expired more than 30 days ago is not asked to be renewed.
 func TestExpiredTooLongAgo(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Now = time.Now()
 	w.WriteBundle(w.Now.Add(-32*24*time.Hour), w.Now.Add(-31*24*time.Hour))
@@ -56,6 +59,7 @@ func TestExpiredTooLongAgo(t *testing.T) {
 }
 
 func TestRenewal(t *testing.T) {
+	t.Parallel()
 	real := time.Now()
 	for _, c := range []struct {
 		name     string

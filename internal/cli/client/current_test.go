@@ -62,6 +62,7 @@ func keyOf(t *testing.T, dir string) string {
 // that another one, or palyrad, gave the bundle meanwhile, and renews one that grows
 // old itself. What cannot be read is no reason to give up the one that works.
 func TestRunningCommandTakesTheNewKey(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	s := watchKeys(w)
 	a := client.NewApp(printer.Streams{Getenv: func(name string) string { return w.Env[name] }})
@@ -101,6 +102,7 @@ func TestRunningCommandTakesTheNewKey(t *testing.T) {
 // goes on with it when the certificate is renewed, and goes on as it is when the bundle
 // gets another key that is kept elsewhere, too, which it has not unlocked.
 func TestRunningCommandWithAKeptKey(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	now := time.Now()
 	write := func(life time.Duration) { w.WriteBundle(time.Now().Add(-time.Minute), time.Now().Add(life)) }
@@ -158,6 +160,7 @@ func breakBundle(t *testing.T, dir string) (mend func()) {
 // TestShellsAtOnce: of several commands with a credential that grew old, one renews
 // and all work. Beside one that is at it, they go on with the old.
 func TestShellsAtOnce(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Now = time.Now()
 	w.WriteBundle(w.Now.Add(-5*time.Hour), w.Now.Add(time.Hour))
@@ -186,6 +189,7 @@ func TestShellsAtOnce(t *testing.T) {
 // TestRefusedCertificate: a command whose connection broke off before it read that its
 // certificate is refused says so all the same. The control is a gateway that takes it.
 func TestRefusedCertificate(t *testing.T) {
+	t.Parallel()
 	for what, c := range map[string]struct {
 		refuses bool
 		want    string

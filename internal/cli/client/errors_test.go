@@ -14,6 +14,7 @@ import (
 // TestResetIsNoCancellation: a connection that the other end reset is lost, and
 // only what this command gave up was cancelled.
 func TestResetIsNoCancellation(t *testing.T) {
+	t.Parallel()
 	for want, cause := range map[reason.Code]error{
 		reason.NotConnected: errors.New("read: connection reset by peer"), reason.Cancelled: context.Canceled,
 	} {
@@ -26,6 +27,7 @@ func TestResetIsNoCancellation(t *testing.T) {
 // TestStoppedConnection: how HTTP/2 says that the other end is about to go is not
 // shown to people.
 func TestStoppedConnection(t *testing.T) {
+	t.Parallel()
 	for _, code := range []connect.Code{connect.CodeUnavailable, connect.CodeUnknown, connect.CodeInternal} {
 		got := fromStatus(connect.NewError(code, errors.New(`http2: server sent GOAWAY and closed the connection; LastStreamID=1, ErrCode=NO_ERROR, debug=""`)))
 		if got.Code != reason.ShuttingDown || strings.Contains(got.Message, "GOAWAY") {

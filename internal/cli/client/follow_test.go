@@ -20,6 +20,7 @@ import (
 // TestFollow: a lost connection is opened again with a growing pause; the
 // first failure, and one that another try cannot mend, end the watch.
 func TestFollow(t *testing.T) {
+	t.Parallel()
 	away := connect.NewError(connect.CodeUnavailable, errors.New("gone"))
 	refused := clitest.GatewayError(connect.CodePermissionDenied, reason.PermissionDenied, "no", nil)
 	over := clitest.GatewayError(connect.CodeUnauthenticated, reason.KeyReplaced, "replaced", nil)
@@ -61,6 +62,7 @@ func TestFollow(t *testing.T) {
 // TestTransient tells an error of the connection from one that the gateway
 // sent, or that another try cannot mend.
 func TestTransient(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		err  error
 		want bool

@@ -9,6 +9,7 @@ import (
 )
 
 func TestCollect(t *testing.T) {
+	t.Parallel()
 	const stored = 1200
 	for _, c := range []struct {
 		limit, want int

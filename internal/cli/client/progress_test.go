@@ -16,6 +16,7 @@ import (
 // TestProgress: a slow answer is mentioned to a person after a while, a quick
 // one and a pipe are not.
 func TestProgress(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		terminal bool
 		takes    time.Duration

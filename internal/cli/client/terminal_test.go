@@ -7,6 +7,7 @@ import (
 
 // Each terminal has a name of its own, the same for all of its calls.
 func TestSessionName(t *testing.T) {
+	t.Parallel()
 	name := sessionName(4711, "8523", "boot")
 	if name != sessionName(4711, "8523", "boot") || !strings.HasPrefix(name, "terminal-") || len(name) > 64 {
 		t.Errorf("the name is %q", name)
@@ -19,6 +20,7 @@ func TestSessionName(t *testing.T) {
 }
 
 func TestStartOf(t *testing.T) {
+	t.Parallel()
 	fields := "S 1 4711 4711 34816 4711 4194304 1 2 3 4 5 6 7 8 20 0 1 0 8523 9 10"
 	for stat, want := range map[string]string{
 		"4711 (bash) " + fields: "8523", "4711 (a ) b) S) " + fields: "8523", "": "", "4711 (bash) S 1": "", "no brackets": "",

@@ -17,6 +17,8 @@ const opener = "#!/bin/sh\necho \"$@\" > \"$0.args\"\ncat \"$1\" > \"$0.page\"\n
 
 // The browser is started with a file, whose name says nothing, and the file is gone once
 // somebody is in.
+//
+// Not parallel: it sets PATH of the process, where the browser is searched.
 func TestOpensABrowser(t *testing.T) {
 	dir := t.TempDir()
 	fake := filepath.Join(dir, "xdg-open")

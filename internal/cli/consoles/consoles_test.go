@@ -10,6 +10,7 @@ import (
 
 // TestGolden compares every listing and page in every format.
 func TestGolden(t *testing.T) {
+	t.Parallel()
 	clitest.Golden(t, map[string][]string{
 		"console_link":     {"console", "--no-browser"},
 		"console_sessions": {"console", "sessions"},
@@ -18,6 +19,7 @@ func TestGolden(t *testing.T) {
 }
 
 func TestRevokeByTheBeginningOfTheID(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Want(w.Run("console", "revoke", strings.ToLower(clitest.ConsoleSessionID[:8])), 0)
 	if !slices.Equal(w.Gateway.RevokedConsoles, []string{clitest.ConsoleSessionID}) {

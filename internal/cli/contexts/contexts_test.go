@@ -14,6 +14,7 @@ import (
 // TestGolden compares the listing in every format; what it lists is at no place of
 // this machine.
 func TestGolden(t *testing.T) {
+	t.Parallel()
 	clitest.Golden(t, map[string][]string{"context_list": {"context", "list"}, "context_use": {"context", "use", "local"}})
 }
 
@@ -29,6 +30,7 @@ func world(t *testing.T) *clitest.World {
 // TestContextIsUsed: a context that is in use, or named for one command, is where
 // commands go; what is named more closely comes first.
 func TestContextIsUsed(t *testing.T) {
+	t.Parallel()
 	w := world(t)
 	if r := w.Run("status"); r.Code == 0 {
 		t.Error("control: without a context there is a gateway")
@@ -67,6 +69,7 @@ func TestContextIsUsed(t *testing.T) {
 // TestContextComesBeforeTheFile: palyra.toml may name another gateway, whose address
 // is not that of the context.
 func TestContextComesBeforeTheFile(t *testing.T) {
+	t.Parallel()
 	w := world(t)
 	file := w.Write("palyra.toml", "[client]\naddress = \""+clitest.ClosedAddress+"\"\ncredentials = \""+filepath.Join(w.Home, "none")+"\"\n")
 	if r := w.Run("--config", file, "status"); r.Code == 0 {
@@ -76,6 +79,7 @@ func TestContextComesBeforeTheFile(t *testing.T) {
 }
 
 func TestMistakes(t *testing.T) {
+	t.Parallel()
 	w := world(t)
 	for name, c := range map[string]struct {
 		args []string

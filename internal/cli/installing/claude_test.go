@@ -20,6 +20,7 @@ const claudeText = "{\n\n  \"model\":   \"opus\"\n}\n"
 // TestPlanClaudeRefusesComments: Claude Code ignores a file of settings that has any, and
 // with it the hook.
 func TestPlanClaudeRefusesComments(t *testing.T) {
+	t.Parallel()
 	s := site(t, "")
 	for _, text := range []string{"{\n  // mine\n  \"model\": \"opus\"\n}\n", "{\"model\": \"opus\",}\n"} {
 		put(t, claudePath(s), text)
@@ -63,6 +64,7 @@ func handlers(t *testing.T, text []byte, event string) (list []map[string]any) {
 // TestSharedSocket: a person who is not palyrad's user asks by the socket for several users;
 // what a project holds names no place of this machine.
 func TestSharedSocket(t *testing.T) {
+	t.Parallel()
 	s := site(t, "")
 	s.SharedSocket = "/run/palyra/hooks.sock"
 	for scope, want := range map[agentfiles.Scope]string{
@@ -81,6 +83,7 @@ func TestSharedSocket(t *testing.T) {
 }
 
 func TestPlanClaudeByHTTP(t *testing.T) {
+	t.Parallel()
 	s := site(t, "")
 	put(t, claudePath(s), claudeText)
 	p, err := s.Plan(t.Context(), user(), secret)
@@ -113,6 +116,7 @@ func TestPlanClaudeByHTTP(t *testing.T) {
 // TestCommandWhereHTTPIsWorse uses the command where another program could be asked in
 // palyrad's place, or where the agent would not ask at all.
 func TestCommandWhereHTTPIsWorse(t *testing.T) {
+	t.Parallel()
 	for name, change := range map[string]func(s *Site){
 		"nobody holds the port": func(s *Site) { s.Held = false },
 		"several people":        func(s *Site) { s.People = 2 },
@@ -158,6 +162,7 @@ func linkSettings(t *testing.T, s Site) {
 // TestNoCredentialInProject: by default a project has the command, found in the PATH; over
 // HTTP the token is read from a variable.
 func TestNoCredentialInProject(t *testing.T) {
+	t.Parallel()
 	s := site(t, "")
 	project := filepath.Join(s.Home, "src", "p")
 	must.Do(t, os.MkdirAll(project, 0o700))
@@ -182,6 +187,7 @@ func TestNoCredentialInProject(t *testing.T) {
 }
 
 func TestRefusedSettings(t *testing.T) {
+	t.Parallel()
 	s := site(t, "")
 	put(t, claudePath(s), "{\n  \"model\": opus\n}\n")
 	_, err := s.Plan(t.Context(), user(), secret)
@@ -198,6 +204,7 @@ func TestRefusedSettings(t *testing.T) {
 }
 
 func TestPathForShell(t *testing.T) {
+	t.Parallel()
 	s := site(t, "")
 	s.HookProgram = "/opt/it's/palyra-hook"
 	s.Held = false
@@ -209,6 +216,7 @@ func TestPathForShell(t *testing.T) {
 // TestCommandBlocks runs the command that is written, by a shell, with hooks that end in
 // every way.
 func TestCommandBlocks(t *testing.T) {
+	t.Parallel()
 	for body, want := range map[string]int{"exit 0": 0, "exit 2": 2, "exit 1": 2, "kill -9 $$": 2, "exec /nowhere": 2} {
 		s := site(t, "")
 		s.HookProgram = filepath.Join(s.Home, "palyra-hook")

@@ -51,6 +51,7 @@ trusted_hash = "sha256:1"
 `
 
 func TestPlanCodex(t *testing.T) {
+	t.Parallel()
 	s := site(t, "")
 	put(t, filepath.Join(s.Home, ".codex", "config.toml"), codexConfig)
 	put(t, filepath.Join(s.Home, ".codex", "hooks.json"), "{\n  \"hooks\": {\n    \"PreToolUse\": [\n      {\"hooks\": [{\"type\": \"command\", \"command\": \"mine\"}]}\n    ]\n  }\n}\n")
@@ -79,6 +80,7 @@ func TestPlanCodex(t *testing.T) {
 
 // TestCodexHasToTrust installs nothing where Codex would skip the hook in silence.
 func TestCodexHasToTrust(t *testing.T) {
+	t.Parallel()
 	for mode, want := range map[string]reason.Code{"distrusts": reason.VerificationFailed, "ends": reason.NotFound} {
 		s := site(t, mode)
 		if _, err := s.Plan(t.Context(), Wanted{Agent: agentfiles.Codex, Scope: agentfiles.User}, ""); reason.Of(err) != want {
@@ -94,6 +96,7 @@ func TestCodexHasToTrust(t *testing.T) {
 
 // TestCodexSeesNoCredentials shows that what Codex is asked in has none of the servers.
 func TestCodexSeesNoCredentials(t *testing.T) {
+	t.Parallel()
 	bare := string(bareCodex([]byte(codexConfig)))
 	if strings.Contains(bare, "docs") || !strings.Contains(bare, "/other/hooks.json") {
 		t.Errorf("bare: %s", bare)
@@ -104,6 +107,7 @@ func TestCodexSeesNoCredentials(t *testing.T) {
 
 // TestRealCodex runs against the real program, where TEST_PALYRA_CODEX names it.
 func TestRealCodex(t *testing.T) {
+	t.Parallel()
 	program := os.Getenv("TEST_PALYRA_CODEX")
 	if program == "" {
 		t.Skip("TEST_PALYRA_CODEX names no program")

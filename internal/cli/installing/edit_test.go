@@ -47,6 +47,7 @@ var errStop = errors.New("stopped")
 // TestStoppedAnywhere stops the installation of both hooks at each of its steps, and then
 // the taking out at each of its steps; another run leaves the directory as it was.
 func TestStoppedAnywhere(t *testing.T) {
+	t.Parallel()
 	wanted := []Wanted{user(), {Agent: agentfiles.Codex, Scope: agentfiles.User}}
 	for _, ending := range []bool{false, true} {
 		for n := 0; ; n++ {
@@ -117,6 +118,7 @@ func takeOutAll(t *testing.T, s Site, dir string, g *client.Gateway, with func(*
 // TestInstalledTwice: a second installation replaces the entries of the first, and
 // what was there before both comes back.
 func TestInstalledTwice(t *testing.T) {
+	t.Parallel()
 	s := site(t, "")
 	s.Held = false
 	put(t, claudePath(s), claudeText)
@@ -147,6 +149,7 @@ func TestInstalledTwice(t *testing.T) {
 // installs it; the command hooks of an agent have one token in a private file, and it ends
 // with the last of them.
 func TestTokens(t *testing.T) {
+	t.Parallel()
 	s := site(t, "")
 	project := filepath.Join(s.Home, "src", "p")
 	must.Do(t, os.MkdirAll(project, 0o700))

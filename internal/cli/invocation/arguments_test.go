@@ -3,6 +3,7 @@ package invocation
 import "testing"
 
 func TestArguments(t *testing.T) {
+	t.Parallel()
 	for input, want := range map[string]string{
 		`{"path":"a/b.txt","n":3}`:           `n=3 path=a/b.txt`,
 		`{"text":"two words","line":"a\nb"}`: `line="a\nb" text="two words"`,

@@ -3,6 +3,7 @@ package invocation
 import "testing"
 
 func TestReadable(t *testing.T) {
+	t.Parallel()
 	for result, want := range map[string]string{
 		`{"path":"a","content":"one\ntwo","encoding":"utf-8","truncated":false}`:            "one\ntwo\n",
 		`{"path":"a","content":"one","encoding":"utf-8","truncated":true}`:                  "one\n(there is more; -o json says how much)\n",
@@ -23,6 +24,7 @@ func TestReadable(t *testing.T) {
 }
 
 func TestEnding(t *testing.T) {
+	t.Parallel()
 	zero, failed := 0, 128
 	for _, c := range []struct {
 		outcome string

@@ -52,6 +52,7 @@ func (w *restoredWorld) restored(t *testing.T, backup journal.RestoredHead) {
 }
 
 func TestAcceptRestore(t *testing.T) {
+	t.Parallel()
 	w := newRestoredWorld(t)
 	w.restored(t, w.head(t))
 	for _, args := range [][]string{{"status"}, {"journal", "prove", "1"}, {"journal", "verify"}} {
@@ -79,6 +80,7 @@ func TestAcceptRestore(t *testing.T) {
 // Only an event that this gateway signed, and that names a head which its journal
 // extends, explains that a journal is another one.
 func TestAcceptRestoreRefuses(t *testing.T) {
+	t.Parallel()
 	for name, change := range map[string]func(t *testing.T, w *restoredWorld, backup *journal.RestoredHead){
 		"a backup that holds what was seen": func(t *testing.T, w *restoredWorld, backup *journal.RestoredHead) {
 			w.now.Events(t, 20)
@@ -127,6 +129,7 @@ func TestAcceptRestoreRefuses(t *testing.T) {
 // The status remembers a gateway at the first look, goes on with what follows, and
 // notices a replaced key only when the key set vouches for it.
 func TestStatusRemembers(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	signer := clitest.NewSigner(t)
 	j := clitest.NewJournal(t, w.CA, signer)

@@ -117,6 +117,7 @@ func tell(j *clitest.Journal, t *testing.T, s *storied) {
 // TestContradictions: an attestation that says something else than the events
 // beside it is named, with the field and both values.
 func TestContradictions(t *testing.T) {
+	t.Parallel()
 	other := canonical.Digest([]byte("other"))
 	for _, c := range []struct {
 		name   string
@@ -188,6 +189,7 @@ func TestContradictions(t *testing.T) {
 
 // One approval serves one call, and a call is attested once.
 func TestAnswersServeOneCall(t *testing.T) {
+	t.Parallel()
 	for name, second := range map[string]func(a, b *storied){
 		"an approval used twice": func(_, b *storied) {
 			b.drop(event.Voted)
@@ -217,6 +219,7 @@ func TestAnswersServeOneCall(t *testing.T) {
 
 // What an export lacks, since it begins later, is not compared, and said.
 func TestLateExportIsNotCompared(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	j := w.Journaled()
 	s := story(j)

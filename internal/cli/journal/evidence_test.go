@@ -18,6 +18,7 @@ import (
 // TestVerifyExport: an export verifies with no gateway, with every
 // attestation in it, and says what it trusted.
 func TestVerifyExport(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Journaled()
 	path := w.Export()
@@ -52,6 +53,7 @@ func TestVerifyExport(t *testing.T) {
 
 // TestVerifyFindsChanges: one changed byte anywhere is found, with its line.
 func TestVerifyFindsChanges(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Journaled()
 	data := must.Get(os.ReadFile(w.Export()))(t)
@@ -75,6 +77,7 @@ func TestVerifyFindsChanges(t *testing.T) {
 // signed, and one that belongs to another call, do not pass although the
 // journal around them is whole. The control is TestVerifyExport.
 func TestVerifyFindsForgedAttestations(t *testing.T) {
+	t.Parallel()
 	t.Run("another notary", func(t *testing.T) {
 		w := clitest.NewWorld(t)
 		j := w.Journaled()
@@ -113,6 +116,7 @@ func TestVerifyFindsForgedAttestations(t *testing.T) {
 // TestVerifyGatewayRemembers: after a check of the gateway, its key and CA are
 // known for exports, and a journal that was rolled back or forked is noticed.
 func TestVerifyGatewayRemembers(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	signer := clitest.NewSigner(t)
 	j := clitest.NewJournal(t, w.CA, signer)
@@ -155,6 +159,7 @@ func TestVerifyGatewayRemembers(t *testing.T) {
 }
 
 func TestProve(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	j := w.Journaled()
 	first := w.Run("journal", "prove", "3")
@@ -174,6 +179,7 @@ func TestProve(t *testing.T) {
 }
 
 func TestJournalPages(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Journaled()
 	r := w.Run("journal", "list", "-o", "name")
@@ -201,6 +207,7 @@ func TestJournalPages(t *testing.T) {
 }
 
 func TestAttest(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	j := w.Journaled()
 	id := j.Attested(t, `{"text":"three"}`)
@@ -253,6 +260,7 @@ func TestAttest(t *testing.T) {
 // TestKeySetOfAnotherCA: a gateway cannot hand out a key set that leads to
 // another CA than the one the bundle trusts.
 func TestKeySetOfAnotherCA(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	j := w.Journaled()
 	id := j.Attested(t, `{}`)
@@ -267,6 +275,7 @@ func TestKeySetOfAnotherCA(t *testing.T) {
 }
 
 func TestExportFile(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Journaled()
 	path := w.Export()

@@ -14,6 +14,7 @@ import (
 // TestLedgerIsShown: whoever looks at a call sees every connection of it, by
 // its attestation, by the event, and from a file without a gateway.
 func TestLedgerIsShown(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	j := w.Journaled()
 	id := j.AttestedWith(t, `{}`, clitest.Reached)

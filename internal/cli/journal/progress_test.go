@@ -54,6 +54,7 @@ func slowExport(events int) *exportStream {
 // TestExportTellsHowFarItIs: a person is told after two seconds, of how many if the
 // gateway says it; a script is not, and its gateway is not asked.
 func TestExportTellsHowFarItIs(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name     string
 		terminal bool

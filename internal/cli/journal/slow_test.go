@@ -30,6 +30,7 @@ func (s *slowLines) Read(p []byte) (int, error) {
 // TestVerifyTellsHowFarItIs: a person sees a count while a long export is verified,
 // and then the result alone.
 func TestVerifyTellsHowFarItIs(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Journaled()
 	export := must.Get(os.ReadFile(w.Export()))(t)

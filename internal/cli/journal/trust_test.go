@@ -25,6 +25,7 @@ const (
 // TestReleaseVectors: what the first release exported verifies for ever, as far
 // as it can be proven.
 func TestReleaseVectors(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	for _, c := range []struct {
 		name string
@@ -82,6 +83,7 @@ func rewritten(w *clitest.World, path string) (text []byte, dropped, changed int
 // TestRewrittenExport: an export that somebody rewrote without any key of the
 // gateway does not pass where the gateway is known.
 func TestRewrittenExport(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	j := w.Journaled()
 	keys := w.Write("keys.json", w.Run("attest", "keys", "-o", "json").Out)
@@ -127,6 +129,7 @@ func TestRewrittenExport(t *testing.T) {
 // The same with what the first release wrote: its key set cannot tell, and says
 // so.
 func TestRewrittenOldExport(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	text, _, changed := rewritten(w, oldExport)
 	if changed == 0 {
@@ -145,6 +148,7 @@ func TestRewrittenOldExport(t *testing.T) {
 // TestRotatedKeyIsFollowed: a key that was replaced needs no new trust where the
 // old one is known, and signs nothing more.
 func TestRotatedKeyIsFollowed(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	j := w.Journaled()
 	early := w.Write("early.json", w.Run("attest", "keys", "-o", "json").Out)

@@ -8,6 +8,7 @@ import (
 )
 
 func TestWhatHappened(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		code    event.Code
 		payload string
@@ -29,6 +30,7 @@ func TestWhatHappened(t *testing.T) {
 
 // TestEveryEventHasAWord holds the words against the catalog.
 func TestEveryEventHasAWord(t *testing.T) {
+	t.Parallel()
 	for _, code := range event.Codes {
 		if eventWords[code] == "" {
 			t.Errorf("%s has no word", code)

@@ -44,6 +44,7 @@ func isFile(t *testing.T, w *clitest.World) bool {
 // TestRenewal: the certificate of a key that is kept elsewhere is renewed, for the same
 // key, and the key stays where it is.
 func TestRenewal(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Now = time.Now()
 	w.WriteBundle(w.Now.Add(-50*time.Minute), w.Now.Add(10*time.Minute))
@@ -69,6 +70,7 @@ func TestRenewal(t *testing.T) {
 // TestPassphrase: the key goes under a passphrase only when it is typed twice, then
 // every command takes it, and it comes back.
 func TestPassphrase(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	was := string(must.Get(os.ReadFile(filepath.Join(w.Bundle, "key.pem")))(t))
 	for name, s := range map[string]printer.Streams{"two of them": at("correct horse", "correct house"), "a short one": at("short", "short"), "no terminal": {}} {
@@ -102,6 +104,7 @@ func TestPassphrase(t *testing.T) {
 // TestKeyring does the same with a real keyring; where there is none, or it lost the
 // key, nothing is lost that was there and the error says what to do.
 func TestKeyring(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Env["DBUS_SESSION_BUS_ADDRESS"] = "unix:path=" + filepath.Join(t.TempDir(), "none")
 	if r := w.Run("key", "protect", "--keyring"); r.Code == 0 || !isFile(t, w) || !strings.Contains(r.Err, "the keyring cannot be used") {

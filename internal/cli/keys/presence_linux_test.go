@@ -25,6 +25,7 @@ func presenceFiles(t *testing.T, w *clitest.World) (names []string) {
 // TestPresenceKey: a presence key is made under a passphrase that is typed twice, each
 // vote with --present takes it, and another key in its place takes it, too.
 func TestPresenceKey(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	for name, s := range map[string]printer.Streams{"two of them": at("correct horse", "correct house"), "a short one": at("short", "short"), "no terminal": {}} {
 		if r := w.With(s, "key", "presence", "--passphrase"); r.Code == 0 || len(presenceFiles(t, w)) != 0 || len(w.Gateway.PresenceKeys) != 0 {
@@ -68,6 +69,7 @@ func TestPresenceKey(t *testing.T) {
 // Whoever is interrupted after the gateway had the new key has it in the file beside,
 // and it is the one from then on.
 func TestPresenceKeyAfterAnInterruption(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Want(w.With(at("correct horse", "correct horse"), "key", "presence", "--passphrase"), 0)
 	must.Do(t, os.Rename(filepath.Join(w.Bundle, "presence.kept"), filepath.Join(w.Bundle, "presence.next")))
@@ -81,6 +83,7 @@ func TestPresenceKeyAfterAnInterruption(t *testing.T) {
 // A bundle without the key that the gateway knows says how another is made, and so does
 // one of a gateway that knows none.
 func TestPresenceKeyIsNotThere(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Pending()
 	vote := clitest.DecideArgs("--allow", "once", "--present")
@@ -107,6 +110,7 @@ func TestPresenceKeyIsNotThere(t *testing.T) {
 
 // What confirms a key is the word of somebody who is there.
 func TestConfirmPresenceKey(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Want(w.With(at("correct horse", "correct horse"), "key", "presence", "--passphrase"), 0)
 	other := clitest.ApprovalID

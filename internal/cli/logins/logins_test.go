@@ -72,6 +72,7 @@ func comesBack(t *testing.T) *browser {
 }
 
 func TestLogin(t *testing.T) {
+	t.Parallel()
 	w := world(t)
 	w.Want(w.With(printer.Streams{Err: comesBack(t)}, "login", w.Address, "--ca-fingerprint", fingerprint(w)), 0)
 	dir := filepath.Join(w.Home, "config", "palyra", "logins", "127.0.0.1")
@@ -100,6 +101,7 @@ func TestLogin(t *testing.T) {
 }
 
 func TestLoginOnAnotherDevice(t *testing.T) {
+	t.Parallel()
 	w := world(t)
 	r := w.Run("login", w.Address, "--ca-fingerprint", fingerprint(w), "--device", "--name", "work", "-o", "json")
 	w.Want(r, 0)
@@ -113,6 +115,7 @@ func TestLoginOnAnotherDevice(t *testing.T) {
 
 // A gateway is trusted by its fingerprint or by a person, never by itself.
 func TestTrust(t *testing.T) {
+	t.Parallel()
 	w := world(t)
 	dir := filepath.Join(w.Home, "config", "palyra", "logins")
 	for name, c := range map[string]struct {
@@ -147,6 +150,7 @@ func TestTrust(t *testing.T) {
 // What is in the middle has another CA: whatever it says of the gateway's, its own
 // certificate does not lead there.
 func TestManInTheMiddle(t *testing.T) {
+	t.Parallel()
 	w, middle := world(t), clitest.NewWorld(t)
 	middle.CA = w.CA // it tells of the gateway's CA, and cannot sign with it
 	r := w.Run("login", middle.Address, "--ca-fingerprint", fingerprint(w))
@@ -158,6 +162,7 @@ func TestManInTheMiddle(t *testing.T) {
 
 // The listener hears the provider's answer alone.
 func TestListener(t *testing.T) {
+	t.Parallel()
 	w := world(t)
 	answers := make(chan int, 16)
 	b := &browser{t: t, visit: func(redirect string) {
@@ -184,6 +189,7 @@ func TestListener(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
+	t.Parallel()
 	w := world(t)
 	denied := &browser{t: t, visit: func(redirect string) {
 		get(t, redirect+"?"+url.Values{"state": {clitest.LoginState}, "error": {"access_denied\x1b[31m"}}.Encode(), "")
@@ -220,6 +226,7 @@ func TestRefusals(t *testing.T) {
 
 // A session that ended says so, and logging out of one whose gateway is away works.
 func TestEndedSession(t *testing.T) {
+	t.Parallel()
 	w := world(t)
 	w.Want(w.With(printer.Streams{Err: comesBack(t)}, "login", w.Address, "--ca-fingerprint", fingerprint(w), "--name", "work"), 0)
 	dir := filepath.Join(w.Home, "config", "palyra", "logins", "work")

@@ -10,6 +10,7 @@ import (
 // TestConfig prints a snippet for each client, without a credential, and with a time limit
 // above that of approvals (10 minutes).
 func TestConfig(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Env["PALYRA_LISTEN_AGENTS"] = "127.0.0.1:7145"
 	for client, wants := range map[string][]string{

@@ -100,6 +100,7 @@ func (c *conversation) hear() string {
 const initialize = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`
 
 func TestSessions(t *testing.T) {
+	t.Parallel()
 	g := &gateway{session: "first", answer: func(w http.ResponseWriter, _ *http.Request, m message) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, `{"jsonrpc": "2.0", "id": `+string(m.ID)+`, "result": {}}`)
@@ -140,6 +141,7 @@ func TestSessions(t *testing.T) {
 
 // Without sessions the transport says what a message is, and a cancel closes the request.
 func TestStateless(t *testing.T) {
+	t.Parallel()
 	waits, closed := make(chan struct{}), make(chan struct{})
 	g := &gateway{answer: func(w http.ResponseWriter, r *http.Request, m message) {
 		if m.Method != "tools/call" {
@@ -171,6 +173,7 @@ func TestStateless(t *testing.T) {
 }
 
 func TestRefusedAndUnreachable(t *testing.T) {
+	t.Parallel()
 	g := &gateway{session: "s", answer: func(w http.ResponseWriter, _ *http.Request, _ message) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusForbidden)

@@ -176,6 +176,7 @@ func refused(t *testing.T, what string, err error, code reason.Code, says string
 }
 
 func TestImport(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	seen := must.Get(w.Preview(t.Context()))(t)
 	w.asBefore()
@@ -228,6 +229,7 @@ func (w *world) stopAt(n int) (steps *[]string) {
 // TestStops stops an import, an undo and a finish at each of their steps. Another run
 // gets to the end, and an undo gets back, as far as there is a way back.
 func TestStops(t *testing.T) {
+	t.Parallel()
 	type act = func(*world) error
 	importing := func(w *world) error { _, err := w.Import(t.Context()); return err }
 	undoing := func(w *world) error { _, err := w.Undo(t.Context()); return err }
@@ -291,6 +293,7 @@ func TestStops(t *testing.T) {
 
 // TestRefusals: what stands in the way is said before anything is changed.
 func TestRefusals(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		change func(*world)
 		code   reason.Code
@@ -324,6 +327,7 @@ func TestRefusals(t *testing.T) {
 
 // TestUnwritable: where the configuration cannot be replaced, nothing is begun.
 func TestUnwritable(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	in := w.Path + ".new/in"
 	must.Do(t, os.MkdirAll(in, 0o700)) // nothing can be written in its place
@@ -338,6 +342,7 @@ func TestUnwritable(t *testing.T) {
 
 // TestUndoKeeps: what others did since is theirs.
 func TestUndoKeeps(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	must.Do(t, w.vault.Put(t.Context(), &palyrav1.PutSecretRequest{Ref: "vault://global/model-claude", Value: []byte(modelValue)}))
 	must.Get(w.Import(t.Context()))(t)
@@ -355,6 +360,7 @@ func TestUndoKeeps(t *testing.T) {
 
 // TestEdited: a configuration that somebody edited is nobody's to undo.
 func TestEdited(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	must.Get(w.Import(t.Context()))(t)
 	w.write("palyra.toml", w.read("palyra.toml")+"# mine\n", 0o640)
@@ -370,6 +376,7 @@ func TestEdited(t *testing.T) {
 
 // TestFinishTooEarly: no file goes that something may still read.
 func TestFinishTooEarly(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	_, err := w.Finish(t.Context())
 	refused(t, "without an import", err, reason.NotFound, "no import")

@@ -9,6 +9,7 @@ import (
 
 // TestGolden compares every listing and page in every format.
 func TestGolden(t *testing.T) {
+	t.Parallel()
 	clitest.Golden(t, map[string][]string{
 		"notify_list": {"notify", "list"}, "notify_deliveries": {"notify", "deliveries"}, "notify_test": {"notify", "test", "ops"},
 		"notify_slack_list": {"notify", "slack", "list"}, "notify_slack_map": {"notify", "slack", "map", "T012AB3CD/U012AB3CD", "user:ada"},
@@ -17,6 +18,7 @@ func TestGolden(t *testing.T) {
 }
 
 func TestNotices(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	for _, test := range []struct {
 		name string

@@ -68,6 +68,7 @@ func ringing(t *testing.T, do func(t *testing.T, b *notify.Bell, w *wall)) {
 }
 
 func TestOneAsk(t *testing.T) {
+	t.Parallel()
 	ringing(t, func(t *testing.T, b *notify.Bell, w *wall) {
 		b.Saw("a", "git push", true)
 		time.Sleep(time.Minute)
@@ -84,6 +85,7 @@ func TestOneAsk(t *testing.T) {
 
 // What ends at once, or ended before the watch began, is no news.
 func TestAnsweredAsk(t *testing.T) {
+	t.Parallel()
 	ringing(t, func(t *testing.T, b *notify.Bell, w *wall) {
 		b.Saw("old", "git pull", false)
 		b.Saw("a", "git push", true)
@@ -94,6 +96,7 @@ func TestAnsweredAsk(t *testing.T) {
 }
 
 func TestManyAsks(t *testing.T) {
+	t.Parallel()
 	ringing(t, func(t *testing.T, b *notify.Bell, w *wall) {
 		for i := range 10 {
 			b.Saw(fmt.Sprint(i), "git push", true)
@@ -108,6 +111,7 @@ func TestManyAsks(t *testing.T) {
 
 // However many come, a desktop hears of them every two seconds at most.
 func TestFlood(t *testing.T) {
+	t.Parallel()
 	ringing(t, func(t *testing.T, b *notify.Bell, w *wall) {
 		for i := range 10_000 {
 			b.Saw(fmt.Sprint(i), "git push", true)
@@ -130,6 +134,7 @@ func TestFlood(t *testing.T) {
 
 // A failure is said once, and the next ask is tried again.
 func TestDesktopFails(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w, said := &wall{fails: errors.New("no bus")}, 0
 		b := notify.New(w, func(error) { said++ })
@@ -158,6 +163,7 @@ func (*stuck) Show(ctx context.Context, _, _ string) error {
 
 // A desktop that never answers holds up nobody, and itself for two seconds.
 func TestStuckDesktop(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		failed, began := make(chan error, 1), time.Now()
 		b := notify.New(&stuck{}, func(err error) { failed <- err })
@@ -184,6 +190,7 @@ func TestStuckDesktop(t *testing.T) {
 
 // What a model wrote is one short line that only shows.
 func TestHostileSummary(t *testing.T) {
+	t.Parallel()
 	ringing(t, func(t *testing.T, b *notify.Bell, w *wall) {
 		b.Saw("a", "rm \x1b[2J\x07\u202e\u2066\nnext\r"+strings.Repeat("ä", 100_000), true)
 		time.Sleep(time.Minute)

@@ -35,6 +35,7 @@ func serve(t *testing.T, capabilities ...string) (*notifytest.Server, notify.Des
 // One is shown, replaced and taken away; nobody can answer by it, and it brings no
 // sound, picture or link.
 func TestShow(t *testing.T) {
+	t.Parallel()
 	s, d := serve(t, "body", "actions", "body-hyperlinks", "body-images", "icon-static", "sound")
 	must.Do(t, d.Clear(t.Context()))
 	must.Do(t, d.Show(t.Context(), "One", "git push"))
@@ -66,6 +67,7 @@ func TestShow(t *testing.T) {
 // A body that a server reads as markup has none of the model's. The control is a
 // server that shows a body as it is, to which it comes as it is.
 func TestMarkup(t *testing.T) {
+	t.Parallel()
 	const body = `<a href="http://x.example">ok</a> <img src="/etc/passwd"/> && &lt;`
 	for _, c := range []struct{ capability, want string }{
 		{"body-markup", `&lt;a href="http://x.example"&gt;ok&lt;/a&gt; &lt;img src="/etc/passwd"/&gt; &amp;&amp; &amp;lt;`},
@@ -80,6 +82,7 @@ func TestMarkup(t *testing.T) {
 }
 
 func TestNobodyShows(t *testing.T) {
+	t.Parallel()
 	for name, address := range map[string]string{
 		"no server": bustest.New(t), "no bus": "unix:path=" + filepath.Join(t.TempDir(), "none"), "no address of one": "tcp:host=127.0.0.1,port=1",
 	} {
@@ -96,6 +99,7 @@ func TestNobodyShows(t *testing.T) {
 
 // A server that comes later, or again, is told.
 func TestServerComesLater(t *testing.T) {
+	t.Parallel()
 	address := bustest.New(t)
 	d := at(address)
 	defer d.Close()
@@ -114,6 +118,7 @@ func TestServerComesLater(t *testing.T) {
 
 // A server that never answers holds nobody up for longer than the caller waits.
 func TestMuteServer(t *testing.T) {
+	t.Parallel()
 	address := bustest.New(t)
 	s := must.Get(notifytest.Mute(address))(t)
 	defer s.Close()
@@ -127,6 +132,7 @@ func TestMuteServer(t *testing.T) {
 }
 
 func TestHere(t *testing.T) {
+	t.Parallel()
 	for name, want := range map[string]bool{"DISPLAY": true, "WAYLAND_DISPLAY": true, "DBUS_SESSION_BUS_ADDRESS": false} {
 		got := notify.Here(func(asked string) string {
 			if asked == name {

@@ -14,6 +14,7 @@ import (
 
 // The texts are arguments that follow the script, whatever is in them.
 func TestOsascript(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	program, got := filepath.Join(dir, "osascript"), filepath.Join(dir, "got")
 	must.Do(t, os.WriteFile(program, []byte("#!/bin/sh\nfor a in \"$@\"; do printf '%s\\0' \"$a\"; done >"+got+"\n"), 0o700))

@@ -8,6 +8,7 @@ import (
 
 // TestGolden compares every listing and page in every format.
 func TestGolden(t *testing.T) {
+	t.Parallel()
 	clitest.Golden(t, map[string][]string{
 		"devices_list": {"devices", "list"}, "devices_show": {"devices", "show", "01DEVICE000000000000000000"}, "devices_revoke": {"devices", "revoke", "01DEVICE000000000000000000", "--yes"}, "devices_rename": {"devices", "rename", "01DEVICE000000000000000000", "old laptop"}, "members_list": {"members", "list"},
 		"members_show": {"members", "show", "ada"}, "members_roles": {"members", "roles", "ada", "--add", "auditor", "--remove", "security"},

@@ -10,6 +10,7 @@ import (
 
 // TestWhatCannotBeUndone needs --yes without a terminal, and a y in one.
 func TestWhatCannotBeUndone(t *testing.T) {
+	t.Parallel()
 	for _, args := range [][]string{{"devices", "revoke", "01DEVICE000000000000000000"}, {"members", "remove", "claude"}} {
 		revoked := func(w *clitest.World) bool {
 			return len(w.Gateway.ChangedMembers) > 0 || w.Gateway.Grants["01GRANT0000000000000000000"].GetRevokedAt() != nil || w.Gateway.Devices[0].GetRevokedAt() != nil
@@ -41,6 +42,7 @@ func TestWhatCannotBeUndone(t *testing.T) {
 // A revocation that takes somebody's power away names the loss and asks once more,
 // also with --yes.
 func TestLossIsNamedFirst(t *testing.T) {
+	t.Parallel()
 	const loss = "user:eve can then answer no approval any more"
 	for _, c := range []struct {
 		s    printer.Streams
@@ -70,6 +72,7 @@ func TestLossIsNamedFirst(t *testing.T) {
 // A change of a member that takes somebody's power away names the loss and asks;
 // without a terminal it takes --yes.
 func TestLossOfMembersIsNamedFirst(t *testing.T) {
+	t.Parallel()
 	const loss = "user:ada can then answer no approval any more"
 	for _, args := range [][]string{
 		{"members", "roles", "ada", "--remove", "owner", "--add", "auditor"}, {"members", "disable", "ada"}, {"members", "enable", "ada"},
@@ -96,6 +99,7 @@ func TestLossOfMembersIsNamedFirst(t *testing.T) {
 }
 
 func TestMembersMistakes(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		args []string
 		code int
@@ -117,6 +121,7 @@ func TestMembersMistakes(t *testing.T) {
 
 // A gateway whose sandboxes fail is not ready, and says why.
 func TestDegraded(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Gateway.Degraded = []string{"programs cannot run: /dev/null is a regular file"}
 	r := w.Run("status")
@@ -129,6 +134,7 @@ func TestDegraded(t *testing.T) {
 }
 
 func TestConfigMistakes(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Config("max_cals_per_run = 7\n")
 	r := w.Run("freeze")

@@ -15,6 +15,7 @@ import (
 
 // TestRotate: a new key for the bundle's own device, now and for no other.
 func TestRotate(t *testing.T) {
+	t.Parallel()
 	const own = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 	w := clitest.NewWorld(t)
 	w.Gateway.Devices = []*palyrav1.Device{{DeviceId: w.Gateway.Caller.GetDeviceId(), Principal: "user:ada"}}

@@ -22,6 +22,7 @@ import (
 
 // TestGolden compares every listing and page in every format.
 func TestGolden(t *testing.T) {
+	t.Parallel()
 	clitest.Golden(t, map[string][]string{
 		"pairing_code":   {"pairing", "code", "--new", "bob", "--role", "operator", "--at", "192.0.2.7:7443"},
 		"pairing_list":   {"pairing", "list"},
@@ -30,6 +31,7 @@ func TestGolden(t *testing.T) {
 }
 
 func TestCode(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	for _, test := range []struct {
 		name string
@@ -69,6 +71,7 @@ func TestCode(t *testing.T) {
 
 // TestQRCode: the picture is there, and the link says what `palyra pair` needs.
 func TestQRCode(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	r := w.Run("pairing", "code", "--qr", "--at", "192.0.2.7:7443")
 	w.Want(r, 0)
@@ -115,6 +118,7 @@ func left(t *testing.T, w *clitest.World) []string {
 // TestPair: the machine shows the digits that people are shown, gets its certificate,
 // and the next command uses it.
 func TestPair(t *testing.T) {
+	t.Parallel()
 	w, p := machine(t)
 	made := p.Code(t, pairing.PIN)
 	p.Answers <- nil
@@ -137,6 +141,7 @@ func TestPair(t *testing.T) {
 
 // TestPairByLink: nothing is typed, and in JSON.
 func TestPairByLink(t *testing.T) {
+	t.Parallel()
 	w, p := machine(t)
 	made := p.Code(t, pairing.QR)
 	o := must.Get(p.Begin(made.ID))(t)
@@ -158,6 +163,7 @@ func TestPairByLink(t *testing.T) {
 
 // TestPairRefused: every refusal says what to do, and leaves nothing behind.
 func TestPairRefused(t *testing.T) {
+	t.Parallel()
 	w, p := machine(t)
 	pair := func(line string, args ...string) clitest.Result {
 		return w.With(typing(line), append([]string{"pair"}, args...)...)
@@ -198,6 +204,7 @@ func TestPairRefused(t *testing.T) {
 // TestPairGoesOn: a machine that is interrupted while it waits goes on with the same
 // key, whether the answer came meanwhile or was given and lost.
 func TestPairGoesOn(t *testing.T) {
+	t.Parallel()
 	w, p := machine(t)
 	made := p.Code(t, pairing.PIN)
 	ctx, interrupt := context.WithCancel(t.Context())

@@ -17,6 +17,7 @@ import (
 // TestBuiltinToolsAreCurrent holds the embedded definitions against the tools;
 // -update writes them.
 func TestBuiltinToolsAreCurrent(t *testing.T) {
+	t.Parallel()
 	var list []tool.Descriptor
 	for _, b := range builtin.New(builtin.Config{}) {
 		list = append(list, b.Descriptor())
@@ -35,6 +36,7 @@ func TestBuiltinToolsAreCurrent(t *testing.T) {
 // TestPolicyCheckOffline: without a gateway, files are checked against the
 // built-in tools, with place, line, caret and help.
 func TestPolicyCheckOffline(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Env["PALYRA_ADDRESS"] = clitest.ClosedAddress
 	good := w.Write("good/10.cedar", "@id(\"git\")\n@waives(\"approval: this repository is a sandbox\")\npermit(principal, action == Action::\"tool.execute/fs.write\", resource)\nwhen { context.args.path == \"x\" };\n")

@@ -15,6 +15,7 @@ import (
 
 // TestFactTypes: every fact that the CLI takes is one that policy takes.
 func TestFactTypes(t *testing.T) {
+	t.Parallel()
 	values := map[invocation.JSONType]string{"string": "x", "boolean": "true", "integer": "3", "array": "x"}
 	for _, path := range slices.Sorted(maps.Keys(factTypes())) {
 		text, err := factsFrom([]string{path + "=" + values[factTypes()[path].Type]})

@@ -9,6 +9,7 @@ import (
 
 // TestGolden compares every listing and page in every format.
 func TestGolden(t *testing.T) {
+	t.Parallel()
 	clitest.Golden(t, map[string][]string{
 		"policy_show": {"policy", "show"}, "policy_file": {"policy", "show", "defaults/10.cedar"},
 		"policy_snapshot": {"policy", "snapshot", "sha256:" + strings.Repeat("c", 64)}, "policy_check": {"policy", "check", "testdata/one.cedar"},

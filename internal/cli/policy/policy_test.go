@@ -33,6 +33,7 @@ func lastAsked(w *clitest.World) proto.Message {
 // TestExplanationFits: 80 columns are enough, whatever the texts, and colours
 // say nothing that words do not.
 func TestExplanationFits(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	for _, args := range [][]string{{"policy", "explain", "process.run"}, {"policy", "explain", "process.run", "-o", "wide"}} {
 		r := w.Run(args...)
@@ -62,6 +63,7 @@ func TestExplanationFits(t *testing.T) {
 // TestDescribedCall: the call is described as `palyra call` reads its input,
 // with facts and votes.
 func TestDescribedCall(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Gateway.Tools = []*palyrav1.Tool{{Name: "process.run", InputSchemaJson: []byte(`{"properties":{"argv":{"type":"array"},"timeout_ms":{"type":"integer"}}}`)}}
 	w.Want(w.Run("policy", "explain", "process.run", "argv=git", "argv=push", "timeout_ms=5", "--as", "agent:coder", "--session", "s", "--channel", "c", "--at", "2026-01-05T12:00:00Z",
@@ -93,6 +95,7 @@ func TestDescribedCall(t *testing.T) {
 }
 
 func TestDescribedCallUsage(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	for _, c := range []struct {
 		args []string
@@ -133,6 +136,7 @@ func TestDescribedCallUsage(t *testing.T) {
 
 // TestPolicyTestExit: failures and too little coverage end with 1.
 func TestPolicyTestExit(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	r := w.Run("policy", "test", "testdata/one.test.yaml")
 	w.Want(r, 1)
@@ -149,6 +153,7 @@ func TestPolicyTestExit(t *testing.T) {
 // TestPolicyTestOffline: every profile can be written, passes its tests without
 // a gateway, and is covered by them; what is broken fails.
 func TestPolicyTestOffline(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	for _, p := range profile.All() {
 		dir := filepath.Join(t.TempDir(), "policies")
@@ -194,6 +199,7 @@ func writeFile(t *testing.T, path, text string) {
 
 // TestPolicyInitOverwritesNothing unless it is told twice.
 func TestPolicyInitOverwritesNothing(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	dir := t.TempDir()
 	mine := filepath.Join(dir, "10-laptop.test.yaml")
@@ -220,6 +226,7 @@ func TestPolicyInitOverwritesNothing(t *testing.T) {
 // TestActivateSaysWhenItIsNotTheSame: the files are what was asked for, and the
 // set around them has changed.
 func TestActivateSaysWhenItIsNotTheSame(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	if r := w.Run("policy", "activate", "sha256:bbbbbbbb"); r.Code != 0 || strings.Contains(r.Err, "changed since") {
 		t.Errorf("%d: %s", r.Code, r.Err)
@@ -232,6 +239,7 @@ func TestActivateSaysWhenItIsNotTheSame(t *testing.T) {
 // TestPolicyInitWhereItIsRead: without a directory the files go to the place that
 // palyrad reads, beside palyra.toml, and it says whether they are in force.
 func TestPolicyInitWhereItIsRead(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	dir := filepath.Join(w.Home, "config", "palyra", "policies")
 	w.Gateway.PolicyDir = dir
@@ -275,6 +283,7 @@ func TestPolicyInitWhereItIsRead(t *testing.T) {
 // TestPolicyInitOutsideOfWorkspaces: what an agent may write does not decide
 // what it is allowed.
 func TestPolicyInitOutsideOfWorkspaces(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	project := filepath.Join(w.Home, "project")
 	must.Do(t, os.Mkdir(project, 0o700))
@@ -292,6 +301,7 @@ func TestPolicyInitOutsideOfWorkspaces(t *testing.T) {
 // TestPolicyTestOfWhatDoesNotParse fails and names the file, with tests beside it
 // and without.
 func TestPolicyTestOfWhatDoesNotParse(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	dir := filepath.Join(w.Home, "broken")
 	writeFile(t, filepath.Join(dir, "20-broken.cedar"), "permit(principal, action resource);\n")
@@ -308,6 +318,7 @@ func TestPolicyTestOfWhatDoesNotParse(t *testing.T) {
 }
 
 func TestPolicyCheckOfTheConfiguration(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Want(w.Run("policy", "check"), 2)
 	text := must.Get(os.ReadFile("testdata/one.cedar"))(t)

@@ -10,6 +10,7 @@ import (
 
 // TestWhy: any id of a call leads to the explanation of that call.
 func TestWhy(t *testing.T) {
+	t.Parallel()
 	const decision = "01DEC1S10N0000000000000000"
 	for name, c := range map[string]struct {
 		args []string

@@ -59,6 +59,7 @@ func watch(t *testing.T, s printer.Streams, output string, takes time.Duration, 
 // TestProgress: a person sees a count after two seconds and an empty line in the
 // end; nobody else sees anything.
 func TestProgress(t *testing.T) {
+	t.Parallel()
 	person := printer.Streams{ErrTerminal: true, Width: 80}
 	narrow := printer.Streams{ErrTerminal: true, Width: 20}
 	ci := printer.Streams{ErrTerminal: true, Getenv: func(name string) string { return map[string]string{"CI": "true"}[name] }}

@@ -13,6 +13,7 @@ import (
 // TestStreamedTableFits: rows that are printed as they come are no wider than
 // the terminal, and stand below each other.
 func TestStreamedTableFits(t *testing.T) {
+	t.Parallel()
 	listing := printer.Listing{Kind: "Thing", Columns: []string{"ID", "TOOL", "EVENT", "ACTOR", "SUMMARY"}, Drop: []string{"ACTOR"}}
 	record := printer.Record{Cells: []string{strings.Repeat("1", 26), strings.Repeat("t", 40), "short", strings.Repeat("a", 30), strings.Repeat("s", 200)}}
 	for _, width := range []int{80, 60, 0} {

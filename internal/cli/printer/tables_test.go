@@ -10,6 +10,7 @@ import (
 
 // TestNarrowTables: ids and times are whole on any terminal.
 func TestNarrowTables(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Populate()
 	for _, width := range []int{80, 60} {
@@ -38,6 +39,7 @@ func TestNarrowTables(t *testing.T) {
 
 // TestTerminalTable: a table fits the terminal, except wide.
 func TestTerminalTable(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Populate()
 	s := printer.Streams{OutTerminal: true, Width: 80}
@@ -59,6 +61,7 @@ func TestTerminalTable(t *testing.T) {
 
 // TestColours: only on a terminal, and only if nothing speaks against them.
 func TestColours(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name     string
 		terminal bool

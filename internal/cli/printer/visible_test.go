@@ -15,6 +15,7 @@ import (
 )
 
 func TestVisible(t *testing.T) {
+	t.Parallel()
 	for in, want := range map[string]string{
 		"plain":            "plain",
 		"grüße 日本 🙂":       "grüße 日本 🙂",
@@ -43,6 +44,7 @@ func TestVisible(t *testing.T) {
 // The gateway and the CLI write what a screen would hide in one form, and
 // what the gateway wrote is not written again.
 func TestOneFormOfTheInvisible(t *testing.T) {
+	t.Parallel()
 	// Characters are written one by one, so that a block of them shows whether
 	// a closer look is needed.
 	const block = 1 << 8

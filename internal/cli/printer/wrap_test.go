@@ -41,6 +41,7 @@ func FuzzWrap(f *testing.F) {
 }
 
 func TestWrap(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		text  string
 		cells int
@@ -61,6 +62,7 @@ func TestWrap(t *testing.T) {
 // TestHanging: nothing of a text is lost, no line is too long, and all but the first
 // are indented.
 func TestHanging(t *testing.T) {
+	t.Parallel()
 	for _, text := range []string{"", "git status", strings.Repeat("x", 80), strings.Repeat("x", 81), strings.Repeat(" ", 300) + "a", strings.Repeat("漢 ", 120), "a\nb\x1b[2J" + strings.Repeat("\t", 90)} {
 		lines := strings.Split(printer.Hanging(text), "\n")
 		whole := ""

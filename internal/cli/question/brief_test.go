@@ -12,6 +12,7 @@ import (
 // An ordinary question fits a terminal of 24 lines of 80 characters with the ways
 // to answer it, whatever would change; a question mark shows all of it.
 func TestQuestionFitsATerminal(t *testing.T) {
+	t.Parallel()
 	v := clitest.SomeApproval()
 	var diff strings.Builder
 	for i := range 200 {
@@ -62,6 +63,7 @@ func TestQuestionFitsATerminal(t *testing.T) {
 // Whatever spaces a call has in its arguments, none of them makes a line of the
 // question that reads like the gateway's own.
 func TestQuestionHasNoForgedLines(t *testing.T) {
+	t.Parallel()
 	for _, forged := range []string{"git status in here", "answer> ", "  d REASON   deny", "severity      low"} {
 		v := clitest.SomeApproval()
 		for before := range 3 {
@@ -93,6 +95,7 @@ func TestQuestionHasNoForgedLines(t *testing.T) {
 // Before a standing yes is given, the question says what it would cover: in the
 // gateway's words, and nothing that the gateway would refuse.
 func TestQuestionSaysWhatAYesCovers(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name          string
 		change        func(*palyrav1.Approval) *palyrav1.Approval
@@ -130,6 +133,7 @@ func TestQuestionSaysWhatAYesCovers(t *testing.T) {
 // A number of uses goes with the vote, and a wider yes than the gateway takes is
 // not sent at all.
 func TestTypedUses(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Gateway.Asks(clitest.SomeApproval(), clitest.Finished("succeeded", "", `{}`))
 	r := w.With(clitest.Typing("t 30m x0\nt 30m x3 x4\nt 30m x3 subject\n"), "call", "process.run")

@@ -9,6 +9,7 @@ import (
 
 // TestGolden compares every listing and page in every format.
 func TestGolden(t *testing.T) {
+	t.Parallel()
 	clitest.Golden(t, map[string][]string{
 		"roles": {"roles"}, "access_ceilings": {"access", "ceilings"}, "access_forbid": {"access", "forbid", "agent:claude", "--reason", "under review"}, "access_explain": {"access", "explain", "claude", "approval.decide"},
 		"access_explain_allowed": {"access", "explain", "ada", "DecideApproval"}, "access_show": {"access", "show", "agent:claude"},
@@ -16,6 +17,7 @@ func TestGolden(t *testing.T) {
 }
 
 func TestNobodyOfThatName(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	for _, args := range [][]string{{"access", "show", "zoe"}, {"access", "explain", "zoe", "tool.call"}} {
 		if r := w.Run(args...); r.Code != 1 || !strings.Contains(r.Err, "no member zoe") {

@@ -13,6 +13,7 @@ import (
 )
 
 func TestArgumentsFit(t *testing.T) {
+	t.Parallel()
 	// One line fits, whatever a model writes, and quickly.
 	long := must.Get(json.Marshal(map[string]string{"content": strings.Repeat("x", 1<<20)}))(t)
 	calls := newRunCalls(&app{client.NewApp(printer.Streams{ErrTerminal: true, Width: 60, Getenv: func(string) string { return "1" }})})

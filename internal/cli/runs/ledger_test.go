@@ -11,6 +11,7 @@ import (
 
 // TestRunsShowConnections: the timeline of a run says what its calls reached.
 func TestRunsShowConnections(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	j := w.Journaled()
 	many := clitest.Reached

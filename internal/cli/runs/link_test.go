@@ -29,6 +29,7 @@ func withoutNotes(text string) string {
 // output: nothing is missing, and nothing is there twice. The control is the
 // run without a break.
 func TestRunResumes(t *testing.T) {
+	t.Parallel()
 	forms := map[string]struct {
 		s    printer.Streams
 		args []string
@@ -89,6 +90,7 @@ func TestRunResumes(t *testing.T) {
 // TestRunStartIsLost: a connection that breaks before the gateway has said
 // anything is tried again, with the same key: there is one run.
 func TestRunStartIsLost(t *testing.T) {
+	t.Parallel()
 	for _, args := range [][]string{{"run", "x"}, {"run", "x", "-o", "ndjson"}, {"run", "x", "--detach"}} {
 		w := clitest.NewWorld(t)
 		w.Gateway.Runs.Script = clitest.Pair
@@ -108,6 +110,7 @@ func TestRunStartIsLost(t *testing.T) {
 // TestRunWithoutAGateway: where no connection can be made, and where the
 // gateway refuses the certificate, nothing is tried again.
 func TestRunWithoutAGateway(t *testing.T) {
+	t.Parallel()
 	for _, args := range [][]string{{"run", "x"}, {"run", "x", "--detach"}, {"runs", "watch", clitest.RunID}} {
 		away := clitest.NewWorld(t)
 		away.Env["PALYRA_ADDRESS"] = clitest.ClosedAddress
@@ -126,6 +129,7 @@ func TestRunWithoutAGateway(t *testing.T) {
 // TestRunEventsTwice: a gateway that sends events again does not make them show
 // twice.
 func TestRunEventsTwice(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Gateway.Runs.Script = clitest.Pair
 	w.Gateway.Runs.Repeats = true
@@ -140,6 +144,7 @@ func TestRunEventsTwice(t *testing.T) {
 // TestRunGivesUp: a gateway that stays away ends the command with the way to
 // come back to the run.
 func TestRunGivesUp(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Gateway.Runs.Script = func(r *clitest.Run) { <-r.Ctx.Done() }
 	watch := clitest.NewWatcher("started")
@@ -161,6 +166,7 @@ func TestRunGivesUp(t *testing.T) {
 // TestRunStartGivesUp: where nothing is known of the run, the command says that
 // there may be one.
 func TestRunStartGivesUp(t *testing.T) {
+	t.Parallel()
 	for _, args := range [][]string{{"run", "x"}, {"run", "x", "--detach"}} {
 		w := clitest.NewWorld(t)
 		w.Gateway.Runs.Deaf = 2 * runs.RunTries
@@ -175,6 +181,7 @@ func TestRunStartGivesUp(t *testing.T) {
 // TestRunVoteAcrossALoss: an answer that was given while the connection was
 // away reaches the gateway once it is back.
 func TestRunVoteAcrossALoss(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Gateway.Runs.Script = asking
 	w.Gateway.Runs.Cut = func(sent int) bool { return sent == 7 } // after the question

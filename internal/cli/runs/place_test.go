@@ -11,6 +11,8 @@ import (
 
 // TestRunInTheCurrentDirectory: a run is in the workspace that holds the current
 // directory, in the one that is named, or in the gateway's first.
+//
+// Not parallel: it changes the current directory of the process.
 func TestRunInTheCurrentDirectory(t *testing.T) {
 	here := must.Get(filepath.EvalSymlinks(t.TempDir()))(t)
 	for _, c := range []struct {

@@ -68,6 +68,7 @@ func holdsText(t *testing.T, j *clitest.Journal, seq int64, text string) bool {
 
 // A gateway that names another event for an attestation is found out.
 func TestReportOfAnotherEvent(t *testing.T) {
+	t.Parallel()
 	w := reported(t, false, true)
 	r := w.Run("runs", "report", clitest.RunID)
 	if r.Code != 8 || !strings.Contains(r.Out, "which is not the attestation of call 1") {
@@ -115,6 +116,7 @@ func elements(t *testing.T, page, name string) (list []*html.Node) {
 // Nothing that a model wrote becomes part of the page. The control puts the same text
 // into a page as it is.
 func TestReportIsInert(t *testing.T) {
+	t.Parallel()
 	w := reported(t, false, false)
 	r := w.Run("runs", "report", clitest.RunID)
 	w.Want(r, 0)
@@ -133,6 +135,7 @@ func TestReportIsInert(t *testing.T) {
 
 // The page's own rule lets only its own style in.
 func TestReportHasItsOwnPolicy(t *testing.T) {
+	t.Parallel()
 	w := reported(t, false, false)
 	page := w.Run("runs", "report", clitest.RunID, "-o", "html").Out
 	styles := elements(t, page, "style")
@@ -154,6 +157,7 @@ func TestReportHasItsOwnPolicy(t *testing.T) {
 
 // The report has the evidence, verified, and the commands that verify it.
 func TestReportHasTheEvidence(t *testing.T) {
+	t.Parallel()
 	w := reported(t, false, false)
 	path := filepath.Join(w.Home, "run.html")
 	w.Want(w.Run("runs", "report", clitest.RunID, "--out", path), 0)
@@ -189,6 +193,7 @@ func TestReportHasTheEvidence(t *testing.T) {
 
 // An attestation that was changed is written down as such, and the command fails.
 func TestReportOfATamperedAttestation(t *testing.T) {
+	t.Parallel()
 	w := reported(t, true, false)
 	r := w.Run("runs", "report", clitest.RunID)
 	if r.Code != 8 || !strings.Contains(r.Out, "Does not verify") || !strings.Contains(r.Out, "not verified") || strings.Contains(r.Out, "digest of arguments") || strings.Contains(r.Out, "PAL-X100) is in the signed") {
@@ -198,6 +203,7 @@ func TestReportOfATamperedAttestation(t *testing.T) {
 
 // What is not there is named: a report never looks whole by silence.
 func TestReportNamesWhatIsMissing(t *testing.T) {
+	t.Parallel()
 	w := reported(t, false, false)
 	clear(w.Gateway.Approvals)
 	r := w.Run("runs", "report", clitest.RunID)

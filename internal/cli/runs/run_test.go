@@ -36,6 +36,7 @@ func terminal(t *testing.T, watch *clitest.Watcher) (printer.Streams, io.Writer)
 // TestRunPiped: stdout is the answer alone; stderr tells the calls apart, in
 // plain lines.
 func TestRunPiped(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Gateway.Runs.Script = clitest.Pair
 	r := w.Run("run", "-m", "local", "-w", "demo", "look", "at it")
@@ -68,6 +69,7 @@ completed: 2 calls, 2 turns, 812 tokens, 2.3s (run 01RVN000000000000000000001)
 
 // TestRunFormats: one document per event, or one at the end.
 func TestRunFormats(t *testing.T) {
+	t.Parallel()
 	play := func(format string) clitest.Result {
 		w := clitest.NewWorld(t)
 		w.Gateway.Runs.Script = clitest.Pair
@@ -108,6 +110,7 @@ func TestRunFormats(t *testing.T) {
 // TestRunLive: in a terminal the text comes as the model writes it, once, in
 // lines that fit; with stdout elsewhere the answer goes there as well.
 func TestRunLive(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		stdout   bool
 		out, err string
@@ -126,6 +129,7 @@ func TestRunLive(t *testing.T) {
 }
 
 func TestRunTask(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	for _, c := range []struct {
 		args []string
@@ -163,6 +167,7 @@ func TestRunTask(t *testing.T) {
 }
 
 func TestRunBudget(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Want(w.Run("run", "x", "--max-calls", "3", "--max-tokens", "9000", "--max-time", "90s", "--session", "mine"), 0)
 	got := w.Gateway.Runs.Started[0]
@@ -174,6 +179,7 @@ func TestRunBudget(t *testing.T) {
 // TestRunExitCodes: a run that failed exits as its reason says; denied calls
 // change nothing.
 func TestRunExitCodes(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name   string
 		script func(*clitest.Run)
@@ -235,6 +241,7 @@ func asking(r *clitest.Run) {
 // TestRunAnswerInPlace: the question shows the call in full to who asks for it,
 // the vote goes over the stream with the digest, and the run goes on.
 func TestRunAnswerInPlace(t *testing.T) {
+	t.Parallel()
 	for typed, c := range map[string]struct {
 		answer string
 		allow  bool
@@ -255,6 +262,7 @@ func TestRunAnswerInPlace(t *testing.T) {
 // TestRunVoteRefused: a vote that the gateway does not take is explained, and
 // an unreadable one may be given again.
 func TestRunVoteRefused(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Gateway.VotesRefused = true
 	w.Gateway.Runs.Script = asking
@@ -275,6 +283,7 @@ func TestRunVoteRefused(t *testing.T) {
 // TestRunTwoQuestions: questions of calls side by side come one after the
 // other, and the lines of other calls wait for the answers.
 func TestRunTwoQuestions(t *testing.T) {
+	t.Parallel()
 	second := clitest.SomeApproval()
 	second.ApprovalId, second.Prompt.Summary = "01APPROVA20000000000000000", "The agent wants to write a file."
 	w := clitest.NewWorld(t)
@@ -312,6 +321,7 @@ func TestRunTwoQuestions(t *testing.T) {
 // TestRunAsksNobodyWithoutTerminal: stderr says how to answer, and the answer
 // from elsewhere lets the run go on.
 func TestRunAsksNobodyWithoutTerminal(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Gateway.Runs.Script = asking
 	watch := clitest.NewWatcher("--deny --reason TEXT")
@@ -328,6 +338,7 @@ func TestRunAsksNobodyWithoutTerminal(t *testing.T) {
 
 // TestRunAnsweredElsewhere: the question goes away, and so does its line.
 func TestRunAnsweredElsewhere(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Gateway.Runs.Script = asking
 	watch := clitest.NewWatcher("answer>")
@@ -346,6 +357,7 @@ func TestRunAnsweredElsewhere(t *testing.T) {
 // TestRunInterrupt: Ctrl-C cancels the run and waits for its end; a second one
 // leaves at once.
 func TestRunInterrupt(t *testing.T) {
+	t.Parallel()
 	for _, second := range []bool{false, true} {
 		w := clitest.NewWorld(t)
 		w.Gateway.Runs.Script = func(r *clitest.Run) {
@@ -379,6 +391,7 @@ func TestRunInterrupt(t *testing.T) {
 // TestRunInteractive: after each answer the next message is read, and Ctrl-D
 // ends the run in order.
 func TestRunInteractive(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	var heard []string
 	w.Gateway.Runs.Script = func(r *clitest.Run) {
@@ -402,6 +415,7 @@ func TestRunInteractive(t *testing.T) {
 // TestRunQuestionInsteadOfMessage: somebody else's message can make a call ask
 // while this person's next message is waited for. What is typed is the answer.
 func TestRunQuestionInsteadOfMessage(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	var heard []string
 	w.Gateway.Runs.Script = func(r *clitest.Run) {
@@ -430,6 +444,7 @@ func TestRunQuestionInsteadOfMessage(t *testing.T) {
 }
 
 func TestRunDetach(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Gateway.Runs.Script = func(r *clitest.Run) { <-r.Ctx.Done() }
 	r := w.Run("run", "--detach", "x")
@@ -445,6 +460,7 @@ func TestRunDetach(t *testing.T) {
 // TestRunRetry: a failed request to the provider is told, and what it takes
 // back is not in the answer.
 func TestRunRetry(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Gateway.Runs.Script = func(r *clitest.Run) {
 		r.Delta("half of ")

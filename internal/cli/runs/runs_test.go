@@ -13,6 +13,7 @@ import (
 )
 
 func TestRunsList(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Gateway.Runs.Listed = clitest.OlderRuns()
 	for _, c := range []struct {
@@ -41,6 +42,7 @@ func TestRunsList(t *testing.T) {
 // TestRunsShow: the record, and what happened to each call in order with the
 // ids of its evidence.
 func TestRunsShow(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Gateway.Runs.Script = asking
 	watch := clitest.NewWatcher("--deny --reason TEXT")
@@ -81,6 +83,7 @@ func TestRunsShow(t *testing.T) {
 // TestRunsShowOfOneThatGoesOn shows what happened so far and ends, also when
 // what came last is not durable.
 func TestRunsShowOfOneThatGoesOn(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	done := make(chan struct{})
 	w.Gateway.Runs.Script = func(r *clitest.Run) {
@@ -105,6 +108,7 @@ func TestRunsShowOfOneThatGoesOn(t *testing.T) {
 
 // TestRunsWatch: the same view from any place, and Ctrl-C leaves the run alone.
 func TestRunsWatch(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Gateway.Runs.Script = clitest.Pair
 	w.Want(w.Run("run", "--detach", "look"), 0)
@@ -136,6 +140,7 @@ func TestRunsWatch(t *testing.T) {
 // TestRunsWatchAnswers: who watches and may decide is asked; what was answered
 // before is not asked again.
 func TestRunsWatchAnswers(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Gateway.Runs.Script = asking
 	w.Want(w.Run("run", "--detach", "x"), 0)
@@ -154,6 +159,7 @@ func TestRunsWatchAnswers(t *testing.T) {
 // TestRunsMessage talks to a detached run: words of the command line, stdin, and the
 // last one.
 func TestRunsMessage(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Gateway.Runs.Script = func(r *clitest.Run) {
 		for text := range r.Messages {
@@ -182,6 +188,7 @@ func TestRunsMessage(t *testing.T) {
 }
 
 func TestRunsCancel(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Gateway.Runs.Script = func(r *clitest.Run) { <-r.Ctx.Done() }
 	w.Want(w.Run("run", "--detach", "x"), 0)
@@ -195,6 +202,7 @@ func TestRunsCancel(t *testing.T) {
 
 // TestRunCompletion completes live runs, models and workspaces.
 func TestRunCompletion(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Gateway.Runs.Listed = clitest.OlderRuns()
 	for _, c := range []struct {

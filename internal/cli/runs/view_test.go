@@ -14,6 +14,7 @@ import (
 // TestRunViewHostile: nothing that a model, a tool or a provider wrote reaches
 // a terminal as more than text, in every event that carries some.
 func TestRunViewHostile(t *testing.T) {
+	t.Parallel()
 	script := func(r *clitest.Run) {
 		r.Delta(clitest.Hostile)
 		r.Delta(clitest.Hostile + "\n")
@@ -63,6 +64,7 @@ func TestRunViewHostile(t *testing.T) {
 
 // TestRunViewLabels: each line of a call has its number, whatever the order.
 func TestRunViewLabels(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Gateway.Runs.Script = func(r *clitest.Run) {
 		r.Turn("", [3]string{"A", "one", `{}`}, [3]string{"B", "two", `{}`}, [3]string{"C", "three", `{}`})

@@ -14,6 +14,7 @@ import (
 // TestLaunchAgentIsRead has a reader of property lists that is not ours read the launch
 // agent: that of macOS, and that of Python.
 func TestLaunchAgentIsRead(t *testing.T) {
+	t.Parallel()
 	p := palyrad(Launchd)
 	p.Machine.OS, p.Program = "darwin", `/Applications/a & <b> "c"/palyrad`
 	text := must.Get(p.Files())(t)[0].Text

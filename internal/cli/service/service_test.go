@@ -25,6 +25,7 @@ func palyrad(manager string) Palyrad {
 // TestUnits: what stands in a path is taken as it is, and the environment of the shell does
 // not come along.
 func TestUnits(t *testing.T) {
+	t.Parallel()
 	files := must.Get(palyrad(Systemd).Files())(t)
 	if len(files) != 2 || files[0].Path != "/home/a b/.config/systemd/user/palyrad.service" {
 		t.Fatalf("files: %+v", files)
@@ -51,6 +52,7 @@ func TestUnits(t *testing.T) {
 }
 
 func TestLaunchAgent(t *testing.T) {
+	t.Parallel()
 	p := palyrad(Launchd)
 	p.Machine.OS, p.Program = "darwin", "/Applications/a & b/palyrad"
 	files := must.Get(p.Files())(t)
@@ -70,6 +72,7 @@ func TestLaunchAgent(t *testing.T) {
 // TestLimits: the unit has the limits of that which is installed for a person, but for how
 // it starts.
 func TestLimits(t *testing.T) {
+	t.Parallel()
 	lines := func(text string) (list []string) {
 		_, text, _ = strings.Cut(text, "[Service]\n")
 		text, _, _ = strings.Cut(text, "\n[Install]")

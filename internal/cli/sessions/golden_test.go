@@ -8,6 +8,7 @@ import (
 
 // TestGolden compares every listing and page in every format.
 func TestGolden(t *testing.T) {
+	t.Parallel()
 	clitest.Golden(t, map[string][]string{
 		"sessions_list": {"sessions", "list"}, "sessions_show": {"sessions", "show", clitest.SessionID},
 		"sessions_end": {"sessions", "end", clitest.SessionID, "--reason", "looked"},

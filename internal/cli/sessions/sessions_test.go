@@ -8,6 +8,7 @@ import (
 )
 
 func TestSessions(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	for _, test := range []struct {
 		name string

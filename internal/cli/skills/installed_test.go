@@ -19,6 +19,7 @@ var someKey = base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32))
 
 // TestGolden compares every listing and page in every format.
 func TestGolden(t *testing.T) {
+	t.Parallel()
 	packed := packageOf(t, 3)
 	clitest.Golden(t, map[string][]string{
 		"skills_list":       {"skills", "list"},
@@ -42,6 +43,7 @@ func packageOf(t *testing.T, size int) string {
 // TestInstall: nothing is installed before somebody said yes to what was shown, and a key
 // that nobody knows takes a comparison.
 func TestInstall(t *testing.T) {
+	t.Parallel()
 	other := "SHA256:" + strings.Repeat("A", 43)
 	for _, test := range []struct {
 		name  string
@@ -88,6 +90,7 @@ func TestInstall(t *testing.T) {
 
 // TestParts: a package comes whole, however many parts it takes.
 func TestParts(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	for _, size := range []int{1, 1 << 20, 1<<20 + 1, 5<<20 - 3} {
 		packed := packageOf(t, size)
@@ -100,6 +103,7 @@ func TestParts(t *testing.T) {
 }
 
 func TestStatusAndTrust(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	empty := packageOf(t, 0)
 	for _, test := range []struct {

@@ -28,6 +28,7 @@ func desk(t *testing.T) (w *clitest.World, dir, packed, key string) {
 
 // TestFormats: each format says the same of a package.
 func TestFormats(t *testing.T) {
+	t.Parallel()
 	w, dir, packed, key := desk(t)
 	var made struct {
 		ID, Version, Publisher, Digest, File string
@@ -58,6 +59,7 @@ func TestFormats(t *testing.T) {
 
 // TestTamperedFile: a byte of a module is changed in the file, and that is said.
 func TestTamperedFile(t *testing.T) {
+	t.Parallel()
 	w, _, packed, _ := desk(t)
 	w.Want(w.Run("skills", "audit", packed), 0)
 	data := must.Get(os.ReadFile(packed))(t)
@@ -72,6 +74,7 @@ func TestTamperedFile(t *testing.T) {
 
 // TestAuditFails says each finding, and exits 8.
 func TestAuditFails(t *testing.T) {
+	t.Parallel()
 	w, dir, packed, key := desk(t)
 	manifest := filepath.Join(dir, "counter", "skill.toml")
 	text := string(must.Get(os.ReadFile(manifest))(t)) + "\n[tools.capabilities]\nhttp = [\"*.example.org\"]\n[compatibility]\ninterface = \"0.1.0\"\n"
@@ -86,6 +89,7 @@ func TestAuditFails(t *testing.T) {
 
 // TestKeys: a key is its owner's alone, and what is none is refused.
 func TestKeys(t *testing.T) {
+	t.Parallel()
 	w, dir, packed, key := desk(t)
 	if info := must.Get(os.Stat(key))(t); info.Mode().Perm() != 0o600 {
 		t.Errorf("the key's mode is %v", info.Mode())

@@ -11,6 +11,7 @@ import (
 // TestFetch: what fetches a package at each start is read as what it would fetch, and
 // what cannot be pinned says why.
 func TestFetch(t *testing.T) {
+	t.Parallel()
 	for line, want := range map[string]taking.Fetched{
 		"npx -y @modelcontextprotocol/server-memory": {Ecosystem: "npm", Name: "@modelcontextprotocol/server-memory"},
 		"npx @x/y@1.2.3 --port 3":                    {Ecosystem: "npm", Name: "@x/y", Version: "1.2.3", Args: []string{"--port", "3"}},

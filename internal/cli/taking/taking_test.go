@@ -170,6 +170,7 @@ func (w *world) asBefore(t *testing.T) {
 }
 
 func TestPlanAndTake(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	why := map[string]string{}
 	for _, s := range w.plan(t) {
@@ -242,6 +243,7 @@ func TestPlanAndTake(t *testing.T) {
 
 // TestEditedSince: an undo writes over nothing that somebody wrote since.
 func TestEditedSince(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	must.Get(w.Take(t.Context(), w.plan(t), ""))(t)
 	path := filepath.Join(w.home, ".claude.json")
@@ -256,6 +258,7 @@ func TestEditedSince(t *testing.T) {
 
 // TestKeepsSecretsOfOthers: what the vault had is neither replaced nor removed.
 func TestKeepsSecretsOfOthers(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	const ref = "global/mcp.github.github_token"
 	w.gateway.secrets[ref] = &palyrav1.PutSecretRequest{Ref: ref, Value: []byte("other")}
@@ -269,6 +272,7 @@ func TestKeepsSecretsOfOthers(t *testing.T) {
 
 // TestStops: after a stop at any step, the undo leaves everything as it was.
 func TestStops(t *testing.T) {
+	t.Parallel()
 	errStop := errors.New("stop")
 	for at := 0; ; at++ {
 		w := newWorld(t)
@@ -302,6 +306,7 @@ func TestStops(t *testing.T) {
 // hosts, in their variables, for a program that gets them as they are. The control is
 // the other server, which stays.
 func TestTakeInjected(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.files[filepath.Join(w.home, ".claude.json")] = strings.Replace(claude, `"broken":`, `"other": {"command": "x", "env": {"API_KEY": "sk-1234567890"}}, "broken":`, 1)
 	must.Do(t, os.WriteFile(filepath.Join(w.home, ".claude.json"), []byte(w.files[filepath.Join(w.home, ".claude.json")]), 0o640))

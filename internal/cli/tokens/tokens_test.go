@@ -14,6 +14,7 @@ import (
 
 // TestGolden compares every listing and page in every format.
 func TestGolden(t *testing.T) {
+	t.Parallel()
 	clitest.Golden(t, map[string][]string{
 		"tokens_list":   {"tokens", "list"},
 		"tokens_all":    {"tokens", "list", "--all"},
@@ -23,6 +24,7 @@ func TestGolden(t *testing.T) {
 }
 
 func TestTokens(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	for _, test := range []struct {
 		name string
@@ -55,6 +57,7 @@ func TestTokens(t *testing.T) {
 // TestCreateBundle: with --out the text goes into a bundle that only its user may
 // read, and nowhere else; where it cannot, there is no token.
 func TestCreateBundle(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	dir := filepath.Join(t.TempDir(), "ci")
 	r := w.Run("tokens", "create", "ci", "--out", dir)

@@ -111,6 +111,7 @@ func numbered(n int, what string) *palyrav1.Approval {
 }
 
 func TestAllowOnce(t *testing.T) {
+	t.Parallel()
 	s := newSeat(t, false)
 	v := clitest.SomeApproval()
 	s.asks(v)
@@ -133,6 +134,7 @@ func TestAllowOnce(t *testing.T) {
 }
 
 func TestDeny(t *testing.T) {
+	t.Parallel()
 	s := newSeat(t, false)
 	s.asks(clitest.SomeApproval())
 	s.keys("d", "enter")
@@ -151,6 +153,7 @@ func TestDeny(t *testing.T) {
 // TestScopes: each answer on offer is a vote of just that scope and matcher, after it
 // was said what it covers.
 func TestScopes(t *testing.T) {
+	t.Parallel()
 	for down, want := range map[int]string{1: "session exact", 4: "timeboxed subject"} {
 		s := newSeat(t, false)
 		s.asks(clitest.SomeApproval())
@@ -183,6 +186,7 @@ func TestScopes(t *testing.T) {
 
 // TestStableOrder: what is new or answered does not move what is under the cursor.
 func TestStableOrder(t *testing.T) {
+	t.Parallel()
 	s := newSeat(t, false)
 	for n := 10; n < 40; n++ {
 		s.asks(numbered(n, fmt.Sprint("call ", n)))
@@ -230,6 +234,7 @@ func TestStableOrder(t *testing.T) {
 // TestConflicts: what somebody else does to what is on the screen is said, and the
 // answer that was begun is gone.
 func TestConflicts(t *testing.T) {
+	t.Parallel()
 	change := func(f func(v *palyrav1.Approval)) *palyrav1.Approval {
 		v := proto.CloneOf(clitest.SomeApproval())
 		v.Version = 2
@@ -277,6 +282,7 @@ func TestConflicts(t *testing.T) {
 
 // TestLateVote: the gateway's no to a vote is said, and what is there now is shown.
 func TestLateVote(t *testing.T) {
+	t.Parallel()
 	s := newSeat(t, false)
 	s.asks(clitest.SomeApproval())
 	s.keys("a")
@@ -287,6 +293,7 @@ func TestLateVote(t *testing.T) {
 
 // TestMayNotAnswer: an answer that would not be taken is not offered, and why is said.
 func TestMayNotAnswer(t *testing.T) {
+	t.Parallel()
 	s := newSeat(t, false)
 	v := clitest.SomeApproval()
 	v.You = &palyrav1.ApprovalStanding{Own: true, Message: "it is your own call", Remedy: "Another user has to answer."}
@@ -302,6 +309,7 @@ func TestMayNotAnswer(t *testing.T) {
 }
 
 func TestFilter(t *testing.T) {
+	t.Parallel()
 	s := newSeat(t, false)
 	s.asks(clitest.SomeApproval())
 	denied := numbered(1, "an older call")
@@ -327,6 +335,7 @@ func TestFilter(t *testing.T) {
 }
 
 func TestGrants(t *testing.T) {
+	t.Parallel()
 	s := newSeat(t, false)
 	s.w.Populate()
 	s.keys("g")
@@ -339,6 +348,7 @@ func TestGrants(t *testing.T) {
 
 // TestLiveOrStale: the screen says whether what it shows is so.
 func TestLiveOrStale(t *testing.T) {
+	t.Parallel()
 	s := newSeat(t, false)
 	s.shows("○ stale")
 	s.Tell(tui.Opened())
@@ -356,6 +366,7 @@ func TestLiveOrStale(t *testing.T) {
 }
 
 func TestSize(t *testing.T) {
+	t.Parallel()
 	s := newSeat(t, false)
 	s.asks(clitest.SomeApproval())
 	s.Tell(tea.WindowSizeMsg{Width: 79, Height: 24})
@@ -387,6 +398,7 @@ func fits(t *testing.T, lines []string, width, height int) {
 // TestHostile: whatever a model wrote, the screen has its lines and its styles, and
 // nothing else that a terminal acts on. All of it can be read to the end.
 func TestHostile(t *testing.T) {
+	t.Parallel()
 	for _, colour := range []bool{false, true} {
 		s := newSeat(t, colour)
 		v := clitest.HostileApproval()
@@ -460,6 +472,7 @@ func FuzzFold(f *testing.F) {
 
 // TestNoTerminal: what cannot be shown says what to use instead.
 func TestNoTerminal(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	r := w.Run("tui")
 	w.Want(r, 2)

@@ -12,6 +12,7 @@ import (
 // TestFreePort: the port for agents is none that palyrad will listen on for something else,
 // by its defaults or by what the person set, nor one that is taken.
 func TestFreePort(t *testing.T) {
+	t.Parallel()
 	first := strconv.Itoa(firstPort)
 	for name, own := range map[string]config.Listen{
 		"the defaults":           config.Default().Listen,

@@ -43,6 +43,7 @@ func (b *browser) Write(p []byte) (int, error) {
 }
 
 func TestLogin(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Now = must.Get(http.ParseTime("Wed, 25 Nov 2026 22:00:00 GMT"))(t)
 	r := w.With(printer.Streams{Err: &browser{t: t, code: clitest.LoginCode}}, "mcp", "login", clitest.UpstreamName)

@@ -9,6 +9,7 @@ import (
 
 // TestGolden compares every listing and page in every format.
 func TestGolden(t *testing.T) {
+	t.Parallel()
 	clitest.Golden(t, map[string][]string{
 		"mcp_list":    {"mcp", "list"},
 		"mcp_show":    {"mcp", "show", clitest.UpstreamName},
@@ -19,6 +20,7 @@ func TestGolden(t *testing.T) {
 }
 
 func TestUpstreams(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	for _, test := range []struct {
 		name string

@@ -93,6 +93,7 @@ const importedJSON = `{
 `
 
 func TestImport(t *testing.T) {
+	t.Parallel()
 	w := onHost(t)
 	r := w.Run("vault", "import", "--dry-run")
 	w.Want(r, 0)
@@ -131,6 +132,7 @@ func TestImport(t *testing.T) {
 // TestImportElsewhere: the gateway of a credential that is not the host's own may be
 // anywhere, and this machine's configuration is not its.
 func TestImportElsewhere(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Config("")
 	if r := w.Run("vault", "import"); r.Code != 2 || !strings.Contains(r.Err, "gateway's host alone") {

@@ -16,6 +16,7 @@ import (
 
 // TestGolden compares every listing and page in every format.
 func TestGolden(t *testing.T) {
+	t.Parallel()
 	clitest.Golden(t, map[string][]string{
 		"vault_list":    {"vault", "list"},
 		"vault_show":    {"vault", "show", clitest.SecretRef},
@@ -36,6 +37,7 @@ func piped(w *clitest.World, in string, args ...string) clitest.Result {
 
 // TestPut: what is read is sent, as it is, and never shown.
 func TestPut(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	exact := w.Write("value", "in a file\n")
 	for _, test := range []struct {
@@ -77,6 +79,7 @@ func TestPut(t *testing.T) {
 }
 
 func TestPutMetadata(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Want(piped(w, "value", "put", "global/x", "--note", "n", "--expires", "90d", "--host", "a.example:443", "--host", "b.example:443", "--header", "X-Key", "--env", "KEY", "--as-file", "key"), 0)
 	w.Want(piped(w, "", "edit", "global/x", "--host", "", "--expires", "never"), 0)
@@ -93,6 +96,7 @@ func TestPutMetadata(t *testing.T) {
 
 // TestPrompt: at a terminal the value is asked for and not shown.
 func TestPrompt(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	hidden := func(context.Context) (string, error) { return "typed-value", nil }
 	w.Want(w.With(printer.Streams{InTerminal: true, ErrTerminal: true, ReadHidden: hidden}, "vault", "put", "global/x"), 0)
@@ -103,6 +107,7 @@ func TestPrompt(t *testing.T) {
 }
 
 func TestReveal(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	if r := w.Run("vault", "get", clitest.SecretRef); r.Code != 0 || strings.Contains(r.Out+r.Err, clitest.SecretValue) || !strings.Contains(r.Out, "not shown") {
 		t.Errorf("without --reveal: exit %d\n%s%s", r.Code, r.Out, r.Err)
@@ -121,6 +126,7 @@ func TestReveal(t *testing.T) {
 }
 
 func TestRemove(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Want(w.Run("vault", "rm", clitest.SecretRef), 2)
 	if len(w.Gateway.RemovedSecrets) > 0 {
@@ -133,6 +139,7 @@ func TestRemove(t *testing.T) {
 }
 
 func TestUnlock(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Gateway.VaultLocked = true
 	w.Want(piped(w, "close\n", "unlock"), 2)
@@ -157,6 +164,7 @@ func TestUnlock(t *testing.T) {
 // TestExportRecovery: the recovery key is made here and shown once, and nothing is
 // written over.
 func TestExportRecovery(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	out := filepath.Join(t.TempDir(), "recovery.age")
 	r := w.Run("vault", "export-recovery", "--out", out)

@@ -8,6 +8,7 @@ import (
 
 // TestGolden compares every listing and page in every format.
 func TestGolden(t *testing.T) {
+	t.Parallel()
 	clitest.Golden(t, map[string][]string{
 		"workspace_list": {"workspace", "list"}, "workspace_changes": {"workspace", "changes"}, "workspace_show": {"workspace", "show", clitest.ChangeSetID},
 		"workspace_undo": {"workspace", "undo", clitest.ChangeSetID},

@@ -8,6 +8,7 @@ import (
 )
 
 func TestWorkspaceUndo(t *testing.T) {
+	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Populate()
 	for _, test := range []struct {

@@ -25,6 +25,7 @@ func rootOf(t *testing.T, dir string) *x509.Certificate {
 }
 
 func TestOwn(t *testing.T) {
+	t.Parallel()
 	dir, now := filepath.Join(t.TempDir(), "console-ca"), start
 	clock := func() time.Time { return now }
 	get, made, err := ownAt(dir, []string{name}, clock)
@@ -61,6 +62,7 @@ func TestOwn(t *testing.T) {
 
 // What the CA signs for another name, browsers refuse; its own name is the control.
 func TestConstraints(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "console-ca")
 	_, _, err := ownAt(dir, []string{name}, func() time.Time { return start })
 	must.Do(t, err)
@@ -79,6 +81,7 @@ func TestConstraints(t *testing.T) {
 }
 
 func TestFilesAreReadAgain(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	cert, key := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	write := func(host string, at time.Time) {

@@ -61,6 +61,7 @@ func odd(major byte, said []byte) []byte {
 }
 
 func TestRead(t *testing.T) {
+	t.Parallel()
 	sni := name("example.org")
 	for _, test := range []struct {
 		name  string
@@ -151,6 +152,7 @@ func whole(r io.Reader) io.Reader { return r }
 // TestNothingBeyondIsRead: what follows a hello stays in the stream, and so
 // does what is beyond the limit.
 func TestNothingBeyondIsRead(t *testing.T) {
+	t.Parallel()
 	first := record(handshake(body(name("example.org"))), 20)
 	in := bytes.NewReader(append(slices.Clone(first), "early data"...))
 	if _, raw, err := Read(in, len(first)); err != nil || !bytes.Equal(raw, first) || in.Len() != len("early data") {
@@ -165,6 +167,7 @@ func TestNothingBeyondIsRead(t *testing.T) {
 // TestShortWordIsNotWaitedFor: who does not speak TLS may say less than a
 // record's header and wait for an answer, such as telnet.
 func TestShortWordIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
 	for _, word := range []string{"x", "\xff\xfd\x01", "\x80\x01\x00", "\x16\x10", "\x19\x03"} {
 		synctest.Test(t, func(t *testing.T) {
 			near, far := io.Pipe()
@@ -179,6 +182,7 @@ func TestShortWordIsNotWaitedFor(t *testing.T) {
 
 // TestClients reads what crypto/tls says with one setting and another.
 func TestClients(t *testing.T) {
+	t.Parallel()
 	for _, config := range []*tls.Config{
 		{ServerName: "example.org"},
 		{ServerName: "EXAMPLE.org", NextProtos: []string{"h2", "http/1.1"}},

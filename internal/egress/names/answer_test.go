@@ -98,6 +98,7 @@ func entries(t testing.TB, s *Service) string {
 }
 
 func TestAnswer(t *testing.T) {
+	t.Parallel()
 	const a, aaaa = dnsmessage.TypeA, dnsmessage.TypeAAAA
 	is := func(m *dnsmessage.Message) { m.Response = true }
 	class := func(m *dnsmessage.Message) { m.Questions[0].Class = dnsmessage.ClassCHAOS }

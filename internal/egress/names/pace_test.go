@@ -54,6 +54,7 @@ func about(answers int) bool {
 
 // TestFloodOfPackets: who asks all the time is answered so many times a second.
 func TestFloodOfPackets(t *testing.T) {
+	t.Parallel()
 	for name, text := range map[string][]byte{"questions": query(t, "example.org.", dnsmessage.TypeA), "refused": query(t, "evil.example.", dnsmessage.TypeA)} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -71,6 +72,7 @@ func TestFloodOfPackets(t *testing.T) {
 
 // TestFloodOnStreams: and so it is on all connections together.
 func TestFloodOnStreams(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
@@ -109,6 +111,7 @@ func TestFloodOnStreams(t *testing.T) {
 // TestOrdinaryPace: a resolver that asks for both families, and again when it
 // is impatient, waits for nothing.
 func TestOrdinaryPace(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var p pace
 		for range 60 {
@@ -140,6 +143,7 @@ func TestOrdinaryPace(t *testing.T) {
 
 // TestPaceEndsWithContext: who waits is let go.
 func TestPaceEndsWithContext(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var p pace

@@ -17,6 +17,7 @@ import (
 // TestPool: a name keeps its addresses, no two names share one, and what is
 // too much is refused.
 func TestPool(t *testing.T) {
+	t.Parallel()
 	s := newService(t, "*.example.org")
 	seen := map[string]string{}
 	for i := range mostNames {
@@ -49,6 +50,7 @@ func TestPool(t *testing.T) {
 }
 
 func TestLookupOfOthers(t *testing.T) {
+	t.Parallel()
 	s := newService(t, "*.example.org")
 	ask(t, s, query(t, "a.example.org.", dnsmessage.TypeA))
 	for text, want := range map[string]string{
@@ -68,6 +70,7 @@ func TestLookupOfOthers(t *testing.T) {
 // TestManyDeniedNames: names that carry data are each noted, and no more than
 // so many are remembered.
 func TestManyDeniedNames(t *testing.T) {
+	t.Parallel()
 	s := newService(t, "example.org")
 	const count = mostNames + 10
 	for i := range count {
@@ -83,6 +86,7 @@ func TestManyDeniedNames(t *testing.T) {
 // TestPoolsDiffer: every service has a prefix of its own, and begins somewhere
 // else.
 func TestPoolsDiffer(t *testing.T) {
+	t.Parallel()
 	begins, prefixes := map[uint32]bool{}, map[netip.Prefix]bool{}
 	for range 20 {
 		s := New(func(egress.Host) string { return "" }, egress.NewConnectionLog(time.Now()))
@@ -112,6 +116,7 @@ func TestPoolsDiffer(t *testing.T) {
 
 // TestPoolGoesRound: after the last address of 198.18.0.0/15 comes the first.
 func TestPoolGoesRound(t *testing.T) {
+	t.Parallel()
 	s := newService(t, "*.example.org")
 	s.pool.begin = most4 - 2
 	for i, want := range []string{"198.19.255.254", "198.19.255.255", "198.18.0.0", "198.18.0.1"} {

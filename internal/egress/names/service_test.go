@@ -65,6 +65,7 @@ func serveAll(ctx context.Context, s *Service, l net.Listener) error {
 }
 
 func TestResolver(t *testing.T) {
+	t.Parallel()
 	for _, network := range []string{"udp", "tcp"} {
 		t.Run(network, func(t *testing.T) {
 			s := newService(t, "example.org")
@@ -89,6 +90,7 @@ func TestResolver(t *testing.T) {
 // TestOversized: a datagram that is too large gets no answer, and the next one
 // does.
 func TestOversized(t *testing.T) {
+	t.Parallel()
 	_, address := serve(t, newService(t, "example.org"), "udp")
 	conn := must.Get(net.Dial("udp", address))(t)
 	defer conn.Close()
@@ -106,6 +108,7 @@ func TestOversized(t *testing.T) {
 // TestStreamsThatAreNoQueries: a length that is too large ends the connection,
 // and so does what is no query.
 func TestStreamsThatAreNoQueries(t *testing.T) {
+	t.Parallel()
 	_, address := serve(t, newService(t, "example.org"), "tcp")
 	for _, says := range []string{"\xff\xff", "\x00\x00", "\x00\x01x"} {
 		conn := must.Get(net.Dial("tcp", address))(t)
@@ -119,6 +122,7 @@ func TestStreamsThatAreNoQueries(t *testing.T) {
 
 // TestSlowStream: a client that does not finish its question is let go.
 func TestSlowStream(t *testing.T) {
+	t.Parallel()
 	for cut := range 4 {
 		synctest.Test(t, func(t *testing.T) {
 			near, far := net.Pipe()
@@ -138,6 +142,7 @@ func TestSlowStream(t *testing.T) {
 
 // TestStreamEndsWithContext: so does one that waits for a question.
 func TestStreamEndsWithContext(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	near, far := net.Pipe()
 	defer near.Close()

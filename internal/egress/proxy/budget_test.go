@@ -19,6 +19,7 @@ import (
 )
 
 func TestNoMoreConnections(t *testing.T) {
+	t.Parallel()
 	for leg, connect := range legs {
 		t.Run(leg, func(t *testing.T) {
 			w := newWorld(t)
@@ -53,6 +54,7 @@ func (w *world) reasons(want ...string) {
 }
 
 func TestTooManyConnectionsAtOnce(t *testing.T) {
+	t.Parallel()
 	for leg, connect := range legs {
 		t.Run(leg, func(t *testing.T) {
 			w := newWorld(t)
@@ -108,6 +110,7 @@ func (w *world) retry(connect func(*world, string) (net.Conn, error), target str
 }
 
 func TestBytesThatAreTooMany(t *testing.T) {
+	t.Parallel()
 	const most = 3<<20 + 17
 	flood := func(conn net.Conn) { _, _ = io.Copy(conn, endless{}) }
 	for leg, connect := range legs {
@@ -170,6 +173,7 @@ func (h *heardConn) Read(b []byte) (int, error) {
 // The budget of bytes is one for all connections, and never more than it goes
 // out, however many there are.
 func TestBytesOfAllConnections(t *testing.T) {
+	t.Parallel()
 	const most = 5 << 20
 	w := newWorld(t)
 	var heard atomic.Int64
@@ -203,6 +207,7 @@ func TestBytesOfAllConnections(t *testing.T) {
 }
 
 func TestRequestsThatAreTooMany(t *testing.T) {
+	t.Parallel()
 	for name, connect := range map[string]func(*world) (net.Conn, error){
 		egress.LegTransparent: func(w *world) (net.Conn, error) { return w.transparent("api.test:80") },
 		egress.LegConnect:     func(w *world) (net.Conn, error) { return w.connect("api.test:80") },
@@ -240,6 +245,7 @@ func TestRequestsThatAreTooMany(t *testing.T) {
 }
 
 func TestAllowance(t *testing.T) {
+	t.Parallel()
 	var a allowance
 	a.giveBack(100)
 	if a.take(101) || !a.take(60) || a.take(41) || !a.take(40) || a.take(1) || !a.take(0) {
@@ -259,6 +265,7 @@ func TestAllowance(t *testing.T) {
 
 // What a chunk was allowed and did not use is there for others.
 func TestShortStreamsUseWhatTheySend(t *testing.T) {
+	t.Parallel()
 	const connections, size = 200, 2 * mostAtOnce
 	w := newWorld(t)
 	w.host("api.test:9", func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) })
@@ -282,6 +289,7 @@ func TestShortStreamsUseWhatTheySend(t *testing.T) {
 // One caller of the HTTP proxy may have connections to several hosts, and these
 // have an end, too.
 func TestTooManyHostsAtOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for _, target := range []string{"a.test:80", "b.test:80", "c.test:80"} {
 		w.host(target, pages)

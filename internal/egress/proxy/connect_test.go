@@ -23,6 +23,7 @@ func (w *world) ask(says string) string {
 }
 
 func TestWhatIsNoConnectRequest(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		says, status, reason string
 	}{
@@ -66,6 +67,7 @@ func TestWhatIsNoConnectRequest(t *testing.T) {
 }
 
 func TestNoRequestAfterConnect(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		first, second, reason string
 		most                  string // all that may be answered
@@ -109,6 +111,7 @@ func TestNoRequestAfterConnect(t *testing.T) {
 }
 
 func TestWhatComesEarlyBelongsToTheTunnel(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.host("api.test:7", echo)
 	w.serve(grantOf(t, "api.test:7"))
@@ -126,6 +129,7 @@ func TestWhatComesEarlyBelongsToTheTunnel(t *testing.T) {
 }
 
 func TestWhatIsNoSOCKSRequest(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		says, answer, reason string
 	}{
@@ -152,6 +156,7 @@ func TestWhatIsNoSOCKSRequest(t *testing.T) {
 }
 
 func TestSOCKSClientsMaySendEarly(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.host("api.test:7", echo)
 	w.serve(grantOf(t, "api.test:7"))
@@ -166,6 +171,7 @@ func TestSOCKSClientsMaySendEarly(t *testing.T) {
 
 // Clients of a proxy that look a name up by themselves name its address.
 func TestAnAddressThatStandsForAName(t *testing.T) {
+	t.Parallel()
 	for _, leg := range []string{egress.LegConnect, egress.LegSOCKS} {
 		t.Run(leg, func(t *testing.T) {
 			w := newWorld(t)
@@ -184,6 +190,7 @@ func TestAnAddressThatStandsForAName(t *testing.T) {
 
 // A port that is also one of the sandbox's own services has one listener.
 func TestServicesOnAPortOfTheGrant(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.host("api.test:3128", echo)
 	w.host("api.test:7", echo)

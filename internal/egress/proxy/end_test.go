@@ -16,6 +16,7 @@ import (
 // What a program said just before it ended reaches its host, though nobody has
 // accepted the connection yet when the end comes.
 func TestLastWords(t *testing.T) {
+	t.Parallel()
 	for name, size := range map[string]int{"accepted": 3 << 20, "not accepted": 10_000} { // what fits before anybody reads
 		t.Run(name, func(t *testing.T) {
 			said, accepted := make([]byte, size), name == "accepted"
@@ -74,6 +75,7 @@ func TestLastWords(t *testing.T) {
 
 // A proxy does not wait for those who say no more, nor for long.
 func TestTheEndOfAProgramIsThatOfItsSession(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		connections int
 		cause       error

@@ -11,6 +11,7 @@ import (
 // though the rules allow its name and its address. The control is the same program where
 // the gateway listens elsewhere.
 func TestNoLegReachesTheGateway(t *testing.T) {
+	t.Parallel()
 	for leg, connect := range legs {
 		for _, target := range []string{"own.test:7", "11.9.9.9:7"} {
 			for _, known := range []bool{true, false} {

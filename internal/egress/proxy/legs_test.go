@@ -16,6 +16,7 @@ import (
 )
 
 func TestEachLegReachesWhatIsAllowed(t *testing.T) {
+	t.Parallel()
 	for leg, connect := range legs {
 		for _, c := range []struct {
 			target string
@@ -73,6 +74,7 @@ func get(t testing.TB, conn net.Conn, host, want string) {
 }
 
 func TestEachLegRefusesEverythingElse(t *testing.T) {
+	t.Parallel()
 	for leg, connect := range legs {
 		for _, c := range []struct{ target, reason string }{
 			{"11.1.1.1:443", egress.ReasonUnlisted},

@@ -104,6 +104,7 @@ func (l lenient) handshake(conn net.Conn) {
 // it takes is the one that is judged. Each server takes the name when nobody is
 // between.
 func TestLenientServers(t *testing.T) {
+	t.Parallel()
 	for name, l := range lenientServers() {
 		t.Run(name+", nobody between", func(t *testing.T) {
 			address, asked := l.start(t)

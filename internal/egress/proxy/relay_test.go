@@ -15,6 +15,7 @@ import (
 )
 
 func TestHalfCloseIsPassedOn(t *testing.T) {
+	t.Parallel()
 	for leg, connect := range legs {
 		t.Run(leg, func(t *testing.T) {
 			w := newWorld(t)
@@ -38,6 +39,7 @@ func TestHalfCloseIsPassedOn(t *testing.T) {
 }
 
 func TestAHostThatOnlySpeaks(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.host("api.test:13", func(conn net.Conn) { _, _ = io.WriteString(conn, "it is late\r\n") })
 	w.serve(grantOf(t, "api.test:13"))
@@ -55,6 +57,7 @@ func TestAHostThatOnlySpeaks(t *testing.T) {
 }
 
 func TestAResetIsPassedOn(t *testing.T) {
+	t.Parallel()
 	t.Run("of the host", func(t *testing.T) {
 		w := newWorld(t)
 		w.host("api.test:7", func(conn net.Conn) {
@@ -88,6 +91,7 @@ func TestAResetIsPassedOn(t *testing.T) {
 // A long stream goes through the kernel, unless the gateway has to look at it;
 // it arrives whole and is counted to the byte, both ways.
 func TestLongStreams(t *testing.T) {
+	t.Parallel()
 	sent := make([]byte, 9<<20+123)
 	_, _ = rand.Read(sent)           // never fails
 	for leg, connect := range legs { // the transparent leg of the test has no plain TCP
@@ -113,6 +117,7 @@ func TestLongStreams(t *testing.T) {
 
 // The time of a connection counts in a fast stream, too.
 func TestAFastStreamHasItsTime(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.host("api.test:9", func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) })
 	grant := grantOf(t, "api.test:9")
@@ -138,6 +143,7 @@ func (endless) Read(b []byte) (int, error) {
 // A program that says "hello" gets its answer at once, and a request whose
 // first line it completes afterwards goes no further.
 func TestARequestInPieces(t *testing.T) {
+	t.Parallel()
 	for name, pieces := range map[string][]string{
 		"an unknown method":    {"FROB", " / HTTP/1.1\r\nHost: evil.test\r\n\r\n"},
 		"an empty line before": {"\r\n", "GET / HTTP/1.1\r\nHost: evil.test\r\n\r\n"},
@@ -179,6 +185,7 @@ func TestARequestInPieces(t *testing.T) {
 
 // A request in pieces with a method that everybody knows is held back whole.
 func TestARequestByteByByte(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.host("api.test:8080", pages)
 	w.serve(grantOf(t, "api.test:8080"))
@@ -195,6 +202,7 @@ func TestARequestByteByByte(t *testing.T) {
 }
 
 func TestARequestWhereTheHostSpokeFirst(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.host("api.test:2525", banner)
 	w.serve(grantOf(t, "api.test:2525"))

@@ -31,6 +31,7 @@ const otherRandom = "00112233445566778899aabbccddeeff00112233445566778899aabbccd
 // A host may ask for another hello, in which some take the name for the one
 // that counts.
 func TestASecondHello(t *testing.T) {
+	t.Parallel()
 	good, evil, none := clientHello(t, "api.test"), clientHello(t, "evil.test"), clientHello(t, "")
 	warning, cipher := record(recordAlert, []byte{1, 112}), record(recordCipher, []byte{1})
 	early := record(recordData, bytes.Repeat([]byte("early"), 2000))
@@ -101,6 +102,7 @@ func TestASecondHello(t *testing.T) {
 // What honest clients and hosts say passes, whatever they agree on: a second
 // hello, an older version, a session that is resumed.
 func TestHonestHandshakes(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]func(client, host *tls.Config){
 		"a second hello": func(_, host *tls.Config) { host.CurvePreferences = []tls.CurveID{tls.CurveP521} },
 		"TLS 1.2":        func(_, host *tls.Config) { host.MaxVersion = tls.VersionTLS12 },

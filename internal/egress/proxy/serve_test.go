@@ -23,6 +23,8 @@ import (
 )
 
 // The end of a proxy breaks off whatever is there, and leaves nothing.
+//
+// Not parallel: it counts the goroutines of the process.
 func TestTheEndOfASession(t *testing.T) {
 	before := runtime.NumGoroutine()
 	t.Run("proxy", func(t *testing.T) {
@@ -84,6 +86,7 @@ func (w *world) stuck() net.Conn {
 // A thousand connections at fifty at once: each gets its own answer, and each
 // is in the log with its own bytes.
 func TestAThousandConnections(t *testing.T) {
+	t.Parallel()
 	const connections, atOnce = 1000, 50
 	w := newWorld(t)
 	for _, name := range []string{"a.test", "b.test", "c.test"} {
@@ -183,6 +186,7 @@ func (w *world) turn(i int) error {
 // Two sessions know nothing of each other: the names of one are none to the
 // other, and neither takes the other's addresses.
 func TestSessionsKnowNothingOfEachOther(t *testing.T) {
+	t.Parallel()
 	one, other := newWorld(t), newWorld(t)
 	one.host("one.test:7", echo)
 	other.host("other.test:7", echo)
@@ -219,6 +223,7 @@ func (f *failing) Accept() (net.Conn, error) {
 }
 
 func TestAListenerThatFailsForAWhile(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.host("api.test:7", echo)
 	w.serve(grantOf(t, "api.test:7"))
@@ -241,6 +246,7 @@ func TestAListenerThatFailsForAWhile(t *testing.T) {
 }
 
 func TestAListenerThatFailsForGood(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		proxy, err := New(grantOf(t, "api.test:7"), Outward{})
 		must.Do(t, err)
@@ -259,6 +265,7 @@ func TestAListenerThatFailsForGood(t *testing.T) {
 }
 
 func TestAListenerThatWasClosed(t *testing.T) {
+	t.Parallel()
 	proxy := must.Get(New(grantOf(t, "api.test:7"), Outward{}))(t)
 	l := listen(t)
 	l.Close()
@@ -270,6 +277,7 @@ func TestAListenerThatWasClosed(t *testing.T) {
 // A fault in one connection ends the proxy with an error, and not the
 // daemon.
 func TestAFaultEndsTheSession(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.serve(grantOf(t, "api.test:7"))
 	var log bytes.Buffer
@@ -296,6 +304,7 @@ type faulty struct{ net.PacketConn }
 func (faulty) ReadFrom([]byte) (int, net.Addr, error) { panic("a bug") }
 
 func TestAFaultOfTheNameServiceEndsTheSession(t *testing.T) {
+	t.Parallel()
 	proxy := must.Get(New(grantOf(t, "api.test:7"), Outward{}))(t)
 	conn := must.Get(net.ListenPacket("udp", "127.0.0.1:0"))(t)
 	if err := proxy.Serve(t.Context(), Listeners{Names: faulty{conn}, HTTP: listen(t)}); reason.Of(err) != reason.Internal {
@@ -304,6 +313,7 @@ func TestAFaultOfTheNameServiceEndsTheSession(t *testing.T) {
 }
 
 func TestASessionThatNeverServes(t *testing.T) {
+	t.Parallel()
 	proxy := must.Get(New(grantOf(t, "api.test:7", "api.test:443"), Outward{}))(t)
 	if list, missed := proxy.Connections(); len(list) != 0 || missed != 0 {
 		t.Errorf("connections %v, %d", list, missed)

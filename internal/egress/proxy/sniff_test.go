@@ -8,6 +8,7 @@ import (
 )
 
 func TestJudge(t *testing.T) {
+	t.Parallel()
 	for said, want := range map[string]guess{
 		"GET / HTTP/1.1\r\n":               request,
 		"GET / HTTP/1.1":                   request, // its line may go on, its version cannot go away
@@ -67,6 +68,7 @@ func TestJudge(t *testing.T) {
 
 // The watch over a stream without lines ends some day.
 func TestAFirstLineWithoutEnd(t *testing.T) {
+	t.Parallel()
 	for name, said := range map[string]string{"zeros": "\x00", "empty lines": "\r\n", "text": "text"} {
 		var line firstLine
 		for range mostLine/len(said) + 1 {

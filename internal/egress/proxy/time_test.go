@@ -104,6 +104,7 @@ func (w *timed) one() tool.Connection {
 }
 
 func TestSlowClientsAreCutOff(t *testing.T) {
+	t.Parallel()
 	half := clientHello(t, "")[:100]
 	for name, c := range map[string]struct {
 		to    func(*timed) *fakeListener
@@ -155,6 +156,7 @@ func (w *timed) socksProxy() *fakeListener  { return w.socks }
 
 // One byte now and then buys no more time than none.
 func TestWordsThatTrickle(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		to   func(*timed) *fakeListener
 		says []byte
@@ -186,6 +188,7 @@ func TestWordsThatTrickle(t *testing.T) {
 }
 
 func TestSilence(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		port   uint16
 		says   string
@@ -222,6 +225,7 @@ func TestSilence(t *testing.T) {
 // One side may be silent for as long as the other one speaks, until the time
 // of the connection is up.
 func TestTime(t *testing.T) {
+	t.Parallel()
 	for name, port := range map[string]uint16{"raw": 7, "HTTP": 80} {
 		t.Run(name, func(t *testing.T) {
 			speaks := func(conn net.Conn) {
@@ -256,6 +260,7 @@ func TestTime(t *testing.T) {
 
 // Who has used up its connections has to wait for each refusal.
 func TestRefusalsHaveABrake(t *testing.T) {
+	t.Parallel()
 	inTime(t, egress.Budget{Connections: 1}, func(conn net.Conn) { _, _ = io.Copy(conn, conn) }, func(w *timed) {
 		conn := w.connect(w.ports, 7)
 		defer conn.Close()

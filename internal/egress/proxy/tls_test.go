@@ -63,6 +63,7 @@ func withECH(t testing.TB, record []byte) []byte {
 }
 
 func TestTLSThatDoesNotAskForTheTarget(t *testing.T) {
+	t.Parallel()
 	good := clientHello(t, "api.test")
 	for name, c := range map[string]struct {
 		target string
@@ -170,6 +171,7 @@ func (s *slicer) Write(b []byte) (int, error) {
 }
 
 func TestTLSThatAsksForTheTarget(t *testing.T) {
+	t.Parallel()
 	for name, slice := range map[string]func(net.Conn, []byte) error{
 		"at once": func(conn net.Conn, b []byte) error {
 			_, err := conn.Write(b)
@@ -214,6 +216,7 @@ func TestTLSThatAsksForTheTarget(t *testing.T) {
 
 // The one message that an address as target may get.
 func TestTLSToAnAddressHasNoName(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	said := clientHello(t, "")
 	heard := w.listening("11.9.9.9:443")
@@ -227,6 +230,7 @@ func TestTLSToAnAddressHasNoName(t *testing.T) {
 }
 
 func TestAnEncryptedHelloWithTheRightOuterNamePasses(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	said := withECH(t, clientHello(t, "api.test"))
 	heard := w.listening("api.test:443")

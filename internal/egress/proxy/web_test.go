@@ -26,6 +26,7 @@ func asked(t testing.TB, conn net.Conn, in *bufio.Reader, text string) (int, str
 }
 
 func TestRequestsInAbsoluteForm(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.host("a.test:80", pages)
 	w.host("b.test:8080", pages)
@@ -58,6 +59,7 @@ func TestRequestsInAbsoluteForm(t *testing.T) {
 }
 
 func TestPlainRequestsOfOneConnection(t *testing.T) {
+	t.Parallel()
 	for leg, connect := range legs {
 		for _, target := range []string{"a.test:80", "a.test:8080"} {
 			t.Run(leg+" "+target, func(t *testing.T) {
@@ -115,6 +117,7 @@ func (w *world) placeholder() string {
 }
 
 func TestASecretGoesToItsHostAlone(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	seen := make(chan string, 10)
 	w.host("api.test:443", w.secure("api.test", func(conn net.Conn) {
@@ -162,6 +165,7 @@ func TestASecretGoesToItsHostAlone(t *testing.T) {
 }
 
 func TestWhatProgramsAreToTrust(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.withSecret("api.test:443")
 	if !strings.Contains(string(w.proxy.Bundle()), "BEGIN CERTIFICATE") {
@@ -184,6 +188,7 @@ func TestWhatProgramsAreToTrust(t *testing.T) {
 }
 
 func TestBudgetsOfRequests(t *testing.T) {
+	t.Parallel()
 	for reason, c := range map[string]struct {
 		set   func(*egress.Budget)
 		serve func(net.Conn)
@@ -224,6 +229,7 @@ func TestBudgetsOfRequests(t *testing.T) {
 }
 
 func TestInspectedRequests(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.host("api.test:443", w.secure("api.test", pages))
 	grant := grantOf(t, "api.test:443")
@@ -251,6 +257,7 @@ func TestInspectedRequests(t *testing.T) {
 
 // An inspected host gets nothing but requests, also where there is no TLS.
 func TestInspectedInTheClear(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct{ says, reason string }{
 		"a method": {"DELETE / HTTP/1.1\r\nHost: api.test:8080\r\n\r\n", egress.ReasonMethod},
 		"no HTTP":  {"hello there\r\n\r\n", egress.ReasonBadHTTP},

@@ -46,6 +46,7 @@ func basic(text string) string { return "Basic " + base64.StdEncoding.EncodeToSt
 // TestApply: the value stands where the placeholder stood, in the forms that
 // are allowed, and is asked for once.
 func TestApply(t *testing.T) {
+	t.Parallel()
 	x, v := session(t, "run1")
 	token, key := x.Placeholder("token"), x.Placeholder("key")
 	if token != "palyra-sec-run1-token" {
@@ -133,6 +134,7 @@ func misplacements(token, key string) map[string]func(*http.Request) {
 // TestMisplaced: a placeholder in any other place is refused, no value is asked
 // for, and the request is as it was.
 func TestMisplaced(t *testing.T) {
+	t.Parallel()
 	x, v := session(t, "run1")
 	for name, change := range misplacements(x.Placeholder("token"), x.Placeholder("key")) {
 		r := httptest.NewRequest(http.MethodPost, "https://api.example/path?q=1", strings.NewReader("body"))
@@ -153,6 +155,7 @@ func TestMisplaced(t *testing.T) {
 
 // TestOnlyToItsHostsByTLS: the right header is not enough.
 func TestOnlyToItsHostsByTLS(t *testing.T) {
+	t.Parallel()
 	x, v := session(t, "run1")
 	for _, test := range []struct {
 		to       string
@@ -181,6 +184,7 @@ func TestOnlyToItsHostsByTLS(t *testing.T) {
 
 // TestBodyAndTrailers: what comes after the header is looked at as it is sent.
 func TestBodyAndTrailers(t *testing.T) {
+	t.Parallel()
 	x, _ := session(t, "run1")
 	token := x.Placeholder("token")
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -238,6 +242,7 @@ func (f faults) Secret(context.Context, string) ([]byte, error) { return []byte(
 // TestNoValueNoRequest: a value that cannot be had or that no header holds
 // fails the request, and neither it nor its place is told.
 func TestNoValueNoRequest(t *testing.T) {
+	t.Parallel()
 	broken := errors.New("open /etc/palyra/token: permission denied")
 	for name, source := range map[string]egress.SecretSource{
 		"none":        nil,
@@ -266,6 +271,7 @@ func TestNoValueNoRequest(t *testing.T) {
 // TestCloseWipes: after Close the bytes that the source gave are gone, used or
 // not, also those of before a value came late, and no value comes any more.
 func TestCloseWipes(t *testing.T) {
+	t.Parallel()
 	x, v := session(t, "run1")
 	delete(v.values, "key")
 	first := x.known()
@@ -298,6 +304,7 @@ func TestCloseWipes(t *testing.T) {
 
 // TestNothingToExchange: a nil Exchange changes nothing.
 func TestNothingToExchange(t *testing.T) {
+	t.Parallel()
 	var x *Exchange
 	r := httptest.NewRequest(http.MethodPost, "https://api.example/palyra-sec-a-b", strings.NewReader("palyra-sec-a-b"))
 	must.Check(t, x.Apply(t.Context(), r, target(t, "api.example:443"), true))
@@ -319,6 +326,7 @@ func TestNothingToExchange(t *testing.T) {
 // TestEcho is the round trip with a real server that sends back whatever it
 // got, in its header, its body and a trailer.
 func TestEcho(t *testing.T) {
+	t.Parallel()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		got := r.Header.Get("Authorization")
 		w.Header().Set("Trailer", "X-Last")

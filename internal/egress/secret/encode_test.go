@@ -122,6 +122,7 @@ func wide(s string, first uint) string {
 // TestScrubEveryEncoding: whatever usual encoder wrote the value, alone and in
 // the middle of a text, the text comes out with the placeholder in its place.
 func TestScrubEveryEncoding(t *testing.T) {
+	t.Parallel()
 	for _, value := range []string{awkward, "12345678", "ghp_0123456789abcdefghijABCDEFGHIJ", "a+b/c=d&e<f>g", "dGVzdA==dGVzdA=="} {
 		x := used(t, value)
 		for name, encode := range encoders {
@@ -141,6 +142,7 @@ func TestScrubEveryEncoding(t *testing.T) {
 // TestScrubBase64: nothing but a character at each end is left of a value
 // inside of something encoded, wherever in it the value stands.
 func TestScrubBase64(t *testing.T) {
+	t.Parallel()
 	value := "ghp_0123456789>>>???abcdef"
 	x := used(t, value)
 	for _, encoding := range []*base64.Encoding{base64.StdEncoding, base64.RawStdEncoding, base64.URLEncoding, base64.RawURLEncoding} {

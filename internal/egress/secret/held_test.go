@@ -47,6 +47,7 @@ func watchHeld(x *Exchange, chunks ...string) []string {
 // and next to it what is as long and wrong at its end or altogether, as a
 // program would that has a host send guesses with a pause after each.
 func TestGuessesAreHeldAlike(t *testing.T) {
+	t.Parallel()
 	for _, value := range []string{awkward, "ghp_0123456789abcdefghijABCDEFGHIJ"} {
 		x := used(t, value)
 		for _, form := range encodings([]byte(value)) {
@@ -125,6 +126,7 @@ func compared(m *matcher, text []byte) int {
 // and so takes as long as what is wrong. Hashes are random, so that anything may be
 // compared by chance, but not by those of two matchers.
 func TestGuessesCostAlike(t *testing.T) {
+	t.Parallel()
 	for _, value := range []string{awkward, "ghp_0123456789abcdefghijABCDEFGHIJ", "12345678"} {
 		m, other := used(t, value).finds.Load().matcher, used(t, value).finds.Load().matcher
 		for _, n := range m.needles {
@@ -183,6 +185,7 @@ func FuzzForms(f *testing.F) {
 // TestWhatIsHeld: lines come as they are written, the rest when it is decided,
 // and everything at the end.
 func TestWhatIsHeld(t *testing.T) {
+	t.Parallel()
 	const value = "hunter2-hunter2"
 	x := used(t, value)
 	long := strings.Repeat("z", 2*longestForm-1)
@@ -214,6 +217,7 @@ func TestWhatIsHeld(t *testing.T) {
 
 // TestErrorsHoldNothingBack: what was held back comes before the error.
 func TestErrorsHoldNothingBack(t *testing.T) {
+	t.Parallel()
 	x := used(t, "hunter2-hunter2")
 	broken := errors.New("broken")
 	for _, last := range []error{io.ErrUnexpectedEOF, broken} {

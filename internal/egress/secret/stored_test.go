@@ -30,6 +30,7 @@ func answered(t *testing.T, x *Exchange, to, text string) string {
 // another session sent, whichever host shows it and wherever it is looked at
 // first.
 func TestStoredByTheHost(t *testing.T) {
+	t.Parallel()
 	one, _ := session(t, "one")
 	r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, "https://api.example/log", nil))(t)
 	r.Header.Set("Authorization", "Bearer "+one.Placeholder("token"))
@@ -65,6 +66,7 @@ func TestStoredByTheHost(t *testing.T) {
 // TestAskedForOnce: whatever is searched, each file is read once, also when one
 // of them is bad.
 func TestAskedForOnce(t *testing.T) {
+	t.Parallel()
 	x, v := session(t, "run1")
 	delete(v.values, "token")
 	for range 3 {
@@ -78,6 +80,7 @@ func TestAskedForOnce(t *testing.T) {
 // TestSecretThatCannotBeRead: those who do without it go on, the others are
 // searched for all the same, and it is asked for again where it is used.
 func TestSecretThatCannotBeRead(t *testing.T) {
+	t.Parallel()
 	x, v := session(t, "run1")
 	delete(v.values, "token")
 	if got := answered(t, x, "api.example:443", tokenValue+keyValue); strings.Contains(got, keyValue) || strings.Count(got, x.Placeholder("key")) != 4 {
@@ -98,6 +101,7 @@ func TestSecretThatCannotBeRead(t *testing.T) {
 // TestTakenBack: what the vault lends no more is sent no more, and still looked for. A
 // secret of the configuration is kept for the session.
 func TestTakenBack(t *testing.T) {
+	t.Parallel()
 	for version, want := range map[int]reason.Code{0: "", 3: reason.EgressDenied} {
 		x, v := session(t, "run1")
 		x.secrets[0].Version = version
@@ -120,6 +124,7 @@ func TestTakenBack(t *testing.T) {
 // TestEncodings: what cannot be searched comes from no host that a secret is
 // for, however that is said.
 func TestEncodings(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		to     string
 		values []string
@@ -146,6 +151,7 @@ func TestEncodings(t *testing.T) {
 // TestPieces: a text comes out the same in whatever pieces it is handed over,
 // and no value is found where one text ends and the next begins.
 func TestPieces(t *testing.T) {
+	t.Parallel()
 	x, _ := session(t, "run1")
 	half := len(tokenValue) / 2
 	for name, texts := range map[string][][]string{

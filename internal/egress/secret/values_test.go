@@ -153,6 +153,7 @@ const edges = 64
 // TestWrittenForms: what is read, and in no list, is found wherever the text is cut;
 // the control, which has the list alone, finds none of it.
 func TestWrittenForms(t *testing.T) {
+	t.Parallel()
 	value := "sk-0123456789/abcdef+ghijklmnop=qrstuvwxyz&ABCDEFGHIJKLMNOP?QRSTUV\\WXYZ-end\"<"
 	v, r := valuesOf(t, value), rand.New(rand.NewPCG(1, 1))
 	for _, name := range slices.Sorted(maps.Keys(written)) {
@@ -202,6 +203,7 @@ func FuzzValues(f *testing.F) {
 
 // TestValues: what a program may hold that no header can, and what is refused.
 func TestValues(t *testing.T) {
+	t.Parallel()
 	seed := ed25519.NewKeyFromSeed([]byte("0123456789abcdef0123456789abcdef"))
 	key := string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: must.Get(x509.MarshalPKCS8PrivateKey(seed))(t)}))
 	long := strings.Repeat("0123456789", 1000)
@@ -289,6 +291,7 @@ func (d *drops) Read(p []byte) (int, error) {
 
 // TestIn: a text has a value also where it stands across pieces or in an encoding.
 func TestIn(t *testing.T) {
+	t.Parallel()
 	v := must.Get(NewValues(Value{Secret: []byte("a-value-of-16-by"), Shown: "<it>"}))(t)
 	for text, want := range map[string]bool{
 		"": false, "a-value-of-16-b": false, "x a-value-of-16-by": true, base64.StdEncoding.EncodeToString([]byte("..a-value-of-16-by")): true,

@@ -28,6 +28,7 @@ func (c *client) Read(b []byte) (int, error) { return c.Reader.Read(b) }
 const hi = "\x05\x01\x00"
 
 func TestAccept(t *testing.T) {
+	t.Parallel()
 	long := strings.Repeat(strings.Repeat("a", 49)+".", 5) // 250 bytes
 	for _, test := range []struct {
 		name, says, target string
@@ -81,6 +82,7 @@ func TestAccept(t *testing.T) {
 }
 
 func TestGreetingsThatAreRefused(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct{ name, says, answer string }{
 		{"SOCKS 4", "\x04\x01\x00\x50\x01\x02\x03\x04\x00", ""},
 		{"HTTP", "CONNECT a:443 HTTP/1.1\r\n", ""},
@@ -99,6 +101,7 @@ func TestGreetingsThatAreRefused(t *testing.T) {
 }
 
 func TestReply(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name string
 		err  error
@@ -120,6 +123,7 @@ func TestReply(t *testing.T) {
 // TestSlowClient: the deadline of the connection ends the handshake, wherever
 // in it the client stops.
 func TestSlowClient(t *testing.T) {
+	t.Parallel()
 	whole := hi + "\x05\x01\x00\x03\x0bexample.org\x01\xbb"
 	for cut := range len(whole) {
 		synctest.Test(t, func(t *testing.T) {

@@ -19,6 +19,7 @@ import (
 )
 
 func TestAuthority(t *testing.T) {
+	t.Parallel()
 	a, b := newAuthorities(t).session, newAuthorities(t).session
 	ca := a.certificate
 	key, isECDSA := ca.PublicKey.(*ecdsa.PublicKey)
@@ -41,6 +42,7 @@ func TestAuthority(t *testing.T) {
 // TestLeaves holds certificates against what a client with only the bundle
 // demands.
 func TestLeaves(t *testing.T) {
+	t.Parallel()
 	a, other := newAuthorities(t).session, newAuthorities(t).session
 	for _, name := range []string{"example.org", "a.b.example.org", "192.0.2.7", "2001:db8::1", "xn--bcher-kva.example"} {
 		host := targetHost(name)
@@ -74,6 +76,7 @@ func TestLeaves(t *testing.T) {
 }
 
 func TestLeavesAreKept(t *testing.T) {
+	t.Parallel()
 	a := newAuthorities(t).session
 	first := must.Get(a.leaf(targetHost("example.org")))(t)
 	if again, _ := a.leaf(targetHost("example.org")); again != first {
@@ -88,6 +91,7 @@ func TestLeavesAreKept(t *testing.T) {
 }
 
 func TestConfigByName(t *testing.T) {
+	t.Parallel()
 	a := newAuthorities(t).session
 	for _, test := range []struct {
 		host, asked string
@@ -108,6 +112,7 @@ func TestConfigByName(t *testing.T) {
 
 // TestAddressTarget has TLS to an address, without a name.
 func TestAddressTarget(t *testing.T) {
+	t.Parallel()
 	a := newAuthorities(t)
 	client, server := net.Pipe()
 	defer client.Close()
@@ -116,6 +121,7 @@ func TestAddressTarget(t *testing.T) {
 }
 
 func TestBundle(t *testing.T) {
+	t.Parallel()
 	a, other := newAuthorities(t).session, newAuthorities(t).session
 	system := bytes.TrimSuffix(other.Bundle(nil), []byte("\n"))
 	was := bytes.Clone(system)
@@ -139,6 +145,7 @@ func TestBundle(t *testing.T) {
 	}
 }
 
+// Not parallel: it sets SSL_CERT_FILE of the process.
 func TestSystemBundle(t *testing.T) {
 	t.Setenv("SSL_CERT_FILE", filepath.Join(t.TempDir(), "own.pem"))
 	if b := SystemBundle(); b != nil {

@@ -17,6 +17,7 @@ import (
 // TestUnreadAnswers has a client of HTTP/2 that asks for much and reads nothing.
 // What hosts can send is what the gateway holds.
 func TestUnreadAnswers(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "example.org:443")
 	a := newAuthorities(t)
 	var sent atomic.Int64
@@ -66,6 +67,7 @@ func settled(t *testing.T, n *atomic.Int64) {
 // TestConnectionsOfOneClient has more requests at a time than connections may
 // be: the others wait.
 func TestConnectionsOfOneClient(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "example.org:443")
 	a := newAuthorities(t)
 	var now, most atomic.Int64
@@ -107,6 +109,8 @@ func TestConnectionsOfOneClient(t *testing.T) {
 
 // TestWebSocketIsNotKept sends much over a WebSocket, of which nothing is to be
 // remembered.
+//
+// Not parallel: it measures the heap of the process.
 func TestWebSocketIsNotKept(t *testing.T) {
 	const size = 32 << 20
 	w := newWorld(t, "example.org:80")

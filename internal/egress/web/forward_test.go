@@ -21,6 +21,7 @@ import (
 // TestForwardLeg sends requests for several hosts over one connection to the
 // proxy.
 func TestForwardLeg(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "")
 	a := w.host("a.example:80", nil)
 	b := w.host("[2001:db8::1]:8080", nil)
@@ -54,6 +55,7 @@ func TestForwardLeg(t *testing.T) {
 }
 
 func TestForwardLegRefuses(t *testing.T) {
+	t.Parallel()
 	tests := []struct{ name, text, record, why string }{
 		{"path only", "GET / HTTP/1.1\r\nHost: example.org\r\n\r\n", "bad_http", egress.ReasonBadHTTP},
 		{"https", "GET https://example.org/ HTTP/1.1\r\nHost: example.org\r\n\r\n", "bad_http", egress.ReasonBadHTTP},
@@ -88,6 +90,7 @@ func TestForwardLegRefuses(t *testing.T) {
 // TestUnlisted holds that a host that Connect refuses gets nothing, and that
 // the client reads why.
 func TestUnlisted(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "")
 	c := w.serve()
 	in := bufio.NewReader(c)
@@ -99,6 +102,7 @@ func TestUnlisted(t *testing.T) {
 }
 
 func TestRedirectsAreTheClients(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "example.org:80")
 	host := w.host("example.org:80", http.RedirectHandler("http://evil.example/", http.StatusFound))
 	c := w.serve()
@@ -109,6 +113,7 @@ func TestRedirectsAreTheClients(t *testing.T) {
 }
 
 func TestRequestBudget(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "example.org:80")
 	w.budget = 2
 	host := w.host("example.org:80", nil)
@@ -129,6 +134,7 @@ func TestRequestBudget(t *testing.T) {
 // TestUpstreamFails holds that the client learns what happened and nothing
 // about the network of the gateway.
 func TestUpstreamFails(t *testing.T) {
+	t.Parallel()
 	leaky := "dial tcp 10.20.30.40:80: lookup on 10.0.0.53:53"
 	tests := []struct {
 		name   string
@@ -181,6 +187,7 @@ func TestUpstreamFails(t *testing.T) {
 // TestNoRepeats holds that a request which may have had an effect is not sent
 // again when the connection breaks.
 func TestNoRepeats(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "example.org:80")
 	var mu sync.Mutex
 	posts := 0
@@ -211,6 +218,7 @@ func TestNoRepeats(t *testing.T) {
 }
 
 func TestRefusalOf(t *testing.T) {
+	t.Parallel()
 	for _, err := range []error{
 		reason.Errorf(reason.EgressDenied, "a:1 is not allowed").WithField("reason", egress.ReasonUnlisted),
 		errors.New("dial tcp 10.0.0.1:1: refused"),

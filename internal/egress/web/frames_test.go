@@ -124,6 +124,7 @@ func used(t *testing.T) *world {
 // TestFramesComeOutWhole: a message does not wait for the next one, whatever it
 // is, also when a value begins as it ends.
 func TestFramesComeOutWhole(t *testing.T) {
+	t.Parallel()
 	w := used(t)
 	for _, payload := range []string{"", "{}", value[:10], value[:10] + "x", strings.Repeat("a", 126), strings.Repeat("b", 70_000), "\n" + value[:1]} {
 		host, far := io.Pipe()
@@ -144,6 +145,7 @@ func TestFramesComeOutWhole(t *testing.T) {
 
 // TestFramesAreScrubbed cuts the stream in every way that readers have.
 func TestFramesAreScrubbed(t *testing.T) {
+	t.Parallel()
 	w := used(t)
 	half := len(value) / 2
 	text := frame("one") + frame("it is "+value+"!") + frame(strings.Repeat("x", 50_000)+value) +
@@ -165,6 +167,7 @@ func TestFramesAreScrubbed(t *testing.T) {
 // TestFramesThatCannotBeSearched end the connection, and nothing of them comes
 // out.
 func TestFramesThatCannotBeSearched(t *testing.T) {
+	t.Parallel()
 	w := used(t)
 	for name, bad := range map[string]string{
 		"masked": "\x81\x85abcdhello", "compressed": "\xc1\x05hello", "no length": "\x81\x7f\xff\xff\xff\xff\xff\xff\xff\xffhello",
@@ -187,6 +190,7 @@ func TestFramesThatCannotBeSearched(t *testing.T) {
 
 // TestFramesAreWatched has a placeholder in what a client masks.
 func TestFramesAreWatched(t *testing.T) {
+	t.Parallel()
 	w := used(t)
 	half := len(placeholder) / 2
 	for name, bad := range map[string]string{
@@ -214,6 +218,8 @@ func TestFramesAreWatched(t *testing.T) {
 
 // TestShortFramesAreCheap: what many frames cost does not grow with what is set
 // up for one, and they go on together.
+//
+// Not parallel: it counts the allocations of the process.
 func TestShortFramesAreCheap(t *testing.T) {
 	w := used(t)
 	const many = 10_000
@@ -252,6 +258,7 @@ func TestShortFramesAreCheap(t *testing.T) {
 // TestPingsInAMessage: a message that goes on for ever does not keep back what
 // stands between its frames, nor is that gathered.
 func TestPingsInAMessage(t *testing.T) {
+	t.Parallel()
 	w := used(t)
 	ping := "\x89\x7d" + strings.Repeat("p", 125)
 	in, out := io.Pipe()

@@ -17,6 +17,7 @@ import (
 )
 
 func TestInspectedTLS(t *testing.T) {
+	t.Parallel()
 	for _, inside := range []string{"http/1.1", "h2"} {
 		for _, outside := range []string{"http/1.1", "h2"} {
 			t.Run(inside+" to "+outside, func(t *testing.T) {
@@ -49,6 +50,7 @@ func TestInspectedTLS(t *testing.T) {
 }
 
 func TestInspectedHTTP1Refuses(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct{ text, why string }{
 		{"GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n", egress.ReasonHostMismatch},
 		{"GET / HTTP/1.1\r\nHost: example.org:80\r\n\r\n", egress.ReasonHostMismatch},
@@ -75,6 +77,7 @@ func TestInspectedHTTP1Refuses(t *testing.T) {
 // TestAuthorityOfEachStream sends requests for several hosts over one HTTP/2
 // connection.
 func TestAuthorityOfEachStream(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "example.org:443")
 	a := newAuthorities(t)
 	host := w.secureHost(a, "example.org:443", nil, "h2")
@@ -121,6 +124,7 @@ func (w *world) stream(a authorities) *http.ClientConn {
 }
 
 func TestHTTP2Refuses(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name string
 		ask  func(r *http.Request)
@@ -154,6 +158,7 @@ func TestHTTP2Refuses(t *testing.T) {
 
 // TestBrokenHTTP2 sends frames that no client sends.
 func TestBrokenHTTP2(t *testing.T) {
+	t.Parallel()
 	const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 	for _, frame := range []string{
 		"\x00\x00\x01\x06\x00\x00\x00\x00\x00a",                // a PING of one byte
@@ -175,6 +180,7 @@ func TestBrokenHTTP2(t *testing.T) {
 
 // TestUpstreamIsVerified has hosts that cannot prove who they are.
 func TestUpstreamIsVerified(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name  string
 		serve func(a authorities, s *tls.Config)
@@ -222,6 +228,7 @@ func targetHost(s string) egress.Host {
 // TestServerName has a client that asks TLS for another name than that of the
 // target, or for none.
 func TestServerName(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"evil.example", "", "sub.example.org"} {
 		w := newWorld(t, "example.org:443")
 		a := newAuthorities(t)
@@ -241,6 +248,7 @@ func TestServerName(t *testing.T) {
 // TestServerNameIsCheckedAgain has a TLS server that gives its certificate to
 // whoever asks.
 func TestServerNameIsCheckedAgain(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "example.org:443")
 	a := newAuthorities(t)
 	host := w.secureHost(a, "example.org:443", nil, "http/1.1")

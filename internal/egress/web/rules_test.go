@@ -13,6 +13,7 @@ import (
 )
 
 func TestRules(t *testing.T) {
+	t.Parallel()
 	methods, paths := []string{"GET", "HEAD"}, []string{"/repos/*/issues", "/public/**", "/a b", "/"}
 	const fine = ""
 	tests := []struct{ line, header, why string }{
@@ -87,6 +88,7 @@ func TestRules(t *testing.T) {
 
 // TestRulesSayWhatIsAllowed holds the text to what a model needs.
 func TestRulesSayWhatIsAllowed(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "example.org:80")
 	w.inspect([]string{"GET", "HEAD"}, []string{"/public/**"})
 	for line, want := range map[string]string{
@@ -103,6 +105,7 @@ func TestRulesSayWhatIsAllowed(t *testing.T) {
 // TestEmptyRules holds that a host that is looked into without rules gets what
 // it would get otherwise.
 func TestEmptyRules(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "example.org:80")
 	w.inspect(nil, nil)
 	host := w.host("example.org:80", nil)
@@ -114,6 +117,7 @@ func TestEmptyRules(t *testing.T) {
 }
 
 func TestMatchPath(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		pattern, path string
 		want          bool

@@ -48,6 +48,7 @@ var tells = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 })
 
 func TestSecretIsExchanged(t *testing.T) {
+	t.Parallel()
 	for _, outside := range []string{"http/1.1", "h2"} {
 		w := newWorld(t, "example.org:443")
 		w.secrets()
@@ -70,6 +71,7 @@ func TestSecretIsExchanged(t *testing.T) {
 }
 
 func TestSecretIsRefused(t *testing.T) {
+	t.Parallel()
 	tests := []struct{ name, text, why string }{
 		{"other header", "GET / HTTP/1.1\r\nHost: example.org\r\nX-Key: " + placeholder + "\r\n\r\n", egress.ReasonSecretMisplaced},
 		{"path", "GET /" + placeholder + " HTTP/1.1\r\nHost: example.org\r\n\r\n", egress.ReasonSecretMisplaced},
@@ -101,6 +103,7 @@ func TestSecretIsRefused(t *testing.T) {
 
 // TestSecretInTheClear has a placeholder in plain HTTP.
 func TestSecretInTheClear(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "example.org:443")
 	w.secrets()
 	host := w.host("example.org:443", nil)
@@ -115,6 +118,7 @@ func TestSecretInTheClear(t *testing.T) {
 // TestMisplacedBehindTheAnswer has a host that answers before the body has
 // come: the placeholder in it is on record all the same.
 func TestMisplacedBehindTheAnswer(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "example.org:443")
 	w.secrets()
 	a := newAuthorities(t)
@@ -138,6 +142,7 @@ func TestMisplacedBehindTheAnswer(t *testing.T) {
 // TestSecretOfAnotherRun has a host that shows what another run sent to it,
 // before this one has used any secret.
 func TestSecretOfAnotherRun(t *testing.T) {
+	t.Parallel()
 	for _, outside := range []string{"http/1.1", "h2"} {
 		w := newWorld(t, "example.org:443")
 		w.secrets()
@@ -159,6 +164,7 @@ func TestSecretOfAnotherRun(t *testing.T) {
 
 // TestEncodedAnswer has a host that compresses against what it was asked.
 func TestEncodedAnswer(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "example.org:443")
 	w.secrets()
 	a := newAuthorities(t)
@@ -176,6 +182,7 @@ func TestEncodedAnswer(t *testing.T) {
 // TestSecretOverWebSocket has a host that sends a value back in a frame, and a
 // program that sends a placeholder.
 func TestSecretOverWebSocket(t *testing.T) {
+	t.Parallel()
 	for _, sends := range []string{"hello", placeholder} {
 		w := newWorld(t, "example.org:443")
 		w.secrets()

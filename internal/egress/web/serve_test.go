@@ -14,6 +14,7 @@ import (
 )
 
 func TestPlainHTTP(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "example.org:80")
 	host := w.host("example.org:80", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -108,6 +109,7 @@ var refusedAlone = []struct {
 }
 
 func TestRefusedAlone(t *testing.T) {
+	t.Parallel()
 	for _, test := range refusedAlone {
 		t.Run(test.name, func(t *testing.T) {
 			w := newWorld(t, "example.org:80")
@@ -144,6 +146,7 @@ func checkRefusal(t *testing.T, res *http.Response, body, why string) {
 // TestSecondRequest has a good request followed by each bad one, all sent at
 // once.
 func TestSecondRequest(t *testing.T) {
+	t.Parallel()
 	firsts := map[string]string{
 		"GET":         "GET /first HTTP/1.1\r\nHost: example.org\r\n\r\n",
 		"POST":        "POST /first HTTP/1.1\r\nHost: example.org\r\nContent-Length: 64\r\n\r\n" + strings.Repeat("GET / HTTP/1.1\r\n", 4),
@@ -177,6 +180,7 @@ func TestSecondRequest(t *testing.T) {
 
 // TestNoMoreAfterRefusal sends a good request right behind a bad one.
 func TestNoMoreAfterRefusal(t *testing.T) {
+	t.Parallel()
 	for _, test := range refusedAlone {
 		w := newWorld(t, "example.org:80")
 		host := w.host("example.org:80", nil)
@@ -196,6 +200,7 @@ func TestNoMoreAfterRefusal(t *testing.T) {
 // TestRefusalIsRead has clients that say more than is read of them: their
 // connection ends, and is not reset.
 func TestRefusalIsRead(t *testing.T) {
+	t.Parallel()
 	for _, text := range []string{"GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n", "nonsense\r\n\r\n"} {
 		w := newWorld(t, "example.org:80")
 		c := w.serve()

@@ -19,6 +19,8 @@ import (
 )
 
 // TestLargeBodies sends much and gets it back, without the gateway holding it.
+//
+// Not parallel: it measures the heap of the process.
 func TestLargeBodies(t *testing.T) {
 	for kind, size := range map[string]int64{"plain": 100 << 20, "http/1.1": 20 << 20, "h2": 20 << 20} {
 		t.Run(kind, func(t *testing.T) {
@@ -70,6 +72,7 @@ func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 // TestStreamsAsItComes holds that an answer goes on while the host still
 // writes it.
 func TestStreamsAsItComes(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "example.org:80")
 	more := make(chan struct{})
 	w.host("example.org:80", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -95,6 +98,7 @@ func TestStreamsAsItComes(t *testing.T) {
 
 // TestBrokenAnswer holds that an answer that breaks off does not look whole.
 func TestBrokenAnswer(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "example.org:80")
 	w.host("example.org:80", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, strings.Repeat("a", 100_000))
@@ -138,6 +142,7 @@ func (w *world) wire(target, answer string) <-chan string {
 
 // TestWrittenAnew shows what goes on of requests that are written oddly.
 func TestWrittenAnew(t *testing.T) {
+	t.Parallel()
 	tests := []struct{ name, text, want string }{
 		{"chunk extensions", "POST /x HTTP/1.1\r\nHost: example.org\r\nTransfer-Encoding: chunked\r\n\r\n3;a=\"b\"\r\nabc\r\n0;c\r\n\r\n",
 			"POST /x HTTP/1.1\r\nHost: example.org\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"},
@@ -174,6 +179,7 @@ func TestWrittenAnew(t *testing.T) {
 
 // TestChunkedEndsTheConnection: where the next head begins is not known then.
 func TestChunkedEndsTheConnection(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "example.org:80")
 	host := w.host("example.org:80", nil)
 	c := w.serve()
@@ -185,6 +191,7 @@ func TestChunkedEndsTheConnection(t *testing.T) {
 }
 
 func TestExpectContinue(t *testing.T) {
+	t.Parallel()
 	for _, accepts := range []bool{true, false} {
 		w := newWorld(t, "example.org:80")
 		w.host("example.org:80", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -211,6 +218,7 @@ func TestExpectContinue(t *testing.T) {
 
 // TestAnswersInParts has informational answers and trailers go through.
 func TestAnswersInParts(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "example.org:80")
 	w.host("example.org:80", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Link", "</style.css>")
@@ -236,6 +244,7 @@ func TestAnswersInParts(t *testing.T) {
 
 // TestAnswersAreLeftAlone holds that an answer goes through as it is.
 func TestAnswersAreLeftAlone(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "example.org:80")
 	got := w.wire("example.org:80", "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\n\x1f\x8b\x08\x00")
 	c := w.serve()

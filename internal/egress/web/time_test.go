@@ -45,6 +45,7 @@ func inBubble(t *testing.T, target string, server func(net.Conn) net.Conn, check
 func asItIs(c net.Conn) net.Conn { return c }
 
 func TestSlowHeader(t *testing.T) {
+	t.Parallel()
 	for name, send := range map[string]func(c net.Conn){
 		"nothing": func(net.Conn) {},
 		"half":    func(c net.Conn) { io.WriteString(c, "GET / HTTP/1.1\r\nHost: exa") },
@@ -78,6 +79,7 @@ func TestSlowHeader(t *testing.T) {
 }
 
 func TestSlowHandshake(t *testing.T) {
+	t.Parallel()
 	a := newAuthorities(t)
 	server := func(c net.Conn) net.Conn { return tls.Server(c, a.session.Config(targetHost("example.org"))) }
 	inBubble(t, "example.org:443", server, func(w *world, c net.Conn, _ context.CancelFunc, done <-chan struct{}) {
@@ -114,6 +116,7 @@ func (w *world) answers() {
 // TestSlowSecondHeader and an idle connection differ: nobody is to blame for
 // the latter.
 func TestSlowSecondHeader(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]struct {
 		after  time.Duration
 		record []string
@@ -151,6 +154,7 @@ func TestSlowSecondHeader(t *testing.T) {
 
 // TestEndBreaksOff ends the context while a host has not answered yet.
 func TestEndBreaksOff(t *testing.T) {
+	t.Parallel()
 	inBubble(t, "example.org:80", asItIs, func(w *world, c net.Conn, leave context.CancelFunc, done <-chan struct{}) {
 		io.WriteString(c, "POST / HTTP/1.1\r\nHost: example.org\r\nContent-Length: 10\r\n\r\nabc")
 		synctest.Wait()
@@ -165,6 +169,7 @@ func TestEndBreaksOff(t *testing.T) {
 
 // TestEndWhileConnecting holds that a dial does not outlive the client.
 func TestEndWhileConnecting(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "example.org:80")
 		w.front.Connect = func(ctx context.Context, _ egress.Target) (net.Conn, *egress.Entry, error) {
@@ -186,6 +191,7 @@ func TestEndWhileConnecting(t *testing.T) {
 
 // TestWebSocketEnds ends the context in the middle of a WebSocket.
 func TestWebSocketEnds(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "example.org:80")
 		w.front.Connect = func(_ context.Context, to egress.Target) (net.Conn, *egress.Entry, error) {

@@ -32,6 +32,7 @@ func echoes(protocol, accept string) http.Handler {
 }
 
 func TestWebSocket(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []string{"plain", "inspected"} {
 		for _, leaves := range []string{"client", "gateway"} {
 			t.Run(kind+", "+leaves+" leaves", func(t *testing.T) {
@@ -69,6 +70,7 @@ func TestWebSocket(t *testing.T) {
 }
 
 func TestWebSocketNeedsLeave(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		methods, paths []string
 		why            string
@@ -91,6 +93,7 @@ func TestWebSocketNeedsLeave(t *testing.T) {
 // TestOtherProtocol has hosts that switch to something else, or without having
 // understood to what.
 func TestOtherProtocol(t *testing.T) {
+	t.Parallel()
 	for _, host := range []http.Handler{echoes("h2c", accepted), echoes("websocket", ""), echoes("websocket", "dGhlIHNhbXBsZSBub25jZQ==")} {
 		w := newWorld(t, "example.org:80")
 		w.host("example.org:80", host)
@@ -108,6 +111,7 @@ func TestOtherProtocol(t *testing.T) {
 
 // TestHalfHandshake takes each part of the handshake away.
 func TestHalfHandshake(t *testing.T) {
+	t.Parallel()
 	for _, change := range [][2]string{
 		{"Connection: keep-alive, Upgrade", "Connection: keep-alive"}, {"Version: 13", "Version: 8"}, {"Sec-WebSocket-Key", "X-Key"},
 		{"dGhlIHNhbXBsZSBub25jZQ==", "c2hvcnQ="}, {"dGhlIHNhbXBsZSBub25jZQ==", "?"}, {"GET", "POST"}, {"HTTP/1.1", "HTTP/1.0"},
@@ -127,6 +131,7 @@ func TestHalfHandshake(t *testing.T) {
 // TestConnectionUpgradeAlone: without a protocol there is nothing to switch to,
 // and the host does not hear of it.
 func TestConnectionUpgradeAlone(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "example.org:80")
 	host := w.host("example.org:80", nil)
 	c := w.serve()
@@ -140,6 +145,7 @@ func TestConnectionUpgradeAlone(t *testing.T) {
 // answered in HTTP/1.1, the host does not hear of the offer, and HTTP/2 after all
 // is refused.
 func TestOfferOfHTTP2(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct{ target, offer, body string }{
 		{"example.org:80", "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n", ""},
 		{"example.org:80", "Connection: keep-alive, upgrade\r\nUpgrade: H2C \r\nContent-Length: 3\r\n", "abc"},

@@ -23,6 +23,7 @@ import (
 )
 
 func TestOpenMakesAndReads(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "state", "ca")
 	c := newClock()
 	a, created, err := Open(dir, Options{Now: c.Now})
@@ -62,6 +63,7 @@ func modes(t *testing.T, dir string) {
 }
 
 func TestCertificates(t *testing.T) {
+	t.Parallel()
 	a, c := newAuthorityAt(t)
 	root, issuing := a.Root(), a.issuing.cert
 	for name, cert := range map[string]*x509.Certificate{"root": root, "issuing": issuing} {
@@ -94,6 +96,7 @@ func TestCertificates(t *testing.T) {
 // TestOpenRefuses damages an authority in one way each; a new one must never
 // take the place of a damaged one.
 func TestOpenRefuses(t *testing.T) {
+	t.Parallel()
 	c := newClock()
 	made := func() string {
 		dir := filepath.Join(t.TempDir(), "ca")
@@ -141,6 +144,7 @@ func TestOpenRefuses(t *testing.T) {
 }
 
 func TestOpenRefusesWideModes(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("no mode bits")
 	}
@@ -169,6 +173,7 @@ func TestOpenRefusesWideModes(t *testing.T) {
 }
 
 func TestInterruptedFirstStart(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "ca")
 	// A first start died here; another had made the empty directory.
 	for _, d := range []string{dir, dir + ".new"} {
@@ -190,6 +195,7 @@ func leaveCopies(t *testing.T, dir string) {
 
 // What a killed write left, which may hold a live key, is gone after a start.
 func TestLeftoversAreSwept(t *testing.T) {
+	t.Parallel()
 	a, _ := newAuthorityAt(t)
 	leaveCopies(t, a.dir)
 	if _, created, err := Open(a.dir, Options{}); err != nil || created {
@@ -201,6 +207,7 @@ func TestLeftoversAreSwept(t *testing.T) {
 }
 
 func TestMaintainRenews(t *testing.T) {
+	t.Parallel()
 	a, c := newAuthorityAt(t)
 	old, notary := a.issuing.cert, a.Notary()
 	before := device(t, a)
@@ -231,6 +238,7 @@ func TestMaintainRenews(t *testing.T) {
 }
 
 func TestHostsChangeTheConstraints(t *testing.T) {
+	t.Parallel()
 	a, c := newAuthorityAt(t)
 	if _, err := a.IssueServer([]string{"localhost", "127.0.0.9", "::1"}); err != nil {
 		t.Error(err)
@@ -248,6 +256,7 @@ func TestHostsChangeTheConstraints(t *testing.T) {
 }
 
 func TestNotaryRotation(t *testing.T) {
+	t.Parallel()
 	a, c := newAuthorityAt(t)
 	old := a.Notary()
 	next := must.Get(a.RotateNotary())(t)
@@ -270,6 +279,7 @@ func TestNotaryRotation(t *testing.T) {
 }
 
 func TestJournalKeys(t *testing.T) {
+	t.Parallel()
 	a, c := newAuthorityAt(t)
 	sign := func(a *Authority) []byte {
 		s := must.Get(note.NewSigner(a.JournalSigner()))(t)
@@ -301,6 +311,7 @@ func TestJournalKeys(t *testing.T) {
 // the one that it has whatever the default was when it was made, and is never opened
 // under another.
 func TestTrustDomain(t *testing.T) {
+	t.Parallel()
 	first, second := filepath.Join(t.TempDir(), "ca"), filepath.Join(t.TempDir(), "ca")
 	a, b := open(t, first, Options{}), open(t, second, Options{})
 	if a.TrustDomain() == b.TrustDomain() {

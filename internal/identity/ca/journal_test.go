@@ -37,6 +37,7 @@ func certifiedFor(t *testing.T, a *Authority, k JournalKey) {
 // A state directory of an older release has a checkpoint key and no certificate of
 // it: opening it makes one, once.
 func TestExistingJournalKeyIsCertified(t *testing.T) {
+	t.Parallel()
 	a, c := newAuthorityAt(t)
 	certifiedFor(t, a, onlyJournalKey(t, a))
 	must.Do(t, os.Remove(filepath.Join(a.dir, journalKeysFile)))
@@ -58,6 +59,7 @@ func TestExistingJournalKeyIsCertified(t *testing.T) {
 
 // A crash at each write of a rotation loses no key, and doing it again ends it.
 func TestJournalRotationSurvivesACrash(t *testing.T) {
+	t.Parallel()
 	for name, undo := range map[string]func(a *Authority) error{
 		"nothing was written": func(a *Authority) error {
 			return errors.Join(os.Remove(filepath.Join(a.dir, journalKeysFile)), a.writeJournalKeys(a.dir, a.journal.known))
@@ -98,6 +100,7 @@ func TestJournalRotationSurvivesACrash(t *testing.T) {
 }
 
 func TestJournalKeyIsDropped(t *testing.T) {
+	t.Parallel()
 	a, c := newAuthorityAt(t)
 	old := onlyJournalKey(t, a)
 	if err := a.AdoptJournalKey(1); err == nil {

@@ -67,6 +67,7 @@ func hasSecret(text string, a *Authority) bool {
 }
 
 func TestKeysInATPM(t *testing.T) {
+	t.Parallel()
 	a, c, _ := inTPM(t)
 	for name, text := range contents(t, a.dir) {
 		if hasSecret(text, a) {
@@ -94,6 +95,7 @@ func TestKeysInATPM(t *testing.T) {
 
 // Renewal and rotation keep keys where they live.
 func TestRotationInATPM(t *testing.T) {
+	t.Parallel()
 	a, c, _ := inTPM(t)
 	first, notary := a.JournalSigner(), a.Notary()
 	c.Add(IssuingLife * 3 / 4)
@@ -116,6 +118,7 @@ func TestRotationInATPM(t *testing.T) {
 
 // The trust domain of a new gateway is of its root's public key, wherever that lives.
 func TestOwnDomainOfARootInATPM(t *testing.T) {
+	t.Parallel()
 	e := tpmtest.Start(t)
 	a := open(t, filepath.Join(t.TempDir(), "ca"), Options{Module: tpm.New(e.Device)})
 	if want := must.Get(ownDomain(a.Root().PublicKey))(t); a.TrustDomain() != want {
@@ -153,6 +156,7 @@ func refusedWith(t *testing.T, what, dir string, o Options, next string) {
 // A TPM that is not the one that made the keys opens nothing, and neither does the
 // one that forgot them.
 func TestAnotherTPM(t *testing.T) {
+	t.Parallel()
 	a, c, e := inTPM(t)
 	other := tpmtest.Start(t)
 	refusedWith(t, "another TPM", a.dir, Options{Now: c.Now, Module: tpm.New(other.Device)}, "Start palyrad with the TPM that made the keys")
@@ -171,6 +175,7 @@ func TestAnotherTPM(t *testing.T) {
 
 // What a TPM cannot do is refused before anything is written.
 func TestSetUpRefusals(t *testing.T) {
+	t.Parallel()
 	e := tpmtest.Start(t)
 	file := filepath.Join(t.TempDir(), "file")
 	must.Do(t, os.WriteFile(file, nil, 0o600))
@@ -190,6 +195,7 @@ func TestSetUpRefusals(t *testing.T) {
 // Settings that say something else than the files do not count: neither is a key in
 // plain taken for one in a TPM, nor does the next one land in a file.
 func TestSettingsAndFilesDisagree(t *testing.T) {
+	t.Parallel()
 	a, c, _ := inTPM(t)
 	refusedWith(t, "keys in a TPM, store is file", a.dir, Options{Now: c.Now}, "Set keys.store to \"tpm\"")
 	plain, c := newAuthorityAt(t)
@@ -199,6 +205,7 @@ func TestSettingsAndFilesDisagree(t *testing.T) {
 // One key in plain among those in a TPM, as a backup of before brings it back, is
 // refused like all of them, and moved.
 func TestOneKeyInPlain(t *testing.T) {
+	t.Parallel()
 	m := tpm.New(tpmtest.Start(t).Device)
 	was, c, cert := sealable(t)
 	o, before := Options{Now: c.Now, Module: m}, contents(t, was.dir)
@@ -215,6 +222,7 @@ func TestOneKeyInPlain(t *testing.T) {
 
 // A blob in the place of another is refused.
 func TestSwappedBlobs(t *testing.T) {
+	t.Parallel()
 	a, c, _ := inTPM(t)
 	other := open(t, filepath.Join(t.TempDir(), "ca"), Options{Now: c.Now, Module: a.module, TrustDomain: "palyra.local"})
 	files, foreign := contents(t, a.dir), contents(t, other.dir)
@@ -242,6 +250,7 @@ func TestSwappedBlobs(t *testing.T) {
 
 // Every file of an authority is private, also where it holds sealed keys alone.
 func TestModesOfEveryFile(t *testing.T) {
+	t.Parallel()
 	sealed, c, _ := inTPM(t)
 	plain, _ := newAuthorityAt(t)
 	for _, a := range []*Authority{sealed, plain} {
@@ -302,6 +311,7 @@ func killed(do func()) (dead bool) {
 }
 
 func TestKillAtEveryStepOfSetUp(t *testing.T) {
+	t.Parallel()
 	m := tpm.New(tpmtest.Start(t).Device)
 	for at := 1; ; at++ {
 		dir := filepath.Join(t.TempDir(), "ca")
@@ -341,6 +351,7 @@ func isSame(t *testing.T, what string, was, is *Authority, cert *tls.Certificate
 }
 
 func TestSeal(t *testing.T) {
+	t.Parallel()
 	m := tpm.New(tpmtest.Start(t).Device)
 	was, c, cert := sealable(t)
 	leaveCopies(t, was.dir)
@@ -378,6 +389,7 @@ func TestSeal(t *testing.T) {
 // A kill before the point of no return leaves the keys in files, and one after it
 // has moved them: at every step, and what is done again succeeds.
 func TestKillAtEveryStepOfSeal(t *testing.T) {
+	t.Parallel()
 	m := tpm.New(tpmtest.Start(t).Device)
 	for at := 1; ; at++ {
 		was, c, cert := sealable(t)

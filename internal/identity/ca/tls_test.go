@@ -52,6 +52,7 @@ func uri(s string) *url.URL {
 }
 
 func TestHandshake(t *testing.T) {
+	t.Parallel()
 	a, c := newAuthorityAt(t)
 	server := serverOf(t, a, Loopback())
 	for name, cert := range map[string]*tls.Certificate{"with": device(t, a), "without": nil} {
@@ -81,6 +82,7 @@ func TestHandshake(t *testing.T) {
 // TestBadClients shows credentials that must fail. Each has a control: the
 // same handshake with the protection switched off succeeds.
 func TestBadClients(t *testing.T) {
+	t.Parallel()
 	a, c := newAuthorityAt(t)
 	other, _ := newAuthorityAt(t)
 	clientAuth := []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
@@ -134,6 +136,7 @@ func selfSigned(t *testing.T, c *clock, name string, use []x509.ExtKeyUsage) *tl
 }
 
 func TestExpiredDevice(t *testing.T) {
+	t.Parallel()
 	a, c := newAuthorityAt(t)
 	server, cert := serverOf(t, a, Loopback()), device(t, a)
 	c.Add(LeafLife - time.Minute)
@@ -149,6 +152,7 @@ func TestExpiredDevice(t *testing.T) {
 }
 
 func TestRevocationIsAskedAtEachHandshake(t *testing.T) {
+	t.Parallel()
 	a, c := newAuthorityAt(t)
 	revoked := false
 	server := must.Get(a.ServerTLS(Loopback(), func(chain []*x509.Certificate) error {
@@ -173,6 +177,7 @@ func TestRevocationIsAskedAtEachHandshake(t *testing.T) {
 }
 
 func TestServerCertificateRenewsItself(t *testing.T) {
+	t.Parallel()
 	a, c := newAuthorityAt(t)
 	server := serverOf(t, a, Loopback())
 	first := must.Get(server.GetCertificate(nil))(t)
@@ -192,6 +197,7 @@ func TestServerCertificateRenewsItself(t *testing.T) {
 }
 
 func TestRequests(t *testing.T) {
+	t.Parallel()
 	a, _ := newAuthorityAt(t)
 	key := newKey(t)
 	// What a request asks for beside its key is ignored.
@@ -239,6 +245,7 @@ func TestRequests(t *testing.T) {
 }
 
 func TestNameConstraints(t *testing.T) {
+	t.Parallel()
 	a, c := newAuthorityAt(t)
 	for name, cert := range map[string]*tls.Certificate{
 		"host": odd(t, a, func(x *x509.Certificate) {
@@ -265,6 +272,7 @@ func TestNameConstraints(t *testing.T) {
 }
 
 func TestConcurrentIssue(t *testing.T) {
+	t.Parallel()
 	c := newClock()
 	a := open(t, filepath.Join(t.TempDir(), "ca"), Options{Now: c.Now})
 	c.Add(IssuingLife * 3 / 4)
@@ -289,6 +297,7 @@ func TestConcurrentIssue(t *testing.T) {
 // An expired device's certificate verifies for its renewal, and for nothing else, for
 // 30 days after its end; what was never good is not good then either.
 func TestExpiredCertificates(t *testing.T) {
+	t.Parallel()
 	a, c := newAuthorityAt(t)
 	other, _ := newAuthorityAt(t)
 	cert, foreign := device(t, a), device(t, other)
@@ -327,6 +336,7 @@ func TestExpiredCertificates(t *testing.T) {
 // Only the listener that says so lets an expired certificate in, only for as long as
 // it can be renewed, and never one that its own check refuses.
 func TestHandshakesWithExpiredCertificates(t *testing.T) {
+	t.Parallel()
 	a, c := newAuthorityAt(t)
 	cert := device(t, a)
 	end := chain(t, cert)[0].NotAfter

@@ -22,6 +22,7 @@ func pair(t *testing.T) (public, private []byte) {
 // A sealed key comes back by its passphrase and by nothing else, also through its file;
 // what was changed in the file, or belongs to another key, opens nothing.
 func TestSealed(t *testing.T) {
+	t.Parallel()
 	public, private := pair(t)
 	kept := must.Get(keptkey.Seal("correct horse", public, private))(t)
 	text := must.Get(kept.Text())(t)
@@ -62,6 +63,7 @@ func TestSealed(t *testing.T) {
 }
 
 func TestRead(t *testing.T) {
+	t.Parallel()
 	public, private := pair(t)
 	good := must.Get(must.Get(keptkey.Seal("correct horse", public, private))(t).Text())(t)
 	for name, text := range map[string][]byte{

@@ -15,6 +15,7 @@ import (
 )
 
 func TestWriteAndRead(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "a", "b")
 	must.Do(t, keyfile.MakeDir(dir))
 	path := filepath.Join(dir, "key")
@@ -40,6 +41,7 @@ func TestWriteAndRead(t *testing.T) {
 }
 
 func TestRefuses(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("no mode bits")
 	}
@@ -85,6 +87,7 @@ func TestRefuses(t *testing.T) {
 }
 
 func TestSweep(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	for _, name := range []string{"key.pem", ".key.pem.123", ".key.pem.link", ".key.pem.swp", ".key.pem.", ".other.1"} {
 		must.Do(t, os.WriteFile(filepath.Join(dir, name), nil, keyfile.FileMode))

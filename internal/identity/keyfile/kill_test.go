@@ -10,6 +10,7 @@ import (
 
 // Killed at any step, Write leaves the old file or the new one, whole.
 func TestWriteKilledAtEveryStep(t *testing.T) {
+	t.Parallel()
 	want := map[string]string{"made": "old", "written": "old", "synced": "old", "renamed": "new"}
 	for step, text := range want {
 		path := filepath.Join(t.TempDir(), "key")
@@ -30,6 +31,7 @@ func TestWriteKilledAtEveryStep(t *testing.T) {
 }
 
 func TestAlias(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "key.pem")
 	must.Do(t, Write(filepath.Join(dir, "cert.pem"), []byte("both")))

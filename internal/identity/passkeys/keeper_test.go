@@ -136,6 +136,7 @@ func wants(t *testing.T, what string, err error, code reason.Code) {
 
 // The first passkey of a member counts at once only while no agent was connected.
 func TestFirstPasskey(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	if _, p := w.enrols(t, ada); p.Waits {
 		t.Error("the first one waits, before any agent")
@@ -183,6 +184,7 @@ func (w *world) votes(t *testing.T, member access.Principal, a *passkeytest.Auth
 
 // Every later passkey takes one that the member has, another admin, or the host.
 func TestLaterPasskey(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	first, _ := w.enrols(t, ada)
 	bobs, _ := w.enrols(t, bob)
@@ -219,6 +221,7 @@ func TestLaterPasskey(t *testing.T) {
 }
 
 func TestRemove(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	first, p := w.enrols(t, ada)
 	_, waits := w.enrols(t, bob)
@@ -248,6 +251,7 @@ func tryVote(t *testing.T, w *world, member access.Principal, a *passkeytest.Aut
 
 // A registration elsewhere, without its user verified, replayed or in another's name is refused.
 func TestRegistrationsThatAreRefused(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		misuse func(*passkeytest.Authenticator)
 		says   string
@@ -289,6 +293,7 @@ func TestRegistrationsThatAreRefused(t *testing.T) {
 
 // Each misuse of a proof of a vote is refused; the same vote proven anew is the control.
 func TestProofsThatAreRefused(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	a, _ := w.enrols(t, ada)
 	b, _ := w.enrols(t, bob)
@@ -331,6 +336,7 @@ func TestProofsThatAreRefused(t *testing.T) {
 // A counter that goes back is refused, journaled and told, also after a restart; one
 // that never counts is not.
 func TestCounterRollback(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	a := passkeytest.New(t, origin)
 	a.Count = 5
@@ -351,6 +357,7 @@ func TestCounterRollback(t *testing.T) {
 
 // Members and owners are told of an enrolment for seven days.
 func TestNotices(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	_, _ = w.enrols(t, bob)
 	for who, sees := range map[access.Principal]bool{bob: true, ada: true, cyd: false} {
@@ -366,6 +373,7 @@ func TestNotices(t *testing.T) {
 
 // Where makes are listed, an authenticator has to attest that it is of one.
 func TestMakes(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		aaguids []string
 		packed  bool
@@ -385,6 +393,7 @@ func TestMakes(t *testing.T) {
 // Where certificates of makers are given, too, an attestation has to lead to one: what an
 // authenticator says of itself is not enough, nor is another maker.
 func TestAttestationRoots(t *testing.T) {
+	t.Parallel()
 	maker, other := passkeytest.NewMaker(t), passkeytest.NewMaker(t)
 	rootsOf := func(m *passkeytest.Maker) *x509.CertPool {
 		pool := x509.NewCertPool()
@@ -421,6 +430,7 @@ func TestAttestationRoots(t *testing.T) {
 
 // After the console's origin changed no browser offers the passkeys of before, and that is said.
 func TestOriginChanged(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	a, _ := w.enrols(t, ada)
 	w.restarts(t, "http://localhost:7145")
@@ -439,6 +449,7 @@ func TestOriginChanged(t *testing.T) {
 
 // What package passkey takes the library takes, and what it refuses the library refuses.
 func TestAsTheLibrarySays(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	a, _ := w.enrols(t, ada)
 	said := passkey.Vote{Approval: "01A"}

@@ -23,6 +23,7 @@ const (
 // Each use of a challenge that it was not given for is refused, and uses it up where the
 // device is the one that has it.
 func TestChallenges(t *testing.T) {
+	t.Parallel()
 	type use struct {
 		device, approval string
 		nonce            func(given [presence.NonceSize]byte) []byte
@@ -64,6 +65,7 @@ func TestChallenges(t *testing.T) {
 
 // A device has eight challenges at most: the oldest ends, and nobody else's.
 func TestChallengesAreBounded(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := presence.NewBook(time.Now)
 		others := must.Get(b.Challenge("01OTHER0000000000000000000", approval))(t)
@@ -84,6 +86,7 @@ func TestChallengesAreBounded(t *testing.T) {
 
 // Memory is bounded over all devices, and what has ended makes room.
 func TestAllChallengesAreBounded(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := presence.NewBook(time.Now)
 		n := 0
@@ -117,6 +120,7 @@ func someVote() presence.Vote {
 
 // A proof is of one vote, with all that it says, and of no other.
 func TestProofBindsTheVote(t *testing.T) {
+	t.Parallel()
 	key, public := newKey(t)
 	signature := must.Get(presence.Sign(key, someVote()))(t)
 	must.Check(t, presence.Verify(public, someVote(), signature))
@@ -151,6 +155,7 @@ func TestProofBindsTheVote(t *testing.T) {
 
 // What is signed for one thing is no signature for another, and only Ed25519 keys sign.
 func TestDomainsAndKeys(t *testing.T) {
+	t.Parallel()
 	key, public := newKey(t)
 	enrolment := presence.Enrolment{Gateway: "sha256:aa", Device: device, PublicKey: public, Nonce: make([]byte, presence.NonceSize)}
 	signature := must.Get(presence.Sign(key, enrolment))(t)

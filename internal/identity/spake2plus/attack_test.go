@@ -16,6 +16,7 @@ const fieldPrime = "ffffffff00000001000000000000000000000000ffffffffffffffffffff
 
 // TestWrongPIN: the confirmations fail on both sides, and no side has a key.
 func TestWrongPIN(t *testing.T) {
+	t.Parallel()
 	told, held := cheap(t, "12345678"), record(t, cheap(t, "12345679"))
 	p := must.Get(NewProver(told, bound(t)))(t)
 	v := must.Get(NewVerifier(held, bound(t), p.Share()))(t)
@@ -34,6 +35,7 @@ func TestWrongPIN(t *testing.T) {
 
 // TestChangedMessages flips each byte of each message in turn.
 func TestChangedMessages(t *testing.T) {
+	t.Parallel()
 	secret := cheap(t, "12345678")
 	held := record(t, secret)
 	changed := func(b []byte, i int) []byte {
@@ -112,6 +114,7 @@ func (s scalar) bytes() []byte { return s[:] }
 // TestBadShares: a fake peer sends what is not a point, not on the curve, or not
 // in its one form.
 func TestBadShares(t *testing.T) {
+	t.Parallel()
 	secret := cheap(t, "12345678")
 	held := record(t, secret)
 	for name, share := range bad(t) {
@@ -132,6 +135,7 @@ func TestBadShares(t *testing.T) {
 // attacker multiplies secrets with to learn them piece by piece. (x, 0) has order
 // two on the curve through it.
 func TestInvalidCurvePointsAreRefused(t *testing.T) {
+	t.Parallel()
 	held := record(t, cheap(t, "12345678"))
 	for _, x := range []byte{1, 2, 3, 5, 7} {
 		share := make([]byte, ShareSize)
@@ -145,6 +149,7 @@ func TestInvalidCurvePointsAreRefused(t *testing.T) {
 // TestShareOfThePasswordAlone: a peer that knows the PIN leaves its scalar out,
 // so that Z is the identity whatever the other side drew.
 func TestShareOfThePasswordAlone(t *testing.T) {
+	t.Parallel()
 	secret := cheap(t, "12345678")
 	points := must.Get(standard())(t)
 	if v, err := NewVerifier(record(t, secret), bound(t), product(t, secret.w0, points.m).Bytes()); !errors.Is(err, ErrShare) || v != nil {
@@ -160,6 +165,7 @@ func TestShareOfThePasswordAlone(t *testing.T) {
 // others. Who sends them knows no confirmation: what can be computed from them
 // without the PIN does not fit.
 func TestFixedPoints(t *testing.T) {
+	t.Parallel()
 	secret := cheap(t, "12345678")
 	held := record(t, secret)
 	points := must.Get(standard())(t)
@@ -199,6 +205,7 @@ func hmacFits(v *Verifier, confirmP []byte) bool { return bytes.Equal(v.expected
 
 // TestReflection sends each side its own messages back.
 func TestReflection(t *testing.T) {
+	t.Parallel()
 	secret := cheap(t, "12345678")
 	held := record(t, secret)
 	p := must.Get(NewProver(secret, bound(t)))(t)
@@ -230,6 +237,7 @@ func TestReflection(t *testing.T) {
 
 // TestReplay plays a good exchange again, to a new side of each kind.
 func TestReplay(t *testing.T) {
+	t.Parallel()
 	secret := cheap(t, "12345678")
 	held := record(t, secret)
 	p := must.Get(NewProver(secret, bound(t)))(t)
@@ -254,6 +262,7 @@ func TestReplay(t *testing.T) {
 // sees there, and the confirmations do not fit. Without a difference they do:
 // that is the control.
 func TestRelay(t *testing.T) {
+	t.Parallel()
 	secret := cheap(t, "12345678")
 	held := record(t, secret)
 	seen := []string{"exporter", "device key", "gateway key", "CA", "device id", "kind"}
@@ -285,6 +294,7 @@ func TestRelay(t *testing.T) {
 
 // TestIdentitiesAreBound: the same numbers for other names do not fit.
 func TestIdentitiesAreBound(t *testing.T) {
+	t.Parallel()
 	secret := cheap(t, "12345678")
 	for _, ids := range []Identities{{"device2", "gateway"}, {"device", "gateway2"}, {"gateway", "device"}} {
 		held := record(t, secret)

@@ -12,6 +12,7 @@ import (
 
 // TestRoundTrip goes the whole way, with Argon2id.
 func TestRoundTrip(t *testing.T) {
+	t.Parallel()
 	salt := must.Get(NewSalt())(t)
 	told := must.Get(Derive([]byte("12345678"), salt, pair))(t)
 	held := record(t, must.Get(Derive([]byte("12345678"), salt, pair))(t))
@@ -35,6 +36,7 @@ func TestRoundTrip(t *testing.T) {
 // TestDeriveBinds changes each input of Derive in turn: another secret comes
 // out, so that a record for one place is of no use at another.
 func TestDeriveBinds(t *testing.T) {
+	t.Parallel()
 	salt := bytes.Repeat([]byte{7}, SaltSize)
 	made := func(pin string, salt []byte, ids Identities) string {
 		s := must.Get(Derive([]byte(pin), salt, ids))(t)
@@ -61,6 +63,7 @@ func TestDeriveBinds(t *testing.T) {
 }
 
 func TestDeriveRefuses(t *testing.T) {
+	t.Parallel()
 	salt := make([]byte, SaltSize)
 	for name, err := range map[string]error{
 		"no PIN":          second(Derive(nil, salt, pair)),
@@ -88,6 +91,7 @@ func TestDeriveRefuses(t *testing.T) {
 func second[T any](_ T, err error) error { return err }
 
 func TestContextsAreUnambiguous(t *testing.T) {
+	t.Parallel()
 	seen := make(map[string]int)
 	for i, c := range []Context{
 		must.Get(Bind("label", []byte("ab"), []byte("c")))(t),
@@ -105,6 +109,7 @@ func TestContextsAreUnambiguous(t *testing.T) {
 
 // TestSingleUse: no side finishes twice, whether the first time went well or not.
 func TestSingleUse(t *testing.T) {
+	t.Parallel()
 	secret := cheap(t, "12345678")
 	for _, wrong := range []bool{false, true} {
 		t.Run(fmt.Sprintf("wrong=%v", wrong), func(t *testing.T) {
@@ -144,6 +149,7 @@ func TestSingleUse(t *testing.T) {
 // TestSidesKeepTheirMessages: what a caller does to the bytes that it was given
 // does not reach into a side.
 func TestSidesKeepTheirMessages(t *testing.T) {
+	t.Parallel()
 	secret := cheap(t, "12345678")
 	p := must.Get(NewProver(secret, bound(t)))(t)
 	shareP := p.Share()
@@ -160,6 +166,7 @@ func TestSidesKeepTheirMessages(t *testing.T) {
 
 // TestNothingPrints: no verb shows a secret.
 func TestNothingPrints(t *testing.T) {
+	t.Parallel()
 	secret := cheap(t, "12345678")
 	held := record(t, secret)
 	p := must.Get(NewProver(secret, bound(t)))(t)

@@ -65,6 +65,7 @@ func fakeProver(t *testing.T, points blinds, known scalar, guess string) []strin
 // the one PIN that it put into its share is right. A wrong guess says nothing of
 // the others, although the right one is among the candidates.
 func TestFakeProverTestsOneGuess(t *testing.T) {
+	t.Parallel()
 	points := must.Get(standard())(t)
 	if got := fakeProver(t, points, scalar{}, wrongGuess); got != nil {
 		t.Errorf("after a wrong guess, the attacker finds %q offline", got)
@@ -117,6 +118,7 @@ func fakeVerifier(t *testing.T, points blinds, known scalar, guess string, carel
 // the prover looks at confirmV before it sends confirmP: the control has one
 // that does not.
 func TestFakeVerifierTestsOneGuess(t *testing.T) {
+	t.Parallel()
 	weak := must.Get(standard())(t)
 	weak.n = onto(t, trapdoor)
 	for _, c := range []struct {
@@ -146,6 +148,7 @@ func TestFakeVerifierTestsOneGuess(t *testing.T) {
 // neither for the prover's PIN nor for the gateway's. With one scalar leaked it
 // would: that is the control.
 func TestListenerTestsNothing(t *testing.T) {
+	t.Parallel()
 	told, made := cheap(t, wrongGuess), cheap(t, truePIN)
 	e := must.Get(newExchange(bound(t), pair))(t)
 	p := must.Get(newProver(told, e, must.Get(randomScalar())(t)))(t)

@@ -72,6 +72,7 @@ var vectors = []vector{
 }
 
 func TestVectors(t *testing.T) {
+	t.Parallel()
 	for _, want := range vectors {
 		t.Run(want.name, func(t *testing.T) { want.check(t) })
 	}
@@ -129,6 +130,7 @@ func (want vector) check(t *testing.T) {
 // TestBlindsComeOutOfAHash repeats appendix B: nobody chose M and N, so nobody
 // knows their logarithms.
 func TestBlindsComeOutOfAHash(t *testing.T) {
+	t.Parallel()
 	points := must.Get(standard())(t)
 	for name, got := range map[string]*nistec.P256Point{"M": points.m, "N": points.n} {
 		want := generated(t, "1.2.840.10045.3.1.7 point generation seed ("+name+")")
@@ -157,6 +159,7 @@ func generated(t *testing.T, seed string) *nistec.P256Point {
 // TestReduce compares the reduction with that of math/big, which is slower and
 // tells by its time what it reduced.
 func TestReduce(t *testing.T) {
+	t.Parallel()
 	order, _ := new(big.Int).SetString(groupOrder, 16)
 	if want := must.Get(nistec.NewP256Point().ScalarBaseMult(order.Bytes()))(t); want.IsInfinity() != 1 {
 		t.Fatal("the order times the generator is not the identity")

@@ -62,6 +62,7 @@ func tapped(e *tpmtest.TPM, w wire) (*Module, *bytes.Buffer) {
 }
 
 func TestKeysSign(t *testing.T) {
+	t.Parallel()
 	m := New(tpmtest.Start(t).Device)
 	must.Do(t, m.Prove())
 	made, text, err := m.NewKey()
@@ -90,6 +91,7 @@ func TestKeysSign(t *testing.T) {
 }
 
 func TestSealing(t *testing.T) {
+	t.Parallel()
 	m := New(tpmtest.Start(t).Device)
 	secret := []byte("a seed of thirty-two bytes, as is")
 	text := must.Get(m.Seal(secret))(t)
@@ -121,6 +123,7 @@ func TestSealing(t *testing.T) {
 
 // Wrong passwords of other programs lock the TPM, and not the gateway.
 func TestLockedOut(t *testing.T) {
+	t.Parallel()
 	e := tpmtest.Start(t)
 	m := New(e.Device)
 	text := must.Get(m.Seal([]byte("secret")))(t)
@@ -145,6 +148,7 @@ func TestLockedOut(t *testing.T) {
 // Where the owner hierarchy has a password, the storage root key that the system made
 // serves, and no other takes its place.
 func TestOwnerHasAPassword(t *testing.T) {
+	t.Parallel()
 	e := tpmtest.Start(t)
 	m := New(e.Device)
 	derived := must.Get(m.Seal([]byte("derived")))(t)
@@ -178,6 +182,7 @@ func TestOwnerHasAPassword(t *testing.T) {
 // A TPM that hangs is waited for once; what comes after it fails at once, until it
 // answers again.
 func TestHangs(t *testing.T) {
+	t.Parallel()
 	e := tpmtest.Start(t)
 	m := New(e.Device)
 	text := must.Get(m.Seal([]byte("secret")))(t)
@@ -200,6 +205,7 @@ func TestHangs(t *testing.T) {
 
 // Who listens on the bus sees no secret, on its way in or out.
 func TestBusIsListenedTo(t *testing.T) {
+	t.Parallel()
 	e := tpmtest.Start(t)
 	m, seen := tapped(e, wire{})
 	secret := []byte("what nobody on the bus may see")
@@ -221,6 +227,7 @@ func TestBusIsListenedTo(t *testing.T) {
 // Who stands on the bus and shows a storage root key of their own, to which the
 // session would be salted, gets nothing; neither does one who changes an answer.
 func TestBusIsChanged(t *testing.T) {
+	t.Parallel()
 	e := tpmtest.Start(t)
 	text := must.Get(New(e.Device).Seal([]byte("secret")))(t)
 	var theirs []byte
@@ -258,6 +265,7 @@ func TestBusIsChanged(t *testing.T) {
 
 // What a TPM cannot do is refused with the reason and what to do.
 func TestUnfit(t *testing.T) {
+	t.Parallel()
 	e := tpmtest.Start(t)
 	for _, c := range []struct {
 		what string
@@ -293,6 +301,7 @@ func TestUnfit(t *testing.T) {
 }
 
 func TestDevices(t *testing.T) {
+	t.Parallel()
 	for device, want := range map[string]bool{"/dev/tpm0": true, "/dev/tpm12": true, "/dev/tpmrm0": false, "/dev/tpm": false, "/dev/vtpm0": false} {
 		if unmanaged(device) != want {
 			t.Errorf("%s: %v", device, !want)

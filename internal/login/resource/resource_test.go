@@ -135,6 +135,7 @@ func (w *world) letsIn(what string) {
 }
 
 func TestTokenOfAnIssuer(t *testing.T) {
+	t.Parallel()
 	for _, algorithm := range []string{"ES256", "RS256"} {
 		w := newWorld(t)
 		w.provider.Rotate(t, logintest.NewKey(t, algorithm))
@@ -156,6 +157,7 @@ func TestTokenOfAnIssuer(t *testing.T) {
 
 // TestForgedTokens has each lie that a token can tell. After each, the control counts.
 func TestForgedTokens(t *testing.T) {
+	t.Parallel()
 	rs := logintest.NewKey(t, "RS256")
 	pub := must.Get(x509.MarshalPKIXPublicKey(rs.Public()))(t)
 	text := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: pub})
@@ -231,6 +233,7 @@ func TestForgedTokens(t *testing.T) {
 
 // TestTypes: which types count is the operator's to say.
 func TestTypes(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(i *resource.Issuer) { i.TypedTokens = false })
 	for typ, ok := range map[string]bool{"at+jwt": true, "application/at+jwt": true, "JWT": true, "": true, "logout+jwt": false} {
 		h, c := w.parts()
@@ -246,6 +249,7 @@ func TestTypes(t *testing.T) {
 // TestIssuerMixUp: keys of one issuer sign nothing for another, and metadata of another
 // issuer leads nowhere.
 func TestIssuerMixUp(t *testing.T) {
+	t.Parallel()
 	w, other := newWorld(t), logintest.Start(t, "")
 	second := w.issuer
 	second.Name, second.Rules = other.Issuer(), egress.Rules{Allow: must.Get(resource.Hosts(other.Issuer()))(t)}
@@ -271,6 +275,7 @@ func TestIssuerMixUp(t *testing.T) {
 
 // TestMapping: who is not mapped is nobody, and groups act as agents.
 func TestMapping(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	group := func(names ...any) map[string]any { return map[string]any{"sub": "x", "groups": names} }
 	for name, test := range map[string]struct {
@@ -308,6 +313,7 @@ func TestMapping(t *testing.T) {
 
 // TestMembersWhoMayNotAct: a mapping gives nothing that the member has not.
 func TestMembersWhoMayNotAct(t *testing.T) {
+	t.Parallel()
 	alice := access.User("alice")
 	for name, change := range map[string]func(*access.Member){
 		"disabled": func(m *access.Member) { m.Disabled = true }, "awaits consent": func(m *access.Member) { m.AwaitsConsent = true },
@@ -331,6 +337,7 @@ func TestMembersWhoMayNotAct(t *testing.T) {
 // TestSettings: what would let others than the issuer sign, or a token decide, does not
 // start.
 func TestSettings(t *testing.T) {
+	t.Parallel()
 	for name, change := range map[string]func(*resource.Issuer){
 		"HS256":                    func(i *resource.Issuer) { i.Algorithms = []string{"RS256", "HS256"} },
 		"none":                     func(i *resource.Issuer) { i.Algorithms = []string{"none"} },
@@ -358,6 +365,7 @@ func TestSettings(t *testing.T) {
 // TestRotatedKeys: a key that the issuer adds counts at once, one that it withdrew ends,
 // and whoever sends tokens of unknown keys does not have it asked at will.
 func TestRotatedKeys(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.letsIn("first")
 	old := w.provider.Key()
@@ -401,6 +409,7 @@ func TestRotatedKeys(t *testing.T) {
 // longer; what is known counts for a while; and then every token is refused, with a
 // reason that says so.
 func TestUnreachableKeys(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.provider.Down(true, "/keys")
 	for range 5 {
@@ -436,6 +445,7 @@ func TestUnreachableKeys(t *testing.T) {
 // TestKeysGoThroughTheEgressRules: the issuer is reached at the hosts that are allowed
 // alone, and never at the gateway itself.
 func TestKeysGoThroughTheEgressRules(t *testing.T) {
+	t.Parallel()
 	at := must.Get(url.Parse(logintest.Start(t, "").Issuer()))(t)
 	for name, change := range map[string]func(*resource.Issuer, *logintest.Provider){
 		"no host": func(i *resource.Issuer, _ *logintest.Provider) { i.Rules.Allow = nil },
@@ -468,6 +478,7 @@ func TestKeysGoThroughTheEgressRules(t *testing.T) {
 
 // TestMetadata: RFC 8414 where there is no OpenID Connect, and keys without metadata.
 func TestMetadata(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.provider.Down(true, "/.well-known/openid-configuration")
 	if _, err := w.with(nil); reason.Of(err) != reason.LoginUnavailable {
@@ -480,6 +491,7 @@ func TestMetadata(t *testing.T) {
 
 // TestKeySets: keys of other kinds are left out, and a set of none is none.
 func TestKeySets(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	k := w.provider.Key()
 	h, c := w.parts()

@@ -100,6 +100,7 @@ func (w *world) resolve(wanted declared.Wanted) declared.Resolution {
 // TestNPM: real npm resolves a package at a registry, a call installs what was pinned,
 // without a script, and the prefix is what its digest says.
 func TestNPM(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "npm", "node")
 	w.registry.PutProbe("1.2.0")
 	r := w.resolve(w.npm("@probe/server", ""))
@@ -169,6 +170,7 @@ func (w *world) changes(made packages.Installed) {
 // TestPinned: an archive that is not what was resolved is not installed, nor what the
 // call does not name as it is.
 func TestPinned(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "npm", "node")
 	w.registry.PutProbe("1.2.0")
 	r := w.resolve(w.npm("@probe/server", "^1.0"))
@@ -194,6 +196,7 @@ func TestPinned(t *testing.T) {
 // TestRegistryAlone: neither resolving nor installing reaches another host than the
 // registry, and a package that would come from elsewhere is refused.
 func TestRegistryAlone(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "npm", "node")
 	other := packagestest.New(t)
 	other.PutNPM("elsewhere", "1.0.0", nil, nil)
@@ -210,6 +213,7 @@ func TestRegistryAlone(t *testing.T) {
 // TestPython: real pip resolves wheels of an index with their digests, and installs them
 // and nothing else.
 func TestPython(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "python3", "pip3")
 	w.registry.PutProbe("1.4")
 	wanted := declared.Wanted{Server: "probe", Ecosystem: declared.PyPI, Name: "probe-server", Registry: w.registry.Index}
@@ -231,6 +235,7 @@ func TestPython(t *testing.T) {
 
 // TestKept: what no server uses is removed, and what one uses stays.
 func TestKept(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "npm", "node")
 	w.registry.PutProbe("1.2.0")
 	first, _, _, err := w.install(w.resolve(w.npm("@probe/server", "")))
@@ -254,6 +259,7 @@ func TestKept(t *testing.T) {
 
 // TestMissing: what cannot be resolved says why.
 func TestMissing(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "npm", "node")
 	_, err := w.Resolve(context.WithoutCancel(t.Context()), gatewaytest.Agent, w.npm("nobody-has-this", ""))
 	if reason.Of(err) != reason.ToolFailed || !strings.Contains(err.Error(), "404") {

@@ -22,6 +22,7 @@ const (
 // TestLoneAnswerIsJSON: what is said with nothing beside it is JSON, and all else the
 // stream of events that the library makes.
 func TestLoneAnswerIsJSON(t *testing.T) {
+	t.Parallel()
 	const stream = "text/event-stream"
 	for name, c := range map[string]struct {
 		before, after []string // the request was answered

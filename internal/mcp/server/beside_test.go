@@ -380,6 +380,7 @@ func unanswered() bool { return false }
 // TestKeepAlive: a stream on which nothing happens has a comment now and then, and an
 // error after one is a message of the stream.
 func TestKeepAlive(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		rec := httptest.NewRecorder()
 		w, end := server.KeepAlive(rec, unanswered)

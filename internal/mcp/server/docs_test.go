@@ -12,6 +12,7 @@ import (
 
 // TestDocumentation: docs/mcp.md has the times and revisions that there are.
 func TestDocumentation(t *testing.T) {
+	t.Parallel()
 	text := string(must.Get(os.ReadFile("../../../docs/mcp.md"))(t))
 	rows := 0
 	for name, limit := range server.Known {

@@ -12,6 +12,7 @@ import (
 // TestPage: the page of an approval leads to the console where there is one, and writes
 // nothing of its address but an id.
 func TestPage(t *testing.T) {
+	t.Parallel()
 	const id = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 	console := "http://palyra-x.localhost:7145"
 	mux := http.NewServeMux()

@@ -50,6 +50,7 @@ var takesAll = tool.Takes{Form: true, URL: true, Sampling: true, Roots: true}
 // under its own action. A part that the client did not declare, or that policy forbids,
 // ends the call, and then nobody is asked anything. The control is the first call.
 func TestAsksInRounds(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.add("greedy", serve(greedy))
 	p := person{takes: takesAll}
@@ -97,6 +98,7 @@ func old(change func(*mcp.Server), options mcp.ServerOptions) func(*conversation
 // TestAsksInSession: servers of the older revisions ask in the middle of a call, and get
 // the error of a client that takes no such thing from one that did not declare it.
 func TestAsksInSession(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.add("old", old(func(s *mcp.Server) {
 		add(s, "sample", "", func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
@@ -138,6 +140,7 @@ func TestAsksInSession(t *testing.T) {
 // TestCapabilitiesAreMirrored: a server of the revision without sessions is told what
 // the client of each call takes, and of a client that takes nothing that it does not.
 func TestCapabilitiesAreMirrored(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	var got *mcp.ClientCapabilities
 	w.add("caps", serve(func(s *mcp.Server) {
@@ -159,6 +162,7 @@ func TestCapabilitiesAreMirrored(t *testing.T) {
 
 // TestLogs: what a server logs in a call reaches its client, if that wants logs.
 func TestLogs(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	log := func(s *mcp.Server) {
 		add(s, "log", "", func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
@@ -200,6 +204,7 @@ func TestLogs(t *testing.T) {
 // TestErrorsOfServers: the error with which a server answers is in the result, with its
 // code and data.
 func TestErrorsOfServers(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.add("docs", func(c *conversation) {
 		s := mcp.NewServer(&mcp.Implementation{Name: "docs", Version: "1"}, &mcp.ServerOptions{CompletionHandler: func(_ context.Context, r *mcp.CompleteRequest) (*mcp.CompleteResult, error) {

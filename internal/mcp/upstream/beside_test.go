@@ -78,6 +78,7 @@ var form = &mcp.ElicitParams{Mode: "form", Message: "Who are you?\x1b[2J", Reque
 // under the action mcp.elicit: a policy that forbids it, a client that takes none and a
 // call of the tool by hand get nothing through.
 func TestElicit(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.add("asker", asker(form))
 	var p person
@@ -103,11 +104,13 @@ func TestElicit(t *testing.T) {
 // TestElicitAsks: without a policy of the operator's, a person is asked before the
 // question is passed on.
 func TestElicitAsks(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.source = `@id("test.one") @reason("a test") @waives("approval: a test")
 permit(principal, action == Action::"tool.execute/asker/ask", resource) when { context.egress.mode != "none" };`
-	w.runner.set("asker", asker(form))
-	w.source, form.Message = letsAll, "Who are you?"
+	asked := *form
+	w.runner.set("asker", asker(&asked))
+	w.source, asked.Message = letsAll, "Who are you?"
 	must.Get(w.Add(t.Context(), operator, declared.Server{Name: "asker", Command: []string{"true", "asker"}}))(t)
 	w.source = `@id("test.one") @reason("a test") @waives("approval: a test")
 permit(principal, action == Action::"tool.execute/asker/ask", resource) when { context.egress.mode != "none" };`
@@ -136,6 +139,7 @@ permit(principal, action == Action::"tool.execute/asker/ask", resource) when { c
 // TestElicitURL: no server sends anybody to the gateway, or to this machine. The
 // control is a page of somebody else.
 func TestElicitURL(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(c *upstream.Config) { c.OwnHosts = []string{"palyra.example.org", "192.0.2.7"} })
 	for url, passes := range map[string]bool{
 		"https://accounts.example.com/login": true, "https://palyra.example.org/approvals/1": false, "https://PALYRA.example.org:8443/": false, "https://127.0.0.1/": false,
@@ -162,6 +166,7 @@ func TestElicitURL(t *testing.T) {
 // TestResourcesAndPrompts: they are called like tools, under actions of their own, and
 // only prompts that were approved are.
 func TestResourcesAndPrompts(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	second := false
 	w.add("docs", func(c *conversation) {

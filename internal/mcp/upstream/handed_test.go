@@ -140,6 +140,7 @@ func (w *vaulted) leases() int {
 // started, and not before; what it says is scrubbed of it; the lease lasts as long as it
 // runs.
 func TestHanded(t *testing.T) {
+	t.Parallel()
 	w := newVaulted(t)
 	w.addSigner()
 	// An agent has an instance of its own, which asks anew.
@@ -206,6 +207,7 @@ func TestHanded(t *testing.T) {
 
 // TestHandedDenied: with a no nothing starts, and the call says why.
 func TestHandedDenied(t *testing.T) {
+	t.Parallel()
 	w := newVaulted(t)
 	w.addSigner()
 	w.EndIdle()
@@ -235,6 +237,7 @@ func TestHandedDenied(t *testing.T) {
 // TestHandedTakenBack: a secret that is removed is taken from a program that runs: it is
 // ended. Another value is another question.
 func TestHandedTakenBack(t *testing.T) {
+	t.Parallel()
 	w := newVaulted(t)
 	w.addSigner()
 	w.EndIdle()
@@ -255,6 +258,7 @@ func TestHandedTakenBack(t *testing.T) {
 // TestHandedOnlyOnce: calls that come at once have people asked once, and one that does
 // not wait leaves the others.
 func TestHandedOnlyOnce(t *testing.T) {
+	t.Parallel()
 	w := newVaulted(t)
 	w.addSigner()
 	started := w.runner.started()
@@ -275,6 +279,7 @@ func TestHandedOnlyOnce(t *testing.T) {
 
 // TestInjectDeclared: what a server may not have in two ways, or at all.
 func TestInjectDeclared(t *testing.T) {
+	t.Parallel()
 	w := newVaulted(t)
 	for name, s := range map[string]declared.Server{
 		"a URL":          {URL: "https://mcp.example.org", Inject: []string{"global/signing"}},

@@ -129,6 +129,7 @@ func (w *loginWorld) again() {
 // TestLogin goes the whole way, with a call of an agent at its end: the agent acts for
 // the person who logged in.
 func TestLogin(t *testing.T) {
+	t.Parallel()
 	w := newLoginWorld(t)
 	w.logIn()
 	if got := said(t, w.works("there/hello", `{"name":"you"}`)); got != "hello you" {
@@ -194,6 +195,7 @@ func (w *loginWorld) hidesTokens() {
 // TestRenewal renews a token that ends, and one that the server does not take any more;
 // where that cannot be, the person is told to log in.
 func TestRenewal(t *testing.T) {
+	t.Parallel()
 	w := newLoginWorld(t)
 	w.logIn()
 	refreshed := func() (n int) {
@@ -236,6 +238,7 @@ func (w *loginWorld) hidesAfter(r tool.Report) {
 }
 
 func TestWithoutRefresh(t *testing.T) {
+	t.Parallel()
 	w := newLoginWorld(t)
 	w.place.noRefresh = true
 	w.logIn()
@@ -249,6 +252,7 @@ func TestWithoutRefresh(t *testing.T) {
 // TestMembersApart: a login of one member is of no use to another, and one that is
 // shared serves all.
 func TestMembersApart(t *testing.T) {
+	t.Parallel()
 	for _, shared := range []bool{false, true} {
 		w := newLoginWorld(t)
 		w.logIn(func(o *declared.OAuth) { o.Shared = shared })
@@ -262,6 +266,7 @@ func TestMembersApart(t *testing.T) {
 // TestHostilePlaces: each variant of a dishonest server gets no login. The control is
 // the same without it.
 func TestHostilePlaces(t *testing.T) {
+	t.Parallel()
 	elsewhere := newPlace(t)
 	for name, test := range map[string]struct {
 		change func(*loginWorld)
@@ -323,6 +328,7 @@ func TestHostilePlaces(t *testing.T) {
 
 // TestClients logs in with a client metadata document, and with a registered client.
 func TestClients(t *testing.T) {
+	t.Parallel()
 	w := newLoginWorld(t)
 	w.place.noRegistration = true
 	w.logIn(func(o *declared.OAuth) { o.ClientID = "https://gateway.example/client.json" })
@@ -334,6 +340,7 @@ func TestClients(t *testing.T) {
 // TestAnswers: an answer counts once, of who began, with the state and the issuer of
 // the login.
 func TestAnswers(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		change func(url.Values)
 		as     access.Caller
@@ -376,6 +383,7 @@ func TestAnswers(t *testing.T) {
 
 // TestRedirects: the browser comes back to the person's own machine alone.
 func TestRedirects(t *testing.T) {
+	t.Parallel()
 	w := newLoginWorld(t)
 	for _, to := range []string{"https://evil.example/callback", "http://localhost:1/callback", "http://127.0.0.1:1/other", "http://127.0.0.1@evil.example:1/callback", ""} {
 		if _, err := w.logins.Begin(t.Context(), w.person, w.server(), to); reason.Of(err) != reason.InvalidInput {
@@ -386,6 +394,7 @@ func TestRedirects(t *testing.T) {
 
 // TestDeclaredAnew: a login goes nowhere but where it was for.
 func TestDeclaredAnew(t *testing.T) {
+	t.Parallel()
 	w := newLoginWorld(t)
 	w.logIn()
 	evil := newPlace(t)
@@ -402,6 +411,7 @@ func TestDeclaredAnew(t *testing.T) {
 // TestKeptByTheGateway: nobody reads or writes a login but the gateway, whatever policy
 // gives them.
 func TestKeptByTheGateway(t *testing.T) {
+	t.Parallel()
 	w := newLoginWorld(t)
 	w.logIn()
 	ref := must.Get(vault.LoginRef("there", w.person.Principal))(t)

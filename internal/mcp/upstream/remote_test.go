@@ -67,6 +67,7 @@ func (w *world) addURL(name, url string, headers ...declared.Header) declared.St
 // TestRemote: a server that is reached by a URL is called like any other; its connections
 // are in the report, and it has no isolation.
 func TestRemote(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	w := newWorld(t, s.trusted)
 	if state := w.addURL("site", s.URL); state.Problem != "" {
@@ -85,6 +86,7 @@ func TestRemote(t *testing.T) {
 // dialled, whoever added it, and a name that leads to a private address neither. The
 // control is TestRemote.
 func TestRemoteIsHeldToItsHost(t *testing.T) {
+	t.Parallel()
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the redirect was followed") }))
 	defer other.Close()
 	s := newSite(t)
@@ -117,6 +119,7 @@ func TestRemoteIsHeldToItsHost(t *testing.T) {
 // for the host that the secret is for alone; the server's answer is scrubbed of it. The
 // control is the header without a call.
 func TestRemoteSecrets(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	_, port, _ := net.SplitHostPort(strings.TrimPrefix(s.URL, "https://"))
 	const value = "tok-0123456789abcdef"
@@ -149,6 +152,7 @@ func TestRemoteSecrets(t *testing.T) {
 
 // TestRemoteFloods: an answer that is too long, and one that never ends, end the call.
 func TestRemoteFloods(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	w := newWorld(t, s.trusted)
 	w.addURL("site", s.URL)
@@ -190,6 +194,7 @@ func TestRemoteFloods(t *testing.T) {
 // TestRemoteSlowLoris: a server that sends a byte now and then does not hold a call
 // longer than its time.
 func TestRemoteSlowLoris(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	w := newWorld(t, s.trusted)
 	w.addURL("site", s.URL)
@@ -250,6 +255,7 @@ func (l *lender) Secret(context.Context, string) ([]byte, error) { return []byte
 // TestConnectionsStay: calls of a server that answers with streams share a connection, and
 // one that never ends its stream holds no call.
 func TestConnectionsStay(t *testing.T) {
+	t.Parallel()
 	server := mcp.NewServer(&mcp.Implementation{Name: "streams", Version: "1"}, nil)
 	hello(server)
 	var opened atomic.Int64

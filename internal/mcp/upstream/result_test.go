@@ -27,6 +27,7 @@ var results = []string{
 // TestResultIsExact: a result with nothing to strip has the form that it would have if it
 // were taken apart for that.
 func TestResultIsExact(t *testing.T) {
+	t.Parallel()
 	for _, text := range results {
 		var r mcp.CallToolResult
 		must.Do(t, json.Unmarshal([]byte(text), &r))
@@ -42,6 +43,7 @@ func TestResultIsExact(t *testing.T) {
 
 // TestMayNotify: no notification is taken for an answer, however its members are written.
 func TestMayNotify(t *testing.T) {
+	t.Parallel()
 	for message, want := range map[string]bool{
 		`{"jsonrpc":"2.0","method":"notifications/progress","params":{}}`:       true,
 		`{"jsonrpc":"2.0","\u006dethod":"notifications/progress","params":{}}`:  true,

@@ -121,6 +121,7 @@ func (w *world) addFiles(name, root string, write bool) declared.State {
 // TestSandboxed: a server is a process in Tier C that stays between calls; what was read
 // back when it started is in every report.
 func TestSandboxed(t *testing.T) {
+	t.Parallel()
 	w, root := sandboxed(t)
 	if s := w.addFiles("files", root, false); s.Problem != "" {
 		t.Fatal(s.Problem)
@@ -148,6 +149,7 @@ func TestSandboxed(t *testing.T) {
 // TestCommits: what a call writes passes the commit gate at its end; a no leaves the
 // workspace as it is. A call that wrote nothing leaves the process as it is.
 func TestCommits(t *testing.T) {
+	t.Parallel()
 	w, root := sandboxed(t)
 	w.addFiles("files", root, true)
 	notes := filepath.Join(root, "notes.txt")
@@ -180,6 +182,7 @@ func TestCommits(t *testing.T) {
 // nothing that it says or leaves has it, and a server without a yes has nothing. The
 // control is a server that nobody gave anything.
 func TestHandedSandboxed(t *testing.T) {
+	t.Parallel()
 	bubblewrapped, root := inTierC(t)
 	w := newVaulted(t, bubblewrapped)
 	env, file := "KEY_FILE", "key.txt"

@@ -23,6 +23,7 @@ func dup(f *os.File) (*os.File, error) {
 // TestCall: a call of an upstream server goes through the pipeline like any other, on
 // an instance that the attestation names, and that later calls share.
 func TestCall(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	state := w.add("greeter", serve())
 	if len(state.Approved.Definitions) != 2 || state.Problem != "" || state.Approved.Protocol == "" {

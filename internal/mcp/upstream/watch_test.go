@@ -66,6 +66,7 @@ func docs(versions ...string) (s *mcp.Server, change func()) {
 // TestWatch: who subscribed hears of changes, of that resource alone and for whom the
 // instance is; after the last has left nobody does. Policy may forbid it.
 func TestWatch(t *testing.T) {
+	t.Parallel()
 	for name, versions := range map[string][]string{"sessions": {"2025-11-25"}, "without": nil} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -85,6 +86,7 @@ func TestWatch(t *testing.T) {
 // TestWatchOverHTTP: a server over HTTP of a revision with sessions tells of changes on a
 // stream of its own.
 func TestWatchOverHTTP(t *testing.T) {
+	t.Parallel()
 	s, change := docs("2025-11-25")
 	site := httptest.NewTLSServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, nil))
 	t.Cleanup(site.Close)
@@ -139,6 +141,7 @@ func watches(t *testing.T, w *world, heard *watcher, change func()) {
 
 // TestWatchIsRefused: a server that does not tell of changes is not subscribed to.
 func TestWatchIsRefused(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.Watch(newWatcher())
 	refuse := func(context.Context, *mcp.SubscribeRequest) error { return errNo }
@@ -158,6 +161,7 @@ func TestWatchIsRefused(t *testing.T) {
 // TestResumed: a server may close the stream of a call, and the call goes on when it is
 // taken up again.
 func TestResumed(t *testing.T) {
+	t.Parallel()
 	s := mcp.NewServer(&mcp.Implementation{Name: "polled", Version: "1"}, &mcp.ServerOptions{SupportedProtocolVersions: []string{"2025-11-25"}})
 	hello(s)
 	add(s, "close", "", func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {

@@ -14,6 +14,7 @@ import (
 
 func open(endpoint model.Endpoint) (model.Provider, error) { return anthropic.New(endpoint) }
 
+// Not parallel: the suite sets keys and proxies in the environment of the process.
 func TestProvider(t *testing.T) { modeltest.Run(t, modeltest.Anthropic, open) }
 
 // ask asks a server that plays the fixtures.
@@ -30,6 +31,7 @@ func ask(t *testing.T, change func(*model.Endpoint), fixtures ...modeltest.Fixtu
 func asItIs(*model.Endpoint) {}
 
 func TestPings(t *testing.T) {
+	t.Parallel()
 	if turn, _, err := ask(t, asItIs, modeltest.File("pings")); err != nil || turn.Text != "Still here." {
 		t.Errorf("%+v, %v", turn, err)
 	}
@@ -37,6 +39,7 @@ func TestPings(t *testing.T) {
 
 // TestInputInOnePiece is what servers do that imitate the API.
 func TestInputInOnePiece(t *testing.T) {
+	t.Parallel()
 	turn, _, err := ask(t, asItIs, modeltest.File("one-piece"))
 	if err != nil || len(turn.Calls) != 1 || string(turn.Calls[0].Input) != `{"path": "README.md"}` {
 		t.Errorf("%+v, %v", turn, err)
@@ -44,6 +47,7 @@ func TestInputInOnePiece(t *testing.T) {
 }
 
 func TestInvalidStreams(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"wrong-block", "unopened", "unclosed", "no-stop-reason", "twice"} {
 		if turn, _, err := ask(t, asItIs, modeltest.File(name)); reason.Of(err) != reason.ModelInvalid {
 			t.Errorf("%s: %+v, %v", name, turn, err)
@@ -52,6 +56,7 @@ func TestInvalidStreams(t *testing.T) {
 }
 
 func TestErrorEvents(t *testing.T) {
+	t.Parallel()
 	_, heard, err := ask(t, asItIs, modeltest.File("error"), modeltest.File("error-rejected"))
 	if reason.Of(err) != reason.ModelRejected || !strings.Contains(err.Error(), "prompt is too long") {
 		t.Errorf("got %v", err)
@@ -62,6 +67,7 @@ func TestErrorEvents(t *testing.T) {
 }
 
 func TestStalledStream(t *testing.T) {
+	t.Parallel()
 	// Two stalls take twice as long. The answer after them must not stall on a
 	// busy machine.
 	quick := func(e *model.Endpoint) { e.IdleTimeout = 2 * time.Second }
@@ -74,6 +80,7 @@ func TestStalledStream(t *testing.T) {
 // TestCacheMarks checks that what a run repeats is marked for the provider's
 // cache: the system prompt and the conversation so far.
 func TestCacheMarks(t *testing.T) {
+	t.Parallel()
 	server := modeltest.Anthropic(t, modeltest.File("text"))
 	p := must.Get(anthropic.New(server.Endpoint()))(t)
 	r := modeltest.Conversation()
@@ -88,6 +95,7 @@ func TestCacheMarks(t *testing.T) {
 }
 
 func TestNewRefuses(t *testing.T) {
+	t.Parallel()
 	for _, e := range []model.Endpoint{{}, {Model: "m"}, {Model: "m", BaseURL: "nowhere"}} {
 		if _, err := anthropic.New(e); reason.Of(err) != reason.ConfigInvalid {
 			t.Errorf("%+v: %v", e, err)

@@ -31,6 +31,9 @@ func readText(text string) (model.Turn, error) {
 
 var recorded = modeltest.Recorded{API: "anthropic", Read: readText, Ends: "stop", End: func(text string) int { return strings.Index(text, "event: message_stop") }}
 
-func TestNoPrefixIsATurn(t *testing.T) { recorded.NoPrefixIsATurn(t) }
+func TestNoPrefixIsATurn(t *testing.T) {
+	t.Parallel()
+	recorded.NoPrefixIsATurn(t)
+}
 
 func FuzzRead(f *testing.F) { recorded.Fuzz(f) }

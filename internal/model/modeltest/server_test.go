@@ -26,6 +26,7 @@ func post(t *testing.T, url, body string) (status int, answer string) {
 // TestAnthropicRefuses sends what the API refuses; each is the first body with
 // one thing changed.
 func TestAnthropicRefuses(t *testing.T) {
+	t.Parallel()
 	const good = `{"model":"m","max_tokens":9,"stream":true,"tools":[{"name":"a_b","input_schema":{"type":"object"}}],"messages":[` +
 		`{"role":"user","content":[{"type":"text","text":"Hi"}]},` +
 		`{"role":"assistant","content":[{"type":"tool_use","id":"t1","name":"a_b","input":{}}]},` +
@@ -53,6 +54,7 @@ func TestAnthropicRefuses(t *testing.T) {
 }
 
 func TestOpenAIRefuses(t *testing.T) {
+	t.Parallel()
 	const good = `{"model":"m","stream":true,"tools":[{"type":"function","function":{"name":"a_b","parameters":{"type":"object"}}}],"messages":[` +
 		`{"role":"system","content":"Be."},{"role":"user","content":"Hi"},` +
 		`{"role":"assistant","tool_calls":[{"id":"t1","type":"function","function":{"name":"a_b","arguments":"{}"}}]},` +

@@ -40,6 +40,9 @@ var recorded = modeltest.Recorded{API: "openai", Read: readText, Ends: "finish",
 	return at[0]
 }}
 
-func TestNoPrefixIsATurn(t *testing.T) { recorded.NoPrefixIsATurn(t) }
+func TestNoPrefixIsATurn(t *testing.T) {
+	t.Parallel()
+	recorded.NoPrefixIsATurn(t)
+}
 
 func FuzzRead(f *testing.F) { recorded.Fuzz(f) }

@@ -14,6 +14,7 @@ import (
 
 func open(endpoint model.Endpoint) (model.Provider, error) { return openai.New(endpoint) }
 
+// Not parallel: the suite sets keys and proxies in the environment of the process.
 func TestProvider(t *testing.T) { modeltest.Run(t, modeltest.OpenAI, open) }
 
 // ask asks a local server that plays the fixtures and wants no key.
@@ -33,6 +34,7 @@ func asItIs(*model.Endpoint) {}
 // TestLocalServers plays what llama.cpp, vLLM, Ollama and others are known to
 // do differently from the API.
 func TestLocalServers(t *testing.T) {
+	t.Parallel()
 	a, b := `fs.read {"path": "a.txt"}`, `fs.read {"path": "b.txt"}`
 	for name, want := range map[string]struct {
 		text  string
@@ -73,6 +75,7 @@ func TestLocalServers(t *testing.T) {
 // TestEndlessCall: a call without an id whose every part has a name is not read
 // from its beginning with each part.
 func TestEndlessCall(t *testing.T) {
+	t.Parallel()
 	part := func(arguments string) string {
 		return `data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"name":"fs.read","arguments":"` + arguments + `"}}]}}]}` + "\n\n"
 	}
@@ -92,6 +95,7 @@ func TestEndlessCall(t *testing.T) {
 
 // TestBreakAfterTheEnd loses nothing but the count of tokens.
 func TestBreakAfterTheEnd(t *testing.T) {
+	t.Parallel()
 	turn, heard, err := ask(t, asItIs, modeltest.File("no-usage").Broken())
 	if err != nil || turn.Text != "Hello, world!" || !turn.Usage.Estimated || len(heard.Retries) != 0 {
 		t.Errorf("%+v, %v", turn, err)
@@ -99,12 +103,14 @@ func TestBreakAfterTheEnd(t *testing.T) {
 }
 
 func TestContentFilter(t *testing.T) {
+	t.Parallel()
 	if turn, _, err := ask(t, asItIs, modeltest.File("content-filter")); err != nil || turn.Stop != model.Refusal || turn.Text != "Once" {
 		t.Errorf("%+v, %v", turn, err)
 	}
 }
 
 func TestErrorEvents(t *testing.T) {
+	t.Parallel()
 	_, heard, err := ask(t, asItIs, modeltest.File("error"), modeltest.File("error-llamacpp"))
 	if reason.Of(err) != reason.ModelRejected || !strings.Contains(err.Error(), "context size") {
 		t.Errorf("got %v", err)
@@ -115,6 +121,7 @@ func TestErrorEvents(t *testing.T) {
 }
 
 func TestStalledStream(t *testing.T) {
+	t.Parallel()
 	// Two stalls take twice as long. The answer after them must not stall on a
 	// busy machine.
 	quick := func(e *model.Endpoint) { e.IdleTimeout = 2 * time.Second }
@@ -125,6 +132,7 @@ func TestStalledStream(t *testing.T) {
 }
 
 func TestNoKey(t *testing.T) {
+	t.Parallel()
 	server := modeltest.Local(t, modeltest.File("text"))
 	endpoint := server.Endpoint()
 	endpoint.Key = model.Key{}
@@ -144,6 +152,7 @@ func TestNoKey(t *testing.T) {
 }
 
 func TestNewRefuses(t *testing.T) {
+	t.Parallel()
 	for _, e := range []model.Endpoint{{}, {Model: "m"}, {Model: "m", BaseURL: "nowhere"}} {
 		if _, err := openai.New(e); reason.Of(err) != reason.ConfigInvalid {
 			t.Errorf("%+v: %v", e, err)

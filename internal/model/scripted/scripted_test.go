@@ -49,6 +49,7 @@ func results(texts ...string) model.Message {
 }
 
 func TestExample(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		k := &talk{p: example(t)}
 		turn, err := k.say(t.Context(), model.Message{Text: "Compare the files."})
@@ -73,6 +74,7 @@ func TestExample(t *testing.T) {
 }
 
 func TestUnavailable(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		k := &talk{p: example(t)}
 		turn, err := k.say(t.Context(), model.Message{Text: "Make a release"})
@@ -87,6 +89,7 @@ func TestUnavailable(t *testing.T) {
 }
 
 func TestRepeatAndConcurrency(t *testing.T) {
+	t.Parallel()
 	p := example(t)
 	var all sync.WaitGroup
 	for range 8 {
@@ -111,6 +114,7 @@ func TestRepeatAndConcurrency(t *testing.T) {
 }
 
 func TestExpectations(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		expect string
 		last   model.Message
@@ -141,6 +145,7 @@ func TestExpectations(t *testing.T) {
 }
 
 func TestRejected(t *testing.T) {
+	t.Parallel()
 	p := must.Get(scripted.Parse(scripted.Config{File: "x.yaml"}, []byte("conversations:\n  - when: ^a\n    turns:\n      - error: {rejected: too long}\n")))(t)
 	for message, want := range map[string]string{"a": "script x.yaml: too long", "b": "no conversation is for"} {
 		if _, err := (&talk{p: p}).say(t.Context(), model.Message{Text: message}); reason.Of(err) != reason.ModelRejected || !strings.Contains(err.Error(), want) {
@@ -150,6 +155,7 @@ func TestRejected(t *testing.T) {
 }
 
 func TestCancel(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := must.Get(scripted.Parse(scripted.Config{}, []byte("turns:\n  - text: a b c d\n    delay: 10s\n")))(t)
 		ctx, cancel := context.WithTimeout(t.Context(), 25*time.Second)
@@ -162,6 +168,7 @@ func TestCancel(t *testing.T) {
 }
 
 func TestParseErrors(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]string{
 		"":                                       "there are no turns",
 		"turns: []":                              "there are no turns",
@@ -196,6 +203,7 @@ func TestParseErrors(t *testing.T) {
 
 // TestDocumentation holds the example and docs/models.md together.
 func TestDocumentation(t *testing.T) {
+	t.Parallel()
 	doc := must.Get(os.ReadFile("../../../docs/models.md"))(t)
 	script := must.Get(os.ReadFile("testdata/example.yaml"))(t)
 	if !strings.Contains(string(doc), "```yaml\n"+string(script)+"```\n") {

@@ -160,6 +160,7 @@ func (s *server) sender(change func(*email.Config)) *email.Sender {
 // TestMail: a question arrives over TLS, as plain text, with nothing of the call but what
 // may be told, and no header that somebody else wrote.
 func TestMail(t *testing.T) {
+	t.Parallel()
 	for name, implicit := range map[string]bool{email.StartTLS: false, email.Implicit: true} {
 		t.Run(name, func(t *testing.T) {
 			s, w := newServer(t, func(s *server) { s.implicit = implicit }), notifytest.New(t)
@@ -200,6 +201,7 @@ func TestMail(t *testing.T) {
 // TestNoTLS: a server without TLS, or with a certificate that nobody vouches for, gets
 // neither password nor mail. The control is TestMail.
 func TestNoTLS(t *testing.T) {
+	t.Parallel()
 	plain := newServer(t, func(s *server) { s.noTLS = true })
 	strange := newServer(t, nil)
 	for name, s := range map[string]*email.Sender{
@@ -218,6 +220,7 @@ func TestNoTLS(t *testing.T) {
 // TestRefused: a server that says no for good is not asked again, one that says later is;
 // and one that says nothing is left when the time is over.
 func TestRefused(t *testing.T) {
+	t.Parallel()
 	w := notifytest.New(t)
 	never, later := newServer(t, func(s *server) { s.refuse = "550 no such user" }), newServer(t, func(s *server) { s.refuse = "450 later" })
 	w.Start(
@@ -253,6 +256,7 @@ func TestRefused(t *testing.T) {
 
 // TestLate: nobody is asked by mail what is answered already.
 func TestLate(t *testing.T) {
+	t.Parallel()
 	w, s := notifytest.New(t), newServer(t, nil)
 	rec := w.Ask()
 	target := notify.Target{Name: "mail", Type: notify.Email, MinSeverity: "low", Events: []notify.Kind{notify.ApprovalAsked}, Sender: s.sender(nil)}

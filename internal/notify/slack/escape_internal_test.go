@@ -8,6 +8,7 @@ import (
 // TestEscape: text for where Slack reads marks has none that somebody else wrote, and
 // nothing in it that nobody sees.
 func TestEscape(t *testing.T) {
+	t.Parallel()
 	for _, text := range []string{
 		"<!channel>", "<@U123>", "<https://evil.test|bank>", "*now*", "_now_", "~now~", "`rm`", "a\u202eb", "\x1b[2J", "&lt;!channel&gt;",
 	} {

@@ -208,6 +208,7 @@ func hostileAsk(a *approval.Ask) {
 // TestAnswer: a mapped member answers by a button, whose vote says slack and proves
 // nothing, and the message says what became of it, here and for an answer from elsewhere.
 func TestAnswer(t *testing.T) {
+	t.Parallel()
 	w, s := notifytest.New(t), newWorkspace(t)
 	must.Get(w.Users.Map(t.Context(), access.Caller{Principal: access.User("ada"), DeviceID: "d"}, "TOWN", "UANN", access.User("ann")))(t)
 	w.Start(s.target(w, true))
@@ -260,6 +261,7 @@ func TestAnswer(t *testing.T) {
 // TestStrangers: guests, users of other workspaces, bots, who is mapped to nobody and who
 // may not act decide nothing. The control is TestAnswer.
 func TestStrangers(t *testing.T) {
+	t.Parallel()
 	w, s := notifytest.New(t), newWorkspace(t)
 	by := access.Caller{Principal: access.User("ada"), DeviceID: "d"}
 	must.Get(w.Users.Map(t.Context(), by, "TOWN", "UANN", access.User("ann")))(t)
@@ -305,6 +307,7 @@ func TestStrangers(t *testing.T) {
 // else than a tool, or too long to be shown has a link alone, and a forged click on it
 // decides nothing.
 func TestNoButtons(t *testing.T) {
+	t.Parallel()
 	w, s := notifytest.New(t), newWorkspace(t)
 	must.Get(w.Users.Map(t.Context(), access.Caller{Principal: access.User("ada"), DeviceID: "d"}, "TOWN", "UANN", access.User("ann")))(t)
 	_, stop := w.Start(s.target(w, false))

@@ -14,6 +14,7 @@ import (
 
 // TestWords: what the configuration takes is what notifications know.
 func TestWords(t *testing.T) {
+	t.Parallel()
 	var kinds []string
 	for _, k := range notify.Kinds {
 		kinds = append(kinds, string(k))
@@ -29,6 +30,7 @@ func TestWords(t *testing.T) {
 
 // TestNew: each type is built, and says where it leads without what is secret of it.
 func TestNew(t *testing.T) {
+	t.Parallel()
 	list := must.Get(targets.New([]config.Notify{
 		{Name: "a", Type: "webhook", URL: "https://hooks.example.org/secret-path", Secrets: []string{"vault://global/a"}},
 		{Name: "b", Type: "email", SMTP: "mail.example.org:587", To: []string{"x@example.org"}},

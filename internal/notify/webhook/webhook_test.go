@@ -100,6 +100,7 @@ func (r *receiver) target(t *testing.T, include notify.Include, rules egress.Rul
 // TestSigned: what arrives is signed as Standard Webhooks say, by both secrets while there
 // are two, and says nothing of the call but what the target is told.
 func TestSigned(t *testing.T) {
+	t.Parallel()
 	w, r := notifytest.New(t), newReceiver(t)
 	w.Start(r.target(t, notify.IncludeNone, egress.Rules{}, "vault://global/new", "vault://global/old"))
 	rec := w.Ask()
@@ -145,6 +146,7 @@ func TestSigned(t *testing.T) {
 
 // TestInclude: a summary and the arguments are told to who is to get them, without secrets.
 func TestInclude(t *testing.T) {
+	t.Parallel()
 	w, r := notifytest.New(t), newReceiver(t)
 	w.Start(r.target(t, notify.IncludeFull, egress.Rules{}, "vault://global/new"))
 	w.Ask(func(a *approval.Ask) {
@@ -163,6 +165,7 @@ func TestInclude(t *testing.T) {
 // gateway, no denied host, no address that no rule names, and no place that a redirect
 // names. The control is TestSigned.
 func TestEgress(t *testing.T) {
+	t.Parallel()
 	r := newReceiver(t)
 	for name, rules := range map[string]egress.Rules{
 		"a listener of the gateway": {Gateway: func() *egress.Gateway {
@@ -197,6 +200,7 @@ func TestEgress(t *testing.T) {
 // TestAgain: a receiver that fails is tried again, also by the next start, under the same
 // id; and one that says for good is not.
 func TestAgain(t *testing.T) {
+	t.Parallel()
 	w, r := notifytest.New(t), newReceiver(t)
 	r.answer = func(w http.ResponseWriter, n int) {
 		if n < 2 {
@@ -241,6 +245,7 @@ func TestAgain(t *testing.T) {
 // TestSlowReceiver: a receiver that never answers holds up neither an approval nor another
 // target.
 func TestSlowReceiver(t *testing.T) {
+	t.Parallel()
 	w, dead, quick := notifytest.New(t), newReceiver(t), newReceiver(t)
 	hold := make(chan struct{})
 	dead.answer = func(http.ResponseWriter, int) { <-hold }
@@ -263,6 +268,7 @@ func TestSlowReceiver(t *testing.T) {
 
 // TestHostileReceiver: what a receiver says neither fills the memory nor the journal.
 func TestHostileReceiver(t *testing.T) {
+	t.Parallel()
 	w, r := notifytest.New(t), newReceiver(t)
 	r.answer = func(w http.ResponseWriter, _ int) {
 		w.WriteHeader(http.StatusInternalServerError)
@@ -287,6 +293,7 @@ func TestHostileReceiver(t *testing.T) {
 
 // TestQueueIsBounded: a target that is behind by too much drops what comes, and says so.
 func TestQueueIsBounded(t *testing.T) {
+	t.Parallel()
 	w, r := notifytest.New(t), newReceiver(t)
 	target := r.target(t, notify.IncludeNone, egress.Rules{}, "vault://global/new")
 	w.Fill("ops", 1000)
@@ -298,6 +305,7 @@ func TestQueueIsBounded(t *testing.T) {
 }
 
 func TestKey(t *testing.T) {
+	t.Parallel()
 	for _, bad := range []string{"", "whsec_", "whsec_!", base64.StdEncoding.EncodeToString(make([]byte, 23)), base64.StdEncoding.EncodeToString(make([]byte, 65))} {
 		if _, err := webhook.Key(bad); err == nil {
 			t.Errorf("%q is taken", bad)

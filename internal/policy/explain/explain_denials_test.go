@@ -196,6 +196,7 @@ func effectOf(t testing.TB, sc explain.Scenario) policy.Effect {
 // TestDenialsNameTheOneThing holds every denial against the one change that
 // its explanation puts first, makes the change, and decides again.
 func TestDenialsNameTheOneThing(t *testing.T) {
+	t.Parallel()
 	for _, d := range denials() {
 		t.Run(d.name, func(t *testing.T) {
 			from := explain.Scenario{Config: d.config(t), Request: d.request, Approval: policytest.Approval(d.votes...)}

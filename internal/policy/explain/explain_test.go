@@ -49,6 +49,7 @@ func written(c explain.Conjunct) string {
 }
 
 func TestExplainedConjuncts(t *testing.T) {
+	t.Parallel()
 	git := runs("git", `["git","push"]`, func(r *policy.Request) { r.Facts.Risk = 60 })
 	cases := []struct{ condition, want string }{
 		{`when { context.risk > 50 && context.protected }`,
@@ -94,6 +95,7 @@ func TestExplainedConjuncts(t *testing.T) {
 }
 
 func TestExplainedPolicyAndPlaces(t *testing.T) {
+	t.Parallel()
 	e := explained(t, `
 @id("p") @reason("because") @remedy("do so")
 forbid(principal, action in Action::"tool.execute", resource)
@@ -122,6 +124,7 @@ when {
 }
 
 func TestExplainedErrorNamesTheExpression(t *testing.T) {
+	t.Parallel()
 	e := explained(t, `@id("p") forbid(principal, action in Action::"tool.execute", resource)
 when { context.protected || context.risk * 4611686018427387904 > 0 };`, runs("git", `["git"]`, func(r *policy.Request) { r.Facts.Risk = 60 }))
 	p := policyNamed(t, e, "p")
@@ -135,6 +138,7 @@ when { context.protected || context.risk * 4611686018427387904 > 0 };`, runs("gi
 }
 
 func TestNearestPermit(t *testing.T) {
+	t.Parallel()
 	e := explained(t, "", runs("git", `["git"]`))
 	if got := e.Nearest.String(); got != "tools.sensitive-approved (defaults/20-tools.cedar:9): context.approval.granted is false" {
 		t.Errorf("of an ask: %s", got)
@@ -151,6 +155,7 @@ func TestNearestPermit(t *testing.T) {
 
 // TestExplainHidesSecrets looks through everything that an explanation holds.
 func TestExplainHidesSecrets(t *testing.T) {
+	t.Parallel()
 	const declared, shaped = "hunter2-very-secret", "ghp_0123456789abcdefghijABCDEFGHIJ456789"
 	login := tool.Descriptor{
 		Name: "login", Capabilities: []tool.Capability{tool.Network}, SecretPaths: []string{"/password", "/pin"},
@@ -192,6 +197,7 @@ when { context has host && context.host == "a.example.com" };`
 }
 
 func TestExplainBoundsValues(t *testing.T) {
+	t.Parallel()
 	r := calls("fs.read", `{"path":"`+strings.Repeat("é", 5000)+`"}`)
 	p := policyNamed(t, explained(t, `@id("p") forbid(principal, action == Action::"tool.execute/fs.read", resource) when { context.args.path == "a" };`, r), "p")
 	if v := p.Conjuncts[0].Values[0].Value; len([]rune(v)) != 200 || !strings.HasSuffix(v, "...") {
@@ -200,6 +206,7 @@ func TestExplainBoundsValues(t *testing.T) {
 }
 
 func TestExplainAllowed(t *testing.T) {
+	t.Parallel()
 	set := policytest.Set(t, policytest.Options{TwoUsers: true})
 	vote := policytest.Approval(policytest.Vote(policytest.Bob, access.RoleOperator))
 	r := runs("git", `["git"]`)
@@ -221,6 +228,7 @@ func TestExplainAllowed(t *testing.T) {
 
 // TestExplainIsTheSameEachTime compares what people and programs see.
 func TestExplainIsTheSameEachTime(t *testing.T) {
+	t.Parallel()
 	for _, d := range denials() {
 		set := must.Get(policy.Load(d.config(t)))(t)
 		shown := func() any {
@@ -237,6 +245,7 @@ func TestExplainIsTheSameEachTime(t *testing.T) {
 // TestChangedCallHasNoVotes applies a step that makes another call: the votes
 // were for the first one.
 func TestChangedCallHasNoVotes(t *testing.T) {
+	t.Parallel()
 	from := explain.Scenario{
 		Config:   policytest.Config(policytest.Options{Policies: `forbid(principal, action == Action::"tool.execute/process.run", resource) when { context.args has timeout_ms && context.args.timeout_ms > 50 };`}),
 		Request:  calls("process.run", `{"argv":["git"],"timeout_ms":60}`),
@@ -255,6 +264,7 @@ func TestChangedCallHasNoVotes(t *testing.T) {
 
 // TestFlipKeepsWhatItIsGiven applies flips and looks at what they began with.
 func TestFlipKeepsWhatItIsGiven(t *testing.T) {
+	t.Parallel()
 	for _, d := range denials() {
 		from := explain.Scenario{Config: d.config(t), Request: d.request, Approval: policytest.Approval(d.votes...)}
 		before := fmt.Sprintf("%+v", from)

@@ -181,6 +181,7 @@ func generatedConfig(text string) policy.Config {
 // evaluates the call anew. Where some value of one fact turns a denial, which
 // is tried over all domains, a flip of one step has to be found.
 func TestFlipsOfGeneratedPolicies(t *testing.T) {
+	t.Parallel()
 	var c tallied
 	for seed := range uint64(12) {
 		c.try(t, seed)
@@ -326,6 +327,7 @@ func steps(a, b policy.Request) int {
 // TestNearestPermitOutOfScope leaves the default permits out: they are always
 // nearer.
 func TestNearestPermitOutOfScope(t *testing.T) {
+	t.Parallel()
 	cases := []struct{ policies, want string }{
 		{`@id("a") permit(principal in Role::"security", action, resource);`, `a (g.cedar:1): principal is not in Role::"security"`},
 		{`@id("a") permit(principal == User::"ann", action, resource);

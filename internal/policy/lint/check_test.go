@@ -204,6 +204,7 @@ var wrong = []struct{ text, want, under, help string }{
 }
 
 func TestFindings(t *testing.T) {
+	t.Parallel()
 	for _, c := range wrong {
 		t.Run(c.want, func(t *testing.T) {
 			findings := lint.Check(policytest.Config(policytest.Options{Policies: c.text}))
@@ -263,6 +264,7 @@ when { [".claude/settings.json"].containsAll(context.changes.protected) };`,
 }
 
 func TestFineLoads(t *testing.T) {
+	t.Parallel()
 	for _, text := range fine {
 		for _, f := range lint.Check(policytest.Config(policytest.Options{Policies: text})) {
 			if f.File == "test.cedar" && f.Code != finding.CodeMayError {
@@ -273,6 +275,7 @@ func TestFineLoads(t *testing.T) {
 }
 
 func TestFindingText(t *testing.T) {
+	t.Parallel()
 	text := "forbid(principal, action in Action::\"tool.execute\", resource)\nwhen {\n\tcontext.rsk > 3 };"
 	_, err := policy.Load(policytest.Config(policytest.Options{Policies: text}))
 	want := "test.cedar:3:10: error[unknown_name]: context has no attribute rsk for " +
@@ -288,6 +291,7 @@ func TestFindingText(t *testing.T) {
 }
 
 func TestEveryFindingIsReported(t *testing.T) {
+	t.Parallel()
 	text := `permt(principal, action, resource);
 forbid(principal, action in Action::"tool.execute", resource) when { context.rsk > 3 };
 forbid(principal, action in Action::"tool.exec", resource);`
@@ -303,6 +307,7 @@ forbid(principal, action in Action::"tool.exec", resource);`
 }
 
 func TestConfigFindings(t *testing.T) {
+	t.Parallel()
 	for name, o := range map[string]policytest.Options{
 		"tool twice":      {Tools: []tool.Descriptor{policytest.Read}},
 		"reserved name":   {Tools: []tool.Descriptor{{Name: "(unknown)"}}},
@@ -336,6 +341,7 @@ func FuzzCheck(f *testing.F) {
 // TestSpellingHelp shows that what the finding says to write loads and is not
 // found again.
 func TestSpellingHelp(t *testing.T) {
+	t.Parallel()
 	n := 0
 	for _, c := range wrong {
 		if !strings.Contains(c.want, finding.CodePathSpelling) {

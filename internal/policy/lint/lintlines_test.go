@@ -30,6 +30,7 @@ func found(policies, code string, tools ...tool.Descriptor) (helps []string) {
 // TestShellLeftOut: who holds programs back is told that lines for a shell run them,
 // too.
 func TestShellLeftOut(t *testing.T) {
+	t.Parallel()
 	const one = `forbid(principal, action == Action::"tool.execute/process.run", resource) when { context.risk > 50 };`
 	if got := found(one, finding.CodeShellLeftOut, lines); len(got) != 1 || !strings.Contains(got[0], "tool.execute/shell.run") {
 		t.Errorf("found %q", got)
@@ -53,6 +54,7 @@ func TestShellLeftOut(t *testing.T) {
 
 // TestAmongCommands: a permit that looks for one command in a line allows all others.
 func TestAmongCommands(t *testing.T) {
+	t.Parallel()
 	permit := func(condition string) string {
 		return `permit(principal, action == Action::"tool.execute/shell.run", resource) when { context has shell && ` + condition + ` && context.approval.granted && context.egress.mode != "none" };`
 	}

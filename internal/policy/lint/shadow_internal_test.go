@@ -13,6 +13,7 @@ import (
 // policies, and not with its square. The control has as many policies that say the
 // same, each of which is found all the same.
 func TestShadowsAreFoundInLinearWork(t *testing.T) {
+	t.Parallel()
 	const n = 300
 	distinct, same := &strings.Builder{}, &strings.Builder{}
 	for i := range n {

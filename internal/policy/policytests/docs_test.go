@@ -18,6 +18,7 @@ import (
 
 // Every recipe of docs/policy.md loads, and every code of a finding is there.
 func TestDocs(t *testing.T) {
+	t.Parallel()
 	text := must.Get(os.ReadFile("../../../docs/policy.md"))(t)
 	var recipes []string
 	for _, m := range regexp.MustCompile("(?s)```cedar\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
@@ -48,6 +49,7 @@ func TestDocs(t *testing.T) {
 // The test file of docs/policy.md passes, and not without the policy that it is
 // about.
 func TestDocsTestFile(t *testing.T) {
+	t.Parallel()
 	text := must.Get(os.ReadFile("../../../docs/policy.md"))(t)
 	_, tests, found := strings.Cut(string(text), "\n## Tests\n")
 	m := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindStringSubmatch(tests)
@@ -66,6 +68,7 @@ func TestDocsTestFile(t *testing.T) {
 // Each recipe of docs/policy.md that has tests passes them, and not without its
 // policies.
 func TestDocsRecipesWithTests(t *testing.T) {
+	t.Parallel()
 	text := must.Get(os.ReadFile("../../../docs/policy.md"))(t)
 	_, section, _ := strings.Cut(string(text), "\n### Recipes with their tests\n")
 	section, _, found := strings.Cut(section, "\n### ")

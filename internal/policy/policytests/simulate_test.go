@@ -15,6 +15,7 @@ import (
 )
 
 func TestReplaceFacts(t *testing.T) {
+	t.Parallel()
 	r := policytest.Request("process.run", `{}`)
 	r.Facts.Exec = &tool.ExecFacts{Basename: "curl", Path: "/usr/bin/curl"}
 	r.Facts.Path, r.Facts.Paths, r.Facts.Host = "a", []string{"a", "b"}, "example.com"
@@ -46,6 +47,7 @@ func TestReplaceFacts(t *testing.T) {
 }
 
 func TestSimulate(t *testing.T) {
+	t.Parallel()
 	set := policytest.Set(t, policytest.Options{TwoUsers: true, Policies: `@id("two") forbid(principal, action in Action::"tool.execute", resource)
 		unless { context.approval.approvers >= 2 };`, Members: []access.Member{
 		{Principal: access.User("carol"), Roles: []access.Role{access.RoleOperator}},
@@ -71,6 +73,7 @@ func TestSimulate(t *testing.T) {
 
 // A described vote is one that would count, or an error.
 func TestVoteFor(t *testing.T) {
+	t.Parallel()
 	set := policytest.Set(t, policytest.Options{TwoUsers: true})
 	v, err := policytests.VoteFor(set, policy.Vote{User: policytest.Bob}, policytest.Now)
 	if err != nil || v.Surface != access.SurfaceCLI || len(v.Roles) != 1 || v.Roles[0] != access.RoleOperator || !v.At.Equal(policytest.Now) {
@@ -87,6 +90,7 @@ func TestVoteFor(t *testing.T) {
 }
 
 func TestCallerFor(t *testing.T) {
+	t.Parallel()
 	set := policytest.Set(t, policytest.Options{})
 	c := policytests.CallerFor(set, policytest.Agent)
 	if c.OnBehalfOf != policytest.Alice || len(c.Roles) != 1 || c.Surface != access.SurfaceCLI || !c.Paired {

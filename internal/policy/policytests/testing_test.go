@@ -32,6 +32,7 @@ func oneCase(call, expect string) string {
 }
 
 func TestRunTests(t *testing.T) {
+	t.Parallel()
 	const curl = `tool: process.run, args: {argv: [curl]}, facts: {exec: {basename: curl}}`
 	for _, c := range []struct {
 		name, call, expect string
@@ -81,6 +82,7 @@ func TestRunTests(t *testing.T) {
 
 // What is wrong with a file is said with its place, and nothing is run.
 func TestTestFilesAreStrict(t *testing.T) {
+	t.Parallel()
 	head := "principal: agent:coder\ntests:\n"
 	for _, c := range []struct {
 		name, text string
@@ -129,6 +131,7 @@ func TestTestFilesAreStrict(t *testing.T) {
 
 // Members of a file take the place of the running ones.
 func TestDeclaredMembers(t *testing.T) {
+	t.Parallel()
 	text := "members:\n  alice: {roles: [owner]}\n  bob: {roles: [operator]}\n  eve: {roles: [operator], disabled: true}\n  agent:a: {owner: alice, roles: [agent]}\nprincipal: agent:a\n" +
 		"tests:\n  - name: no role\n    call: {tool: process.run, args: {argv: [x]}, roles: []}\n    expect: {verdict: ask}\n" +
 		"  - name: the owner does not decide\n    call: {tool: process.run, args: {argv: [x]}, votes: [{user: alice}]}\n    expect: {verdict: ask}\n" +
@@ -146,6 +149,7 @@ func TestDeclaredMembers(t *testing.T) {
 }
 
 func TestCoverage(t *testing.T) {
+	t.Parallel()
 	half := runFile(t, policytest.Options{Policies: noCurl}, oneCase("tool: process.run, args: {argv: [x]}, facts: {exec: {basename: make}}", "verdict: ask"))
 	c := half.Coverage[0]
 	if len(half.Coverage) != 1 || c.PolicyID != "no-curl" || c.Applied != 0 || c.Determined != 0 || len(c.Conditions) != 2 {
@@ -170,6 +174,7 @@ func TestCoverage(t *testing.T) {
 
 // Sources that do not load are not tested.
 func TestSourcesThatDoNotLoad(t *testing.T) {
+	t.Parallel()
 	report := runFile(t, policytest.Options{Policies: "permit(principal"}, oneCase("tool: fs.read", "verdict: deny"))
 	if len(report.Results) != 0 || len(report.Failures()) == 0 {
 		t.Errorf("%+v", report)
@@ -177,6 +182,7 @@ func TestSourcesThatDoNotLoad(t *testing.T) {
 }
 
 func TestRunTestsEnds(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	files := []policy.Source{{Name: "a", Text: oneCase("tool: fs.read", "verdict: deny")}}
@@ -189,6 +195,7 @@ func TestRunTestsEnds(t *testing.T) {
 // not keep the daemon busy for minutes. Cases with members of their own make
 // sets that are not all kept.
 func TestManyFailures(t *testing.T) {
+	t.Parallel()
 	text := &strings.Builder{}
 	text.WriteString("principal: agent:coder\ntests:\n")
 	for i := range 101 {

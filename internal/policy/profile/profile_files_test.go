@@ -86,6 +86,7 @@ var unguarded = []found{
 }
 
 func TestProfilesGuardFiles(t *testing.T) {
+	t.Parallel()
 	tools := builtinTools(t)
 	for _, p := range profile.All() {
 		set := profileSet(t, tools, p.Name, asItIs)
@@ -105,6 +106,7 @@ func TestProfilesGuardFiles(t *testing.T) {
 // The control of TestProfilesGuardFiles: with any one pattern of the rules
 // changed, a file of the lists is judged wrongly.
 func TestProfilesGuardFilesByEachPattern(t *testing.T) {
+	t.Parallel()
 	tools := builtinTools(t)
 	const one = `context.path_folded like "`
 	text := profile.All()[0].Files[0].Text

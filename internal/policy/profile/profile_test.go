@@ -39,6 +39,7 @@ func splitProfile(p profile.Profile) (sources, tests []policy.Source) {
 // Every profile loads without a finding about its files, its tests pass, and
 // they cover all of it.
 func TestProfiles(t *testing.T) {
+	t.Parallel()
 	tools := builtinTools(t)
 	for _, p := range profile.All() {
 		t.Run(p.Name, func(t *testing.T) {
@@ -66,6 +67,7 @@ func TestProfiles(t *testing.T) {
 
 // The control of TestProfiles: a policy less makes its tests fail.
 func TestProfilesWithoutOnePolicy(t *testing.T) {
+	t.Parallel()
 	tools := builtinTools(t)
 	for _, p := range profile.All() {
 		sources, tests := splitProfile(p)

@@ -9,6 +9,7 @@ import (
 )
 
 func TestMemory(t *testing.T) {
+	t.Parallel()
 	policyadmintest.RunStore(t, func(*testing.T) policyadmintest.Fixture {
 		m := policyadmintest.NewMemory()
 		return policyadmintest.Journaled(m, m.Events, func(_ context.Context, d event.Draft) error {

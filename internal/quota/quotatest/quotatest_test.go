@@ -8,5 +8,6 @@ import (
 )
 
 func TestMemory(t *testing.T) {
+	t.Parallel()
 	quotatest.RunStore(t, func(*testing.T) quota.Store { return &quotatest.Memory{} })
 }

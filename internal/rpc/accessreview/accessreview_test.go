@@ -62,6 +62,7 @@ func load(t *testing.T, members list, policies string) *policy.Set {
 // TestWhoMayAskAboutWhom: oneself and one's agents, and with access.read anybody.
 // Who may not ask cannot tell a member from a name that nobody has.
 func TestWhoMayAskAboutWhom(t *testing.T) {
+	t.Parallel()
 	members := list{user("alice", access.RoleOwner), user("bob", access.RoleOperator), user("eve", access.RoleAuditor),
 		user("dan", access.RoleDeveloper), agent("helper", "dan", access.RoleAgent), agent("coder", "alice", access.RoleAgent)}
 	alice, bob, eve, dan := access.User("alice"), access.User("bob"), access.User("eve"), access.User("dan")
@@ -95,6 +96,7 @@ func TestWhoMayAskAboutWhom(t *testing.T) {
 // TestWhatAnAnswerGivesAway: names of others are for access.read, policies for
 // policy.explain.
 func TestWhatAnAnswerGivesAway(t *testing.T) {
+	t.Parallel()
 	members := list{user("alice", access.RoleOwner), user("bob", access.RoleOperator), agent("coder", "bob", access.RoleAgent)}
 	ask := func(asker access.Principal, of string) *palyrav1.ExplainAccessResponse {
 		return must.Get(service(t, asker, members, "").ExplainAccess(t.Context(), &palyrav1.ExplainAccessRequest{Principal: of, Method: "policy.activate"}))(t)
@@ -115,6 +117,7 @@ func TestWhatAnAnswerGivesAway(t *testing.T) {
 }
 
 func TestMethodsAreNamed(t *testing.T) {
+	t.Parallel()
 	s := service(t, access.User("alice"), list{user("alice", access.RoleOwner)}, "")
 	for name, row := range map[string]struct {
 		permission, says string
@@ -150,6 +153,7 @@ var (
 // TestRemediesWork: what a remedy says is done, and then the member may; who is named
 // can do it; and a role is named wherever one would do.
 func TestRemediesWork(t *testing.T) {
+	t.Parallel()
 	members := list{user("alice", access.RoleOwner), user("ann", access.RoleAdmin), user("bob", access.RoleOperator), user("eve", access.RoleAuditor),
 		user("dan", access.RoleDeveloper), user("sec", "security"), agent("coder", "alice", access.RoleAgent), agent("bare", "alice")}
 	const own = `@id("no-export") forbid(principal, action == Action::"journal.export", resource) unless { principal in Role::"owner" };
@@ -208,6 +212,7 @@ func allowedWith(t *testing.T, members list, policies string, m access.Member, r
 
 // TestWaysBack: who may not act at all is told how they could, by somebody who can.
 func TestWaysBack(t *testing.T) {
+	t.Parallel()
 	off := func(m access.Member) access.Member { m.Disabled = true; return m }
 	lost := func(m access.Member) access.Member { m.NoDevice = true; return m }
 	gone := off(user("gone"))
@@ -247,6 +252,7 @@ func TestWaysBack(t *testing.T) {
 
 // TestRolesAsPoliciesSay: what roles may do comes from the set in force.
 func TestRolesAsPoliciesSay(t *testing.T) {
+	t.Parallel()
 	members := list{user("alice", access.RoleOwner), user("sec", "security")}
 	powers := func(policies string) map[string]*palyrav1.Role {
 		res := must.Get(service(t, access.User("alice"), members, policies).ListRoles(t.Context(), &palyrav1.ListRolesRequest{}))(t)

@@ -194,6 +194,7 @@ func (w *world) events(code event.Code) []journal.Event {
 }
 
 func TestEvaluation(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "")
 	if got := w.evaluate(about("agent:coder", "fs.read", reading)); got["decision"] != true {
 		t.Errorf("what policy allows: %v", got)
@@ -225,6 +226,7 @@ func TestEvaluation(t *testing.T) {
 // TestUnknownAndForbiddenLookAlike: whoever may not be asked about, is not there, or may
 // not act, and what nobody could call, have one answer, to the byte.
 func TestUnknownAndForbiddenLookAlike(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, `@id("no-run") forbid(principal, action, resource == Tool::"process.run");`)
 	var first string
 	for name, e := range map[string]object{
@@ -263,6 +265,7 @@ func TestUnknownAndForbiddenLookAlike(t *testing.T) {
 
 // TestAnswersAreJournaledFirst: what cannot be journaled is not answered.
 func TestAnswersAreJournaledFirst(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "")
 	w.full = reason.Errorf(reason.JournalUnavailable, "the disk is full")
 	if status, _, text := w.ask("POST", "/access/v1/evaluation", about("user:alice", "fs.read", reading)); status == http.StatusOK {
@@ -271,6 +274,7 @@ func TestAnswersAreJournaledFirst(t *testing.T) {
 }
 
 func TestMalformed(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "")
 	for name, body := range map[string]string{
 		"no JSON": "{", "twice": `{"subject":{"type":"user","id":"a"},"subject":{"type":"agent","id":"coder"}}`, "no subject": `{"action":{"name":"x"},"resource":{"type":"tool","id":"x"}}`,
@@ -284,6 +288,7 @@ func TestMalformed(t *testing.T) {
 }
 
 func TestBatch(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "")
 	batch := func(semantic string) object {
 		b := about("agent:coder", "fs.read", reading)
@@ -400,6 +405,7 @@ func again(e, got object) object {
 // TestAskAPerson: denial, request, vote, and an evaluation that the vote lets through,
 // once.
 func TestAskAPerson(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "")
 	e := about("agent:coder", "process.run", running)
 	task, rec := w.asked(e)
@@ -456,6 +462,7 @@ func TestAskAPerson(t *testing.T) {
 
 // TestNoAndNever: what people or policy deny stays denied.
 func TestNoAndNever(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "")
 	e := about("agent:coder", "process.run", running)
 	task, rec := w.asked(e)
@@ -482,6 +489,7 @@ func TestNoAndNever(t *testing.T) {
 
 // TestRevoked: an approval that was taken back lets nothing through.
 func TestRevoked(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "")
 	e := about("agent:coder", "process.run", running)
 	task, rec := w.asked(e)
@@ -494,6 +502,7 @@ func TestRevoked(t *testing.T) {
 }
 
 func TestCancel(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "")
 	task, rec := w.asked(about("agent:coder", "process.run", running))
 	cancel := in(task, "links", "cancel").(string)
@@ -514,6 +523,7 @@ func TestCancel(t *testing.T) {
 // TestForgedRequests: a request is about a denial of this gateway, to this caller, once,
 // and in time.
 func TestForgedRequests(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "")
 	e := about("agent:coder", "process.run", running)
 	const kind = "urn:openid:authzen:access-request:error:"
@@ -572,6 +582,7 @@ func TestForgedRequests(t *testing.T) {
 
 // TestGrants: a grant lets evaluations through, and each is a use of it.
 func TestGrants(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "")
 	e := about("agent:coder", "process.run", running)
 	task, rec := w.asked(e)
@@ -591,6 +602,7 @@ func TestGrants(t *testing.T) {
 
 // TestFrozen: a gateway that is frozen lets nothing through elsewhere.
 func TestFrozen(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "")
 	w.gateway.Router.Freeze()
 	if got := w.evaluate(about("agent:coder", "fs.read", reading)); got["decision"] != false {
@@ -603,6 +615,7 @@ func TestFrozen(t *testing.T) {
 }
 
 func TestMetadata(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "")
 	_, got, text := w.ask("GET", "/.well-known/authzen-configuration", "")
 	if got["policy_decision_point"] != w.server.URL || got["access_evaluation_endpoint"] != w.server.URL+"/access/v1/evaluation" || !strings.Contains(text, "urn:openid:authzen:capability:access-request") {

@@ -15,6 +15,7 @@ import (
 // the actor left out, members of the context chosen and none chosen, one that is absent
 // and one that is null, numbers, and the order of arrays and of names.
 func TestBindingHash(t *testing.T) {
+	t.Parallel()
 	var vectors []struct {
 		ID      string
 		Request evaluation
@@ -37,6 +38,7 @@ func TestBindingHash(t *testing.T) {
 
 // TestBindingTokens: only what this gateway signed for itself opens.
 func TestBindingTokens(t *testing.T) {
+	t.Parallel()
 	s, other := must.Get(newSigner("a"))(t), must.Get(newSigner("a"))(t)
 	token := must.Get(s.sign(bound{Hash: "h", Caller: access.Agent("edge")}))(t)
 	if b, err := s.open(token); err != nil || b.Hash != "h" || b.Caller != access.Agent("edge") {

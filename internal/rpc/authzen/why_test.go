@@ -9,6 +9,7 @@ import (
 
 // A request says why in its context; without that nobody is asked.
 func TestRequesterReason(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, `@id("why") @ask_reason("Which ticket?") forbid(principal, action == Action::"tool.execute/process.run", resource) unless { context.approval.granted };`)
 	e := about("agent:coder", "process.run", running)
 	_, _, text := w.ask("POST", "/access/v1/requests", w.denied(e))

@@ -37,6 +37,7 @@ func (m *meanwhile) Inspect(ctx context.Context, digest string) (registry.Inspec
 // nothing when it is made: it brings nothing back that somebody quarantined meanwhile, also
 // where its tools ask for nothing at all.
 func TestUpdateThatGainsNothingAnyMore(t *testing.T) {
+	t.Parallel()
 	for _, quarantined := range []bool{false, true} { // false is the control
 		r := must.Get(registry.New(t.Context(), registry.Config{Store: &registrytest.Memory{}, Dir: filepath.Join(t.TempDir(), "skills"), Limits: skill.DefaultLimits()}))(t)
 		file := func(version string) []byte {

@@ -68,6 +68,7 @@ func approvals(t *testing.T, form exportform.Form, lines ...[]byte) []byte {
 // No cell of an export is a formula. The control is the text itself, which is one, in
 // the same quotes.
 func TestNoCellIsAFormula(t *testing.T) {
+	t.Parallel()
 	for _, text := range hostile {
 		plain := sheet(t, []byte(`"`+strings.ReplaceAll(text, `"`, `""`)+`"`+"\r\n"))
 		if !runs(plain[0][0]) {
@@ -90,6 +91,7 @@ func TestNoCellIsAFormula(t *testing.T) {
 }
 
 func TestTextThatIsNoFormulaStays(t *testing.T) {
+	t.Parallel()
 	for _, text := range []string{"", "git status", `a "quoted", one`, "two\nlines", "a;=b", "'=a", "1-2"} {
 		rows := sheet(t, approvals(t, exportform.CSV, approvalLine(t, text, "")))
 		if got := rows[1][slices.Index(rows[0], "prompt_summary")]; got != text {
@@ -100,6 +102,7 @@ func TestTextThatIsNoFormulaStays(t *testing.T) {
 
 // The last column of CSV is NDJSON, so that its trailer proves the same.
 func TestTheLastColumnIsTheExport(t *testing.T) {
+	t.Parallel()
 	lines := [][]byte{approvalLine(t, "=1", "x"), approvalLine(t, "b", "-")}
 	text := approvals(t, exportform.CSV, lines...)
 	if got, want := lastColumn(t, text), approvals(t, exportform.NDJSON, lines...); !bytes.Equal(got, want) {
@@ -134,6 +137,7 @@ func journalAs(t *testing.T, form exportform.Form, part int) []byte {
 }
 
 func TestJournalAsCSVVerifies(t *testing.T) {
+	t.Parallel()
 	for _, part := range []int{1, 100, 1 << 20} {
 		got := lastColumn(t, journalAs(t, exportform.CSV, part))
 		sum, err := journal.VerifyExport(bytes.NewReader(got), journal.ExportOptions{})
@@ -150,6 +154,7 @@ func TestJournalAsCSVVerifies(t *testing.T) {
 }
 
 func TestJournalAsJSON(t *testing.T) {
+	t.Parallel()
 	text := journalAs(t, exportform.JSON, 7)
 	var all struct {
 		Header  json.RawMessage
@@ -172,6 +177,7 @@ func TestJournalAsJSON(t *testing.T) {
 
 // An export that was cut is no document and no sheet.
 func TestACutExportFails(t *testing.T) {
+	t.Parallel()
 	for _, form := range []exportform.Form{exportform.JSON, exportform.CSV} {
 		for _, text := range []string{"", "{}\n", "{}\n{}\n{"} {
 			w := exportform.Journal(&bytes.Buffer{}, form)
@@ -184,6 +190,7 @@ func TestACutExportFails(t *testing.T) {
 }
 
 func TestApprovalsAsJSON(t *testing.T) {
+	t.Parallel()
 	for n := range 3 {
 		text := approvals(t, exportform.JSON, slices.Repeat([][]byte{approvalLine(t, "a", "b")}, n)...)
 		var all struct {

@@ -30,6 +30,7 @@ func read(t *testing.T) *Rules {
 // around the bounds of rules, so that every kind of rule is broken whatever
 // fields there are, and then many fields at once, at random.
 func TestAgreesWithProtovalidate(t *testing.T) {
+	t.Parallel()
 	rules := read(t)
 	want := must.Get(protovalidate.New())(t)
 	random := rand.New(rand.NewPCG(1, 2))
@@ -213,6 +214,7 @@ func values(f protoreflect.FieldDescriptor, empty func() protoreflect.Value, siz
 
 // A rule that would be stated and not checked is refused.
 func TestUnknownKindsAreRefused(t *testing.T) {
+	t.Parallel()
 	text := (&palyrav1.CallToolRequest{}).ProtoReflect().Descriptor().Fields().ByName("tool")
 	for name, rules := range map[string]*validate.FieldRules{
 		"prefix":  {Type: &validate.FieldRules_String_{String_: &validate.StringRules{Prefix: proto.String("a")}}},
@@ -236,6 +238,7 @@ func TestUnknownKindsAreRefused(t *testing.T) {
 // Whatever a request says has a bound of its own, below that of the whole message: texts
 // and lists an upper one, and pages at most 1000 entries.
 func TestRequestsAreBounded(t *testing.T) {
+	t.Parallel()
 	seen := 0
 	for _, name := range slices.Sorted(maps.Keys(read(t).messages)) {
 		kind, err := protoregistry.GlobalTypes.FindMessageByName(name)

@@ -52,6 +52,7 @@ func texts() map[string]protoreflect.FieldDescriptor {
 // TestEveryTextHasARule: a new field of a request has to say what becomes of a key
 // in it. Maps and bytes that the table would have to treat there are none.
 func TestEveryTextHasARule(t *testing.T) {
+	t.Parallel()
 	fields, rules := texts(), map[string]freetext.Rule{}
 	if len(fields) < 100 {
 		t.Fatalf("only %d fields were found", len(fields))
@@ -82,6 +83,7 @@ func TestEveryTextHasARule(t *testing.T) {
 // TestEveryTextIsTreated puts a key into each field, alone in its message and inside
 // of the messages that hold it: nothing but what is only read has it afterwards.
 func TestEveryTextIsTreated(t *testing.T) {
+	t.Parallel()
 	rules := map[string]freetext.Rule{}
 	for name, rule := range freetext.Table() {
 		rules[name] = rule
@@ -125,6 +127,7 @@ func TestEveryTextIsTreated(t *testing.T) {
 
 // TestNested: what stands in a message of a message is found.
 func TestNested(t *testing.T) {
+	t.Parallel()
 	stream := &palyrav1.RunStreamRequest{Message: &palyrav1.RunStreamRequest_Cancel{Cancel: &palyrav1.CancelRun{Reason: secret}}}
 	if err := freetext.Treat(stream); err != nil || stream.GetCancel().GetReason() != tool.Redaction {
 		t.Errorf("%v, %v", stream, err)
@@ -137,6 +140,7 @@ func TestNested(t *testing.T) {
 
 // TestPlain: what holds no key is as it was, and two keys have two digests.
 func TestPlain(t *testing.T) {
+	t.Parallel()
 	req := &palyrav1.CallToolRequest{Tool: "fs.read", Session: "main", Channel: "slack:general", IdempotencyKey: "task-550e8400-e29b-41d4-a716-446655440000", InputJson: []byte(`{"path":"a"}`)}
 	was := proto.Clone(req)
 	if err := freetext.Treat(req); err != nil || !proto.Equal(req, was) {

@@ -25,6 +25,7 @@ func (o one) Device(id string) (identity.Device, bool) { return o.dev, id == o.d
 // A proof that is good makes the caller of a device's certificate present and nobody
 // else, however the caller came in: the certificate is the control.
 func TestWhoIsPresent(t *testing.T) {
+	t.Parallel()
 	key := must.Get(presence.NewKey())(t)
 	public := must.Get(x509.MarshalPKIXPublicKey(key.Public()))(t)
 	for name, c := range map[string]struct {

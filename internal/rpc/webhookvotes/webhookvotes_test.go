@@ -42,6 +42,7 @@ func newDevice(t *testing.T, key crypto.Signer) device {
 // TestVote: a vote that a member's device signed counts, on its surface and never as
 // present; every other does not, whoever brings it.
 func TestVote(t *testing.T) {
+	t.Parallel()
 	w := notifytest.New(t)
 	ec := newDevice(t, must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t))
 	_, edKey, err := ed25519.GenerateKey(rand.Reader)

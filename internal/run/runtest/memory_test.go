@@ -9,6 +9,7 @@ import (
 )
 
 func TestMemory(t *testing.T) {
+	t.Parallel()
 	runtest.RunStore(t, func(_ *testing.T, now func() time.Time) run.Store {
 		m := runtest.NewMemory()
 		m.Now = now

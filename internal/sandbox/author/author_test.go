@@ -13,6 +13,8 @@ import (
 )
 
 // TestOf: what git itself would use, from each place where people write it.
+//
+// Not parallel: it sets XDG_CONFIG_HOME, HOME and the current directory of the process.
 func TestOf(t *testing.T) {
 	const whole = "[user]\n\tname = Ada\n\temail = ada@example.org\n"
 	for name, c := range map[string]struct {
@@ -57,6 +59,8 @@ func TestOf(t *testing.T) {
 }
 
 // TestNow: it is looked up again, and not at once.
+//
+// Not parallel: it sets XDG_CONFIG_HOME of the process.
 func TestNow(t *testing.T) {
 	t.Setenv("XDG_CONFIG_HOME", "")
 	home := aHome(t, nil)

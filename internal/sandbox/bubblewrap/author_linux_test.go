@@ -6,6 +6,7 @@ import (
 	"palyra/internal/sandbox/jail/jailtest"
 )
 
+// Not parallel: it sets XDG_CONFIG_HOME of the process.
 func TestAuthor(t *testing.T) {
 	jailtest.Author(t, newTestRunner(t), jailtest.Workspace)
 }

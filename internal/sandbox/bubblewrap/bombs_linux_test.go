@@ -146,6 +146,7 @@ time.sleep(3600)
 // program runs beside the other. Control: without the group around all runs the
 // daemon is at the limit itself, and dies or runs nothing more.
 func TestBombsTogether(t *testing.T) {
+	t.Parallel()
 	tree := cgroup.Find()
 	t.Cleanup(func() { must.Check(t, tree.Close()) })
 	if tree.Level() == cgroup.Rlimit {
@@ -208,6 +209,7 @@ time.sleep(3600)
 // the kernel ends the daemon, which is the largest process. All of it happens in
 // groups of the test's own, and what the machine has beside them is not touched.
 func TestEaterBeside(t *testing.T) {
+	t.Parallel()
 	tree := cgroup.Find()
 	t.Cleanup(func() { must.Check(t, tree.Close()) })
 	if tree.Level() == cgroup.Rlimit {
@@ -308,6 +310,7 @@ func startIn(g *cgroup.Group, cmd *exec.Cmd) error {
 // Without control groups each of the runs that go on at once gets a part of what
 // bounds the daemon. Control: with nothing held back it has what its limits say.
 func TestPartsWithoutGroups(t *testing.T) {
+	t.Parallel()
 	bounds := cgroup.Bounds()
 	if bounds.Processes < 8192 {
 		t.Skipf("this user may have no more than %d processes, of which four parts are less than the limits", bounds.Processes)

@@ -13,6 +13,7 @@ import (
 
 // Every layer is shown to hold, and every attempt to be a real one.
 func TestExamine(t *testing.T) {
+	t.Parallel()
 	r := newTestRunner(t)
 	start := time.Now()
 	list := r.Examine(t.Context())
@@ -43,6 +44,7 @@ func TestExamine(t *testing.T) {
 
 // A layer that is not there is found out.
 func TestExamineFindsOut(t *testing.T) {
+	t.Parallel()
 	r := newTestRunner(t, jail.LayerSeccomp)
 	for _, e := range r.Examine(t.Context()) {
 		if e.Absent {

@@ -13,6 +13,7 @@ import (
 // bubblewrap puts a filter in force that allows almost everything. With it
 // alone, the mode that is read back is that of the real one.
 func TestFinalFilterIsProved(t *testing.T) {
+	t.Parallel()
 	r := newTestRunner(t)
 	for name, machine := range map[string]*jail.Machine{"": r.machine, jail.LayerSeccomp: r.machine.Variant(jail.LayerSeccomp)} {
 		s := jailtest.Spec(t, jailtest.Workspace(t), "true")

@@ -57,6 +57,7 @@ func spelled(text string) (found []string) {
 // TestInjectedSecret: the program has the value in its variable and in its file, which
 // is in memory and its own; nobody sees the value in what it writes.
 func TestInjectedSecret(t *testing.T) {
+	t.Parallel()
 	r, root := newTestRunner(t), jailtest.Workspace(t)
 	const here = `[ "$KEY" = "$(cat "$KEY_FILE")" ] && echo "$KEY_FILE $(stat -c %a,%u "$KEY_FILE") $(stat -f -c %T "$KEY_FILE")"`
 	if got, want := jailtest.Output(t, r, injected(t, root, here)), sandbox.SecretFile("key.txt")+" 400,1000 tmpfs\n"; got != want {
@@ -83,6 +84,7 @@ func TestInjectedSecret(t *testing.T) {
 // TestInjectedSecretIsInNoCommandLine: while the program runs, no process shows the
 // value in its arguments and no file of the daemon holds it.
 func TestInjectedSecretIsInNoCommandLine(t *testing.T) {
+	t.Parallel()
 	dir, root := t.TempDir(), jailtest.Workspace(t)
 	r := newConfiguredRunner(t, testConfig(dir))
 	s := injected(t, root, `echo ready; while [ ! -e go ]; do sleep 0.01; done; test -s "$KEY_FILE"`)
@@ -126,6 +128,7 @@ func nowhere(t testing.TB, dir string) {
 // TestInjectedSecretRefused: what would run unscrubbed, twice, or elsewhere than meant;
 // no error and no printed spec tells the value.
 func TestInjectedSecretRefused(t *testing.T) {
+	t.Parallel()
 	r, root := newTestRunner(t), jailtest.Workspace(t)
 	value := []byte(injectedValue)
 	for name, change := range map[string]func(*sandbox.Spec){

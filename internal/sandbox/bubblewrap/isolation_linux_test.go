@@ -21,6 +21,7 @@ import (
 )
 
 func TestEveryLayerIsProved(t *testing.T) {
+	t.Parallel()
 	r := newTestRunner(t)
 	report := jailtest.Run(t, r, jailtest.Spec(t, jailtest.Workspace(t), "true"))
 	i := report.Isolation
@@ -48,6 +49,7 @@ func TestEveryLayerIsProved(t *testing.T) {
 // A layer that is left out must show in the read-back: it is not applied, and
 // the level is none.
 func TestLayerLeftOut(t *testing.T) {
+	t.Parallel()
 	stray, err := unix.FcntlInt(0, unix.F_DUPFD, 128) // kept by execve, and not one of the sandbox's own numbers
 	must.Do(t, err)
 	t.Cleanup(func() { unix.Close(stray) })
@@ -75,6 +77,7 @@ func TestLayerLeftOut(t *testing.T) {
 }
 
 func TestHostFilesAreNotSeen(t *testing.T) {
+	t.Parallel()
 	state := must.Get(os.MkdirTemp("/var/tmp", "palyra-state-"))(t)
 	t.Cleanup(func() { os.RemoveAll(state) })
 	must.Do(t, os.Chmod(state, 0o755))
@@ -103,9 +106,13 @@ func TestHostFilesAreNotSeen(t *testing.T) {
 	}
 }
 
-func TestMasks(t *testing.T) { jailtest.Masks(t, newTestRunner(t), newTestRunner(t, jail.LayerMasks)) }
+func TestMasks(t *testing.T) {
+	t.Parallel()
+	jailtest.Masks(t, newTestRunner(t), newTestRunner(t, jail.LayerMasks))
+}
 
 func TestNoWriteOutside(t *testing.T) {
+	t.Parallel()
 	root := jailtest.Workspace(t)
 	r := newTestRunner(t)
 	fails := func(script string) {
@@ -149,6 +156,7 @@ func TestNoWriteOutside(t *testing.T) {
 }
 
 func TestReadOnlyWorkspace(t *testing.T) {
+	t.Parallel()
 	root := jailtest.Workspace(t)
 	jailtest.WriteFile(t, filepath.Join(root, "a"), "text", 0o600)
 	r := newTestRunner(t)
@@ -167,6 +175,7 @@ func TestReadOnlyWorkspace(t *testing.T) {
 }
 
 func TestOffline(t *testing.T) {
+	t.Parallel()
 	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	root := jailtest.Workspace(t)
@@ -184,6 +193,7 @@ func TestOffline(t *testing.T) {
 }
 
 func TestAbstractSocketsOfTheHost(t *testing.T) {
+	t.Parallel()
 	name := "palyra-test-" + strconv.Itoa(os.Getpid())
 	fd := must.Get(unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))(t)
 	defer unix.Close(fd)
@@ -210,6 +220,7 @@ func TestAbstractSocketsOfTheHost(t *testing.T) {
 }
 
 func TestSystemCalls(t *testing.T) {
+	t.Parallel()
 	root := jailtest.Workspace(t)
 	r := newTestRunner(t)
 	for _, c := range []struct{ what, says string }{
@@ -235,12 +246,14 @@ func TestSystemCalls(t *testing.T) {
 }
 
 func TestNoStrayDescriptors(t *testing.T) {
+	t.Parallel()
 	out := jailtest.Output(t, newTestRunner(t), withProbe(t, jailtest.Workspace(t), "fds"))
 	if strings.Contains(out, "stray") {
 		t.Errorf("descriptors reached the tool:\n%s", out)
 	}
 }
 
+// Not parallel: it sets a variable of the process.
 func TestEnvironmentDoesNotLeak(t *testing.T) {
 	t.Setenv("TEST_PALYRA_CANARY", "canary-in-env")
 	root := jailtest.Workspace(t)
@@ -271,6 +284,7 @@ func TestEnvironmentDoesNotLeak(t *testing.T) {
 // CVE-2026-87766: a link in the workspace to /oldroot makes a bubblewrap that
 // creates something below the workspace create it on the host.
 func TestHostileLinksInWorkspace(t *testing.T) {
+	t.Parallel()
 	root, host := jailtest.Workspace(t), jailtest.Workspace(t)
 	for _, name := range []string{".git", ".mcp.json", "evil", "node_modules", "tmp", "etc"} {
 		must.Do(t, os.Symlink("/oldroot"+host, filepath.Join(root, name)))

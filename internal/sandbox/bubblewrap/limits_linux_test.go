@@ -84,6 +84,7 @@ func noGroupsLeft(t *testing.T, r *Runner) {
 	})
 }
 
+// Not parallel: it looks for processes in the control groups of every run of the process.
 func TestDeadlineKillsTheTree(t *testing.T) {
 	r := newTestRunner(t)
 	token := "token-deadline-" + strconv.Itoa(os.Getpid())
@@ -113,6 +114,8 @@ func TestDeadlineKillsTheTree(t *testing.T) {
 
 // A run that is stopped leaves no zombie, even where orphans are reaped by
 // nobody: this process is made to inherit them, and finds none.
+//
+// Not parallel: it adopts orphans for the process and reaps any child of it.
 func TestStoppedRunsLeaveNoZombies(t *testing.T) {
 	must.Do(t, unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 	defer func() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) }()
@@ -169,6 +172,7 @@ func children(t testing.TB, name, state string) []int {
 	return list
 }
 
+// Not parallel: it looks for processes in the control groups of every run of the process.
 func TestBackgroundProcessesEndWithTheProgram(t *testing.T) {
 	r := newTestRunner(t)
 	token := "token-background-" + strconv.Itoa(os.Getpid())
@@ -182,6 +186,7 @@ func TestBackgroundProcessesEndWithTheProgram(t *testing.T) {
 	noGroupsLeft(t, r)
 }
 
+// Not parallel: it looks for processes in the control groups of every run of the process.
 func TestCancel(t *testing.T) {
 	r := newTestRunner(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -200,6 +205,7 @@ func TestCancel(t *testing.T) {
 }
 
 func TestKilledDaemonLeavesNothing(t *testing.T) {
+	t.Parallel()
 	token := "token-orphan-" + strconv.Itoa(os.Getpid())
 	root := jailtest.Workspace(t)
 	cmd := jailtest.Again(t, childSpec, childOrder{withProbe(t, root, "linger", token), []string{"example.org:443"}})
@@ -233,6 +239,7 @@ func TestKilledDaemonLeavesNothing(t *testing.T) {
 	}
 }
 
+// Not parallel: it looks for processes in the control groups of every run of the process.
 func TestQuotas(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -269,6 +276,7 @@ func TestQuotas(t *testing.T) {
 }
 
 func TestOutputIsKeptHeadAndTail(t *testing.T) {
+	t.Parallel()
 	r := newTestRunner(t)
 	s := jailtest.Shell(t, jailtest.Workspace(t), "for i in $(seq 1 3000); do echo line $i; done; echo last >&2; exit 3")
 	s.Limits.Output = 1000
@@ -291,6 +299,7 @@ func TestOutputIsKeptHeadAndTail(t *testing.T) {
 }
 
 func TestResults(t *testing.T) {
+	t.Parallel()
 	r := newTestRunner(t)
 	root := jailtest.Workspace(t)
 	must.Do(t, os.Mkdir(filepath.Join(root, "sub"), 0o755))
@@ -308,6 +317,7 @@ func TestResults(t *testing.T) {
 // A machine without control groups runs programs under rlimits alone, and says
 // so.
 func TestWithoutControlGroups(t *testing.T) {
+	t.Parallel()
 	r := newTestRunner(t, jail.LayerGroup)
 	root := jailtest.Workspace(t)
 	token := "token-rlimit-" + strconv.Itoa(os.Getpid())
@@ -340,6 +350,7 @@ func TestWithoutControlGroups(t *testing.T) {
 	}
 }
 
+// Not parallel: it looks for processes in the control groups of every run of the process.
 func TestRefusals(t *testing.T) {
 	r := newTestRunner(t)
 	root := jailtest.Workspace(t)
@@ -395,6 +406,7 @@ func TestRefusals(t *testing.T) {
 }
 
 func TestProbe(t *testing.T) {
+	t.Parallel()
 	r := newTestRunner(t)
 	status := r.Probe(t.Context())
 	if !status.Available || status.Problem != "" || len(status.Layers) < 10 {
@@ -423,6 +435,7 @@ func TestProbe(t *testing.T) {
 // When memory runs out, the kernel ends what is in a sandbox before palyrad, and a
 // program cannot take that back. Control: without Landlock it can.
 func TestProgramsDieFirst(t *testing.T) {
+	t.Parallel()
 	const script = "cat /proc/self/oom_score_adj; echo 0 2>/dev/null >/proc/self/oom_score_adj; cat /proc/self/oom_score_adj"
 	own := strings.TrimSpace(string(must.Get(os.ReadFile("/proc/self/oom_score_adj"))(t)))
 	for _, c := range []struct {

@@ -39,6 +39,7 @@ func hostRunner(t testing.TB, w *jailtest.World, without ...string) *Runner {
 
 // A program reaches its hosts without knowing of any proxy, and nothing else.
 func TestHosts(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	r := hostRunner(t, w)
 	s := jailtest.Ask(t, jailtest.Workspace(t),
@@ -91,6 +92,7 @@ func checkHeld(t *testing.T, report sandbox.Report) {
 // Where nothing listens, a program is told so at once, by whatever protocol it
 // tries.
 func TestRefusedAtOnce(t *testing.T) {
+	t.Parallel()
 	r := hostRunner(t, newWorld(t))
 	target := "11.0.0.9:81"
 	s := jailtest.Ask(t, jailtest.Workspace(t), slices.Repeat([]string{target}, 50)...)
@@ -149,6 +151,7 @@ attempt("control", lambda: take("0.0.0.0", 7008))
 // Nothing that serves the program's connections is within its reach. What it
 // may do is to listen where nobody else does.
 func TestListenersAreOutOfReach(t *testing.T) {
+	t.Parallel()
 	r := hostRunner(t, newWorld(t))
 	for name, hosts := range map[string][]string{
 		"ports":       {"service.test:443", "service.test:7007"},
@@ -169,6 +172,7 @@ func TestListenersAreOutOfReach(t *testing.T) {
 
 // A port that the sandbox has a service of its own at serves both.
 func TestPortsOfServices(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	s := jailtest.Ask(t, jailtest.Workspace(t), "service.test:3128", "service.test:1080", "service.test:53")
 	s.Network = jailtest.Grant(t, "service.test:3128", "service.test:1080", "service.test:53")
@@ -192,6 +196,7 @@ while True: s.accept()[0].sendall(b"from inside")
 // What listens inside is not reached from outside. The control shares the
 // host's network, where it is.
 func TestListeningInside(t *testing.T) {
+	t.Parallel()
 	for without, reached := range map[string]bool{"": false, jail.LayerNetwork: true} {
 		s := jailtest.Spec(t, jailtest.Workspace(t), "python3", "-c", listening)
 		s.Network = jailtest.Grant(t, "service.test:7007")
@@ -228,6 +233,7 @@ func heardAt(address string) string {
 // Without a network of its own, the program has the host's, and nothing of its
 // hosts is set up there.
 func TestHostsWithoutNetwork(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	s := jailtest.Ask(t, jailtest.Workspace(t), "127.0.0.1:"+w.Port())
 	s.Network = jailtest.Grant(t, "service.test:7007")
@@ -244,6 +250,8 @@ func TestHostsWithoutNetwork(t *testing.T) {
 }
 
 // When what serves the connections breaks down, the program does not go on.
+//
+// Not parallel: it looks for processes in the control groups of every run of the process.
 func TestHostsBreakDown(t *testing.T) {
 	w := newWorld(t)
 	r := hostRunner(t, w)
@@ -262,6 +270,7 @@ func TestHostsBreakDown(t *testing.T) {
 
 // A grant that no sandbox can carry out is refused before anything is built.
 func TestImpossibleHosts(t *testing.T) {
+	t.Parallel()
 	r := newTestRunner(t)
 	s := jailtest.Spec(t, jailtest.Workspace(t), "true")
 	for name, c := range map[string]struct {
@@ -282,6 +291,7 @@ func TestImpossibleHosts(t *testing.T) {
 
 // The way to the hosts needs no privilege of the daemon's.
 func TestOrdinaryUserHosts(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	root := jailtest.Workspace(t)
 	here := "127.0.0.1:" + w.Port()
@@ -303,6 +313,7 @@ func TestOrdinaryUserHosts(t *testing.T) {
 
 // A sandbox that stands ready has its listeners, and serves the one program.
 func TestPreparedHosts(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	r, _ := preparedRunner(t, 2)
 	r.cfg.Outward = w.Outward()
@@ -324,6 +335,8 @@ func TestPreparedHosts(t *testing.T) {
 
 // Nothing of a session outlives its program, nor a sandbox that no program
 // came to.
+//
+// Not parallel: it counts the open descriptors of the process.
 func TestHostsLeaveNothing(t *testing.T) {
 	w := newWorld(t)
 	r, _ := preparedRunner(t, 1)
@@ -364,6 +377,7 @@ func descriptors(t *testing.T) int {
 
 // Grants that differ in anything have sandboxes of their own.
 func TestPreparedPerGrant(t *testing.T) {
+	t.Parallel()
 	grant := func(edit func(*egress.Reach), hosts ...string) *egress.Reach {
 		g := jailtest.Grant(t, hosts...)
 		if edit != nil {
@@ -406,7 +420,10 @@ func TestPreparedPerGrant(t *testing.T) {
 	}
 }
 
-func TestAuthorities(t *testing.T) { jailtest.Authorities(t, hostRunner(t, newWorld(t))) }
+func TestAuthorities(t *testing.T) {
+	t.Parallel()
+	jailtest.Authorities(t, hostRunner(t, newWorld(t)))
+}
 
 // vault holds one secret.
 type vault string
@@ -416,6 +433,7 @@ func (v vault) Secret(context.Context, string) ([]byte, error) { return []byte(v
 // A secret that was used does not come out of the program, however the program
 // has learned it.
 func TestOutputIsScrubbed(t *testing.T) {
+	t.Parallel()
 	const value = "the-real-value"
 	got := make(chan string, 1)
 	server := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got <- r.Header.Get("X-Token") }))

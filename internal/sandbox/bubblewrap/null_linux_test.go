@@ -26,6 +26,7 @@ const (
 // the file and the layer. It works again as soon as the device is back. The device
 // is covered in a mount namespace of the test's own; the machine's is not touched.
 func TestNullThatIsAFile(t *testing.T) {
+	t.Parallel()
 	mounts := must.Get(os.Readlink("/proc/self/ns/mnt"))(t)
 	if file := os.Getenv(nullFile); file != "" {
 		if mounts == os.Getenv(outerMounts) {

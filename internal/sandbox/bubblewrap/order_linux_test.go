@@ -25,6 +25,7 @@ import (
 // A program in the host's network gets nothing else of the host, and its level
 // says so.
 func TestHostNetwork(t *testing.T) {
+	t.Parallel()
 	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	root := jailtest.Workspace(t)
@@ -56,6 +57,7 @@ func TestHostNetwork(t *testing.T) {
 
 // What a call insists on is there or nothing runs.
 func TestRequiredLayers(t *testing.T) {
+	t.Parallel()
 	root := jailtest.Workspace(t)
 	r := newTestRunner(t)
 	for layer, fine := range map[string]bool{jail.LayerSeccomp: true, jail.LayerCopy: false, "no_such_layer": false} {
@@ -82,6 +84,7 @@ func TestRequiredLayers(t *testing.T) {
 
 // Denied calls are answered and written down.
 func TestViolations(t *testing.T) {
+	t.Parallel()
 	report := jailtest.Run(t, newTestRunner(t), withProbe(t, jailtest.Workspace(t), "mount"))
 	if !report.Isolation.Watched || len(report.Violations) != 1 || report.Violations[0].Syscall != "mount" || report.Violations[0].Executable != "/workspace/probe" {
 		t.Errorf("watched %t, violations %+v", report.Isolation.Watched, report.Violations)
@@ -93,6 +96,7 @@ func TestViolations(t *testing.T) {
 
 // Each run of a daemon that is root has a user that nothing else runs as.
 func TestUserPerRun(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("only a daemon that is root has other users; TestOrdinaryUser covers the rest")
 	}
@@ -148,6 +152,8 @@ func unproved(r *Runner, report sandbox.Report) []string {
 
 // Layers belong to threads; under load and with the collector at work each run
 // must still prove all of them, and leave nothing behind.
+//
+// Not parallel: it sets the collector's percentage of the process.
 func TestManyRunsAtOnce(t *testing.T) {
 	r := newTestRunner(t)
 	r.pool.most = 2

@@ -17,6 +17,7 @@ import (
 // gone is ended, and nothing else. It runs as the first process of a namespace,
 // which gets the orphans: on a machine they may be somebody else's.
 func TestOrphans(t *testing.T) {
+	t.Parallel()
 	if os.Getpid() != 1 {
 		asFirst(t)
 		return

@@ -17,6 +17,7 @@ import (
 
 // A workspace of any owner can be used, and what is made in it is its owner's.
 func TestOwnerOfWorkspace(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("only a daemon that is root has workspaces of others; TestOrdinaryUser covers the rest")
 	}
@@ -55,6 +56,7 @@ func asUser(t *testing.T, root string, s sandbox.Spec, hosts ...string) childRes
 }
 
 func TestOrdinaryUser(t *testing.T) {
+	t.Parallel()
 	root := jailtest.Workspace(t)
 	result := asUser(t, root, jailtest.Shell(t, root, "id -u; echo made > made; cat /etc/shadow"))
 	if result.Error != "" {
@@ -79,6 +81,7 @@ func TestOrdinaryUser(t *testing.T) {
 // An ordinary user's daemon needs no privilege for the copy, and neither for
 // pins: the kernel gives them in a user namespace.
 func TestOrdinaryUserModes(t *testing.T) {
+	t.Parallel()
 	root := jailtest.Workspace(t)
 	jailtest.WriteFile(t, filepath.Join(root, "kept"), "kept", 0o644)
 	jailtest.WriteFile(t, filepath.Join(root, ".mcp.json"), "mcp", 0o644)

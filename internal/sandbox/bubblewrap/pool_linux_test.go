@@ -46,6 +46,7 @@ func (p *pool) settle() []*member {
 }
 
 func TestPreparedRun(t *testing.T) {
+	t.Parallel()
 	r, _ := preparedRunner(t, 2)
 	root := jailtest.Workspace(t)
 	jailtest.WriteFile(t, filepath.Join(root, "a"), "one\n", 0o644)
@@ -73,6 +74,7 @@ func TestPreparedRun(t *testing.T) {
 
 // A sandbox that stands ready is for the calls that it was built for alone.
 func TestPreparedForNobodyElse(t *testing.T) {
+	t.Parallel()
 	root, other := jailtest.Workspace(t), jailtest.Workspace(t)
 	good := copied(jailtest.Spec(t, root, "true"))
 	good.Owner = "alice"
@@ -113,6 +115,7 @@ func TestPreparedForNobodyElse(t *testing.T) {
 // Which paths are pinned in a workspace that is written to directly is known
 // when the call comes, and a sandbox that was built before has no pins.
 func TestDirectIsNotPrepared(t *testing.T) {
+	t.Parallel()
 	r, _ := preparedRunner(t, 2)
 	s := jailtest.Spec(t, jailtest.Workspace(t), "true")
 	jailtest.Run(t, r, s)
@@ -129,6 +132,7 @@ func TestDirectIsNotPrepared(t *testing.T) {
 // A sandbox is built of what its key names, and the rest of a call comes with
 // the order. A field that is neither was forgotten.
 func TestKeyNamesWhatASandboxIsBuiltOf(t *testing.T) {
+	t.Parallel()
 	// A session takes none of the pool, whatever its key.
 	comes := []string{"Argv", "Executable", "Operands", "Cwd", "Env", "Stdin", "Session", "Required", "Output", "Injected", "Scrub", "Wall", "FileSize", "OpenFiles", "AddressSpace"}
 	built := map[string]func(*sandbox.Spec){
@@ -180,6 +184,7 @@ func TestKeyNamesWhatASandboxIsBuiltOf(t *testing.T) {
 // A sandbox is built only when nothing runs and nothing has run for a while,
 // and a call that comes before does not wait for that.
 func TestPreparedWhenQuiet(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		builds := make(chan string, 4)
 		refused := errors.New("nothing is built here")
@@ -218,6 +223,7 @@ func TestPreparedWhenQuiet(t *testing.T) {
 }
 
 func TestPreparedAreEnded(t *testing.T) {
+	t.Parallel()
 	for name, end := range map[string]func(r *Runner, expire chan time.Time){
 		"their time is over": func(_ *Runner, expire chan time.Time) { expire <- time.Time{} },
 		"the policy changed": func(r *Runner, _ chan time.Time) { r.Invalidate() },
@@ -247,6 +253,7 @@ func TestPreparedAreEnded(t *testing.T) {
 // The pool holds no more than it may, and a member that ended by itself is not
 // used.
 func TestPreparedBounds(t *testing.T) {
+	t.Parallel()
 	r, _ := preparedRunner(t, 1)
 	a, b := copied(jailtest.Spec(t, jailtest.Workspace(t), "true")), copied(jailtest.Spec(t, jailtest.Workspace(t), "true"))
 	jailtest.Run(t, r, a)

@@ -62,6 +62,7 @@ func (c *talk) say(t *testing.T, line string) string {
 // TestSession: a program answers what it is asked, for as long as it is asked. What
 // was read back is known while it runs, and so is whether it wrote.
 func TestSession(t *testing.T) {
+	t.Parallel()
 	r := newTestRunner(t)
 	root := t.TempDir()
 	s := jailtest.Spec(t, root, "sh", "-c", `while read -r line; do case "$line" in write) echo x > f;; esac; echo "got $line"; done; exit 3`)
@@ -100,6 +101,7 @@ func TestSession(t *testing.T) {
 // is that of all its processes. The control is TestSession, in which nothing is
 // exceeded.
 func TestSessionLimits(t *testing.T) {
+	t.Parallel()
 	r := newTestRunner(t)
 	s := jailtest.Spec(t, t.TempDir(), "sh", "-c", `echo ready; read -r x; sleep 1000 & wait`)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -18,6 +18,7 @@ os.execve(f"/proc/self/fd/{fd}", ["true"], {})
 // TestStrictExec: with it a program cannot run what is in no file system; the
 // control shows that it can without.
 func TestStrictExec(t *testing.T) {
+	t.Parallel()
 	for strict, want := range map[bool]int{true: 1, false: 0} {
 		c := testConfig(t.TempDir())
 		c.StrictExec = strict

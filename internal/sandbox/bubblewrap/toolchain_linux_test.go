@@ -12,12 +12,14 @@ import (
 )
 
 func TestToolchains(t *testing.T) {
+	t.Parallel()
 	jailtest.Toolchains(t, newTestRunner(t), jailtest.Workspace)
 }
 
 // TestToolchainsInCopies: each way in which a workspace is mounted, with the mounts
 // of toolchains beside it.
 func TestToolchainsInCopies(t *testing.T) {
+	t.Parallel()
 	r := newTestRunner(t)
 	_, chain := jailtest.Home(t)
 	for _, mode := range []sandbox.WorkspaceMode{sandbox.ReadOnly, sandbox.CopyOnWrite, sandbox.Direct} {
@@ -31,6 +33,7 @@ func TestToolchainsInCopies(t *testing.T) {
 
 // TestToolchainsDoNotOverlap: a toolchain is no way around the copy of a workspace.
 func TestToolchainsDoNotOverlap(t *testing.T) {
+	t.Parallel()
 	r := newTestRunner(t)
 	root := jailtest.Workspace(t)
 	sub := filepath.Join(root, "tools")

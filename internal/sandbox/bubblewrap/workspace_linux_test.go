@@ -45,6 +45,7 @@ func read(t testing.TB, name string) string {
 // What a program does to its copy is in the layer, and the workspace is as it
 // was.
 func TestCopyOnWrite(t *testing.T) {
+	t.Parallel()
 	root := jailtest.Workspace(t)
 	jailtest.WriteFile(t, filepath.Join(root, "kept"), "kept", 0o600)
 	jailtest.WriteFile(t, filepath.Join(root, "gone"), "gone", 0o644)
@@ -72,6 +73,7 @@ func TestCopyOnWrite(t *testing.T) {
 
 // Nothing inside tells where the workspace is on the host.
 func TestCopyHidesHostPaths(t *testing.T) {
+	t.Parallel()
 	root := jailtest.Workspace(t)
 	s := copied(jailtest.Shell(t, root, "cat /proc/self/mountinfo /proc/1/mountinfo"))
 	report := jailtest.Run(t, newTestRunner(t), s)
@@ -89,6 +91,7 @@ func TestCopyHidesHostPaths(t *testing.T) {
 // FS-04: a hard link in the workspace to a file outside is written to in the
 // copy alone.
 func TestCopyDefeatsHardLinks(t *testing.T) {
+	t.Parallel()
 	root := jailtest.Workspace(t)
 	outside := filepath.Join(filepath.Dir(root), "outside")
 	jailtest.WriteFile(t, outside, "outside", 0o644)
@@ -117,6 +120,7 @@ func operandOf(t testing.TB, root, name string) tool.Operand {
 // The program sees the bytes that were approved, with the time and mode that
 // they had, whatever becomes of the file while it runs.
 func TestOperandsArePinned(t *testing.T) {
+	t.Parallel()
 	root := jailtest.Workspace(t)
 	name := filepath.Join(root, "script.sh")
 	jailtest.WriteFile(t, name, "approved\n", 0o750)
@@ -152,6 +156,7 @@ func TestOperandsArePinned(t *testing.T) {
 }
 
 func TestOperandsThatChanged(t *testing.T) {
+	t.Parallel()
 	root := jailtest.Workspace(t)
 	jailtest.WriteFile(t, filepath.Join(root, "a"), "one", 0o644)
 	r := newTestRunner(t)
@@ -179,6 +184,7 @@ func TestOperandsThatChanged(t *testing.T) {
 
 // A program of the workspace is one of its own operands.
 func TestProgramOfTheWorkspaceIsPinned(t *testing.T) {
+	t.Parallel()
 	root := jailtest.Workspace(t)
 	s := copied(withProbe(t, root, "fds"))
 	jailtest.Output(t, newTestRunner(t), s)
@@ -191,6 +197,7 @@ func TestProgramOfTheWorkspaceIsPinned(t *testing.T) {
 // Directly written workspaces: protected paths that exist cannot be changed
 // or moved away, and new ones are put aside.
 func TestDirect(t *testing.T) {
+	t.Parallel()
 	root := jailtest.Workspace(t)
 	for _, dir := range []string{".git/hooks", "sub/.git/hooks", ".vscode", "deploy"} {
 		must.Do(t, os.MkdirAll(filepath.Join(root, dir), 0o755))
@@ -232,6 +239,7 @@ func TestDirect(t *testing.T) {
 }
 
 func TestCaches(t *testing.T) {
+	t.Parallel()
 	root := jailtest.Workspace(t)
 	dir := filepath.Join(filepath.Dir(root), "cache")
 	must.Do(t, os.Mkdir(dir, 0o700))

@@ -29,6 +29,7 @@ func fill(t *testing.T, c sandbox.Cache, outside string) {
 }
 
 func TestCachesOfAWorkspace(t *testing.T) {
+	t.Parallel()
 	c := newTestCaches(t, 1<<20)
 	list, release, err := c.Open("default")
 	must.Do(t, err)
@@ -50,6 +51,7 @@ func TestCachesOfAWorkspace(t *testing.T) {
 
 // TestCachesAreEmptied: over the limit, when nobody uses them, and only then.
 func TestCachesAreEmptied(t *testing.T) {
+	t.Parallel()
 	for _, row := range []struct {
 		name  string
 		limit int64
@@ -97,6 +99,7 @@ func TestCachesAreEmptied(t *testing.T) {
 // TestCachesThatCannotBeMeasured are emptied, too: a directory too deep to name
 // and one that nobody may enter must not let a cache grow for ever.
 func TestCachesThatCannotBeMeasured(t *testing.T) {
+	t.Parallel()
 	c := newTestCaches(t, 1<<20)
 	list, release, err := c.Open("default")
 	must.Do(t, err)

@@ -14,6 +14,7 @@ import (
 // TestForesee: what Settle would come to in groups of each kind, in a tree that is made
 // of plain files, of which nothing changes.
 func TestForesee(t *testing.T) {
+	t.Parallel()
 	self, errBus := strconv.Itoa(os.Getpid()), errors.New("there is no bus")
 	for name, c := range map[string]struct {
 		group, controllers, handed, members, limit string

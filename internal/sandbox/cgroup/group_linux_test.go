@@ -19,6 +19,7 @@ import (
 )
 
 func TestBornInTheGroups(t *testing.T) {
+	t.Parallel()
 	g := newGroup(t, newTree(t), sandbox.Limits{})
 	p := mustLaunch(t, g, "exec sleep 3600")
 	if !g.Holds(p.Pid) || g.Holds(os.Getpid()) {
@@ -34,6 +35,7 @@ func TestBornInTheGroups(t *testing.T) {
 }
 
 func TestEnterAndLeave(t *testing.T) {
+	t.Parallel()
 	tree := newTree(t)
 	if tree.Level() == V2 {
 		t.Skip("there is nothing to enter: the unified hierarchy takes a program at its birth")
@@ -65,6 +67,7 @@ func TestEnterAndLeave(t *testing.T) {
 
 // A thread that could not enter every group is in none.
 func TestEnterFails(t *testing.T) {
+	t.Parallel()
 	tree := newTree(t)
 	if tree.Level() == V2 {
 		t.Skip("there is nothing to enter")
@@ -93,6 +96,7 @@ func TestEnterFails(t *testing.T) {
 }
 
 func TestStartFails(t *testing.T) {
+	t.Parallel()
 	tree := newTree(t)
 	if _, err := tree.Start(sandbox.Limits{Memory: -7}); err == nil {
 		t.Error("a limit that the kernel refuses is taken to be set")
@@ -111,6 +115,7 @@ func TestStartFails(t *testing.T) {
 
 // Two trees of one process count on their own.
 func TestNamesAreFree(t *testing.T) {
+	t.Parallel()
 	a := newGroup(t, newTree(t), sandbox.Limits{})
 	b := newGroup(t, newTree(t), sandbox.Limits{})
 	if a.Name() == b.Name() {
@@ -118,7 +123,28 @@ func TestNamesAreFree(t *testing.T) {
 	}
 }
 
+// TestFindAtOnce has several Trees of one process try the same groups at the same time.
+func TestFindAtOnce(t *testing.T) {
+	t.Parallel()
+	want := newTree(t).Level()
+	levels := make(chan string)
+	const trees = 32
+	for range trees {
+		go func() {
+			tree := Find()
+			levels <- tree.Level()
+			must.Check(t, tree.Close())
+		}()
+	}
+	for range trees {
+		if got := <-levels; got != want {
+			t.Errorf("the level is %s, want %s", got, want)
+		}
+	}
+}
+
 func TestFindGoesByTrying(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")
 	must.Do(t, os.WriteFile(file, nil, 0o600))
 	own := map[string]string{"memory": file, "pids": file, "cpuacct": file, "freezer": file, "": file}
@@ -139,6 +165,7 @@ func TestFindGoesByTrying(t *testing.T) {
 }
 
 func TestRlimit(t *testing.T) {
+	t.Parallel()
 	tree := None()
 	g := must.Get(tree.Start(sandbox.Limits{}))(t)
 	if g.Dir() != nil || g.Holds(os.Getpid()) || g.CPU() != 0 || g.PeakMemory() != 0 || g.PeakProcesses() != 0 || g.Verdict(true) != "" {
@@ -154,6 +181,7 @@ func TestRlimit(t *testing.T) {
 }
 
 func TestWatch(t *testing.T) {
+	t.Parallel()
 	tree := newTree(t)
 	for _, c := range []struct {
 		name, script string
@@ -185,6 +213,7 @@ func TestWatch(t *testing.T) {
 
 // A program that is refused a fork goes on: only a bomb is stopped.
 func TestRefusedFork(t *testing.T) {
+	t.Parallel()
 	g := newGroup(t, newTree(t), sandbox.Limits{Processes: 4})
 	p := mustLaunch(t, g, `
 		sleep 3600 & a=$!; sleep 3600 & b=$!; sleep 3600 & c=$!
@@ -210,6 +239,7 @@ func TestRefusedFork(t *testing.T) {
 
 // With processor time to spare, the kernel's word ends the wait.
 func TestBellRings(t *testing.T) {
+	t.Parallel()
 	tree := newTree(t)
 	g := newGroup(t, tree, sandbox.Limits{Memory: 16 << 20, Processes: 16})
 	notices := g.listen()
@@ -241,6 +271,7 @@ func TestBellRings(t *testing.T) {
 }
 
 func TestSweep(t *testing.T) {
+	t.Parallel()
 	tree := newTree(t)
 	dead, deadGroup, deadRun := aDaemon(t)
 	_, livingGroup, livingRun := aDaemon(t)
@@ -298,6 +329,7 @@ func running(pid int) bool {
 // Processes that cannot be seen from here may have a daemon that cannot be
 // seen either.
 func TestSweepSparesForeign(t *testing.T) {
+	t.Parallel()
 	tree := &Tree{sweepDirs: []groupDir{{"", t.TempDir()}}}
 	for name, procs := range map[string]string{"palyra-4194305-1-1": "0\n0\n", "palyra-4194305-1-2": ""} {
 		dir := filepath.Join(tree.sweepDirs[0].dir, name)
@@ -313,6 +345,7 @@ func TestSweepSparesForeign(t *testing.T) {
 }
 
 func TestOrphaned(t *testing.T) {
+	t.Parallel()
 	for name, want := range map[string]bool{
 		None().name(3): false, "palyra-4194305-1-1": true, "palyra-4194305-1-0": true, "palyra-4194305-1": false,
 		"palyra-x-1-1": false, "palyra": false, "other-4194305-1-1": false, "palyra-4194305-1-1-1": false, "palyra--1": false,

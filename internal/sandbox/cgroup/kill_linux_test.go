@@ -48,6 +48,7 @@ func waitFor(t testing.TB, g *Group, least int) {
 }
 
 func TestEnd(t *testing.T) {
+	t.Parallel()
 	tree := newTree(t)
 	for _, c := range escapes {
 		t.Run(c.name, func(t *testing.T) {
@@ -75,6 +76,7 @@ func TestEnd(t *testing.T) {
 
 // One Kill is enough: a deadline must not depend on somebody who tries again.
 func TestKillOnce(t *testing.T) {
+	t.Parallel()
 	tree := newTree(t)
 	for _, c := range escapes {
 		g := newGroup(t, tree, sandbox.Limits{Processes: 256})
@@ -94,6 +96,7 @@ func TestKillOnce(t *testing.T) {
 // The kernel may take its time to let go of a process that has ended, as of one
 // that ends late.
 func TestGroupIsRemovedLate(t *testing.T) {
+	t.Parallel()
 	g := newGroup(t, newTree(t), sandbox.Limits{})
 	p := mustLaunch(t, g, "exec sleep 3600")
 	time.AfterFunc(400*time.Millisecond, func() { _ = p.Kill() })
@@ -104,6 +107,7 @@ func TestGroupIsRemovedLate(t *testing.T) {
 
 // Kernels before 5.14 have no cgroup.kill, and some machines no freezer.
 func TestEndWithoutCgroupKill(t *testing.T) {
+	t.Parallel()
 	own := ownGroups()
 	delete(own, "")
 	for _, without := range []string{"", "freezer"} {
@@ -129,6 +133,7 @@ func TestEndWithoutCgroupKill(t *testing.T) {
 
 // A number in a list of members may be another's by the time of the kill.
 func TestSignalSparesOthers(t *testing.T) {
+	t.Parallel()
 	p := must.Get(os.StartProcess("/bin/sleep", []string{"sleep", "3600"}, &os.ProcAttr{}))(t)
 	defer func() {
 		_ = p.Kill()
@@ -146,6 +151,7 @@ func TestSignalSparesOthers(t *testing.T) {
 }
 
 func TestSome(t *testing.T) {
+	t.Parallel()
 	if got := some([]int{1, 2, 3, 4, 5, 6, 7}); got != "1 2 3 4 5 ..." {
 		t.Errorf("%q", got)
 	}

@@ -82,6 +82,7 @@ func leafCommand(controller string) *exec.Cmd {
 // A group with processes hands down no controllers. The daemon makes way for its
 // runs by moving into a leaf of its own group.
 func TestMoveToLeaf(t *testing.T) {
+	t.Parallel()
 	dir, controller := unified(t, "palyra-test-leaf")
 	t.Cleanup(func() { must.Check(t, removeDir(filepath.Join(dir, leafName))) })
 	daemon := leafCommand(controller)
@@ -107,6 +108,7 @@ func TestMoveToLeaf(t *testing.T) {
 
 // Where others are in the daemon's group it stays, and nothing is left of the try.
 func TestStaysWithOthers(t *testing.T) {
+	t.Parallel()
 	dir, controller := unified(t, "palyra-test-shared")
 	other := exec.Command("sh", "-c", "echo up; read x")
 	bornIn(t, dir, other)
@@ -122,6 +124,7 @@ func TestStaysWithOthers(t *testing.T) {
 // Root could write to a unit that systemd has not handed over, and leaves it
 // alone.
 func TestForeignUnit(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("an ordinary user can write to no such unit")
 	}
@@ -134,6 +137,7 @@ func TestForeignUnit(t *testing.T) {
 // A group that systemd did not hand over is one to leave when it is that of a login,
 // and not when it is a service, or has a limit that would not hold elsewhere.
 func TestMayLeave(t *testing.T) {
+	t.Parallel()
 	top := t.TempDir()
 	group := func(dir, limit string) string {
 		for at := filepath.Join(top, dir); at != top; at = filepath.Dir(at) {
@@ -167,6 +171,7 @@ func TestMayLeave(t *testing.T) {
 }
 
 func TestSliceOf(t *testing.T) {
+	t.Parallel()
 	for dir, want := range map[string]string{
 		"/c/user.slice/user-0.slice/session-3.scope": "user-0.slice", "/c/system.slice/palyrad.service": "system.slice", "/c/docker/abc": "",
 	} {

@@ -47,6 +47,7 @@ func viewMain(view string) int {
 // process. Control: in the same namespaces, with the groups as they are, the level
 // is what this machine has.
 func TestMachinesWithoutGroups(t *testing.T) {
+	t.Parallel()
 	tree := newTree(t)
 	for view, want := range map[string]string{viewAsIs: tree.Level(), viewReadOnly: Rlimit, viewNone: Rlimit} {
 		cmd := exec.Command("/proc/self/exe")

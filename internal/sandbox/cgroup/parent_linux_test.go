@@ -19,6 +19,7 @@ func sleepers(n int) string {
 // Two runs that stay within their own limits have more processes together than
 // all runs may have: the larger one is ended, the other goes on. Control: without the group around them both go on.
 func TestRunsTogether(t *testing.T) {
+	t.Parallel()
 	tree := newTree(t)
 	must.Do(t, tree.Bound(sandbox.Share{Processes: 64, Memory: 512 << 20}))
 	large, small := must.Get(tree.Start(sandbox.Limits{Processes: 50}))(t), newGroup(t, tree, sandbox.Limits{Processes: 50})
@@ -56,6 +57,7 @@ func TestRunsTogether(t *testing.T) {
 
 // The kernel keeps all runs together below the limits, whatever each may have.
 func TestRunsTogetherAreRefused(t *testing.T) {
+	t.Parallel()
 	tree := newTree(t)
 	must.Do(t, tree.Bound(sandbox.Share{Processes: 16}))
 	g := newGroup(t, tree, sandbox.Limits{Processes: 1000})
@@ -69,6 +71,7 @@ func TestRunsTogetherAreRefused(t *testing.T) {
 
 // A run is killed for memory that all runs together may not have, and says so.
 func TestRunsTogetherRunOutOfMemory(t *testing.T) {
+	t.Parallel()
 	tree := newTree(t)
 	must.Do(t, tree.Bound(sandbox.Share{Memory: 48 << 20}))
 	g := newGroup(t, tree, sandbox.Limits{Memory: 1 << 30})
@@ -80,6 +83,7 @@ func TestRunsTogetherRunOutOfMemory(t *testing.T) {
 
 // What a daemon that died left is found below the group of its runs, too.
 func TestBoundIsSwept(t *testing.T) {
+	t.Parallel()
 	tree := newTree(t)
 	ctx := context.WithoutCancel(t.Context())
 	cmd, group, pid := aDaemon(t)
@@ -93,6 +97,7 @@ func TestBoundIsSwept(t *testing.T) {
 
 // Where the limits cannot be set there is no such group, and nothing of it is left.
 func TestBoundFails(t *testing.T) {
+	t.Parallel()
 	tree := newTree(t)
 	if tree.Bound(sandbox.Share{Processes: 1 << 40}) == nil || tree.parent != nil {
 		t.Error("a limit that the kernel refuses is taken to be set")
@@ -103,6 +108,7 @@ func TestBoundFails(t *testing.T) {
 }
 
 func TestBounds(t *testing.T) {
+	t.Parallel()
 	b := Bounds()
 	if b.Processes <= 0 || b.Memory <= 0 {
 		t.Errorf("this machine has %+v", b)

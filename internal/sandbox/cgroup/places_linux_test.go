@@ -21,6 +21,7 @@ broken line`
 const hybridGroups = "8:pids:/docker/abc/own\n4:memory:/service/x\n2:cpu,cpuacct:/\n0::/system.slice/palyra.service\nbroken\n"
 
 func TestOwnGroups(t *testing.T) {
+	t.Parallel()
 	got := ownGroupsFrom(hybridMounts, hybridGroups)
 	want := map[string]string{
 		"cpu": "/sys/fs/cgroup/cpu,cpuacct", "cpuacct": "/sys/fs/cgroup/cpu,cpuacct", "memory": "/sys/fs/cgroup/memory/service/x",
@@ -43,6 +44,7 @@ func TestOwnGroups(t *testing.T) {
 }
 
 func TestUnifiedCandidates(t *testing.T) {
+	t.Parallel()
 	for own, want := range map[string][]string{
 		"":                          nil,
 		"/c/user.slice/app":         {"/c/user.slice/app"},
@@ -95,6 +97,7 @@ func FuzzFiles(f *testing.F) {
 }
 
 func TestFiles(t *testing.T) {
+	t.Parallel()
 	const events = "low 0\noom 5\noom_kill 3\noom_kill_disable 9\nbad x\n"
 	for key, want := range map[string]int64{"oom": 5, "oom_kill": 3, "low": 0, "bad": 0, "none": 0, "oom_kil": 0} {
 		if got := keyed(events, key); got != want {

@@ -123,12 +123,18 @@ func (t *Tree) addV1(controller, dir string) {
 
 // try makes a group and removes it again, and tells whether it had a file.
 func (t *Tree) try(dir, file string) (made, has bool) {
-	probe := filepath.Join(dir, t.name(0))
-	if err := os.Mkdir(probe, 0o755); err != nil {
-		return false, false
+	for n := range uint64(attempts) {
+		probe := filepath.Join(dir, t.name(n))
+		switch err := os.Mkdir(probe, 0o755); {
+		case errors.Is(err, fs.ErrExist):
+			continue
+		case err != nil:
+			return false, false
+		}
+		has = exists(filepath.Join(probe, file))
+		return removeDir(probe) == nil, has
 	}
-	has = exists(filepath.Join(probe, file))
-	return removeDir(probe) == nil, has
+	return false, false
 }
 
 // Level is the rung of the ladder: V2, V1 or Rlimit.

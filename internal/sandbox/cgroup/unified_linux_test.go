@@ -32,6 +32,7 @@ func put(t *testing.T, g *Group, file, text string) {
 }
 
 func TestUnifiedLimits(t *testing.T) {
+	t.Parallel()
 	g := fakeGroup(t, sandbox.Limits{})
 	for _, file := range []string{"memory.max", "pids.max", "memory.swap.max", "memory.oom.group"} {
 		put(t, g, file, "")
@@ -53,6 +54,7 @@ func TestUnifiedLimits(t *testing.T) {
 }
 
 func TestUnifiedCounters(t *testing.T) {
+	t.Parallel()
 	g := fakeGroup(t, sandbox.Limits{Processes: 10, CPU: time.Second})
 	put(t, g, "cpu.stat", "usage_usec 1500\nuser_usec 1\n")
 	put(t, g, "memory.peak", "4096\n")
@@ -86,6 +88,7 @@ func TestUnifiedCounters(t *testing.T) {
 
 // When the kernel does not ring, Watch looks.
 func TestWatchLooks(t *testing.T) {
+	t.Parallel()
 	g := fakeGroup(t, sandbox.Limits{})
 	time.AfterFunc(20*time.Millisecond, func() { put(t, g, "memory.events", "oom_kill 1\n") })
 	if got := g.Watch(t.Context()); got != sandbox.QuotaMemory {
@@ -94,6 +97,7 @@ func TestWatchLooks(t *testing.T) {
 }
 
 func TestUntilCPU(t *testing.T) {
+	t.Parallel()
 	g := fakeGroup(t, sandbox.Limits{CPU: time.Hour})
 	if got := g.untilCPU(); got != lookAnyway {
 		t.Errorf("far from the limit: %s", got)
@@ -109,6 +113,7 @@ func TestUntilCPU(t *testing.T) {
 
 // Where descriptors have run out, waiting goes on by the clock.
 func TestPause(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		if (&notifier{}).wait(t.Context(), time.Second) || time.Since(start) != time.Second {
@@ -118,6 +123,7 @@ func TestPause(t *testing.T) {
 }
 
 func TestDelegates(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name, control, available string
 		readOnly                 bool

@@ -33,6 +33,7 @@ func write(t *testing.T, name string, size int) {
 }
 
 func TestMeasure(t *testing.T) {
+	t.Parallel()
 	const mib = 1 << 20
 	dir, large := t.TempDir(), t.TempDir()
 	write(t, filepath.Join(large, "file"), 3*mib)
@@ -73,6 +74,7 @@ func TestMeasure(t *testing.T) {
 }
 
 func TestMeasureDeep(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	must.Do(t, digDown(dir, depth))
 	if used := measured(t, dir, noLimit); used.files != depth {
@@ -86,6 +88,7 @@ func TestMeasureDeep(t *testing.T) {
 }
 
 func TestMeasureStops(t *testing.T) {
+	t.Parallel()
 	wide := t.TempDir()
 	for i := range 3000 {
 		must.Do(t, os.WriteFile(filepath.Join(wide, strconv.Itoa(i)), nil, 0o600))
@@ -105,6 +108,7 @@ func TestMeasureStops(t *testing.T) {
 // A directory that is moved while it is walked has another parent: the walk
 // must not end up somewhere else.
 func TestMoved(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	outside := t.TempDir()
 	must.Do(t, os.MkdirAll(filepath.Join(dir, "a", "b"), 0o700))
@@ -136,4 +140,7 @@ func hiddenScene(dir string) error {
 	return nil
 }
 
-func TestMeasureHidden(t *testing.T) { ordinary(t, "hidden") }
+func TestMeasureHidden(t *testing.T) {
+	t.Parallel()
+	ordinary(t, "hidden")
+}

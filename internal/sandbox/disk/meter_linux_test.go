@@ -43,6 +43,7 @@ func fakeMeter(t *testing.T, limits sandbox.Limits) (*Meter, *disks, string) {
 }
 
 func TestOver(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name  string
 		write int // in the layer, in MiB
@@ -92,6 +93,7 @@ func TestOver(t *testing.T) {
 
 // What a walk has explained is not suspected again.
 func TestOverWalksWhenItMust(t *testing.T) {
+	t.Parallel()
 	m, d, _ := fakeMeter(t, sandbox.Limits{Disk: 4 * mib, Files: 20})
 	d.layer.bytes -= 10 * gib
 	if m.Over(t.Context()) {
@@ -108,6 +110,7 @@ func TestOverWalksWhenItMust(t *testing.T) {
 }
 
 func TestSmallDiskHasASmallReserve(t *testing.T) {
+	t.Parallel()
 	m, d, _ := fakeMeter(t, sandbox.Limits{})
 	d.state = space{size: gib, bytes: 100 * mib, files: 1000}
 	must.Do(t, m.begin())
@@ -122,6 +125,7 @@ func TestSmallDiskHasASmallReserve(t *testing.T) {
 }
 
 func TestNext(t *testing.T) {
+	t.Parallel()
 	m, d, _ := fakeMeter(t, sandbox.Limits{})
 	if got := m.next(); got < 150*time.Millisecond || got > latest {
 		t.Errorf("far from the limit: %s", got)
@@ -145,6 +149,7 @@ func TestNext(t *testing.T) {
 }
 
 func TestWatch(t *testing.T) {
+	t.Parallel()
 	m, d, dir := fakeMeter(t, sandbox.Limits{Disk: 4 * mib})
 	write(t, filepath.Join(dir, "data"), 5*mib)
 	synctest.Test(t, func(t *testing.T) {
@@ -169,6 +174,7 @@ func TestWatch(t *testing.T) {
 // A real file system shows what a run writes: at once, unless others free as
 // much meanwhile, and then a walk does.
 func TestRealFileSystem(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	m := must.Get(NewMeter(openTest(t, dir), openTest(t, t.TempDir()), sandbox.Limits{Disk: 64 * mib, Files: 1000}))(t)
 	if m.Over(t.Context()) {

@@ -38,6 +38,7 @@ func sweepTree(dir string) error {
 }
 
 func TestSweepHostileTree(t *testing.T) {
+	t.Parallel()
 	t.Run("as this user", func(t *testing.T) {
 		dir := t.TempDir()
 		must.Do(t, plant(dir))
@@ -86,6 +87,7 @@ func seesNoMount(dir string) error {
 }
 
 func TestSweepStaysOnItsFileSystem(t *testing.T) {
+	t.Parallel()
 	sys := &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
 	if os.Geteuid() != 0 {
 		sys.Cloneflags |= syscall.CLONE_NEWUSER
@@ -96,6 +98,7 @@ func TestSweepStaysOnItsFileSystem(t *testing.T) {
 }
 
 func TestSweep(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	stay := []string{origin.Mark(), origin.Mark() + "-12", "other", "1-x", "palyra-4194305-1", "4194305"}
 	for _, name := range append([]string{"4194305-1", "4194306-77-x-y", strconv.Itoa(os.Getpid()) + "-1"}, stay...) {

@@ -17,6 +17,7 @@ import (
 )
 
 func TestOptions(t *testing.T) {
+	t.Parallel()
 	dir := must.Get(filepath.EvalSymlinks(t.TempDir()))(t)
 	o := options{tier: "b", egress: "unrestricted", workspace: dir, cow: true, commit: "no", timeout: time.Minute, limits: []string{"cpu=3s", "memory=512m", "processes=64", "open_files=32", "disk=1g"}}
 	run := must.Get(o.parse([]string{"true"}))(t)
@@ -33,6 +34,7 @@ func TestOptions(t *testing.T) {
 }
 
 func TestParseSize(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]int64{"1": 1, "64k": 64 << 10, "512M": 512 << 20, "2g": 2 << 30, "0": 0, "-1": 0, "": 0, "k": 0, "1t": 0, "99999999999g": 0} {
 		got, err := parseSize(text)
 		if got != want || (err != nil) != (want == 0) {
@@ -44,6 +46,7 @@ func TestParseSize(t *testing.T) {
 // TestPipedInput: a terminal and /dev/null are nobody who sends, and more than
 // the bound is refused.
 func TestPipedInput(t *testing.T) {
+	t.Parallel()
 	null := must.Get(os.Open(os.DevNull))(t)
 	defer null.Close()
 	if got, err := pipedInput(null); got != nil || err != nil {

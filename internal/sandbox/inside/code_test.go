@@ -55,6 +55,7 @@ func fill(v reflect.Value, r *rand.Rand) {
 
 // What one side writes, the other reads, in every field.
 func TestEveryFieldTravels(t *testing.T) {
+	t.Parallel()
 	for name, empty := range messages() {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(50) {
@@ -75,6 +76,7 @@ func TestEveryFieldTravels(t *testing.T) {
 
 // A message that is cut off, continued, or written in another way is refused.
 func TestDecodeRefuses(t *testing.T) {
+	t.Parallel()
 	for name, empty := range messages() {
 		t.Run(name, func(t *testing.T) {
 			full := empty()

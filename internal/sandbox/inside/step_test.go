@@ -9,6 +9,7 @@ import (
 // TestSteps: a code goes over the wire and a sentence to people, who also read
 // steps that have no code.
 func TestSteps(t *testing.T) {
+	t.Parallel()
 	for step, want := range map[inside.Step]string{
 		inside.StepExec:       "starting the program",
 		inside.StepExecutable: "checking the program",

@@ -16,6 +16,7 @@ import (
 // A program that is open for writing, as it is for a moment where palyrad forks
 // while it writes, is waited for; not for ever.
 func TestProgramOpenForWriting(t *testing.T) {
+	t.Parallel()
 	m := newTestMachine(t, Config{})
 	text := must.Get(os.ReadFile("/usr/bin/true"))(t)
 	for name, first := range map[string]bool{"as a child": true, "in place of the helper": false} {

@@ -18,6 +18,7 @@ import (
 // TestQuarantineIsNotHeldUp: whatever a program does around one protected path,
 // it and the others leave the workspace, also to another file system.
 func TestQuarantineIsNotHeldUp(t *testing.T) {
+	t.Parallel()
 	for _, aside := range []string{t.TempDir(), otherFileSystem(t)} {
 		root, outside := t.TempDir(), t.TempDir()
 		must.Do(t, os.WriteFile(filepath.Join(outside, "canary"), []byte("whole"), 0o600))
@@ -63,6 +64,7 @@ func TestQuarantineIsNotHeldUp(t *testing.T) {
 // What was there stays: a path that is another one now does not, also when the
 // file system gives it the number of the one that is gone.
 func TestQuarantineKnowsWhatWasThere(t *testing.T) {
+	t.Parallel()
 	root := realPath(t, t.TempDir())
 	at := func(name string) string { return filepath.Join(root, name) }
 	check := func(failed ...error) {
@@ -86,6 +88,7 @@ func TestQuarantineKnowsWhatWasThere(t *testing.T) {
 
 // Protected files that have nowhere to go do not get there.
 func TestGuardNeedsAPlace(t *testing.T) {
+	t.Parallel()
 	w := must.Get(OpenWorkspace(realPath(t, t.TempDir())))(t)
 	defer w.Close()
 	if g, err := NewGuard(w, sandbox.Spec{}, ""); reason.Of(err) != reason.SandboxUnavailable || g != nil {

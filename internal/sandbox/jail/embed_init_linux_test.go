@@ -15,6 +15,7 @@ import (
 // What palyrad carries is palyra-init, whole: its stage that holds a namespace open
 // ends with its input.
 func TestHelperIsUnpacked(t *testing.T) {
+	t.Parallel()
 	program := must.Get(Helper())(t)
 	if !bytes.HasPrefix(program, []byte("\x7fELF")) {
 		t.Fatalf("%d bytes that are no program", len(program))

@@ -76,6 +76,7 @@ func orderFile(t *testing.T, order inside.Order) *os.File {
 // The helper runs nothing when what it is told cannot be done, is not sealed,
 // or comes from a daemon that is gone.
 func TestHelperRefusesSpecs(t *testing.T) {
+	t.Parallel()
 	m := newTestMachine(t, Config{})
 	unsealed := must.Get(os.CreateTemp(t.TempDir(), "spec"))(t)
 	defer unsealed.Close()
@@ -123,6 +124,7 @@ func startListening(t *testing.T, m *Machine, outside uint64, ports ...uint16) *
 
 // Nothing is opened in the host's network, nor what no grant could ask for.
 func TestHelperRefusesNetworks(t *testing.T) {
+	t.Parallel()
 	m := newTestMachine(t, Config{})
 	const other = 1 // no namespace has this number
 	for name, c := range map[string]struct {
@@ -146,6 +148,7 @@ func TestHelperRefusesNetworks(t *testing.T) {
 }
 
 func TestHelperRefusesOrders(t *testing.T) {
+	t.Parallel()
 	m := newTestMachine(t, Config{})
 	good := inside.Order{Exec: "/usr/bin/true", File: stateOf(t, "/usr/bin/true"), Argv: []string{"true"}, Cwd: "/"}
 	three := must.Get(DataFile("filter", []byte{1, 2, 3}))(t)
@@ -194,6 +197,7 @@ func TestHelperRefusesOrders(t *testing.T) {
 // What a helper has to say arrives, also when it ends before it has read what
 // was sent to it.
 func TestLastWordArrives(t *testing.T) {
+	t.Parallel()
 	m := newTestMachine(t, Config{})
 	h := startListening(t, m, 0, 443)
 	if err := send(h.control, "order", orderFile(t, inside.Order{})); err != nil && !errors.Is(err, unix.EPIPE) {
@@ -209,6 +213,7 @@ func TestLastWordArrives(t *testing.T) {
 // Layers that nobody asked for must not appear in the read-back: the helper
 // measures and does not repeat what it was told.
 func TestReadBackMeasures(t *testing.T) {
+	t.Parallel()
 	m := newTestMachine(t, Config{})
 	h := startHelper(t, m, inside.StageInner, specFile(t, inside.Spec{Inner: inside.Inner{Dir: "/"}}))
 	order := inside.Order{Exec: "/usr/bin/true", File: identityOf(t, "/usr/bin/true"), Argv: []string{"true"}, Cwd: "/"}
@@ -240,6 +245,7 @@ func TestReadBackMeasures(t *testing.T) {
 // Landlock is proved by what it forbids, and not by having been asked for. A
 // kernel without it refuses.
 func TestLandlockIsProved(t *testing.T) {
+	t.Parallel()
 	m := newTestMachine(t, Config{})
 	has, abi, refusal := m.Landlock() > 0, max(m.Landlock(), 2), "proving Landlock"
 	if !has {
@@ -258,6 +264,7 @@ func TestLandlockIsProved(t *testing.T) {
 
 // Any layer that is asked for and not proved stops the run.
 func TestJudge(t *testing.T) {
+	t.Parallel()
 	m := newTestMachine(t, Config{})
 	for layer := range proofs {
 		c := &Cell{machine: m, plan: &Plan{Requested: []string{layer}, ID: InsideID, User: User{1, 1}, Root: []string{"usr"}}}
@@ -291,6 +298,7 @@ func TestJudge(t *testing.T) {
 
 // Only a limit on processes that counts the run's alone is set.
 func TestLimitOfProcesses(t *testing.T) {
+	t.Parallel()
 	m := newTestMachine(t, Config{})
 	for _, c := range []struct {
 		rung  sandbox.Isolation
@@ -309,6 +317,7 @@ func TestLimitOfProcesses(t *testing.T) {
 // bubblewrap runs under a filter of its own, which proves nothing of the one
 // that is installed last.
 func TestOuterFilterProvesNothing(t *testing.T) {
+	t.Parallel()
 	m := newTestMachine(t, Config{})
 	c := &Cell{machine: m, plan: &Plan{Filters: 1}, seen: seen{report: inside.Report{Seccomp: modeFilter, Filters: m.filters + 1}}}
 	if c.filtered() {
@@ -322,6 +331,7 @@ func TestOuterFilterProvesNothing(t *testing.T) {
 
 // The filter that is attested is the one that was installed.
 func TestFilterIsAttested(t *testing.T) {
+	t.Parallel()
 	m := newTestMachine(t, Config{})
 	for watched, want := range map[bool]string{true: m.watched.sha, false: m.plain.sha} {
 		c := &Cell{machine: m, plan: &Plan{}, seen: seen{applied: []string{LayerSeccomp}, report: inside.Report{Watched: watched}}}
@@ -340,6 +350,7 @@ func TestFilterIsAttested(t *testing.T) {
 
 // A copy is proved only by the same overlay seen from both sides.
 func TestCopyIsProved(t *testing.T) {
+	t.Parallel()
 	m := newTestMachine(t, Config{})
 	dir := t.TempDir()
 	p := &Plan{Workspace: &Directory{File: nil}}

@@ -17,6 +17,7 @@ import (
 // it can be read. The error names the file, the layer and what to do. The file is
 // the test's own.
 func TestFaultyNullIsNamed(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "null")
 	must.Do(t, os.WriteFile(file, nil, 0o600))
 	judge := func(null string, unmasked ...string) error {

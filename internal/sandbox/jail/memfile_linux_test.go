@@ -40,6 +40,7 @@ func separates() bool {
 
 // A memory file that is sealed cannot be changed by who reads it.
 func TestMemoryFilesAreSealed(t *testing.T) {
+	t.Parallel()
 	for what, make := range map[string]func(string, []byte) (*os.File, error){"data": DataFile, "a program": ExecutableFile} {
 		f := must.Get(make("spec", []byte("text")))(t)
 		defer f.Close()

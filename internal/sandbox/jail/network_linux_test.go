@@ -17,6 +17,7 @@ import (
 
 // Both sides have the same bounds.
 func TestBoundsOfNetworks(t *testing.T) {
+	t.Parallel()
 	if inside.MaxPorts != egress.MaxPorts {
 		t.Errorf("the helper takes %d ports, a grant may have %d", inside.MaxPorts, egress.MaxPorts)
 	}
@@ -57,6 +58,8 @@ func count(t *testing.T) int {
 
 // A message with more descriptors than are expected is refused, and nothing of
 // it stays open.
+//
+// Not parallel: it counts the open descriptors of the process.
 func TestReceiveBounds(t *testing.T) {
 	for _, c := range []struct {
 		sent, most   int
@@ -91,6 +94,8 @@ func TestReceiveBounds(t *testing.T) {
 
 // What comes from inside is a listener where one is expected, or nothing is
 // served.
+//
+// Not parallel: it counts the open descriptors of the process.
 func TestListenersAreChecked(t *testing.T) {
 	socket := func(network string) int {
 		var f *os.File

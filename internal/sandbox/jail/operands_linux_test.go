@@ -33,6 +33,7 @@ func pinned(t *testing.T, root string, operands ...tool.Operand) (*order, error)
 // What is kept of an operand is what was approved, from a file of the
 // workspace, and nobody can change it.
 func TestOperandsAreKept(t *testing.T) {
+	t.Parallel()
 	top := realPath(t, t.TempDir())
 	root := filepath.Join(top, "work")
 	must.Do(t, os.MkdirAll(filepath.Join(root, "dir"), 0o700))
@@ -70,6 +71,7 @@ func TestOperandsAreKept(t *testing.T) {
 
 // What is kept in memory is bounded; what exceeds it is named.
 func TestKeptOperandsAreBounded(t *testing.T) {
+	t.Parallel()
 	root := realPath(t, t.TempDir())
 	var operands []tool.Operand
 	sum := Digest(make([]byte, MaxPinned))
@@ -89,6 +91,7 @@ func TestKeptOperandsAreBounded(t *testing.T) {
 // The helper writes to the files that were hashed and to no others, whatever
 // became of them and of the links to them since.
 func TestHelperRefusesOperands(t *testing.T) {
+	t.Parallel()
 	m := newTestMachine(t, Config{})
 	top := realPath(t, t.TempDir())
 	root, outside := filepath.Join(top, "work"), filepath.Join(top, "outside")

@@ -14,6 +14,7 @@ import (
 // in its place, and from itself changed. A file of a copy is another one: its
 // bytes are pinned.
 func TestOrderNamesTheProgram(t *testing.T) {
+	t.Parallel()
 	m := newTestMachine(t, Config{})
 	p := must.Get(m.Resolver().ResolveExecutable("true", sandbox.SearchPath()))(t)
 	whole := stateOf(t, p.Path)

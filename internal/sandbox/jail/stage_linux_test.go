@@ -31,6 +31,7 @@ func startStage(t *testing.T, m *Machine, spec inside.Spec) *helperRun {
 // Only the directories that palyrad looked at are mounted, and none that has
 // come into their places since.
 func TestStageRefusesOtherDirectories(t *testing.T) {
+	t.Parallel()
 	m := newTestMachine(t, Config{})
 	top := realPath(t, t.TempDir())
 	source := func(name string) inside.Source {
@@ -64,6 +65,7 @@ func TestStageRefusesOtherDirectories(t *testing.T) {
 
 // What is pinned lies in the workspace, whatever leads out of it by now.
 func TestStagePinsNothingOutside(t *testing.T) {
+	t.Parallel()
 	m := newTestMachine(t, Config{})
 	top := realPath(t, t.TempDir())
 	root := filepath.Join(top, "work")

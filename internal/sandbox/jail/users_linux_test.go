@@ -18,6 +18,7 @@ func realPath(t testing.TB, dir string) string {
 }
 
 func TestUsers(t *testing.T) {
+	t.Parallel()
 	u := newUsers(Config{FirstUser: 5000, Users: 2})
 	a, errA := u.take()
 	b, errB := u.take()
@@ -48,6 +49,7 @@ func TestUsers(t *testing.T) {
 
 // However many sandboxes begin and end at once, no two have one user.
 func TestUsersAtOnce(t *testing.T) {
+	t.Parallel()
 	const most = 8
 	u := newUsers(Config{FirstUser: 5000, Users: most})
 	var taken [most]atomic.Int32
@@ -73,6 +75,7 @@ func TestUsersAtOnce(t *testing.T) {
 
 // A sandbox that comes to nothing gives its user back.
 func TestDiscardedPlanHasNoUser(t *testing.T) {
+	t.Parallel()
 	m := newTestMachine(t, Config{})
 	m.users = newUsers(Config{FirstUser: 5000, Users: 1})
 	for range 2 {
@@ -87,6 +90,7 @@ func TestDiscardedPlanHasNoUser(t *testing.T) {
 // The number of namespaces that are kept is bounded, and one that was let go
 // is made again.
 func TestViewNamespacesAreBounded(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("only a daemon that is root makes views")
 	}

@@ -13,6 +13,7 @@ import (
 )
 
 func TestCheck(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		set  func(*sandbox.Spec)
 		want reason.Code
@@ -51,6 +52,7 @@ func TestCheck(t *testing.T) {
 }
 
 func TestEnvironment(t *testing.T) {
+	t.Parallel()
 	env := environment([]string{"alpha=1"}, `C:\Windows`, `D:\run\home`, `D:\run\tmp`)
 	for _, want := range []string{`SystemRoot=C:\Windows`, "SystemDrive=C:", `PATH=C:\Windows\System32;C:\Windows`, `TEMP=D:\run\tmp`, `USERPROFILE=D:\run\home`, "alpha=1"} {
 		if !slices.Contains(env, want) {
@@ -65,6 +67,7 @@ func TestEnvironment(t *testing.T) {
 
 // No run is called strict: files and the network are open.
 func TestLevel(t *testing.T) {
+	t.Parallel()
 	for _, readOnly := range []bool{true, false} {
 		all := slices.DeleteFunc(requested(readOnly), func(layer string) bool { return layer == layerFiles || layer == layerNetwork })
 		for _, mode := range []egress.Mode{egress.Strict, egress.Preflight, egress.Unrestricted} {

@@ -10,6 +10,7 @@ import (
 
 // Sizes and offsets are those of winnt.h for 64-bit Windows.
 func TestLayout(t *testing.T) {
+	t.Parallel()
 	var a accounting
 	var p port
 	var r rate
@@ -32,6 +33,7 @@ func TestLayout(t *testing.T) {
 }
 
 func TestBounds(t *testing.T) {
+	t.Parallel()
 	b := boundsOf(sandbox.Limits{CPU: 3 * time.Second, Memory: 64 << 20, Processes: 9})
 	if b != (bounds{flags: 0x270c, processes: 9, jobTime: 30_000_000, memory: 64 << 20}) {
 		t.Errorf("the bounds are %+v", b)
@@ -46,6 +48,7 @@ func TestBounds(t *testing.T) {
 }
 
 func TestQuotas(t *testing.T) {
+	t.Parallel()
 	for message, want := range map[uint32]sandbox.Quota{1: sandbox.QuotaCPU, 3: sandbox.QuotaProcesses, 9: sandbox.QuotaMemory, 10: sandbox.QuotaMemory, 4: "", 6: "", 7: "", 8: ""} {
 		if got := quotaOf(message); got != want {
 			t.Errorf("message %d is the quota %q, want %q", message, got, want)

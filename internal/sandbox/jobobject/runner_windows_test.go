@@ -159,6 +159,7 @@ func with(t *testing.T, r *Runner, s sandbox.Spec) (sandbox.Report, error) {
 	return report, err
 }
 
+// Not parallel: it sets a variable of the process.
 func TestRun(t *testing.T) {
 	odd := []string{"", "a b", `"`, `\`, `a\"b`, `x\\`, "%PATH%", "^&|<>", "ä€😀", "tab\there"}
 	t.Setenv("SECRET", "of the daemon")
@@ -193,6 +194,7 @@ func TestRun(t *testing.T) {
 }
 
 func TestEndings(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		args  []string
 		set   func(*sandbox.Spec)
@@ -227,6 +229,7 @@ func TestEndings(t *testing.T) {
 
 // What the program leaves behind ends with it.
 func TestStraggler(t *testing.T) {
+	t.Parallel()
 	s := spec(t)
 	beats := filepath.Join(s.WorkspaceRoot, "beats")
 	s.Argv = append(s.Argv, "orphan", beats)
@@ -247,6 +250,7 @@ func TestStraggler(t *testing.T) {
 
 // A system that does not say what is in force runs nothing.
 func TestUnprovedLayersRefuse(t *testing.T) {
+	t.Parallel()
 	s := spec(t)
 	target := filepath.Join(s.WorkspaceRoot, "made")
 	s.Argv = append(s.Argv, "write", target)
@@ -259,6 +263,7 @@ func TestUnprovedLayersRefuse(t *testing.T) {
 
 // A read-only workspace is one of low integrity, or nothing runs.
 func TestReadOnly(t *testing.T) {
+	t.Parallel()
 	s := spec(t)
 	target := filepath.Join(s.WorkspaceRoot, "made")
 	s.Argv = append(s.Argv, "write", target)
@@ -283,6 +288,7 @@ func TestReadOnly(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
+	t.Parallel()
 	but := func(set func(*sandbox.Spec)) sandbox.Spec {
 		s := spec(t, "sleep")
 		set(&s)
@@ -308,6 +314,7 @@ func TestRefusals(t *testing.T) {
 }
 
 func TestCancelled(t *testing.T) {
+	t.Parallel()
 	s := spec(t, "flood")
 	ctx, cancel := context.WithCancel(t.Context())
 	s.Output = func(string, []byte) { cancel() }
@@ -317,6 +324,7 @@ func TestCancelled(t *testing.T) {
 }
 
 func TestProbe(t *testing.T) {
+	t.Parallel()
 	r := newTestRunner(t)
 	s := r.Probe(t.Context())
 	t.Logf("the probe says %+v", s)
@@ -332,6 +340,7 @@ func TestProbe(t *testing.T) {
 }
 
 func TestSweep(t *testing.T) {
+	t.Parallel()
 	r := newTestRunner(t)
 	keep := []string{fmt.Sprintf("%s%d-abc", runPrefix, os.Getpid()), runPrefix + "x", "other"}
 	for _, name := range append(keep, runPrefix+"4294967292-abc") {

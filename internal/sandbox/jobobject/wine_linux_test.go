@@ -19,6 +19,8 @@ import (
 // objects end a whole tree, which is what a run needs most; of the limits on
 // processor time, memory and processes, Wine 8 takes all and enforces none,
 // and it reads none back, so that the product refuses to run there.
+//
+// Not parallel: it adopts orphans for the process and reaps any child of it.
 func TestUnderWine(t *testing.T) {
 	wine, server := findWine()
 	if wine == "" {

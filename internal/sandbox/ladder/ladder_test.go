@@ -25,6 +25,7 @@ func (*fakeBackend) Sweep(context.Context) error                   { return nil 
 func (f *fakeBackend) Close() error                                { *f.closed++; return nil }
 
 func TestLadder(t *testing.T) {
+	t.Parallel()
 	works := func(tier sandbox.Tier, rung sandbox.Isolation) sandbox.Status {
 		return sandbox.Status{Available: true, Tier: tier, Rung: rung}
 	}
@@ -94,6 +95,7 @@ func TestLadder(t *testing.T) {
 // TestWindowsIsTierB: the one backend of Windows is not taken for Tier C, and is
 // used as Tier B, or where less is allowed.
 func TestWindowsIsTierB(t *testing.T) {
+	t.Parallel()
 	job := sandbox.Status{Available: true, Tier: sandbox.TierB, Rung: sandbox.JobObject}
 	for _, row := range []struct {
 		name, tier, fallback string

@@ -11,6 +11,7 @@ import (
 )
 
 func TestOrphaned(t *testing.T) {
+	t.Parallel()
 	me := strconv.Itoa(os.Getpid())
 	for mark, want := range map[string]bool{
 		Mark():      false,
@@ -26,6 +27,8 @@ func TestOrphaned(t *testing.T) {
 }
 
 // A daemon that has run out of descriptors takes no other for dead.
+//
+// Not parallel: it lowers the limit of open files of the process.
 func TestOrphanedUnseen(t *testing.T) {
 	var old unix.Rlimit
 	must.Do(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &old))
@@ -39,6 +42,7 @@ func TestOrphanedUnseen(t *testing.T) {
 }
 
 func TestStartField(t *testing.T) {
+	t.Parallel()
 	const rest = " S 1 1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 777 1000 2"
 	for stat, want := range map[string]string{
 		"12 (sh)" + rest:        "777",

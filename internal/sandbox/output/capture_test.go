@@ -37,6 +37,7 @@ func checkCapture(t *testing.T, all []byte, keep int64, pieces int) {
 }
 
 func TestCapture(t *testing.T) {
+	t.Parallel()
 	all := []byte("abcdefghijklmnopqrstuvwxyz0123456789")
 	for keep := range int64(40) {
 		for length := range len(all) + 1 {

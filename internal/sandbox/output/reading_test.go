@@ -30,6 +30,7 @@ func pipes(t *testing.T) (stdout, stderr, toOut, toErr *os.File) {
 }
 
 func TestReading(t *testing.T) {
+	t.Parallel()
 	stdout, stderr, toOut, toErr := pipes(t)
 	chunks := map[string]string{} // no lock: chunks come one at a time
 	r := Start(stdout, stderr, 1<<20, func(stream string, chunk []byte) { chunks[stream] += string(chunk) })
@@ -62,6 +63,7 @@ func TestReading(t *testing.T) {
 
 // Both streams count together, and what comes after is read, and not passed on.
 func TestFlood(t *testing.T) {
+	t.Parallel()
 	const keep = 4096
 	const limit = keep * sandbox.OutputFactor
 	for _, c := range []struct {
@@ -114,6 +116,7 @@ func TestFlood(t *testing.T) {
 // Something that outlives the program holds its output open: what came counts,
 // and nobody waits longer than EOFWait.
 func TestHeldOpen(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		stdout, toOut := io.Pipe()
 		stderr, toErr := io.Pipe()
@@ -149,6 +152,7 @@ func TestHeldOpen(t *testing.T) {
 
 // Bytes that mean something to a terminal, and those that are no text, stay.
 func TestBytesStayAsTheyAre(t *testing.T) {
+	t.Parallel()
 	raw := []byte("\x1b]0;title\a\x9b31m\xff\x00\u202e\u200b\r\n")
 	r := Start(io.NopCloser(bytes.NewReader(raw)), io.NopCloser(strings.NewReader("")), 1024, nil)
 	sum := sha256.Sum256(raw)
@@ -158,6 +162,8 @@ func TestBytesStayAsTheyAre(t *testing.T) {
 }
 
 // A call that writes nothing costs next to nothing.
+//
+// Not parallel: it measures the heap of the process.
 func TestIdleMemory(t *testing.T) {
 	const runs = 200
 	var before, after runtime.MemStats

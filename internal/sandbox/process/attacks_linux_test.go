@@ -27,6 +27,7 @@ type attack struct {
 }
 
 func TestAttacksFailAndSucceedWithoutTheLayer(t *testing.T) {
+	t.Parallel()
 	host := startHost(t)
 	for _, a := range attacks(host) {
 		for _, rung := range rungs {
@@ -118,6 +119,7 @@ func attacks(h host) []attack {
 
 // Two walls stand before the host's network on the lower rung, each by itself.
 func TestEachWallDeniesTCP(t *testing.T) {
+	t.Parallel()
 	h := startHost(t)
 	script := "import socket; socket.create_connection(('127.0.0.1'," + strconv.Itoa(h.port) + "),2)"
 	for layer, want := range map[string]string{jail.LayerSeccomp: "PermissionError", jail.LayerLandlock: "Address family not supported"} {
@@ -130,6 +132,7 @@ func TestEachWallDeniesTCP(t *testing.T) {
 
 // The first process stays in the sandbox, and nothing is to be had from it.
 func TestFirstProcessIsOutOfReach(t *testing.T) {
+	t.Parallel()
 	script := `cat /proc/1/task/*/status | grep -c 'CapEff:[[:space:]]0000000000000000'; ls /proc/1/task | wc -l
 		for f in environ mem maps; do head -c1 /proc/1/$f > /dev/null 2>&1 && echo $f; done; ls /proc/1/fd > /dev/null 2>&1 && echo fd; true`
 	got := strings.Fields(jailtest.Output(t, newTestRunner(t), jailtest.Shell(t, jailtest.Workspace(t), script)))
@@ -141,6 +144,7 @@ func TestFirstProcessIsOutOfReach(t *testing.T) {
 // Landlock covers neither modes nor times; read-only mounts do, and where there
 // are none, the report says so.
 func TestMetadataOfTheHost(t *testing.T) {
+	t.Parallel()
 	for _, alone := range []bool{false, true} {
 		victim := filepath.Join(hostDir(t), "victim")
 		jailtest.WriteFile(t, victim, "whole", 0o600)
@@ -162,6 +166,7 @@ func TestMetadataOfTheHost(t *testing.T) {
 // Without a process namespace, the filter keeps a program of the daemon's user
 // from the daemon's limits, and Landlock from signals to it.
 func TestProcessesOfTheSameUser(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ name, python, layer string }{
 		{"limits", "import resource,os; resource.prlimit(os.getppid(), resource.RLIMIT_CORE); print('done')", jail.LayerSeccomp},
 		{"signals", "import os; os.kill(os.getppid(), 0); print('done')", jail.LayerLandlock},

@@ -6,10 +6,12 @@ import (
 	"palyra/internal/sandbox/jail/jailtest"
 )
 
+// Not parallel: it sets XDG_CONFIG_HOME of the process.
 func TestAuthor(t *testing.T) {
 	jailtest.Author(t, newTestRunner(t), openWorkspace)
 }
 
+// Not parallel: it sets XDG_CONFIG_HOME of the process.
 func TestAuthorAlone(t *testing.T) {
 	jailtest.Author(t, newAloneRunner(t), openWorkspace)
 }

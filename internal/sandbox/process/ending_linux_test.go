@@ -24,6 +24,7 @@ import (
 // A program is not the first of its processes, so that signals end it as they
 // end any other.
 func TestEndings(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		script string
 		code   int
@@ -48,6 +49,7 @@ func TestEndings(t *testing.T) {
 
 // Orphans are taken over by the first process, which waits for them.
 func TestOrphansAreReaped(t *testing.T) {
+	t.Parallel()
 	script := `for i in $(seq 20); do (sleep 0 &) ; done
 		while ps -o stat= -A | grep -q Z; do n=$((n+1)); [ $n -lt 200 ] || exit 1; sleep 0.01; done`
 	jailtest.Output(t, newTestRunner(t), jailtest.Shell(t, jailtest.Workspace(t), script))
@@ -56,6 +58,7 @@ func TestOrphansAreReaped(t *testing.T) {
 // What outlives the program, in a session of its own and deaf to signals, is
 // ended with it.
 func TestNothingIsLeft(t *testing.T) {
+	t.Parallel()
 	for _, rung := range rungs {
 		t.Run(rung.name, func(t *testing.T) {
 			if rung.name == "landlock" && !grouped() {
@@ -89,6 +92,7 @@ func running(t *testing.T, word string) []string {
 }
 
 func TestStoppedRuns(t *testing.T) {
+	t.Parallel()
 	for _, rung := range rungs {
 		t.Run(rung.name, func(t *testing.T) {
 			r, root := rung.make(t), openWorkspace(t)
@@ -115,6 +119,7 @@ func TestStoppedRuns(t *testing.T) {
 // What a run writes to its copy is measured while it runs, and once more when
 // it has ended.
 func TestDiskLimit(t *testing.T) {
+	t.Parallel()
 	r, root := newTestRunner(t), jailtest.Workspace(t)
 	for name, script := range map[string]string{
 		"while it runs": "for i in $(seq 16); do head -c 4M /dev/zero > f$i; done; sleep 30",
@@ -136,6 +141,7 @@ func TestDiskLimit(t *testing.T) {
 
 // When the daemon is killed, its program ends with it.
 func TestDaemonIsKilled(t *testing.T) {
+	t.Parallel()
 	for _, alone := range []bool{false, true} {
 		mark := "2718" + strconv.Itoa(os.Getpid())
 		e := errand{Spec: jailtest.Shell(t, jailtest.Workspace(t), "echo up; (setsid sleep "+mark+"9 &); sleep "+mark), LayerDir: jailtest.Dir(t), Alone: alone}
@@ -167,6 +173,7 @@ func TestDaemonIsKilled(t *testing.T) {
 // Capabilities, Landlock and seccomp belong to one thread of the helper: every
 // one of many runs at once must prove them, whatever the runtime does.
 func TestManyRunsAtOnce(t *testing.T) {
+	t.Parallel()
 	for _, rung := range rungs {
 		t.Run(rung.name, func(t *testing.T) {
 			r, spec := rung.make(t), jailtest.Shell(t, openWorkspace(t), "exit 7")

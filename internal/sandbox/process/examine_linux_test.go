@@ -10,6 +10,7 @@ import (
 
 // Every layer is shown to hold, and every attempt to be a real one.
 func TestExamine(t *testing.T) {
+	t.Parallel()
 	for _, rung := range rungs {
 		t.Run(rung.name, func(t *testing.T) {
 			r := rung.make(t)
@@ -31,6 +32,7 @@ func TestExamine(t *testing.T) {
 
 // A layer that is not there is found out.
 func TestExamineFindsOut(t *testing.T) {
+	t.Parallel()
 	list := newTestRunner(t, jail.LayerSeccomp).Examine(t.Context())
 	i := slices.IndexFunc(list, func(e sandbox.Examination) bool { return e.Layer == jail.LayerSeccomp })
 	if i < 0 || list[i].Denied || list[i].Problem == "" {

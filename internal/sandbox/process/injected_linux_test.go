@@ -14,6 +14,7 @@ import (
 // TestInjectedSecret: Tier B gives a program a secret in a variable, and has no memory
 // for files: they are refused before anything is started.
 func TestInjectedSecret(t *testing.T) {
+	t.Parallel()
 	r, root := newTestRunner(t), jailtest.Workspace(t)
 	const value = "s3cr3t-value-of-the-key"
 	s := jailtest.Shell(t, root, `printf %s "$KEY"; find "$HOME" "$TMPDIR" -type f`)

@@ -24,6 +24,7 @@ var rungs = []struct {
 }{{"user_namespaces", newTestRunner}, {"landlock", newAloneRunner}}
 
 func TestEveryLayerIsProved(t *testing.T) {
+	t.Parallel()
 	r := newTestRunner(t)
 	spec := jailtest.Shell(t, jailtest.Workspace(t), "true")
 	spec.Workspace = sandbox.CopyOnWrite
@@ -45,6 +46,7 @@ func TestEveryLayerIsProved(t *testing.T) {
 
 // What the lower rung lacks is told, and its level is none.
 func TestLowerRungIsHonest(t *testing.T) {
+	t.Parallel()
 	report := jailtest.Run(t, newAloneRunner(t), jailtest.Shell(t, openWorkspace(t), "true"))
 	want := layers()
 	if !grouped() {
@@ -64,6 +66,7 @@ func TestLowerRungIsHonest(t *testing.T) {
 // A layer that was asked for and is not in force keeps the program from
 // starting, whatever the reason.
 func TestEachMissingLayerRefuses(t *testing.T) {
+	t.Parallel()
 	flag := func(bits uintptr) func(*jail.Plan) {
 		return func(p *jail.Plan) { p.Attr.Cloneflags &^= bits }
 	}
@@ -116,6 +119,7 @@ func TestEachMissingLayerRefuses(t *testing.T) {
 }
 
 func TestOrdinaryUser(t *testing.T) {
+	t.Parallel()
 	for _, alone := range []bool{false, true} {
 		root := jailtest.Workspace(t)
 		spec := jailtest.Shell(t, root, "id -u; echo x > made; cat made")
@@ -139,6 +143,7 @@ func TestOrdinaryUser(t *testing.T) {
 }
 
 func TestEgress(t *testing.T) {
+	t.Parallel()
 	spec := jailtest.Shell(t, openWorkspace(t), "readlink /proc/self/ns/net")
 	spec.Egress = egress.Unrestricted
 	own := must.Get(os.Readlink("/proc/self/ns/net"))(t)
@@ -161,10 +166,14 @@ func TestEgress(t *testing.T) {
 	}
 }
 
-func TestMasks(t *testing.T) { jailtest.Masks(t, newTestRunner(t), newTestRunner(t, jail.LayerMasks)) }
+func TestMasks(t *testing.T) {
+	t.Parallel()
+	jailtest.Masks(t, newTestRunner(t), newTestRunner(t, jail.LayerMasks))
+}
 
 // What the filter denies is in the report, with the program as seen inside.
 func TestViolationsAreReported(t *testing.T) {
+	t.Parallel()
 	report := jailtest.Run(t, newTestRunner(t), jailtest.Shell(t, jailtest.Workspace(t), "unshare -U true; true"))
 	if len(report.Violations) == 0 || report.Violations[0].Syscall != "unshare" || report.Violations[0].Executable != "/usr/bin/unshare" || !report.Isolation.Watched {
 		t.Errorf("the violations are %+v, watched %v", report.Violations, report.Isolation.Watched)
@@ -172,6 +181,7 @@ func TestViolationsAreReported(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
+	t.Parallel()
 	r, root := newTestRunner(t), jailtest.Workspace(t)
 	good := jailtest.Shell(t, root, "true")
 	for _, c := range []struct {
@@ -213,6 +223,7 @@ func TestRefusals(t *testing.T) {
 
 // Without user namespaces the lower rung is used only where it is allowed.
 func TestLowestRung(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		lowest sandbox.Isolation
 		works  bool

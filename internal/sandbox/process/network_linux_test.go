@@ -33,6 +33,7 @@ func answers(t *testing.T, report sandbox.Report) []string {
 
 // A program reaches its hosts without knowing of any proxy, and nothing else.
 func TestHosts(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	s := jailtest.Ask(t, jailtest.Workspace(t), "service.test:7007", "11.0.0.7:7007", "[2600::7]:7007",
 		"other.test:7007", "[2600::8]:7007", "service.test:7008", "[2600::7]:7008", "127.0.0.1:"+w.Port())
@@ -56,6 +57,7 @@ func TestHosts(t *testing.T) {
 
 // Without a network of its own, the program has the host's.
 func TestHostsWithoutNetwork(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	s := jailtest.Ask(t, jailtest.Workspace(t), "127.0.0.1:"+w.Port())
 	s.Network = jailtest.Grant(t, "service.test:7007")
@@ -71,6 +73,7 @@ func TestHostsWithoutNetwork(t *testing.T) {
 // Names are asked of the sandbox's own service, whatever the host asks, and the
 // file that says so cannot be changed.
 func TestOwnResolver(t *testing.T) {
+	t.Parallel()
 	s := jailtest.Shell(t, jailtest.Workspace(t), "cat /etc/resolv.conf; ! dd if=/dev/null conv=nocreat,notrunc of=/etc/resolv.conf")
 	s.Network = jailtest.Grant(t, "service.test:7007")
 	if got := jailtest.Output(t, hostRunner(t, newWorld(t)), s); !strings.HasPrefix(got, "nameserver 127.0.0.1\n") {
@@ -80,6 +83,7 @@ func TestOwnResolver(t *testing.T) {
 
 // The lower rung has nothing to hold a program to its hosts.
 func TestLowerRungRefusesHosts(t *testing.T) {
+	t.Parallel()
 	r := newAloneRunner(t)
 	s := jailtest.Spec(t, openWorkspace(t), "true")
 	jailtest.Output(t, r, s) // control
@@ -91,6 +95,7 @@ func TestLowerRungRefusesHosts(t *testing.T) {
 }
 
 func TestOrdinaryUserHosts(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	here := "127.0.0.1:" + w.Port()
 	result := asOrdinary(t, errand{Spec: jailtest.Ask(t, jailtest.Workspace(t), here, "127.0.0.1:1"), LayerDir: jailtest.Dir(t), Hosts: []string{here}})
@@ -102,4 +107,7 @@ func TestOrdinaryUserHosts(t *testing.T) {
 	}
 }
 
-func TestAuthorities(t *testing.T) { jailtest.Authorities(t, hostRunner(t, newWorld(t))) }
+func TestAuthorities(t *testing.T) {
+	t.Parallel()
+	jailtest.Authorities(t, hostRunner(t, newWorld(t)))
+}

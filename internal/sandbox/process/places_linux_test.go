@@ -18,6 +18,7 @@ import (
 )
 
 func TestWorkspaceModes(t *testing.T) {
+	t.Parallel()
 	script := "echo new > made; echo more >> old; cat old"
 	for _, c := range []struct {
 		mode            sandbox.WorkspaceMode
@@ -58,6 +59,7 @@ func TestWorkspaceModes(t *testing.T) {
 // The owner's private files are seen through a view, and what a program makes
 // is the owner's.
 func TestOwnerOfTheWorkspace(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Log("an ordinary user owns what it runs; see TestOrdinaryUser")
 		return
@@ -74,6 +76,7 @@ func TestOwnerOfTheWorkspace(t *testing.T) {
 	}
 }
 
+// Not parallel: it looks for the directories of every run of the process.
 func TestPlacesOfTheRun(t *testing.T) {
 	script := "cd $HOME && echo x > a && cd $TMPDIR && echo y > b && cat $HOME/a b && [ $HOME != $TMPDIR ] && pwd"
 	for _, rung := range rungs {
@@ -101,6 +104,7 @@ func scratches(t *testing.T, mark string) []string {
 
 // A cache is kept between runs, wherever it is found inside.
 func TestCaches(t *testing.T) {
+	t.Parallel()
 	root, cache := jailtest.Workspace(t), jailtest.Workspace(t)
 	spec := jailtest.Shell(t, root, `cat $TOOLCACHE/kept 2>/dev/null; echo kept > $TOOLCACHE/kept; [ $EMPTY = a/cache/other ]`)
 	spec.Env = []string{"EMPTY=a/cache/other"}
@@ -128,6 +132,7 @@ func TestCaches(t *testing.T) {
 // A program of the workspace runs from its copy, with the bytes that were
 // approved.
 func TestProgramOfTheWorkspace(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []sandbox.WorkspaceMode{sandbox.ReadOnly, sandbox.Direct, sandbox.CopyOnWrite} {
 		root := jailtest.Workspace(t)
 		jailtest.WriteFile(t, filepath.Join(root, "tool"), "#!/bin/sh\necho here\n", 0o755)
@@ -147,6 +152,7 @@ func TestProgramOfTheWorkspace(t *testing.T) {
 // A direct run cannot change protected files where it has mounts, and what it
 // makes of them is put aside on either rung.
 func TestProtectedFilesOfDirectRuns(t *testing.T) {
+	t.Parallel()
 	for _, rung := range rungs {
 		root := openWorkspace(t)
 		jailtest.WriteFile(t, filepath.Join(root, ".envrc"), "old", 0o666)
@@ -170,6 +176,7 @@ func TestProtectedFilesOfDirectRuns(t *testing.T) {
 // The tools of a developer work on what they are granted, and nothing that they
 // try is taken for an attack.
 func TestToolsWork(t *testing.T) {
+	t.Parallel()
 	scripts := map[string]string{
 		"git":    "git init -q r && cd r && echo x > f && git add f && git -c user.name=a -c user.email=a@b commit -qm first && git status --short && git log --oneline | wc -l",
 		"gcc":    "echo 'int main(void){return 0;}' > a.c && gcc -o a a.c && ./a && echo 1",

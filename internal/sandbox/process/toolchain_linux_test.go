@@ -7,9 +7,11 @@ import (
 )
 
 func TestToolchains(t *testing.T) {
+	t.Parallel()
 	jailtest.Toolchains(t, newTestRunner(t), openWorkspace)
 }
 
 func TestToolchainsAlone(t *testing.T) {
+	t.Parallel()
 	jailtest.Toolchains(t, newAloneRunner(t), openWorkspace)
 }

@@ -18,6 +18,7 @@ func plain() profile {
 }
 
 func TestProfileStartsFromNothing(t *testing.T) {
+	t.Parallel()
 	forms := parsed(t, plain())
 	if got := written(forms[0]) + written(forms[1]); got != "(version 1)(deny default (with message palyra-run-1-2))" {
 		t.Errorf("the profile begins with %s", got)
@@ -41,6 +42,7 @@ func TestProfileStartsFromNothing(t *testing.T) {
 }
 
 func TestProfileWrites(t *testing.T) {
+	t.Parallel()
 	own := []string{"(subpath (param RUN))", "(subpath (param RUN_OTHER))", "(subpath /opt/acme/cache/go)"}
 	workspace := []string{"(subpath (param WS))", "(subpath (param WS_OTHER))"}
 	for _, direct := range []bool{true, false} {
@@ -74,6 +76,7 @@ func TestProfileWrites(t *testing.T) {
 
 // A denial before the rule that allows would be without effect.
 func TestProfileDeniesLast(t *testing.T) {
+	t.Parallel()
 	last := map[string]int{}
 	for i, f := range parsed(t, plain()) {
 		last[f.list[0].text+" "+f.list[1].text] = i
@@ -84,6 +87,7 @@ func TestProfileDeniesLast(t *testing.T) {
 }
 
 func TestProfileReads(t *testing.T) {
+	t.Parallel()
 	forms := parsed(t, plain())
 	got := rules(forms, "allow file-read*")
 	for _, want := range []string{"(subpath /usr)", "(subpath /System)", "(subpath /opt/toolchain)", "(subpath /private/etc/ssl)", "(subpath /etc/ssl)", "(subpath (param WS))"} {
@@ -107,6 +111,7 @@ func TestProfileReads(t *testing.T) {
 }
 
 func TestProfileNetwork(t *testing.T) {
+	t.Parallel()
 	p := plain()
 	text := must.Get(p.text())(t)
 	if !strings.HasSuffix(text, "(deny network*)\n") || strings.Contains(text, "allow network") || strings.Contains(text, "mDNSResponder") || strings.Contains(text, "trustd") {
@@ -121,6 +126,7 @@ func TestProfileNetwork(t *testing.T) {
 }
 
 func TestSpellings(t *testing.T) {
+	t.Parallel()
 	for name, want := range map[string][]string{
 		"/tmp/x":             {"/private/tmp/x", "/tmp/x"},
 		"/private/tmp/x":     {"/private/tmp/x", "/tmp/x"},
@@ -137,6 +143,7 @@ func TestSpellings(t *testing.T) {
 }
 
 func TestParams(t *testing.T) {
+	t.Parallel()
 	p := plain()
 	p.workspace = "/private/tmp/w"
 	want := []string{
@@ -155,6 +162,7 @@ var hostile = []string{
 }
 
 func TestInjection(t *testing.T) {
+	t.Parallel()
 	base := shape(parsed(t, plain()))
 	for _, text := range hostile {
 		p := plain()
@@ -172,6 +180,7 @@ func TestInjection(t *testing.T) {
 }
 
 func TestUnspeakable(t *testing.T) {
+	t.Parallel()
 	for _, text := range []string{"/a\x00b", "/a\nb", "/a\rb", "/a\tb", "/a\x1bb", "/a\u0085b", "/a\xffb"} {
 		for i, set := range []func(*profile){
 			func(p *profile) { p.workspace = text }, func(p *profile) { p.private = text }, func(p *profile) { p.helper = text },

@@ -48,6 +48,7 @@ func (c compiled) denied(rel string) bool {
 func (c compiled) pinned(rel string) bool { return c.denied(rel) || matches(c.pins, rel) }
 
 func TestProtectedNames(t *testing.T) {
+	t.Parallel()
 	c := compile(t, "secrets", "build/out", "**/*.sealed", "deep/**/x")
 	for _, rel := range []string{
 		".git", ".git/hooks", ".git/hooks/pre-commit", ".git/config", ".git/info/exclude", ".git/HEAD", "sub/deep/.git/hooks/x",
@@ -75,6 +76,7 @@ func TestProtectedNames(t *testing.T) {
 
 // A directory that is moved away, filled and moved back brings nothing in.
 func TestDirectoriesAreHeld(t *testing.T) {
+	t.Parallel()
 	c := compile(t, "build/out")
 	for _, rel := range []string{".git", ".github", "a/.Github", ".config", ".cargo", ".hg", ".gitlab", ".git/modules/x", ".git/objects/info", ".git/objects", "build"} {
 		if !c.pinned(rel) {
@@ -91,6 +93,7 @@ func TestDirectoriesAreHeld(t *testing.T) {
 // The root of the workspace may itself lie below a protected name, and holds
 // characters that mean something in an expression.
 func TestProtectedBelongsToTheWorkspace(t *testing.T) {
+	t.Parallel()
 	c := compile(t)
 	for _, other := range []string{"/opt/acme/aab (c)/.claude/w/.npmrc", "/x" + root + "/.npmrc", "/opt/acme/.npmrc"} {
 		for _, re := range c.writes {
@@ -105,6 +108,7 @@ func TestProtectedBelongsToTheWorkspace(t *testing.T) {
 }
 
 func TestTooManySpellings(t *testing.T) {
+	t.Parallel()
 	if _, err := deny([]string{root}, []string{strings.Repeat("ff", 200)}); err == nil {
 		t.Error("a pattern with a million spellings was accepted")
 	}

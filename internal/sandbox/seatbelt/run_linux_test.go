@@ -18,6 +18,7 @@ import (
 )
 
 func TestRun(t *testing.T) {
+	t.Parallel()
 	s := script(t, "cat; pwd; echo $HOME $TMPDIR $GREETING $CACHE; ls -d $HOME $TMPDIR >&2; ls /proc/self/fd; exit 3\n")
 	s.Stdin, s.Env = []byte("given\n"), []string{"GREETING=hello"}
 	s.Caches = []sandbox.Cache{{Name: "go", Dir: t.TempDir(), Env: []string{"CACHE=/cache/go/build"}}}
@@ -52,6 +53,7 @@ func TestRun(t *testing.T) {
 
 // Where nothing is forbidden, the helper notices and nothing runs.
 func TestUnprovedLayersRefuse(t *testing.T) {
+	t.Parallel()
 	s := script(t, "touch ran\n")
 	r := newTestRunner(t, ChildCommand)
 	report, err := r.Run(t.Context(), s)
@@ -70,6 +72,7 @@ func TestUnprovedLayersRefuse(t *testing.T) {
 }
 
 func TestOpenNetworkIsNoLayer(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []egress.Mode{egress.Unrestricted, egress.Preflight} {
 		s := spec(t, "true")
 		s.Egress = mode
@@ -91,6 +94,7 @@ func TestOpenNetworkIsNoLayer(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
+	t.Parallel()
 	changed := script(t, "")
 	copied := filepath.Join(changed.WorkspaceRoot, "program")
 	must.Do(t, os.WriteFile(copied, []byte("#!/bin/true\n"), 0o700))
@@ -139,6 +143,7 @@ func TestRefusals(t *testing.T) {
 }
 
 func TestEndings(t *testing.T) {
+	t.Parallel()
 	const forever = "sh -c 'sleep 60 & sleep 60' &\nsleep 60\n"
 	for name, c := range map[string]struct {
 		script string
@@ -172,6 +177,7 @@ func TestEndings(t *testing.T) {
 
 // What the program leaves behind ends with it.
 func TestStraggler(t *testing.T) {
+	t.Parallel()
 	s := script(t, "while :; do echo x; sleep 0.01; done >beats 2>&1 &\nwhile [ ! -s beats ]; do :; done\n")
 	if r, err := run(t, s); err != nil || r.ExitCode == nil || *r.ExitCode != 0 {
 		t.Fatalf("%v: %v", err, r.ExitCode)
@@ -189,6 +195,8 @@ func TestStraggler(t *testing.T) {
 
 // The helper looks at the workspace and the program again: either may have
 // been put in another's place.
+//
+// Not parallel: it changes the current directory of the process.
 func TestSwapped(t *testing.T) {
 	t.Chdir(t.TempDir())
 	if step, err := (order{Dir: t.TempDir(), Place: identity{Dev: 1, Ino: 1}}).settle(); err == nil || step != stepWorkspace {
@@ -208,6 +216,7 @@ func TestSwapped(t *testing.T) {
 }
 
 func TestCancelled(t *testing.T) {
+	t.Parallel()
 	s := script(t, "echo started; sleep 60\n")
 	ctx, cancel := context.WithCancel(t.Context())
 	s.Output = func(string, []byte) { cancel() }
@@ -221,6 +230,7 @@ func TestCancelled(t *testing.T) {
 
 // What sandbox-exec says of a profile that it does not take is passed on.
 func TestBrokenProfile(t *testing.T) {
+	t.Parallel()
 	r := newTestRunner(t, forgingChild)
 	r.cfg.ReadRoots = []string{"/" + brokenTag}
 	if _, err := r.Run(t.Context(), spec(t, "true")); reason.Of(err) != reason.SandboxUnavailable || !strings.Contains(err.Error(), "unbound variable") {
@@ -229,6 +239,7 @@ func TestBrokenProfile(t *testing.T) {
 }
 
 func TestProbeAndExamine(t *testing.T) {
+	t.Parallel()
 	good := newTestRunner(t, forgingChild)
 	if s := good.Probe(t.Context()); !s.Available || sandbox.Level(egress.Strict, s.Requested, s.Layers) != sandbox.LevelStrict {
 		t.Errorf("the probe says %+v", s)
@@ -251,6 +262,7 @@ func TestProbeAndExamine(t *testing.T) {
 }
 
 func TestSweep(t *testing.T) {
+	t.Parallel()
 	r := newTestRunner(t, forgingChild)
 	keep := []string{runPrefix + "1-abc", runPrefix + "x", "other"}
 	for _, name := range append(keep, runPrefix+"2147483646-abc") {
@@ -264,6 +276,7 @@ func TestSweep(t *testing.T) {
 }
 
 func TestHelperAlone(t *testing.T) {
+	t.Parallel()
 	if err := child(nil, nil, attempt); err == nil {
 		t.Error("the helper runs without a runner")
 	}

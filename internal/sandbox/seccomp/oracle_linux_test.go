@@ -73,6 +73,7 @@ func (o oracle) names(t *testing.T) map[int]string {
 // were written down a second time: by number for every call, and over telling
 // values for calls whose arguments decide.
 func TestOracle(t *testing.T) {
+	t.Parallel()
 	o := newOracle(t)
 	for _, mode := range []string{"plain", "watch"} {
 		ours, list := newVM(t, Options{Watch: mode == "watch"}), o.machine(t, "list", mode)
@@ -106,6 +107,7 @@ func TestOracle(t *testing.T) {
 }
 
 func TestNamesAgreeWithOracle(t *testing.T) {
+	t.Parallel()
 	for nr, name := range newOracle(t).names(t) {
 		if got := Name(nr); got != name && got != strconv.Itoa(nr) {
 			t.Errorf("call %d is %s, not %s", nr, name, got)

@@ -67,6 +67,7 @@ func args(a ...uint64) (out [6]uint64) {
 }
 
 func TestArguments(t *testing.T) {
+	t.Parallel()
 	vm := newVM(t, Options{})
 	const high = 1 << 32
 	for _, c := range []struct {
@@ -147,6 +148,7 @@ func TestArguments(t *testing.T) {
 }
 
 func TestOptions(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name string
 		o    Options
@@ -194,6 +196,7 @@ func TestOptions(t *testing.T) {
 }
 
 func TestForeignTables(t *testing.T) {
+	t.Parallel()
 	raw := must.Get(Outer())(t)
 	outer := machine(t, raw)
 	const i386, arm = 0x40000003, 0x40000028
@@ -219,6 +222,7 @@ const calls = 600
 
 // Every number is answered by the lists, whatever the shape of the search.
 func TestSearchAgreesWithLists(t *testing.T) {
+	t.Parallel()
 	vm := newVM(t, Options{})
 	want := map[int]uint32{}
 	for _, list := range []struct {
@@ -253,6 +257,7 @@ func TestSearchAgreesWithLists(t *testing.T) {
 }
 
 func TestBytes(t *testing.T) {
+	t.Parallel()
 	got := Bytes([]bpf.RawInstruction{{Op: 0x0620, Jt: 1, Jf: 2, K: 0x7fff0001}})
 	want := []byte{0x20, 0x06, 1, 2, 0x01, 0x00, 0xff, 0x7f}
 	if string(got) != string(want) {

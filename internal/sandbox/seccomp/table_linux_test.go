@@ -44,6 +44,7 @@ func tellingArgs() iter.Seq[[6]uint64] {
 // The kernel's filter, the watching filter and the notifier's table must say
 // the same of every call: whoever answers, the errno is one.
 func TestWatchedAnswersAreTheSame(t *testing.T) {
+	t.Parallel()
 	for _, o := range []Options{{}, {StrictExec: true}, {NoNetwork: true, NoIPC: true, NoProcesses: true}} {
 		plain, table := newVM(t, o), NewTable(o)
 		o.Watch = true
@@ -84,6 +85,7 @@ func TestWatchedAnswersAreTheSame(t *testing.T) {
 
 // Every call that may be reported has a name.
 func TestNamesAreComplete(t *testing.T) {
+	t.Parallel()
 	for nr, r := range NewTable(Options{StrictExec: true, NoProcesses: true}) {
 		for _, c := range r {
 			if c.then.report && Name(nr) == strconv.Itoa(nr) {

@@ -20,6 +20,7 @@ func system(name string) string {
 }
 
 func TestKnownLines(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		text        string
 		commands    []string
@@ -57,6 +58,7 @@ func TestKnownLines(t *testing.T) {
 // words that a rule can name, and no list of commands holds for it. What it may run is
 // among its commands all the same.
 func TestUnknownLines(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		text    string
 		special string
@@ -156,6 +158,7 @@ func TestUnknownLines(t *testing.T) {
 // TestClaim: a line that somebody else runs is never known, and what it may run is
 // there.
 func TestClaim(t *testing.T) {
+	t.Parallel()
 	f := Claim(shellwords.Bash, "ls -la && git push > a")
 	if f.Known || !f.Claimed || !f.Parsed || f.Dynamic || len(f.Special) > 0 || !slices.Equal(f.Origins, []string{"unknown"}) || !slices.Equal(f.Writes, []string{"a"}) {
 		t.Errorf("%+v", f)
@@ -170,6 +173,7 @@ func TestClaim(t *testing.T) {
 
 // TestRead: what else comes of a line.
 func TestRead(t *testing.T) {
+	t.Parallel()
 	asked := []string{}
 	got := Read(shellwords.Posix, "make -f a.mk $A; cat < b <$C; ls d", func(name string) string {
 		asked = append(asked, name)
@@ -224,6 +228,7 @@ func FuzzRead(f *testing.F) {
 
 // TestWrappersOfTheTable: every launcher that process.run refuses is one here.
 func TestWrappersOfTheTable(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"env", "xargs", "sudo", "nohup", "time", "ssh", "docker", "strace"} {
 		if !sandbox.StartsOthers(name) {
 			t.Fatalf("%s is no launcher", name)

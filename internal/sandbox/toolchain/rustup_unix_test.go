@@ -34,6 +34,7 @@ func aRustup(t *testing.T) string {
 // TestRustup: what only rustup could make sense of is refused before anything runs,
 // with what to type instead; that, and all other calls, run.
 func TestRustup(t *testing.T) {
+	t.Parallel()
 	home := aRustup(t)
 	chains := Find(Config{Home: home}).Toolchains
 	toolchains := filepath.Join(home, ".rustup/toolchains")
@@ -82,6 +83,7 @@ func installed(chains []sandbox.Toolchain) (path []string) {
 
 // TestRustupOfSystem: a cargo of the distribution's does not know the toolchain either.
 func TestRustupOfSystem(t *testing.T) {
+	t.Parallel()
 	home, system := aRustup(t), aHome(t, "bin/cargo")
 	chains := Find(Config{Home: home}).Toolchains
 	p := must.Get(sandbox.ResolveExecutable("cargo", append([]string{filepath.Join(system, "bin")}, installed(chains)...)))(t)
@@ -95,6 +97,7 @@ func TestRustupOfSystem(t *testing.T) {
 // TestVersionsPath: a program of one of several versions finds its own rustc first, and
 // no other program's PATH changes.
 func TestVersionsPath(t *testing.T) {
+	t.Parallel()
 	home := aRustup(t)
 	chains := Find(Config{Home: home}).Toolchains
 	usual := "PATH=" + strings.Join(sandbox.PathWith(chains), ":")
@@ -122,6 +125,7 @@ func TestVersionsPath(t *testing.T) {
 // TestVersionsLeftOut: where one of the versions is not fit to be shown, only the
 // default one is, and that is told. Control: the same home before.
 func TestVersionsLeftOut(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		spoil func(home string) error
 		why   string

@@ -63,6 +63,7 @@ func why(f Found, dir string) string {
 // TestTable: programs are found where each tool puts them, in the version that the
 // user chose, and nothing is shown in which a tool keeps credentials.
 func TestTable(t *testing.T) {
+	t.Parallel()
 	home := aHome(t, ".local/bin/uv", ".local/share/uv/tools/ruff/bin/ruff", ".cargo/bin/rg", ".cargo/credentials.toml", ".npmrc", ".config/gh/hosts.yml", ".netrc",
 		".rustup/toolchains/nightly-x86_64/bin/cargo", ".rustup/toolchains/stable-x86_64/bin/cargo",
 		".nvm/versions/node/v9.9.0/bin/node", ".nvm/versions/node/v20.1.0/bin/node", ".nvm/versions/node/v20.11.1/bin/node", ".nvm/versions/node/v22.0.0/bin/node",
@@ -101,6 +102,7 @@ func TestTable(t *testing.T) {
 // TestLeftOut: each reason for which a directory is left out, with the same directory
 // that has nothing against it as the control.
 func TestLeftOut(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		// spoil changes the home, or the configuration.
 		spoil func(t *testing.T, home string, c *Config)
@@ -145,6 +147,7 @@ func TestLeftOut(t *testing.T) {
 // TestCredentials: the names under which tools keep them, in the places where nobody
 // looks. What only reads like one is none.
 func TestCredentials(t *testing.T) {
+	t.Parallel()
 	for name, want := range map[string]bool{
 		"pip.conf": true, "etc/npmrc": true, "etc/pip.conf": true, "credentials": true, "Credentials.TOML": true, ".NETRC": true, ".env.local": true, ".pgpass": true, "etc/deploy.key": true, "deploy_rsa": true, ".boto": true,
 		"pip.conf.md": false, "keyring": false, "env": false, "etc/ssl.pem": false, "monkey": false,
@@ -161,6 +164,7 @@ func TestCredentials(t *testing.T) {
 // TestPrograms: where programs are looked for is part of what was judged, and nobody
 // else can put one there.
 func TestPrograms(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		spoil func(t *testing.T, home, bin string)
 		why   string
@@ -201,6 +205,7 @@ func TestPrograms(t *testing.T) {
 
 // TestAsked: directories of the configuration come first and are judged like others.
 func TestAsked(t *testing.T) {
+	t.Parallel()
 	home := aHome(t, "node/bin/node", "plain/tool", ".cargo/bin/rg", "bad/.npmrc", "bad/tool")
 	f := Find(Config{Home: home, Dirs: []string{filepath.Join(home, "node"), filepath.Join(home, "plain"), filepath.Join(home, "bad"), filepath.Join(home, "none"), home, "/"}})
 	bins, dirs := found(f, home)
@@ -220,6 +225,8 @@ func TestAsked(t *testing.T) {
 }
 
 // TestForOwnUser: a palyrad that is root takes nothing from a home.
+//
+// Not parallel: it sets HOME of the process.
 func TestForOwnUser(t *testing.T) {
 	home := aHome(t, ".cargo/bin/rg")
 	t.Setenv("HOME", home)
@@ -236,6 +243,7 @@ func TestForOwnUser(t *testing.T) {
 // TestNamesakes: a name that is found twice is told, but not the links that belong to
 // the same tool; what lies in a toolchain comes from there whatever its name is.
 func TestNamesakes(t *testing.T) {
+	t.Parallel()
 	home := aHome(t, "sys/rg", ".cargo/bin/rg", ".cargo/bin/cargo", ".rustup/toolchains/stable/bin/cargo", ".local/bin/one")
 	f := Find(Config{Home: home})
 	path := []string{filepath.Join(home, "sys"), filepath.Join(home, "none")}
@@ -260,6 +268,7 @@ func TestNamesakes(t *testing.T) {
 }
 
 func TestCompare(t *testing.T) {
+	t.Parallel()
 	versions := []string{"v22.0.0", "v9.10.1", "v9.9.1", "3.12", "3.12.1", "3.9", "system"}
 	slices.SortFunc(versions, compare)
 	if want := []string{"3.9", "3.12", "3.12.1", "system", "v9.9.1", "v9.10.1", "v22.0.0"}; !slices.Equal(versions, want) {

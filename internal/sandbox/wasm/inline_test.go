@@ -42,6 +42,7 @@ func proposal(module []byte, more string) tool.Proposal {
 // TestInlineRefuses: what a call asks for beyond the limits is refused before anything
 // runs, as is what is no module.
 func TestInlineRefuses(t *testing.T) {
+	t.Parallel()
 	large := append(append([]byte{}, smallest...), append([]byte{0, 0x80, 0x80, 0x11, 1, 'x'}, make([]byte, 0x44000-2)...)...)
 	wide := []byte(strings.Replace(string(smallest), "\x05\x03\x01\x00\x01", "\x05\x03\x01\x00\x05", 1))
 	for name, c := range map[string]struct {
@@ -81,6 +82,7 @@ func TestInlineRefuses(t *testing.T) {
 // TestInlineRuns: a call runs for its principal without any grant, its randomness comes
 // from its digest, and its result says what it used.
 func TestInlineRuns(t *testing.T) {
+	t.Parallel()
 	n := &noting{}
 	in := inlineOf(n)
 	run := func(p tool.Proposal) tool.Report {
@@ -103,6 +105,7 @@ func TestInlineRuns(t *testing.T) {
 
 // TestInlineSays: what people are asked about names the module and what it may use.
 func TestInlineSays(t *testing.T) {
+	t.Parallel()
 	plan := must.Get(inlineOf(&noting{}).Plan(t.Context(), proposal(smallest, `,"fuel":7`)))(t)
 	digest := fmt.Sprintf("sha256:%x", sha256.Sum256(smallest))
 	for _, c := range []struct{ is, want string }{

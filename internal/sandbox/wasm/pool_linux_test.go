@@ -23,6 +23,7 @@ func still(t *testing.T, owner string, since time.Duration) *worker {
 // TestIdleWorkersEnd: workers that nobody needed for a while are ended, those that stand
 // ready like those of somebody, and the others stay.
 func TestIdleWorkersEnd(t *testing.T) {
+	t.Parallel()
 	r := &Runner{use: Config{Workers: 3, Log: slog.New(slog.DiscardHandler)}, closing: make(chan struct{})}
 	old, spare, fresh := still(t, "user:alice", idleTime), still(t, "", idleTime+time.Second), still(t, "user:alice", 0)
 	r.idle = []*worker{old, spare, fresh}
@@ -41,6 +42,7 @@ func TestIdleWorkersEnd(t *testing.T) {
 
 // TestRoom: a worker is not given a call that may use more than its sandbox lets it.
 func TestRoom(t *testing.T) {
+	t.Parallel()
 	w := still(t, "", 0)
 	for name, c := range map[string]struct {
 		limits guest.Limits

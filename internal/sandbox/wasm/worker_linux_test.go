@@ -25,6 +25,7 @@ func (broken) Run(context.Context, sandbox.Spec) (sandbox.Report, error) {
 // TestWorkerThatDoesNotStart: what keeps a worker from starting is said at once, and not
 // when its greeting is overdue.
 func TestWorkerThatDoesNotStart(t *testing.T) {
+	t.Parallel()
 	program := filepath.Join(t.TempDir(), Worker)
 	must.Do(t, os.WriteFile(program, []byte("\x7fELF"), 0o755))
 	r := must.Get(Open(Config{Sandbox: broken{}, Worker: program, Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}))(t)
@@ -40,6 +41,7 @@ func TestWorkerThatDoesNotStart(t *testing.T) {
 // TestReadAfterTheEnd: what a worker says once its caller has left is not taken, even if it
 // is there already: from then on no deadline of its line is the one that was set last.
 func TestReadAfterTheEnd(t *testing.T) {
+	t.Parallel()
 	ours, theirs, err := sockets()
 	must.Do(t, err)
 	defer ours.Close()

@@ -146,6 +146,7 @@ func (w *world) asking(do func(ask func(function string, numbers []int32, first,
 // TestPlan: what a call would be has all that the guest may use, and another package is
 // another call.
 func TestPlan(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, `http = ["api.example.org:443"]
 secrets = [{name = "api", use = "placeholder"}, {name = "own/key", use = "read"}]
 storage_bytes = 100
@@ -184,6 +185,7 @@ clock = true
 // TestPlanRefuses: what cannot run is refused before anybody is asked. The control is
 // TestPlan.
 func TestPlanRefuses(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		capabilities string
 		change       func(*world)
@@ -211,6 +213,7 @@ func TestPlanRefuses(t *testing.T) {
 // TestNothingWithoutAGrant: a guest that was granted nothing gets nothing, whatever it
 // asks and whichever handles it guesses.
 func TestNothingWithoutAGrant(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "")
 	w.asking(func(ask func(string, []int32, string, string) (int32, string)) {
 		for kind := range int32(8) {
@@ -251,6 +254,7 @@ func TestNothingWithoutAGrant(t *testing.T) {
 // TestExactlyWhatIsGranted is the control of TestNothingWithoutAGrant: with grants each is
 // used by its own handle, is counted, and no handle does another's work.
 func TestExactlyWhatIsGranted(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, `http = ["api.example.org:443", "*.wild.example"]
 secrets = [{name = "api", use = "placeholder"}]
 storage_bytes = 100
@@ -313,6 +317,7 @@ channels = ["chat"]
 
 // TestRequestsEnd: what a call sends is bounded over all its requests.
 func TestRequestsEnd(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, `http = ["api.example.org:443"]`)
 	w.answer.Egress.Observed = []tool.Connection{{Host: "api.example.org", BytesOut: 600}}
 	w.asking(func(ask func(string, []int32, string, string) (int32, string)) {
@@ -341,6 +346,7 @@ func TestRequestsEnd(t *testing.T) {
 // call, the lease ends with it, and what it leaves behind does not have the value. The
 // control leaves behind what it did not read.
 func TestSecretRead(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, `secrets = [{name = "api", use = "read"}]`)
 	value := w.secrets["global/api"]
 	spent, read := false, true
@@ -372,6 +378,7 @@ func TestSecretRead(t *testing.T) {
 
 // TestResults: a result is what the manifest says, or the call failed, with the guest's log.
 func TestResults(t *testing.T) {
+	t.Parallel()
 	for output, says := range map[string]string{
 		` {"n": 2, "m": [1]}` + "\n": "",
 		`{"n": "two"}`:               "output_schema",
@@ -403,6 +410,7 @@ func TestResults(t *testing.T) {
 
 // TestAskingForever: a guest that does nothing but ask ends.
 func TestAskingForever(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "")
 	w.guest = func(h guest.Host, _ guest.Call) (guest.Report, error) {
 		for range 2_000_000 {

@@ -24,6 +24,7 @@ func version(t *testing.T, v string, pieces ...string) string {
 }
 
 func TestAVersionNeverChanges(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	one := w.install(registrytest.Manifest)
 	_, err := w.Install(t.Context(), alice, w.bring(registrytest.With(t, registrytest.Manifest, "Add a note.", "Add it."), key))
@@ -38,6 +39,7 @@ func TestAVersionNeverChanges(t *testing.T) {
 }
 
 func TestOlderVersionsComeBackByEnablingAlone(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.install(registrytest.Manifest)
 	if two := w.install(version(t, "1.10.0")); !two.Current {
@@ -58,6 +60,7 @@ func TestOlderVersionsComeBackByEnablingAlone(t *testing.T) {
 }
 
 func TestGains(t *testing.T) {
+	t.Parallel()
 	asks := "[tools.capabilities]\nhttp = [\"api.example.org:443\"]\nsecrets = [{name = \"global/notes\", use = \"placeholder\"}]\nstorage_bytes = 1024\nclock = true\n"
 	asksMore := "[tools.capabilities]\nhttp = [\"api.example.org:443\", \"b.example.org\"]\nsecrets = [{name = \"global/notes\", use = \"read\"}]\nstorage_bytes = 4096\nclock = true\nrandom = true\nchannels = [\"team\"]\n"
 	needs := []string{`publisher = "example.org"`, "publisher = \"example.org\"\n[compatibility]\ninterface = \"0.1.0\""}
@@ -87,6 +90,7 @@ func TestGains(t *testing.T) {
 }
 
 func TestAnAuditKeepsAPackageOut(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	wide := registrytest.With(t, registrytest.Manifest, `publisher = "example.org"`, "publisher = \"example.org\"\n[compatibility]\ninterface = \"0.1.0\"", "[tools.capabilities]\n", "[tools.capabilities]\nhttp = [\"*.example.org\"]\n")
 	digest := w.bring(wide, key)
@@ -106,6 +110,7 @@ func TestAnAuditKeepsAPackageOut(t *testing.T) {
 }
 
 func TestModulesAreCompiledBefore(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	compiled, broken := 0, errors.New("no memory")
 	w.compile = func(_ context.Context, m guest.Module) error {
@@ -134,6 +139,7 @@ func (w *world) packages() (list []string) {
 }
 
 func TestRemovedWithItsPackage(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.install(registrytest.Manifest)
 	w.install(version(t, "1.1.0"))
@@ -157,6 +163,7 @@ func TestRemovedWithItsPackage(t *testing.T) {
 }
 
 func TestTakenOutOfUseAtOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.install(registrytest.Manifest)
 	for _, s := range []registry.Status{registry.Quarantined, registry.Disabled} {
@@ -184,6 +191,7 @@ func TestTakenOutOfUseAtOnce(t *testing.T) {
 }
 
 func TestNothingIsInstalledWithoutTheJournal(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	broken := errors.New("the disk is full")
 	w.store.Fail = func(registry.Change) error { return broken }
@@ -209,6 +217,7 @@ func TestNothingIsInstalledWithoutTheJournal(t *testing.T) {
 // Killed at any step, a change leaves the old state or the new, and the next start sweeps
 // what belongs to neither.
 func TestKilledAtEveryStep(t *testing.T) {
+	t.Parallel()
 	for step, want := range map[string]struct{ installed, removed bool }{"named": {false, false}, "kept": {true, false}, "dropped": {true, true}} {
 		t.Run(step, func(t *testing.T) {
 			w := newWorld(t)
@@ -250,6 +259,7 @@ func TestKilledAtEveryStep(t *testing.T) {
 }
 
 func TestAStartSweepsItsOwnAlone(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	one := w.install(registrytest.Manifest)
 	must.Do(t, os.WriteFile(filepath.Join(w.dir, ".upload.7"), []byte("x"), 0o600))

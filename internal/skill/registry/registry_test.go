@@ -56,6 +56,7 @@ func (w *world) install(manifest string) registry.Installed {
 }
 
 func TestInstalledSkillRuns(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	one := w.install(registrytest.Manifest)
 	if !one.Current || one.Status != registry.Active || w.changed != 1 {

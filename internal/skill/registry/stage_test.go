@@ -25,6 +25,7 @@ func (w *world) part(by access.Caller, data []byte, from, to int) (int64, error)
 }
 
 func TestBroughtInParts(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	data := registrytest.Package(t, registrytest.Manifest, key)
 	if n := must.Get(w.part(alice, data, 0, 100))(t); n != 100 {
@@ -59,6 +60,7 @@ func TestBroughtInParts(t *testing.T) {
 }
 
 func TestPartsAreBounded(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	good := registry.Part{Digest: "sha256:" + strings.Repeat("0", 64), Size: 10, Data: []byte("01234")}
 	must.Get(w.Stage(t.Context(), alice, good))(t) // the control
@@ -85,6 +87,7 @@ func TestPartsAreBounded(t *testing.T) {
 }
 
 func TestFewAreBroughtAtOnceAndNotForLong(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	begin := func(n int) error {
 		_, err := w.Stage(t.Context(), alice, registry.Part{Digest: fmt.Sprintf("sha256:%064d", n), Size: 10, Data: []byte("x")})

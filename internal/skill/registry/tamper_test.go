@@ -120,6 +120,7 @@ var tampering = []struct {
 }
 
 func TestTampered(t *testing.T) {
+	t.Parallel()
 	for _, c := range tampering {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t)
@@ -167,6 +168,7 @@ func TestTampered(t *testing.T) {
 
 // A trust store without its row does not make the next key one of first use.
 func TestNoFirstUseAfterThePinWasTakenAway(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.install(registrytest.Manifest)
 	must.Do(t, w.Remove(t.Context(), alice, "notes", ""))
@@ -183,6 +185,7 @@ func TestNoFirstUseAfterThePinWasTakenAway(t *testing.T) {
 
 // What was changed is mended by the same package, and what people said of it stays.
 func TestMended(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	one := w.install(registrytest.Manifest)
 	must.Get(w.SetStatus(t.Context(), alice, "notes", "", registry.Disabled, "later"))(t)
@@ -220,6 +223,7 @@ func TestMended(t *testing.T) {
 // A row that somebody added is no installation, not even for a package of the pinned key:
 // no status makes it one, and removing it leaves what is installed.
 func TestAnAddedRowIsNoInstallation(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	one := w.install(registrytest.Manifest)
 	data := registrytest.Package(t, version(t, "0.1.0"), key)
@@ -249,6 +253,7 @@ func TestAnAddedRowIsNoInstallation(t *testing.T) {
 
 // A change of one version does not make true what somebody wrote into the row of another.
 func TestAChangeBelievesNoOtherRow(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.install(registrytest.Manifest)
 	must.Get(w.SetStatus(t.Context(), alice, "notes", "", registry.Quarantined, ""))(t)
@@ -266,6 +271,7 @@ func TestAChangeBelievesNoOtherRow(t *testing.T) {
 
 // While many load a skill, it is taken out of use: who asks afterwards gets nothing.
 func TestLoadedByManyWhileItIsTakenOutOfUse(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.install(registrytest.Manifest)
 	var wait sync.WaitGroup

@@ -41,6 +41,7 @@ func (w *world) bring(manifest string, k ed25519.PrivateKey) string {
 }
 
 func TestFirstUsePinsTheKey(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	digest := w.bring(registrytest.Manifest, key)
 	in := must.Get(w.Inspect(t.Context(), digest))(t)
@@ -67,6 +68,7 @@ func TestFirstUsePinsTheKey(t *testing.T) {
 }
 
 func TestAKeyIsNotReplaced(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.install(registrytest.Manifest)
 	name := "example.org"
@@ -86,6 +88,7 @@ func TestAKeyIsNotReplaced(t *testing.T) {
 }
 
 func TestDistrustStopsAllOfAPublisher(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.install(registrytest.Manifest)
 	w.install(registrytest.With(t, registrytest.Manifest, `"1.0.0"`, `"1.1.0"`))

@@ -39,6 +39,7 @@ func digests(t *testing.T) []committed {
 // module has the committed digest where the committed compiler is there, and README has a
 // line for it.
 func TestExamples(t *testing.T) {
+	t.Parallel()
 	readme := string(must.Get(os.ReadFile(filepath.Join(examples, "README.md")))(t))
 	known := digests(t)
 	manifests := must.Get(filepath.Glob(filepath.Join(examples, "*", "skill.toml")))(t)
@@ -72,6 +73,7 @@ func TestExamples(t *testing.T) {
 // TestExamplesOfOtherCompilers: where the compiler of a committed module is there, it
 // gives the module that is committed.
 func TestExamplesOfOtherCompilers(t *testing.T) {
+	t.Parallel()
 	for language, c := range map[string]struct{ dir, version, says string }{
 		"c":    {"checksum", "clang --version", "Debian clang version 14.0.6"},
 		"rust": {"line-diff", "/usr/bin/rustc --version", "rustc 1.63.0"},
@@ -97,6 +99,7 @@ func TestExamplesOfOtherCompilers(t *testing.T) {
 // TestSpecsProgramInC builds the program of docs/format/skill.md by the line that stands
 // above it.
 func TestSpecsProgramInC(t *testing.T) {
+	t.Parallel()
 	if _, err := exec.LookPath("clang"); err != nil {
 		t.Skip("clang is not here")
 	}
@@ -123,6 +126,7 @@ func TestSpecsProgramInC(t *testing.T) {
 
 // TestExamplesHaveTheirPackageHost: the examples use what a new skill gets.
 func TestExamplesHaveTheirPackageHost(t *testing.T) {
+	t.Parallel()
 	dir := newSkill(t)
 	for _, name := range []string{"host.go", "grants.go", "elsewhere.go"} {
 		if !bytes.Equal(must.Get(os.ReadFile(filepath.Join(dir, "host", name)))(t), must.Get(os.ReadFile(filepath.Join(examples, "host", name)))(t)) {
@@ -133,6 +137,7 @@ func TestExamplesHaveTheirPackageHost(t *testing.T) {
 
 // TestExamplesPassTheirTests runs the tests of the examples in Go, as they are.
 func TestExamplesPassTheirTests(t *testing.T) {
+	t.Parallel()
 	cmd := exec.CommandContext(t.Context(), "go", "test", "./...")
 	cmd.Dir, cmd.Env = examples, append(os.Environ(), "GOWORK=off", "GOFLAGS=")
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -143,6 +148,7 @@ func TestExamplesPassTheirTests(t *testing.T) {
 // TestGuestsImportTheWholeInterface: the package host links each function with the type
 // that the interface has.
 func TestGuestsImportTheWholeInterface(t *testing.T) {
+	t.Parallel()
 	dir := newSkill(t)
 	write(t, dir, "modules/count/main.go", fmt.Sprintf(everything, "counter"))
 	must.Do(t, os.Remove(filepath.Join(dir, "modules/count/main_test.go")))

@@ -34,6 +34,7 @@ func write(t *testing.T, dir, name, text string) {
 // TestNewBuildsAndRuns: what is new passes its own test, runs, and becomes a package in
 // which an audit finds nothing but that nobody signed it. Elsewhere it is the same bytes.
 func TestNewBuildsAndRuns(t *testing.T) {
+	t.Parallel()
 	dir := newSkill(t)
 	for _, arguments := range [][]string{{"vet", "./..."}, {"test", "./..."}} {
 		cmd := exec.CommandContext(t.Context(), "go", arguments...)
@@ -79,6 +80,7 @@ func TestNewBuildsAndRuns(t *testing.T) {
 
 // TestTooLarge names the import that a module is large by.
 func TestTooLarge(t *testing.T) {
+	t.Parallel()
 	dir := newSkill(t)
 	write(t, dir, "modules/count/main.go", "package main\n\nimport (\n\t\"net/http\"\n\t\"os\"\n)\n\nfunc main() { _, _ = http.Get(os.Args[0]) }\n")
 	must.Do(t, os.Remove(filepath.Join(dir, "modules/count/main_test.go")))
@@ -94,6 +96,7 @@ func TestTooLarge(t *testing.T) {
 // TestSizes: what an import takes is most of a program that does nothing else, and no
 // more than the module has.
 func TestSizes(t *testing.T) {
+	t.Parallel()
 	o := options()
 	o.Sizes = true
 	built := must.Get(workshop.Build(t.Context(), newSkill(t), o))(t)
@@ -104,6 +107,7 @@ func TestSizes(t *testing.T) {
 }
 
 func TestBuildRefuses(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		change func(t *testing.T, dir string)
 		wants  string
@@ -132,6 +136,7 @@ func TestBuildRefuses(t *testing.T) {
 }
 
 func TestNewRefuses(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	if _, err := workshop.New(dir, "No Name", "example.org"); err == nil || !strings.Contains(err.Error(), "skill.toml: id") {
 		t.Errorf("%v", err)

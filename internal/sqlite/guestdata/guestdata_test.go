@@ -17,12 +17,14 @@ import (
 )
 
 func TestStorage(t *testing.T) {
+	t.Parallel()
 	catalogtest.RunStorage(t, func(t *testing.T) catalog.Storage { return guestdata.New(sqlitetest.Open(t)) })
 }
 
 // TestStorageIsSealed: a value is not in the files of the store in plain, and one that is
 // moved to another user's row does not open. The control reads it in its own row.
 func TestStorageIsSealed(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "store")
 	db := sqlitetest.OpenAt(t, path, sqlite.Options{})
 	s := guestdata.New(db)
@@ -59,6 +61,7 @@ func TestStorageIsSealed(t *testing.T) {
 
 // TestStorageIsVerified: the check of a whole store finds what no key opens.
 func TestStorageIsVerified(t *testing.T) {
+	t.Parallel()
 	_, known := sqlitetest.Key(t)
 	for name, sql := range map[string]string{
 		"the control": "", "cut off": "UPDATE skill_storage SET box = zeroblob(3)", "another digest": "UPDATE skill_storage SET digest = x'00'",

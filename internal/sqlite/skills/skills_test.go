@@ -18,12 +18,14 @@ import (
 )
 
 func TestStore(t *testing.T) {
+	t.Parallel()
 	registrytest.RunStore(t, func(t *testing.T) registry.Store { return skills.New(sqlitetest.Open(t)) })
 }
 
 // What somebody writes into the tables does not count: neither a status, nor another key,
 // nor a version that was never installed.
 func TestRowsThatSomebodyWroteDoNotCount(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct{ sql, says string }{
 		"nothing":    {"SELECT 1", "notes@1.0.0 is quarantined"}, // the control
 		"the status": {"UPDATE skills SET status = 'active'", `the status is "active", and the journal "quarantined"`},
@@ -64,6 +66,7 @@ func TestRowsThatSomebodyWroteDoNotCount(t *testing.T) {
 // A copy of the store with its packages, as a restore makes it, has the statuses and pins of
 // the moment, and its journal says the same.
 func TestACopyKeepsStatuses(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	db := sqlitetest.OpenMigrated(t, filepath.Join(dir, "palyra.db"), sqlite.Options{})
 	by := access.Caller{Principal: access.User("alice")}

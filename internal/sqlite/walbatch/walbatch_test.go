@@ -78,6 +78,7 @@ func copied(t testing.TB, path string) string {
 
 // Names of files that mean something in a URI name the same file.
 func TestNames(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"plain.db", "a b?c=d&vfs=none#e%41.db", "ü.db", "100%.db"} {
 		if runtime.GOOS == "windows" && strings.Contains(name, "?") {
 			continue
@@ -93,6 +94,7 @@ func TestNames(t *testing.T) {
 // A commit is in the file when it returns, though nothing was made durable: another
 // connection reads it, and so does whoever opens what a dying process leaves.
 func TestCommitsDoNotWait(t *testing.T) {
+	t.Parallel()
 	for _, durable := range []string{"OFF", "NORMAL", "FULL"} {
 		path := filepath.Join(t.TempDir(), "x.db")
 		conn := opened(t, path, true, "PRAGMA synchronous = "+durable)
@@ -112,6 +114,7 @@ func TestCommitsDoNotWait(t *testing.T) {
 // What a transaction wrote before it ended is read back by itself, and is gone when it
 // is rolled back, whole or to a savepoint, also when the cache does not hold it.
 func TestSpills(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "x.db")
 	conn := opened(t, path, true, "PRAGMA cache_size = 10; PRAGMA wal_autocheckpoint = 100; PRAGMA synchronous = FULL; PRAGMA journal_size_limit = 10000")
 	random := rand.New(rand.NewPCG(1, 2))

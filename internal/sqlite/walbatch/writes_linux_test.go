@@ -42,6 +42,8 @@ func writes(t *testing.T) (n int) {
 
 // The pages of a commit are written together. Over the system's VFS each takes two
 // writes, which is the control.
+//
+// Not parallel: it counts the writes of the process.
 func TestOneWrite(t *testing.T) {
 	counts := map[bool]int{}
 	for _, batched := range []bool{false, true} {
@@ -58,6 +60,8 @@ func TestOneWrite(t *testing.T) {
 
 // A disk without room fails the commit that does not fit, whose rows are not there, and
 // none before it.
+//
+// Not parallel: it lowers the limit of file sizes of the process.
 func TestFullDisk(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.db")
 	conn := opened(t, path, true, "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0")

@@ -35,6 +35,7 @@ func xor(text, about []byte) ([]byte, error) {
 }
 
 func TestBackends(t *testing.T) {
+	t.Parallel()
 	for name, open := range map[string]func(dir, gateway string) kek.Backend{
 		"file":            func(dir, gateway string) kek.Backend { return kek.NewFile(dir, gateway, nil) },
 		"with passphrase": func(dir, gateway string) kek.Backend { return kek.NewFile(dir, gateway, phrase("correct horse")) },
@@ -62,6 +63,7 @@ func inFile(dir string, passphrase func() ([]byte, error)) kek.Options {
 // The key of a passphrase is nowhere in the state directory, and opens by nothing else.
 // A passphrase that is given opens it until palyrad stops.
 func TestPassphrase(t *testing.T) {
+	t.Parallel()
 	dir, ctx := t.TempDir(), t.Context()
 	r := must.Get(kek.Open(inFile(dir, phrase("correct horse"))))(t)
 	_, back := wrapped(t, r, "one")
@@ -115,6 +117,7 @@ func TestPassphrase(t *testing.T) {
 // A passphrase file that says something else meanwhile does not become the passphrase by
 // the next write.
 func TestPassphraseChangesByNoWrite(t *testing.T) {
+	t.Parallel()
 	dir, ctx := t.TempDir(), t.Context()
 	now := "correct horse"
 	r := must.Get(kek.Open(inFile(dir, func() ([]byte, error) { return []byte(now), nil })))(t)
@@ -128,6 +131,7 @@ func TestPassphraseChangesByNoWrite(t *testing.T) {
 // What is damaged, too open, another's or not there is refused with what is wrong, and
 // stays as it is.
 func TestDamagedFiles(t *testing.T) {
+	t.Parallel()
 	write := func(name, text string) func(string) error {
 		return func(dir string) error { return os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600) }
 	}
@@ -233,6 +237,7 @@ func all(t *testing.T, dir string) string {
 
 // A setting that is another than the pin is refused at the start, and nothing is moved.
 func TestPinnedBackend(t *testing.T) {
+	t.Parallel()
 	dir, m := t.TempDir(), kektest.NewMemory()
 	list := []kek.Backend{m, kek.NewFile(dir, kektest.Gateway, nil)}
 	o := kek.Options{Dir: dir, Gateway: kektest.Gateway, Backend: kek.InFile, Backends: list}
@@ -250,6 +255,7 @@ func TestPinnedBackend(t *testing.T) {
 // The best backend that works is taken, by what it does. One that only seems to work is
 // not, and one that is pinned and does not answer is not replaced.
 func TestAuto(t *testing.T) {
+	t.Parallel()
 	broken := map[string]kek.Backend{
 		"locked":         func() kek.Backend { m := kektest.NewMemory(); m.Lock(); return m }(),
 		"forgets":        forgetful{kektest.NewMemory()},
@@ -304,6 +310,7 @@ func (*hoarder) Delete(ctx, string) error { return nil }
 // Without its pin, a gateway goes on with the keys that lie in its state directory, and
 // makes none elsewhere.
 func TestPinIsGone(t *testing.T) {
+	t.Parallel()
 	dir, m := t.TempDir(), kektest.NewMemory()
 	file := kek.NewFile(dir, kektest.Gateway, nil)
 	o := kek.Options{Dir: dir, Gateway: kektest.Gateway, Backend: kek.InFile, Backends: []kek.Backend{m, file}}

@@ -17,6 +17,7 @@ import (
 
 // A box is what docs/format/vault.md says, bound to the id and to what it is about.
 func TestBoxFormat(t *testing.T) {
+	t.Parallel()
 	r, m := kektest.New(t)
 	id, box, err := r.Wrap(t.Context(), "about", []byte("the key"))
 	must.Do(t, err)
@@ -41,6 +42,7 @@ const otherProcess = "TEST_PALYRA_KEK_DIR"
 // Two processes one after the other have the same keys, and one that was open while
 // another rotated reads what that one wrapped.
 func TestTwoProcesses(t *testing.T) {
+	t.Parallel()
 	if dir := os.Getenv(otherProcess); dir != "" {
 		r := must.Get(kek.Open(inFile(dir, nil)))(t)
 		must.Get(r.Rotate(t.Context()))(t)

@@ -49,6 +49,7 @@ func wrapped(t *testing.T, r *kek.Ring, about string) (id string, back func(*kek
 
 // Only the same box, under the same name and id, comes back.
 func TestWrap(t *testing.T) {
+	t.Parallel()
 	r, _ := kektest.New(t)
 	ctx, key := t.Context(), []byte("a key of thirty-two bytes, really")
 	id, box, err := r.Wrap(ctx, "vault://global/a\x001", key)
@@ -105,6 +106,7 @@ func TestWrap(t *testing.T) {
 // A gateway's keys outlast palyrad, older ones until they are dropped; dropped ones are
 // gone from their backend.
 func TestRotateAndDrop(t *testing.T) {
+	t.Parallel()
 	m, dir := kektest.NewMemory(), t.TempDir()
 	open := func() *kek.Ring {
 		return must.Get(kek.Open(kek.Options{Dir: dir, Gateway: kektest.Gateway, Backend: kek.Auto, Backends: []kek.Backend{m}}))(t)
@@ -138,6 +140,7 @@ func TestRotateAndDrop(t *testing.T) {
 // What cannot be deleted now counts no more all the same, and is deleted at a later
 // start.
 func TestDropWhileLocked(t *testing.T) {
+	t.Parallel()
 	m, dir := &refusing{Memory: kektest.NewMemory()}, t.TempDir()
 	open := func() *kek.Ring {
 		return must.Get(kek.Open(kek.Options{Dir: dir, Gateway: kektest.Gateway, Backend: kek.Auto, Backends: []kek.Backend{m}}))(t)
@@ -173,6 +176,7 @@ func (r *refusing) Delete(ctx context.Context, id string) error {
 // A locked backend locks the vault within the time that keys are held; unlocked, it is
 // found at the next call, and it is not asked for each call of one second.
 func TestLockedLater(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		m := kektest.NewMemory()
@@ -206,6 +210,7 @@ func TestLockedLater(t *testing.T) {
 
 // A caller that leaves says nothing of the backend, and does not keep others waiting.
 func TestCallerLeaves(t *testing.T) {
+	t.Parallel()
 	m := &slow{Memory: kektest.NewMemory(), entered: make(chan struct{}), goOn: make(chan struct{})}
 	r := must.Get(kek.Open(kek.Options{Dir: t.TempDir(), Gateway: kektest.Gateway, Backend: "memory", Backends: []kek.Backend{m}}))(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -250,6 +255,7 @@ func (s *slow) Put(ctx context.Context, id string, key []byte) error {
 // A key that its backend does not have, or has another for, is said, and none is made in
 // its place.
 func TestLostKey(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	for name, c := range map[string]struct {
 		change func(keys map[string][]byte)

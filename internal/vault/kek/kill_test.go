@@ -47,6 +47,7 @@ func places(t *testing.T) map[string]func(dir string) []kek.Backend {
 // Ended at any step of the first start, the next one makes what is lacking or takes what
 // is there.
 func TestFirstStartKilledAtEveryStep(t *testing.T) {
+	t.Parallel()
 	for name, backends := range places(t) {
 		for n := 0; ; n++ {
 			dir := t.TempDir()
@@ -73,6 +74,7 @@ func TestFirstStartKilledAtEveryStep(t *testing.T) {
 // Ended at any step of a rotation or of dropping, what was wrapped can be read, something
 // can be wrapped, and once it was started again no key is left that does not count.
 func TestRotateAndDropKilledAtEveryStep(t *testing.T) {
+	t.Parallel()
 	for name, backends := range places(t) {
 		for n := 0; ; n++ {
 			dir := t.TempDir()

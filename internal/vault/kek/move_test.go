@@ -53,6 +53,7 @@ func (h house) has() (inMemory, inFile bool) {
 // Moved, the keys are in the new place and nowhere else, the pin says so, and so does the
 // journal.
 func TestMove(t *testing.T) {
+	t.Parallel()
 	for from, to := range map[string]string{"memory": kek.InFile, kek.InFile: "memory"} {
 		h, backs := begin(t, from, nil)
 		s, err := kek.Move(t.Context(), h.options(from), kek.Target{Backend: to})
@@ -74,6 +75,7 @@ func TestMove(t *testing.T) {
 
 // What cannot be moved stays where it is.
 func TestMoveRefused(t *testing.T) {
+	t.Parallel()
 	h, backs := begin(t, "memory", nil)
 	for name, c := range map[string]struct {
 		to     kek.Target
@@ -111,6 +113,7 @@ func TestMoveRefused(t *testing.T) {
 
 // A file is put under a passphrase, under another, and under none again.
 func TestMoveToPassphrase(t *testing.T) {
+	t.Parallel()
 	h, backs := begin(t, kek.InFile, nil)
 	for _, step := range []struct{ was, is func() ([]byte, error) }{{nil, phrase("correct horse")}, {phrase("correct horse"), phrase("another horse")}, {phrase("another horse"), nil}} {
 		h.phrase = step.was
@@ -133,6 +136,7 @@ func TestMoveToPassphrase(t *testing.T) {
 // Ended at every step, the keys can be read where the pin says. The next start leaves
 // them in one place, and the next move ends it.
 func TestMoveKilledAtEveryStep(t *testing.T) {
+	t.Parallel()
 	for from, to := range map[string]string{"memory": kek.InFile, kek.InFile: "memory"} {
 		for n := 0; ; n++ {
 			h, backs := begin(t, from, nil)
@@ -183,6 +187,7 @@ func phraseOnce(n int) func() ([]byte, error) {
 
 // What a write has left that was cut off goes with the next.
 func TestHalfWrittenFilesGo(t *testing.T) {
+	t.Parallel()
 	h, backs := begin(t, kek.InFile, nil)
 	half := filepath.Join(h.dir, ".vault.kek.1234")
 	for name, do := range map[string]func(r *kek.Ring) error{

@@ -17,6 +17,7 @@ import (
 // they wrapped; where they were nothing changes. Without the keyring they are not, and
 // its socket that is gone is no gateway that never had a key.
 func TestCarry(t *testing.T) {
+	t.Parallel()
 	k, dir := keyringtest.Start(t), t.TempDir()
 	o := kek.Options{Dir: dir, Gateway: kektest.Gateway, Backend: kek.Auto, Env: at(k.Address)}
 	if p, err := kek.Carry(t.Context(), o); p != nil || err != nil {

@@ -14,6 +14,7 @@ import (
 
 // TestRecover loses keys in every way and puts them back; what was wrapped opens again.
 func TestRecover(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	for name, c := range map[string]struct {
 		lose func(t *testing.T, dir string, m *kektest.Memory)
@@ -88,6 +89,7 @@ func TestRecover(t *testing.T) {
 
 // A vault that works gets a key that it dropped as an older one.
 func TestRecoverDropped(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	r, _ := kektest.New(t)
 	oldID, box, err := r.Wrap(ctx, "about", []byte("key"))

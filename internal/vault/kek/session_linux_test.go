@@ -34,6 +34,7 @@ func (c *clock) pass(d time.Duration) { c.at = c.at.Add(d) }
 // TestGnomeKeyringBackend: what every backend does, with a real keyring; and two
 // gateways of one user do not meet each other's keys.
 func TestGnomeKeyringBackend(t *testing.T) {
+	t.Parallel()
 	k := keyringtest.Start(t)
 	open := func(gateway string) kek.Backend { return kek.NewSession(kek.SecretService, gateway, at(k.Address)) }
 	kektest.RunBackend(t, func() kek.Backend { return open("one") }, func() kek.Backend { return open("another") })
@@ -64,6 +65,7 @@ func TestGnomeKeyringBackend(t *testing.T) {
 // A keyring that is locked, unlocked later, killed in the middle and begun again: the
 // vault is locked while it cannot be asked, and goes on by itself when it can.
 func TestGnomeKeyringLockedAndKilled(t *testing.T) {
+	t.Parallel()
 	k, c, dir := keyringtest.Start(t), &clock{time.Now()}, t.TempDir()
 	o := kek.Options{Dir: dir, Gateway: kektest.Gateway, Backend: kek.Auto, Env: at(k.Address), Now: c.now}
 	r := must.Get(kek.Open(o))(t)
@@ -107,6 +109,7 @@ func TestGnomeKeyringLockedAndKilled(t *testing.T) {
 // Locked at the first start, a keyring that is set stays the place: the key is made once
 // it can be. Where the choice is free, a file is taken.
 func TestGnomeKeyringLockedAtFirst(t *testing.T) {
+	t.Parallel()
 	k, c, dir := keyringtest.Start(t), &clock{time.Now()}, t.TempDir()
 	// The collection exists once something was in it.
 	must.Do(t, kek.NewSession(kek.SecretService, "x", at(k.Address)).Put(t.Context(), "kek_1", make([]byte, 32)))
@@ -131,6 +134,7 @@ func TestGnomeKeyringLockedAtFirst(t *testing.T) {
 
 // A service without a session, and a bus without a keyring, get a file.
 func TestNoKeyring(t *testing.T) {
+	t.Parallel()
 	for name, address := range map[string]string{"no bus": "unix:path=" + filepath.Join(t.TempDir(), "none"), "no service": bustest.New(t)} {
 		r := must.Get(kek.Open(kek.Options{Dir: t.TempDir(), Gateway: kektest.Gateway, Backend: kek.Auto, Env: at(address)}))(t)
 		if s := r.Status(t.Context()); s.Locked || s.Backend != kek.InFile {

@@ -32,6 +32,7 @@ func (b *book) Pinned(_ context.Context, backend, id string) error {
 // The journal knows of a key before anything is wrapped by it. Where it does and the pin
 // is gone, no new key is made; the control is a journal that knows of none.
 func TestJournalRemembers(t *testing.T) {
+	t.Parallel()
 	dir, m, b := t.TempDir(), kektest.NewMemory(), &book{full: true}
 	o := kek.Options{Dir: dir, Gateway: kektest.Gateway, Backend: kek.Auto, Backends: []kek.Backend{m}, Journal: b}
 	_, _, err := must.Get(kek.Open(o))(t).Wrap(t.Context(), "x", []byte("k"))
@@ -56,6 +57,7 @@ func TestJournalRemembers(t *testing.T) {
 
 // Looking changes nothing and says what a start would find.
 func TestExamine(t *testing.T) {
+	t.Parallel()
 	dir, m := t.TempDir(), kektest.NewMemory()
 	o := kek.Options{Dir: dir, Gateway: kektest.Gateway, Backend: kek.Auto, Backends: []kek.Backend{m}}
 	if s := kek.Examine(t.Context(), o); s.Locked || s.Backend != "" || s.String() != "no key yet" {

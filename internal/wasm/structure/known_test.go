@@ -19,6 +19,7 @@ func numbered(n int) []byte {
 // TestKnown: a module that is known is what Check says of it, and is not read again; under
 // other limits, or with another byte, it is another one.
 func TestKnown(t *testing.T) {
+	t.Parallel()
 	k := &Known{}
 	module, wide := numbered(1), DefaultLimits()
 	first, digest, err := k.Check(module, wide)

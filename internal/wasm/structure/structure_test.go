@@ -80,6 +80,7 @@ func command(others ...part) []byte {
 func does(code ...byte) []byte { return command(part{10, vec(function(code...))}) }
 
 func TestCheck(t *testing.T) {
+	t.Parallel()
 	small := structure.DefaultLimits()
 	small.ModuleBytes, small.BodyBytes, small.BranchTargets, small.Functions, small.Types = 4096, 512, 3, 4, 4
 	vectors := small
@@ -174,6 +175,7 @@ func TestCheck(t *testing.T) {
 
 // TestABI reads a module of the palyra ABI with an import of it.
 func TestABI(t *testing.T) {
+	t.Parallel()
 	m := must.Get(structure.Check(assemble(
 		part{1, vec(unary, raw(0x60, 2, 0x7f, 0x7f, 1, 0x7e))},
 		part{2, vec(append(append(text(structure.Capabilities), text("secret_read")...), 0, 0))},
@@ -188,6 +190,7 @@ func TestABI(t *testing.T) {
 
 // TestGoProgram checks what Go's own compiler makes.
 func TestGoProgram(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	must.Do(t, os.WriteFile(filepath.Join(dir, "main.go"), []byte("package main\nimport \"fmt\"\nfunc main() { fmt.Println(`{}`) }\n"), 0o600))
 	must.Do(t, os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module guest\ngo 1.24\n"), 0o600))

@@ -22,6 +22,7 @@ func (w *writes) Write(p []byte) (int, error) {
 // TestFrames: a frame comes as it went, by one write if it is small; a large body is not
 // copied for that.
 func TestFrames(t *testing.T) {
+	t.Parallel()
 	small, large := []byte("small"), bytes.Repeat([]byte("large"), together)
 	for name, c := range map[string]struct {
 		body   [][]byte
@@ -52,6 +53,7 @@ func TestFrames(t *testing.T) {
 
 // TestHeads: a head that is not what its kind has is refused.
 func TestHeads(t *testing.T) {
+	t.Parallel()
 	for head, good := range map[string]bool{
 		`{"outcome":"trap","problem":"a` + "\xff" + `b","fuel":1}`: true,
 		`{"outcome":"trap","more":1}`:                              true,

@@ -18,6 +18,7 @@ const repository = `git init -q; git config user.name a; echo one >f; git add f;
 // TestGitAtWorkNeedsNobody runs what people have agents do all day in a real
 // overlay: no change of it is protected, and git agrees with the result.
 func TestGitAtWorkNeedsNobody(t *testing.T) {
+	t.Parallel()
 	for name, script := range map[string]string{
 		"commit":      `echo two >>f; git add f; git commit -qm two`,
 		"checkout -b": `git checkout -q -b topic; echo two >g; git add g; git commit -qm two`,
@@ -50,6 +51,7 @@ func TestGitAtWorkNeedsNobody(t *testing.T) {
 // TestClasses has one row for each way of the catalogue's FS-03 to FS-09 into
 // a person's trust, and for what must not bother anybody.
 func TestClasses(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name, before, script string
 		want                 map[string]string // path to classes; "" is not protected
@@ -152,6 +154,7 @@ func read(t *testing.T, parts ...string) string {
 // TestSpecialFilesAreRefused is FS-09: nothing is committed, not even what
 // lies beside them.
 func TestSpecialFilesAreRefused(t *testing.T) {
+	t.Parallel()
 	for name, script := range map[string]string{
 		"fifo":   `mkfifo p; echo 1 >f`,
 		"socket": `python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind("p")'; echo 1 >f`,
@@ -198,6 +201,7 @@ func TestModesAndAttributesAreDropped(t *testing.T) {
 
 // TestMarksOfTheOverlay covers what older and newer kernels leave in a layer.
 func TestMarksOfTheOverlay(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name, on, key, value string
 		want                 reason.Code

@@ -21,6 +21,7 @@ import (
 // TestConflict changes the workspace between looking and committing: nothing
 // is committed, and the other change stays.
 func TestConflict(t *testing.T) {
+	t.Parallel()
 	const before = `echo 1 >f; ln -s f l; mkdir -p d/e; echo 2 >d/e/g; mkdir -p m k/s; echo 3 >gone; echo 4 >k/s/f`
 	const script = `echo new >k/s/f; echo new >k/s/g; echo new >>f; ln -sf g l; rm -r d; echo new >n; chmod 700 m; mkdir t; echo x >t/u; rm gone; mkdir gone; echo y >gone/z`
 	for name, meanwhile := range map[string]string{
@@ -296,6 +297,8 @@ func TestOwner(t *testing.T) {
 
 // TestManyFiles is the bound of the descriptors that a commit holds: it has
 // more files than a process may open.
+//
+// Not parallel: it lowers the limit of open files of the process.
 func TestManyFiles(t *testing.T) {
 	var old unix.Rlimit
 	must.Do(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &old))

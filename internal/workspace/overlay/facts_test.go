@@ -8,6 +8,7 @@ import (
 // TestTop: nothing that changes outside of a directory is said to be in it, and
 // nothing inside escapes by its spelling.
 func TestTop(t *testing.T) {
+	t.Parallel()
 	file, dir, link := State{Type: File}, State{Type: Dir}, State{Type: Symlink}
 	for _, c := range []struct {
 		name    string

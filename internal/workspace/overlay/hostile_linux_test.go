@@ -91,6 +91,7 @@ func TestDiffHidesNoChangeBehindAnother(t *testing.T) {
 // TestInstructionsOfAgents ask as their configuration does, but for those that a
 // package brings along.
 func TestInstructionsOfAgents(t *testing.T) {
+	t.Parallel()
 	for name, want := range map[string]bool{
 		"CLAUDE.md": true, "sub/agents.md": true, ".github/copilot-instructions.md": true, "node_modules/x/AGENTS.md": false, "README.md": false,
 	} {

@@ -84,6 +84,7 @@ func disturb(r *rand.Rand, root *os.Root, outside string) {
 // the commit the workspace is the tree that was seen inside, and after the
 // undoing it is what it was.
 func TestCommitIsWhatTheKernelShows(t *testing.T) {
+	t.Parallel()
 	rounds := 25
 	if testing.Short() {
 		rounds = 3
@@ -119,6 +120,7 @@ func TestCommitIsWhatTheKernelShows(t *testing.T) {
 // written, renamed or removed reaches it. The control: written by name, as these
 // tests once did, it would be.
 func TestScrambleStaysInside(t *testing.T) {
+	t.Parallel()
 	top := t.TempDir()
 	dir, outside := filepath.Join(top, "dir"), newCanary(t, top)
 	must.Do(t, os.Mkdir(dir, 0o755))
@@ -152,6 +154,7 @@ func TestScrambleStaysInside(t *testing.T) {
 // TestChangedWhileTheProgramRan: what another writes while the program runs is
 // not overwritten by what the program made of the bytes before.
 func TestChangedWhileTheProgramRan(t *testing.T) {
+	t.Parallel()
 	for name, script := range map[string]string{
 		"other bytes": "echo other > f", "the same bytes": "echo mine > f", "put in its place": "echo other > g; mv g f",
 	} {
@@ -188,6 +191,7 @@ func (w *world) tick() {
 
 // TestHardLink: a file with other names is protected, and a commit parts them.
 func TestHardLink(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "echo old > f; echo old > single")
 	outside := filepath.Join(t.TempDir(), "alias")
 	must.Do(t, os.Link(filepath.Join(w.root, "f"), outside))

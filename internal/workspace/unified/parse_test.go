@@ -11,6 +11,7 @@ import (
 
 // What Diff writes, Parse takes apart so that both versions can be read from it.
 func TestParse(t *testing.T) {
+	t.Parallel()
 	old := strings.Repeat("same\n", 20) + "gone\n-- not a header\n" + strings.Repeat("more\n", 20) + "end"
 	is := "new\n" + strings.Repeat("same\n", 20) + "++ neither\n" + strings.Repeat("more\n", 20) + "end\n"
 	files := []unified.File{
@@ -66,6 +67,7 @@ func TestParse(t *testing.T) {
 
 // A text of another form gives nothing, one that was cut what is there.
 func TestParseForeign(t *testing.T) {
+	t.Parallel()
 	for _, text := range []string{"", "*** Begin Patch\n+x\n", "@@ -1 +1 @@\n-a\n+b\n", "--- a\n+++ b\n"} {
 		if got := unified.Parse(text); len(got) != 0 {
 			t.Errorf("%q gave %+v", text, got)

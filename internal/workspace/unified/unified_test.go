@@ -6,6 +6,7 @@ import (
 )
 
 func TestDiff(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name string
 		file File
@@ -28,6 +29,7 @@ func TestDiff(t *testing.T) {
 
 // A name that a terminal or a reader could take for something else is quoted.
 func TestOddNamesAreQuoted(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"a\nb", "a\x1b[2J", "\u202egnp", "\xff", `a"b`, "z\u200bw"} {
 		head, _, _ := strings.Cut(File{NewPath: name}.Diff(), "new file")
 		if strings.Contains(head, name) || !strings.Contains(head, `"b/`) || strings.Count(head, "\n") != 1 {

@@ -56,6 +56,7 @@ func (y *tally) wants(t *testing.T, want map[string]int) {
 
 // TestValid: each module of WebAssembly 2.0 runs, and each assertion is true of it.
 func TestValid(t *testing.T) {
+	t.Parallel()
 	r, y := wasmtest.Runner(t), &tally{n: map[string]int{}}
 	t.Run("scripts", func(t *testing.T) {
 		for _, s := range must.Get(scripts("v2"))(t) {
@@ -136,6 +137,7 @@ func ending(c command) string {
 // sees it, or by the engine that compiles it. The engine gets one in ten of those whose
 // structure is right and all that are malformed: each takes a process.
 func TestInvalid(t *testing.T) {
+	t.Parallel()
 	r, y := wasmtest.Runner(t), &tally{n: map[string]int{}}
 	t.Run("scripts", func(t *testing.T) {
 		for _, s := range must.Get(scripts("v2"))(t) {

@@ -37,6 +37,7 @@ var laid = []struct{ text, at string }{
 }
 
 func TestTreesAreLaid(t *testing.T) {
+	t.Parallel()
 	for _, c := range laid {
 		for _, policy := range []string{
 			"@id(\"when\") permit(principal, action, resource) when { " + c.text + " };",
@@ -69,6 +70,7 @@ func TestTreesAreLaid(t *testing.T) {
 }
 
 func TestPlacesInUnicode(t *testing.T) {
+	t.Parallel()
 	tokens, errs := Tokenize("/* öä */ \"é\" x\r\n\ty // z\n\"a\\\"b\" ::")
 	var got []string
 	for _, tok := range tokens {
@@ -81,6 +83,7 @@ func TestPlacesInUnicode(t *testing.T) {
 }
 
 func TestDidYouMean(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ name, want string }{
 		{"rsk", "did you mean risk?"}, {"hsot", "did you mean host?"}, {"xyz", ""}, {"a", ""},
 		{"capabilites", "did you mean capabilities?"}, {"risk", ""},

@@ -41,6 +41,7 @@ func realBus(t *testing.T) string {
 // A real bus takes what we say: it refuses for want of a systemd, and not for the
 // form of a message, for which it would hang up.
 func TestRealBus(t *testing.T) {
+	t.Parallel()
 	err := askAt(t.Context(), realBus(t), "user-0.slice")
 	if err == nil || !strings.Contains(err.Error(), "ServiceUnknown") {
 		t.Errorf("a bus without systemd says: %v", err)
@@ -66,6 +67,7 @@ func TestRealBus(t *testing.T) {
 // Whether there is a systemd can be asked without asking it for anything. A bus of
 // the machine's own kind, which has none, is the control.
 func TestReachable(t *testing.T) {
+	t.Parallel()
 	must.Check(t, reachableAt(t.Context(), fakeSystemd(t, mustNotBeAsked)))
 	if err := reachableAt(t.Context(), "unix:path="+filepath.Join(t.TempDir(), "none")); err == nil {
 		t.Error("there is a systemd where there is no bus")
@@ -155,6 +157,7 @@ func removed(job, result string) []byte {
 }
 
 func TestAnswers(t *testing.T) {
+	t.Parallel()
 	if err := askAt(t.Context(), fakeSystemd(t, "done"), ""); err != nil {
 		t.Errorf("systemd did the job: %v", err)
 	}
@@ -188,6 +191,7 @@ func FuzzRead(f *testing.F) {
 // A bus may be anybody's. It cannot fill the memory or the log, nor write what a
 // terminal would act on.
 func TestHostileBus(t *testing.T) {
+	t.Parallel()
 	var text encoder
 	text.text("\x1b[2Jforged\nline " + strings.Repeat("x", 1<<19))
 	refusal := encoder{bytes: []byte{'l', failure, 0, 1}}

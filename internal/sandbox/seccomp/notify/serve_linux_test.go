@@ -117,6 +117,7 @@ func wait(t *testing.T, done <-chan served) Log {
 // The answers are those of the filter, the log holds what was watched and
 // nothing else, and Serve ends with the child.
 func TestServe(t *testing.T) {
+	t.Parallel()
 	var names []string
 	for _, a := range attempts {
 		names = append(names, a.name)
@@ -151,6 +152,7 @@ func TestServe(t *testing.T) {
 }
 
 func TestFloodIsBoundedAndSlow(t *testing.T) {
+	t.Parallel()
 	const extra = 40
 	c := startChild(t, slices.Repeat([]string{"mount"}, mostRecords+extra)...)
 	done := serve(c)
@@ -172,6 +174,7 @@ func TestFloodIsBoundedAndSlow(t *testing.T) {
 // Signals, of which the runtime of Go sends many, neither break a call off nor
 // have it made and written down twice.
 func TestSignalsDoNotRepeatCalls(t *testing.T) {
+	t.Parallel()
 	c := startChild(t, slices.Repeat([]string{"mount"}, mostRecords)...)
 	done := serve(c)
 	stop := make(chan struct{})
@@ -203,6 +206,7 @@ func TestSignalsDoNotRepeatCalls(t *testing.T) {
 // A call that waits when the last listener goes, as when the daemon is killed,
 // fails, and so do those after it.
 func TestNobodyAnswers(t *testing.T) {
+	t.Parallel()
 	c := startChild(t, "mount", "mount", "getpid")
 	c.release(t)
 	conn := must.Get(c.listener.SyscallConn())(t)
@@ -219,6 +223,7 @@ func TestNobodyAnswers(t *testing.T) {
 }
 
 func TestClosingEndsServe(t *testing.T) {
+	t.Parallel()
 	c := startChild(t, slices.Repeat([]string{"mount"}, 5000)...)
 	done := serve(c)
 	c.release(t)
@@ -236,6 +241,7 @@ func TestClosingEndsServe(t *testing.T) {
 }
 
 func TestServeWantsAPollableFile(t *testing.T) {
+	t.Parallel()
 	f := must.Get(os.Open(os.DevNull))(t)
 	defer f.Close()
 	if _, err := Serve(f, nil); err == nil {
@@ -258,6 +264,7 @@ func unnamed(t *testing.T, name string) *os.File {
 
 // A program chooses its name, which is shown to people.
 func TestNameOfTheCallerIsHarmless(t *testing.T) {
+	t.Parallel()
 	c := startProgram(t, fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), unnamed(t, "a\x1b[2Jb").Fd()), "mount")
 	done := serve(c)
 	c.release(t)
@@ -270,6 +277,7 @@ func TestNameOfTheCallerIsHarmless(t *testing.T) {
 // A process id may be another's by the time it is looked at: a name counts only
 // while the call waits.
 func TestNameOfWhoeverWaits(t *testing.T) {
+	t.Parallel()
 	c := startChild(t, "mount")
 	nobody := request{id: 1 << 40, pid: uint32(os.Getpid())}
 	if got := executable(int(c.listener.Fd()), nobody); got != "" {
@@ -278,6 +286,7 @@ func TestNameOfWhoeverWaits(t *testing.T) {
 }
 
 func TestNamesOfProgramsAreHarmless(t *testing.T) {
+	t.Parallel()
 	if got := printable("a\x1b[2Jb\nc"); got != "a\ufffd[2Jb\ufffdc" {
 		t.Errorf("got %q", got)
 	}
@@ -289,6 +298,7 @@ func TestNamesOfProgramsAreHarmless(t *testing.T) {
 // A table that lets a call pass which the kernel asked about is another one
 // than the filter's; the caller must not take that for success.
 func TestNoAnswerIsSuccess(t *testing.T) {
+	t.Parallel()
 	s := server{table: seccomp.NewTable(seccomp.Options{})}
 	if got := s.errno(request{nr: unix.SYS_GETPID}); got != unix.EPERM {
 		t.Errorf("got %v", got)

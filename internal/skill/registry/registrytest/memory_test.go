@@ -8,5 +8,6 @@ import (
 )
 
 func TestMemory(t *testing.T) {
+	t.Parallel()
 	registrytest.RunStore(t, func(*testing.T) registry.Store { return &registrytest.Memory{} })
 }
