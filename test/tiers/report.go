@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -177,11 +178,11 @@ func commandResult(t tier, text string, err error, took time.Duration) packageRe
 	p := packageResult{Tier: t.name, Name: strings.Join(t.command, " "), Outcome: passed, Took: took}
 	pass := 0
 	if m := vitestCount.FindStringSubmatch(text); m != nil {
-		pass = number(m[2])
+		pass, _ = strconv.Atoi(m[2])
 	}
 	for _, m := range playwrightCount.FindAllStringSubmatch(text, -1) {
 		if m[2] == "passed" {
-			pass = number(m[1])
+			pass, _ = strconv.Atoi(m[1])
 		}
 	}
 	for range pass {
@@ -215,12 +216,4 @@ func exitOf(err error) string {
 		return exit.String()
 	}
 	return err.Error()
-}
-
-func number(s string) int {
-	n := 0
-	for _, r := range s {
-		n = 10*n + int(r-'0')
-	}
-	return n
 }
