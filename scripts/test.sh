@@ -63,8 +63,8 @@ tier race "${RACE_BUDGET:-600}" "${#race[@]}" env CGO_ENABLED=1 "$go" test "${wa
 tier attack "${ATTACK_BUDGET:-240}" "${#attack[@]}" env CGO_ENABLED=1 "$go" test "${watched[@]}" "${flags[@]}" "${attack[@]}"
 tier programs "${PROGRAMS_BUDGET:-720}" "${#programs[@]}" env CGO_ENABLED=0 "$go" test -trimpath "${flags[@]}" "${programs[@]}"
 if [[ -n ${WEB:-} ]]; then
-  tier web "${WEB_BUDGET:-60}" 1 env NO_COLOR=1 npm --prefix web run --silent test
-  tier browser "${BROWSER_BUDGET:-240}" 1 env NO_COLOR=1 npm --prefix web run --silent test:browser
+  tier web "${WEB_BUDGET:-60}" 1 env NO_COLOR=1 PATH="${NODE_BIN:+$NODE_BIN:}$PATH" npm --prefix web run --silent test
+  tier browser "${BROWSER_BUDGET:-240}" 1 env NO_COLOR=1 PATH="${NODE_BIN:+$NODE_BIN:}$PATH" npm --prefix web run --silent test:browser
 fi
 
 echo "== tiers"

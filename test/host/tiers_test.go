@@ -43,8 +43,8 @@ func tiers(t *testing.T, env []string, packages ...string) (code int, said strin
 	must.Do(t, os.WriteFile(fake, []byte(fakeGo), 0o755))
 	script := must.Get(filepath.Abs("../../scripts/test.sh"))(t)
 	cmd := exec.CommandContext(t.Context(), script, packages...)
-	// `make test` itself sets WEB: what is tested here asks for it alone.
-	cmd.Env = append(append(os.Environ(), "WEB=", "GO="+fake, "CALLS="+filepath.Join(dir, "calls"), "TMPDIR="+dir), env...)
+	// `make test` itself sets WEB and NODE_BIN: a test sets either where it needs it.
+	cmd.Env = append(append(os.Environ(), "WEB=", "NODE_BIN=", "GO="+fake, "CALLS="+filepath.Join(dir, "calls"), "TMPDIR="+dir), env...)
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
