@@ -124,6 +124,12 @@ console-picture: deps-browser build ## Take README's picture of the console, doc
 	$(NODE) npm --prefix web run --silent picture
 
 # Inside its folder, go test prints what a passing test prints: the matrix.
+# No part of .ci/run: it takes an hour. It runs before an issue is closed. The script reads SUITE,
+# FRESH and AS from its environment.
+.PHONY: test-fresh
+test-fresh: ## Run make demo and make test on a minimal Debian as root and as a user who may sudo; needs root (SUITE=trixie, FRESH='other command', AS=root|user)
+	GO="$(GO)" scripts/fresh-machine.sh
+
 .PHONY: attack
 attack: deps-test init ## Try every attack of the catalogue and print the matrix (ATTACKS=regexp for some)
 	cd test/attack && CGO_ENABLED=1 ../../scripts/host-unchanged.sh $(GO) test $(RACE) -tags $(TAGS) -timeout 15m -count=1 -run '$(ATTACKS)'
