@@ -17,13 +17,14 @@ COMMIT   ?= $(shell git rev-parse HEAD 2>/dev/null)
 COMMIT_DATE ?= $(if $(SOURCE_DATE_EPOCH),$(shell date -u -d @$(SOURCE_DATE_EPOCH) +%Y-%m-%dT%H:%M:%SZ 2>/dev/null || date -u -r $(SOURCE_DATE_EPOCH) +%Y-%m-%dT%H:%M:%SZ),$(GIT_DATE))
 GIT_DATE  = $(shell TZ=UTC git show -s --format=%cd --date=format-local:%Y-%m-%dT%H:%M:%SZ HEAD 2>/dev/null)
 TOOLS    := $(CURDIR)/.tools
+# deps-node installs the pinned Node and npm there; recipes that run either begin with this.
+NODE      = PATH="$(TOOLS)/node/bin:$$PATH"
 INITBIN  := internal/sandbox/jail/initbin/palyra-init.gz
 # palyrad embeds the sandbox helper only under this tag, so that a plain
 # `go build ./...` needs nothing built before it.
 TAGS     := palyrainit
-# palyrad embeds the console under this one, where npm is at hand to build it. `make
-# build WEB=` leaves it out.
-WEB      ?= $(if $(shell command -v npm),npm)
+# palyrad embeds the console under this one. `make build WEB=` leaves it out.
+WEB      ?= yes
 COMMA    := ,
 BUILDTAGS = $(TAGS)$(if $(WEB),$(COMMA)palyraweb)
 LDFLAGS  := -s -w -X palyra/internal/version.stamp=$(VERSION) -X palyra/internal/version.commit=$(COMMIT) -X palyra/internal/version.date=$(COMMIT_DATE)
@@ -58,9 +59,9 @@ BUILT    ?= bin
 help: ## Print this help
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z][a-z-]*:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-# What is built for another machine cannot be asked for its pages.
+# Man pages come from the programs, which do not run here when they are built for another system.
 .PHONY: build
-build: init $(if $(WEB),web,web-absent) ## Build bin/palyrad with the console, bin/palyra and bin/palyra-hook (static, no cgo), with man pages and completions
+build: deps-worker init $(if $(WEB),web,web-absent) ## Install what is missing, then build bin/palyrad with the console (WEB= leaves it out), bin/palyra and bin/palyra-hook (static, no cgo), man pages and completions
 	$(GOBUILD) -tags $(BUILDTAGS) -ldflags "$(LDFLAGS)" -o bin/palyrad ./cmd/palyrad
 	$(GOBUILD) -ldflags "$(LDFLAGS)" -o bin/palyra ./cmd/palyra
 	$(GOBUILD) -ldflags "-s -w" -o bin/palyra-hook ./cmd/palyra-hook
@@ -69,18 +70,18 @@ build: init $(if $(WEB),web,web-absent) ## Build bin/palyrad with the console, b
 
 # The engine in it needs cgo. For another machine it takes a compiler for that one.
 .PHONY: worker
-worker: ## Build bin/palyra-wasm, which runs WebAssembly guests on Linux (needs gcc)
+worker: deps-worker ## Build bin/palyra-wasm, which runs WebAssembly guests on Linux (needs gcc)
 	@if [[ $$($(GO) env GOOS) == linux && $$($(GO) env GOARCH) == $$($(GO) env GOHOSTARCH) ]] && command -v gcc >/dev/null; then \
 	  CGO_ENABLED=1 $(GO) build -trimpath -buildvcs=false -ldflags "-s -w" -o bin/palyra-wasm ./cmd/palyra-wasm; \
-	else echo "palyra-wasm is not built: it takes gcc and Linux; without it WebAssembly guests cannot run (Tier A is unavailable)" >&2; fi
+	else echo "palyra-wasm is not built: it needs gcc on Linux; without it WebAssembly guests cannot run (Tier A is unavailable)" >&2; fi
 
 .PHONY: web
-web: ## Build the console that palyrad embeds, from web/ (needs npm)
-	scripts/web.sh
+web: deps-web ## Build the console that palyrad embeds, from web/
+	$(NODE) scripts/web.sh
 
 .PHONY: web-absent
 web-absent:
-	@echo "palyrad is built without its console: that takes npm (Debian: apt-get install npm); a page says so where the console would be" >&2
+	@echo "palyrad is built without its console (WEB is empty): a page in its place explains how to build it; \`make build\` builds palyrad with it" >&2
 
 # The helper runs inside a Linux sandbox, whatever machine builds it. palyrad
 # carries it compressed; without name and time (-n), so that the same sources give
@@ -146,15 +147,21 @@ test-programs: build
 
 .PHONY: test-web
 test-web: deps-web ## Run the console's own tests (SPEC=src/text for some)
-	npm --prefix web run --silent test -- $(SPEC)
+	$(NODE) npm --prefix web run --silent test -- $(SPEC)
 
 .PHONY: test-browser
-test-browser: build ## Drive the console in Chromium against a real palyrad (SPEC=approvals for some)
-	npm --prefix web run --silent test:browser -- $(SPEC)
+test-browser: deps-browser build ## Drive the console in Chromium against a real palyrad (SPEC=approvals for some)
+	$(NODE) npm --prefix web run --silent test:browser -- $(SPEC)
 
 .PHONY: console-picture
-console-picture: build ## Take README's picture of the console, docs/console.png, from the running product
-	npm --prefix web run --silent picture
+console-picture: deps-browser build ## Take README's picture of the console, docs/console.png, from the running product
+	$(NODE) npm --prefix web run --silent picture
+
+# No part of .ci/run: it takes an hour. It runs before an issue is closed. The script reads SUITE,
+# FRESH and AS from its environment.
+.PHONY: test-fresh
+test-fresh: ## Run make demo and make test on a minimal Debian as root and as a user who may sudo; needs root (SUITE=trixie, FRESH='other command', AS=root|user)
+	GO="$(GO)" scripts/fresh-machine.sh
 
 .PHONY: attack
 attack: bin/tiers ## Try every attack of the catalogue and print the matrix (ATTACKS=regexp for some)
@@ -164,13 +171,13 @@ attack: bin/tiers ## Try every attack of the catalogue and print the matrix (ATT
 # No part of `make test`: the agents are hundreds of megabytes. They are kept in .tools.
 .PHONY: agents
 agents: deps-agents build ## Run Claude Code and Codex under their hooks, fault by fault, and print the table (AGENTS=regexp for some; RUNAS=uid as another user)
-	scripts/npm.sh test/agents $(TOOLS)/agents
+	$(NODE) scripts/npm.sh test/agents $(TOOLS)/agents
 	TEST_PALYRA_AGENTS=$(TOOLS)/agents GO="$(GO)" RUNAS="$(RUNAS)" scripts/apart.sh test/agents '$(AGENTS)'
 
 .PHONY: conformance
 conformance: deps-agents build ## Run the official conformance suite of MCP directly and through the gateway, and print both tables
-	scripts/npm.sh test/conformance/stable $(TOOLS)/conformance/stable
-	scripts/npm.sh test/conformance/alpha $(TOOLS)/conformance/alpha
+	$(NODE) scripts/npm.sh test/conformance/stable $(TOOLS)/conformance/stable
+	$(NODE) scripts/npm.sh test/conformance/alpha $(TOOLS)/conformance/alpha
 	TEST_PALYRA_CONFORMANCE=$(TOOLS)/conformance GO="$(GO)" scripts/apart.sh test/conformance
 
 .PHONY: check
@@ -193,7 +200,7 @@ check-lint: tools ## Run golangci-lint and buf lint
 
 .PHONY: check-web
 check-web: deps-web ## Check the types of the console and lint it
-	npm --prefix web run --silent check
+	$(NODE) npm --prefix web run --silent check
 
 .PHONY: check-arch
 check-arch: ## Run the import rules alone
@@ -201,7 +208,7 @@ check-arch: ## Run the import rules alone
 
 .PHONY: check-generated
 check-generated: tools deps-web ## Fail when the committed generated code is not what the protos give
-	PATH="$(TOOLS):$$PATH" scripts/check-generated.sh
+	PATH="$(TOOLS):$(TOOLS)/node/bin:$$PATH" scripts/check-generated.sh
 
 .PHONY: check-breaking
 check-breaking: tools ## Fail when the protos break what the newest release promised
@@ -221,7 +228,7 @@ vuln: ## Look for known vulnerabilities in what is reachable (needs the network)
 
 .PHONY: generate
 generate: tools deps-web ## Generate Go and TypeScript from the protos
-	PATH="$(TOOLS):$$PATH" buf generate
+	PATH="$(TOOLS):$(TOOLS)/node/bin:$$PATH" buf generate
 
 .PHONY: tools
 tools: $(TOOLS)/stamp ## Install the pinned tools of scripts/tools.txt into .tools
@@ -231,15 +238,15 @@ $(TOOLS)/stamp: scripts/tools.txt scripts/tools.sh
 	@touch $@
 
 .PHONY: bench
-bench: bin/bench ## Measure the performance goals, floor and product side by side (BENCHFLAGS="-run 7 -rounds 9", see docs/performance.md)
-	bin/bench $(BENCHFLAGS)
+bench: deps-bench bin/bench ## Install what is missing and measure the performance goals, floor and product side by side (BENCHFLAGS="-run 7 -rounds 9", see docs/performance.md)
+	$(NODE) bin/bench $(BENCHFLAGS)
 
 .PHONY: profile
-profile: bin/bench ## Profile a daemon under a load of governed calls into bin/profile/ and print what takes most
+profile: deps-demo bin/bench ## Profile a daemon under a load of governed calls into bin/profile/ and print what takes most
 	bin/bench -profile bin/profile
 
 .PHONY: replay-day
-replay-day: bin/bench ## Replay the 300 calls of an agent's working day: questions, refusals, times (BENCHFLAGS="-palyrad FILE" for another build)
+replay-day: deps-demo bin/bench ## Replay the 300 calls of an agent's working day: questions, refusals, times (BENCHFLAGS="-palyrad FILE" for another build)
 	bin/bench -day $(BENCHFLAGS)
 
 # Always built anew: what is measured is what is there now.
@@ -276,14 +283,34 @@ deps-sandbox:
 	scripts/deps.sh bwrap=bubblewrap git=git python3=python3 gcc=gcc /usr/include/stdio.h=libc6-dev
 
 .PHONY: deps-agents
-deps-agents:
-	scripts/deps.sh bwrap=bubblewrap unshare=util-linux ip=iproute2 npm=npm
+deps-agents: deps-node
+	scripts/deps.sh bwrap=bubblewrap unshare=util-linux ip=iproute2
 
-# What web/ is built, checked and generated with.
+# No recipe decides by a variable whether a program exists: make reads the file before any of
+# these targets installs one.
+.PHONY: deps-node
+deps-node: ## Install the pinned Node and npm of scripts/node into .tools/node
+	scripts/node.sh $(TOOLS)/node
+
+# The packages that build, check and test the console, and generate its client.
 .PHONY: deps-web
-deps-web:
-	scripts/deps.sh npm=npm
-	scripts/npm.sh web
+deps-web: deps-node
+	@$(NODE) scripts/npm.sh web || { echo "\`make build WEB=\` builds palyrad without its console" >&2; exit 1; }
+
+# A build goes on without gcc: only Tier A needs what it compiles.
+.PHONY: deps-worker
+deps-worker:
+	@if [[ $$($(GO) env GOOS) == linux && $$($(GO) env GOARCH) == $$($(GO) env GOHOSTARCH) ]]; then \
+	  scripts/deps.sh gcc=gcc /usr/include/stdio.h=libc6-dev || true; fi
+
+.PHONY: deps-browser
+deps-browser:
+	scripts/deps.sh $(if $(PALYRA_CHROMIUM),,chromium=chromium) /usr/share/fonts/truetype/dejavu=fonts-dejavu-core
+
+# Goal 6 compares with a sandbox that needs socat and ripgrep.
+.PHONY: deps-bench
+deps-bench: deps-demo deps-browser
+	scripts/deps.sh socat=socat rg=ripgrep
 
 .PHONY: deps-demo
 deps-demo:
@@ -301,7 +328,7 @@ deps-spec:
 
 .PHONY: deps-typescript
 deps-typescript: deps-node
-	scripts/npm.sh test/e2e/typescript $(TOOLS)/typescript
+	$(NODE) scripts/npm.sh test/e2e/typescript $(TOOLS)/typescript
 
 .PHONY: clean
 clean: ## Remove what was built (the tools stay)

@@ -32,7 +32,8 @@ if ! command -v apt-get >/dev/null; then
 fi
 become=()
 if ((EUID != 0)); then
-  if ! command -v sudo >/dev/null; then
+  # Without a terminal, sudo fails at once where it would ask for a password.
+  if ! command -v sudo >/dev/null || ! sudo env true; then
     echo "missing: ${missing[*]}; as root run: apt-get install ${missing[*]}" >&2
     exit 1
   fi

@@ -10,9 +10,9 @@ import (
 	"golang.org/x/mod/modfile"
 )
 
-// TestDependenciesAreExplained holds go.mod, the console's package.json and the tables
-// of RATIONALE.md together: every direct dependency says what for, why and under which
-// licence.
+// TestDependenciesAreExplained compares go.mod and the files package.json of the console and of
+// Node with the tables of RATIONALE.md, which have the purpose and the licence of every direct
+// dependency.
 func TestDependenciesAreExplained(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../RATIONALE.md")
@@ -25,7 +25,7 @@ func TestDependenciesAreExplained(t *testing.T) {
 			rows[name[1]] = true
 		}
 	}
-	for where, names := range map[string][]string{"go.mod": goModules(t), "web/package.json": npmPackages(t)} {
+	for where, names := range map[string][]string{"go.mod": goModules(t), "web/package.json": npmPackages(t, "web"), "scripts/node/package.json": npmPackages(t, "scripts/node")} {
 		for _, name := range names {
 			if !rows[name] {
 				t.Errorf("%s requires %s: give it a row in a table of RATIONALE.md, with licence, what for and why this one", where, name)
@@ -34,7 +34,7 @@ func TestDependenciesAreExplained(t *testing.T) {
 		}
 	}
 	for name := range rows {
-		t.Errorf("RATIONALE.md explains %s, which neither go.mod nor web/package.json requires directly: remove the row", name)
+		t.Errorf("RATIONALE.md explains %s, which go.mod, web/package.json and scripts/node/package.json do not require directly: remove the row", name)
 	}
 }
 
@@ -57,9 +57,9 @@ func goModules(t *testing.T) []string {
 	return names
 }
 
-func npmPackages(t *testing.T) []string {
+func npmPackages(t *testing.T, folder string) []string {
 	t.Helper()
-	text, err := os.ReadFile("../../web/package.json")
+	text, err := os.ReadFile("../../" + folder + "/package.json")
 	if err != nil {
 		t.Fatal(err)
 	}

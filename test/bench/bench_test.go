@@ -102,7 +102,7 @@ func TestReport(t *testing.T) {
 	t.Parallel()
 	l := line{goal: "7", what: "appends", floorName: "fdatasync", unit: "/s", limit: atLeast(20), note: "a note"}
 	l.add(1000, 25_500)
-	r := report{Rounds: 1, Lines: []row{l.row(), unmeasured("3-governed-tier-c", errors.New("no bwrap"))}}
+	r := report{Machine: machine{CPUs: 2, Load: "0.10 0.20 0.30"}, Rounds: 1, Lines: []row{l.row(), unmeasured("3-governed-tier-c", errors.New("no bwrap"))}}
 	var text bytes.Buffer
 	if err := r.print(&text); err != nil {
 		t.Fatal(err)
@@ -110,11 +110,16 @@ func TestReport(t *testing.T) {
 	for _, want := range []string{
 		`7 +appends / fdatasync +1000 /s +25500 /s +25\.5 +>= 20 +holds`,
 		`3 +governed tier c +- +- +- +not measured`,
-		`7 appends: a note`, `3 governed tier c: no bwrap`,
+		`^2 CPUs,.* load 0\.10 0\.20 0\.30 at the start`,
+		`\n7 appends: a note\n\nnot measured: 1 of 2 lines\n  3 governed tier c: no bwrap\n$`,
 	} {
 		if !regexp.MustCompile(want).Match(text.Bytes()) {
 			t.Errorf("the table does not hold %q:\n%s", want, &text)
 		}
+	}
+	text.Reset()
+	if err := (report{Lines: []row{l.row()}}).print(&text); err != nil || strings.Contains(text.String(), "not measured") {
+		t.Errorf("every line has a figure, and the table says (%v):\n%s", err, &text)
 	}
 	path := filepath.Join(t.TempDir(), "deep", "bench.json")
 	if err := r.write(path); err != nil {
@@ -220,10 +225,13 @@ func TestUnmeasured(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"there is no palyrad to measure", "policy decision"} {
+	for _, want := range []string{"there is no palyrad to measure", "policy decision", "\nnot measured: 1 of "} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the table does not say %q:\n%s", want, &out)
 		}
+	}
+	if first, _, _ := strings.Cut(log.String(), "\n"); !regexp.MustCompile(`^bench: load averages .*: \d+\.\d+ \d+\.\d+ \d+\.\d+, on \d+ CPUs`).MatchString(first) {
+		t.Errorf("the log starts with %q, and not with the load of the machine", first)
 	}
 }
 

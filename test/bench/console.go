@@ -65,7 +65,7 @@ func consoleSpeed(ctx context.Context, b *bench) (_ []*line, err error) {
 		return nil, errors.New("-quick starts no browser")
 	}
 	if _, err := os.Stat(filepath.Join(b.web, "node_modules", ".bin", "playwright")); err != nil {
-		return nil, fmt.Errorf("the console's tests are not installed (%w); run `make deps-test`", err)
+		return nil, fmt.Errorf("the console's tests are not installed (%w); run `make deps-bench`", err)
 	}
 	g, err := b.consoleGateway(ctx)
 	if err != nil {

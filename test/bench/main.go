@@ -129,6 +129,7 @@ func measure(ctx context.Context, o options, stdout, stderr io.Writer) (err erro
 	}
 	defer func() { err = errors.Join(err, b.close(ctx)) }()
 	r := report{Machine: machineOf(o.dir), Rounds: o.rounds, Quick: o.quick}
+	b.say("load averages of 1, 5 and 15 minutes: %s, on %d CPUs; other work makes the figures worse", r.Machine.Load, r.Machine.CPUs)
 	for _, m := range benchmarks {
 		if !o.run.MatchString(m.name) {
 			continue

@@ -36,7 +36,7 @@ func (b *bench) install(ctx context.Context, name string) (modules, version stri
 	}
 	npm, err := exec.LookPath("npm")
 	if err != nil {
-		return "", "", fmt.Errorf("npm is not there to install %s", name)
+		return "", "", fmt.Errorf("npm, which installs %s, is missing; run `make deps-bench`", name)
 	}
 	dir, err := b.path("npm")
 	if err != nil {
@@ -115,7 +115,7 @@ func againstRuntime(ctx context.Context, b *bench) ([]*line, error) {
 	}
 	for _, program := range []string{"node", "socat", "rg"} {
 		if _, err := exec.LookPath(program); err != nil {
-			return nil, fmt.Errorf("%s needs %s, which is not installed", runtimePackage, program)
+			return nil, fmt.Errorf("%s needs %s, which is not installed; run `make deps-bench`", runtimePackage, program)
 		}
 	}
 	p, err := b.newRuntimePeer(ctx, modules)

@@ -124,7 +124,7 @@ func (b *bench) tierB(ctx context.Context, rung sandbox.Isolation) (confined, er
 func bubblewrapFloor() (func() error, error) {
 	bwrap, err := exec.LookPath("bwrap")
 	if err != nil {
-		return nil, fmt.Errorf("bubblewrap is not installed: %w", err)
+		return nil, fmt.Errorf("bubblewrap is not installed (%w); run `make deps-bench`", err)
 	}
 	raw := func() error { return rawBubblewrap(bwrap) }
 	if err := raw(); err != nil {

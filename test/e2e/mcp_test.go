@@ -302,7 +302,8 @@ func (g *mcpGateway) tsAgent(t *testing.T, config map[string]any) *tsAgent {
 	// Node looks for packages beside the script.
 	script := filepath.Join(dir, "client.mjs")
 	must.Do(t, os.WriteFile(script, must.Get(os.ReadFile("typescript/client.mjs"))(t), 0o600))
-	cmd := exec.CommandContext(t.Context(), "node", script, string(must.Get(json.Marshal(config))(t)))
+	node := must.Get(filepath.Abs(filepath.Join(repository, ".tools", "node", "bin", "node")))(t)
+	cmd := exec.CommandContext(t.Context(), node, script, string(must.Get(json.Marshal(config))(t)))
 	cmd.Dir, cmd.Env = dir, process.Environment(g.Dir)
 	in, out := must.Get(cmd.StdinPipe())(t), must.Get(cmd.StdoutPipe())(t)
 	cmd.Stderr = os.Stderr

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -32,6 +33,7 @@ var (
 	cCompiler     = need{name: "a C compiler", install: "gcc=gcc /usr/include/stdio.h=libc6-dev"}
 	bubblewrap    = need{name: "bubblewrap", install: "bwrap=bubblewrap"}
 	python        = need{name: "Python", install: "python3=python3 /usr/bin/python3=python3"}
+	systemNode    = need{name: "the system's Node", install: "node=nodejs npm=npm"}
 	pip           = need{name: "pip", install: "/usr/bin/pip3=python3-pip"}
 	strace        = need{name: "strace", install: "strace=strace"}
 	seccompHeader = need{name: "libseccomp's header", install: "/usr/include/seccomp.h=libseccomp-dev"}
@@ -52,8 +54,9 @@ var (
 // Needs that the Makefile provides, or that only the operator can.
 var (
 	goCommand      = need{name: "Go", check: hasGo}
-	programs       = need{name: "the programs", make: "build"}
-	nodeCommand    = need{name: "Node", make: "deps-web"}
+	programs       = need{name: "the programs", make: "test-programs"}
+	console        = need{name: "the console's packages", make: "deps-web"}
+	history        = need{name: "the history of the repository", check: hasHistory}
 	typescript     = need{name: "the MCP SDK in TypeScript", make: "deps-typescript"}
 	grpcurl        = need{name: "grpcurl", make: "deps-grpcurl"}
 	specification  = need{name: "the tests of the WebAssembly specification", make: "deps-spec"}
@@ -108,6 +111,15 @@ func hasGo() error {
 	return nil
 }
 
+// hasHistory returns an error in a clone that does not have the commit of the older release.
+func hasHistory() error {
+	out, err := exec.Command("git", "rev-parse", "--is-shallow-repository").Output()
+	if err != nil || strings.TrimSpace(string(out)) == "true" {
+		return errors.New("this copy has no history from which an older release can be built: run git fetch --unshallow")
+	}
+	return nil
+}
+
 // hasLoopback returns an error where nothing can listen on loopback.
 func hasLoopback() error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -154,48 +166,52 @@ func existing(dir string) string {
 }
 
 // provide installs what tiers need and is missing, and returns for each need that could
-// not be met why. It asks the package manager once for all of them.
-func provide(ctx context.Context, chosen []tier, install bool, out io.Writer) map[string]string {
-	problems := map[string]string{}
-	var pairs, targets []string
-	seen := map[string]bool{}
-	for _, t := range chosen {
-		for _, n := range t.needs {
-			if seen[n.name] {
-				continue
-			}
-			seen[n.name] = true
-			if len(n.missing()) > 0 {
-				pairs = append(pairs, strings.Fields(n.install)...)
-			}
-			if n.make != "" {
-				targets = append(targets, n.make)
-			}
+// not be met why. It asks the package manager once for all of them. Where packages or
+// tests are chosen it provides only the programs that they drive: most tests need little
+// of what their tier needs, and say themselves what they miss.
+func (s *session) provide(ctx context.Context, chosen []tier) map[string]string {
+	needs := s.needsOf(chosen)
+	var pairs []string
+	for _, n := range needs {
+		if len(n.missing()) > 0 {
+			pairs = append(pairs, strings.Fields(n.install)...)
 		}
 	}
-	if install && len(pairs) > 0 {
+	if s.install && len(pairs) > 0 {
 		// What it could not install, the check below reports.
-		_ = stream(ctx, out, "scripts/deps.sh", pairs...)
+		_ = stream(ctx, s.out, "scripts/deps.sh", pairs...)
 	}
-	failures := map[string]string{}
-	for _, target := range targets {
-		var log bytes.Buffer
-		if err := stream(ctx, io.MultiWriter(out, &log), "make", "--no-print-directory", target); err != nil {
-			failures[target] = fmt.Sprintf("make %s failed: %s", target, lastLine(log.String()))
+	problems := map[string]string{}
+	for _, n := range needs {
+		problem := n.problem()
+		if problem == "" && n.make != "" {
+			var log bytes.Buffer
+			if err := stream(ctx, &log, "make", "--no-print-directory", "GO="+s.goTool, n.make); err != nil {
+				fmt.Fprint(s.out, log.String())
+				problem = fmt.Sprintf("%s: make %s failed: %s", n.name, n.make, lastLine(log.String()))
+			}
 		}
-	}
-	for _, t := range chosen {
-		for _, n := range t.needs {
-			problem := n.problem()
-			if problem == "" {
-				problem = failures[n.make]
-			}
-			if problem != "" {
-				problems[n.name] = problem
-			}
+		if problem != "" {
+			problems[n.name] = problem
 		}
 	}
 	return problems
+}
+
+// needsOf returns the needs of tiers that are provided and checked, each once.
+func (s *session) needsOf(chosen []tier) []need {
+	var needs []need
+	seen := map[string]bool{}
+	for _, t := range chosen {
+		for _, n := range t.needs {
+			driven := n.name == programs.name && slices.ContainsFunc(t.packages, func(p pkg) bool { return p.within("test") })
+			if !seen[n.name] && (s.everything() || driven) {
+				seen[n.name] = true
+				needs = append(needs, n)
+			}
+		}
+	}
+	return needs
 }
 
 func stream(ctx context.Context, out io.Writer, name string, args ...string) error {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,7 +51,7 @@ func (s *session) runTiers(ctx context.Context, chosen []tier) error {
 
 // runChosen runs tiers whose packages are chosen.
 func (s *session) runChosen(ctx context.Context, chosen []tier) error {
-	problems := provide(ctx, chosen, s.install, s.out)
+	problems := s.provide(ctx, chosen)
 	s.printStart(chosen, problems)
 	host, err := lookAtHost(s.etc, s.null)
 	if err != nil {
@@ -78,7 +79,6 @@ func (s *session) runChosen(ctx context.Context, chosen []tier) error {
 // choose gives each tier its packages, and leaves out those that have none. Tiers that are
 // no Go tests run where all packages are chosen.
 func (s *session) choose(ctx context.Context, chosen []tier) ([]tier, error) {
-	everything := s.packages == "./..."
 	all, err := listPackages(ctx, s.goTool, strings.Fields(s.packages)...)
 	if err != nil {
 		return nil, err
@@ -86,7 +86,7 @@ func (s *session) choose(ctx context.Context, chosen []tier) ([]tier, error) {
 	var out []tier
 	for _, t := range chosen {
 		if t.in == nil {
-			if everything && s.run == "" {
+			if s.everything() {
 				out = append(out, t)
 			}
 			continue
@@ -103,6 +103,9 @@ func (s *session) choose(ctx context.Context, chosen []tier) ([]tier, error) {
 	}
 	return out, nil
 }
+
+// everything reports whether neither packages nor tests are chosen.
+func (s *session) everything() bool { return s.packages == "./..." && s.run == "" }
 
 // schedule runs tiers as processors and memory allow, in the order of the table.
 func (s *session) schedule(ctx context.Context, chosen []tier, problems map[string]string) {
@@ -172,7 +175,7 @@ const drainPatience = 10 * time.Second
 // runGo runs the packages of a tier by one go test command.
 func (s *session) runGo(ctx context.Context, t tier) error {
 	flags := t.flags
-	flags.run, flags.count = s.run, s.count
+	flags.run, flags.count = cmp.Or(s.run, flags.run), s.count
 	words := append([]string{"test", "-json", "-vet=off", "-timeout", "25m", "-p", fmt.Sprint(processorsOf(t))}, flags.arguments()...)
 	for _, p := range t.packages {
 		words = append(words, p.ImportPath)
@@ -211,11 +214,16 @@ func (s *session) runCommand(ctx context.Context, t tier) error {
 	return err
 }
 
-// environment returns the variables of a tier, with $PWD replaced.
+// environment returns the variables of a tier, with $PWD and $PATH replaced.
 func (t tier) environment() []string {
 	var all []string
 	for _, variable := range t.variables {
-		all = append(all, strings.ReplaceAll(variable, "$PWD", workingDirectory()))
+		all = append(all, os.Expand(variable, func(name string) string {
+			if name == "PWD" {
+				return workingDirectory()
+			}
+			return os.Getenv(name)
+		}))
 	}
 	return all
 }

@@ -89,21 +89,33 @@ var tiers = []tier{
 	{
 		name: "race", suite: core, memory: 6, budget: 8 * time.Minute,
 		about: "packages whose product or test code is concurrent (race.txt), with the race detector",
-		needs: []need{goCommand, gitCommand, cCompiler, bubblewrap, python, pip, strace, seccompHeader, ipRoute, mounts, utilLinux, curlCommand, wgetCommand, openssl, dbus, keyring, swtpm, tmux, userNamespaces, diskSpace, loopback},
+		needs: slices.Concat(sandboxNeeds, []need{pip, systemNode, ipRoute, mounts, curlCommand, wgetCommand, openssl, dbus, keyring, swtpm, tmux}),
 		in:    func(p pkg) bool { return isConcurrent(p) && !drivesPrograms(p) },
 		flags: goFlags{race: true, programs: true},
 	},
 	{
+		name: "web", suite: core, processors: 1, memory: 1, budget: time.Minute,
+		about:   "the console's own tests",
+		needs:   []need{console},
+		command: []string{".tools/node/bin/npm", "--prefix", "web", "run", "--silent", "test"}, variables: []string{pinnedNode},
+	},
+	{
+		name: "browser", suite: core, processors: 1, memory: 2, budget: 5 * time.Minute,
+		about:   "the console in Chromium against palyrad",
+		needs:   []need{console, programs, chromium, fonts, bubblewrap, python, userNamespaces, diskSpace, loopback},
+		command: []string{".tools/node/bin/npm", "--prefix", "web", "run", "--silent", "test:browser"}, variables: []string{pinnedNode},
+	},
+	{
 		name: "unit", suite: core, memory: 3, budget: time.Minute,
 		about: "packages that are not concurrent, without it",
-		needs: []need{goCommand, gitCommand, cCompiler, bubblewrap, python, strace, seccompHeader, dbus, userNamespaces, diskSpace, loopback},
+		needs: slices.Concat(sandboxNeeds, []need{dbus}),
 		in:    func(p pkg) bool { return !isConcurrent(p) && !drivesPrograms(p) && !requiresCgo(p) },
 		flags: goFlags{programs: true},
 	},
 	{
 		name: "programs", suite: core, memory: 4, budget: 4 * time.Minute,
 		about: "the programs as processes, end to end",
-		needs: []need{goCommand, gitCommand, cCompiler, bubblewrap, python, pip, strace, ipRoute, mounts, utilLinux, curlCommand, wgetCommand, openssl, dbus, keyring, swtpm, tmux, nodeCommand, grpcurl, userNamespaces, diskSpace, loopback},
+		needs: slices.Concat(sandboxNeeds, []need{console, typescript, grpcurl, specification, pip, systemNode, ipRoute, mounts, curlCommand, wgetCommand, openssl, dbus, keyring, swtpm, tmux}),
 		in: func(p pkg) bool {
 			return drivesPrograms(p) && !p.within("test/agents") && !p.within("test/conformance") && !p.within("test/attack")
 		},
@@ -111,39 +123,63 @@ var tiers = []tier{
 	},
 	{
 		name: "attack", suite: core, memory: 4, budget: 3 * time.Minute,
-		about: "every attack of the catalogue, once",
-		needs: attackNeeds,
+		about: "every attack of the catalogue, once, each with its control",
+		needs: slices.Concat(sandboxNeeds, []need{ipRoute, openssl}),
 		in:    func(p pkg) bool { return p.within("test/attack") },
 		flags: goFlags{programs: true}, variables: []string{attackMatrix},
 	},
 	{
-		name: "web", suite: core, processors: 1, memory: 1, budget: time.Minute,
-		about:   "the console's own tests",
-		needs:   []need{nodeCommand},
-		command: []string{"npm", "--prefix", "web", "run", "--silent", "test"},
-	},
-	{
-		name: "browser", suite: core, processors: 1, memory: 2, budget: 4 * time.Minute,
-		about:   "the console in Chromium against palyrad, the flows of every day",
-		needs:   browserNeeds,
-		command: []string{"npm", "--prefix", "web", "run", "--silent", "test:browser", "--", "--grep", "@core"},
-	},
-	{
 		name: "attack-matrix", suite: long, memory: 6, budget: 5 * time.Minute,
-		about: "every attack with each wall alone, as root and as an ordinary user, with the race detector",
-		needs: attackNeeds,
+		about: "every attack against each wall alone, as root and as an ordinary user, with the race detector",
+		needs: slices.Concat(sandboxNeeds, []need{ipRoute, openssl}),
 		in:    func(p pkg) bool { return p.within("test/attack") },
 		flags: goFlags{race: true, programs: true, long: true}, variables: []string{attackMatrix},
 	},
+	{
+		name: "kills", suite: long, memory: 4, budget: 5 * time.Minute,
+		about: "the programs killed at each step, on full, slow and failing disks, with damaged files",
+		needs: slices.Concat(sandboxNeeds, []need{mounts, keyring, dbus}),
+		in: func(p pkg) bool {
+			return p.within("test/fault") || p.within("internal/daemon") || p.within("internal/backup") || p.within("internal/workspace/overlay")
+		},
+		flags: goFlags{programs: true, long: true, run: "Kill|Crash|Disk|Damage|Flip|Load|Descriptors|Vault|Tamper|Reserve"},
+	},
+	{
+		name: "upgrade", suite: long, memory: 3, budget: 5 * time.Minute,
+		about:   "today's palyrad on the state of an older release with 20,000 events, made for the run",
+		needs:   slices.Concat(sandboxNeeds, []need{history}),
+		command: []string{"make", "--no-print-directory", "upgrade", "EVENTS=20000"},
+	},
+	{
+		name: "fuzz", suite: long, memory: 3, budget: 5 * time.Minute,
+		about:   "fuzz targets for 5 seconds each, beginning at another one for each commit",
+		needs:   []need{goCommand, gitCommand},
+		command: []string{"bin/tiers", "fuzz", "-each", "5s", "-within", "4m"},
+	},
+	{
+		name: "conformance", suite: long, memory: 2, budget: 5 * time.Minute,
+		about:   "the official conformance suite of MCP, directly and through the gateway",
+		needs:   slices.Concat(sandboxNeeds, []need{ipRoute, console}),
+		command: []string{"make", "--no-print-directory", "conformance"},
+	},
+	{
+		name: "soak", suite: long, memory: 4, budget: 4 * time.Minute,
+		about: "calls of every tool for two minutes while the workspace changes between their stages, with the race detector",
+		needs: sandboxNeeds,
+		in:    func(p pkg) bool { return p.within("test/facts") },
+		flags: goFlags{race: true, programs: true, long: true}, variables: []string{"TEST_PALYRA_FACTS_TIME=2m"},
+	},
 }
+
+// sandboxNeeds are those of tests that run programs in sandboxes.
+var sandboxNeeds = []need{goCommand, gitCommand, cCompiler, programs, bubblewrap, python, strace, seccompHeader, utilLinux, userNamespaces, diskSpace, loopback}
+
+// pinnedNode puts the Node of scripts/node before that of the system.
+const pinnedNode = "PATH=$PWD/.tools/node/bin:$PATH"
 
 // attackMatrix names the file that gets the outcome of each attack; $PWD is the root of the
 // repository.
 const attackMatrix = "TEST_PALYRA_ATTACK_MATRIX=$PWD/bin/attack-matrix.txt"
-
-var attackNeeds = []need{goCommand, gitCommand, cCompiler, bubblewrap, python, strace, ipRoute, utilLinux, seccompHeader, openssl, userNamespaces, diskSpace, loopback}
-
-var browserNeeds = []need{nodeCommand, chromium, fonts, bubblewrap, python, userNamespaces, diskSpace, loopback}
 
 // tiersOf returns the tiers of a suite.
 func tiersOf(s suite) []tier {
