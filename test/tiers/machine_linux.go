@@ -100,6 +100,17 @@ func controlGroups() map[string]bool {
 	return found
 }
 
+// isInUse reports whether a control group belongs to a gateway that still runs, such as one
+// of another checkout: its name is "palyra-<pid>-<start time>-<n>".
+func isInUse(name string) bool {
+	parts := strings.Split(filepath.Base(name), "-")
+	if len(parts) < 2 {
+		return false
+	}
+	pid, err := strconv.Atoi(parts[1])
+	return err == nil && syscall.Kill(pid, 0) == nil
+}
+
 // leftovers is what there was before a run, so that only what the run made is removed.
 type leftovers struct {
 	groups map[string]bool
@@ -134,12 +145,12 @@ func (l leftovers) remove() error {
 		}
 	}
 	for name := range controlGroups() {
-		if !l.groups[name] {
+		if !l.groups[name] && !isInUse(name) {
 			removeGroup(name)
 		}
 	}
 	for name := range controlGroups() {
-		if !l.groups[name] {
+		if !l.groups[name] && !isInUse(name) {
 			failures = append(failures, fmt.Errorf("the control group %s is still there", name))
 		}
 	}

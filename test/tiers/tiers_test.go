@@ -242,7 +242,7 @@ func childOf(t *testing.T, pid int) int {
 }
 
 // TestLeftovers: mounts below the directory of a run and control groups that it made are
-// removed, and those that were there before are not.
+// removed; those that were there before, or belong to a process that still runs, are not.
 //
 // Not parallel: it ends every process that this one started.
 func TestLeftovers(t *testing.T) {
@@ -256,6 +256,9 @@ func TestLeftovers(t *testing.T) {
 	t.Cleanup(func() { _ = syscall.Rmdir(old) })
 	l := before(dir)
 	group := filepath.Join(groupOf(t), "palyra-during-"+strconv.Itoa(os.Getpid()))
+	used := filepath.Join(groupOf(t), "palyra-"+strconv.Itoa(os.Getpid())+"-during")
+	must.Do(t, os.Mkdir(used, 0o755))
+	t.Cleanup(func() { _ = syscall.Rmdir(used) })
 	must.Do(t, os.MkdirAll(filepath.Join(group, "inner"), 0o755))
 	must.Do(t, syscall.Mount("tmpfs", filepath.Join(dir, "mount"), "tmpfs", 0, ""))
 	must.Do(t, os.Mkdir(filepath.Join(dir, "mount/inner"), 0o755))
@@ -266,8 +269,10 @@ func TestLeftovers(t *testing.T) {
 			t.Errorf("%s is still there: %v", name, err)
 		}
 	}
-	if _, err := os.Stat(old); err != nil {
-		t.Errorf("the control group of before is gone: %v", err)
+	for _, name := range []string{old, used} {
+		if _, err := os.Stat(name); err != nil {
+			t.Errorf("a control group that is not of the run is gone: %v", err)
+		}
 	}
 	if points := mountsBelow(dir); len(points) > 0 {
 		t.Errorf("%v is still mounted", points)
