@@ -104,7 +104,8 @@ func newWorld(t *testing.T) *world {
 	w.Mover = &moving.Mover{
 		Path: path, Vault: w.vault,
 		Load: func() (*config.Config, error) {
-			c, _, err := config.Load(config.LoadOptions{Path: path, Env: func(string) string { return "" }})
+			// An ordinary user has a state directory only below a home.
+			c, _, err := config.Load(config.LoadOptions{Path: path, Env: func(name string) string { return map[string]string{"HOME": w.dir}[name] }})
 			return c, err
 		},
 		Started: time.Now().Add(time.Hour),
