@@ -78,7 +78,7 @@ func (w *world) live(device string) bool {
 func newWorld(t *testing.T, setup ...func(*world)) *world {
 	t.Helper()
 	w := &world{
-		t: t, path: filepath.Join(t.TempDir(), "palyra.db"), budget: 200, perSession: 1 << 30, idle: 30 * time.Minute,
+		t: t, path: filepath.Join(sqlitetest.Dir(t), "palyra.db"), budget: 200, perSession: 1 << 30, idle: 30 * time.Minute,
 		read: gatewaytest.NewProbe(policytest.Read), run: gatewaytest.NewProbe(policytest.Run), fetch: gatewaytest.NewProbe(policytest.Fetch), secret: gatewaytest.NewProbe(secretTool),
 	}
 	for _, fn := range setup {

@@ -71,7 +71,7 @@ func newWorld(t testing.TB, setup ...func(*world)) *world {
 	}
 	w.engine = policy.NewEngine(policytest.Set(t, w.options))
 	w.Gateway = gatewaytest.New(t, gatewaytest.Config{
-		DB: sqlitetest.OpenMigrated(t, filepath.Join(t.TempDir(), "palyra.db"), sqlite.Options{}), Engine: w.engine, Notary: gatewaytest.Notary(t),
+		DB: sqlitetest.OpenMigrated(t, filepath.Join(sqlitetest.Dir(t), "palyra.db"), sqlite.Options{}), Engine: w.engine, Notary: gatewaytest.Notary(t),
 		Tools: append([]dispatch.Tool{w.read, w.run, w.fetch}, w.more...),
 	})
 	w.face = server.New(server.Config{

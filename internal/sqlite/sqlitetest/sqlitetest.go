@@ -20,10 +20,23 @@ import (
 // Origin is the gateway id of test stores.
 const Origin = "gateway.test"
 
-// Open returns an empty store in t.TempDir that is closed when the test ends.
+// Dir returns a directory like t.TempDir for stores, in memory where the system has room
+// there: a commit then does not wait for the disk. A test of what the disk keeps uses
+// t.TempDir.
+func Dir(t testing.TB) string {
+	t.Helper()
+	dir := newMemoryDir()
+	if dir == "" {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { must.Check(t, os.RemoveAll(dir)) })
+	return dir
+}
+
+// Open returns an empty store in Dir that is closed when the test ends.
 func Open(t testing.TB) *sqlite.DB {
 	t.Helper()
-	return OpenAt(t, filepath.Join(t.TempDir(), "palyra.db"), sqlite.Options{})
+	return OpenAt(t, filepath.Join(Dir(t), "palyra.db"), sqlite.Options{})
 }
 
 // OpenAt opens the store at path with options, closed when the test ends. Without a
