@@ -20,5 +20,9 @@ export default defineConfig({
     environment: "happy-dom",
     include: ["src/**/*.test.{ts,tsx}"],
     restoreMocks: true,
+    // When a test gives up: at a load of 20 a second of work takes half a minute.
+    testTimeout: 5 * 60_000,
+    hookTimeout: 5 * 60_000,
+    setupFiles: "src/test-setup.ts",
   },
 });

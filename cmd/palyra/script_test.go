@@ -32,6 +32,7 @@ import (
 	"palyra/internal/daemon"
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
+	"palyra/internal/must"
 	"palyra/internal/statedir"
 	"palyra/test/leaks"
 	"palyra/test/systemd"
@@ -197,9 +198,9 @@ func (r *running) start(cfg *config.Config) (address string, err error) {
 	case err := <-done:
 		stop()
 		return "", fmt.Errorf("palyrad did not start: %w", err)
-	case <-time.After(time.Minute):
+	case <-time.After(must.Patience):
 		stop()
-		return "", errors.New("palyrad was not ready within a minute")
+		return "", fmt.Errorf("palyrad is not ready after %v", must.Patience)
 	}
 }
 
@@ -316,19 +317,22 @@ func asked(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 0 {
 		ts.Fatalf("usage: asked")
 	}
-	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	pending := must.Wait(func() bool {
 		ts.Check(ts.Exec("palyra", "approvals", "list", "-o", "ndjson"))
 		var v struct {
 			ID     string `json:"approval_id"`
 			Digest string `json:"call_digest"`
 		}
-		if json.Unmarshal([]byte(ts.ReadFile("stdout")), &v) == nil && v.ID != "" {
-			ts.Setenv("ID", v.ID)
-			ts.Setenv("DIGEST", v.Digest)
-			return
+		if json.Unmarshal([]byte(ts.ReadFile("stdout")), &v) != nil || v.ID == "" {
+			return false
 		}
+		ts.Setenv("ID", v.ID)
+		ts.Setenv("DIGEST", v.Digest)
+		return true
+	})
+	if !pending {
+		ts.Fatalf("no approval is pending after %v", must.Patience)
 	}
-	ts.Fatalf("nothing was asked within two minutes")
 }
 
 // listing writes down all that is in the home directory, but for the gateway's state.
@@ -444,7 +448,7 @@ func notified(ts *testscript.TestScript, neg bool, args []string) {
 		if n.Title != want[0] || !strings.Contains(n.Body, want[1]) {
 			ts.Fatalf("the notification is %q, %q", n.Title, n.Body)
 		}
-	case <-time.After(2 * time.Minute):
+	case <-time.After(must.Patience):
 		ts.Fatalf("there was no notification within two minutes")
 	}
 }

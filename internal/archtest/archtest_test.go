@@ -273,6 +273,28 @@ var rules = []struct {
 		},
 	},
 	{
+		name:  "tests wait for conditions",
+		check: CheckSleeps,
+		broken: map[string]map[string]string{
+			"a_test.go:2: a test waits": {"internal/run/a_test.go": "package run; import \"time\"\nfunc f() { time.Sleep(1) }"},
+			"b_test.go:2: a test waits": {"internal/run/b_test.go": "package run; import clock \"time\"\nfunc f() { for ; ; clock.Sleep(1) {} }"},
+			"c_test.go:2: a test waits": {"internal/run/c_test.go": "package run; import \"time\"\nfunc f() { <-time.After(1) }"},
+			"d_test.go:2: a test waits": {"internal/run/d_test.go": "package run; import \"time\"\nfunc f() { select { case <-c: <-time.After(1) } }"},
+			"e_test.go:2: a test waits": {"internal/run/e_test.go": "package run; import \"time\"\nvar f = func() { time.Sleep(1) }"},
+			"x/a.go:2: a test waits":    {"test/x/a.go": "package x; import \"time\"\nfunc f() { time.Sleep(1) }"},
+			"runtest/a.go:2: a test":    {"internal/run/runtest/a.go": "package runtest; import \"time\"\nfunc f() { time.Sleep(1) }"},
+			// A function that opens a bubble may sleep in it alone.
+			"g_test.go:2: a test waits": {"internal/run/g_test.go": "package run; import (\"testing/synctest\"; \"time\")\nfunc f() { time.Sleep(1); synctest.Test(t, func() {}) }"},
+			"h_test.go:2: a test waits": {"internal/run/h_test.go": "package run; import (\"testing/synctest\"; \"time\")\nfunc f() { synctest.Test(t, func() {}); g(func() { time.Sleep(1) }) }; func g(do func()) {}"},
+		},
+		fine: []map[string]string{
+			{"internal/run/a_test.go": "package run; import (\"testing/synctest\"; \"time\"); func f() { synctest.Test(t, func() { go func() { time.Sleep(1) }() }) }"},
+			{"internal/run/a_test.go": "package run; import (\"testing/synctest\"; \"time\"); func bubble(do func()) { synctest.Test(t, do) }; func f() { bubble(func() { time.Sleep(1) }) }"},
+			{"internal/run/a_test.go": "package run; import \"time\"; func f() { select { case <-c: case <-time.After(1): } }"},
+			{"internal/run/a.go": "package run; import \"time\"; func f() { time.Sleep(1) }"},
+		},
+	},
+	{
 		name:  "packages have telling names",
 		check: CheckNames,
 		broken: map[string]map[string]string{
@@ -481,6 +503,17 @@ func TestContextExceptions(t *testing.T) {
 	}
 }
 
+func TestSleepExceptions(t *testing.T) {
+	tree := parse(t, map[string]string{"internal/run/a_test.go": `package run; import "time"; func f() { time.Sleep(1) }`})
+	if got := sleeps(tree, map[string]string{"internal/run/a_test.go: f": "it runs in a bubble"}); len(got) > 0 {
+		t.Errorf("a listed exception is still found: %v", got)
+	}
+	stale := sleeps(tree, map[string]string{"internal/run/a_test.go: f": "x", "internal/run/a_test.go: gone": "y"})
+	if len(stale) != 1 || !strings.Contains(stale[0].String(), "remove the exception") {
+		t.Errorf("a stale exception gives %v", stale)
+	}
+}
+
 func TestVictimExceptions(t *testing.T) {
 	t.Parallel()
 	const source = "package run; func f() { os.Link(old(`/etc/passwd`), name) }"
@@ -520,6 +553,11 @@ func TestMap(t *testing.T) {
 			if _, ok := room(dir); !ok {
 				t.Errorf("home of %v names %s, which is no room", h.Modules, dir)
 			}
+		}
+	}
+	for key, why := range Sleeps {
+		if why == "" {
+			t.Errorf("exception %s has no reason", key)
 		}
 	}
 	for key, why := range ContextFields {

@@ -12,7 +12,6 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
-	"time"
 
 	"palyra/internal/egress"
 	"palyra/internal/must"
@@ -418,7 +417,7 @@ func TestFetchLimits(t *testing.T) {
 		t.Errorf("binary: %v", r)
 	}
 	report, _ := n.bench.call(context.Background(), "http.fetch", object{"url": "https://example.com/slow", "timeout_ms": 50})
-	if report.Outcome != tool.TimedOut || report.Reason != string(reason.TimedOut) || report.Usage.Wall > time.Minute {
+	if report.Outcome != tool.TimedOut || report.Reason != string(reason.TimedOut) || report.Usage.Wall > must.Patience {
 		t.Errorf("slow: %+v", report)
 	}
 }

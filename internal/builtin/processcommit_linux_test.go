@@ -8,7 +8,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"palyra/internal/fairqueue"
 	"palyra/internal/must"
@@ -225,7 +224,7 @@ func TestTurnEndsWithTheProgram(t *testing.T) {
 	var other tool.Report
 	c.gate.during = func() {
 		c.writes = nil
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // it would wait for ever
+		ctx, cancel := context.WithTimeout(t.Context(), must.Patience) // it would wait for ever
 		defer cancel()
 		other, _ = c.bench.call(ctx, "process.run", object{"argv": []string{"git"}})
 	}

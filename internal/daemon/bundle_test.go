@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/gen/palyra/v1/palyrav1connect"
@@ -25,7 +24,7 @@ import (
 func (d *running) as(t *testing.T, dir string) (*palyrav1.GetStatusResponse, error) {
 	t.Helper()
 	bundle := must.Get(identity.ReadBundle(dir))(t)
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: bundle.ClientTLS(), ForceAttemptHTTP2: true}, Timeout: time.Minute}
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: bundle.ClientTLS(), ForceAttemptHTTP2: true}, Timeout: must.Patience}
 	t.Cleanup(client.CloseIdleConnections)
 	return palyrav1connect.NewStatusServiceClient(client, d.url()).GetStatus(t.Context(), &palyrav1.GetStatusRequest{})
 }

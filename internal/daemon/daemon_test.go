@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"connectrpc.com/connect"
 
@@ -246,7 +245,7 @@ func TestOperatorAddedOnlineAndOffline(t *testing.T) {
 	}))(t)
 	with := func(dir string) *http.Client {
 		bundle := must.Get(identity.ReadBundle(dir))(t)
-		client := &http.Client{Transport: &http.Transport{TLSClientConfig: bundle.ClientTLS(), ForceAttemptHTTP2: true}, Timeout: time.Minute}
+		client := &http.Client{Transport: &http.Transport{TLSClientConfig: bundle.ClientTLS(), ForceAttemptHTTP2: true}, Timeout: must.Patience}
 		t.Cleanup(client.CloseIdleConnections)
 		return client
 	}

@@ -100,15 +100,10 @@ func TestLimitedNotice(t *testing.T) {
 // and a reply may be faster.
 func (d *running) eventually(path, line string) {
 	d.t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; {
+	must.Eventually(d.t, path+" has "+line, func() (bool, string) {
 		_, text := d.get(path)
-		if strings.Contains(text, line+"\n") {
-			return
-		}
-		if time.Now().After(deadline) {
-			d.t.Fatalf("%s lacks %q:\n%s", path, line, regexp.MustCompile(`(?m)^(#|go_|process_).*\n`).ReplaceAllString(text, ""))
-		}
-	}
+		return strings.Contains(text, line+"\n"), regexp.MustCompile(`(?m)^(#|go_|process_).*\n`).ReplaceAllString(text, "")
+	})
 }
 
 // TestApprovalWaitIsTimed counts the end of a wait, and not what happens to
@@ -121,7 +116,7 @@ func TestMetricsAreBounded(t *testing.T) {
 	book := &gatewaytest.Log{}
 	d := startWith(t, Options{Config: testConfig(t), Log: book.Logger()})
 	fetch := func(conn net.Conn) error {
-		must.Do(t, conn.SetDeadline(time.Now().Add(time.Minute)))
+		must.Do(t, conn.SetDeadline(time.Now().Add(must.Patience)))
 		r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+d.Metrics+"/metrics", nil))(t)
 		if err := r.Write(conn); err != nil {
 			return err

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	zs "zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
@@ -87,7 +86,7 @@ func (d policyDesk) want(when, version string, activated bool) {
 // stopped after a while and gives no error.
 func runBriefly(t *testing.T, cfg *config.Config) error {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), must.Patience)
 	defer cancel()
 	return Run(ctx, Options{Config: cfg, Log: slog.New(slog.DiscardHandler)})
 }

@@ -26,7 +26,7 @@ import (
 // status again and again.
 func (d *running) awaitVault(locked bool) *palyrav1.VaultStatus {
 	d.t.Helper()
-	ctx, cancel := context.WithTimeout(d.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(d.t.Context(), must.Patience)
 	defer cancel()
 	look := time.NewTicker(50 * time.Millisecond)
 	defer look.Stop()

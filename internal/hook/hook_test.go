@@ -3,6 +3,7 @@ package hook_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -10,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"palyra/internal/access"
 	"palyra/internal/agentfiles"
@@ -190,13 +190,12 @@ func (w *world) report(n int) callrecord.Attested {
 // eventually waits until there are n events of a code.
 func (w *world) eventually(code event.Code, n int) []journal.Event {
 	w.t.Helper()
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		if list := w.events(code); len(list) >= n {
-			return list
-		}
-	}
-	w.t.Fatalf("there are %d events %s, want %d", len(w.events(code)), code, n)
-	return nil
+	var list []journal.Event
+	must.Eventually(w.t, fmt.Sprintf("%d events %s", n, code), func() (bool, string) {
+		list = w.events(code)
+		return len(list) >= n, fmt.Sprint(len(list))
+	})
+	return list
 }
 
 // deny has a person deny a call.
@@ -228,9 +227,7 @@ func (w *world) codex(id, name string, input any) string {
 // idle waits until no call runs.
 func (w *world) idle() {
 	w.t.Helper()
-	for end := time.Now().Add(10 * time.Second); len(w.Running()) > 0 && time.Now().Before(end); time.Sleep(time.Millisecond) {
-		continue
-	}
+	must.Eventually(w.t, "no call runs", func() (bool, string) { return len(w.Running()) == 0, fmt.Sprint(w.Running()) })
 }
 
 // tainted says whether the newest session of the caller is.
@@ -248,12 +245,7 @@ func (w *world) tainted() bool {
 // a moment after its end is on record.
 func (w *world) taintedIs(want bool) bool {
 	w.t.Helper()
-	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		if w.tainted() == want {
-			return true
-		}
-	}
-	return false
+	return must.Wait(func() bool { return w.tainted() == want })
 }
 
 // restart is a stop and a start of the daemon.

@@ -145,7 +145,7 @@ func TestRun(t *testing.T) {
 		if record.Level != slog.LevelWarn || len(f.watch.Notices()) != 1 {
 			t.Errorf("told %q; notices %q", record.Message, f.watch.Notices())
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(must.Patience):
 		t.Fatal("nobody saw the change")
 	}
 	stop()

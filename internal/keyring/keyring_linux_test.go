@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/godbus/dbus/v5"
 
@@ -39,7 +38,7 @@ func lock(t *testing.T, k Keyring) {
 func TestGnomeKeyring(t *testing.T) {
 	t.Parallel()
 	k := gnome(t)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), must.Patience)
 	defer cancel()
 	if _, err := k.Get(ctx, "one"); !errors.Is(err, ErrNotFound) {
 		t.Fatalf("of an empty keyring: %v", err)

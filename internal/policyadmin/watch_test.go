@@ -90,7 +90,7 @@ func TestWatcherErrorsReload(t *testing.T) {
 	for range 3 {
 		select {
 		case faults <- fsnotify.ErrEventOverflow:
-		case <-time.After(time.Minute):
+		case <-time.After(must.Patience):
 			t.Fatal("an error of the watcher is not read")
 		}
 	}

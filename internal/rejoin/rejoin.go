@@ -444,6 +444,21 @@ func (v *visit) stillLocked() error {
 		WithField("proposal_id", v.proposal)
 }
 
+// Detached returns the number of calls that have no client attached.
+func (c *Calls) Detached() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := 0
+	for _, list := range c.left {
+		for _, v := range list {
+			if !v.there {
+				n++
+			}
+		}
+	}
+	return n
+}
+
 func (c *Calls) remove(v *visit) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -28,7 +29,8 @@ type gateway struct {
 	runs     *run.Manager
 	presence *presenceproof.Service
 	// stopping ends when the gateway is about to stop.
-	stopping <-chan struct{}
+	stopping  <-chan struct{}
+	firstWait time.Duration
 }
 
 // CallTool streams one call.

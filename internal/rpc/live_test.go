@@ -44,7 +44,7 @@ func (s *watching) ended(t *testing.T) error {
 	select {
 	case err := <-s.end:
 		return err
-	case <-time.After(time.Minute):
+	case <-time.After(must.Patience):
 		t.Fatal("the stream goes on")
 		return nil
 	}
@@ -122,14 +122,11 @@ func TestRevocationStopsACall(t *testing.T) {
 		t.Errorf("the revoked device received %v", n)
 	}
 	<-ended
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		if events, err := w.journalEvents(); err != nil {
-			t.Fatal(err)
-		} else if last := events[len(events)-1]; last.GetCode() == "PAL-X100" {
-			return
-		}
-	}
-	t.Error("the call was not attested")
+	must.Eventually(t, "the call is attested", func() (bool, string) {
+		events := must.Get(w.journalEvents())(t)
+		last := events[len(events)-1].GetCode()
+		return last == "PAL-X100", last
+	})
 }
 
 // On the order to stop, streams that only watch end, and calls go on.

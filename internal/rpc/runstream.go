@@ -43,7 +43,7 @@ func (g *gateway) RunStream(ctx context.Context, stream *connect.BidiStream[paly
 	return err
 }
 
-// firstWait is how long a client may take to say which run it wants.
+// firstWait is the default of Config.FirstWait.
 const firstWait = 10 * time.Second
 
 // first receives the client's first message. A stream that says nothing ends,
@@ -56,7 +56,7 @@ func (s *runStream) first(ctx context.Context) (*palyrav1.RunStreamRequest, erro
 		select {
 		case <-came:
 			return
-		case <-time.After(firstWait):
+		case <-time.After(s.gateway.firstWait):
 			gaveUp = wantsStart()
 		case <-s.gateway.stopping:
 			gaveUp = reason.Errorf(reason.ShuttingDown, "the gateway is stopping")

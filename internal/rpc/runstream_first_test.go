@@ -32,13 +32,13 @@ func TestSilentStreamEnds(t *testing.T) {
 		"a revocation": {func(w *world) { w.revoke(w.coder.device) }, reason.Unauthenticated},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newWorld(t, func(w *world) { w.firstWait = time.Hour })
 			silent := w.coder.silentStream()
 			c.end(w)
 			ended := time.Now()
 			_, err := silent.rest()
 			wantError(t, "the stream", err, c.code)
-			if took := time.Since(ended); took > 8*time.Second {
+			if took := time.Since(ended); took > must.Patience {
 				t.Errorf("it took %s: the wait for the message ended it", took)
 			}
 		})

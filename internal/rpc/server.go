@@ -5,11 +5,13 @@
 package rpc
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"slices"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -62,13 +64,15 @@ type Config struct {
 	Audit    Auditor
 	Engine   *policy.Engine
 	Pipeline *toolcall.Pipeline
-	Router   *dispatch.Router
-	Desk     *approval.Desk
-	Runs     *run.Manager
-	Journal  *journal.Log
-	Evidence Evidence
-	Policies Policies
-	Members  Members
+	// FirstWait is how long a stream of a run may take to its first message. 0 is 10 s.
+	FirstWait time.Duration
+	Router    *dispatch.Router
+	Desk      *approval.Desk
+	Runs      *run.Manager
+	Journal   *journal.Log
+	Evidence  Evidence
+	Policies  Policies
+	Members   Members
 	// Devices and DeviceActs are what DeviceService shows, Keys the gateway's own.
 	Devices    devicelife.Devices
 	DeviceActs devicelife.Acts
@@ -175,7 +179,7 @@ func New(stopping context.Context, cfg Config) (*Server, error) {
 	}
 	mux := http.NewServeMux()
 	mux.Handle(palyrav1connect.NewGatewayServiceHandler(&gateway{
-		guard: g, pipeline: cfg.Pipeline, router: cfg.Router, engine: cfg.Engine, desk: cfg.Desk, runs: cfg.Runs, presence: asked.presence, stopping: stopping.Done(),
+		guard: g, pipeline: cfg.Pipeline, router: cfg.Router, engine: cfg.Engine, desk: cfg.Desk, runs: cfg.Runs, presence: asked.presence, stopping: stopping.Done(), firstWait: cmp.Or(cfg.FirstWait, firstWait),
 	}, opts...))
 	mux.Handle(palyrav1connect.NewApprovalsServiceHandler(asked, opts...))
 	mux.Handle(palyrav1connect.NewPolicyServiceHandler(&policies{admin: cfg.Policies, evidence: cfg.Evidence, engine: cfg.Engine, pipeline: cfg.Pipeline}, opts...))

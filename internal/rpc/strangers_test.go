@@ -37,7 +37,7 @@ func TestStrangersAreRefusedUnread(t *testing.T) {
 		if code != http.StatusUnauthorized {
 			t.Errorf("a stranger whose body never ends got status %d", code)
 		}
-	case <-time.After(time.Minute):
+	case <-time.After(must.Patience):
 		t.Error("a stranger's body is waited for")
 	}
 	_ = body.Close()

@@ -120,6 +120,7 @@ type world struct {
 	// passkeys are those of members; agentConnected says that an agent was connected.
 	passkeys       *passkeys.Keeper
 	agentConnected bool
+	firstWait      time.Duration // as in rpc.Config
 }
 
 func (w *world) now() time.Time { return time.Now().Add(-time.Duration(w.ago.Load())) }
@@ -200,7 +201,7 @@ func (w *world) serve() {
 	stopping, stop := context.WithCancel(context.Background())
 	w.stopping = stop
 	w.server = must.Get(rpc.New(stopping, rpc.Config{
-		Auth: w.identity, Tokens: w.tokens, Limiter: limiter, Audit: w.audit, Engine: w.engine, Pipeline: g.Pipeline, Router: g.Router, Desk: w.desk, Runs: runs,
+		Auth: w.identity, Tokens: w.tokens, Limiter: limiter, Audit: w.audit, FirstWait: w.firstWait, Engine: w.engine, Pipeline: g.Pipeline, Router: g.Router, Desk: w.desk, Runs: runs,
 		Journal: w.journal, Evidence: w.evidence, Policies: policiesFake{w}, Members: membersFake{w.identity, w}, Pairings: w.openPairings(), Gateway: w.gateway, Devices: devicesFake{w.registry, w.identity}, DeviceActs: w.db, Presence: w.identity, Passkeys: w.openPasskeys(),
 		Keys: &keyadmin.Keys{Authority: w.authority, Journal: w.journal, Notary: w.notary}, Workspaces: w.workspaces, Vault: w.vault, Skills: w.openSkills(), Upstreams: noUpstreams{}, Packages: noUpstreams{}, Notify: notify.New(notify.Config{Store: deliveries.New(w.db), Log: logger}), ChatUsers: must.Get(notify.NewUsers(t.Context(), deliveries.New(w.db), w.registry, w.now))(t), UpstreamLogins: oauth.New(oauth.Config{}), Log: logger,
 		Installed: must.Get(installed.New(t.Context(), w.db.Installed(), logger, w.now))(t),

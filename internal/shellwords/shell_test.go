@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"palyra/internal/must"
 )
@@ -107,7 +106,7 @@ func (s realShell) run(t testing.TB, text string) ran {
 	dir, log := filepath.Join(base, "cwd"), filepath.Join(base, "log")
 	must.Do(t, os.Mkdir(dir, 0o700))
 	must.Do(t, os.WriteFile(log, nil, 0o600))
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), must.Patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, s.path, append(slices.Clone(s.args), "-c", "--", text)...)
 	// The race detector would have each helper wait for a second before it ends.

@@ -216,7 +216,7 @@ func (r *running) asked() approval.Record {
 		return rec
 	case <-r.done:
 		r.t.Fatalf("the call ended without asking: %+v, %v", r.outcome.Decision, r.err)
-	case <-time.After(time.Minute):
+	case <-time.After(must.Patience):
 		r.t.Fatal("nobody was asked")
 	}
 	return approval.Record{}

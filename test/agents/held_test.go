@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"palyra/internal/must"
-	"palyra/test/process"
 	"palyra/test/systemd"
 )
 
@@ -34,7 +33,7 @@ func TestHeldPort(t *testing.T) {
 	}
 	p.tries(claude, "http hook on a held port, palyrad does not run", blocked)
 	p.manages("start", "palyrad.service")
-	process.Eventually(t, "palyrad answers", process.Patience, func() (bool, string) {
+	must.Eventually(t, "palyrad answers", func() (bool, string) {
 		r := p.palyra("status")
 		return r.Code == 0, r.Err
 	})

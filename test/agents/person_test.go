@@ -195,7 +195,7 @@ func ended(pid int) bool {
 
 // gone waits until a process has ended, also after the test's context has.
 func (p *person) gone(pid int) {
-	tick, patience := time.NewTicker(10*time.Millisecond), time.After(process.Patience)
+	tick, patience := time.NewTicker(10*time.Millisecond), time.After(must.Patience)
 	defer tick.Stop()
 	for !ended(pid) {
 		select {
@@ -216,7 +216,7 @@ type ask struct {
 // waiting waits for the approval of the run that goes on.
 func (p *person) waiting(c *process.Child) (a ask) {
 	p.t.Helper()
-	process.Eventually(p.t, "a call waits for a person", process.Patience, func() (bool, string) {
+	must.Eventually(p.t, "a call waits for a person", func() (bool, string) {
 		r := p.palyra("approvals", "list", "-o", "json")
 		var list struct {
 			Items []json.RawMessage `json:"items"`

@@ -16,7 +16,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"palyra/internal/must"
 	"palyra/internal/sandbox"
@@ -25,7 +24,7 @@ import (
 )
 
 // patience bounds what has no limit of its own; nothing comes near it.
-const patience = time.Minute
+const patience = 3 * must.Patience
 
 // TestBoundary tries every row of the sandbox.
 func TestBoundary(t *testing.T) {

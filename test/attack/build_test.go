@@ -14,7 +14,6 @@ import (
 	"palyra/internal/must"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/bubblewrap"
-	"palyra/test/process"
 )
 
 // brokenBwrap is a bubblewrap that is told, besides everything else, to make
@@ -100,7 +99,7 @@ func TestFilesLeftBehind(t *testing.T) {
 		if !strings.Contains(line, "waiting") {
 			t.Fatalf("the program did not start: %q, %.2000s", line, out.String())
 		}
-		process.Eventually(t, "the run has ended", process.Patience, func() (bool, string) { return len(processesWith(c.token)) == 0, "it goes on" })
+		must.Eventually(t, "the run has ended", func() (bool, string) { return len(processesWith(c.token)) == 0, "it goes on" })
 		sweep(c)
 		after := c.look()
 		return differences(before[0], after[0]) + differences(before[1], after[1])

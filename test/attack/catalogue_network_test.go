@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"palyra/internal/must"
 )
 
 // The walls that stand outside of the sandbox, in the gateway. They are no
@@ -270,7 +272,7 @@ func neighbourRows() []row {
 
 // politeness is how long a visitor waits for somebody else's service. Where
 // nobody listens, it is told so at once.
-const politeness = 2 * time.Second
+const politeness = must.Patience / 4
 
 // visit comes to every address of the machine and looks for the scene's token:
 // at that port, another may listen on the machine itself. Then it says that it

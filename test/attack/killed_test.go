@@ -13,7 +13,6 @@ import (
 	"testing"
 
 	"palyra/internal/must"
-	"palyra/test/process"
 )
 
 // TestKilledGateway kills palyrad with SIGKILL under a run, and while a change
@@ -28,7 +27,7 @@ func TestKilledGateway(t *testing.T) {
 	}{
 		{"killed during a run", func(g *gateway, token string) *waiting {
 			call := g.begin("call", "process.run", "argv="+list([]string{"./probe", "wait", token}))
-			process.Eventually(g.T, "the program runs", process.Patience, func() (bool, string) {
+			must.Eventually(g.T, "the program runs", func() (bool, string) {
 				return inSandbox(token) > 0, fmt.Sprint(processesWith(token)) + call.Err.String()
 			})
 			return call
@@ -52,7 +51,7 @@ func TestKilledGateway(t *testing.T) {
 			call := c.begin(g, token)
 			g.end(syscall.SIGKILL)
 			call.wait()
-			process.Eventually(t, "the program is gone", process.Patience, func() (bool, string) { return inSandbox(token) == 0, "it goes on" })
+			must.Eventually(t, "the program is gone", func() (bool, string) { return inSandbox(token) == 0, "it goes on" })
 			// The control: before the next start there is something to sweep.
 			left := g.remains(pid, state)
 			g.mustStart()

@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"palyra/internal/egress"
 	"palyra/internal/must"
 	"palyra/internal/sandbox/bubblewrap"
-	"palyra/test/process"
 )
 
 // TestPreparedForAnother: a sandbox that was prepared with one grant, and for
@@ -35,8 +33,8 @@ func TestPreparedForAnother(t *testing.T) {
 		return strings.Contains(said, `"done":true`), report.Isolation.Prepared, fmt.Sprintf("%s %+v", said, report.Connections)
 	}
 	control := false
-	process.Eventually(t, "a prepared sandbox", process.Patience, func() (bool, string) {
-		time.Sleep(50 * time.Millisecond) // one is prepared when nothing else goes on
+	// One is prepared in the pause between two checks, which becomes long enough.
+	must.Eventually(t, "a prepared sandbox", func() (bool, string) {
 		done, prepared, all := try()
 		control = done && prepared
 		return prepared, all

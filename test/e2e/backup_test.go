@@ -185,7 +185,7 @@ func TestKeysRenewedSinceTheBackup(t *testing.T) {
 	must.Do(t, exec.Command("chmod", "-R", "go=", old).Run())
 	// Certificates know seconds.
 	made := must.Get(identity.ReadBundle(old))(t).Chain[0].NotAfter.Add(-ca.LeafLife)
-	process.Eventually(t, "another second begins", process.Patience, func() (bool, string) { return time.Since(made) > time.Second, "" })
+	must.Eventually(t, "another second begins", func() (bool, string) { return time.Since(made) > time.Second, "" })
 	bob.ok("devices", "rotate", "--self")
 	bob.ok("status")
 	g.Stop()

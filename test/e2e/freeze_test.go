@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"palyra/test/process"
+	"palyra/internal/must"
 )
 
 // beginSleeping starts a program that sleeps in its sandbox, waits until the
@@ -20,7 +20,7 @@ func beginSleeping(t *testing.T, c *client, wholeSeconds int) (*pending, func() 
 	seconds := fmt.Sprintf("%d.%d", wholeSeconds, os.Getpid())
 	call := c.begin("call", "process.run", `argv=["sleep","`+seconds+`"]`)
 	running := func() bool { return processRuns("sleep", seconds) }
-	process.Eventually(t, "the program runs", process.Patience, func() (bool, string) { return running(), call.Err.String() })
+	must.Eventually(t, "the program runs", func() (bool, string) { return running(), call.Err.String() })
 	return call, running
 }
 
@@ -53,7 +53,7 @@ func TestFreeze(t *testing.T) {
 	call, running := beginSleeping(t, c, 3001)
 
 	c.ok("freeze", "--reason", "fire drill")
-	process.Eventually(t, "the program is killed", process.Patience, func() (bool, string) { return !running(), "it runs" })
+	must.Eventually(t, "the program is killed", func() (bool, string) { return !running(), "it runs" })
 	if r := call.wait(); r.Code == 0 {
 		t.Errorf("the stopped call ended with exit code 0: %s", r.Out)
 	} else {

@@ -165,7 +165,7 @@ func (g *mcpGateway) reads(t *testing.T, c *mcp.ClientSession) {
 func (g *mcpGateway) watches(t *testing.T, c *mcp.ClientSession, updated <-chan string, change func()) {
 	t.Helper()
 	must.Do(t, c.Subscribe(t.Context(), &mcp.SubscribeParams{URI: "palyra:library:book://sicp"}))
-	for deadline := time.Now().Add(time.Minute); ; {
+	for deadline := time.Now().Add(must.Patience); ; {
 		change()
 		select {
 		case got := <-updated:

@@ -22,7 +22,6 @@ import (
 	"time"
 
 	"palyra/internal/must"
-	"palyra/test/process"
 )
 
 // posted is what came to a receiver of webhooks.
@@ -94,7 +93,7 @@ func next[T any](t *testing.T, what string, got <-chan T) T {
 	select {
 	case one := <-got:
 		return one
-	case <-time.After(process.Patience):
+	case <-time.After(must.Patience):
 		t.Fatalf("no %s arrives", what)
 		panic("unreachable")
 	}
@@ -187,7 +186,7 @@ events = ["approval_asked"]
 		ApprovalID string `json:"approval_id"`
 	}
 	want := []ended{{"mail", "approval_asked", "delivered", 1, asked.ID}, {"ops", "approval_asked", "delivered", 2, asked.ID}, {"ops", "approval_decided", "delivered", 1, asked.ID}}
-	process.Eventually(t, "the deliveries are in the journal", process.Patience, func() (bool, string) {
+	must.Eventually(t, "the deliveries are in the journal", func() (bool, string) {
 		var got []ended
 		for _, e := range local.events("PAL-N100") {
 			if one := decode[ended](t, string(e.Payload)); one.ApprovalID != "" {

@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"palyra/internal/must"
-	"palyra/test/process"
 )
 
 // What an operator says with nothing but Cedar text.
@@ -43,7 +42,7 @@ func (g *gateway) activate(name, text string) {
 	g.T.Helper()
 	before := g.local().status().SnapshotDigest
 	g.policy(name, text)
-	process.Eventually(g.T, name+" is in force", process.Patience, func() (bool, string) {
+	must.Eventually(g.T, name+" is in force", func() (bool, string) {
 		now := g.local().status().SnapshotDigest
 		return now != before, now
 	})
@@ -227,12 +226,12 @@ func TestPolicyReload(t *testing.T) {
 		g.write(target, deny("first"))
 		before := c.status().PolicyVersion
 		must.Do(t, os.Symlink(target, filepath.Join(g.Policies, "20.cedar")))
-		process.Eventually(t, "the link is followed", process.Patience, func() (bool, string) { v := c.status().PolicyVersion; return v != before, v })
+		must.Eventually(t, "the link is followed", func() (bool, string) { v := c.status().PolicyVersion; return v != before, v })
 		loaded := c.status().PolicyVersion
 		g.write(target, deny("second"))
 		c.run("call", "fs.read", "path=a.txt").Want(t, 3, "first")
 		g.Signal(syscall.SIGHUP)
-		process.Eventually(t, "SIGHUP reloads", process.Patience, func() (bool, string) { v := c.status().PolicyVersion; return v != loaded, v })
+		must.Eventually(t, "SIGHUP reloads", func() (bool, string) { v := c.status().PolicyVersion; return v != loaded, v })
 		c.run("call", "fs.read", "path=a.txt").Want(t, 3, "second")
 		g.activate("20.cedar", "")
 		c.ok("call", "fs.read", "path=a.txt")
@@ -254,7 +253,7 @@ func brokenPolicy(t *testing.T, g *gateway, text string) {
 	before, rejected := c.status(), len(c.events("PAL-P101"))
 	g.policy("30.cedar", text)
 	var events []journaled
-	process.Eventually(t, "the journal says that it does not load", process.Patience, func() (bool, string) {
+	must.Eventually(t, "the journal says that it does not load", func() (bool, string) {
 		events = c.events("PAL-P101")
 		return len(events) > rejected, "no PAL-P101"
 	})

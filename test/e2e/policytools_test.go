@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"palyra/test/process"
+	"palyra/internal/must"
 )
 
 // explanation is what `palyra policy explain -o json` says.
@@ -106,7 +106,7 @@ func TestActivationSurvivesARestart(t *testing.T) {
 		t.Errorf("the version in force differs from itself:\n%s", out)
 	}
 	g.policy("30-more.cedar", "// a change that does not count\n"+noSecretNotes)
-	process.Eventually(t, "the change is noticed", process.Patience, func() (bool, string) {
+	must.Eventually(t, "the change is noticed", func() (bool, string) {
 		said := me.ok("status")
 		return strings.Contains(said, "changed and does not count"), said
 	})

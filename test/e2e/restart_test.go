@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"palyra/test/process"
+	"palyra/internal/must"
 )
 
 // TestPendingApprovalSurvives ends palyrad in order and by SIGKILL while a call
@@ -128,7 +128,7 @@ func TestInterruptLeavesTheQuestion(t *testing.T) {
 		t.Errorf("the approval is %s", state)
 	}
 	c.allow(a).Want(t, 0, "")
-	process.Eventually(t, "the call ran", process.Patience, func() (bool, string) { return g.Read("b.txt") == "new", g.Read("b.txt") })
+	must.Eventually(t, "the call ran", func() (bool, string) { return g.Read("b.txt") == "new", g.Read("b.txt") })
 }
 
 // TestKilledWhileRunning kills palyrad under a running program: the program
@@ -144,7 +144,7 @@ func TestKilledWhileRunning(t *testing.T) {
 	if r := call.wait(); r.Code == 0 {
 		t.Errorf("the call ended with exit code 0: %s%s", r.Out, r.Err)
 	}
-	process.Eventually(t, "the program is gone", process.Patience, func() (bool, string) { return !running(), "it runs" })
+	must.Eventually(t, "the program is gone", func() (bool, string) { return !running(), "it runs" })
 	g.Start()
 	closed := c.events("PAL-X101")
 	if len(closed) != 1 || !strings.Contains(string(closed[0].Payload), "OUTCOME_UNKNOWN") {

@@ -20,7 +20,6 @@ import (
 	"palyra/gen/palyra/v1/palyrav1connect"
 	"palyra/internal/identity"
 	"palyra/internal/must"
-	"palyra/test/process"
 )
 
 // model is a table of the configuration for a model that a server of the test
@@ -71,7 +70,7 @@ type runStream struct {
 
 func (a api) open(first *palyrav1.RunStreamRequest) *runStream {
 	a.t.Helper()
-	ctx, leave := context.WithTimeout(a.t.Context(), process.Patience)
+	ctx, leave := context.WithTimeout(a.t.Context(), must.Patience)
 	a.t.Cleanup(leave)
 	stream, err := a.RunStream(ctx)
 	if err == nil {
@@ -147,7 +146,7 @@ func (s *runStream) finished() *palyrav1.Run {
 // tape reads the events of a run that has ended.
 func (a api) tape(id string, after int64) []*palyrav1.RunEvent {
 	a.t.Helper()
-	ctx, cancel := context.WithTimeout(a.t.Context(), process.Patience)
+	ctx, cancel := context.WithTimeout(a.t.Context(), must.Patience)
 	defer cancel()
 	stream := must.Get(a.WatchRun(ctx, &palyrav1.WatchRunRequest{RunId: id, After: after}))(a.t)
 	defer stream.Close()
@@ -200,7 +199,7 @@ func within(t *testing.T, what string, signal <-chan struct{}) {
 	t.Helper()
 	select {
 	case <-signal:
-	case <-time.After(process.Patience):
-		t.Fatalf("not within %v: %s", process.Patience, what)
+	case <-time.After(must.Patience):
+		t.Fatalf("not within %v: %s", must.Patience, what)
 	}
 }

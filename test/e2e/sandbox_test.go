@@ -93,7 +93,7 @@ func TestProgramsAreContained(t *testing.T) {
 	bare.Env, bare.Dir = append(process.Environment(g.Dir), canary), t.TempDir()
 	outside := process.Finish(t, bare)
 	outside.Want(t, 0)
-	process.Eventually(t, "the bare probe's connection is counted", process.Patience, func() (bool, string) { return accepted.Load() > 0, "none" })
+	must.Eventually(t, "the bare probe's connection is counted", func() (bool, string) { return accepted.Load() > 0, "none" })
 	free := decode[probed](t, outside.Out)
 	if !free.OwnEnvironment || free.OtherEnvironments < 2 || !free.Connect || !free.Outside || free.Shadow != (os.Getuid() == 0) || accepted.Load() != 1 {
 		t.Fatalf("the probe cannot do outside what it must not inside: %+v, %d connections", free, accepted.Load())

@@ -66,7 +66,7 @@ func (s *screen) types(text string) { s.tmux("send-keys", "-l", "--", text) }
 // shows waits until the screen has all of these.
 func (s *screen) shows(texts ...string) {
 	s.c.g.T.Helper()
-	process.Eventually(s.c.g.T, "the screen has "+strings.Join(texts, ", "), process.Patience, func() (bool, string) {
+	must.Eventually(s.c.g.T, "the screen has "+strings.Join(texts, ", "), func() (bool, string) {
 		now := s.text()
 		for _, text := range texts {
 			if !strings.Contains(now, text) {
@@ -81,7 +81,7 @@ func (s *screen) shows(texts ...string) {
 // the question could be read does not count.
 func (s *screen) until(key, text string) {
 	s.c.g.T.Helper()
-	process.Eventually(s.c.g.T, "after "+key+" the screen has "+text, process.Patience, func() (bool, string) {
+	must.Eventually(s.c.g.T, "after "+key+" the screen has "+text, func() (bool, string) {
 		now := s.text()
 		if !strings.Contains(now, text) {
 			s.keys(key)
@@ -278,7 +278,7 @@ func TestScreenHostile(t *testing.T) {
 	s.keys("Home")
 	s.until("j", `\u001b[2J`)
 	s.keys("j", "j", "j", "j")
-	process.Eventually(t, "what turns a line around is written out", process.Patience, func() (bool, string) {
+	must.Eventually(t, "what turns a line around is written out", func() (bool, string) {
 		now := s.text()
 		return strings.Contains(strings.ReplaceAll(now, "\n    ", ""), `\u202egnp.exe`), now
 	})
@@ -302,7 +302,7 @@ func TestScreenHostile(t *testing.T) {
 	raw := g.file("raw", hostile)
 	s.tmux("respawn-pane", "-k", "cat "+raw+"; exec cat")
 	s.shows("ALLOWED")
-	process.Eventually(t, "the control acts", process.Patience, func() (bool, string) {
+	must.Eventually(t, "the control acts", func() (bool, string) {
 		buffers, title := acted()
 		return buffers != "" && strings.Contains(title, "owned"), buffers + title
 	})

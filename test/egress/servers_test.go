@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"palyra/internal/identity/ca/catest"
+	"palyra/internal/must"
 )
 
 // serveWeb serves all hosts by HTTP and HTTPS, those too that nobody is to
@@ -78,7 +79,7 @@ func (w *world) serveEcho() {
 			}
 			conns.Go(func() {
 				defer conn.Close()
-				_ = conn.SetDeadline(time.Now().Add(time.Minute))
+				_ = conn.SetDeadline(time.Now().Add(must.Patience))
 				_, _ = io.Copy(conn, conn)
 			})
 		}

@@ -31,7 +31,7 @@ type worker struct {
 }
 
 // patience is how long one call may take.
-const patience = time.Minute
+const patience = 2 * time.Minute
 
 // work makes calls until ctx ends.
 func (w *worker) work(ctx context.Context) {

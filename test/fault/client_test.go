@@ -23,15 +23,14 @@ import (
 	"palyra/gen/palyra/v1/palyrav1connect"
 	"palyra/internal/identity"
 	"palyra/internal/must"
-	"palyra/test/process"
 )
 
 // A client gives up well before the test that waits for it does: a vote before
-// its call, a call before process.Patience, and one request before either.
+// its call, a call before must.Patience, and one request before either.
 const (
-	votePatience    = process.Patience / 12
-	requestPatience = process.Patience / 6
-	callPatience    = process.Patience / 2
+	votePatience    = must.Patience / 12
+	requestPatience = must.Patience / 3
+	callPatience    = must.Patience / 2
 )
 
 // client is the local operator, who proposes calls and allows them.
@@ -262,7 +261,7 @@ func (l *load) end() []reply {
 // ran waits until n calls have been made.
 func (l *load) ran(t *testing.T, n int64) {
 	t.Helper()
-	process.Eventually(t, fmt.Sprintf("%d calls were made", n), process.Patience, func() (bool, string) {
+	must.Eventually(t, fmt.Sprintf("%d calls were made", n), func() (bool, string) {
 		return l.made.Load() >= n, fmt.Sprint(l.made.Load())
 	})
 }

@@ -85,7 +85,7 @@ func write(t *testing.T, path, text string) {
 func (d *daemon) awaitServing() bool {
 	d.T.Helper()
 	serving := false
-	process.Eventually(d.T, "palyrad serves or ends", process.Patience, func() (bool, string) {
+	must.Eventually(d.T, "palyrad serves or ends", func() (bool, string) {
 		select {
 		case <-d.Ended:
 			return true, ""

@@ -13,7 +13,6 @@ import (
 
 	"palyra/internal/identity"
 	"palyra/internal/must"
-	"palyra/test/process"
 )
 
 // TestNoMoreDescriptors takes all file descriptors of a palyrad with
@@ -33,7 +32,7 @@ func TestNoMoreDescriptors(t *testing.T) {
 	var silent []net.Conn
 	for range 2 * limit {
 		// The kernel takes connections that palyrad cannot accept yet.
-		conn := must.Get((&net.Dialer{Timeout: process.Patience}).DialContext(t.Context(), "tcp", bundle.Address))(t)
+		conn := must.Get((&net.Dialer{Timeout: must.Patience}).DialContext(t.Context(), "tcp", bundle.Address))(t)
 		silent = append(silent, conn)
 	}
 	taken := time.Now()
@@ -41,8 +40,8 @@ func TestNoMoreDescriptors(t *testing.T) {
 		open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", d.Cmd.Process.Pid))
 		return err == nil && len(open) >= limit, fmt.Sprintf("%d descriptors, %v", len(open), err)
 	}
-	process.Eventually(t, "all descriptors are in use", process.Patience, full)
-	process.Eventually(t, "the log says so", process.Patience, func() (bool, string) {
+	must.Eventually(t, "all descriptors are in use", full)
+	must.Eventually(t, "the log says so", func() (bool, string) {
 		return strings.Contains(d.Log().String(), "too many open files"), d.Log().String()
 	})
 	for n := range 20 {

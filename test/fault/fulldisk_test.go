@@ -15,7 +15,6 @@ import (
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/must"
-	"palyra/test/process"
 )
 
 // inNamespace returns the command that runs another one in a mount namespace
@@ -129,7 +128,7 @@ func TestFullDisk(t *testing.T) {
 	}
 
 	disk.free(t)
-	process.Eventually(t, "the gateway is ready again", process.Patience, func() (bool, string) {
+	must.Eventually(t, "the gateway is ready again", func() (bool, string) {
 		code, text := d.readyz()
 		return code == http.StatusOK, text
 	})

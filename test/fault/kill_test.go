@@ -8,7 +8,7 @@ import (
 	"time"
 
 	palyrav1 "palyra/gen/palyra/v1"
-	"palyra/test/process"
+	"palyra/internal/must"
 )
 
 // TestKilledUnderLoad kills palyrad again and again while clients call, some
@@ -31,7 +31,7 @@ func TestKilledUnderLoad(t *testing.T) {
 		if n%2 == 1 {
 			select {
 			case <-asked: // in these rounds it certainly waits
-			case <-time.After(process.Patience):
+			case <-time.After(must.Patience):
 				t.Error("nobody was asked")
 			}
 		}

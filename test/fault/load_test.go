@@ -15,7 +15,7 @@ import (
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/gen/palyra/v1/palyrav1connect"
-	"palyra/test/process"
+	"palyra/internal/must"
 )
 
 // deaf is a gateway that can record no vote: fs.patch ends at once, and fs.write
@@ -85,7 +85,7 @@ func TestLoadGoesOnWithoutVotes(t *testing.T) {
 	for _, c := range control.clients(t, 4) {
 		go func() { ended <- c.write(ctx, "f", true) }()
 	}
-	process.Eventually(t, "200 votes are in vain", process.Patience, func() (bool, string) { return control.votes.Load() > 200, "" })
+	must.Eventually(t, "200 votes are in vain", func() (bool, string) { return control.votes.Load() > 200, "" })
 	if len(ended) > 0 {
 		t.Errorf("a call that nobody could allow ended: %+v", <-ended)
 	}
@@ -104,7 +104,7 @@ func TestVoteIsGivenUp(t *testing.T) {
 	if r := c.write(t.Context(), "f", true); len(codes([]reply{r})) != 1 || codes([]reply{r})[0] != "JOURNAL_UNAVAILABLE without a next step" || d.votes.Load() == 0 {
 		t.Errorf("after %d votes the call ended with %+v", d.votes.Load(), r)
 	}
-	if votePatience*2 > callPatience || callPatience*2 > process.Patience {
+	if votePatience*2 > callPatience || callPatience*2 > must.Patience {
 		t.Error("a client's patience is not well below that of the test which waits for it")
 	}
 }

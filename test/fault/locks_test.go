@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"testing"
 
-	"palyra/test/process"
+	"palyra/internal/must"
 )
 
 // TestTwoDaemons: the second one on a state directory ends at once and says
@@ -40,7 +40,7 @@ func TestTwoDaemons(t *testing.T) {
 // after the start: it ends with an empty log of writes.
 func (d *daemon) kept(t *testing.T) {
 	t.Helper()
-	process.Eventually(t, "an empty log of writes", process.Patience, func() (bool, string) {
+	must.Eventually(t, "an empty log of writes", func() (bool, string) {
 		info, err := os.Stat(d.store() + "-wal")
 		if errors.Is(err, os.ErrNotExist) {
 			return false, "there is none"

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"palyra/internal/must"
-	"palyra/test/process"
 )
 
 // programs is the directory of the built programs; TestMain sets it once.
@@ -42,7 +41,7 @@ func buildAndRun(m *testing.M) (code int, err error) {
 // leftovers returns an error when a process or a mount of these tests is still
 // there. What was killed needs a moment to go.
 func leftovers() error {
-	ctx, cancel := context.WithTimeout(context.Background(), process.Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), must.Patience)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

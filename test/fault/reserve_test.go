@@ -13,7 +13,6 @@ import (
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/identity"
 	"palyra/internal/must"
-	"palyra/test/process"
 )
 
 // agentOn adds an agent to a palyrad that runs, and is its client.
@@ -106,7 +105,7 @@ func TestFloodEndsAtTheReserve(t *testing.T) {
 		}
 	}
 	disk.free(t)
-	process.Eventually(t, "the reserve is whole again", process.Patience, func() (bool, string) {
+	must.Eventually(t, "the reserve is whole again", func() (bool, string) {
 		text := d.metric("palyra_reserve_bytes")
 		return text == d.metric("palyra_reserve_size_bytes") && text != "0", text
 	})

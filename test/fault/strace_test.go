@@ -115,7 +115,7 @@ func TestDiskFailsUnderLoad(t *testing.T) {
 			heal := d.inject(c.calls, c.injection, paths...)
 			l.ran(t, l.made.Load()+60)
 			heal()
-			process.Eventually(t, "the gateway is ready again", process.Patience, func() (bool, string) {
+			must.Eventually(t, "the gateway is ready again", func() (bool, string) {
 				code, text := d.readyz()
 				return code == 200, text
 			})
@@ -166,7 +166,7 @@ func (d *daemon) inject(calls, injection string, paths ...string) (heal func()) 
 		_ = cmd.Process.Signal(os.Interrupt)
 		select {
 		case <-ended:
-		case <-time.After(process.Patience):
+		case <-time.After(must.Patience):
 			_ = cmd.Process.Kill()
 			<-ended
 		}

@@ -24,7 +24,6 @@ import (
 	"palyra/internal/identity"
 	"palyra/internal/keyring/keyringtest"
 	"palyra/internal/must"
-	"palyra/test/process"
 )
 
 // marked begins the values of secrets in these tests: they stand nowhere in what
@@ -138,7 +137,7 @@ func TestVaultKilled(t *testing.T) {
 		for range 10 + random.IntN(60) {
 			select {
 			case <-began:
-			case <-time.After(process.Patience):
+			case <-time.After(must.Patience):
 				t.Fatal("nothing is put")
 			}
 		}
@@ -153,7 +152,7 @@ func TestVaultKilled(t *testing.T) {
 			for range random.IntN(12) { // another moment of it each time
 				select {
 				case <-began:
-				case <-time.After(process.Patience):
+				case <-time.After(must.Patience):
 				}
 			}
 		}
@@ -163,7 +162,7 @@ func TestVaultKilled(t *testing.T) {
 	}
 	d.Start()
 	v := d.secretsOf()
-	process.Eventually(t, "the rekey has come to its end", process.Patience, func() (bool, string) {
+	must.Eventually(t, "the rekey has come to its end", func() (bool, string) {
 		s, err := v.GetVaultStatus(t.Context(), &palyrav1.GetVaultStatusRequest{})
 		return err == nil && len(s.GetOldKeyIds()) == 0 && !s.GetLocked(), fmt.Sprint(s, err)
 	})
@@ -237,7 +236,7 @@ func TestVaultOnAFullDisk(t *testing.T) {
 		t.Errorf("a rekey on a full disk: %v, next %q", err, next)
 	}
 	disk.free(t)
-	process.Eventually(t, "secrets can be put again", process.Patience, func() (bool, string) {
+	must.Eventually(t, "secrets can be put again", func() (bool, string) {
 		err := try("after")
 		return err == nil, fmt.Sprint(err)
 	})
@@ -404,13 +403,13 @@ func TestVaultKeyringGoes(t *testing.T) {
 			t.Errorf("%s: after another start: %v, next %q", name, err, next)
 		}
 		away.back()
-		process.Eventually(t, "the vault is open again", process.Patience, func() (bool, string) {
+		must.Eventually(t, "the vault is open again", func() (bool, string) {
 			value, err := reveal(t.Context(), v, "a")
 			return err == nil && value == marked+" a", fmt.Sprint(err)
 		})
 		must.Do(t, put(t.Context(), v, "b-"+name, marked))
 		c := d.dial()
-		process.Eventually(t, "calls run again", process.Patience, func() (bool, string) { // a failure is remembered for a second
+		must.Eventually(t, "calls run again", func() (bool, string) { // a failure is remembered for a second
 			got := codes([]reply{c.patch(t.Context(), "after-"+name)})
 			return len(got) == 0, fmt.Sprint(got)
 		})

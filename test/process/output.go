@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"sync"
 	"time"
+
+	"palyra/internal/must"
 )
 
 // Output collects what a process writes and lets a test wait for a part of it.
@@ -36,9 +38,9 @@ func (o *Output) String() string {
 }
 
 // Await waits until the output matches and returns the groups of the match;
-// nil when ended is closed, or Patience is over, before that.
+// nil when ended is closed, or must.Patience is over, before that.
 func (o *Output) Await(re *regexp.Regexp, ended <-chan struct{}) []string {
-	timeout := time.NewTimer(Patience)
+	timeout := time.NewTimer(must.Patience)
 	defer timeout.Stop()
 	for {
 		o.mu.Lock()

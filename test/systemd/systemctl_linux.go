@@ -10,7 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Main is systemctl: it does what the command line says. Where the variable Dir names no directory there is no manager at all. In
@@ -192,12 +193,21 @@ func (m manager) stop(kind string) {
 		return
 	}
 	pid, _ := strconv.Atoi(string(text))
-	_ = syscall.Kill(pid, syscall.SIGTERM)
-	for range 2000 {
-		if stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err != nil || strings.Contains(string(stat), ") Z ") {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
+	if process, err := unix.PidfdOpen(pid, 0); err == nil {
+		_ = unix.PidfdSendSignal(process, unix.SIGTERM, nil, 0)
+		awaitEnd(process)
+		_ = unix.Close(process)
 	}
 	_ = os.Remove(path)
+}
+
+// awaitEnd waits until a process has ended, at most two minutes: its descriptor is
+// readable from then on, also while it is a zombie.
+func awaitEnd(process int) {
+	for {
+		_, err := unix.Poll([]unix.PollFd{{Fd: int32(process), Events: unix.POLLIN}}, 120_000)
+		if err != unix.EINTR { //nolint:errorlint // a system call returns it as it is
+			return
+		}
+	}
 }

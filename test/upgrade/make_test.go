@@ -18,7 +18,6 @@ import (
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/must"
-	"palyra/test/process"
 	"palyra/test/upgrade/upgradetest"
 )
 
@@ -142,7 +141,7 @@ func someCalls(g *gateway, r *upgradetest.Release) {
 	if granted.Grant = given.GetGrantId(); granted.Grant == "" {
 		g.T.Fatalf("no grant: %v", given)
 	}
-	process.Eventually(g.T, "the allowed call ran", process.Patience, func() (bool, string) { return g.Read("notes.txt") == "one", g.Read("notes.txt") })
+	must.Eventually(g.T, "the allowed call ran", func() (bool, string) { return g.Read("notes.txt") == "one", g.Read("notes.txt") })
 	granted.Input = `{"path":"notes.txt","content":"again","mode":"overwrite"}`
 	want(dev.call(granted.Tool, granted.Input), "succeeded")
 	r.Granted = granted

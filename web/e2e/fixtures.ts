@@ -4,6 +4,7 @@ import { test as base, expect } from "@playwright/test";
 import { Hook } from "./hook";
 import type { State } from "./gateway";
 import { Gateway } from "./gateway";
+import { patience } from "./patience";
 
 export { expect };
 
@@ -70,7 +71,7 @@ export const test = base.extend<PerTest, PerWorker>({
       await use(gateway);
       await gateway.stop();
     },
-    { scope: "worker", timeout: 60_000 },
+    { scope: "worker", timeout: 5 * patience },
   ],
   loggedIn: [
     async ({ browser, gateway }, use) => {

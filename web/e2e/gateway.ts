@@ -7,6 +7,7 @@ import { mkdir, mkdtemp, readFile, rename, rm, writeFile } from "node:fs/promise
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import type { BrowserContext } from "@playwright/test";
+import { patience } from "./patience";
 
 export const programs = resolve(process.env.PALYRA_BIN ?? join(import.meta.dirname, "../../bin"));
 
@@ -251,7 +252,7 @@ ${settings.replaceAll("DIR", gateway.dir)}`,
       return ask?.state === "pending" ? ask : undefined;
     };
     let ask = await waits();
-    for (const end = Date.now() + 10_000; ask === undefined && Date.now() < end; ask = await waits());
+    for (const end = Date.now() + patience; ask === undefined && Date.now() < end; ask = await waits());
     if (ask === undefined) throw new Error(`no ask that waits names ${named}`);
     const result = await this.start(["approvals", "decide", ask.approval_id, ...answer, "--digest", ask.call_digest], as === undefined ? {} : { as }).done;
     if (result.code !== 0) throw new Error(`deciding ${named}: ${result.err}`);

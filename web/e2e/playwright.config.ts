@@ -1,5 +1,6 @@
 import { existsSync } from "node:fs";
 import { defineConfig } from "@playwright/test";
+import { patience } from "./patience";
 
 // Debian's package, or the browser that PALYRA_CHROMIUM names; else one that Playwright
 // or the system has.
@@ -12,8 +13,8 @@ export default defineConfig({
   // One daemon and one browser: two cores do no more at once without lying about time.
   workers: 1,
   fullyParallel: false,
-  timeout: 30_000,
-  expect: { timeout: 10_000 },
+  timeout: 10 * patience,
+  expect: { timeout: patience },
   forbidOnly: process.env.CI !== undefined,
   reporter: [["list"]],
   projects: [

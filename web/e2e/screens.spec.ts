@@ -76,7 +76,6 @@ for (const screen of screens) {
   const base = baseOf(screen.path);
   const expected = content[base];
   test(`${screen.label} opens with content, in both themes and on a phone`, async ({ inbox: page, gateway }) => {
-    test.setTimeout(60_000);
     await fill(gateway);
     if (screen.nav === undefined) {
       await page.goto(new URL(base, page.url()).href);

@@ -33,7 +33,6 @@ async function echoed(gateway: Gateway, text: string): Promise<string> {
 }
 
 test("a skill is looked at, installed by its key, quarantined, updated, distrusted and removed", async ({ inbox: page, gateway }) => {
-  test.setTimeout(90_000);
   // Without the worker nothing runs, and all else is as it is.
   const runs = existsSync(join(programs, "palyra-wasm"));
   const publisher = await Publisher.begin(gateway, "example.org");

@@ -8,6 +8,7 @@ import { connect } from "node:tls";
 import type { Browser, Page } from "@playwright/test";
 import { test as base, expect, expectAccessible } from "./fixtures";
 import { Gateway } from "./gateway";
+import { patience } from "./patience";
 import { Provider } from "./provider";
 
 const host = "console.palyra.test";
@@ -61,7 +62,7 @@ roles = ["operator"]
       await gateway.stop();
       await provider.stop();
     },
-    { scope: "worker", timeout: 60_000 },
+    { scope: "worker", timeout: 5 * patience },
   ],
 });
 

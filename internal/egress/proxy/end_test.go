@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"io"
 	"net"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -22,18 +23,16 @@ func TestLastWords(t *testing.T) {
 			said, accepted := make([]byte, size), name == "accepted"
 			_, _ = rand.Read(said) // never fails
 			w := newWorld(t)
-			heard := make(chan []byte, 1)
-			w.host("api.test:9", func(conn net.Conn) {
-				time.Sleep(50 * time.Millisecond) // longer than the proxy would last otherwise
-				all, _ := io.ReadAll(conn)
-				heard <- all
-			})
-			proxy := must.Get(New(grantOf(t, "api.test:9"), Outward{Resolver: w, Dial: w.dial}))(t)
-			proxy.waits.last = time.Minute // on a slow machine it takes longer
+			heard, written := make(chan []byte, 1), make(chan struct{})
 			w.http = listen(t)
+			beside := w.beside()
+			w.host("api.test:9", func(conn net.Conn) { heard <- readAfterEnd(conn, written, w.http, beside) })
+			proxy := must.Get(New(grantOf(t, "api.test:9"), Outward{Resolver: w, Dial: w.dial}))(t)
+			proxy.waits.last = must.Patience // on a slow machine it takes longer
 			// speak leaves as a program does that has said all. Who leaves with the
 			// proxy's answer unread breaks its own connection off.
 			speak := func() {
+				defer close(written)
 				conn := w.must(net.Dial("tcp", w.http.Addr().String()))
 				early := said
 				if accepted {
@@ -62,8 +61,13 @@ func TestLastWords(t *testing.T) {
 			}
 			cancel(ErrEnded)
 			must.Check(t, <-served)
-			if got := <-heard; !bytes.Equal(got, said) {
-				t.Errorf("the host heard %d bytes of %d", len(got), len(said))
+			select {
+			case got := <-heard:
+				if !bytes.Equal(got, said) {
+					t.Errorf("the host heard %d bytes of %d", len(got), len(said))
+				}
+			case <-time.After(must.Patience):
+				t.Error("the host got no connection")
 			}
 			list, _ := proxy.Connections()
 			if len(list) != 1 || list[0].BytesOut != int64(len(said)) || list[0].Reason != "" {
@@ -71,6 +75,53 @@ func TestLastWords(t *testing.T) {
 			}
 		})
 	}
+}
+
+// readAfterEnd reads all that conn carries. While the sender writes it reads so
+// slowly that the buffers on the way stay full. It reads the rest when the proxy has
+// closed its listener, and so has noticed the end of the program, and when many
+// bytes have gone to and fro beside the proxy: in that time it would have ended.
+func readAfterEnd(conn net.Conn, written <-chan struct{}, l net.Listener, beside net.Conn) []byte {
+	var all bytes.Buffer
+	slowly := time.NewTicker(time.Millisecond)
+	defer slowly.Stop()
+	for open := true; open; {
+		select {
+		case <-written:
+			open = false
+		case <-slowly.C:
+			_, _ = io.CopyN(&all, conn, 16<<10)
+		}
+	}
+	must.Wait(func() bool { return isClosed(l) })
+	for b := make([]byte, 1); len(b) < 500; b = append(b, 0) {
+		if _, err := beside.Write(b); err != nil {
+			return nil
+		}
+		if _, err := io.ReadFull(beside, b); err != nil {
+			return nil
+		}
+	}
+	_, _ = io.Copy(&all, conn)
+	return all.Bytes()
+}
+
+// beside is a connection to an echo without the proxy.
+func (w *world) beside() net.Conn {
+	w.t.Helper()
+	w.host("beside.test:9", echo)
+	w.mu.Lock()
+	at := w.servers[netip.AddrPortFrom(w.addresses["beside.test"], 9).String()]
+	w.mu.Unlock()
+	conn := must.Get(net.Dial("tcp", at))(w.t)
+	w.t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+// isClosed reports whether this process has closed l.
+func isClosed(l net.Listener) bool {
+	raw, err := l.(*net.TCPListener).SyscallConn()
+	return err != nil || raw.Control(func(uintptr) {}) != nil
 }
 
 // A proxy does not wait for those who say no more, nor for long.

@@ -307,6 +307,6 @@ func (w *world) socks5(target string) (net.Conn, error) {
 // patiently makes reads and writes of a test fail rather than hang.
 func patiently(t testing.TB, conn net.Conn) net.Conn {
 	t.Helper()
-	must.Do(t, conn.SetDeadline(time.Now().Add(time.Minute)))
+	must.Do(t, conn.SetDeadline(time.Now().Add(must.Patience)))
 	return conn
 }

@@ -224,9 +224,8 @@ func TestSubscribe(t *testing.T) {
 			ResourceUpdated(string, access.Principal, string)
 		} = w.face
 		owner := gatewaytest.Agent.Principal
-		for !watcher.Watches("docs", owner, "doc://a") {
-			time.Sleep(time.Millisecond) // the newer revisions do not wait for it
-		}
+		// The newer revisions do not wait for the subscription.
+		must.Eventually(t, "the resource is watched", func() (bool, string) { return watcher.Watches("docs", owner, "doc://a"), "" })
 		if watcher.Watches("docs", policytest.Bob, "") || watcher.Watches("other", owner, "") || !watcher.Watches("docs", access.Principal{}, "") {
 			t.Error("others watch")
 		}
@@ -246,15 +245,12 @@ func TestSubscribe(t *testing.T) {
 			t.Errorf("heard %s", got)
 		}
 		must.Do(t, c.Unsubscribe(t.Context(), &mcp.UnsubscribeParams{URI: "palyra:docs:doc://a"}))
-		for {
+		must.Eventually(t, "the server is left", func() (bool, string) {
 			w.mu.Lock()
+			defer w.mu.Unlock()
 			left := strings.Join(w.left, ",")
-			w.mu.Unlock()
-			if left == "docs "+owner.String()+" doc://a" {
-				break
-			}
-			time.Sleep(time.Millisecond)
-		}
+			return left == "docs "+owner.String()+" doc://a", left
+		})
 		if watcher.Watches("docs", owner, "") {
 			t.Error("it is still watched")
 		}
@@ -266,9 +262,7 @@ func TestSubscribe(t *testing.T) {
 		}
 		must.Do(t, c.Subscribe(t.Context(), &mcp.SubscribeParams{URI: "palyra:docs:doc://a"}))
 		must.Do(t, c.Close())
-		for watcher.Watches("docs", owner, "doc://a") {
-			time.Sleep(time.Millisecond)
-		}
+		must.Eventually(t, "the resource is no longer watched", func() (bool, string) { return !watcher.Watches("docs", owner, "doc://a"), "" })
 	})
 }
 

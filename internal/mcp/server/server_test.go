@@ -101,7 +101,7 @@ func TestAsk(t *testing.T) {
 		for name, allow := range map[string]bool{"allow": true, "deny": false} {
 			w := newWorld(t)
 			c := w.connect(clientConfig{revision: revision})
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), must.Patience)
 			defer cancel()
 			done := c.begin(ctx, "process_run", make1, mcp.Meta{"progressToken": "p1", "claudecode/toolUseId": "toolu_1"})
 			a := w.pending(1)[0]
@@ -193,7 +193,7 @@ func TestCancel(t *testing.T) {
 // settled waits until an approval is in a state.
 func (w *world) settled(id string, state approval.State) {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(w.t.Context(), must.Patience)
 	defer cancel()
 	err := w.Desk.Watch(ctx, 1, func(approval.Record) error {
 		if now, err := w.Desk.Get(ctx, id); err != nil || now.State == state {
@@ -215,7 +215,7 @@ func TestToolsChange(t *testing.T) {
 	w.reload(`@id("no") forbid(principal, action == Action::"tool.execute/process.run", resource);`)
 	select {
 	case <-c.changed:
-	case <-time.After(time.Minute):
+	case <-time.After(must.Patience):
 		t.Fatal("the client was not told")
 	}
 	if got := strings.Join(c.names(), " "); got != "fs_read http_fetch" {

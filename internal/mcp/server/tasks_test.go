@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -25,14 +26,12 @@ func (w *world) task(as, method, id string) map[string]any {
 // ends polls a task until it has ended.
 func (w *world) ends(id string) map[string]any {
 	w.t.Helper()
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
-		r := resultIn(w.task("", "tasks/get", id))
-		if r["status"] != "working" {
-			return r
-		}
-	}
-	w.t.Fatal("the task does not end")
-	return nil
+	var r map[string]any
+	must.Eventually(w.t, "the task ends", func() (bool, string) {
+		r = resultIn(w.task("", "tasks/get", id))
+		return r["status"] != "working", fmt.Sprint(r)
+	})
+	return r
 }
 
 // A call that asks becomes a task for a client that has them.
@@ -116,6 +115,8 @@ func TestClientThatGoesAway(t *testing.T) {
 	a := w.pending(1)[0]
 	leave()
 	<-gone
+	// The client knows that it has left before the gateway does.
+	must.Eventually(t, "the call has no client", func() (bool, string) { return w.face.Calls.Detached() == 1, "" })
 	if now, err := w.Desk.Get(t.Context(), a.ID); err != nil || now.State != approval.Pending {
 		t.Errorf("the approval is %s, %v", now.State, err)
 	}

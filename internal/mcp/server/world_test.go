@@ -286,7 +286,7 @@ func (c *client) call(name string, arguments any) made {
 // pending waits until so many approvals wait, and returns them.
 func (w *world) pending(n int) []approval.Record {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(w.t.Context(), must.Patience)
 	defer cancel()
 	var list []approval.Record
 	err := w.Desk.Watch(ctx, 0, func(approval.Record) error {

@@ -8,14 +8,16 @@ import (
 	"time"
 )
 
-// lingerTime is how long a stream may still take to its end when nobody waits for it any
-// more.
+// lingerTime is the default of Config.LingerTime.
 const lingerTime = 100 * time.Millisecond
 
 // lingering lets an answer come to its end. The library's caller is done when it has the
 // message that it waits for, and ends the request's context then, which would tear down
 // the connection just before the end of the stream: each call would need a new one.
-type lingering struct{ next http.RoundTripper }
+type lingering struct {
+	next http.RoundTripper
+	time time.Duration
+}
 
 // RoundTrip implements http.RoundTripper.
 func (l lingering) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -23,7 +25,7 @@ func (l lingering) RoundTrip(r *http.Request) (*http.Response, error) {
 	var answered atomic.Bool
 	unhook := context.AfterFunc(r.Context(), func() {
 		if answered.Load() {
-			time.AfterFunc(lingerTime, func() { cancel(context.Cause(r.Context())) })
+			time.AfterFunc(l.time, func() { cancel(context.Cause(r.Context())) })
 			return
 		}
 		cancel(context.Cause(r.Context()))

@@ -115,8 +115,11 @@ type Config struct {
 	// Idle is how long an instance that nobody calls goes on, ConnectTime how long
 	// one may take to answer for the first time. 0 is 10 minutes and 30 seconds.
 	Idle, ConnectTime time.Duration
-	Version           string
-	Log               *slog.Logger
+	// LingerTime is how long the stream of an answer stays open after its call has
+	// returned, so that its connection can be used again. 0 is 100 ms.
+	LingerTime time.Duration
+	Version    string
+	Log        *slog.Logger
 }
 
 // mostServers is how many servers there may be, and mostInstances how many instances
@@ -200,6 +203,9 @@ func New(c Config) *Manager {
 	}
 	if c.ConnectTime <= 0 {
 		c.ConnectTime = connectTime
+	}
+	if c.LingerTime <= 0 {
+		c.LingerTime = lingerTime
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

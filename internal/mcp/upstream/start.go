@@ -208,7 +208,7 @@ func (m *Manager) dial(in *instance, l launch) (*mcp.StreamableClientTransport, 
 	return &mcp.StreamableClientTransport{
 		Endpoint: u.String(),
 		HTTPClient: &http.Client{
-			Transport: overheard{addressed{secret.Transport{Next: measured{lingering{plain}}, Secrets: in.exchange}, l.server, l.token, in.exchange}, in},
+			Transport: overheard{addressed{secret.Transport{Next: measured{lingering{plain, m.use.LingerTime}}, Secrets: in.exchange}, l.server, l.token, in.exchange}, in},
 			CheckRedirect: func(r *http.Request, _ []*http.Request) error {
 				return reason.Errorf(reason.EgressDenied, "the upstream server %s redirects to %s, and redirects are not followed", l.server.Name, clean(r.URL.Redacted(), 200)).
 					WithRemedy("If that is right, have an operator add the server anew with that URL.")

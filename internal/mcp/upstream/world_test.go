@@ -107,15 +107,7 @@ func (w *world) stale(name string) bool { return w.Stale(name) }
 // until waits for something that happens by itself.
 func until(t *testing.T, is func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	for !is() {
-		select {
-		case <-ctx.Done():
-			t.Fatal("it did not happen")
-		case <-time.After(time.Millisecond):
-		}
-	}
+	must.Eventually(t, "it happens", func() (bool, string) { return is(), "" })
 }
 
 // add adds a server that is a program of the test.

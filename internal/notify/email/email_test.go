@@ -278,7 +278,7 @@ func (s *server) next(w *notifytest.World) received {
 	select {
 	case m := <-s.got:
 		return m
-	case <-time.After(20 * time.Second):
+	case <-time.After(must.Patience):
 		list := must.Get(w.Store.Deliveries(context.Background(), notify.Filter{Size: 10}))(s.t)
 		s.t.Fatalf("no mail arrives: %+v", list)
 		return received{}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"log/slog"
-	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -130,7 +129,7 @@ func (w *World) Ended(target string, kind notify.Kind) notify.Delivery {
 // Until waits for something that the next events bring about.
 func (w *World) Until(is func() bool) {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), must.Patience)
 	defer cancel()
 	for {
 		head := w.Journal.Head().Seq
@@ -152,11 +151,7 @@ func (w *World) Events(code event.Code) []journal.Event {
 // UntilStored waits for something in the store that no event tells of.
 func (w *World) UntilStored(is func() bool) {
 	w.t.Helper()
-	for end := time.Now().Add(20 * time.Second); !is(); runtime.Gosched() {
-		if time.Now().After(end) {
-			w.t.Fatal("it does not happen")
-		}
-	}
+	must.Eventually(w.t, "it is stored", func() (bool, string) { return is(), "" })
 }
 
 // Hurry has what waits for its next try be due.

@@ -114,7 +114,7 @@ func (s *workspace) next(method string) object {
 				return c.body
 			}
 			s.t.Fatalf("%s came, and %s is wanted: %v", c.method, method, c.body)
-		case <-time.After(20 * time.Second):
+		case <-time.After(must.Patience):
 			s.t.Fatalf("no %s", method)
 		}
 	}
@@ -135,7 +135,7 @@ func (s *workspace) act(conn *websocket.Conn, payload object) {
 	must.Do(s.t, conn.Write(s.t.Context(), websocket.MessageText, text))
 	select {
 	case <-s.acks:
-	case <-time.After(20 * time.Second):
+	case <-time.After(must.Patience):
 		s.t.Fatal("nobody says that it arrived")
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -219,13 +220,13 @@ func TestListeningInside(t *testing.T) {
 // heardAt is what a server says first. Outside, the port of a program may be
 // anybody's, who may say nothing.
 func heardAt(address string) string {
-	conn, err := net.DialTimeout("tcp4", address, 15*time.Second)
+	conn, err := net.DialTimeout("tcp4", address, must.Patience)
 	if err != nil {
 		return ""
 	}
 	defer conn.Close()
 	word := make([]byte, len("from inside"))
-	_ = conn.SetReadDeadline(time.Now().Add(15 * time.Second))
+	_ = conn.SetReadDeadline(time.Now().Add(must.Patience))
 	_, _ = io.ReadFull(conn, word)
 	return string(word)
 }
@@ -356,17 +357,12 @@ func TestHostsLeaveNothing(t *testing.T) {
 	}
 	// A goroutine that is waited for has still to return, and the world's server
 	// to notice that its clients are gone.
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+	must.Eventually(t, fmt.Sprintf("no goroutine of the proxy, and %d descriptors", before), func() (bool, string) {
 		stacks := make([]byte, 1<<20)
 		stacks = stacks[:runtime.Stack(stacks, true)]
 		after := descriptors(t)
-		if !strings.Contains(string(stacks), "egress/proxy") && after <= before {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d descriptors are open, %d were before; what runs:\n%s", after, before, stacks)
-		}
-	}
+		return !strings.Contains(string(stacks), "egress/proxy") && after <= before, fmt.Sprintf("%d descriptors; goroutines:\n%s", after, stacks)
+	})
 }
 
 func descriptors(t *testing.T) int {

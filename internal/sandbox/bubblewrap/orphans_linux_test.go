@@ -1,13 +1,13 @@
 package bubblewrap
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"palyra/internal/must"
 	"palyra/internal/sandbox/jail"
@@ -30,15 +30,10 @@ func TestOrphans(t *testing.T) {
 		t.Fatalf("the orphan is not the first process's: %v\n%s", err, text)
 	}
 	must.Do(t, r.Sweep(t.Context()))
-	for deadline := time.Now().Add(time.Minute); exists("/proc/" + orphan + "/exe"); {
-		if _, err := os.Readlink("/proc/" + orphan + "/exe"); err != nil {
-			break // a zombie that waits for the first process
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the orphan lives")
-		}
-		time.Sleep(time.Millisecond)
-	}
+	must.Eventually(t, "the orphan has ended", func() (bool, string) {
+		_, err := os.Readlink("/proc/" + orphan + "/exe") // fails for a zombie, too
+		return err != nil, "it lives"
+	})
 	if _, err := os.Readlink("/proc/" + stranger + "/exe"); err != nil {
 		t.Errorf("a process with another command line was ended: %v", err)
 	}
@@ -79,12 +74,9 @@ func orphanOf(t *testing.T, argv []string) string {
 	pid := strings.TrimSpace(string(text))
 	must.Get(strconv.Atoi(pid))(t)
 	want := strings.Join(argv, "\x00") + "\x00"
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		if line, err := os.ReadFile("/proc/" + pid + "/cmdline"); err == nil && string(line) == want {
-			return pid
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the orphan did not start")
-		}
-	}
+	must.Eventually(t, "the orphan has started", func() (bool, string) {
+		line, err := os.ReadFile("/proc/" + pid + "/cmdline")
+		return err == nil && string(line) == want, fmt.Sprintf("%q, %v", line, err)
+	})
+	return pid
 }

@@ -28,7 +28,7 @@ func probe(args []string) int {
 	}
 	if args[0] == "sleeper" {
 		signal.Ignore(syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT)
-		time.Sleep(time.Hour)
+		awaitKill()
 	}
 	if err := attempt(args[0], args[1:]); err != nil {
 		fmt.Println(err)
@@ -155,6 +155,14 @@ func linger(args []string) int {
 	if len(args) > 1 {
 		return 0
 	}
-	time.Sleep(time.Hour)
+	awaitKill()
 	return 0
+}
+
+// awaitKill blocks until SIGUSR2, which nobody sends: the process lasts until it
+// is killed.
+func awaitKill() {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGUSR2)
+	<-signals
 }

@@ -195,7 +195,7 @@ func TestWatch(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			g := newGroup(t, tree, c.limits)
 			mustLaunch(t, g, c.script)
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), must.Patience)
 			defer cancel()
 			if got := g.Watch(ctx); got != c.want {
 				t.Fatalf("stopped for %q; memory %d, processes %d, cpu %s", got, g.PeakMemory(), g.PeakProcesses(), g.CPU())
@@ -249,7 +249,7 @@ func TestBellRings(t *testing.T) {
 	}
 	if notices.complete {
 		mustLaunch(t, g, bomb)
-		if !notices.wait(t.Context(), time.Minute) {
+		if !notices.wait(t.Context(), must.Patience) {
 			t.Error("refused forks did not ring")
 		}
 		must.Do(t, g.End())
@@ -257,7 +257,7 @@ func TestBellRings(t *testing.T) {
 	for notices.wait(t.Context(), 20*time.Millisecond) { // notices that the kernel held back
 	}
 	mustLaunch(t, g, "head -c 200M /dev/zero | tail -c 200M > /dev/null; sleep 3600")
-	if !notices.wait(t.Context(), time.Minute) {
+	if !notices.wait(t.Context(), must.Patience) {
 		t.Error("memory that ran out did not ring")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -265,7 +265,7 @@ func TestBellRings(t *testing.T) {
 	start := time.Now()
 	for notices.wait(ctx, time.Hour) {
 	}
-	if took := time.Since(start); took > time.Minute {
+	if took := time.Since(start); took > must.Patience {
 		t.Errorf("the wait went on for %s after its context", took)
 	}
 }

@@ -1,6 +1,7 @@
 package cgroup
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -79,7 +80,7 @@ func (g *Group) End() error {
 	if len(left) == 0 {
 		return nil
 	}
-	deadline := time.Now().Add(endWait)
+	deadline := time.Now().Add(cmp.Or(g.tree.endWait, endWait))
 	events := g.openEvents()
 	defer unix.Close(events)
 	atomic := g.kill()

@@ -1,6 +1,7 @@
 package cgroup
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -38,13 +39,10 @@ while True:
 // waitFor waits until a tree is as large as it gets.
 func waitFor(t testing.TB, g *Group, least int) {
 	t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for len(g.members()) < least {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d processes, waiting for %d", len(g.members()), least)
-		}
-		time.Sleep(time.Millisecond)
-	}
+	must.Eventually(t, fmt.Sprintf("%d processes", least), func() (bool, string) {
+		n := len(g.members())
+		return n >= least, fmt.Sprint(n)
+	})
 }
 
 func TestEnd(t *testing.T) {
@@ -57,7 +55,6 @@ func TestEnd(t *testing.T) {
 				g := newGroup(t, tree, sandbox.Limits{Processes: 256})
 				mustLaunch(t, g, c.script)
 				waitFor(t, g, c.least)
-				time.Sleep(15 * time.Millisecond) // the kernel tells once in 10 ms
 				start := time.Now()
 				must.Do(t, g.End())
 				took = append(took, time.Since(start))
@@ -67,7 +64,7 @@ func TestEnd(t *testing.T) {
 			}
 			slices.Sort(took)
 			t.Logf("gone after %s at best, %s in the middle, %s at worst", took[0], took[len(took)/2], took[len(took)-1])
-			if took[len(took)/2] > endWait/2 { // the shells would go on for an hour
+			if took[len(took)/2] > tree.endWait/2 { // the shells would go on for an hour
 				t.Errorf("the tree was gone after %v", took)
 			}
 		})
@@ -83,13 +80,10 @@ func TestKillOnce(t *testing.T) {
 		mustLaunch(t, g, c.script)
 		waitFor(t, g, c.least)
 		g.Kill()
-		deadline := time.Now().Add(time.Minute)
-		for len(g.members()) > 0 {
-			if time.Now().After(deadline) {
-				t.Fatalf("%s: %d processes outlived the kill", c.name, len(g.members()))
-			}
-			time.Sleep(time.Millisecond)
-		}
+		must.Eventually(t, c.name+": no process outlives the kill", func() (bool, string) {
+			n := len(g.members())
+			return n == 0, fmt.Sprint(n)
+		})
 	}
 }
 

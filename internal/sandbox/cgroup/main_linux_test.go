@@ -92,6 +92,7 @@ func newTree(t testing.TB) *Tree {
 	if tree.Level() == Rlimit {
 		t.Skip("this machine lets nobody make control groups with memory and pids; run as root, or in a systemd unit with Delegate=yes")
 	}
+	tree.endWait = 2 * must.Patience // a busy machine ends nothing late for good
 	t.Cleanup(func() { must.Check(t, tree.Close()) })
 	return tree
 }

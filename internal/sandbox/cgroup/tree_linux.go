@@ -47,6 +47,8 @@ type Tree struct {
 	parent *Group
 	share  sandbox.Share
 	crowd  crowd
+	// endWait is how long End waits for the processes, 0 for the constant.
+	endWait time.Duration
 }
 
 // groupDir is a directory of a hierarchy, "" for the unified one.

@@ -187,7 +187,7 @@ func TestRealFileSystem(t *testing.T) {
 		must.Get(f.Write(block))(t)
 	}
 	must.Do(t, f.Sync())
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), must.Patience)
 	defer cancel()
 	if m.Watch(ctx) != sandbox.QuotaDisk {
 		t.Errorf("80 MiB of 64 are not over; known %+v, file system %+v", m.known, m.now)

@@ -3,6 +3,7 @@ package process
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -158,11 +159,10 @@ func TestDaemonIsKilled(t *testing.T) {
 		}
 		must.Do(t, cmd.Process.Kill())
 		_ = cmd.Wait()
-		for deadline := time.Now().Add(time.Minute); len(running(t, mark)) > 0; time.Sleep(time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("alone %v: still running: %v", alone, running(t, mark))
-			}
-		}
+		must.Eventually(t, fmt.Sprintf("alone %v: nothing runs", alone), func() (bool, string) {
+			left := running(t, mark)
+			return len(left) == 0, fmt.Sprint(left)
+		})
 		must.Check(t, sweepScratch())
 		if left := scratches(t, strconv.Itoa(cmd.Process.Pid)+"-"); len(left) > 0 {
 			t.Errorf("after the sweep there is %v", left)

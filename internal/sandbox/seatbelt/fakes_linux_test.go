@@ -3,13 +3,13 @@ package seatbelt
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -89,9 +89,12 @@ func (g group) look() int {
 }
 
 func (g group) kill() error {
-	for g.look() > 0 {
+	gone := must.Wait(func() bool {
 		_ = unix.Kill(-g.pgid, unix.SIGKILL)
-		time.Sleep(time.Millisecond)
+		return g.look() == 0
+	})
+	if !gone {
+		return fmt.Errorf("%d processes of the group %d outlive SIGKILL", g.look(), g.pgid)
 	}
 	return nil
 }
@@ -125,7 +128,7 @@ func script(t *testing.T, text string) sandbox.Spec {
 func run(t *testing.T, s sandbox.Spec) (sandbox.Report, error) {
 	t.Helper()
 	r := newTestRunner(t, forgingChild)
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*must.Patience)
 	defer cancel()
 	report, err := r.Run(ctx, s)
 	left, readErr := os.ReadDir(r.cfg.RunDir)

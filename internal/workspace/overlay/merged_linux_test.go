@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -179,14 +178,11 @@ func TestChangedWhileTheProgramRan(t *testing.T) {
 // behind, has come to the time at which the program started.
 func (w *world) tick() {
 	w.t.Helper()
-	for {
+	must.Eventually(w.t, "the coarse clock passes the start of the program", func() (bool, string) {
 		var now unix.Timespec
 		must.Do(w.t, unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &now))
-		if after(now, w.layer.since) {
-			return
-		}
-		time.Sleep(time.Millisecond)
-	}
+		return after(now, w.layer.since), fmt.Sprint(now)
+	})
 }
 
 // TestHardLink: a file with other names is protected, and a commit parts them.

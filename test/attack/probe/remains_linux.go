@@ -70,7 +70,7 @@ func survive(args []string) (string, error) {
 		}
 	}
 	if ending == "wait" {
-		time.Sleep(time.Hour)
+		awaitKill()
 	}
 	return "", nil
 }
@@ -93,8 +93,16 @@ func survivor(args []string) (string, error) {
 			_ = exec.Command("/usr/bin/true").Run()
 		}
 	}
-	time.Sleep(time.Hour)
+	awaitKill()
 	return "", nil
+}
+
+// awaitKill blocks until SIGUSR2, which nobody sends: the process lasts until it
+// is killed.
+func awaitKill() {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGUSR2)
+	<-signals
 }
 
 // outlast works past the deadline and says that it did.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -95,6 +94,6 @@ func put(pairs []string) (string, error) {
 // wait says that it is there, and waits to be killed.
 func wait([]string) (string, error) {
 	_, _ = os.Stdout.WriteString("waiting\n")
-	time.Sleep(time.Hour)
+	awaitKill()
 	return "", nil
 }

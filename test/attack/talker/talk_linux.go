@@ -18,7 +18,11 @@ import (
 
 // patience bounds every conversation; a refusal comes at once. One that lasts
 // so long was not denied, and its row fails.
-const patience = 20 * time.Second
+const patience = 2 * time.Minute
+
+// silence is how long an answer by UDP is waited for: a packet that is lost is not
+// refused.
+const silence = 4 * time.Second
 
 // talks are conversations with whatever is on the network. Every argument is
 // one step: a word and its operand. Conversations are parted by "or"; the attack
@@ -141,7 +145,7 @@ func (c *conversation) use(conn net.Conn) error {
 	c.conn, c.heard, c.streams = conn, nil, 0
 	wait := patience
 	if _, ok := conn.(*net.UDPConn); ok {
-		wait /= 5 // what nobody hears is not answered
+		wait = silence
 	}
 	return conn.SetDeadline(time.Now().Add(wait))
 }

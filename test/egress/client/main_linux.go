@@ -16,7 +16,7 @@ import (
 
 // patience bounds whatever waits for an answer that never comes. Nothing comes
 // near it.
-const patience = time.Minute
+const patience = 2 * time.Minute
 
 func main() {
 	if len(os.Args) < 2 {

@@ -10,7 +10,9 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 	"time"
 
 	"palyra/internal/wasm/wire"
@@ -59,7 +61,7 @@ func misbehave(conn net.Conn, way string) error {
 	case "crash":
 		panic("as told")
 	case "hang":
-		time.Sleep(time.Hour)
+		awaitKill()
 	case "garbage":
 		_, err = conn.Write(bytes.Repeat([]byte("garbage"), 1000))
 	case "huge":
@@ -79,8 +81,15 @@ func misbehave(conn net.Conn, way string) error {
 	case "numbers":
 		err = wire.Write(conn, wire.Ask, wire.Question{Function: "grant_open", Numbers: make([]int32, 100)})
 	}
-	time.Sleep(time.Hour) // palyrad ends it
+	awaitKill()
 	return err
+}
+
+// awaitKill blocks until SIGUSR2, which nobody sends: palyrad kills the process.
+func awaitKill() {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGUSR2)
+	<-signals
 }
 
 // serve acts in each call, and says as its result what came of it.

@@ -108,7 +108,7 @@ func wait(t *testing.T, done <-chan served) Log {
 			t.Fatal(s.err)
 		}
 		return s.log
-	case <-time.After(time.Minute):
+	case <-time.After(must.Patience):
 		t.Fatal("Serve did not end")
 	}
 	return Log{}

@@ -1,7 +1,7 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { Code, ConnectError, createClient, createRouterTransport } from "@connectrpc/connect";
 import { QueryClientProvider } from "@tanstack/react-query";
-import { cleanup, render, screen } from "@testing-library/react";
+import { cleanup, render, screen, waitFor } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { newQueryClient } from "../../api/query";
@@ -52,7 +52,7 @@ async function choose() {
     </QueryClientProvider>,
   );
   const opens = screen.getByRole("button", { name: "Install a skill" });
-  await vi.waitFor(() => expect(opens).not.toHaveProperty("ariaDisabled", "true"));
+  await waitFor(() => expect(opens).not.toHaveProperty("ariaDisabled", "true"));
   await user.click(opens);
   await user.upload(screen.getByLabelText("Package"), pack);
   await screen.findByText("notebook 1.1.0");
@@ -63,7 +63,7 @@ test("what was looked at is what is installed, by its digest", async () => {
   const user = await choose();
   expect(gateway.installed).toEqual([]);
   await user.click(screen.getByRole("button", { name: "Install this" }));
-  await vi.waitFor(() => expect(gateway.went).toEqual(["/skills/notebook?version=1.1.0"]));
+  await waitFor(() => expect(gateway.went).toEqual(["/skills/notebook?version=1.1.0"]));
   expect(gateway.installed).toEqual([digest]);
   expect(screen.queryByRole("dialog")).toBeNull();
 });
@@ -76,7 +76,7 @@ test("a key that is new is compared first", async () => {
   expect(gateway.installed).toEqual([]);
   await user.click(screen.getByRole("checkbox", { name: /compared the id of the key/ }));
   await user.click(yes);
-  await vi.waitFor(() => expect(gateway.installed).toEqual([digest]));
+  await waitFor(() => expect(gateway.installed).toEqual([digest]));
 });
 
 test("another package is compared anew", async () => {

@@ -1,0 +1,41 @@
+package must
+
+import (
+	"testing"
+	"time"
+)
+
+// Patience is how long a test waits for a condition. A wait ends as soon as its
+// condition holds, so Patience only decides when a test gives up. It is chosen
+// for a load of 20 on two cores, where a second of work takes half a minute.
+const Patience = 2 * time.Minute
+
+// The pause between two checks doubles from firstPause to longestPause: most
+// conditions hold soon, and a check may itself delay what it waits for.
+const firstPause, longestPause = time.Millisecond, 64 * time.Millisecond
+
+// Eventually polls ok until it reports true, and ends the test when it does not
+// within Patience. The text that ok returns describes the state it found, for
+// the failure message.
+func Eventually(t testing.TB, what string, ok func() (bool, string)) {
+	t.Helper()
+	last := ""
+	if !Wait(func() (done bool) { done, last = ok(); return done }) {
+		t.Fatalf("not within %v: %s; last seen: %s", Patience, what, last)
+	}
+}
+
+// Wait polls ok until it reports true, and reports whether it did so within
+// Patience. It is for code without a testing.TB; tests call Eventually.
+func Wait(ok func() bool) bool {
+	timeout := time.NewTimer(Patience)
+	defer timeout.Stop()
+	for pause := firstPause; !ok(); pause = min(2*pause, longestPause) {
+		select {
+		case <-timeout.C:
+			return ok()
+		case <-time.After(pause):
+		}
+	}
+	return true
+}
