@@ -30,9 +30,13 @@ root=
 machine=
 cleanup() {
   local status=$?
+  trap "" INT TERM HUP
   # The first process of the PID namespace is in this group: the kernel ends all others with it,
   # and the mounts with the last of them.
-  if [[ -n $machine ]]; then kill -KILL -- "-$machine" 2>/dev/null || true; fi
+  if [[ -n $machine ]]; then
+    kill -KILL -- "-$machine" 2>/dev/null || true
+    wait "$machine" 2>/dev/null || true
+  fi
   for _ in 1 2 3 4 5; do
     if [[ -z $root ]] || rm -rf --one-file-system "$root" 2>/dev/null; then break; fi
     sleep 1
