@@ -1,7 +1,10 @@
 #!/usr/bin/env bash
 # Runs commands on a minimal Debian with Go, git and make, which is all that README requires of a
 # machine: as root, and as an ordinary user who may run sudo. Each run has a copy of the system
-# with a clone of this checkout's HEAD, in namespaces of its own, and leaves nothing behind.
+# with a clone of this checkout's HEAD, in a mount namespace of its own, and leaves nothing behind.
+#
+# Processes are in the PID namespace of the host, as are the control groups: palyrad names its groups
+# by process id, and another palyrad on the host removes groups of processes that it cannot see.
 #
 #   SUITE    release of Debian, bookworm by default
 #   FRESH    command to run instead of make demo and make test
@@ -30,15 +33,35 @@ root=
 machine=
 cleanup() {
   local status=$?
-  # The first process of the PID namespace is in this group: the kernel ends all others with it,
-  # and the mounts with the last of them.
-  if [[ -n $machine ]]; then kill -KILL -- "-$machine" 2>/dev/null || true; fi
-  for _ in 1 2 3 4 5; do
-    if [[ -z $root ]] || rm -rf --one-file-system "$root" 2>/dev/null; then break; fi
-    sleep 1
-  done
-  if [[ -n $root && -e $root ]]; then echo "making a fresh machine: $root could not be removed" >&2; fi
+  trap "" INT TERM HUP
+  if [[ -n $machine ]]; then
+    kill -KILL -- "-$machine" 2>/dev/null || true
+    wait "$machine" 2>/dev/null || true
+  fi
+  remove_machine || true
   exit "$status"
+}
+
+# remove_machine ends every process whose root directory is that of the machine, with which its
+# mounts end, and removes the directory.
+remove_machine() {
+  local process found=1
+  if [[ -z $root ]]; then return; fi
+  while [[ -n $found ]]; do
+    found=
+    for process in /proc/[0-9]*; do
+      if [[ $process/root/start -ef $root/start ]]; then
+        kill -KILL "${process#/proc/}" 2>/dev/null || true
+        found=1
+      fi
+    done
+    if [[ -n $found ]]; then sleep 0.2; fi
+  done
+  if ! rm -rf --one-file-system "$root"; then
+    echo "making a fresh machine: $root could not be removed" >&2
+    return 1
+  fi
+  root=
 }
 trap cleanup EXIT
 trap 'exit 130' INT
@@ -123,7 +146,7 @@ run_as() {
 
   # Job control puts the machine into a process group, in which interrupts are not ignored.
   set -m
-  ROOT=$root AS_USER=$user GOROOT=$("$go" env GOROOT) unshare --mount --pid --fork --kill-child --propagation private bash -euc '
+  ROOT=$root AS_USER=$user GOROOT=$("$go" env GOROOT) unshare --mount --propagation private bash -euc '
     mount --bind "$ROOT" "$ROOT"
     cd "$ROOT"
     mount --rbind "$GOROOT" usr/local/go
@@ -147,15 +170,13 @@ run_as() {
     rmdir /old
     user=$AS_USER
     unset ROOT AS_USER GOROOT
-    # Not by exec: the first process collects those that lose their parent.
-    setpriv --reuid "$user" --regid "$user" --init-groups bash -e /start || exit
+    exec setpriv --reuid "$user" --regid "$user" --init-groups bash -e /start
   ' </dev/null &
   machine=$!
   set +m
   wait "$machine" || status=$?
   machine=
-  rm -rf --one-file-system "$root"
-  root=
+  remove_machine
 }
 
 failed=0
