@@ -504,6 +504,7 @@ func TestContextExceptions(t *testing.T) {
 }
 
 func TestSleepExceptions(t *testing.T) {
+	t.Parallel()
 	tree := parse(t, map[string]string{"internal/run/a_test.go": `package run; import "time"; func f() { time.Sleep(1) }`})
 	if got := sleeps(tree, map[string]string{"internal/run/a_test.go: f": "it runs in a bubble"}); len(got) > 0 {
 		t.Errorf("a listed exception is still found: %v", got)
