@@ -18,6 +18,7 @@ import (
 	"palyra/internal/config"
 	"palyra/internal/event"
 	"palyra/internal/must"
+	"palyra/internal/needs"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox/exec"
 	"palyra/internal/tool"
@@ -135,6 +136,7 @@ func TestCallsAskForLess(t *testing.T) {
 // TestExecReaches: `palyrad sandbox exec` lets through what --allow says.
 func TestExecReaches(t *testing.T) {
 	t.Parallel()
+	needs.Sandbox(t)
 	for _, tier := range []string{"b", "c"} {
 		s := startTwin(t)
 		both := []string{"--tier", tier, "--allow", s.allowed, "--allow", s.denied}

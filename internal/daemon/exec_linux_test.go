@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"palyra/internal/must"
+	"palyra/internal/needs"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox/exec"
 )
@@ -18,6 +19,7 @@ import (
 
 // Not parallel: it sets TMPDIR of the process.
 func TestExecRunsInTheSandbox(t *testing.T) {
+	needs.Sandbox(t)
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
 	t.Setenv("TEST_PALYRA_CANARY", "secret")
@@ -59,6 +61,7 @@ func TestExecRunsInTheSandbox(t *testing.T) {
 
 func TestExecCopies(t *testing.T) {
 	t.Parallel()
+	needs.Sandbox(t)
 	for _, row := range []struct {
 		commit string
 		source string
@@ -117,6 +120,7 @@ func TestExecCopies(t *testing.T) {
 // TestExecAsksAtTheTerminal: without a terminal nothing is committed.
 func TestExecAsksAtTheTerminal(t *testing.T) {
 	t.Parallel()
+	needs.Sandbox(t)
 	if f, err := os.OpenFile("/dev/tty", os.O_RDWR, 0); err == nil {
 		f.Close()
 		return // somebody could answer
@@ -135,6 +139,7 @@ func TestExecAsksAtTheTerminal(t *testing.T) {
 // the terminal of who decides about them as they are.
 func TestExecShowsNoControls(t *testing.T) {
 	t.Parallel()
+	needs.Sandbox(t)
 	e := sandboxExec(t, "", "--workspace", t.TempDir(), "--cow", "--", "sh", "-c", `printf 'all:\n\tevil\r\033[2K\tfine\n' >Makefile; printf x >"$(printf 'a\033[8m')"`)
 	if e.code != 0 || strings.ContainsAny(e.errOut, "\x1b\r") || !strings.Contains(e.errOut, `evil\u{d}\u{1b}[2K`) {
 		t.Errorf("%d, %q", e.code, e.errOut)

@@ -17,6 +17,7 @@ import (
 	"palyra/internal/config"
 	"palyra/internal/doctor"
 	"palyra/internal/must"
+	"palyra/internal/needs"
 	"palyra/internal/reason"
 	"palyra/internal/rpc"
 )
@@ -36,6 +37,7 @@ type governed struct {
 
 func startGoverned(t *testing.T, change func(*config.Config)) *governed {
 	t.Helper()
+	needs.Sandbox(t)
 	cfg := testConfig(t)
 	cfg.ProcessRunner.Enabled, cfg.AllowSensitiveTools = true, true
 	cfg.Approvals.Cooldown = 0
@@ -293,6 +295,7 @@ func TestCachesLastFromRunToRun(t *testing.T) {
 //
 // Not parallel: it sets TMPDIR of the process.
 func TestDoctorExaminesEachLayer(t *testing.T) {
+	needs.Sandbox(t)
 	cfg := testConfig(t)
 	cfg.ProcessRunner.Enabled = true
 	dir := t.TempDir()

@@ -12,6 +12,7 @@ import (
 	"palyra/internal/access"
 	"palyra/internal/gatewaytest"
 	"palyra/internal/must"
+	"palyra/internal/needs"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
 )
@@ -36,6 +37,7 @@ func (f *fakeBackend) Close() error                                  { *f.closed
 // TestLessIsNeverSilent: log, status and notices say what programs get.
 func TestLessIsNeverSilent(t *testing.T) {
 	t.Parallel()
+	needs.Sandbox(t)
 	closed := 0
 	g := must.Get(build(t.Context(), Options{Config: testConfig(t), Log: slog.New(slog.DiscardHandler)}))(t)
 	t.Cleanup(func() { _ = g.close(nil) })

@@ -6,6 +6,7 @@ package needs
 import (
 	"os"
 	"os/exec"
+	"runtime"
 	"testing"
 	"time"
 )
@@ -27,10 +28,14 @@ func Programs(t testing.TB, names ...string) {
 	}
 }
 
-// Sandbox ends the test where no sandbox can be built.
+// Sandbox ends the test where no sandbox can be built: on Linux that takes bubblewrap.
 func Sandbox(t testing.TB) {
 	t.Helper()
-	Programs(t, "bwrap")
+	if runtime.GOOS == "linux" {
+		Programs(t, "bwrap")
+	} else {
+		Programs(t)
+	}
 }
 
 // Long reports whether the run includes long tests. A test that does only a part of its

@@ -19,6 +19,7 @@ import (
 	"palyra/internal/mcp/declared"
 	"palyra/internal/mcp/upstream"
 	"palyra/internal/must"
+	"palyra/internal/needs"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/bubblewrap"
@@ -88,6 +89,7 @@ func sandboxed(t *testing.T) (w *world, root string) {
 // inTierC has servers run in bubblewrap, with a workspace in which this binary is one.
 func inTierC(t *testing.T) (change func(*upstream.Config), root string) {
 	t.Helper()
+	needs.Sandbox(t)
 	layers, root := dirOf(t), dirOf(t)
 	r := must.Get(bubblewrap.New(bubblewrap.Config{Enabled: true, LayerDir: layers, QuarantineDir: dirOf(t)}))(t)
 	t.Cleanup(func() { must.Check(t, r.Close()) })

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-tpm/tpm2/transport/linuxudstpm"
 
 	"palyra/internal/must"
+	"palyra/internal/needs"
 )
 
 // TPM is a TPM in software, with a state of its own.
@@ -41,10 +42,8 @@ func Start(t testing.TB) *TPM {
 // Boot starts a TPM that was halted, with what it had kept.
 func (e *TPM) Boot(t testing.TB) {
 	t.Helper()
-	program, err := exec.LookPath("swtpm")
-	if err != nil {
-		t.Fatal("this test needs swtpm: run `make deps-test`, or install the package swtpm")
-	}
+	needs.Programs(t, "swtpm")
+	program := must.Get(exec.LookPath("swtpm"))(t)
 	// It writes which process it is once it listens; a pipe makes that something to
 	// wait for.
 	pid := filepath.Join(e.dir, "pid")
