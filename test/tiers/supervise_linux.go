@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -95,10 +96,12 @@ func waitFor(pid int) int {
 }
 
 // temporaryDirectory makes a directory with a short name: the path of a socket may have 107
-// bytes, see unix(7).
+// bytes, see unix(7). The name is the same for each run of a checkout: the go command takes
+// results from its cache only where TMPDIR is what it was.
 func temporaryDirectory() (string, error) {
-	for n := os.Getpid() % 10000; ; n++ {
-		dir := filepath.Join(os.TempDir(), "t"+strconv.Itoa(n))
+	checkout := crc32.ChecksumIEEE([]byte(workingDirectory()))
+	for n := checkout % 10000; ; n++ {
+		dir := filepath.Join(os.TempDir(), "t"+strconv.FormatUint(uint64(n), 10))
 		err := os.Mkdir(dir, 0o755) //nolint:gosec // programs of other users look into it
 		if err == nil {
 			return dir, nil
