@@ -49,6 +49,9 @@ func TestKilledBetweenStages(t *testing.T) {
 	if os.Getenv(crashEnv) != "" {
 		t.Skip("this is the parent of the crashing process")
 	}
+	if testing.Short() {
+		t.Skip("make test kills at 40 borders, make test-all at 200")
+	}
 	kills := 40
 	if needs.Long(2 * time.Minute) {
 		kills = 200

@@ -39,9 +39,8 @@ type visit struct {
 	// came to the gateway's own MCP server.
 	answer  approval.Answer
 	arrived bool
-	// edited is the input that people made of it, told says so in words.
+	// edited is the input that people made of it.
 	edited json.RawMessage
-	told   string
 	// handed is the agent's id of the call that was told that it may run, "" for none.
 	handed string
 }
@@ -99,7 +98,20 @@ func (v *visit) hand(to *visit, r row) Answer {
 		return Answer{Reason: reason.PermitRefused, Text: text(reason.PermitRefused, "the decision about the same call was used by the call before", "Make the call again.")}
 	}
 	v.handed = to.msg.CallID
-	return Answer{Allowed: true, Own: r.own, Edited: v.edited, Text: v.told}
+	return Answer{Allowed: true, Own: r.own, Edited: v.edited, Text: v.notice()}
+}
+
+// notice returns what the agent reads of an edited call. The answer with the names of the
+// editors may arrive after the call was prepared, but not after its decision is known.
+func (v *visit) notice() string {
+	if v.edited == nil {
+		return ""
+	}
+	by := "somebody"
+	if m := v.answer.Amended(); m != nil {
+		by = strings.Join(m.By(), ", ")
+	}
+	return "palyra: executed_as_edited: " + by + " changed the input of this call before it was approved; what runs is not what was asked for: " + string(v.edited)
 }
 
 // edit notes the input that the call was let run with, if it is another than the agent
@@ -111,12 +123,7 @@ func (v *visit) edit(p tool.Proposal) {
 	if digest == v.digest {
 		return
 	}
-	by := "somebody"
-	if m := v.answer.Amended(); m != nil {
-		by = strings.Join(m.By(), ", ")
-	}
 	v.edited, v.digest = p.Input, digest
-	v.told = "palyra: executed_as_edited: " + by + " changed the input of this call before it was approved; what runs is not what was asked for: " + string(p.Input)
 }
 
 // decided is the digest of the input that was let run, or is asked about.

@@ -61,7 +61,9 @@ func program(t *testing.T) string {
 	dir := private(t)
 	must.Do(t, os.Chmod(dir, 0o755))
 	path := filepath.Join(dir, "test")
-	must.Do(t, os.WriteFile(path, must.Get(os.ReadFile(must.Get(os.Executable())(t)))(t), 0o600))
+	// Another process copies it: while this one has it open for writing, a parallel test
+	// may fork, and the copy of the descriptor keeps it from being run (ETXTBSY, execve(2)).
+	must.Do(t, exec.CommandContext(t.Context(), "cp", must.Get(os.Executable())(t), path).Run())
 	must.Do(t, os.Chmod(path, 0o755))
 	return path
 }

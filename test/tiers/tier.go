@@ -41,8 +41,9 @@ type tier struct {
 	packages []pkg
 }
 
-// The folders whose tests drive programs that "make build" linked.
-var programFolders = []string{"test/agents", "test/attack", "test/bench", "test/conformance", "test/e2e", "test/fault", "test/host", "test/upgrade", "test/wasm/spec"}
+// The folders whose tests drive programs: those that "make build" linked, and for the
+// scripts of the CLI the test binary itself.
+var programFolders = []string{"cmd/palyra", "test/agents", "test/attack", "test/bench", "test/conformance", "test/e2e", "test/fault", "test/host", "test/upgrade", "test/wasm/spec"}
 
 func drivesPrograms(p pkg) bool {
 	return slices.ContainsFunc(programFolders, p.within)
@@ -91,7 +92,7 @@ var tiers = []tier{
 		about: "packages whose product or test code is concurrent (race.txt), with the race detector",
 		needs: slices.Concat(sandboxNeeds, []need{pip, systemNode, ipRoute, mounts, curlCommand, wgetCommand, openssl, dbus, keyring, swtpm, tmux}),
 		in:    func(p pkg) bool { return isConcurrent(p) && !drivesPrograms(p) },
-		flags: goFlags{race: true, programs: true},
+		flags: goFlags{race: true, programs: true}, variables: []string{"TEST_PALYRA_FACTS_TIME=10s"},
 	},
 	{
 		name: "web", suite: core, processors: 1, memory: 1, budget: time.Minute,
@@ -161,6 +162,13 @@ var tiers = []tier{
 		about:   "the official conformance suite of MCP, directly and through the gateway",
 		needs:   slices.Concat(sandboxNeeds, []need{ipRoute, console}),
 		command: []string{"make", "--no-print-directory", "conformance"},
+	},
+	{
+		name: "scripts-race", suite: long, memory: 4, budget: 5 * time.Minute,
+		about: "the scripts of the CLI against a daemon, with the race detector",
+		needs: slices.Concat(sandboxNeeds, []need{openssl, tmux}),
+		in:    func(p pkg) bool { return p.ImportPath == module+"/cmd/palyra" },
+		flags: goFlags{race: true, programs: true, long: true},
 	},
 	{
 		name: "soak", suite: long, memory: 4, budget: 4 * time.Minute,

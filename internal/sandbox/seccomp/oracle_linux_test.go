@@ -14,6 +14,7 @@ import (
 	"golang.org/x/net/bpf"
 
 	"palyra/internal/must"
+	"palyra/internal/needs"
 )
 
 // oracle is testdata/oracle.c, which asks libseccomp.
@@ -74,6 +75,7 @@ func (o oracle) names(t *testing.T) map[int]string {
 // values for calls whose arguments decide.
 func TestOracle(t *testing.T) {
 	t.Parallel()
+	needs.Programs(t, "gcc")
 	o := newOracle(t)
 	for _, mode := range []string{"plain", "watch"} {
 		ours, list := newVM(t, Options{Watch: mode == "watch"}), o.machine(t, "list", mode)
@@ -108,6 +110,7 @@ func TestOracle(t *testing.T) {
 
 func TestNamesAgreeWithOracle(t *testing.T) {
 	t.Parallel()
+	needs.Programs(t, "gcc")
 	for nr, name := range newOracle(t).names(t) {
 		if got := Name(nr); got != name && got != strconv.Itoa(nr) {
 			t.Errorf("call %d is %s, not %s", nr, name, got)
