@@ -22,5 +22,5 @@ while read -r name version package; do
     continue
   fi
   echo "installing $name $version"
-  GOBIN="$dir" "$go" install "$package@$version"
+  GOBIN="$dir" "$go" install -trimpath "$package@$version"
 done < "$(dirname "$0")/tools.txt"

@@ -47,7 +47,7 @@ func (d *team) packed(registry *packagestest.Registry, version string) packages.
 func TestUpdateTakesTwo(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("pip3"); err != nil {
-		t.Skip("the machine has no pip; `make deps-test` installs it")
+		t.Skip("the machine has no pip; `make test` installs it")
 	}
 	cfg := policyConfigAt(t)
 	cfg.ProcessRunner.Enabled, cfg.AllowSensitiveTools = true, true

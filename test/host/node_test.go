@@ -134,7 +134,7 @@ func TestBindings(t *testing.T) {
 	t.Parallel()
 	node, err := exec.LookPath("node")
 	if err != nil {
-		t.Skip("node is not installed; make deps-test installs it")
+		t.Skip("node is not installed; make test installs it")
 	}
 	arch := strings.TrimSpace(string(must.Get(exec.CommandContext(t.Context(), node, "-p", "process.arch").Output())(t)))
 	dir := t.TempDir()

@@ -162,6 +162,12 @@ func (s *session) failedTiers() int {
 // runTier runs one tier. The error says that something failed; which tests, the results
 // say.
 func (s *session) runTier(ctx context.Context, t tier) error {
+	if t.suite == long {
+		// Continuous integration ends at a fixed time, whatever a long test waits for.
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, 3*t.budget, fmt.Errorf("the tier %s took three times its budget of %s", t.name, clock(t.budget)))
+		defer cancel()
+	}
 	if t.in != nil {
 		return s.runGo(ctx, t)
 	}

@@ -47,7 +47,7 @@ func newWorld(t *testing.T, needs ...string) *world {
 	t.Helper()
 	for _, program := range needs {
 		if _, err := exec.LookPath(program); err != nil {
-			t.Skipf("the machine has no %s; `make deps-test` installs it", program)
+			t.Skipf("the machine has no %s; `make test` installs it", program)
 		}
 	}
 	r := must.Get(bubblewrap.New(bubblewrap.Config{Enabled: true, LayerDir: dirOf(t), QuarantineDir: dirOf(t)}))(t)
