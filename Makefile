@@ -8,7 +8,7 @@ MAKEFLAGS   += --no-builtin-rules
 GO       ?= go
 # Vet, lint and every build leave the path of the checkout out of what they compile, so that
 # the build cache serves all checkouts, a fresh clone included.
-export GOFLAGS := $(shell $(GO) env GOFLAGS) -trimpath
+export GOFLAGS := $(GOFLAGS) -buildvcs=false -trimpath
 # A build takes nothing from the machine, its clock or its directory: the same
 # commit and toolchain give the same bytes (make check-reproducible). A copy without
 # git is told VERSION, COMMIT and COMMIT_DATE, or SOURCE_DATE_EPOCH for the last.

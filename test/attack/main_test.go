@@ -16,6 +16,7 @@ import (
 	"runtime"
 	"strconv"
 	"testing"
+	"time"
 
 	"palyra/internal/needs"
 	"palyra/internal/sandbox"

@@ -164,9 +164,10 @@ func TestQuick(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
-	// By the clock it takes as long as others who are at work let it.
-	if used := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(); used > 20*time.Second {
-		t.Errorf("the quick run used %v of the processors; its sizes are to be so small that 20 s are plenty", used)
+	// By the clock it takes as long as others who are at work let it. Beside other work a
+	// processor does less in a second, too: quiet it uses 10 s.
+	if used := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(); used > 40*time.Second {
+		t.Errorf("the quick run used %v of the processors; its sizes are to be so small that 40 s are plenty", used)
 	}
 	written, err := os.ReadFile(out)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"palyra/internal/must"
+	"palyra/test/process"
 )
 
 // programs is the directory of the built programs; TestMain sets it once.
