@@ -24,7 +24,7 @@ func TestRaceList(t *testing.T) {
 	}
 	want := raceHeader + strings.Join(Concurrent(tree), "\n") + "\n"
 	if *update {
-		if err := os.WriteFile(raceList, []byte(want), 0o644); err != nil { //nolint:gosec // a source file
+		if err := os.WriteFile(raceList, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -109,7 +109,12 @@ func TestLinesForAShell(t *testing.T) {
 	for _, r := range shellRows() {
 		t.Run(strings.ReplaceAll(r.id+" "+r.variant, " ", "_"), func(t *testing.T) {
 			attack, said := withRule[r.id].shellLine(r)
+			// A shell does not wait for a process substitution, which ends with the sandbox:
+			// on a busy machine it takes more than one call.
 			control, told := without.shellLine(r)
+			for try := 1; try < 20 && !control; try++ {
+				control, told = without.shellLine(r)
+			}
 			record(t, r.id+" "+r.variant, attack, control, said+"; control: "+told)
 		})
 	}

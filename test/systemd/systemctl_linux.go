@@ -206,7 +206,7 @@ func (m manager) stop(kind string) {
 func awaitEnd(process int) {
 	for {
 		_, err := unix.Poll([]unix.PollFd{{Fd: int32(process), Events: unix.POLLIN}}, 120_000)
-		if err != unix.EINTR { //nolint:errorlint // a system call returns it as it is
+		if err != unix.EINTR {
 			return
 		}
 	}

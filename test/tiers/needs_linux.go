@@ -21,7 +21,7 @@ func freeSpace(dir string) (uint64, error) {
 func hasNamespaces() error {
 	path, err := exec.LookPath("unshare")
 	if err != nil {
-		return nil // util-linux is a need of its own
+		return nil //nolint:nilerr // util-linux is a need of its own
 	}
 	out, err := exec.Command(path, "--user", "--map-root-user", "true").CombinedOutput()
 	var exit *exec.ExitError

@@ -127,7 +127,8 @@ var tiers = []tier{
 		about: "every attack of the catalogue, once, each with its control",
 		needs: slices.Concat(sandboxNeeds, []need{ipRoute, openssl}),
 		in:    func(p pkg) bool { return p.within("test/attack") },
-		flags: goFlags{programs: true}, variables: []string{attackMatrix},
+		// Its guests require cgo, and what is compiled with the race detector has it.
+		flags: goFlags{race: true, programs: true}, variables: []string{attackMatrix},
 	},
 	{
 		name: "attack-matrix", suite: long, memory: 6, budget: 5 * time.Minute,

@@ -13,9 +13,6 @@ import (
 // programs is the directory of today's programs; TestMain sets it once.
 var programs string
 
-// repository is the root of the sources, seen from this package.
-const repository = "../.."
-
 func TestMain(m *testing.M) {
 	code, err := buildAndRun(m)
 	if err != nil {
