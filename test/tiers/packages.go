@@ -23,15 +23,11 @@ const module = "palyra"
 type pkg struct {
 	ImportPath   string
 	Dir          string
-	GoFiles      []string
 	TestGoFiles  []string
 	XTestGoFiles []string
-	CgoFiles     []string
 	Imports      []string
 	TestImports  []string
 	XTestImports []string
-	EmbedFiles   []string
-	Error        *struct{ Err string }
 }
 
 // hasTests reports whether go test has anything to run there.
@@ -47,7 +43,7 @@ func (p pkg) within(folder string) bool {
 // that packages that require it are listed as well.
 func listPackages(ctx context.Context, goTool string, patterns ...string) ([]pkg, error) {
 	cmd := exec.CommandContext(ctx, goTool, append([]string{"list", "-e", "-tags", "palyrainit",
-		"-json=ImportPath,Dir,GoFiles,TestGoFiles,XTestGoFiles,CgoFiles,Imports,TestImports,XTestImports,EmbedFiles,Error"}, patterns...)...)
+		"-json=ImportPath,Dir,TestGoFiles,XTestGoFiles,Imports,TestImports,XTestImports"}, patterns...)...)
 	cmd.Env = append(cmd.Environ(), "CGO_ENABLED=1")
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs

@@ -159,7 +159,7 @@ func linger(args []string) int {
 	return 0
 }
 
-// awaitKill blocks until SIGUSR2, which nobody sends: the process lasts until it
+// awaitKill blocks until SIGUSR2, which no process sends: the process lasts until it
 // is killed.
 func awaitKill() {
 	signals := make(chan os.Signal, 1)

@@ -95,7 +95,7 @@ func act(args []string) int {
 	return 0
 }
 
-// awaitKill blocks until an interrupt, which nobody sends: the process lasts until
+// awaitKill blocks until an interrupt, which no process sends: the process lasts until
 // it is killed.
 func awaitKill() {
 	signals := make(chan os.Signal, 1)

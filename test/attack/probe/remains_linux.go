@@ -97,7 +97,7 @@ func survivor(args []string) (string, error) {
 	return "", nil
 }
 
-// awaitKill blocks until SIGUSR2, which nobody sends: the process lasts until it
+// awaitKill blocks until SIGUSR2, which no process sends: the process lasts until it
 // is killed.
 func awaitKill() {
 	signals := make(chan os.Signal, 1)

@@ -85,7 +85,7 @@ func misbehave(conn net.Conn, way string) error {
 	return err
 }
 
-// awaitKill blocks until SIGUSR2, which nobody sends: palyrad kills the process.
+// awaitKill blocks until SIGUSR2, which no process sends: palyrad kills the process.
 func awaitKill() {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGUSR2)
