@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"io"
 	"net"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,6 +19,7 @@ import (
 type flood struct {
 	net.PacketConn
 	query   []byte
+	closing sync.Once
 	closed  chan struct{}
 	answers int
 }
@@ -36,12 +38,9 @@ func (f *flood) WriteTo(b []byte, _ net.Addr) (int, error) {
 	return len(b), nil
 }
 
+// Close may be called by several goroutines at once, as that of net.PacketConn.
 func (f *flood) Close() error {
-	select {
-	case <-f.closed:
-	default:
-		close(f.closed)
-	}
+	f.closing.Do(func() { close(f.closed) })
 	return nil
 }
 
