@@ -81,7 +81,7 @@ func leaks(t *testing.T, d *approvaltest.Desk, shown approval.Record) []string {
 		return err
 	})
 	ended := errors.New("seen")
-	watchErr := d.Watch(t.Context(), 0, func(r approval.Record) error { look("watch", r); return ended })
+	watchErr := d.Watch(t.Context(), 0, nil, func(r approval.Record) error { look("watch", r); return ended })
 	if err := errors.Join(err, getErr, exportErr); err != nil || !errors.Is(watchErr, ended) {
 		t.Fatal(err, watchErr)
 	}

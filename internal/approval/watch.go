@@ -18,10 +18,25 @@ import (
 // after is a revision that the client received, Watch begins with everything that
 // changed since, so that a client which reconnects misses nothing; it may see a
 // record twice.
-func (d *Desk) Watch(ctx context.Context, after int64, fn func(Record) error) error {
-	if after <= 0 {
+//
+// Watch calls opened, which may be nil, before the first fn: a record that changes
+// after that is delivered. An error of opened ends Watch, which returns it.
+func (d *Desk) Watch(ctx context.Context, after int64, opened func() error, fn func(Record) error) error {
+	resumed := after > 0
+	if !resumed {
 		var err error
-		if after, err = d.watchOpen(ctx, fn); err != nil {
+		if after, err = d.store.LastRevision(ctx); err != nil {
+			return fmt.Errorf("watching approvals: %w", err)
+		}
+	}
+	if opened != nil {
+		if err := opened(); err != nil {
+			return err
+		}
+	}
+	if !resumed {
+		f := Filter{Traits: Traits{States: []State{Pending, Allowed}}}
+		if err := d.eachRecord(ctx, f, func(rec Record) error { return fn(d.live(rec)) }); err != nil {
 			return err
 		}
 	}
@@ -48,17 +63,6 @@ func (d *Desk) Watch(ctx context.Context, after int64, fn func(Record) error) er
 		case <-changed:
 		}
 	}
-}
-
-// watchOpen delivers the open records and returns the revision to go on from.
-func (d *Desk) watchOpen(ctx context.Context, fn func(Record) error) (int64, error) {
-	from, err := d.store.LastRevision(ctx)
-	if err != nil {
-		return 0, fmt.Errorf("watching approvals: %w", err)
-	}
-	f := Filter{Traits: Traits{States: []State{Pending, Allowed}}}
-	err = d.eachRecord(ctx, f, func(rec Record) error { return fn(d.live(rec)) })
-	return from, err
 }
 
 // eachRecord calls fn with every record that the filter admits.

@@ -19,7 +19,7 @@ func watch(t *testing.T, d *approval.Desk, after int64) <-chan approval.Record {
 	ctx, cancel := context.WithCancel(context.Background())
 	records, ended := make(chan approval.Record, 100), make(chan error, 1)
 	go func() {
-		ended <- d.Watch(ctx, after, func(r approval.Record) error { records <- r; return nil })
+		ended <- d.Watch(ctx, after, nil, func(r approval.Record) error { records <- r; return nil })
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -49,6 +49,29 @@ func wantSeen(t *testing.T, records <-chan approval.Record, want ...string) (las
 	default:
 	}
 	return last
+}
+
+// TestWatchMissesNothingOnceOpened: a record that changes between the opening and the
+// first record is delivered, although it is not open any more.
+func TestWatchMissesNothingOnceOpened(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T) {
+		d := approvaltest.NewDesk(t)
+		_, rec := waiting(t, d)
+		seen := errors.New("seen")
+		err := d.Watch(t.Context(), 0, func() error {
+			decide(t, d, alice, rec.ID, no)
+			return nil
+		}, func(r approval.Record) error {
+			if r.ID != rec.ID || r.State != approval.Denied {
+				t.Errorf("saw %s %s", r.ID, r.State)
+			}
+			return seen
+		})
+		if !errors.Is(err, seen) {
+			t.Error(err)
+		}
+	})
 }
 
 func TestWatch(t *testing.T) {

@@ -224,7 +224,7 @@ func firstOperator(t *testing.T, g *gateway) access.Caller {
 
 // approveAll says yes to whatever is asked.
 func (w *crashWorld) approveAll(ctx context.Context) error {
-	err := w.g.desk.Watch(ctx, 0, func(r approval.Record) error {
+	err := w.g.desk.Watch(ctx, 0, nil, func(r approval.Record) error {
 		if r.State != approval.Pending || len(r.Votes) > 0 {
 			return nil
 		}

@@ -125,6 +125,9 @@ func (w *waiting) withdraw() {
 	w.t.Helper()
 	seen := must.Get(w.approvals.WatchApprovals(w.t.Context(), &palyrav1.WatchApprovalsRequest{}))(w.t)
 	defer func() { _ = seen.Close() }()
+	if !seen.Receive() { // the message that opens the stream
+		w.t.Fatal(seen.Err())
+	}
 	w.leave()
 	if err := <-w.done; err == nil {
 		w.t.Errorf("%s: done for somebody who left", w.question.GetSubjectId())

@@ -92,7 +92,7 @@ func (c *changing) begin(by string) (id string, done chan word) {
 		done <- word{w, err}
 		stop()
 	}()
-	_ = c.desk.Watch(watched, 0, func(r approval.Record) error {
+	_ = c.desk.Watch(watched, 0, nil, func(r approval.Record) error {
 		if r.State == "pending" && r.RequestedBy == access.User(by) {
 			id = r.ID
 			stop()

@@ -146,7 +146,7 @@ func (w *world) people(answers func(*approval.Record) approval.Ballot) (stop fun
 	go func() {
 		defer close(done)
 		seen := map[string]bool{}
-		_ = w.Desk.Watch(ctx, 0, func(r approval.Record) error { // ends with ctx
+		_ = w.Desk.Watch(ctx, 0, nil, func(r approval.Record) error { // ends with ctx
 			if r.State != approval.Pending || seen[r.ID] {
 				return nil
 			}

@@ -159,11 +159,6 @@ func (a *approvals) WatchApprovals(ctx context.Context, req *palyrav1.WatchAppro
 			return reason.Errorf(reason.InvalidInput, "cursor %q was not made by this service", cursor)
 		}
 	}
-	// An empty message opens the stream, so that a watcher of a quiet desk
-	// knows that it is connected.
-	if err := stream.Send(&palyrav1.WatchApprovalsResponse{Cursor: req.GetCursor()}); err != nil {
-		return err
-	}
 	// The desk sends and the beats do, too; a stream takes one message at a time.
 	var sending sync.Mutex
 	send := func(m *palyrav1.WatchApprovalsResponse) error {
@@ -173,10 +168,18 @@ func (a *approvals) WatchApprovals(ctx context.Context, req *palyrav1.WatchAppro
 	}
 	var beating sync.WaitGroup
 	ctx, cancel := context.WithCancel(ctx)
-	beating.Go(func() { beat(ctx, func() error { return send(&palyrav1.WatchApprovalsResponse{}) }) })
 	defer beating.Wait()
 	defer cancel()
-	return a.desk.Watch(ctx, after, func(r approval.Record) error {
+	// An empty message opens the stream, so that a watcher of a quiet desk
+	// knows that it is connected.
+	opened := func() error {
+		if err := send(&palyrav1.WatchApprovalsResponse{Cursor: req.GetCursor()}); err != nil {
+			return err
+		}
+		beating.Go(func() { beat(ctx, func() error { return send(&palyrav1.WatchApprovalsResponse{}) }) })
+		return nil
+	}
+	return a.desk.Watch(ctx, after, opened, func(r approval.Record) error {
 		if !a.shows(ctx, r) {
 			return nil
 		}

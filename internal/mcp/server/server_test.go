@@ -195,7 +195,7 @@ func (w *world) settled(id string, state approval.State) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), must.Patience)
 	defer cancel()
-	err := w.Desk.Watch(ctx, 1, func(approval.Record) error {
+	err := w.Desk.Watch(ctx, 1, nil, func(approval.Record) error {
 		if now, err := w.Desk.Get(ctx, id); err != nil || now.State == state {
 			return errEnough
 		}

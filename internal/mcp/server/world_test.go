@@ -289,7 +289,7 @@ func (w *world) pending(n int) []approval.Record {
 	ctx, cancel := context.WithTimeout(w.t.Context(), must.Patience)
 	defer cancel()
 	var list []approval.Record
-	err := w.Desk.Watch(ctx, 0, func(approval.Record) error {
+	err := w.Desk.Watch(ctx, 0, nil, func(approval.Record) error {
 		var err error
 		list, _, err = w.Desk.List(ctx, approval.Filter{Traits: approval.Traits{States: []approval.State{approval.Pending}}, PageSize: 100})
 		if err == nil && len(list) == n {
