@@ -15,6 +15,10 @@ const programsVariable = "TEST_PALYRA_PROGRAMS"
 // longVariable is set where tests that take minutes run.
 const longVariable = "TEST_PALYRA_LONG"
 
+// garbageCollection is the value of GOGC where the caller sets none. Tests live for
+// seconds: with four times the heap, those of internal/rpc take a fifth less time.
+const garbageCollection = "400"
+
 // goFlags are the flags and environment of one go test command. Every tier compiles with
 // -trimpath and with cgo off, as "make build" does, so that the build cache serves all
 // tiers and all checkouts; the race detector requires cgo.

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"palyra/internal/must"
+	"palyra/internal/needs"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/cgroup"
 	"palyra/internal/sandbox/inside"
@@ -262,6 +263,7 @@ type bombs struct {
 
 func startBombs(t *testing.T, tree *cgroup.Tree, limits sandbox.Limits, order func(workspace string) bombsOrder) *bombs {
 	t.Helper()
+	needs.Sandbox(t)
 	service := must.Get(tree.Start(limits))(t)
 	root := jailtest.Workspace(t)
 	o := order(root)

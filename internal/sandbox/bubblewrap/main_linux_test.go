@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"palyra/internal/must"
+	"palyra/internal/needs"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/jail/jailtest"
 )
@@ -49,6 +50,7 @@ func newTestRunner(t testing.TB, without ...string) *Runner {
 
 func newConfiguredRunner(t testing.TB, c Config) *Runner {
 	t.Helper()
+	needs.Sandbox(t)
 	r := must.Get(newRunner(c, helperProgram))(t)
 	if r.problem != nil {
 		t.Fatalf("%s: %s", r.problem.Message, r.problem.NextStep())

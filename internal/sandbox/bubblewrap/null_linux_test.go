@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"palyra/internal/must"
+	"palyra/internal/needs"
 	"palyra/internal/sandbox/jail"
 )
 
@@ -52,6 +53,7 @@ func TestNullThatIsAFile(t *testing.T) {
 }
 
 func probeWithoutNull(t *testing.T, file string) {
+	needs.Sandbox(t)
 	const device = "/dev/null"
 	r := newTestRunner(t)
 	must.Do(t, unix.Mount(file, device, "", unix.MS_BIND, ""))

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"palyra/internal/must"
+	"palyra/internal/needs"
 	"palyra/internal/sandbox/jail"
 )
 
@@ -57,6 +58,7 @@ func asFirst(t *testing.T) {
 // ends with the test at the latest.
 func orphanOf(t *testing.T, argv []string) string {
 	t.Helper()
+	needs.Sandbox(t)
 	program := must.Get(os.Executable())(t)
 	in, hold, err := os.Pipe()
 	must.Do(t, err)

@@ -12,6 +12,7 @@ import (
 
 	"palyra/internal/egress"
 	"palyra/internal/must"
+	"palyra/internal/needs"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/jail"
 	"palyra/internal/sandbox/jail/jailtest"
@@ -63,6 +64,7 @@ type host struct {
 
 func startHost(t *testing.T) host {
 	t.Helper()
+	needs.Programs(t)
 	dir := hostDir(t)
 	h := host{secret: filepath.Join(dir, "secret"), victim: filepath.Join(dir, "victim"), socket: filepath.Join(dir, "socket")}
 	jailtest.WriteFile(t, h.secret, "secret", 0o644)

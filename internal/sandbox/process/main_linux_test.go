@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"palyra/internal/must"
+	"palyra/internal/needs"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/cgroup"
 	"palyra/internal/sandbox/jail"
@@ -25,6 +26,7 @@ func TestMain(m *testing.M) {
 // a test that did not run must not look as if it had passed.
 func newTestRunner(t testing.TB, leaveOut ...string) *Runner {
 	t.Helper()
+	needs.Programs(t)
 	r, err := newRunner(Config{Enabled: true, LayerDir: jailtest.Dir(t), QuarantineDir: jailtest.Dir(t), Without: leaveOut}, helperProgram)
 	return checked(t, r, err)
 }
@@ -40,6 +42,7 @@ func grouped() bool {
 // newAloneRunner is what newRunner comes to where there are no user namespaces.
 func newAloneRunner(t testing.TB, leaveOut ...string) *Runner {
 	t.Helper()
+	needs.Programs(t)
 	if !grouped() {
 		leaveOut = append(leaveOut, jail.LayerGroup)
 	}

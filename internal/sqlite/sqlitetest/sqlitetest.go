@@ -33,10 +33,11 @@ func Dir(t testing.TB) string {
 	return dir
 }
 
-// Open returns an empty store in Dir that is closed when the test ends.
+// Open returns an empty store in Dir that is closed when the test ends. It is not
+// migrated: sqlite.Open does that.
 func Open(t testing.TB) *sqlite.DB {
 	t.Helper()
-	return OpenAt(t, filepath.Join(Dir(t), "palyra.db"), sqlite.Options{})
+	return OpenMigrated(t, filepath.Join(Dir(t), "palyra.db"), sqlite.Options{})
 }
 
 // OpenAt opens the store at path with options, closed when the test ends. Without a

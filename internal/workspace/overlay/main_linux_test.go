@@ -17,6 +17,7 @@ import (
 
 	"palyra/internal/canonical"
 	"palyra/internal/must"
+	"palyra/internal/needs"
 )
 
 // insideEnv makes the test binary the first process of a user namespace that
@@ -213,6 +214,7 @@ func (w *world) renew(more ...func(*Config)) {
 // inside works in the overlay and returns the tree that the kernel showed.
 func (w *world) inside(args ...string) tree {
 	w.t.Helper()
+	needs.Programs(w.t) // it mounts
 	must.Do(w.t, w.layer.Begin())
 	cmd := exec.Command(os.Args[0], args...)
 	// A binary with the race detector sleeps a second before it ends.
