@@ -143,6 +143,26 @@ func TestFindAtOnce(t *testing.T) {
 	}
 }
 
+// TestListed reads lists from which the kernel left a process out.
+func TestListed(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		first int // is the reading that has the process
+		want  bool
+	}{"at once": {0, true}, "left out once": {1, true}, "another group": {readings, false}} {
+		n := -1
+		got := listed(42, func() string {
+			if n++; n < c.first {
+				return "1\n7\n"
+			}
+			return "1\n42\n"
+		})
+		if got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
 func TestFindGoesByTrying(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")
