@@ -3,8 +3,10 @@ package cgroup
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -143,23 +145,59 @@ func TestFindAtOnce(t *testing.T) {
 	}
 }
 
-// TestListed reads lists from which the kernel left a process out.
-func TestListed(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		first int // is the reading that has the process
-		want  bool
-	}{"at once": {0, true}, "left out once": {1, true}, "another group": {readings, false}} {
-		n := -1
-		got := listed(42, func() string {
-			if n++; n < c.first {
-				return "1\n7\n"
+// firstMark makes this binary look for its groups while its first thread is in a run.
+const firstMark = "TEST_PALYRA_FIRST"
+
+// onFirstThread calls fn on the first thread of the process and returns what it returns.
+func onFirstThread(fn func() int) int {
+	result := make(chan int)
+	for {
+		go func() {
+			runtime.LockOSThread()
+			if unix.Gettid() == os.Getpid() {
+				result <- fn()
 			}
-			return "1\n42\n"
-		})
-		if got != c.want {
-			t.Errorf("%s: %v", name, got)
+			result <- -1
+			select {} // it keeps this thread, so that the next one gets another
+		}()
+		if n := <-result; n >= 0 {
+			return n
 		}
+	}
+}
+
+// firstMain prints what Find found before, in and after the run, and whether Bounds was
+// the same.
+func firstMain() int {
+	tree, bounds := Find(), Bounds()
+	places := func(t *Tree) string { return fmt.Sprint(t.level, t.v1, t.v2) }
+	before := places(tree)
+	g, err := tree.Start(sandbox.Limits{Memory: 16 << 20, Processes: 16})
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	err = g.Enter()
+	within := Find()
+	in, same := places(within), Bounds() == bounds
+	if err = errors.Join(err, g.Leave(), within.Close(), g.Close(), tree.Close()); err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	fmt.Printf("%s\n%s\n%t\n", before, in, same)
+	return 0
+}
+
+// TestFindWithinARun: a daemon whose first thread is just in the group of a run finds its
+// own groups and bounds.
+func TestFindWithinARun(t *testing.T) {
+	t.Parallel()
+	cmd := exec.CommandContext(t.Context(), "/proc/self/exe")
+	cmd.Env = []string{firstMark + "=1"}
+	out, err := cmd.CombinedOutput()
+	lines := strings.Split(string(out), "\n")
+	if err != nil || len(lines) < 3 || lines[0] != lines[1] || lines[2] != "true" {
+		t.Errorf("before, in the run, and whether the bounds are the same: %v\n%s", err, out)
 	}
 }
 

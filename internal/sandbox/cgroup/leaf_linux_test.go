@@ -81,8 +81,9 @@ func leafCommand(controller string) *exec.Cmd {
 
 // A group with processes hands down no controllers. The daemon makes way for its
 // runs by moving into a leaf of its own group.
+//
+// Not parallel: it changes what the own group hands down.
 func TestMoveToLeaf(t *testing.T) {
-	t.Parallel()
 	dir, controller := unified(t, "palyra-test-leaf")
 	t.Cleanup(func() { must.Check(t, removeDir(filepath.Join(dir, leafName))) })
 	daemon := leafCommand(controller)
@@ -107,8 +108,9 @@ func TestMoveToLeaf(t *testing.T) {
 }
 
 // Where others are in the daemon's group it stays, and nothing is left of the try.
+//
+// Not parallel: it changes what the own group hands down.
 func TestStaysWithOthers(t *testing.T) {
-	t.Parallel()
 	dir, controller := unified(t, "palyra-test-shared")
 	other := exec.Command("sh", "-c", "echo up; read x")
 	bornIn(t, dir, other)
@@ -123,8 +125,9 @@ func TestStaysWithOthers(t *testing.T) {
 
 // Root could write to a unit that systemd has not handed over, and leaves it
 // alone.
+//
+// Not parallel: it changes what the own group hands down.
 func TestForeignUnit(t *testing.T) {
-	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("an ordinary user can write to no such unit")
 	}

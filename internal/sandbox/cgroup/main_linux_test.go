@@ -30,6 +30,9 @@ func TestMain(m *testing.M) {
 	if view := os.Getenv(viewMark); view != "" {
 		os.Exit(viewMain(view))
 	}
+	if os.Getenv(firstMark) != "" {
+		os.Exit(onFirstThread(firstMain))
+	}
 	code := m.Run()
 	tree := Find()
 	if left := remains(tree, prefix+tree.mark); len(left) > 0 {

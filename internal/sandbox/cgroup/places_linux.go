@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"palyra/internal/sandbox/origin"
 )
 
 // ownGroups maps each v1 controller, and "" for the unified hierarchy, to the
@@ -20,7 +22,19 @@ func ownGroups() map[string]string {
 	if err != nil {
 		return nil
 	}
-	return ownGroupsFrom(string(mounts), string(groups))
+	own := ownGroupsFrom(string(mounts), string(groups))
+	for controller, dir := range own {
+		own[controller] = aboveRuns(dir, origin.Mark())
+	}
+	return own
+}
+
+// aboveRuns returns the group of a daemon from that of its first thread, of which
+// /proc/self/cgroup tells. The first thread, as every other one, can be in the group of a
+// run while it starts a program there.
+func aboveRuns(dir, mark string) string {
+	above, _, _ := strings.Cut(dir, "/"+prefix+mark+"-")
+	return above
 }
 
 func ownGroupsFrom(mounts, groups string) map[string]string {

@@ -43,6 +43,24 @@ func TestOwnGroups(t *testing.T) {
 	}
 }
 
+func TestAboveRuns(t *testing.T) {
+	t.Parallel()
+	for dir, want := range map[string]string{
+		"":                                     "",
+		"/c/palyra.service":                    "/c/palyra.service",
+		"/c/own/palyra-12-34-5":                "/c/own",
+		"/c/own/palyra-12-34-5/x":              "/c/own",
+		"/c/own/palyra-12-34-5/palyra-12-34-6": "/c/own",
+		// Another daemon's run has this daemon in it.
+		"/c/own/palyra-12-35-5":          "/c/own/palyra-12-35-5",
+		"/c/palyra-1-2-3/palyra-12-34-5": "/c/palyra-1-2-3",
+	} {
+		if got := aboveRuns(dir, "12-34"); got != want {
+			t.Errorf("%s: %s, want %s", dir, got, want)
+		}
+	}
+}
+
 func TestUnifiedCandidates(t *testing.T) {
 	t.Parallel()
 	for own, want := range map[string][]string{

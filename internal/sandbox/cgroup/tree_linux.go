@@ -107,7 +107,7 @@ func None() *Tree {
 // then another group, and a thread that entered a run's group and came "back" to
 // dir would not be where it was.
 func (t *Tree) addV1(controller, dir string) {
-	if !listed(os.Getpid(), func() string { return readFile(filepath.Join(dir, "cgroup.procs")) }) {
+	if !slices.Contains(pids(readFile(filepath.Join(dir, "cgroup.procs"))), os.Getpid()) {
 		return
 	}
 	if made, _ := t.try(dir, "tasks"); !made {
@@ -121,21 +121,6 @@ func (t *Tree) addV1(controller, dir string) {
 	}
 	t.v1[controller] = dir
 	t.home = append(t.home, home)
-}
-
-// readings is how often a list of processes is read before it counts as complete.
-const readings = 20
-
-// listed reports whether a process is in a list that read returns. Of a group of version 1
-// the kernel counts the processes before it lists them (pidlist_array_load in
-// kernel/cgroup/cgroup-v1.c): where others start meanwhile, the list lacks as many.
-func listed(pid int, read func() string) bool {
-	for range readings {
-		if slices.Contains(pids(read()), pid) {
-			return true
-		}
-	}
-	return false
 }
 
 // try makes a group and removes it again, and tells whether it had a file.
