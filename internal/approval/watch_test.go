@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"palyra/internal/approval"
 	"palyra/internal/approval/approvaltest"
@@ -59,7 +60,9 @@ func TestWatchMissesNothingOnceOpened(t *testing.T) {
 		d := approvaltest.NewDesk(t)
 		_, rec := waiting(t, d)
 		seen := errors.New("seen")
-		err := d.Watch(t.Context(), 0, func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		err := d.Watch(ctx, 0, func() error {
 			decide(t, d, alice, rec.ID, no)
 			return nil
 		}, func(r approval.Record) error {

@@ -152,7 +152,7 @@ func (w *world) openRooms() {
 	if w.authority, _, err = ca.Open(filepath.Join(t.TempDir(), "ca"), ca.Options{Now: w.now}); err != nil {
 		t.Fatal(err)
 	}
-	w.db = sqlitetest.OpenMigrated(t, filepath.Join(sqlitetest.Dir(t), "palyra.db"), sqlite.Options{})
+	w.db = sqlitetest.Open(t)
 	registry := must.Get(access.NewRegistry(t.Context(), w.db.Identity(), nil))(t)
 	w.identity = must.Get(identity.New(t.Context(), identity.Config{
 		Authority: w.authority, Store: w.db.Identity(), Registry: registry, Now: w.now,

@@ -188,9 +188,6 @@ func (s *session) runGo(ctx context.Context, t tier) error {
 	}
 	cmd := exec.CommandContext(ctx, s.goTool, words...)
 	cmd.Env = append(os.Environ(), append(flags.environment(), t.environment()...)...)
-	if os.Getenv("GOGC") == "" {
-		cmd.Env = append(cmd.Env, "GOGC="+garbageCollection)
-	}
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = drainPatience
 	events, err := cmd.StdoutPipe()

@@ -122,7 +122,7 @@ func TestFail(t *testing.T) {
 	}
 	wants(t, out, `^FAIL quick +internal/bad `, `^ +bad_test.go:\d+: it went wrong$`, `^ +panic: no reason`, `undefined: undefined`, `something is left`, `^3 passed, 4 failed, 1 skipped\n$`)
 	_, end, _ := strings.Cut(out, "== failed, each with the command that runs it again\n")
-	wants(t, end, `^TestBad/a_b internal/bad fail\n    CGO_ENABLED=0 go test -tags palyrainit -trimpath -short -count=1 -run '\^TestBad\$/\^a_b\$' \./internal/bad$`,
+	wants(t, end, `^TestBad/a_b internal/bad fail\n    CGO_ENABLED=0 GOGC=\d+ go test -tags palyrainit -trimpath -short -count=1 -run '\^TestBad\$/\^a_b\$' \./internal/bad$`,
 		`^TestPanics internal/panics fail$`, `^package internal/broken fail$`, `^package internal/exits fail$`)
 	if strings.Contains(end, "TestBad internal") {
 		t.Errorf("the parent of a failed subtest is named as well:\n%s", end)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -25,7 +24,6 @@ import (
 	"palyra/internal/policy/policytest"
 	"palyra/internal/reason"
 	"palyra/internal/rejoin"
-	"palyra/internal/sqlite"
 	"palyra/internal/sqlite/sqlitetest"
 	"palyra/internal/tool"
 	"palyra/internal/toolcall"
@@ -71,7 +69,7 @@ func newWorld(t testing.TB, setup ...func(*world)) *world {
 	}
 	w.engine = policy.NewEngine(policytest.Set(t, w.options))
 	w.Gateway = gatewaytest.New(t, gatewaytest.Config{
-		DB: sqlitetest.OpenMigrated(t, filepath.Join(sqlitetest.Dir(t), "palyra.db"), sqlite.Options{}), Engine: w.engine, Notary: gatewaytest.Notary(t),
+		DB: sqlitetest.Open(t), Engine: w.engine, Notary: gatewaytest.Notary(t),
 		Tools: append([]dispatch.Tool{w.read, w.run, w.fetch}, w.more...),
 	})
 	w.face = server.New(server.Config{

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -77,7 +76,7 @@ func newWorld(t *testing.T, policies string) *world {
 		{Principal: access.User("eve"), Roles: []access.Role{access.RoleAuditor}},
 	}
 	engine := policytest.Engine(t, policytest.Options{Members: more, Policies: policies})
-	w.db = sqlitetest.OpenMigrated(t, filepath.Join(sqlitetest.Dir(t), "palyra.db"), sqlite.Options{})
+	w.db = sqlitetest.Open(t)
 	w.gateway = gatewaytest.New(t, gatewaytest.Config{DB: w.db, Engine: engine, Notary: gatewaytest.Notary(t), Tools: []dispatch.Tool{w.read, w.run}})
 	active := members{policytest.Agent: {Principal: policytest.Agent, Owner: policytest.Alice, Roles: []access.Role{access.RoleAgent}}}
 	for _, m := range more {

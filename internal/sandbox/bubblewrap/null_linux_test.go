@@ -28,6 +28,7 @@ const (
 // is covered in a mount namespace of the test's own; the machine's is not touched.
 func TestNullThatIsAFile(t *testing.T) {
 	t.Parallel()
+	needs.Sandbox(t)
 	mounts := must.Get(os.Readlink("/proc/self/ns/mnt"))(t)
 	if file := os.Getenv(nullFile); file != "" {
 		if mounts == os.Getenv(outerMounts) {
@@ -53,7 +54,6 @@ func TestNullThatIsAFile(t *testing.T) {
 }
 
 func probeWithoutNull(t *testing.T, file string) {
-	needs.Sandbox(t)
 	const device = "/dev/null"
 	r := newTestRunner(t)
 	must.Do(t, unix.Mount(file, device, "", unix.MS_BIND, ""))

@@ -19,6 +19,7 @@ import (
 // which gets the orphans: on a machine they may be somebody else's.
 func TestOrphans(t *testing.T) {
 	t.Parallel()
+	needs.Sandbox(t)
 	if os.Getpid() != 1 {
 		asFirst(t)
 		return
@@ -58,7 +59,6 @@ func asFirst(t *testing.T) {
 // ends with the test at the latest.
 func orphanOf(t *testing.T, argv []string) string {
 	t.Helper()
-	needs.Sandbox(t)
 	program := must.Get(os.Executable())(t)
 	in, hold, err := os.Pipe()
 	must.Do(t, err)

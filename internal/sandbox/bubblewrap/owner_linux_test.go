@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"palyra/internal/must"
-	"palyra/internal/needs"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/jail"
 	"palyra/internal/sandbox/jail/jailtest"
@@ -46,7 +45,6 @@ func TestOwnerOfWorkspace(t *testing.T) {
 // asUser runs a spec in a daemon of an ordinary user and returns what it says.
 func asUser(t *testing.T, root string, s sandbox.Spec, hosts ...string) childResult {
 	t.Helper()
-	needs.Sandbox(t)
 	cmd := jailtest.Again(t, childSpec, childOrder{s, hosts})
 	jailtest.Demote(t, cmd, filepath.Dir(root)) // which gets the child's state
 	var result childResult

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"palyra/internal/egress"
-	"palyra/internal/needs"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/jail/jailtest"
 )
@@ -97,7 +96,6 @@ func (e errand) command(t *testing.T) *exec.Cmd {
 // asOrdinary runs a spec by an ordinary user's daemon.
 func asOrdinary(t *testing.T, e errand) childResult {
 	t.Helper()
-	needs.Programs(t)
 	var result childResult
 	jailtest.Answer(t, e.command(t), &result)
 	if result.UID == 0 {

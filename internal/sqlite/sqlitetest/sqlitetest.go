@@ -33,8 +33,8 @@ func Dir(t testing.TB) string {
 	return dir
 }
 
-// Open returns an empty store in Dir that is closed when the test ends. It is not
-// migrated: sqlite.Open does that.
+// Open returns an empty store in Dir that is closed when the test ends. The store is a copy
+// of one whose schema is current; a test of the migrations calls sqlite.Open.
 func Open(t testing.TB) *sqlite.DB {
 	t.Helper()
 	return OpenMigrated(t, filepath.Join(Dir(t), "palyra.db"), sqlite.Options{})

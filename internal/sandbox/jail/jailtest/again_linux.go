@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"palyra/internal/must"
+	"palyra/internal/needs"
 )
 
 // User is the ordinary user of a test that is root. It belongs to no account.
@@ -20,6 +21,7 @@ const User = 31337
 // user can start it. It finds order, as JSON, in a variable.
 func Again(t testing.TB, variable string, order any) *exec.Cmd {
 	t.Helper()
+	needs.Programs(t) // it runs sandboxes
 	program := must.Get(Helper())(t)
 	binary := must.Get(os.ReadFile("/proc/self/exe"))(t)
 	text := must.Get(json.Marshal(order))(t)
