@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // Environment is what every process under test gets: nothing of the person's
@@ -71,10 +72,15 @@ func Begin(t *testing.T, cmd *exec.Cmd) *Child {
 	return c
 }
 
+// drainPatience is how long the output of a process is read after it ended, where others
+// that it started still hold it open.
+const drainPatience = 5 * time.Second
+
 func begin(t *testing.T, cmd *exec.Cmd, out, msg *Output) *Child {
 	t.Helper()
 	c := &Child{Cmd: cmd, Out: out, Err: msg, Ended: make(chan struct{})}
 	cmd.Stdout, cmd.Stderr = c.Out, c.Err
+	cmd.WaitDelay = drainPatience
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

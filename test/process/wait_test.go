@@ -1,6 +1,7 @@
 package process
 
 import (
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -19,5 +20,22 @@ func TestRun(t *testing.T) {
 	}
 	if err := runWithin(exec.CommandContext(t.Context(), "sleep", "3600"), 20*time.Millisecond); err == nil || !strings.Contains(err.Error(), "did not end within 20ms") {
 		t.Errorf("a process that waits ended with %v", err)
+	}
+}
+
+// TestEndedBeforeItsOutput: a process has ended although another that it started still
+// holds its output open. That one ends when its standard input does.
+func TestEndedBeforeItsOutput(t *testing.T) {
+	t.Parallel()
+	hold, release, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hold.Close()
+	defer release.Close()
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", "exec 3<&0; cat <&3 & echo started; exit 3")
+	cmd.Stdin = hold
+	if r := Begin(t, cmd).Wait(t); r.Code != 3 || r.Out != "started\n" {
+		t.Errorf("exit code %d, output %q", r.Code, r.Out)
 	}
 }
