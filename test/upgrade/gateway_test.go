@@ -27,12 +27,13 @@ type gateway struct {
 func newGateway(t *testing.T, from, dir string) *gateway {
 	t.Helper()
 	g := &gateway{process.NewPalyrad(t, filepath.Join(from, "palyrad"), dir), filepath.Join(from, "palyra")}
-	text := fmt.Sprintf(settings, g.State, g.Policies, g.Workspace)
+	text, console := "", ""
 	if from == programs {
 		// What the host does for one member after the other would wait for the second
 		// person that there is.
-		text = "dual_control = false\nvault.backend = \"file\"\n" + text
+		text, console = "dual_control = false\nvault.backend = \"file\"\n", `console = ""`
 	}
+	text += fmt.Sprintf(settings, g.State, console, g.Policies, g.Workspace)
 	must.Do(t, os.WriteFile(g.Config, []byte(text), 0o600))
 	return g
 }
@@ -44,7 +45,7 @@ max_calls_per_session = 1000000
 [listen]
 api = "127.0.0.1:0"
 metrics = ""
-console = ""
+%s
 [policy]
 dir = %q
 [approvals]
