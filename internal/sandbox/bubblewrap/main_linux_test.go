@@ -16,8 +16,12 @@ import (
 	"palyra/internal/sandbox/jail/jailtest"
 )
 
-// waitForEnd, when set, makes this binary wait for the end of its input.
-const waitForEnd = "TEST_PALYRA_WAIT"
+const (
+	// waitForEnd, when set, makes this binary wait for the end of its input.
+	waitForEnd = "TEST_PALYRA_WAIT"
+	// secondHalf is the command line of another that this one starts, an argument a line.
+	secondHalf = "TEST_PALYRA_SECOND_HALF"
+)
 
 // helperProgram is palyra-init as built for this test run.
 var helperProgram []byte
@@ -29,6 +33,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(waitForEnd) != "" {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		os.Exit(0)
+	}
+	if os.Getenv(secondHalf) != "" {
+		os.Exit(firstHalfMain())
 	}
 	if os.Getenv(childSpec) != "" {
 		os.Exit(childMain())

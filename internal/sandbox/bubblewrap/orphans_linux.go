@@ -1,7 +1,6 @@
 package bubblewrap
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -30,17 +29,35 @@ func sweepOrphans(argv []string) error {
 	return failed
 }
 
-// isOrphan reports whether a process has exactly the command line that the
-// runner gives bubblewrap, and process 1 as its parent: the kernel makes process 1
-// the parent of orphans. If palyrad is process 1 itself (in a container), this is
-// still right, because palyrad sweeps before it builds its first sandbox.
+// isOrphan reports whether a process has exactly the command line that the runner
+// gives bubblewrap, is the first of a process namespace, which bubblewrap makes for its
+// second half, and has a parent with another command line: the first half is gone. Which
+// process inherits orphans differs: process 1, the systemd that manages the programs of a
+// person, or whoever else asked for them (PR_SET_CHILD_SUBREAPER of prctl(2)).
 func isOrphan(pid int, argv []string) bool {
-	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-	if err != nil || !bytes.Equal(line, []byte(strings.Join(argv, "\x00")+"\x00")) {
+	if !hasCommandLine(strconv.Itoa(pid), argv) {
 		return false
 	}
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	return err == nil && bytes.Contains(status, []byte("\nPPid:\t1\n"))
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return false
+	}
+	numbers, parent := strings.Fields(statusField(text, "NSpid")), statusField(text, "PPid")
+	return len(numbers) > 1 && numbers[len(numbers)-1] == "1" && parent != "" && !hasCommandLine(parent, argv)
+}
+
+// hasCommandLine reads proc_pid_cmdline(5).
+func hasCommandLine(pid string, argv []string) bool {
+	line, err := os.ReadFile("/proc/" + pid + "/cmdline")
+	return err == nil && string(line) == strings.Join(argv, "\x00")+"\x00"
+}
+
+// statusField returns a field of proc_pid_status(5), such as "NSpid:\t4711\t1": the numbers
+// of a process in the namespaces that it is in, the outermost first.
+func statusField(status []byte, name string) string {
+	_, rest, _ := strings.Cut(string(status), "\n"+name+":")
+	value, _, _ := strings.Cut(rest, "\n")
+	return strings.TrimSpace(value)
 }
 
 // endOrphan kills a process once there is a hold on it: its number may have been

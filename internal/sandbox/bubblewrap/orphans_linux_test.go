@@ -1,12 +1,14 @@
 package bubblewrap
 
 import (
+	"bufio"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"palyra/internal/must"
@@ -14,9 +16,9 @@ import (
 	"palyra/internal/sandbox/jail"
 )
 
-// TestOrphans: what looks to the letter like a bubblewrap of a daemon that is
-// gone is ended, and nothing else. It runs as the first process of a namespace,
-// which gets the orphans: on a machine they may be somebody else's.
+// TestOrphans: what looks to the letter like the second half of a bubblewrap whose first
+// half is gone is ended, whoever inherited it, and nothing else. It runs as the first
+// process of a namespace: on a machine such processes may be somebody else's.
 func TestOrphans(t *testing.T) {
 	t.Parallel()
 	needs.Sandbox(t)
@@ -27,18 +29,34 @@ func TestOrphans(t *testing.T) {
 	// The groups of other daemons look like those of dead ones from in here.
 	r := newTestRunner(t, jail.LayerGroup)
 	ours, other := r.argv(), append(r.argv(), "more")
-	orphan, stranger := orphanOf(t, ours), orphanOf(t, other)
-	if text, err := os.ReadFile("/proc/" + orphan + "/status"); err != nil || !strings.Contains(string(text), "\nPPid:\t1\n") {
-		t.Fatalf("the orphan is not the first process's: %v\n%s", err, text)
+	halved := startHalves(t, ours, ours)
+	halved.end(t)
+	if got := must.Get(os.ReadFile("/proc/" + halved.second + "/status"))(t); statusField(got, "PPid") != "1" {
+		t.Fatalf("the orphan is not the first process's:\n%s", got)
 	}
+	// As the systemd that manages the programs of a person inherits them.
+	adopter := startHalves(t, other, ours)
+	whole, stranger := startHalves(t, ours, ours), startHalves(t, other, other)
 	must.Do(t, r.Sweep(t.Context()))
-	must.Eventually(t, "the orphan has ended", func() (bool, string) {
-		_, err := os.Readlink("/proc/" + orphan + "/exe") // fails for a zombie, too
-		return err != nil, "it lives"
-	})
-	if _, err := os.Readlink("/proc/" + stranger + "/exe"); err != nil {
-		t.Errorf("a process with another command line was ended: %v", err)
+	for parent, pid := range map[string]string{"process 1": halved.second, "another process": adopter.second} {
+		must.Eventually(t, "the orphan of "+parent+" has ended", func() (bool, string) {
+			return !lives(pid), "it lives"
+		})
 	}
+	for what, pid := range map[string]string{
+		"a process with another command line": stranger.second, "the parent of it": stranger.first, "the parent of an orphan": adopter.first,
+		"the first half of a sandbox": whole.first, "its second half": whole.second,
+	} {
+		if !lives(pid) {
+			t.Errorf("%s was ended", what)
+		}
+	}
+}
+
+// lives is false for a zombie, too.
+func lives(pid string) bool {
+	_, err := os.Readlink("/proc/" + pid + "/exe")
+	return err == nil
 }
 
 // asFirst runs the test again as the first process.
@@ -55,30 +73,47 @@ func asFirst(t *testing.T) {
 	}
 }
 
-// orphanOf starts this test binary under a command line, without a parent. It
-// ends with the test at the latest.
-func orphanOf(t *testing.T, argv []string) string {
+// halves are two copies of this test binary that wait: the second is the first process of
+// a namespace that the first made.
+type halves struct {
+	cmd           *exec.Cmd
+	first, second string // process numbers
+}
+
+// startHalves starts them under a command line each. They end with the test at the latest.
+func startHalves(t *testing.T, first, second []string) halves {
 	t.Helper()
-	program := must.Get(os.Executable())(t)
-	in, hold, err := os.Pipe()
+	cmd := exec.Command(must.Get(os.Executable())(t))
+	cmd.Args = first
+	cmd.Env = []string{secondHalf + "=" + strings.Join(second, "\n")}
+	in := must.Get(cmd.StdinPipe())(t)
+	out := must.Get(cmd.StdoutPipe())(t)
+	must.Do(t, cmd.Start())
+	t.Cleanup(func() { in.Close(); _ = cmd.Wait() })
+	said := must.Get(bufio.NewReader(out).ReadString('\n'))(t)
+	return halves{cmd: cmd, first: strconv.Itoa(cmd.Process.Pid), second: strings.TrimSpace(said)}
+}
+
+// end kills the first half.
+func (h halves) end(t *testing.T) {
+	t.Helper()
+	must.Do(t, h.cmd.Process.Kill())
+	_, err := h.cmd.Process.Wait()
 	must.Do(t, err)
-	t.Cleanup(func() { hold.Close() })
-	defer in.Close()
-	said := filepath.Join(t.TempDir(), "pid")
-	script := `exec 3<&0; (exec -a "$1" "$0" "${@:2}" <&3 3<&-) >/dev/null 2>&1 & echo $! > ` + said
-	cmd := exec.Command("bash", append([]string{"-c", script, program}, argv...)...)
-	cmd.Stdin = in
-	cmd.Env = []string{waitForEnd + "=1"}
-	if text, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, text)
+}
+
+// firstHalfMain starts the second half, says its number and waits for the end of its input.
+func firstHalfMain() int {
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Args = strings.Split(os.Getenv(secondHalf), "\n")
+	cmd.Env, cmd.Stdin = []string{waitForEnd + "=1"}, os.Stdin
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER | syscall.CLONE_NEWPID}
+	if err := cmd.Start(); err != nil {
+		fmt.Println(err)
+		return 1
 	}
-	text := must.Get(os.ReadFile(said))(t)
-	pid := strings.TrimSpace(string(text))
-	must.Get(strconv.Atoi(pid))(t)
-	want := strings.Join(argv, "\x00") + "\x00"
-	must.Eventually(t, "the orphan has started", func() (bool, string) {
-		line, err := os.ReadFile("/proc/" + pid + "/cmdline")
-		return err == nil && string(line) == want, fmt.Sprintf("%q, %v", line, err)
-	})
-	return pid
+	fmt.Println(cmd.Process.Pid)
+	_ = cmd.Wait()
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	return 0
 }
