@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"palyra/internal/access"
@@ -99,6 +100,9 @@ type Admin struct {
 	proposed string
 	// suspended are the tools that wait for a policy that fits them.
 	suspended map[string]error
+
+	// built is the set that Build made last: many calls are asked about under one candidate.
+	built atomic.Pointer[policy.Set]
 }
 
 // candidate is what may come into force.
@@ -420,7 +424,14 @@ func (p *Admin) Build(ctx context.Context, sources []policy.Source, replace bool
 	if err != nil {
 		return nil, err
 	}
-	return policy.Load(cfg)
+	if set := p.built.Load(); set != nil && set.MadeOf(cfg) {
+		return set, nil
+	}
+	set, err := policy.Load(cfg)
+	if err == nil {
+		p.built.Store(set)
+	}
+	return set, err
 }
 
 // beside returns the sources in force with others beside them; of two with one

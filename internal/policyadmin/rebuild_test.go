@@ -28,8 +28,8 @@ func (g *growing) List() []access.Member {
 	return list
 }
 
-// TestRebuildOfTheSame: where nothing changed, the running set stays as it is, and a
-// member more makes another.
+// TestRebuildOfTheSame: where nothing changed, the running set stays as it is, and so does
+// a candidate that is simulated; a member more makes others.
 func TestRebuildOfTheSame(t *testing.T) {
 	t.Parallel()
 	members, engine, cfg, log := &growing{}, &policy.Engine{}, config.Default(), &gatewaytest.Log{}
@@ -38,6 +38,14 @@ func TestRebuildOfTheSame(t *testing.T) {
 		Settings: cfg, Store: sqlitetest.Open(t), Journal: noJournal{}, Engine: engine, Members: members, Tools: builtinTools{}, Swapped: func() {}, Log: log.Logger(),
 	})
 	must.Do(t, p.Load(t.Context()))
+	simulate := func(text string) *policy.Set {
+		return must.Get(p.Build(t.Context(), []policy.Source{{Name: "own.cedar", Text: text}}, true))(t)
+	}
+	const forbids = `@id("none") @reason("not now") forbid(principal, action, resource);`
+	candidate := simulate(forbids)
+	if simulate(forbids) != candidate {
+		t.Error("the same candidate was built anew")
+	}
 	first := engine.Current()
 	must.Do(t, p.Rebuild(t.Context(), journal.Daemon))
 	if engine.Current() != first {
@@ -47,5 +55,11 @@ func TestRebuildOfTheSame(t *testing.T) {
 	must.Do(t, p.Rebuild(t.Context(), journal.Daemon))
 	if now := engine.Current(); now == first || now.SnapshotDigest() == first.SnapshotDigest() {
 		t.Error("a new member changed nothing")
+	}
+	if grown := simulate(forbids); grown == candidate || grown.SnapshotDigest() == candidate.SnapshotDigest() {
+		t.Error("a new member changed nothing in a candidate")
+	}
+	if other := simulate(""); other.Version() == candidate.Version() {
+		t.Error("other policies were simulated under those of before")
 	}
 }

@@ -1,0 +1,106 @@
+//go:build linux
+
+package main
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// races are tests with a race each, on what our code hands to packages of others.
+const races = `package races
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"testing"
+)
+
+type record struct {
+	Number int
+	Text   string
+	List   []int
+}
+
+func race(one, other func()) {
+	done := make(chan struct{})
+	go func() { one(); close(done) }()
+	other()
+	<-done
+}
+
+func TestMarshal(t *testing.T) {
+	r := &record{List: []int{1}}
+	race(func() { r.Number++ }, func() { json.Marshal(r) })
+}
+
+func TestMarshalDeeper(t *testing.T) {
+	r := &record{List: []int{1}}
+	race(func() { r.List[0]++ }, func() { json.Marshal(r) })
+}
+
+func TestUnmarshal(t *testing.T) {
+	r := &record{}
+	race(func() { r.Text = "a" }, func() { json.Unmarshal([]byte("{\"Text\":\"b\"}"), r) })
+}
+
+func TestFormat(t *testing.T) {
+	r := &record{}
+	race(func() { r.Number++ }, func() { fmt.Sprint(r) })
+}
+
+func TestBuffer(t *testing.T) {
+	var b bytes.Buffer
+	race(func() { b.WriteString("a") }, func() { b.WriteString("b") })
+}
+
+func TestMap(t *testing.T) {
+	m := map[string]int{}
+	race(func() { m["a"] = 1 }, func() { m["b"] = 1 })
+}
+`
+
+// TestRacesAreSeen: the packages that the detector leaves out hide no race of our code on
+// what it shares. The control is TestMarshal with encoding/json among them.
+func TestRacesAreSeen(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("the race detector requires a C compiler")
+	}
+	r := newRepository(t)
+	r.write("races/races_test.go", races)
+	run := func(more ...string) string {
+		f := goFlags{race: true, count: 1}
+		cmd := exec.CommandContext(t.Context(), "go", append(append([]string{"test", "-v"}, f.arguments()...), append(more, "./races")...)...)
+		cmd.Dir, cmd.Env = r.dir, append(os.Environ(), append(f.environment(), "GOFLAGS=-buildvcs=false")...)
+		out, err := cmd.CombinedOutput()
+		if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+			t.Fatal(err)
+		}
+		return string(out)
+	}
+	out := run()
+	for _, test := range namesOf(races) {
+		if !strings.Contains(out, "--- FAIL: "+test+" ") {
+			t.Errorf("the race of %s is not seen:\n%s", test, out)
+		}
+	}
+	if out = run("-gcflags=encoding/json=-race=false", "-run=^TestMarshal$"); !strings.Contains(out, "--- PASS: TestMarshal ") {
+		t.Errorf("the control sees the race:\n%s", out)
+	}
+}
+
+// namesOf returns the test functions of a file.
+func namesOf(source string) (names []string) {
+	for line := range strings.Lines(source) {
+		if rest, ok := strings.CutPrefix(line, "func Test"); ok {
+			name, _, _ := strings.Cut(rest, "(")
+			names = append(names, "Test"+name)
+		}
+	}
+	return names
+}
