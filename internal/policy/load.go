@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -215,7 +216,7 @@ func keysOf[V any](m map[string]V) []string {
 // seal computes version and snapshot.
 func (s *Set) seal(cfg Config) error {
 	s.version = versionOf(s.policies)
-	entities, err := canonical.Marshal(s.dir.entities)
+	entities, err := canonical.Marshal(ordered(s.dir.entities))
 	if err != nil {
 		return err
 	}
@@ -249,6 +250,20 @@ func (s *Set) seal(cfg Config) error {
 	}
 	s.snapshotDigest = canonical.Digest(s.snapshotJSON)
 	return nil
+}
+
+// ordered lists entities by their escaped names, as EntityMap.MarshalJSON does, which
+// escapes the names again for each comparison.
+func ordered(entities types.EntityMap) []types.Entity {
+	names := make(map[string]types.Entity, len(entities))
+	for uid, entity := range entities {
+		names[uid.String()] = entity
+	}
+	list := make([]types.Entity, 0, len(entities))
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		list = append(list, names[name])
+	}
+	return list
 }
 
 // versionOf is SHA-256 over the (id, text) pairs in order, each string behind

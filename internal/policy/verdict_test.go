@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cedar-policy/cedar-go/types"
+
 	"palyra/internal/access"
 	"palyra/internal/canonical"
 	"palyra/internal/must"
@@ -172,6 +174,15 @@ func TestDigests(t *testing.T) {
 	canon, err := canonical.Marshal(json.RawMessage(first.SnapshotJSON()))
 	if err != nil || string(canon) != string(first.SnapshotJSON()) {
 		t.Errorf("the snapshot is not canonical: %v", err)
+	}
+	var document struct {
+		Entities json.RawMessage `json:"entities"`
+	}
+	var entities types.EntityMap
+	must.Do(t, json.Unmarshal(first.SnapshotJSON(), &document))
+	must.Do(t, json.Unmarshal(document.Entities, &entities))
+	if again := must.Get(canonical.Marshal(entities))(t); len(entities) < 20 || string(again) != string(document.Entities) {
+		t.Errorf("the %d entities of the snapshot are not as Cedar's format orders them:\n%s\n%s", len(entities), document.Entities, again)
 	}
 	changed := map[string]struct {
 		options                   policytest.Options

@@ -79,20 +79,27 @@ func (g *mcpGateway) waiting() []process.Ask {
 	return asks
 }
 
-// answer waits for one approval and answers it.
-func (g *mcpGateway) answer(allow bool) process.Ask {
+// one waits for one approval.
+func (g *mcpGateway) one() process.Ask {
 	g.T.Helper()
 	var asks []process.Ask
 	must.Eventually(g.T, "one approval waits", func() (bool, string) {
 		asks = g.waiting()
 		return len(asks) == 1, fmt.Sprint(asks)
 	})
-	if allow {
-		g.operator.allow(asks[0]).Want(g.T, 0)
-	} else {
-		g.operator.deny(asks[0]).Want(g.T, 0)
-	}
 	return asks[0]
+}
+
+// answer waits for one approval and answers it.
+func (g *mcpGateway) answer(allow bool) process.Ask {
+	g.T.Helper()
+	ask := g.one()
+	if allow {
+		g.operator.allow(ask).Want(g.T, 0)
+	} else {
+		g.operator.deny(ask).Want(g.T, 0)
+	}
+	return ask
 }
 
 // agent is an MCP client of any kind, as the suite drives it.
@@ -146,12 +153,12 @@ func (g *mcpGateway) suite(t *testing.T, a agent) {
 	}
 
 	_, cancel := a.begin("fs_write", write("cancelled.txt"))
-	for len(g.waiting()) != 1 {
-	}
-	gone := g.waiting()[0]
+	gone := g.one()
 	cancel()
-	for len(g.waiting()) != 0 {
-	}
+	must.Eventually(g.T, "no approval waits", func() (bool, string) {
+		asks := g.waiting()
+		return len(asks) == 0, fmt.Sprint(asks)
+	})
 	if got := g.operator.approval(gone.ID).State; !strings.Contains(strings.ToLower(got), "cancelled") {
 		t.Errorf("the approval of a cancelled call is %s", got)
 	}

@@ -28,6 +28,8 @@ type goFlags struct {
 	// run is a regular expression of tests.
 	run   string
 	count int
+	// parallel is how many tests of a package run at once, 0 for one on each processor.
+	parallel int
 }
 
 // unwatched are the packages that the race detector leaves out, for watching them takes
@@ -57,6 +59,9 @@ func (f goFlags) arguments() []string {
 	if f.count > 0 {
 		words = append(words, fmt.Sprintf("-count=%d", f.count))
 	}
+	if f.parallel > 0 {
+		words = append(words, fmt.Sprintf("-parallel=%d", f.parallel))
+	}
 	if f.run != "" {
 		words = append(words, "-run", f.run)
 	}
@@ -85,7 +90,7 @@ func (f goFlags) environment() []string {
 // reproduce returns a command line that runs one test again; "" for the name is the whole
 // package.
 func (f goFlags) reproduce(pkg, test string) string {
-	f.count = 1
+	f.count, f.parallel = 1, 0
 	f.run = pattern(test)
 	line := []string{}
 	for _, variable := range f.environment() {

@@ -120,7 +120,8 @@ var tiers = []tier{
 		in: func(p pkg) bool {
 			return drivesPrograms(p) && !p.within("test/agents") && !p.within("test/conformance") && !p.within("test/attack")
 		},
-		flags: goFlags{programs: true},
+		// Ten tests wait for the shortest time that a policy may give people, 30 s.
+		flags: goFlags{programs: true, parallel: 6},
 	},
 	{
 		name: "attack", suite: core, memory: 4, budget: 3 * time.Minute,
