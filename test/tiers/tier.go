@@ -107,14 +107,7 @@ var tiers = []tier{
 		command: []string{".tools/node/bin/npm", "--prefix", "web", "run", "--silent", "test:browser"}, variables: []string{pinnedNode},
 	},
 	{
-		name: "unit", suite: core, memory: 3, budget: time.Minute,
-		about: "packages that are not concurrent, without it",
-		needs: slices.Concat(sandboxNeeds, []need{dbus}),
-		in:    func(p pkg) bool { return !isConcurrent(p) && !drivesPrograms(p) && !requiresCgo(p) },
-		flags: goFlags{programs: true},
-	},
-	{
-		name: "programs", suite: core, memory: 4, budget: 4 * time.Minute,
+		name: "programs", suite: core, processors: 1, memory: 4, budget: 4 * time.Minute,
 		about: "the programs as processes, end to end",
 		needs: slices.Concat(sandboxNeeds, []need{console, typescript, grpcurl, specification, pip, systemNode, ipRoute, mounts, curlCommand, wgetCommand, openssl, dbus, keyring, swtpm, tmux}),
 		in: func(p pkg) bool {
@@ -122,6 +115,13 @@ var tiers = []tier{
 		},
 		// Ten tests wait for the shortest time that a policy may give people, 30 s.
 		flags: goFlags{programs: true, parallel: 6},
+	},
+	{
+		name: "unit", suite: core, memory: 3, budget: time.Minute,
+		about: "packages that are not concurrent, without it",
+		needs: slices.Concat(sandboxNeeds, []need{dbus}),
+		in:    func(p pkg) bool { return !isConcurrent(p) && !drivesPrograms(p) && !requiresCgo(p) },
+		flags: goFlags{programs: true},
 	},
 	{
 		name: "attack", suite: core, memory: 4, budget: 3 * time.Minute,
