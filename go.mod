@@ -53,8 +53,8 @@ require (
 	golang.org/x/text v0.42.0
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260819154853-08b0e4226688
 	google.golang.org/protobuf v1.36.12
-	modernc.org/libc v1.65.7
-	modernc.org/sqlite v1.37.1
+	modernc.org/libc v1.66.3
+	modernc.org/sqlite v1.38.2
 	mvdan.cc/sh/v3 v3.14.1
 	rsc.io/qr v0.2.0
 	zombiezen.com/go/sqlite v1.4.2
