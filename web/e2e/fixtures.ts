@@ -3,7 +3,7 @@ import type { BrowserContext, BrowserContextOptions, Locator, Page } from "@play
 import { test as base, expect } from "@playwright/test";
 import { Hook } from "./hook";
 import type { State } from "./gateway";
-import { Gateway } from "./gateway";
+import { Gateway, secretIn } from "./gateway";
 import { patience } from "./patience";
 
 export { expect };
@@ -124,6 +124,11 @@ export function home(state: State): string {
   const [first] = state.origins;
   if (first === undefined) throw new Error("nobody is logged in");
   return `${first.origin}/approvals`;
+}
+
+/** The secret of the session that a page's storage has, or undefined. */
+export async function keptSecret(page: Page): Promise<string | undefined> {
+  return secretIn(await page.evaluate(() => Object.keys(localStorage)));
 }
 
 /** What goes wrong in the pages of a browser, as it happens. */

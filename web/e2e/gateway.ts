@@ -26,6 +26,12 @@ export interface Ask {
 }
 
 /** What a browser keeps of a login. */
+/** The secret of the console's session among the names of what a browser stores, or undefined. */
+export function secretIn(names: readonly string[]): string | undefined {
+  const start = "palyra.session.";
+  return names.find((name) => name.startsWith(start))?.slice(start.length);
+}
+
 export type State = Awaited<ReturnType<BrowserContext["storageState"]>>;
 
 /** A command that runs; done has its end. */
@@ -220,7 +226,7 @@ ${settings.replaceAll("DIR", gateway.dir)}`,
   /** Whether a login still counts: some tests end theirs. */
   knows(state: State): Promise<boolean> {
     const [kept] = state.origins;
-    const { secret } = JSON.parse(kept?.localStorage.find(({ name }) => name === "palyra.session")?.value ?? "{}") as { secret?: string };
+    const secret = secretIn(kept?.localStorage.map(({ name }) => name) ?? []);
     if (kept === undefined || secret === undefined) return Promise.resolve(false);
     const { origin, host, port } = new URL(kept.origin);
     const headers = { "Content-Type": "application/json", Host: host, Origin: origin, Cookie: state.cookies.map((c) => `${c.name}=${c.value}`).join("; "), "Palyra-Console-Secret": secret };

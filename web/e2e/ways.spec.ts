@@ -6,7 +6,7 @@ import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { connect } from "node:tls";
 import type { Browser, Page } from "@playwright/test";
-import { test as base, expect, expectAccessible } from "./fixtures";
+import { test as base, expect, expectAccessible, keptSecret } from "./fixtures";
 import { Gateway } from "./gateway";
 import { patience } from "./patience";
 import { Provider } from "./provider";
@@ -164,7 +164,7 @@ test("who refuses, or is in no group with a role, is told so and is not in", asy
     await page.getByRole("link", { name: answer }).click();
     await expect(page.getByRole("alert")).toContainText("The login at the identity provider was refused");
     expect(page.url()).toBe(`${place.origin}/login`);
-    expect(await page.evaluate(() => localStorage.getItem("palyra.session"))).toBeNull();
+    expect(await keptSecret(page)).toBeUndefined();
   }
   // What an address says is not repeated: it could be anybody's.
   await page.goto("about:blank");

@@ -32,10 +32,7 @@ function page() {
   }
   if (location.pathname === "/login") history.replaceState(null, "", "/");
   const queries = newQueryClient();
-  const live = new Connection(gatewayStream, `palyra.live.${here.user}`, () => {
-    // Somebody who logged in here meanwhile stays.
-    if (session()?.secret === here.secret) drop("ended");
-  });
+  const live = new Connection(gatewayStream, `palyra.live.${here.user}`, () => drop(here.secret, "ended"));
   followQueries(live, queries);
   return <App queries={queries} live={live} />;
 }

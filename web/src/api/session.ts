@@ -1,18 +1,23 @@
 // The session of this browser. The cookie is the browser's affair and no script can read
 // it; the secret beside it is kept for this origin alone, so that a cookie that was taken
-// reaches nothing.
+// reaches nothing. Each session has an item of its own, which ends with its secret: tabs are
+// processes, and one that ended a session under a name that all share could remove what
+// another tab has stored there a moment before.
 
-const key = "palyra.session";
+const sessions = "palyra.session.";
 const drafts = "palyra.drafts.";
+
+/** The secret of the session that this page is of. */
+let mine: string | undefined;
 
 /** Where what the member writes is kept until it is used: it is gone with a logout, and with another member's login. */
 export function keptDrafts(): string {
   return drafts + (session()?.user ?? "");
 }
 
-function dropDrafts(but?: string): void {
+function remove(prefix: string, but?: string): void {
   for (const name of Object.keys(localStorage)) {
-    if (name.startsWith(drafts) && name !== but) localStorage.removeItem(name);
+    if (name.startsWith(prefix) && name !== but) localStorage.removeItem(name);
   }
 }
 
@@ -28,19 +33,22 @@ export interface Session {
 /** Why there is no session, for the page that says so. */
 export type Ended = "logout" | "ended" | "other-member" | "";
 
-/** The session of this browser, or undefined. */
+/** The session of this browser, or undefined. Until a login has removed the one before there are two: its own ends later. */
 export function session(): Session | undefined {
-  const kept = localStorage.getItem(key);
-  if (kept === null) return undefined;
+  return Object.keys(localStorage)
+    .flatMap(read)
+    .sort((a, b) => Date.parse(a.expiresAt) - Date.parse(b.expiresAt))
+    .at(-1);
+}
+
+function read(name: string): Session[] {
+  if (!name.startsWith(sessions)) return [];
   try {
-    const s = JSON.parse(kept) as Partial<Session>;
-    if (typeof s.secret === "string" && s.secret !== "") {
-      return { secret: s.secret, user: s.user ?? "", expiresAt: s.expiresAt ?? "" };
-    }
+    const { user = "", expiresAt = "" } = JSON.parse(localStorage.getItem(name) ?? "") as Partial<Session>;
+    return [{ secret: name.slice(sessions.length), user, expiresAt }];
   } catch {
-    // What is no session is none.
+    return []; // What is no session is none.
   }
-  return undefined;
 }
 
 // What a login at an identity provider can end with, in words of this page: the address could be anybody's.
@@ -131,8 +139,10 @@ export async function login(token: string): Promise<Session> {
     );
   }
   const s: Session = { secret: answer.secret, user: answer.user ?? "", expiresAt: answer.expires_at ?? "" };
-  localStorage.setItem(key, JSON.stringify(s));
-  dropDrafts(keptDrafts());
+  mine = s.secret;
+  localStorage.setItem(sessions + s.secret, JSON.stringify({ user: s.user, expiresAt: s.expiresAt }));
+  remove(sessions, sessions + s.secret);
+  remove(drafts, drafts + s.user);
   followAsked();
   return s;
 }
@@ -141,8 +151,8 @@ export async function login(token: string): Promise<Session> {
 export async function logout(): Promise<void> {
   const s = session();
   // First here: other tabs leave because of this, and not because the gateway hung up.
-  localStorage.removeItem(key);
-  dropDrafts();
+  remove(sessions);
+  remove(drafts);
   try {
     await fetch("/console/v1/logout", { method: "POST", headers: { "Palyra-Console-Secret": s?.secret ?? "" } });
   } catch {
@@ -153,12 +163,12 @@ export async function logout(): Promise<void> {
 }
 
 /**
- * Ends the session in this browser, if there still is one. The page is loaded anew, in this tab and, by the
- * storage event, in every other: nothing of what was shown stays in memory.
+ * Ends a session in this browser, unless another one took its place. The page is loaded anew, in this tab and, by
+ * the storage event, in every other: nothing of what was shown stays in memory.
  */
-export function drop(why: Ended): void {
-  if (session() === undefined) return;
-  localStorage.removeItem(key);
+export function drop(secret: string, why: Ended): void {
+  if (session()?.secret !== secret) return;
+  localStorage.removeItem(sessions + secret);
   leave(why);
 }
 
@@ -190,10 +200,10 @@ export function takeNext(): string {
 
 /** Follows what other tabs do with the session. */
 export function followOtherTabs(): void {
-  const mine = session()?.secret;
+  mine = session()?.secret;
   addEventListener("storage", (event) => {
     // A null key means that everything was cleared.
-    if (event.key !== key && event.key !== null) return;
+    if (event.key?.startsWith(sessions) === false) return;
     const now = session();
     if (now === undefined) {
       if (mine !== undefined) leave("logout");

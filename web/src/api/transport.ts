@@ -15,7 +15,7 @@ const authenticate: Interceptor = (next) => async (request) => {
   try {
     return await next(request);
   } catch (thrown) {
-    if (secret !== undefined && sessionOver(thrown) && session()?.secret === secret) drop("ended");
+    if (secret !== undefined && sessionOver(thrown)) drop(secret, "ended");
     throw thrown;
   }
 };

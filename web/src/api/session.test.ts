@@ -1,0 +1,97 @@
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { drop, followOtherTabs, login, logout, session } from "./session";
+
+const later = (hours: number) => new Date(Date.UTC(2026, 0, 1, hours)).toISOString();
+
+/** Logs a member in, with a session that ends at an hour. */
+function loginAs(user: string, secret: string, hour: number) {
+  vi.stubGlobal("fetch", () => Promise.resolve(Response.json({ secret, user, expires_at: later(hour) })));
+  return login("token");
+}
+
+/** What another tab stores when somebody logs in there. */
+const storeAs = (user: string, secret: string, hour: number) =>
+  localStorage.setItem(`palyra.session.${secret}`, JSON.stringify({ user, expiresAt: later(hour) }));
+
+const left: string[] = [];
+
+beforeEach(() => {
+  vi.spyOn(location, "replace").mockImplementation((to) => void left.push(String(to)));
+});
+
+afterEach(() => {
+  vi.unstubAllGlobals();
+  localStorage.clear();
+  sessionStorage.clear();
+  left.length = 0;
+});
+
+test("a login is the session, and removes the one before and the drafts of others", async () => {
+  await loginAs("user:anna", "a", 1);
+  for (const user of ["user:anna", "user:local"]) localStorage.setItem(`palyra.drafts.${user}`, "x");
+  await loginAs("user:local", "b", 2);
+  expect(session()).toEqual({ secret: "b", user: "user:local", expiresAt: later(2) });
+  expect(Object.keys(localStorage).sort()).toEqual(["palyra.drafts.user:local", "palyra.session.b"]);
+});
+
+test("of two sessions, the one that ends later counts", () => {
+  storeAs("user:local", "b", 2);
+  storeAs("user:anna", "a", 1);
+  expect(session()?.user).toBe("user:local");
+});
+
+test("what is no session is none", () => {
+  localStorage.setItem("palyra.session.a", "{");
+  localStorage.setItem("palyra.session", "{}");
+  expect(session()).toBeUndefined();
+});
+
+test("a session that is over is removed, and the page goes to the login", async () => {
+  await loginAs("user:anna", "a", 1);
+  drop("another", "ended");
+  expect(left).toEqual([]);
+  drop("a", "ended");
+  expect(left).toEqual(["/login"]);
+  expect(session()).toBeUndefined();
+});
+
+test("the end of a session leaves the one that another tab stores in the same moment", async () => {
+  await loginAs("user:anna", "a", 1);
+  // Another tab is another process: what it stores can come between a look at the storage and a change of it.
+  const browsers = localStorage;
+  const between = {
+    getItem: (name: string) => browsers.getItem(name),
+    removeItem: (name: string) => {
+      storeAs("user:local", "b", 2);
+      browsers.removeItem(name);
+    },
+    setItem: (name: string, value: string) => browsers.setItem(name, value),
+  };
+  vi.stubGlobal("localStorage", new Proxy(browsers, { get: (_, name) => between[name as keyof typeof between] }));
+  drop("a", "ended");
+  expect(session()?.user).toBe("user:local");
+});
+
+test("a page follows what other tabs do with its session, and with no other", async () => {
+  followOtherTabs();
+  const changed = (key: string | null) => dispatchEvent(new StorageEvent("storage", { key }));
+  await loginAs("user:anna", "a", 1);
+  changed("palyra.session.a");
+  changed("palyra.session.of-before");
+  changed("palyra.theme");
+  expect(left).toEqual([]);
+  storeAs("user:local", "b", 2);
+  changed("palyra.session.b");
+  expect(left).toEqual(["/"]);
+  localStorage.clear();
+  changed(null);
+  expect(left).toEqual(["/", "/login"]);
+});
+
+test("a logout removes the session and all drafts", async () => {
+  await loginAs("user:anna", "a", 1);
+  localStorage.setItem("palyra.drafts.user:anna", "x");
+  await logout();
+  expect(Object.keys(localStorage)).toEqual([]);
+  expect(left).toEqual(["/login"]);
+});
