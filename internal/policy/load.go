@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io/fs"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -260,7 +259,7 @@ func ordered(entities types.EntityMap) []types.Entity {
 		names[uid.String()] = entity
 	}
 	list := make([]types.Entity, 0, len(entities))
-	for _, name := range slices.Sorted(maps.Keys(names)) {
+	for _, name := range keysOf(names) {
 		list = append(list, names[name])
 	}
 	return list

@@ -101,7 +101,7 @@ type Admin struct {
 	// suspended are the tools that wait for a policy that fits them.
 	suspended map[string]error
 
-	// built is the set that Build made last: many calls are asked about under one candidate.
+	// built is the set that Build returned last: one candidate is asked about many calls.
 	built atomic.Pointer[policy.Set]
 }
 
@@ -302,11 +302,7 @@ func (p *Admin) build(ctx context.Context, actor string, c candidate) (b built, 
 		return b, err
 	}
 	b.chosen, err = choose(b.now, b.pins, func(tools []tool.Descriptor, suspended map[string]error) (*policy.Set, error) {
-		cfg := p.setConfig(c.sources, tools, suspended)
-		if running := p.use.Engine.Current(); running != nil && running.MadeOf(cfg) {
-			return running, nil
-		}
-		return policy.Load(cfg)
+		return loadUnless(p.use.Engine.Current(), p.setConfig(c.sources, tools, suspended))
 	})
 	if err == nil && len(c.tests) > 0 {
 		cfg := p.setConfig(c.sources, resolve(b.now, b.pins, b.chosen.suspended), b.chosen.suspended)
@@ -424,14 +420,20 @@ func (p *Admin) Build(ctx context.Context, sources []policy.Source, replace bool
 	if err != nil {
 		return nil, err
 	}
-	if set := p.built.Load(); set != nil && set.MadeOf(cfg) {
-		return set, nil
-	}
-	set, err := policy.Load(cfg)
+	set, err := loadUnless(p.built.Load(), cfg)
 	if err == nil {
 		p.built.Store(set)
 	}
 	return set, err
+}
+
+// loadUnless returns the set that is there, which may be nil, if it was made of cfg, and
+// loads one otherwise.
+func loadUnless(there *policy.Set, cfg policy.Config) (*policy.Set, error) {
+	if there != nil && there.MadeOf(cfg) {
+		return there, nil
+	}
+	return policy.Load(cfg)
 }
 
 // beside returns the sources in force with others beside them; of two with one

@@ -28,8 +28,8 @@ func (g *growing) List() []access.Member {
 	return list
 }
 
-// TestRebuildOfTheSame: where nothing changed, the running set stays as it is, and so does
-// a candidate that is simulated; a member more makes others.
+// TestRebuildOfTheSame: where nothing changed, the running set stays as it is, and a
+// simulation uses the set of the one before. A new member makes new sets.
 func TestRebuildOfTheSame(t *testing.T) {
 	t.Parallel()
 	members, engine, cfg, log := &growing{}, &policy.Engine{}, config.Default(), &gatewaytest.Log{}
@@ -44,7 +44,7 @@ func TestRebuildOfTheSame(t *testing.T) {
 	const forbids = `@id("none") @reason("not now") forbid(principal, action, resource);`
 	candidate := simulate(forbids)
 	if simulate(forbids) != candidate {
-		t.Error("the same candidate was built anew")
+		t.Error("a second simulation of the same policies loaded them again")
 	}
 	first := engine.Current()
 	must.Do(t, p.Rebuild(t.Context(), journal.Daemon))
@@ -57,9 +57,9 @@ func TestRebuildOfTheSame(t *testing.T) {
 		t.Error("a new member changed nothing")
 	}
 	if grown := simulate(forbids); grown == candidate || grown.SnapshotDigest() == candidate.SnapshotDigest() {
-		t.Error("a new member changed nothing in a candidate")
+		t.Error("a simulation does not know the new member")
 	}
 	if other := simulate(""); other.Version() == candidate.Version() {
-		t.Error("other policies were simulated under those of before")
+		t.Error("a simulation used the policies of the one before")
 	}
 }

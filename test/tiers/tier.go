@@ -113,7 +113,7 @@ var tiers = []tier{
 		in: func(p pkg) bool {
 			return drivesPrograms(p) && !p.within("test/agents") && !p.within("test/conformance") && !p.within("test/attack")
 		},
-		// Ten tests wait for the shortest time that a policy may give people, 30 s.
+		// Ten tests wait 30 s for an approval to expire, the shortest time that a policy can set.
 		flags: goFlags{programs: true, parallel: 6},
 	},
 	{

@@ -19,7 +19,8 @@ import (
 const (
 	// waitForEnd, when set, makes this binary wait for the end of its input.
 	waitForEnd = "TEST_PALYRA_WAIT"
-	// secondHalf is the command line of another that this one starts, an argument a line.
+	// secondHalf, when set, makes this binary start itself as a second half. It is the
+	// command line of that, one argument a line.
 	secondHalf = "TEST_PALYRA_SECOND_HALF"
 )
 

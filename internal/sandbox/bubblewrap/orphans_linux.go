@@ -31,9 +31,9 @@ func sweepOrphans(argv []string) error {
 
 // isOrphan reports whether a process has exactly the command line that the runner
 // gives bubblewrap, is the first of a process namespace, which bubblewrap makes for its
-// second half, and has a parent with another command line: the first half is gone. Which
-// process inherits orphans differs: process 1, the systemd that manages the programs of a
-// person, or whoever else asked for them (PR_SET_CHILD_SUBREAPER of prctl(2)).
+// second half, and has a parent with another command line: the first half is gone. The
+// parent of an orphan is process 1, the user's systemd, or any other process that asked
+// the kernel for orphans (PR_SET_CHILD_SUBREAPER in prctl(2)).
 func isOrphan(pid int, argv []string) bool {
 	if !hasCommandLine(strconv.Itoa(pid), argv) {
 		return false

@@ -16,9 +16,9 @@ import (
 	"palyra/internal/sandbox/jail"
 )
 
-// TestOrphans: what looks to the letter like the second half of a bubblewrap whose first
-// half is gone is ended, whoever inherited it, and nothing else. It runs as the first
-// process of a namespace: on a machine such processes may be somebody else's.
+// TestOrphans: Sweep ends the second half of a bubblewrap whose first half is gone, whatever
+// process is its parent now, and no other process. The test runs in a process namespace of
+// its own, so that it cannot end processes of the machine.
 func TestOrphans(t *testing.T) {
 	t.Parallel()
 	needs.Sandbox(t)
@@ -34,7 +34,7 @@ func TestOrphans(t *testing.T) {
 	if got := must.Get(os.ReadFile("/proc/" + halved.second + "/status"))(t); statusField(got, "PPid") != "1" {
 		t.Fatalf("the orphan is not the first process's:\n%s", got)
 	}
-	// As the systemd that manages the programs of a person inherits them.
+	// A parent other than process 1, as the user's systemd is.
 	adopter := startHalves(t, other, ours)
 	whole, stranger := startHalves(t, ours, ours), startHalves(t, other, other)
 	must.Do(t, r.Sweep(t.Context()))
@@ -91,7 +91,8 @@ func startHalves(t *testing.T, first, second []string) halves {
 	must.Do(t, cmd.Start())
 	t.Cleanup(func() { in.Close(); _ = cmd.Wait() })
 	said := must.Get(bufio.NewReader(out).ReadString('\n'))(t)
-	return halves{cmd: cmd, first: strconv.Itoa(cmd.Process.Pid), second: strings.TrimSpace(said)}
+	number := must.Get(strconv.Atoi(strings.TrimSpace(said)))(t)
+	return halves{cmd: cmd, first: strconv.Itoa(cmd.Process.Pid), second: strconv.Itoa(number)}
 }
 
 // end kills the first half.
@@ -102,7 +103,8 @@ func (h halves) end(t *testing.T) {
 	must.Do(t, err)
 }
 
-// firstHalfMain starts the second half, says its number and waits for the end of its input.
+// firstHalfMain starts the second half, prints its process number, and waits for the end of
+// its input.
 func firstHalfMain() int {
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Args = strings.Split(os.Getenv(secondHalf), "\n")

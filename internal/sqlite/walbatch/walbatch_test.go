@@ -114,12 +114,15 @@ func TestCommitsDoNotWait(t *testing.T) {
 // What a transaction wrote before it ended is read back by itself, and is gone when it
 // is rolled back, whole or to a savepoint, also when the cache does not hold it. SQLite
 // before 3.50.2 wrote frames without a checksum after it rolled back to a savepoint, so
-// that the files lacked commits (https://sqlite.org/forum/forumpost/b490f726db): without
-// checkpoints this finds it at once.
+// that the files lacked commits (https://sqlite.org/forum/forumpost/b490f726db). The case
+// without checkpoints fails each time with such a version.
 func TestSpills(t *testing.T) {
 	t.Parallel()
-	for _, pragmas := range []string{"PRAGMA wal_autocheckpoint = 100; PRAGMA journal_size_limit = 10000", "PRAGMA wal_autocheckpoint = 0"} {
-		t.Run(pragmas, func(t *testing.T) {
+	for name, pragmas := range map[string]string{
+		"checkpoints":    "PRAGMA wal_autocheckpoint = 100; PRAGMA journal_size_limit = 10000",
+		"no checkpoints": "PRAGMA wal_autocheckpoint = 0",
+	} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			spills(t, pragmas)
 		})
