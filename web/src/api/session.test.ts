@@ -88,6 +88,34 @@ test("a page follows what other tabs do with its session, and with no other", as
   expect(left).toEqual(["/", "/login"]);
 });
 
+test("a page that logs in stays until that is answered, whatever other tabs do with the session of before", async () => {
+  storeAs("user:anna", "a", 1);
+  let answer: (r: Response) => void = () => undefined;
+  vi.stubGlobal("fetch", () => new Promise<Response>((resolve) => (answer = resolve)));
+  const entering = login("token");
+  followOtherTabs();
+  const ended = () => {
+    localStorage.removeItem("palyra.session.a");
+    dispatchEvent(new StorageEvent("storage", { key: "palyra.session.a" }));
+  };
+  ended();
+  expect(left).toEqual([]);
+  answer(Response.json({ secret: "b", user: "user:local", expires_at: later(2) }));
+  await entering;
+  expect(session()?.user).toBe("user:local");
+  dispatchEvent(new StorageEvent("storage", { key: "palyra.session.a" }));
+  expect(left).toEqual([]);
+});
+
+test("a page whose login is refused follows other tabs again", async () => {
+  followOtherTabs();
+  vi.stubGlobal("fetch", () => Promise.resolve(Response.json({ message: "no" }, { status: 403 })));
+  await expect(login("token")).rejects.toThrow("no");
+  storeAs("user:local", "b", 2);
+  dispatchEvent(new StorageEvent("storage", { key: "palyra.session.b" }));
+  expect(left).toContain("/");
+});
+
 test("a logout removes the session and all drafts", async () => {
   await loginAs("user:anna", "a", 1);
   localStorage.setItem("palyra.drafts.user:anna", "x");

@@ -10,6 +10,9 @@ const drafts = "palyra.drafts.";
 /** The secret of the session that this page is of. */
 let mine: string | undefined;
 
+/** Whether a login is under way here. The gateway ends the session before it answers, and another tab may see that first. */
+let entering = false;
+
 /** Where what the member writes is kept until it is used: it is gone with a logout, and with another member's login. */
 export function keptDrafts(): string {
   return drafts + (session()?.user ?? "");
@@ -121,6 +124,7 @@ export class LoginError extends Error {
 export async function login(token: string): Promise<Session> {
   let answer: LoginAnswer = {};
   let ok = false;
+  entering = true;
   try {
     const response = await fetch("/console/v1/login", {
       method: "POST",
@@ -131,6 +135,9 @@ export async function login(token: string): Promise<Session> {
     answer = (await response.json()) as LoginAnswer;
   } catch {
     if (ok) throw new LoginError("The gateway's answer cannot be read.", "Ask for a new link with `palyra console`.");
+  } finally {
+    entering = false;
+    mine = session()?.secret;
   }
   if (!ok || answer.secret === undefined || answer.secret === "") {
     throw new LoginError(
@@ -203,7 +210,7 @@ export function followOtherTabs(): void {
   mine = session()?.secret;
   addEventListener("storage", (event) => {
     // A null key means that everything was cleared.
-    if (event.key?.startsWith(sessions) === false) return;
+    if (entering || event.key?.startsWith(sessions) === false) return;
     const now = session();
     if (now === undefined) {
       if (mine !== undefined) leave("logout");
