@@ -79,7 +79,7 @@ var lies = []lie{
 // really were made.
 func TestJudge(t *testing.T) {
 	t.Parallel()
-	f := &fuzz{seed: seed(t), time: time.Minute}
+	f := &fuzz{seed: seed(t), time: untilSeen}
 	var mu sync.Mutex
 	seen := map[string]bool{}
 	f.spoil = func(w *worker, c *call, o *toolcall.Outcome) {

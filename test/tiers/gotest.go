@@ -22,9 +22,11 @@ const garbageCollection = "400"
 
 // goFlags are the flags and environment of one go test command. Every tier compiles with
 // -trimpath and with cgo off, as "make build" does, so that the build cache serves all
-// tiers and all checkouts; the race detector requires cgo.
+// tiers and all checkouts; the race detector and the attacks require cgo.
 type goFlags struct {
 	race, short, long, programs bool
+	// cgo switches cgo on without the race detector.
+	cgo bool
 	// run is a regular expression of tests.
 	run   string
 	count int
@@ -71,7 +73,7 @@ func (f goFlags) arguments() []string {
 // environment returns the variables that differ from the caller's.
 func (f goFlags) environment() []string {
 	variables := []string{"CGO_ENABLED=0"}
-	if f.race {
+	if f.race || f.cgo {
 		variables = []string{"CGO_ENABLED=1"}
 	}
 	variables = append(variables, "GOGC="+cmp.Or(os.Getenv("GOGC"), garbageCollection))

@@ -49,6 +49,9 @@ func drivesPrograms(p pkg) bool {
 	return slices.ContainsFunc(programFolders, p.within)
 }
 
+// racesLong reports whether the race detector watches a package in a long tier alone.
+func racesLong(p pkg) bool { return p.ImportPath == module+"/internal/daemon" }
+
 // foreign are the packages whose tests need root, a network, a browser or a program that
 // comes with neither Go nor git, and which "make quick" leaves out. A single test of
 // another package says so itself, by package needs.
@@ -91,7 +94,7 @@ var tiers = []tier{
 		name: "race", suite: core, memory: 6, budget: 8 * time.Minute,
 		about: "packages whose product or test code is concurrent (race.txt), with the race detector",
 		needs: slices.Concat(sandboxNeeds, []need{pip, systemNode, ipRoute, mounts, curlCommand, wgetCommand, openssl, dbus, keyring, swtpm, tmux}),
-		in:    func(p pkg) bool { return isConcurrent(p) && !drivesPrograms(p) },
+		in:    func(p pkg) bool { return isConcurrent(p) && !drivesPrograms(p) && !racesLong(p) },
 		flags: goFlags{race: true, programs: true}, variables: []string{"TEST_PALYRA_FACTS_TIME=10s"},
 	},
 	{
@@ -111,16 +114,16 @@ var tiers = []tier{
 		about: "the programs as processes, end to end",
 		needs: slices.Concat(sandboxNeeds, []need{console, typescript, grpcurl, specification, pip, systemNode, ipRoute, mounts, curlCommand, wgetCommand, openssl, dbus, keyring, swtpm, tmux}),
 		in: func(p pkg) bool {
-			return drivesPrograms(p) && !p.within("test/agents") && !p.within("test/conformance") && !p.within("test/attack")
+			return drivesPrograms(p) && !p.within("test/agents") && !p.within("test/conformance") && !p.within("test/attack") && !p.within("test/fault")
 		},
 		// Ten tests wait 30 s for an approval to expire, the shortest time that a policy can set.
 		flags: goFlags{programs: true, parallel: 6},
 	},
 	{
 		name: "unit", suite: core, memory: 3, budget: time.Minute,
-		about: "packages that are not concurrent, without it",
-		needs: slices.Concat(sandboxNeeds, []need{dbus}),
-		in:    func(p pkg) bool { return !isConcurrent(p) && !drivesPrograms(p) && !requiresCgo(p) },
+		about: "packages that are not concurrent, and the daemon, without it",
+		needs: slices.Concat(sandboxNeeds, []need{dbus, keyring, swtpm}),
+		in:    func(p pkg) bool { return (!isConcurrent(p) || racesLong(p)) && !drivesPrograms(p) && !requiresCgo(p) },
 		flags: goFlags{programs: true},
 	},
 	{
@@ -128,8 +131,8 @@ var tiers = []tier{
 		about: "every attack of the catalogue, once, each with its control",
 		needs: slices.Concat(sandboxNeeds, []need{ipRoute, openssl}),
 		in:    func(p pkg) bool { return p.within("test/attack") },
-		// Its guests require cgo, and what is compiled with the race detector has it.
-		flags: goFlags{race: true, programs: true}, variables: []string{attackMatrix},
+		// Its guests require cgo. The tier attack-matrix has the race detector.
+		flags: goFlags{cgo: true, programs: true}, variables: []string{attackMatrix},
 	},
 	{
 		name: "attack-matrix", suite: long, memory: 6, budget: 5 * time.Minute,
@@ -140,12 +143,29 @@ var tiers = []tier{
 	},
 	{
 		name: "kills", suite: long, memory: 4, budget: 5 * time.Minute,
-		about: "the programs killed at each step, on full, slow and failing disks, with damaged files",
+		about: "the daemon, a backup and an overlay killed at each step",
 		needs: slices.Concat(sandboxNeeds, []need{mounts, keyring, dbus}),
 		in: func(p pkg) bool {
-			return p.within("test/fault") || p.within("internal/daemon") || p.within("internal/backup") || p.within("internal/workspace/overlay")
+			return p.within("internal/daemon") || p.within("internal/backup") || p.within("internal/workspace/overlay")
 		},
 		flags: goFlags{programs: true, long: true, run: "Kill|Crash|Disk|Damage|Flip|Load|Descriptors|Vault|Tamper|Reserve"},
+	},
+	{
+		// 178 s and as much processor time beside other tiers, too much for make test.
+		name: "faults", suite: long, memory: 4, budget: 5 * time.Minute,
+		about: "the programs killed, on full, slow and failing disks, with damaged files",
+		needs: slices.Concat(sandboxNeeds, []need{mounts, keyring, dbus}),
+		in:    func(p pkg) bool { return p.within("test/fault") },
+		flags: goFlags{programs: true, long: true},
+	},
+	{
+		// 465 s and 300 s of processor time beside other tiers; make test runs the same
+		// tests without the race detector.
+		name: "daemon-race", suite: long, memory: 4, budget: 5 * time.Minute,
+		about: "the daemon's tests with the race detector",
+		needs: slices.Concat(sandboxNeeds, []need{mounts, dbus, keyring, swtpm}),
+		in:    racesLong,
+		flags: goFlags{race: true, programs: true, parallel: 6},
 	},
 	{
 		name: "upgrade", suite: long, memory: 3, budget: 5 * time.Minute,

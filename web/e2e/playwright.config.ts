@@ -10,8 +10,8 @@ const chromium = process.env.PALYRA_CHROMIUM ?? (existsSync(debian) ? debian : u
 export default defineConfig({
   testDir: ".",
   outputDir: "../test-results",
-  // One daemon and one browser: two cores do no more at once without lying about time.
-  workers: 1,
+  // Each has a daemon and a browser. Most of the time a page waits for a moment to pass or for an ask to expire.
+  workers: 2,
   fullyParallel: false,
   timeout: 10 * patience,
   expect: { timeout: patience },
@@ -32,8 +32,8 @@ export default defineConfig({
       args: process.getuid?.() === 0 ? ["--no-sandbox"] : [],
     },
     viewport: { width: 1280, height: 800 },
-    // Without pictures of every moment, which cost as much as the pages do.
-    trace: { mode: "retain-on-failure", screenshots: false },
+    // What was done and what went over the network; pictures and copies of the page at every moment cost as much as the pages do.
+    trace: { mode: "retain-on-failure", screenshots: false, snapshots: false },
     screenshot: "only-on-failure",
   },
 });
