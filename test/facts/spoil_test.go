@@ -8,7 +8,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"palyra/internal/tool"
 	"palyra/internal/toolcall"
