@@ -139,7 +139,7 @@ test-rotating: bin/tiers ## Run the long tiers whose turn it is at this commit, 
 	exec bin/tiers rotate $(TESTFLAGS) -budget '$(BUDGET)' -elapsed '$(ELAPSED)'
 
 .PHONY: flaky
-flaky: bin/tiers test-programs ## Run the packages PKG 50 times (COUNT=) while every processor is busy, and print what failed
+flaky: bin/tiers test-programs $(if $(filter browser,$(PKG)),deps-browser) ## Run the packages PKG, or the browser tier (PKG=browser), 50 times (COUNT=) while every processor is busy, and print what failed
 	exec bin/tiers flaky $(TESTFLAGS) -pkg '$(PKG)'
 
 # The programs under test, linked once for all tiers.

@@ -17,6 +17,9 @@ import (
 // defaultRuns is how often flaky runs a package.
 const defaultRuns = 50
 
+// browserTier is the name of the tier that flaky runs beside packages of Go.
+const browserTier = "browser"
+
 // burnCommand is the hidden command of a process that keeps one processor busy.
 const burnCommand = "burn"
 
@@ -33,7 +36,10 @@ func burn() {
 // how often each test failed, with the output of its first failure.
 func (s *session) runFlaky(ctx context.Context) error {
 	if s.packages == "./..." {
-		return fmt.Errorf("flaky runs chosen packages: set PKG, for example PKG=./internal/hook")
+		return fmt.Errorf("flaky runs chosen packages: set PKG, for example PKG=./internal/hook, or PKG=browser")
+	}
+	if s.packages == browserTier {
+		return s.repeatBrowser(ctx)
 	}
 	all, err := listPackages(ctx, s.goTool, strings.Fields(s.packages)...)
 	if err != nil {
@@ -56,6 +62,25 @@ func (s *session) runFlaky(ctx context.Context) error {
 		failures += n
 	}
 	if failures > 0 {
+		return errFailed
+	}
+	return nil
+}
+
+// repeatBrowser runs the tests of the browser tier many times. Playwright names those that
+// failed.
+func (s *session) repeatBrowser(ctx context.Context) error {
+	stop, err := startLoad(ctx)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	t := tiers[slices.IndexFunc(tiers, func(t tier) bool { return t.name == browserTier })]
+	t.command = append(slices.Clone(playwright), fmt.Sprintf("--repeat-each=%d", cmp.Or(s.count, defaultRuns)))
+	if s.run != "" {
+		t.command = append(t.command, "--grep", s.run)
+	}
+	if s.runCommand(ctx, t) != nil {
 		return errFailed
 	}
 	return nil

@@ -104,10 +104,10 @@ var tiers = []tier{
 		command: []string{".tools/node/bin/npm", "--prefix", "web", "run", "--silent", "test"}, variables: []string{pinnedNode},
 	},
 	{
-		name: "browser", suite: core, processors: 1, memory: 2, budget: 5 * time.Minute,
+		name: browserTier, suite: core, processors: 1, memory: 2, budget: 5 * time.Minute,
 		about:   "the console in Chromium against palyrad",
-		needs:   []need{console, programs, chromium, fonts, bubblewrap, python, userNamespaces, diskSpace, loopback},
-		command: []string{".tools/node/bin/npm", "--prefix", "web", "run", "--silent", "test:browser"}, variables: []string{pinnedNode},
+		needs:   browserNeeds,
+		command: append(slices.Clone(playwright), "--grep-invert", "@matrix"), variables: []string{pinnedNode},
 	},
 	{
 		name: "programs", suite: core, processors: 1, memory: 4, budget: 4 * time.Minute,
@@ -133,6 +133,13 @@ var tiers = []tier{
 		in:    func(p pkg) bool { return p.within("test/attack") },
 		// Its guests require cgo. The tier attack-matrix has the race detector.
 		flags: goFlags{cgo: true, programs: true}, variables: []string{attackMatrix},
+	},
+	{
+		// 18 tests, 190 s and 90 s of processor time.
+		name: "browser-matrix", suite: long, processors: 1, memory: 2, budget: 4 * time.Minute,
+		about:   "every screen of the console in both themes and as wide as a phone",
+		needs:   browserNeeds,
+		command: append(slices.Clone(playwright), "--grep", "@matrix"), variables: []string{pinnedNode},
 	},
 	{
 		name: "attack-matrix", suite: long, memory: 6, budget: 5 * time.Minute,
@@ -203,6 +210,12 @@ var tiers = []tier{
 
 // sandboxNeeds are those of tests that run programs in sandboxes.
 var sandboxNeeds = []need{goCommand, gitCommand, cCompiler, programs, bubblewrap, python, strace, seccompHeader, utilLinux, userNamespaces, diskSpace, loopback}
+
+// browserNeeds are those of tests that drive the console in Chromium.
+var browserNeeds = []need{console, programs, chromium, fonts, bubblewrap, python, userNamespaces, diskSpace, loopback}
+
+// playwright drives the console in Chromium; words after it choose tests.
+var playwright = []string{".tools/node/bin/npm", "--prefix", "web", "run", "--silent", "test:browser", "--"}
 
 // pinnedNode puts the Node of scripts/node before that of the system.
 const pinnedNode = "PATH=$PWD/.tools/node/bin:$PATH"

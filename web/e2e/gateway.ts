@@ -1,9 +1,11 @@
 // A real palyrad with a directory of its own, and agents that call tools through it.
 import type { ChildProcess } from "node:child_process";
 import { spawn } from "node:child_process";
+import { randomInt } from "node:crypto";
 import { existsSync } from "node:fs";
 import { request } from "node:http";
 import { mkdir, mkdtemp, readFile, rename, rm, writeFile } from "node:fs/promises";
+import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import type { BrowserContext } from "@playwright/test";
@@ -25,13 +27,13 @@ export interface Ask {
   prompt: { lead: string; tool: string };
 }
 
-/** What a browser keeps of a login. */
 /** The secret of the console's session among the names of what a browser stores, or undefined. */
 export function secretIn(names: readonly string[]): string | undefined {
   const start = "palyra.session.";
   return names.find((name) => name.startsWith(start))?.slice(start.length);
 }
 
+/** What a browser keeps of a login. */
 export type State = Awaited<ReturnType<BrowserContext["storageState"]>>;
 
 /** A command that runs; done has its end. */
@@ -39,6 +41,19 @@ export interface Running {
   done: Promise<Result>;
   /** Ends it; nothing happens where it has ended. */
   stop: () => void;
+}
+
+/** A port of loopback below those that the system gives to connections, so that nobody takes it while palyrad restarts. */
+export async function freePort(): Promise<number> {
+  const port = randomInt(20_000, 32_000);
+  const server = createServer();
+  const free = await new Promise<boolean>((tried) => {
+    server.once("error", () => tried(false));
+    server.listen(port, "127.0.0.1", () => tried(true));
+  });
+  if (!free) return freePort();
+  await new Promise((closed) => server.close(closed));
+  return port;
 }
 
 export class Gateway {
@@ -55,9 +70,9 @@ export class Gateway {
 
   /**
    * Makes the directories and starts palyrad. The settings are TOML after the common ones; DIR in them is the
-   * directory, where the files are put. console is where the console listens.
+   * directory, where the files are put. The console listens at the port, or at one that is free, which it keeps over a restart.
    */
-  static async start(settings = "", files: Readonly<Record<string, string>> = {}, console = "127.0.0.1:0"): Promise<Gateway> {
+  static async start(settings = "", files: Readonly<Record<string, string>> = {}, port?: number): Promise<Gateway> {
     for (const name of ["palyrad", "palyra"]) {
       if (!existsSync(join(programs, name))) throw new Error(`${join(programs, name)} is not there: run \`make build\` first`);
     }
@@ -72,7 +87,7 @@ roles = ["security"]
 [listen]
 api = "127.0.0.1:0"
 metrics = ""
-console = "${console}"
+console = "127.0.0.1:${port ?? (await freePort())}"
 [policy]
 dir = ${JSON.stringify(gateway.#path("policies"))}
 [[workspaces]]
@@ -129,13 +144,6 @@ ${settings.replaceAll("DIR", gateway.dir)}`,
       daemon.once("exit", (code) => failed(new Error(`palyrad ended with ${code ?? "a signal"} before it was ready:\n${this.#log}`)));
     });
     this.#address = await this.#findAddress();
-  }
-
-  /** Holds the console to the port that it has, so that pages find it again after a restart. */
-  async keepPort(): Promise<void> {
-    const { port } = new URL(await this.link());
-    const settings = await readFile(this.#path("palyra.toml"), "utf8");
-    await writeFile(this.#path("palyra.toml"), settings.replace('console = "127.0.0.1:0"', `console = "127.0.0.1:${port}"`), { mode: 0o600 });
   }
 
   /** Stops palyrad; restart starts it again. */

@@ -157,8 +157,6 @@ test("the ask of a second agent names it and for whom it acts", async ({ enter, 
 });
 
 test("a daemon that starts anew ends the sessions, and the page says how to get in again", async ({ enter, gateway }) => {
-  await gateway.keepPort();
-  await gateway.restart();
   const anna = await enter("anna");
   const call = gateway.call("fs.write", { path: "restart.txt", content: "x\n" });
   await openAsk(anna, "restart.txt");

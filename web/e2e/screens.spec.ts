@@ -72,10 +72,11 @@ async function expectWhole(page: Page): Promise<void> {
   await page.setViewportSize({ width: 1280, height: 800 });
 }
 
+// The tag has them run in a tier of make test-all; make test-browser runs them with the others.
 for (const screen of screens) {
   const base = baseOf(screen.path);
   const expected = content[base];
-  test(`${screen.label} opens with content, in both themes and on a phone`, async ({ inbox: page, gateway }) => {
+  test(`${screen.label} opens with content, in both themes and on a phone`, { tag: "@matrix" }, async ({ inbox: page, gateway }) => {
     await fill(gateway);
     if (screen.nav === undefined) {
       await page.goto(new URL(base, page.url()).href);

@@ -1,13 +1,11 @@
 // Other ways in: over TLS by the console's own CA, and by an identity provider.
 import { X509Certificate, createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
-import { createServer } from "node:net";
-import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { connect } from "node:tls";
 import type { Browser, Page } from "@playwright/test";
 import { test as base, expect, expectAccessible, keptSecret } from "./fixtures";
-import { Gateway } from "./gateway";
+import { Gateway, freePort } from "./gateway";
 import { patience } from "./patience";
 import { Provider } from "./provider";
 
@@ -21,14 +19,6 @@ interface Place {
   trusting: Browser;
   /** The same, which trusts what every browser trusts. */
   stranger: Browser;
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((ready) => server.listen(0, "127.0.0.1", ready));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((closed) => server.close(closed));
-  return port;
 }
 
 const test = base.extend<object, { place: Place }>({
@@ -49,7 +39,7 @@ group = "approvers"
 roles = ["operator"]
 `,
         {},
-        `127.0.0.1:${port}`,
+        port,
       );
       await gateway.add("helper", "--owner", "local", "--role", "agent");
       const key = new X509Certificate(readFileSync(ca(gateway))).publicKey.export({ type: "spki", format: "der" });
