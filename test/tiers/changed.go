@@ -15,23 +15,19 @@ import (
 // runChanged runs the tests of the packages that differ from the base and of the packages
 // that import one of them directly.
 func (s *session) runChanged(ctx context.Context) error {
-	base, err := s.comparedWith(ctx)
-	if err != nil {
-		return err
-	}
-	files, err := changedFiles(ctx, base)
-	if err != nil {
-		return err
-	}
 	all, err := listPackages(ctx, s.goTool, "./...")
 	if err != nil {
 		return err
 	}
-	root, err := os.Getwd()
+	base, err := s.comparedWith(ctx)
 	if err != nil {
 		return err
 	}
-	changed, err := affected(root, files, all)
+	files, changed, err := changesSince(ctx, base, all)
+	if err != nil {
+		return err
+	}
+	root, err := os.Getwd()
 	if err != nil {
 		return err
 	}
@@ -47,7 +43,7 @@ func (s *session) runChanged(ctx context.Context) error {
 			t.packages = append(t.packages, p)
 		}
 	}
-	fmt.Fprintf(s.out, "== %d files differ from %s, %d packages are tested\n", len(files), base, len(t.packages))
+	fmt.Fprintf(s.out, "== %d files differ from %s, %d packages are tested\n", files, base, len(t.packages))
 	if len(left) > 0 {
 		fmt.Fprintf(s.out, "== left to make test, for they need root, a network, a browser or a foreign program: %s\n", strings.Join(left, " "))
 	}
@@ -56,6 +52,43 @@ func (s *session) runChanged(ctx context.Context) error {
 	}
 	longestFirst(t.name, t.packages)
 	return s.runChosen(ctx, []tier{t})
+}
+
+// keepAffected leaves a tier the packages that the change affects: what differs from the
+// base or, where nothing does, the last commit. Without a commit to compare with it leaves
+// all, so that a checkout without history tests more.
+func (s *session) keepAffected(ctx context.Context, t *tier, all []pkg) {
+	base, err := s.comparedWith(ctx)
+	files, why := 0, map[string]string(nil)
+	if err == nil {
+		files, why, err = changesSince(ctx, base, all)
+	}
+	if err == nil && files == 0 {
+		base = "HEAD~1"
+		files, why, err = changesSince(ctx, base, all)
+	}
+	whole := len(t.packages)
+	if err != nil {
+		fmt.Fprintf(s.out, "== %s: all %d packages, because there is no commit to compare with\n", t.name, whole)
+		return
+	}
+	t.packages = slices.DeleteFunc(t.packages, func(p pkg) bool { return why[p.ImportPath] == "" })
+	fmt.Fprintf(s.out, "== %s: %d of %d packages, those that the difference from %s affects (%d files)\n", t.name, len(t.packages), whole, base, files)
+}
+
+// changesSince returns how many files differ from a commit, and the packages whose tests
+// that affects.
+func changesSince(ctx context.Context, base string, all []pkg) (files int, why map[string]string, err error) {
+	changed, err := changedFiles(ctx, base)
+	if err != nil {
+		return 0, nil, err
+	}
+	root, err := os.Getwd()
+	if err != nil {
+		return 0, nil, err
+	}
+	why, err = affected(root, changed, all)
+	return len(changed), why, err
 }
 
 // comparedWith returns the commit that the working tree is compared with.

@@ -4,6 +4,7 @@ package main
 
 import (
 	"errors"
+	"io"
 	"maps"
 	"os"
 	"os/exec"
@@ -219,5 +220,71 @@ func TestTable(t *testing.T) {
 		if x.suite == long && x.budget > 5*time.Minute {
 			t.Errorf("the tier %s takes %v; a tier of make test-all takes at most 5 minutes", x.name, x.budget)
 		}
+	}
+}
+
+// TestRaceOfTheChange: the race detector watches what the change affects, or what is
+// chosen, and everything where nothing can be compared; the tier unit runs the rest.
+//
+// Not parallel: it changes the current directory.
+func TestRaceOfTheChange(t *testing.T) {
+	r := newRepository(t, "good")
+	t.Chdir(r.dir)
+	for _, name := range []string{"approval", "hook"} { // Both are in race.txt.
+		r.write("internal/"+name+"/x.go", "// Package "+name+" is one.\npackage "+name+"\n")
+		r.write("internal/"+name+"/x_test.go", "package "+name+"\n\nimport \"testing\"\n\nfunc TestOne(t *testing.T) {}\n")
+	}
+	chosen := func(packages string) map[string][]string {
+		s := &session{options: options{packages: packages, goTool: "go"}, out: io.Discard}
+		got := map[string][]string{}
+		for _, x := range must.Get(s.choose(t.Context(), must.Get(named([]string{"race", "unit"}))(t)))(t) {
+			for _, p := range x.packages {
+				got[x.name] = append(got[x.name], filepath.Base(p.Dir))
+			}
+			slices.Sort(got[x.name])
+		}
+		return got
+	}
+	is := func(when, packages string, race, unit []string) {
+		t.Helper()
+		if got := chosen(packages); !slices.Equal(got["race"], race) || !slices.Equal(got["unit"], unit) {
+			t.Errorf("%s: %v, want %v with the race detector and %v without", when, got, race, unit)
+		}
+	}
+	all := []string{"approval", "hook"}
+	is("no repository", "./...", all, []string{"good"})
+	r.git("init", "-q", "-b", "main")
+	r.git("add", ".")
+	r.git("commit", "-q", "-m", "one")
+	is("one commit", "./...", all, []string{"good"})
+	r.write("internal/hook/y.go", "package hook\n")
+	r.git("add", ".")
+	r.git("commit", "-q", "-m", "two")
+	is("the last commit", "./...", []string{"hook"}, []string{"approval", "good"})
+	r.git("branch", "origin/main")
+	is("nothing differs", "./...", []string{"hook"}, []string{"approval", "good"})
+	r.write("internal/approval/y.go", "package approval\n")
+	is("an untracked file", "./...", []string{"approval"}, []string{"good", "hook"})
+	is("a chosen package", "./internal/hook", []string{"hook"}, nil)
+}
+
+// TestShards: each package that the race detector watches is in one of the tiers that share
+// them, and no tier has much more to do than the others.
+func TestShards(t *testing.T) {
+	t.Parallel()
+	took := recordedDurations()
+	var sums [raceShards + 1]time.Duration
+	for _, folder := range concurrentFolders() {
+		p := pkg{ImportPath: module + "/" + folder}
+		sums[shardOf(p)] += took["race "+p.ImportPath]
+	}
+	longest := slices.Max(sums[:])
+	for _, sum := range sums[1:] {
+		if sums[0] > 0 || sum < longest/2 || sum == 0 {
+			t.Errorf("the tiers take %v", sums)
+		}
+	}
+	if shardOf(pkg{ImportPath: module + "/nowhere"}) != 0 {
+		t.Error("a package that is not watched is in a tier")
 	}
 }

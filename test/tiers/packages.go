@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	_ "embed"
 	"encoding/json"
@@ -90,10 +91,39 @@ func recordedDurations() map[string]time.Duration {
 			continue
 		}
 		if s, err := strconv.ParseFloat(fields[2], 64); err == nil {
-			all[fields[0]+" "+fields[1]] = seconds(s)
+			all[recordName(fields[0])+" "+fields[1]] = seconds(s)
 		}
 	}
 	return all
+}
+
+// recordName is the name under which the times of a tier are recorded: the shares of a tier
+// have those of the whole.
+func recordName(tier string) string { return strings.TrimRight(tier, "-0123456789") }
+
+// shardOf returns which of the tiers race-1 to race-3 a package belongs to, 0 for none. The
+// longest packages are given out first, each to the tier that has least to do.
+func shardOf(p pkg) int {
+	took := recordedDurations()
+	folders := concurrentFolders()
+	slices.SortStableFunc(folders, func(a, b string) int {
+		return cmp.Compare(took["race "+module+"/"+b], took["race "+module+"/"+a])
+	})
+	var shares [raceShards]time.Duration
+	for _, folder := range folders {
+		least := 0
+		for i := range shares {
+			if shares[i] < shares[least] {
+				least = i
+			}
+		}
+		// A package without a record counts as one that links for a second.
+		shares[least] += took["race "+module+"/"+folder] + time.Second
+		if module+"/"+folder == p.ImportPath {
+			return least + 1
+		}
+	}
+	return 0
 }
 
 // longestFirst sorts the packages of a tier by their recorded time, so that the last one to
@@ -101,7 +131,7 @@ func recordedDurations() map[string]time.Duration {
 func longestFirst(tier string, all []pkg) {
 	took := recordedDurations()
 	key := func(p pkg) time.Duration {
-		if d, ok := took[tier+" "+p.ImportPath]; ok {
+		if d, ok := took[recordName(tier)+" "+p.ImportPath]; ok {
 			return d
 		}
 		return time.Hour
@@ -112,13 +142,18 @@ func longestFirst(tier string, all []pkg) {
 // isConcurrent reports whether a package is on the list of those that the race detector
 // watches.
 func isConcurrent(p pkg) bool {
-	dir := strings.TrimPrefix(p.ImportPath, module+"/")
+	return slices.Contains(concurrentFolders(), strings.TrimPrefix(p.ImportPath, module+"/"))
+}
+
+// concurrentFolders returns the folders of race.txt.
+func concurrentFolders() []string {
+	var folders []string
 	for line := range strings.Lines(concurrent) {
-		if strings.TrimSpace(line) == dir {
-			return true
+		if !strings.HasPrefix(line, "#") {
+			folders = append(folders, strings.TrimSpace(line))
 		}
 	}
-	return false
+	return folders
 }
 
 // requiresCgo reports whether a package, or one that it imports from the module, does not

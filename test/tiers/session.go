@@ -84,6 +84,7 @@ func (s *session) choose(ctx context.Context, chosen []tier) ([]tier, error) {
 		return nil, err
 	}
 	var out []tier
+	watched := map[string]bool{}
 	for _, t := range chosen {
 		if t.in == nil {
 			if s.everything() {
@@ -92,9 +93,15 @@ func (s *session) choose(ctx context.Context, chosen []tier) ([]tier, error) {
 			continue
 		}
 		for _, p := range all {
-			if p.hasTests() && t.in(p) {
+			if p.hasTests() && t.in(p) && !(t.unwatched && watched[p.ImportPath]) {
 				t.packages = append(t.packages, p)
 			}
+		}
+		if t.affected && s.packages == "./..." {
+			s.keepAffected(ctx, &t, all)
+		}
+		for _, p := range t.packages {
+			watched[p.ImportPath] = watched[p.ImportPath] || t.flags.race
 		}
 		if len(t.packages) > 0 {
 			longestFirst(t.name, t.packages)

@@ -30,9 +30,12 @@ type tier struct {
 	// longer is named in the summary, and does not fail.
 	budget time.Duration
 
-	// in selects the packages of a tier of Go tests, which run with flags.
-	in    func(pkg) bool
-	flags goFlags
+	// in selects the packages of a tier of Go tests, which run with flags. Of them, affected
+	// keeps those that the change affects, unless packages are chosen by name, and unwatched
+	// those that no tier before it runs with the race detector.
+	in                  func(pkg) bool
+	affected, unwatched bool
+	flags               goFlags
 	// command is the command line of another tier, which runs where packages are not
 	// chosen; variables are added to its environment.
 	command   []string
@@ -48,9 +51,6 @@ var programFolders = []string{"cmd/palyra", "test/agents", "test/attack", "test/
 func drivesPrograms(p pkg) bool {
 	return slices.ContainsFunc(programFolders, p.within)
 }
-
-// racesLong reports whether the race detector watches a package in a long tier alone.
-func racesLong(p pkg) bool { return p.ImportPath == module+"/internal/daemon" }
 
 // foreign are the packages whose tests need root, a network, a browser or a program that
 // comes with neither Go nor git, and which "make quick" leaves out. A single test of
@@ -72,6 +72,9 @@ var foreign = map[string]string{
 	"internal/sandbox/cgroup/scope": "starts a D-Bus daemon",
 }
 
+// isWatched reports whether the race detector watches a package.
+func isWatched(p pkg) bool { return isConcurrent(p) && !drivesPrograms(p) }
+
 func isForeign(p pkg) bool {
 	for folder := range foreign {
 		if p.within(folder) && !p.within("test/tiers") {
@@ -91,11 +94,11 @@ var tiers = []tier{
 		flags: goFlags{short: true},
 	},
 	{
-		name: "race", suite: core, memory: 6, budget: 8 * time.Minute,
-		about: "packages whose product or test code is concurrent (race.txt), with the race detector",
-		needs: slices.Concat(sandboxNeeds, []need{pip, systemNode, ipRoute, mounts, curlCommand, wgetCommand, openssl, dbus, keyring, swtpm, tmux}),
-		in:    func(p pkg) bool { return isConcurrent(p) && !drivesPrograms(p) && !racesLong(p) },
-		flags: goFlags{race: true, programs: true}, variables: []string{"TEST_PALYRA_FACTS_TIME=10s"},
+		name: "race", suite: core, memory: 6, budget: 4 * time.Minute,
+		about: "concurrent packages (race.txt) that the change affects, or that are chosen, with the race detector",
+		needs: unitNeeds,
+		in:    isWatched, affected: true,
+		flags: goFlags{race: true, programs: true}, variables: []string{factsTime},
 	},
 	{
 		name: "web", suite: core, processors: 1, memory: 1, budget: time.Minute,
@@ -120,18 +123,18 @@ var tiers = []tier{
 		flags: goFlags{programs: true, parallel: 6},
 	},
 	{
-		name: "unit", suite: core, memory: 3, budget: time.Minute,
-		about: "packages that are not concurrent, and the daemon, without it",
-		needs: slices.Concat(sandboxNeeds, []need{dbus, keyring, swtpm}),
-		in:    func(p pkg) bool { return (!isConcurrent(p) || racesLong(p)) && !drivesPrograms(p) && !requiresCgo(p) },
-		flags: goFlags{programs: true},
+		name: "unit", suite: core, memory: 4, budget: 5 * time.Minute,
+		about: "the packages that the tier race leaves out, without the race detector",
+		needs: unitNeeds,
+		in:    func(p pkg) bool { return !drivesPrograms(p) && !requiresCgo(p) }, unwatched: true,
+		flags: goFlags{programs: true}, variables: []string{factsTime},
 	},
 	{
 		name: "attack", suite: core, memory: 4, budget: 3 * time.Minute,
-		about: "every attack of the catalogue, once, each with its control",
+		about: "every attack of the catalogue, once, each with its control, and WASM guests in the real worker",
 		needs: slices.Concat(sandboxNeeds, []need{ipRoute, openssl}),
-		in:    func(p pkg) bool { return p.within("test/attack") },
-		// Its guests require cgo. The tier attack-matrix has the race detector.
+		in:    func(p pkg) bool { return p.within("test/attack") || requiresCgo(p) && !drivesPrograms(p) }, unwatched: true,
+		// The tier attack-matrix has the race detector.
 		flags: goFlags{cgo: true, programs: true}, variables: []string{attackMatrix},
 	},
 	{
@@ -165,15 +168,7 @@ var tiers = []tier{
 		in:    func(p pkg) bool { return p.within("test/fault") },
 		flags: goFlags{programs: true, long: true},
 	},
-	{
-		// 465 s and 300 s of processor time beside other tiers; make test runs the same
-		// tests without the race detector.
-		name: "daemon-race", suite: long, memory: 4, budget: 5 * time.Minute,
-		about: "the daemon's tests with the race detector",
-		needs: slices.Concat(sandboxNeeds, []need{mounts, dbus, keyring, swtpm}),
-		in:    racesLong,
-		flags: goFlags{race: true, programs: true, parallel: 6},
-	},
+	raceShard(1), raceShard(2), raceShard(3),
 	{
 		name: "upgrade", suite: long, memory: 3, budget: 5 * time.Minute,
 		about:   "today's palyrad on the state of an older release with 20,000 events, made for the run",
@@ -210,6 +205,27 @@ var tiers = []tier{
 
 // sandboxNeeds are those of tests that run programs in sandboxes.
 var sandboxNeeds = []need{goCommand, gitCommand, cCompiler, programs, bubblewrap, python, strace, seccompHeader, utilLinux, userNamespaces, diskSpace, loopback}
+
+// unitNeeds are those of the packages that drive no programs of Palyra.
+var unitNeeds = slices.Concat(sandboxNeeds, []need{pip, systemNode, ipRoute, mounts, curlCommand, wgetCommand, openssl, dbus, keyring, swtpm, tmux})
+
+// factsTime is how long test/facts makes calls.
+const factsTime = "TEST_PALYRA_FACTS_TIME=10s"
+
+// raceShards is how many tiers share the packages that the race detector watches. All of
+// them take 20 minutes of processor time, too much for make test.
+const raceShards = 3
+
+// raceShard returns the tier of one share.
+func raceShard(number int) tier {
+	return tier{
+		name: fmt.Sprintf("race-%d", number), suite: long, memory: 6, budget: 5 * time.Minute,
+		about: fmt.Sprintf("share %d of %d of the concurrent packages (race.txt), with the race detector", number, raceShards),
+		needs: unitNeeds,
+		in:    func(p pkg) bool { return isWatched(p) && shardOf(p) == number },
+		flags: goFlags{race: true, programs: true, parallel: 4}, variables: []string{factsTime},
+	}
+}
 
 // browserNeeds are those of tests that drive the console in Chromium.
 var browserNeeds = []need{console, programs, chromium, fonts, bubblewrap, python, userNamespaces, diskSpace, loopback}
