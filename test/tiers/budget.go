@@ -3,7 +3,8 @@ package main
 import "sync"
 
 // budget is what tiers that run at once may use together. A tier that waits for a browser
-// or a program leaves processors idle, so that one more than the machine has is given out.
+// or a program leaves processors idle, so that twice as many as the machine has are given
+// out.
 type budget struct {
 	mu                 sync.Mutex
 	freed              *sync.Cond
@@ -16,7 +17,7 @@ type budget struct {
 type claim struct{ processors, memory int }
 
 func newBudget(processors, memory int) *budget {
-	b := &budget{processors: processors + 1, memory: memory, most: claim{processors, memory}}
+	b := &budget{processors: 2 * processors, memory: memory, most: claim{processors, memory}}
 	b.freed = sync.NewCond(&b.mu)
 	return b
 }

@@ -141,7 +141,7 @@ func TestBudget(t *testing.T) {
 			all.Go(func() {
 				mu.Lock()
 				processors, memory, most = processors+c.processors, memory+c.memory, max(most, memory+c.memory)
-				if processors > 3 || memory > 8 {
+				if processors > 4 || memory > 8 {
 					t.Errorf("%d processors and %d GiB are held", processors, memory)
 				}
 				mu.Unlock()

@@ -117,7 +117,7 @@ var tiers = []tier{
 		about: "the programs as processes, end to end",
 		needs: slices.Concat(sandboxNeeds, []need{console, typescript, grpcurl, specification, pip, systemNode, ipRoute, mounts, curlCommand, wgetCommand, openssl, dbus, keyring, swtpm, tmux}),
 		in: func(p pkg) bool {
-			return drivesPrograms(p) && !p.within("test/agents") && !p.within("test/conformance") && !p.within("test/attack") && !p.within("test/fault")
+			return drivesPrograms(p) && !p.within("test/agents") && !p.within("test/conformance") && !p.within("test/attack") && !p.within("test/fault") && !p.within("test/wasm")
 		},
 		// Ten tests wait 30 s for an approval to expire, the shortest time that a policy can set.
 		flags: goFlags{programs: true, parallel: 6},
@@ -131,9 +131,9 @@ var tiers = []tier{
 	},
 	{
 		name: "attack", suite: core, memory: 4, budget: 3 * time.Minute,
-		about: "every attack of the catalogue, once, each with its control, and WASM guests in the real worker",
+		about: "every attack of the catalogue, once, each with its control",
 		needs: slices.Concat(sandboxNeeds, []need{ipRoute, openssl}),
-		in:    func(p pkg) bool { return p.within("test/attack") || requiresCgo(p) && !drivesPrograms(p) }, unwatched: true,
+		in:    func(p pkg) bool { return p.within("test/attack") || p.within("cmd/palyra-wasm") }, unwatched: true,
 		// The tier attack-matrix has the race detector.
 		flags: goFlags{cgo: true, programs: true}, variables: []string{attackMatrix},
 	},
@@ -167,6 +167,14 @@ var tiers = []tier{
 		needs: slices.Concat(sandboxNeeds, []need{mounts, keyring, dbus}),
 		in:    func(p pkg) bool { return p.within("test/fault") },
 		flags: goFlags{programs: true, long: true},
+	},
+	{
+		// 240 s, and 130 s of processor time.
+		name: "guests", suite: long, memory: 4, budget: 5 * time.Minute,
+		about: "WASM guests in the real worker: the tests of the WebAssembly specification, the largest module, every answer",
+		needs: sandboxNeeds,
+		in:    func(p pkg) bool { return p.within("test/wasm") },
+		flags: goFlags{cgo: true, programs: true, long: true},
 	},
 	raceShard(1), raceShard(2), raceShard(3),
 	{

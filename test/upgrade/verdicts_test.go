@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	palyrav1 "palyra/gen/palyra/v1"
@@ -112,9 +113,10 @@ func verdicts(g *gateway, policies []source) map[string]map[string]verdict {
 	all := map[string]map[string]verdict{}
 	for _, p := range policies {
 		all[p.Name] = map[string]verdict{}
-		for name, call := range described {
+		for name, description := range described {
 			for votes := range 3 {
-				call.Principal, call.At, call.Votes = "user:dev", timestamppb.New(judgedAt), nil
+				call := proto.CloneOf(description)
+				call.Principal, call.At = "user:dev", timestamppb.New(judgedAt)
 				for _, user := range []string{"bob", "eve"}[:votes] {
 					call.Votes = append(call.Votes, &palyrav1.DescribedVote{User: user, Surface: "cli", Paired: true})
 				}

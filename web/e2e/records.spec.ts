@@ -118,6 +118,7 @@ test("a session of a caller is ended, and the next call begins another", async (
   await page.getByRole("button", { name: "End", exact: true }).click();
   await page.getByRole("dialog").getByLabel(/Reason/).fill("enough for today");
   await page.getByRole("dialog").getByRole("button", { name: "End the session" }).click();
+  await expect(page.getByRole("dialog")).toHaveCount(0);
   await expect(page.getByText("enough for today")).toBeVisible();
   expect(await open()).toBeUndefined();
   expect((await gateway.call("echo", { text: "again" }, "scout").done).code).toBe(0);
