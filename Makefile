@@ -128,7 +128,7 @@ quick: bin/tiers ## Run every test that needs no root, network, browser or forei
 
 .PHONY: test
 test: bin/tiers ## Install what is missing and run the tests that a change has to pass (PKG=, RUN=regexp, COUNT=1, REPORT=dir)
-	exec bin/tiers test $(TESTFLAGS) -pkg '$(PKG)'
+	exec bin/tiers test $(TESTFLAGS) -pkg '$(PKG)' -base '$(BASE)'
 
 .PHONY: test-all
 test-all: bin/tiers ## Run those and the long tiers; bin/tiers list names them

@@ -95,6 +95,7 @@ var varying = []struct{ word, pattern string }{
 	{`\b[0-9]+(?:\.[0-9]+)?m?s\b`, `[0-9.]+(?:ms|s|m[0-9]+s)`},
 	{`\bjournal [0-9]+`, `journal [0-9]+`},
 	{`\bevents +[0-9]+ \(1 to [0-9]+\)`, ` *events +[0-9]+ \(1 to [0-9]+\)`},
+	{`\b[0-9]+ checkpoints?\b`, `[0-9]+ checkpoints?`}, // one a minute
 	{`\b(?:line|sequence number) [0-9]+`, `(?:line|sequence number) [0-9]+`},
 	{`\.cedar:[0-9]+`, `\.cedar:[0-9]+`},
 	{`  +`, ` +`}, // columns are as wide as what stands in them

@@ -23,7 +23,7 @@ func (s *session) runChanged(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	files, changed, err := changesSince(ctx, base, all)
+	files, changed, err := changesSince(ctx, base, all, func(string) bool { return true })
 	if err != nil {
 		return err
 	}
@@ -61,11 +61,11 @@ func (s *session) keepAffected(ctx context.Context, t *tier, all []pkg) {
 	base, err := s.comparedWith(ctx)
 	files, why := 0, map[string]string(nil)
 	if err == nil {
-		files, why, err = changesSince(ctx, base, all)
+		files, why, err = changesSince(ctx, base, all, isGo)
 	}
 	if err == nil && files == 0 {
 		base = "HEAD~1"
-		files, why, err = changesSince(ctx, base, all)
+		files, why, err = changesSince(ctx, base, all, isGo)
 	}
 	whole := len(t.packages)
 	if err != nil {
@@ -73,16 +73,22 @@ func (s *session) keepAffected(ctx context.Context, t *tier, all []pkg) {
 		return
 	}
 	t.packages = slices.DeleteFunc(t.packages, func(p pkg) bool { return why[p.ImportPath] == "" })
-	fmt.Fprintf(s.out, "== %s: %d of %d packages, those that the difference from %s affects (%d files)\n", t.name, len(t.packages), whole, base, files)
+	fmt.Fprintf(s.out, "== %s: %d of %d packages, those that the difference from %s affects (%d files of Go)\n", t.name, len(t.packages), whole, base, files)
 }
 
-// changesSince returns how many files differ from a commit, and the packages whose tests
-// that affects.
-func changesSince(ctx context.Context, base string, all []pkg) (files int, why map[string]string, err error) {
+// isGo reports whether a file can bring a race.
+func isGo(file string) bool {
+	return strings.HasSuffix(file, ".go") || file == "go.mod" || file == "go.sum"
+}
+
+// changesSince returns how many files of those that count differ from a commit, and the
+// packages whose tests that affects.
+func changesSince(ctx context.Context, base string, all []pkg, counts func(file string) bool) (files int, why map[string]string, err error) {
 	changed, err := changedFiles(ctx, base)
 	if err != nil {
 		return 0, nil, err
 	}
+	changed = slices.DeleteFunc(changed, func(file string) bool { return !counts(file) })
 	root, err := os.Getwd()
 	if err != nil {
 		return 0, nil, err

@@ -265,6 +265,8 @@ func TestRaceOfTheChange(t *testing.T) {
 	is("nothing differs", "./...", []string{"hook"}, []string{"approval", "good"})
 	r.write("internal/approval/y.go", "package approval\n")
 	is("an untracked file", "./...", []string{"approval"}, []string{"good", "hook"})
+	r.write("internal/hook/notes.md", "Notes.\n")
+	is("a document", "./...", []string{"approval"}, []string{"good", "hook"})
 	is("a chosen package", "./internal/hook", []string{"hook"}, nil)
 }
 
