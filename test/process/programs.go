@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 )
 
 // programsVariable names the directory of the programs that `make build` and
@@ -70,6 +71,10 @@ func install(from, to string) (err error) {
 		return fmt.Errorf("%w; `make test-programs` builds it", err)
 	}
 	defer in.Close()
+	// A program that a test starts meanwhile would have the copy open for writing for a
+	// moment, so that it could not be started (ETXTBSY, execve(2)).
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o755) //nolint:gosec // a program
 	if err != nil {
 		return err
