@@ -20,7 +20,7 @@ export default defineConfig({
     environment: "happy-dom",
     include: ["src/**/*.test.{ts,tsx}"],
     restoreMocks: true,
-    // One page for all files of a worker: making one for each takes four fifths of the time. Tests put back what they change.
+    // The files of a worker share one page: a page for each file takes four fifths of the time. Tests restore the state that they change.
     isolate: false,
     // When a test gives up: at a load of 20 a second of work takes half a minute.
     testTimeout: 5 * 60_000,

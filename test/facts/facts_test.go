@@ -40,8 +40,8 @@ const (
 	// judgedFrom is how long a run has to be to be judged by how often each
 	// stage of each tool saw a change.
 	judgedFrom = 30 * time.Minute
-	// untilSeen bounds a run that ends when it has seen what it looks for.
-	untilSeen = 10 * time.Minute
+	// searchLimit bounds a run that ends once it has found the violations it searches for.
+	searchLimit = 10 * time.Minute
 )
 
 // fuzz is a run.
@@ -249,7 +249,7 @@ func TestFacts(t *testing.T) {
 // found within a minute.
 func TestControl(t *testing.T) {
 	t.Parallel()
-	f := &fuzz{seed: seed(t), time: untilSeen, ignoreFacts: true, untilFirst: true}
+	f := &fuzz{seed: seed(t), time: searchLimit, ignoreFacts: true, untilFirst: true}
 	f.run(t)
 	calls, violations := f.tally.count()
 	fmt.Printf("facts: control with seed %d: %d violations in %d calls, the first within %s\n", f.seed, violations, calls, f.took.Round(time.Second/10))

@@ -78,7 +78,7 @@ var lies = []lie{
 // really were made.
 func TestJudge(t *testing.T) {
 	t.Parallel()
-	f := &fuzz{seed: seed(t), time: untilSeen}
+	f := &fuzz{seed: seed(t), time: searchLimit}
 	var mu sync.Mutex
 	seen := map[string]bool{}
 	f.spoil = func(w *worker, c *call, o *toolcall.Outcome) {

@@ -71,8 +71,8 @@ func install(from, to string) (err error) {
 		return fmt.Errorf("%w; `make test-programs` builds it", err)
 	}
 	defer in.Close()
-	// A program that a test starts meanwhile would have the copy open for writing for a
-	// moment, so that it could not be started (ETXTBSY, execve(2)).
+	// A child forked during the copy inherits the open file until its own exec. The copy
+	// cannot be executed while it is open for writing (ETXTBSY, execve(2)).
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
 	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o755) //nolint:gosec // a program

@@ -3,8 +3,8 @@ package main
 import "sync"
 
 // budget is what tiers that run at once may use together. A tier that waits for a browser
-// or a program leaves processors idle, so that twice as many as the machine has are given
-// out.
+// or a program leaves processors idle, so that the budget has twice as many as the
+// machine.
 type budget struct {
 	mu                 sync.Mutex
 	freed              *sync.Cond

@@ -15,19 +15,23 @@ import (
 // runChanged runs the tests of the packages that differ from the base and of the packages
 // that import one of them directly.
 func (s *session) runChanged(ctx context.Context) error {
-	all, err := listPackages(ctx, s.goTool, "./...")
-	if err != nil {
-		return err
-	}
 	base, err := s.comparedWith(ctx)
 	if err != nil {
 		return err
 	}
-	files, changed, err := changesSince(ctx, base, all, func(string) bool { return true })
+	files, err := changedFiles(ctx, base)
+	if err != nil {
+		return err
+	}
+	all, err := listPackages(ctx, s.goTool, "./...")
 	if err != nil {
 		return err
 	}
 	root, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	changed, err := affected(root, files, all)
 	if err != nil {
 		return err
 	}
@@ -43,7 +47,7 @@ func (s *session) runChanged(ctx context.Context) error {
 			t.packages = append(t.packages, p)
 		}
 	}
-	fmt.Fprintf(s.out, "== %d files differ from %s, %d packages are tested\n", files, base, len(t.packages))
+	fmt.Fprintf(s.out, "== %d files differ from %s, %d packages are tested\n", len(files), base, len(t.packages))
 	if len(left) > 0 {
 		fmt.Fprintf(s.out, "== left to make test, for they need root, a network, a browser or a foreign program: %s\n", strings.Join(left, " "))
 	}
@@ -54,47 +58,47 @@ func (s *session) runChanged(ctx context.Context) error {
 	return s.runChosen(ctx, []tier{t})
 }
 
-// keepAffected leaves a tier the packages that the change affects: what differs from the
-// base or, where nothing does, the last commit. Without a commit to compare with it leaves
-// all, so that a checkout without history tests more.
-func (s *session) keepAffected(ctx context.Context, t *tier, all []pkg) {
+// keepAffected removes from a tier the packages that the change does not affect. The change
+// is the difference from the base or, if there is none, the last commit. Without a commit to
+// compare with, the tier keeps all packages.
+func (s *session) keepAffected(ctx context.Context, t *tier, all []pkg) error {
 	base, err := s.comparedWith(ctx)
-	files, why := 0, map[string]string(nil)
-	if err == nil {
-		files, why, err = changesSince(ctx, base, all, isGo)
+	if err != nil && s.base != "" {
+		return err
 	}
-	if err == nil && files == 0 {
+	var why map[string]string
+	if err == nil {
+		why, err = affectedByGo(ctx, base, all)
+	}
+	if err == nil && len(why) == 0 {
 		base = "HEAD~1"
-		files, why, err = changesSince(ctx, base, all, isGo)
+		why, err = affectedByGo(ctx, base, all)
+	}
+	if err != nil {
+		fmt.Fprintf(s.out, "== %s: all %d packages, because no commit is available to compare with\n", t.name, len(t.packages))
+		return nil //nolint:nilerr // The tier runs more tests, not fewer.
 	}
 	whole := len(t.packages)
-	if err != nil {
-		fmt.Fprintf(s.out, "== %s: all %d packages, because there is no commit to compare with\n", t.name, whole)
-		return
-	}
 	t.packages = slices.DeleteFunc(t.packages, func(p pkg) bool { return why[p.ImportPath] == "" })
-	fmt.Fprintf(s.out, "== %s: %d of %d packages, those that the difference from %s affects (%d files of Go)\n", t.name, len(t.packages), whole, base, files)
+	fmt.Fprintf(s.out, "== %s: %d of %d packages, those affected by the Go files that differ from %s\n", t.name, len(t.packages), whole, base)
+	return nil
 }
 
-// isGo reports whether a file can bring a race.
-func isGo(file string) bool {
-	return strings.HasSuffix(file, ".go") || file == "go.mod" || file == "go.sum"
-}
-
-// changesSince returns how many files of those that count differ from a commit, and the
-// packages whose tests that affects.
-func changesSince(ctx context.Context, base string, all []pkg, counts func(file string) bool) (files int, why map[string]string, err error) {
-	changed, err := changedFiles(ctx, base)
+// affectedByGo returns the packages that are affected by the Go files that differ from a
+// commit. Other files cannot introduce a data race.
+func affectedByGo(ctx context.Context, base string, all []pkg) (map[string]string, error) {
+	files, err := changedFiles(ctx, base)
 	if err != nil {
-		return 0, nil, err
+		return nil, err
 	}
-	changed = slices.DeleteFunc(changed, func(file string) bool { return !counts(file) })
 	root, err := os.Getwd()
 	if err != nil {
-		return 0, nil, err
+		return nil, err
 	}
-	why, err = affected(root, changed, all)
-	return len(changed), why, err
+	files = slices.DeleteFunc(files, func(file string) bool {
+		return !strings.HasSuffix(file, ".go") && file != "go.mod" && file != "go.sum"
+	})
+	return affected(root, files, all)
 }
 
 // comparedWith returns the commit that the working tree is compared with.

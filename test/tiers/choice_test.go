@@ -223,8 +223,9 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestRaceOfTheChange: the race detector watches what the change affects, or what is
-// chosen, and everything where nothing can be compared; the tier unit runs the rest.
+// TestRaceOfTheChange: the tier race has the packages that the change affects, the packages
+// that are chosen by name, or all packages without a commit to compare with. The tier unit
+// has the others.
 //
 // Not parallel: it changes the current directory.
 func TestRaceOfTheChange(t *testing.T) {
@@ -267,11 +268,14 @@ func TestRaceOfTheChange(t *testing.T) {
 	is("an untracked file", "./...", []string{"approval"}, []string{"good", "hook"})
 	r.write("internal/hook/notes.md", "Notes.\n")
 	is("a document", "./...", []string{"approval"}, []string{"good", "hook"})
+	s := &session{options: options{packages: "./...", base: "nothing", goTool: "go"}, out: io.Discard}
+	if _, err := s.choose(t.Context(), must.Get(named([]string{"race"}))(t)); err == nil || !strings.Contains(err.Error(), "BASE=nothing is not a commit") {
+		t.Errorf("a base that does not exist: %v", err)
+	}
 	is("a chosen package", "./internal/hook", []string{"hook"}, nil)
 }
 
-// TestShards: each package that the race detector watches is in one of the tiers that share
-// them, and no tier has much more to do than the others.
+// TestShards: each concurrent package is in one race tier, and their durations are similar.
 func TestShards(t *testing.T) {
 	t.Parallel()
 	took := recordedDurations()
@@ -287,6 +291,6 @@ func TestShards(t *testing.T) {
 		}
 	}
 	if shardOf(pkg{ImportPath: module + "/nowhere"}) != 0 {
-		t.Error("a package that is not watched is in a tier")
+		t.Error("a package that is not concurrent is in a race tier")
 	}
 }

@@ -17,7 +17,7 @@ import (
 // defaultRuns is how often flaky runs a package.
 const defaultRuns = 50
 
-// browserTier is the name of the tier that flaky runs beside packages of Go.
+// browserTier is the name of the browser tier, which flaky accepts in place of Go packages.
 const browserTier = "browser"
 
 // burnCommand is the hidden command of a process that keeps one processor busy.
@@ -38,6 +38,11 @@ func (s *session) runFlaky(ctx context.Context) error {
 	if s.packages == "./..." {
 		return fmt.Errorf("flaky runs chosen packages: set PKG, for example PKG=./internal/hook, or PKG=browser")
 	}
+	stop, err := startLoad(ctx)
+	if err != nil {
+		return err
+	}
+	defer stop()
 	if s.packages == browserTier {
 		return s.repeatBrowser(ctx)
 	}
@@ -45,11 +50,6 @@ func (s *session) runFlaky(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	stop, err := startLoad(ctx)
-	if err != nil {
-		return err
-	}
-	defer stop()
 	failures := 0
 	for _, p := range all {
 		if !p.hasTests() {
@@ -67,15 +67,14 @@ func (s *session) runFlaky(ctx context.Context) error {
 	return nil
 }
 
-// repeatBrowser runs the tests of the browser tier many times. Playwright names those that
-// failed.
+// repeatBrowser runs each test of the browser tier many times; Playwright prints the
+// failures.
 func (s *session) repeatBrowser(ctx context.Context) error {
-	stop, err := startLoad(ctx)
+	chosen, err := named([]string{browserTier})
 	if err != nil {
 		return err
 	}
-	defer stop()
-	t := tiers[slices.IndexFunc(tiers, func(t tier) bool { return t.name == browserTier })]
+	t := chosen[0]
 	t.command = append(slices.Clone(playwright), fmt.Sprintf("--repeat-each=%d", cmp.Or(s.count, defaultRuns)))
 	if s.run != "" {
 		t.command = append(t.command, "--grep", s.run)

@@ -97,12 +97,12 @@ func recordedDurations() map[string]time.Duration {
 	return all
 }
 
-// recordName is the name under which the times of a tier are recorded: the shares of a tier
-// have those of the whole.
+// recordName returns the name under which the durations of a tier are recorded: race for
+// race-1.
 func recordName(tier string) string { return strings.TrimRight(tier, "-0123456789") }
 
-// shardOf returns which of the tiers race-1 to race-3 a package belongs to, 0 for none. The
-// longest packages are given out first, each to the tier that has least to do.
+// shardOf returns the number of the tier race-1 to race-3 that a package belongs to, 0 for
+// none. Packages are assigned longest first, each to the tier with the shortest total.
 func shardOf(p pkg) int {
 	took := recordedDurations()
 	folders := concurrentFolders()
@@ -117,7 +117,7 @@ func shardOf(p pkg) int {
 				least = i
 			}
 		}
-		// A package without a record counts as one that links for a second.
+		// Linking takes about a second, also for a package without a recorded duration.
 		shares[least] += took["race "+module+"/"+folder] + time.Second
 		if module+"/"+folder == p.ImportPath {
 			return least + 1

@@ -84,7 +84,7 @@ func (s *session) choose(ctx context.Context, chosen []tier) ([]tier, error) {
 		return nil, err
 	}
 	var out []tier
-	watched := map[string]bool{}
+	raced := map[string]bool{}
 	for _, t := range chosen {
 		if t.in == nil {
 			if s.everything() {
@@ -93,15 +93,17 @@ func (s *session) choose(ctx context.Context, chosen []tier) ([]tier, error) {
 			continue
 		}
 		for _, p := range all {
-			if p.hasTests() && t.in(p) && !(t.unwatched && watched[p.ImportPath]) {
+			if p.hasTests() && t.in(p) && !(t.remaining && raced[p.ImportPath]) {
 				t.packages = append(t.packages, p)
 			}
 		}
-		if t.affected && s.packages == "./..." {
-			s.keepAffected(ctx, &t, all)
+		if t.affectedOnly && s.packages == "./..." {
+			if err := s.keepAffected(ctx, &t, all); err != nil {
+				return nil, err
+			}
 		}
 		for _, p := range t.packages {
-			watched[p.ImportPath] = watched[p.ImportPath] || t.flags.race
+			raced[p.ImportPath] = raced[p.ImportPath] || t.flags.race
 		}
 		if len(t.packages) > 0 {
 			longestFirst(t.name, t.packages)

@@ -30,12 +30,15 @@ type tier struct {
 	// longer is named in the summary, and does not fail.
 	budget time.Duration
 
-	// in selects the packages of a tier of Go tests, which run with flags. Of them, affected
-	// keeps those that the change affects, unless packages are chosen by name, and unwatched
-	// those that no tier before it runs with the race detector.
-	in                  func(pkg) bool
-	affected, unwatched bool
-	flags               goFlags
+	// in selects the packages of a tier of Go tests, which run with flags.
+	in    func(pkg) bool
+	flags goFlags
+	// affectedOnly leaves out packages that the change does not affect, unless packages are
+	// chosen by name.
+	affectedOnly bool
+	// remaining leaves out packages that an earlier tier of the run includes with the race
+	// detector.
+	remaining bool
 	// command is the command line of another tier, which runs where packages are not
 	// chosen; variables are added to its environment.
 	command   []string
@@ -72,8 +75,8 @@ var foreign = map[string]string{
 	"internal/sandbox/cgroup/scope": "starts a D-Bus daemon",
 }
 
-// isWatched reports whether the race detector watches a package.
-func isWatched(p pkg) bool { return isConcurrent(p) && !drivesPrograms(p) }
+// needsRaceDetector reports whether a package is concurrent and runs in the test process.
+func needsRaceDetector(p pkg) bool { return isConcurrent(p) && !drivesPrograms(p) }
 
 func isForeign(p pkg) bool {
 	for folder := range foreign {
@@ -97,7 +100,7 @@ var tiers = []tier{
 		name: "race", suite: core, memory: 6, budget: 4 * time.Minute,
 		about: "concurrent packages (race.txt) that the change affects, or that are chosen, with the race detector",
 		needs: unitNeeds,
-		in:    isWatched, affected: true,
+		in:    needsRaceDetector, affectedOnly: true,
 		flags: goFlags{race: true, programs: true}, variables: []string{factsTime},
 	},
 	{
@@ -124,16 +127,16 @@ var tiers = []tier{
 	},
 	{
 		name: "unit", suite: core, memory: 4, budget: 5 * time.Minute,
-		about: "the packages that the tier race leaves out, without the race detector",
+		about: "the packages that are not in the tier race, without the race detector",
 		needs: unitNeeds,
-		in:    func(p pkg) bool { return !drivesPrograms(p) && !requiresCgo(p) }, unwatched: true,
+		in:    func(p pkg) bool { return !drivesPrograms(p) && !requiresCgo(p) }, remaining: true,
 		flags: goFlags{programs: true}, variables: []string{factsTime},
 	},
 	{
 		name: "attack", suite: core, memory: 4, budget: 3 * time.Minute,
 		about: "every attack of the catalogue, once, each with its control",
 		needs: slices.Concat(sandboxNeeds, []need{ipRoute, openssl}),
-		in:    func(p pkg) bool { return p.within("test/attack") || p.within("cmd/palyra-wasm") }, unwatched: true,
+		in:    func(p pkg) bool { return p.within("test/attack") || p.within("cmd/palyra-wasm") }, remaining: true,
 		// The tier attack-matrix has the race detector.
 		flags: goFlags{cgo: true, programs: true}, variables: []string{attackMatrix},
 	},
@@ -217,20 +220,20 @@ var sandboxNeeds = []need{goCommand, gitCommand, cCompiler, programs, bubblewrap
 // unitNeeds are those of the packages that drive no programs of Palyra.
 var unitNeeds = slices.Concat(sandboxNeeds, []need{pip, systemNode, ipRoute, mounts, curlCommand, wgetCommand, openssl, dbus, keyring, swtpm, tmux})
 
-// factsTime is how long test/facts makes calls.
+// factsTime sets how long test/facts makes calls.
 const factsTime = "TEST_PALYRA_FACTS_TIME=10s"
 
-// raceShards is how many tiers share the packages that the race detector watches. All of
-// them take 20 minutes of processor time, too much for make test.
+// raceShards is the number of tiers that share the concurrent packages. With the race
+// detector they take 20 minutes of processor time, too much for make test.
 const raceShards = 3
 
-// raceShard returns the tier of one share.
+// raceShard returns the tier of one share; shares are numbered from 1.
 func raceShard(number int) tier {
 	return tier{
 		name: fmt.Sprintf("race-%d", number), suite: long, memory: 6, budget: 5 * time.Minute,
 		about: fmt.Sprintf("share %d of %d of the concurrent packages (race.txt), with the race detector", number, raceShards),
 		needs: unitNeeds,
-		in:    func(p pkg) bool { return isWatched(p) && shardOf(p) == number },
+		in:    func(p pkg) bool { return needsRaceDetector(p) && shardOf(p) == number },
 		flags: goFlags{race: true, programs: true, parallel: 4}, variables: []string{factsTime},
 	}
 }

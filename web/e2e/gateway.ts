@@ -43,7 +43,7 @@ export interface Running {
   stop: () => void;
 }
 
-/** A port of loopback below those that the system gives to connections, so that nobody takes it while palyrad restarts. */
+/** Returns a free loopback port below the ephemeral range: no other process receives it while palyrad restarts. */
 export async function freePort(): Promise<number> {
   const port = randomInt(20_000, 32_000);
   const server = createServer();

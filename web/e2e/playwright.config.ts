@@ -10,7 +10,7 @@ const chromium = process.env.PALYRA_CHROMIUM ?? (existsSync(debian) ? debian : u
 export default defineConfig({
   testDir: ".",
   outputDir: "../test-results",
-  // Each has a daemon and a browser. Most of the time a page waits for a moment to pass or for an ask to expire.
+  // Each worker has its own daemon and browser. Two fit two cores: most tests wait for timers.
   workers: 2,
   fullyParallel: false,
   timeout: 10 * patience,
@@ -32,7 +32,7 @@ export default defineConfig({
       args: process.getuid?.() === 0 ? ["--no-sandbox"] : [],
     },
     viewport: { width: 1280, height: 800 },
-    // What was done and what went over the network; pictures and copies of the page at every moment cost as much as the pages do.
+    // A trace has actions and requests. Screenshots and DOM snapshots would double the processor time of the tests.
     trace: { mode: "retain-on-failure", screenshots: false, snapshots: false },
     screenshot: "only-on-failure",
   },

@@ -72,7 +72,7 @@ async function expectWhole(page: Page): Promise<void> {
   await page.setViewportSize({ width: 1280, height: 800 });
 }
 
-// The tag has them run in a tier of make test-all; make test-browser runs them with the others.
+// Tests with this tag run in the tier browser-matrix of make test-all, and in make test-browser.
 for (const screen of screens) {
   const base = baseOf(screen.path);
   const expected = content[base];

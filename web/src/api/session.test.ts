@@ -9,7 +9,7 @@ function loginAs(user: string, secret: string, hour: number) {
   return login("token");
 }
 
-/** What another tab stores when somebody logs in there. */
+/** Stores a session as a login in another tab does. */
 const storeAs = (user: string, secret: string, hour: number) =>
   localStorage.setItem(`palyra.session.${secret}`, JSON.stringify({ user, expiresAt: later(hour) }));
 
@@ -34,19 +34,19 @@ test("a login is the session, and removes the one before and the drafts of other
   expect(Object.keys(localStorage).sort()).toEqual(["palyra.drafts.user:local", "palyra.session.b"]);
 });
 
-test("of two sessions, the one that ends later counts", () => {
+test("of two sessions, the one with the later expiry is used", () => {
   storeAs("user:local", "b", 2);
   storeAs("user:anna", "a", 1);
   expect(session()?.user).toBe("user:local");
 });
 
-test("what is no session is none", () => {
+test("an item that is not a valid session is ignored", () => {
   localStorage.setItem("palyra.session.a", "{");
   localStorage.setItem("palyra.session", "{}");
   expect(session()).toBeUndefined();
 });
 
-test("a session that is over is removed, and the page goes to the login", async () => {
+test("an ended session is removed and the page opens the login", async () => {
   await loginAs("user:anna", "a", 1);
   drop("another", "ended");
   expect(left).toEqual([]);
@@ -55,9 +55,9 @@ test("a session that is over is removed, and the page goes to the login", async 
   expect(session()).toBeUndefined();
 });
 
-test("the end of a session leaves the one that another tab stores in the same moment", async () => {
+test("ending a session keeps a session that another tab stores at the same time", async () => {
   await loginAs("user:anna", "a", 1);
-  // Another tab is another process: what it stores can come between a look at the storage and a change of it.
+  // Tabs are separate processes: another tab can write between a read of the storage and a write to it.
   const browsers = localStorage;
   const between = {
     getItem: (name: string) => browsers.getItem(name),
@@ -72,7 +72,7 @@ test("the end of a session leaves the one that another tab stores in the same mo
   expect(session()?.user).toBe("user:local");
 });
 
-test("a page follows what other tabs do with its session, and with no other", async () => {
+test("a page reacts only to changes of its own session in other tabs", async () => {
   followOtherTabs();
   const changed = (key: string | null) => dispatchEvent(new StorageEvent("storage", { key }));
   await loginAs("user:anna", "a", 1);
@@ -88,7 +88,7 @@ test("a page follows what other tabs do with its session, and with no other", as
   expect(left).toEqual(["/", "/login"]);
 });
 
-test("a page that logs in stays until that is answered, whatever other tabs do with the session of before", async () => {
+test("a pending login is not interrupted when another tab removes the previous session", async () => {
   storeAs("user:anna", "a", 1);
   let answer: (r: Response) => void = () => undefined;
   vi.stubGlobal("fetch", () => new Promise<Response>((resolve) => (answer = resolve)));
@@ -107,7 +107,7 @@ test("a page that logs in stays until that is answered, whatever other tabs do w
   expect(left).toEqual([]);
 });
 
-test("a page whose login is refused follows other tabs again", async () => {
+test("after a refused login a page follows other tabs again", async () => {
   followOtherTabs();
   vi.stubGlobal("fetch", () => Promise.resolve(Response.json({ message: "no" }, { status: 403 })));
   await expect(login("token")).rejects.toThrow("no");

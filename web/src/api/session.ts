@@ -1,16 +1,16 @@
 // The session of this browser. The cookie is the browser's affair and no script can read
 // it; the secret beside it is kept for this origin alone, so that a cookie that was taken
-// reaches nothing. Each session has an item of its own, which ends with its secret: tabs are
-// processes, and one that ended a session under a name that all share could remove what
-// another tab has stored there a moment before.
+// reaches nothing. Each session has its own item, named by its secret: tabs are separate
+// processes, and with one shared item a tab that ends its session could remove a session that
+// another tab has just stored.
 
 const sessions = "palyra.session.";
 const drafts = "palyra.drafts.";
 
-/** The secret of the session that this page is of. */
+/** The secret of the session that this page belongs to. */
 let mine: string | undefined;
 
-/** Whether a login is under way here. The gateway ends the session before it answers, and another tab may see that first. */
+/** Whether a login of this tab is pending. The gateway ends the previous session before it responds, and another tab may remove it first. */
 let entering = false;
 
 /** Where what the member writes is kept until it is used: it is gone with a logout, and with another member's login. */
@@ -36,7 +36,7 @@ export interface Session {
 /** Why there is no session, for the page that says so. */
 export type Ended = "logout" | "ended" | "other-member" | "";
 
-/** The session of this browser, or undefined. Until a login has removed the one before there are two: its own ends later. */
+/** The session of this browser, or undefined. During a login there are two for a moment; the new one expires later. */
 export function session(): Session | undefined {
   return Object.keys(localStorage)
     .flatMap(read)
@@ -50,7 +50,7 @@ function read(name: string): Session[] {
     const { user = "", expiresAt = "" } = JSON.parse(localStorage.getItem(name) ?? "") as Partial<Session>;
     return [{ secret: name.slice(sessions.length), user, expiresAt }];
   } catch {
-    return []; // What is no session is none.
+    return []; // The item is not a valid session.
   }
 }
 
@@ -170,8 +170,8 @@ export async function logout(): Promise<void> {
 }
 
 /**
- * Ends a session in this browser, unless another one took its place. The page is loaded anew, in this tab and, by
- * the storage event, in every other: nothing of what was shown stays in memory.
+ * Ends a session in this browser, unless another session has replaced it. This tab and, by the storage event, every
+ * other tab reload the page, so that no displayed data stays in memory.
  */
 export function drop(secret: string, why: Ended): void {
   if (session()?.secret !== secret) return;
