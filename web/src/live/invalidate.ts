@@ -48,8 +48,11 @@ export function outdated(event: LiveEvent): readonly (readonly string[])[] {
 // A busy gateway has many events a second, and one request answers for all of them.
 const gather = 200;
 
-/** Keeps the cache true to the stream. */
-export function followQueries(live: Connection, queries: QueryClient): () => void {
+/**
+ * Keeps the cache true to the stream. What could not be read while the gateway was out of
+ * reach is read once it is back: no event says that it is out of date.
+ */
+export function followQueries(live: Pick<Connection, "subscribe" | "watch" | "state">, queries: QueryClient): () => void {
   const keys = new Map<string, readonly string[]>();
   let timer: ReturnType<typeof setTimeout> | undefined;
   const flush = () => {
@@ -65,8 +68,19 @@ export function followQueries(live: Connection, queries: QueryClient): () => voi
     }
     if (keys.size > 0) timer ??= setTimeout(flush, gather);
   });
+  let { mark } = live.state();
+  const unwatch = live.watch(() => {
+    const before = mark;
+    ({ mark } = live.state());
+    if (mark !== "live" || before === "live") return;
+    for (const { queryKey } of queries.getQueryCache().findAll({ predicate: ({ state }) => state.status === "error" || state.fetchFailureCount > 0 })) {
+      void queries.cancelQueries({ queryKey, exact: true }); // the last of its tries may be about to fail
+      void queries.invalidateQueries({ queryKey, exact: true });
+    }
+  });
   return () => {
     stop();
+    unwatch();
     clearTimeout(timer);
   };
 }
