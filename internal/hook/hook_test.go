@@ -152,7 +152,8 @@ func (w *world) people(answers func(*approval.Record) approval.Ballot) (stop fun
 			}
 			seen[r.ID] = true
 			asked = append(asked, r)
-			if _, err := w.Desk.Decide(ctx, gatewaytest.Person(policytest.Alice, access.RoleOwner), r.ID, answers(&r)); err != nil {
+			// An answer that was begun before stop is given to its end.
+			if _, err := w.Desk.Decide(context.WithoutCancel(ctx), gatewaytest.Person(policytest.Alice, access.RoleOwner), r.ID, answers(&r)); err != nil {
 				w.t.Errorf("answering %s: %v", r.Prompt.Summary, err)
 			}
 			return nil
