@@ -41,7 +41,8 @@ type Amendment struct {
 var noEdit = []access.Surface{"slack", access.SurfaceWebhook, access.SurfaceInClient}
 
 // MayEdit returns nil when the caller may change the call of a record that it was
-// shown: it may answer it, the call still waits, and nothing has changed since.
+// shown: it may answer it, the call still waits, and nothing has changed since. It
+// returns once the call that waits knows of the record.
 func (d *Desk) MayEdit(ctx context.Context, caller access.Caller, id string, version int64, shown string) (Record, error) {
 	rec, err := d.Get(ctx, id)
 	if err != nil {
@@ -70,7 +71,24 @@ func (d *Desk) MayEdit(ctx context.Context, caller access.Caller, id string, ver
 	case rec.SubjectType != SubjectTool || rec.AboutCommit() || rec.AboutSession():
 		return rec, reason.Errorf(reason.InvalidInput, "%s cannot be edited: it is no call", rec.what())
 	}
-	return rec, nil
+	return rec, d.awaitTold(ctx, id)
+}
+
+// awaitTold returns once the call that waits knows of the record, which others see a
+// moment earlier.
+func (d *Desk) awaitTold(ctx context.Context, id string) error {
+	d.mu.Lock()
+	e := d.open[id]
+	d.mu.Unlock()
+	if e == nil {
+		return nil
+	}
+	select {
+	case <-e.told:
+		return nil
+	case <-ctx.Done():
+		return reason.Errorf(reason.Cancelled, "the editor left: %w", ctx.Err())
+	}
 }
 
 // edited reports whether a user is among the editors of r.

@@ -2,6 +2,7 @@ package approval
 
 import (
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -23,6 +24,10 @@ type entry struct {
 	ready chan struct{}
 	// waiters are in the order in which they came.
 	waiters []*waiter
+	// told is closed (tell) once a call that waits was shown the record or left, and for a
+	// record of before the start at once.
+	told    chan struct{}
+	telling sync.Once
 	// counted is true while the record counts as pending.
 	counted bool
 	// leaving is true once the last waiter left: nobody may join any more.
@@ -30,6 +35,11 @@ type entry struct {
 	// claimedUntil is until when the answer of an allowed record is kept for
 	// the call that received it.
 	claimedUntil time.Time
+}
+
+// tell notes that a call that waits knows of the record.
+func (e *entry) tell() {
+	e.telling.Do(func() { close(e.told) })
 }
 
 // editedCall is a call that an edit made.

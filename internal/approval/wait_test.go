@@ -319,3 +319,35 @@ func TestNothingStaysInMemory(t *testing.T) {
 		}
 	})
 }
+
+// TestEditWaitsForTheCall: a person who sees an ask before its call knows of it can
+// change the call all the same.
+func TestEditWaitsForTheCall(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T) {
+		d := approvaltest.NewDesk(t)
+		ask := approvaltest.Ask(t)
+		ctx, leave := context.WithCancel(t.Context())
+		tell, ended := make(chan struct{}), make(chan error, 1)
+		go func() {
+			_, err := d.Resolve(ctx, &ask, func(*approval.Record) { <-tell })
+			ended <- err
+		}()
+		synctest.Wait()
+		list, _, err := d.List(t.Context(), approval.Filter{})
+		must.Do(t, err)
+		edited := make(chan error, 1)
+		go func() {
+			_, err := d.MayEdit(t.Context(), alice, list[0].ID, list[0].Version, list[0].CallDigest)
+			edited <- err
+		}()
+		synctest.Wait()
+		if len(edited) > 0 {
+			t.Error("the call was to be changed before it knew")
+		}
+		close(tell)
+		must.Check(t, <-edited)
+		leave()
+		<-ended
+	})
+}

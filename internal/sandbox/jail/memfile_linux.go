@@ -1,6 +1,7 @@
 package jail
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
@@ -52,6 +53,26 @@ func seal(f *os.File) error {
 		return err
 	}
 	const seals = unix.F_SEAL_WRITE | unix.F_SEAL_GROW | unix.F_SEAL_SHRINK | unix.F_SEAL_SEAL
-	_, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, seals)
+	return whileBusy(func() error {
+		_, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, seals)
+		if err != nil {
+			return fmt.Errorf("sealing a memory file: %w", err)
+		}
+		return nil
+	})
+}
+
+// mostBusy is how often sealing is tried. The kernel waits 75 ms each time.
+const mostBusy = 40
+
+// whileBusy tries to seal again while the kernel says EBUSY: something holds a page of the
+// file for a moment, such as the reclaim of memory on a machine under load
+// (memfd_wait_for_pins in mm/memfd.c).
+func whileBusy(seal func() error) (err error) {
+	for range mostBusy {
+		if err = seal(); !errors.Is(err, unix.EBUSY) {
+			return err
+		}
+	}
 	return err
 }

@@ -1,6 +1,8 @@
 package jail
 
 import (
+	"errors"
+	"io"
 	"os"
 	"testing"
 
@@ -65,5 +67,44 @@ func TestMemoryFilesAreSealed(t *testing.T) {
 	open := sealedBut(t, unix.F_SEAL_WRITE, []byte("text"))
 	if _, err := open.WriteAt([]byte("x"), 0); err != nil || final(t, open) { // control
 		t.Errorf("without that seal: %v", err)
+	}
+}
+
+// TestHeldPagesAreWaitedFor: a page that somebody else holds for a moment keeps a file
+// from being sealed, and is waited for. The control tries once while it is held.
+func TestHeldPagesAreWaitedFor(t *testing.T) {
+	t.Parallel()
+	f := must.Get(newMemory("test", unix.MFD_NOEXEC_SEAL))(t)
+	defer f.Close()
+	content := make([]byte, os.Getpagesize())
+	must.Get(f.Write(content))(t)
+	out, in, err := os.Pipe()
+	must.Do(t, err)
+	defer out.Close()
+	defer in.Close()
+	// The pipe holds the page itself until it is read.
+	var from int64
+	must.Get(unix.Splice(int(f.Fd()), &from, int(in.Fd()), nil, len(content), 0))(t)
+	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_WRITE); !errors.Is(err, unix.EBUSY) {
+		t.Fatalf("sealing with a page held: %v", err)
+	}
+	sealed := make(chan error, 1)
+	go func() { sealed <- seal(f) }()
+	must.Get(io.ReadFull(out, content))(t)
+	must.Check(t, <-sealed)
+	if !final(t, f) {
+		t.Error("the file is not sealed")
+	}
+}
+
+// TestSealingGivesUp: a page that is never let go of is an error in the end, and another
+// error one at once.
+func TestSealingGivesUp(t *testing.T) {
+	t.Parallel()
+	for want, tries := range map[error]int{unix.EBUSY: mostBusy, unix.EPERM: 1} {
+		n := 0
+		if err := whileBusy(func() error { n++; return want }); !errors.Is(err, want) || n != tries {
+			t.Errorf("%v after %d tries", err, n)
+		}
 	}
 }
