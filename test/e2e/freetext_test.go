@@ -110,7 +110,8 @@ func everything(t *testing.T, g *gateway, answers []process.Result) map[string][
 	t.Helper()
 	texts := map[string][]byte{"the log": []byte(g.Log().String())}
 	for _, a := range answers {
-		texts["the answer to "+a.Args[0]] = append(texts["the answer to "+a.Args[0]], a.Out+a.Err...)
+		name := "the answer to " + strings.Join(a.Args, " ")
+		texts[name] = append(texts[name], a.Out+a.Err...)
 	}
 	must.Do(t, filepath.WalkDir(g.State, func(path string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrPermission) && isKernelsOwn(d) || errors.Is(err, fs.ErrNotExist) && path != g.State {

@@ -8,12 +8,13 @@ import (
 	"encoding/hex"
 	"encoding/pem"
 	"fmt"
-	"io/fs"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -83,18 +84,7 @@ func forms(value string) []string {
 // and answers.
 func found(t *testing.T, g *gateway, answers ...process.Result) int {
 	t.Helper()
-	all := []byte(g.Log().String())
-	for _, a := range answers {
-		all = append(all, a.Out+a.Err...)
-	}
-	must.Do(t, filepath.WalkDir(g.State, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() {
-			return err
-		}
-		text, err := os.ReadFile(path)
-		all = append(all, text...)
-		return err
-	}))
+	all := bytes.Join(slices.Collect(maps.Values(everything(t, g, answers))), nil)
 	n := 0
 	for _, form := range forms(planted) {
 		if bytes.Contains(all, []byte(strings.TrimRight(form, "="))) {
