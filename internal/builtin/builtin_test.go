@@ -76,8 +76,12 @@ func (b *bench) plan(name string, input any) (tool.Plan, error) {
 	if err != nil {
 		return tool.Plan{}, err
 	}
-	return b.tools[name].Plan(context.Background(), p)
+	plan, err := b.tools[name].Plan(context.Background(), p)
+	return plan, tool.Reveal(err, everything)
 }
+
+// everything is what a caller may see who may read all files.
+func everything([]tool.FileAccess) bool { return true }
 
 // call plans and runs.
 func (b *bench) call(ctx context.Context, name string, input any) (tool.Report, map[string]any) {
@@ -99,8 +103,11 @@ func (b *bench) call(ctx context.Context, name string, input any) (tool.Report, 
 func (b *bench) run(ctx context.Context, c tool.Call) tool.Report {
 	b.t.Helper()
 	prepared, err := b.tools[c.Proposal.Tool.Name].Prepare(ctx, c.Proposal)
+	if c.MaySee == nil {
+		c.MaySee = everything
+	}
 	if err != nil {
-		return begin("").Fail(ctx, err)
+		return begin("").Fail(ctx, tool.Reveal(err, c.MaySee))
 	}
 	defer prepared.Release()
 	was, _ := c.Plan.Binding.Digest()

@@ -2,8 +2,11 @@ package builtin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
+	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -21,10 +24,83 @@ type edit struct {
 	tool, version string
 	summary       func(*edit) string
 
-	root    *workspace.Root
+	root *workspace.Root
+	// named are the resolved paths that the call names, and blindRisk its risk by its
+	// arguments alone: what is known of the edit before any file is looked at.
+	named     []string
+	blindRisk int
+
 	changes []workspace.Change
 	diffs   []unified.File
 	risk    int
+}
+
+// name adds a path that the call names, and how risky the call is without a look at it.
+func (e *edit) name(real string, risk int, executable *bool) {
+	if executable != nil && *executable {
+		risk += riskExecutable
+	}
+	e.named = append(e.named, real)
+	e.blindRisk = max(e.blindRisk, risk)
+}
+
+// target resolves a path that the call names. Where it leads is a finding, but what is
+// wrong with the path as it is written is not.
+func (e *edit) target(name string, risk int, executable *bool) (string, error) {
+	real, err := e.root.Target(name)
+	if err != nil && (!filepath.IsLocal(name) || workspace.ProtectedForWriting(name)) {
+		return "", err
+	}
+	if err != nil {
+		e.name(path.Clean(name), risk, executable)
+		return "", e.withhold(err)
+	}
+	e.name(real, risk, executable)
+	return real, nil
+}
+
+// withhold keeps what was found in the files that the call names from callers who may
+// not read them.
+func (e *edit) withhold(err error) error {
+	if !isFinding(err) {
+		return err
+	}
+	seen, unread := e.seen()
+	if unread != nil {
+		return errors.Join(err, unread)
+	}
+	blind := e.about(slices.Sorted(slices.Values(e.named)), 0, e.blindRisk)
+	blind.Seen = seen
+	return &tool.Withheld{Plan: blind, Found: err}
+}
+
+// seen are readings of all files that the call names.
+func (e *edit) seen() ([]tool.FileAccess, error) {
+	list := make([]tool.FileAccess, len(e.named))
+	for i, real := range e.named {
+		links := 0
+		if info, err := e.root.Stat(real); err == nil {
+			links = linksOf(info)
+		}
+		var err error
+		if list[i], err = reading(e.root, real, links); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+// about is a plan by what the call names.
+func (e *edit) about(paths []string, links, risk int) tool.Plan {
+	facts := fileFacts(e.root, commonPath(paths), links, risk)
+	facts.Paths = paths
+	return tool.Plan{
+		Binding:       tool.Binding{Cwd: e.root.Name() + ":."},
+		Facts:         facts,
+		Preview:       tool.Preview{Summary: fmt.Sprintf("Change %s in workspace %s.", namedOrCounted(paths), e.root.Name())},
+		Subject:       fmt.Sprintf("%s:%s:%s", e.tool, e.root.Name(), pathsSubject(paths)),
+		SubjectCovers: fmt.Sprintf("any change that %s makes to %s in workspace %s", e.tool, namedOrCounted(paths), e.root.Name()),
+	}
 }
 
 // present is a file as it is now.
@@ -102,23 +178,19 @@ func (e *edit) paths() []string {
 
 // plan describes the edit: the operands are the files that would change with
 // their digests now, "" for one that does not exist.
-func (e *edit) plan() tool.Plan {
+func (e *edit) plan() (tool.Plan, error) {
 	operands := make([]tool.Operand, 0, len(e.changes))
 	for _, c := range e.changes {
 		operands = append(operands, tool.Operand{Path: c.Path, SHA256: c.Was})
 	}
 	slices.SortFunc(operands, func(a, b tool.Operand) int { return strings.Compare(a.Path, b.Path) })
-	paths := e.paths()
-	facts := fileFacts(e.root, commonPath(paths), e.links(), e.risk)
-	facts.Paths = paths
-	diff, notes := previewDiff(e.diffs)
-	return tool.Plan{
-		Binding:       tool.Binding{Cwd: e.root.Name() + ":.", Operands: operands},
-		Facts:         facts,
-		Preview:       tool.Preview{Summary: e.summary(e), Diff: diff, Notes: notes},
-		Subject:       fmt.Sprintf("%s:%s:%s", e.tool, e.root.Name(), pathsSubject(paths)),
-		SubjectCovers: fmt.Sprintf("any change that %s makes to %s in workspace %s", e.tool, namedOrCounted(paths), e.root.Name()),
-	}
+	p := e.about(e.paths(), e.links(), e.risk)
+	p.Binding.Operands = operands
+	p.Preview.Summary = e.summary(e)
+	p.Preview.Diff, p.Preview.Notes = previewDiff(e.diffs)
+	var err error
+	p.Seen, err = e.seen()
+	return p, err
 }
 
 // links is the number of names of the one file that is there to change: files
@@ -186,23 +258,31 @@ type editResult struct {
 	Files     []changedFile `json:"files"`
 }
 
-// run makes the changes and fills the report's list of files.
-func (e *edit) run(ctx context.Context, report tool.Report) tool.Report {
+// run makes the changes and fills the report's list of files. A caller who may not read
+// the files is not told what was in them.
+func (e *edit) run(ctx context.Context, call tool.Call, report tool.Report) tool.Report {
 	applied, err := e.root.Apply(ctx, e.changes)
+	seen, unread := e.seen()
+	told := unread == nil && call.MaySee != nil && call.MaySee(seen)
 	result := editResult{Workspace: e.root.Name(), Files: []changedFile{}}
 	for i, a := range applied {
 		report.Files = append(report.Files, tool.FileChange{Workspace: e.root.Name(), Path: a.Path, Was: a.Was, Is: a.Is})
 		f := changedFile{Path: a.Path, Bytes: len(e.changes[i].Content), SHA256: a.Is, WasSHA256: a.Was, Action: "changed"}
 		switch {
-		case a.Was == "":
-			f.Action = "created"
 		case a.Is == "":
 			f.Action = "deleted"
+		case !told:
+			f.Action = "written"
+		case a.Was == "":
+			f.Action = "created"
+		}
+		if !told {
+			f.WasSHA256 = ""
 		}
 		result.Files = append(result.Files, f)
 	}
 	if err != nil {
-		return report.Fail(ctx, err)
+		return report.Fail(ctx, tool.Reveal(e.withhold(err), call.MaySee))
 	}
 	return succeed(report, result)
 }
@@ -213,7 +293,7 @@ func planEdit(e *edit, err error) (tool.Plan, error) {
 		return tool.Plan{}, err
 	}
 	defer e.root.Close()
-	return e.plan(), nil
+	return e.plan()
 }
 
 // prepareEdit is the call that makes just these changes.
@@ -221,9 +301,14 @@ func prepareEdit(e *edit, err error) (tool.Prepared, error) {
 	if err != nil {
 		return tool.Prepared{}, err
 	}
+	plan, err := e.plan()
+	if err != nil {
+		e.root.Close()
+		return tool.Prepared{}, err
+	}
 	return tool.Prepared{
-		Plan:  e.plan(),
-		Run:   func(ctx context.Context, _ tool.Call) tool.Report { return e.run(ctx, begin(e.version)) },
+		Plan:  plan,
+		Run:   func(ctx context.Context, c tool.Call) tool.Report { return e.run(ctx, c, begin(e.version)) },
 		Close: func() { e.root.Close() },
 	}, nil
 }

@@ -3,8 +3,13 @@ package builtin
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"path"
+	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 
 	"palyra/internal/reason"
 	"palyra/internal/tool"
@@ -86,12 +91,31 @@ func (f files) see(name, verb string, t target, risk int) (*seen, error) {
 		return nil, err
 	}
 	s := &seen{root: root}
-	if err := s.find(t.Path); err != nil {
+	err = s.find(t.Path)
+	if isFinding(err) && filepath.IsLocal(t.Path) {
+		s.plan.Facts.Path = path.Clean(t.Path)
+		s.describe(name, verb, risk)
+		access, unread := reading(root, s.plan.Facts.Path, 0)
+		s.plan.Seen = []tool.FileAccess{access}
+		err = errors.Join(unread, &tool.Withheld{Plan: s.plan, Found: err})
+	}
+	if err != nil {
 		s.close()
 		return nil, err
 	}
 	s.describe(name, verb, risk)
 	return s, nil
+}
+
+// isFinding reports whether an error tells of the files of a workspace: not of the
+// input, of the end of the call, or of a machine that has run out of something.
+func isFinding(err error) bool {
+	switch code := reason.Of(err); code {
+	case reason.InvalidInput, reason.Internal, reason.Cancelled, reason.TimedOut:
+		return false
+	}
+	return err != nil && reason.OutOfFiles(err) == "" && !slices.ContainsFunc([]error{syscall.ENOSPC, syscall.EDQUOT, syscall.EIO, syscall.ENOMEM},
+		func(e error) bool { return errors.Is(err, e) })
 }
 
 // find holds the file. A path that leads to nothing has facts all the same: a

@@ -25,9 +25,12 @@ func (f finder) mayUse(info workspace.Info) bool {
 // mayRead asks whether fs.read might return the file: what a rule keeps from
 // fs.read is not to be had by looking for it.
 func (f finder) mayRead(info workspace.Info) bool {
-	input, err := canonical.Marshal(target{Path: info.Path, Workspace: f.root.Name()})
-	if err != nil {
-		return false
-	}
-	return f.call.MayRead(tool.FileAccess{Tool: fsReadName, Input: input, Facts: fileFacts(f.root, info.Path, linksOf(info), riskRead)})
+	access, err := reading(f.root, info.Path, linksOf(info))
+	return err == nil && f.call.MayRead(access)
+}
+
+// reading is fs.read of one file that has that many names.
+func reading(root *workspace.Root, real string, links int) (tool.FileAccess, error) {
+	input, err := canonical.Marshal(target{Path: real, Workspace: root.Name()})
+	return tool.FileAccess{Tool: fsReadName, Input: input, Facts: fileFacts(root, real, links, riskRead)}, err
 }

@@ -3,6 +3,7 @@ package builtin
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"palyra/internal/clip"
@@ -68,73 +69,108 @@ func (t fsPatch) edit(ctx context.Context, p tool.Proposal) (*edit, error) {
 		return nil, err
 	}
 	e := &edit{tool: fsPatchName, version: t.version, summary: patchSummary, root: root}
-	err = e.writable()
-	seen := map[string]bool{}
-	for _, f := range patches {
-		if err == nil {
-			err = e.patch(ctx, f, seen)
-		}
-	}
-	if err == nil {
-		err = e.root.Judge(e.changes)
-	}
-	if err != nil {
+	if err := e.patchAll(ctx, patches); err != nil {
 		root.Close()
 		return nil, err
 	}
 	return e, nil
 }
 
-// patch adds the changes of one file.
-func (e *edit) patch(ctx context.Context, f filePatch, seen map[string]bool) error {
-	var from, to string
-	var was, target present
+// patchAll adds the changes of all files. All names are known before any file is read.
+func (e *edit) patchAll(ctx context.Context, patches []filePatch) error {
+	if err := e.writable(); err != nil {
+		return err
+	}
+	claims := make([]claim, len(patches))
+	for i, f := range patches {
+		var err error
+		if claims[i], err = e.claim(f); err != nil {
+			return err
+		}
+	}
+	for _, c := range claims {
+		if err := e.patch(ctx, c); err != nil {
+			return e.withhold(err)
+		}
+	}
+	return e.withhold(e.root.Judge(e.changes))
+}
+
+// claim is the patch of one file with its paths resolved: from is "" for a new file, to
+// for one that is deleted, and both are the same unless the file is renamed.
+type claim struct {
+	filePatch
+	from, to string
+}
+
+// claim resolves the paths of a patch and refuses to name a file twice.
+func (e *edit) claim(f filePatch) (claim, error) {
+	c := claim{filePatch: f}
 	var err error
 	if f.oldPath != "" {
-		if from, was, err = e.claim(ctx, f.oldPath, seen); err != nil {
+		risk := riskChange
+		if f.newPath != f.oldPath {
+			risk = riskDelete
+		}
+		if c.from, err = e.targetOnce(f.oldPath, risk, f.executable); err != nil {
+			return c, err
+		}
+	}
+	switch f.newPath {
+	case "":
+	case f.oldPath:
+		c.to = c.from
+	default:
+		c.to, err = e.targetOnce(f.newPath, riskCreate, f.executable)
+	}
+	return c, err
+}
+
+func (e *edit) targetOnce(name string, risk int, executable *bool) (string, error) {
+	before := e.named
+	real, err := e.target(name, risk, executable)
+	if err == nil && slices.Contains(before, real) {
+		return "", reason.Errorf(reason.InvalidInput, "the patch names %q twice", real)
+	}
+	return real, err
+}
+
+// patch adds the changes of one file.
+func (e *edit) patch(ctx context.Context, c claim) error {
+	var was present
+	var err error
+	if c.from != "" {
+		if was, err = e.now(ctx, c.from); err != nil {
 			return err
 		}
 		if !was.exists {
-			return reason.Errorf(reason.FileNotFound, "%q does not exist, so it cannot be patched", from)
+			return reason.Errorf(reason.FileNotFound, "%q does not exist, so it cannot be patched", c.from)
 		}
 	}
-	if f.newPath != "" && f.newPath != f.oldPath {
-		if to, target, err = e.claim(ctx, f.newPath, seen); err != nil {
+	if c.to != "" && c.to != c.from {
+		target, err := e.now(ctx, c.to)
+		if err != nil {
 			return err
 		}
 		if target.exists {
-			return reason.Errorf(reason.PatchConflict, "%q exists already", to)
+			return reason.Errorf(reason.PatchConflict, "%q exists already", c.to)
 		}
 	}
-	content, err := f.apply(was.content)
+	content, err := c.apply(was.content)
 	if err != nil {
 		return err
 	}
 	switch {
-	case f.newPath == "":
-		e.remove(from, was)
-	case f.newPath == f.oldPath:
-		e.put(from, was, content, f.executable)
-	case f.oldPath == "":
-		e.put(to, present{}, content, f.executable)
+	case c.to == "":
+		e.remove(c.from, was)
+	case c.to == c.from:
+		e.put(c.from, was, content, c.executable)
+	case c.from == "":
+		e.put(c.to, present{}, content, c.executable)
 	default:
-		e.rename(from, to, was, content, f.executable)
+		e.rename(c.from, c.to, was, content, c.executable)
 	}
 	return nil
-}
-
-// claim resolves a path of the patch and refuses to name a file twice.
-func (e *edit) claim(ctx context.Context, name string, seen map[string]bool) (string, present, error) {
-	real, err := e.root.Target(name)
-	if err != nil {
-		return "", present{}, err
-	}
-	if seen[real] {
-		return "", present{}, reason.Errorf(reason.InvalidInput, "the patch names %q twice", real)
-	}
-	seen[real] = true
-	was, err := e.now(ctx, real)
-	return real, was, err
 }
 
 // rename adds a deletion and a creation that keeps the execute bits.

@@ -87,17 +87,26 @@ func (t fsWrite) fill(ctx context.Context, e *edit, in writeInput, content []byt
 	if err := e.writable(); err != nil {
 		return err
 	}
-	real, err := e.root.Target(in.Path)
+	risk := riskCreate
+	if in.Mode == "overwrite" {
+		risk = riskChange
+	} else if in.ExpectedSHA256 != "" {
+		return reason.Errorf(reason.InvalidInput, "expected_sha256 only goes with mode overwrite").WithField("pointer", "/expected_sha256")
+	}
+	real, err := e.target(in.Path, risk, in.Executable)
 	if err != nil {
 		return err
 	}
+	return e.withhold(e.write(ctx, real, in, content))
+}
+
+// write adds the writing of the file as it is now.
+func (e *edit) write(ctx context.Context, real string, in writeInput, content []byte) error {
 	was, err := e.now(ctx, real)
 	if err != nil {
 		return err
 	}
 	switch {
-	case in.Mode != "overwrite" && in.ExpectedSHA256 != "":
-		return reason.Errorf(reason.InvalidInput, "expected_sha256 only goes with mode overwrite").WithField("pointer", "/expected_sha256")
 	case in.Mode != "overwrite" && was.exists:
 		return reason.Errorf(reason.PatchConflict, "%q exists already", real).
 			WithRemedy("Choose another name, or read it and send mode overwrite with its expected_sha256.")

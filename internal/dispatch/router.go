@@ -265,7 +265,11 @@ func (r *Router) Plan(ctx context.Context, p tool.Proposal) (plan tool.Plan, err
 	if err != nil {
 		return plan, err
 	}
-	if plan, err = e.tool.Plan(ctx, p); err != nil {
+	plan, err = e.tool.Plan(ctx, p)
+	if held := (*tool.Withheld)(nil); errors.As(err, &held) {
+		e.bind(&held.Plan.Binding, &p)
+	}
+	if err != nil {
 		return tool.Plan{}, err
 	}
 	e.bind(&plan.Binding, &p)
@@ -313,6 +317,9 @@ type Decided struct {
 	// MayRead answers tool.Call.MayRead. It may be nil: then the call reads none
 	// of the files that it finds.
 	MayRead func(tool.FileAccess) bool
+	// MaySee answers tool.Call.MaySee. It may be nil: then nothing is told of what was
+	// found in files.
+	MaySee func([]tool.FileAccess) bool
 	// Commit answers tool.Call.Commit. It may be nil: then nobody can be asked.
 	Commit func(context.Context, tool.CommitRequest) (tool.CommitRuling, error)
 	// Peer is tool.Call.Peer.
@@ -326,7 +333,7 @@ func (r *Router) Run(ctx context.Context, d *Decided) (report tool.Report) {
 	prepared := &tool.Prepared{}
 	defer func() { prepared.Release() }()
 	if err := r.redeem(ctx, d, prepared); err != nil {
-		r.refuse(ctx, &d.Proposal, started, err, &report)
+		r.refuse(ctx, &d.Proposal, started, tool.Reveal(err, d.MaySee), &report)
 		return report
 	}
 	ctx, release, err := r.brake.enter(ctx)
@@ -355,7 +362,7 @@ func (r *Router) Run(ctx context.Context, d *Decided) (report tool.Report) {
 // call is the call for its tool.
 func (d *Decided) call(running context.Context, plan *tool.Plan, clock *deadline) *tool.Call {
 	return &tool.Call{
-		Proposal: d.Proposal, Plan: *plan, Output: d.Output, MayRead: d.mayRead, Commit: d.committer(running, clock), Peer: d.Peer, Pause: clock.wait,
+		Proposal: d.Proposal, Plan: *plan, Output: d.Output, MayRead: d.mayRead, MaySee: d.MaySee, Commit: d.committer(running, clock), Peer: d.Peer, Pause: clock.wait,
 	}
 }
 

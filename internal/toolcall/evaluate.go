@@ -10,7 +10,8 @@ import (
 
 // Evaluation is what policy would say of a call.
 type Evaluation struct {
-	Verdict    policy.Verdict
+	Verdict policy.Verdict
+	// CallDigest is "" for a caller who may not have it.
 	CallDigest string
 	Plan       tool.Plan
 	// Secrets are the verdicts on what the program of the call would get; none when
@@ -28,9 +29,14 @@ type SecretEvaluation struct {
 }
 
 // Evaluate is a dry run: the call is checked, planned and evaluated. Nothing
-// is counted or journaled, nobody is asked, nothing runs.
+// is counted or journaled, nobody is asked, nothing runs. The digest of a call is made of
+// files, too: a caller who may not read them does not get it, for whoever has it can tell
+// which content it is of.
 func (p *Pipeline) Evaluate(ctx context.Context, s Submission) (Evaluation, error) {
-	_, e, err := p.weigh(ctx, s)
+	c, e, err := p.weigh(ctx, s)
+	if err == nil && !c.maySee(e.Plan.Seen) {
+		e.CallDigest = ""
+	}
 	return e, err
 }
 
@@ -50,6 +56,9 @@ func (p *Pipeline) weigh(ctx context.Context, s Submission) (*call, Evaluation, 
 		return nil, Evaluation{}, err
 	}
 	if err := c.evaluate(ctx); err != nil {
+		return nil, Evaluation{}, err
+	}
+	if err := c.conflicts(); err != nil {
 		return nil, Evaluation{}, err
 	}
 	secrets, err := c.evaluateInjections(ctx)

@@ -40,11 +40,14 @@ type authorization struct {
 	// counted is the call as its session counts it; nil for a dry run.
 	counted *session.Call
 	plan    tool.Plan
-	digest  string
-	request policy.Request
-	budget  decision.Budget
-	verdict policy.Verdict
-	answer  approval.Answer
+	// conflict is why the call cannot be made, nil when it can, where that was found in
+	// files: only a call that policy does not deny anyway gets to know of it.
+	conflict *tool.Withheld
+	digest   string
+	request  policy.Request
+	budget   decision.Budget
+	verdict  policy.Verdict
+	answer   approval.Answer
 	// argumentsDigest is what the evidence says of the input.
 	argumentsDigest string
 	// edited and edits say how people changed the call; nil for a call as it was
@@ -283,7 +286,10 @@ func takesContent(d tool.Descriptor) bool {
 
 // planCall works out what the call would do, as facts for policy.
 func (c *call) planCall(ctx context.Context, session tool.SessionFacts) (err error) {
-	if c.plan, err = c.Dispatcher.Plan(ctx, c.proposal); err != nil {
+	if c.plan, err = c.Dispatcher.Plan(ctx, c.proposal); errors.As(err, &c.conflict) {
+		c.plan, err = c.conflict.Plan, nil
+	}
+	if err != nil {
 		return err
 	}
 	if c.digest, err = c.plan.Binding.Digest(); err != nil {

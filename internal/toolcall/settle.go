@@ -16,6 +16,9 @@ func (a *authorization) settle(ctx context.Context) error {
 	if err := a.evaluate(ctx); err != nil {
 		return err
 	}
+	if err := a.conflicts(); err != nil {
+		return err
+	}
 	if a.sub.Vouch == nil { // whose answer may do without an ask
 		if err := a.reasonGiven(); err != nil {
 			return err

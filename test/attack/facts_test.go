@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -35,6 +36,8 @@ const (
 @id("no-secret") forbid(principal, action == Action::"tool.execute/fs.read", resource) when { context has path_folded && context.path_folded like "*secret*" };`
 	noWriteAfterRead = unattended + `
 @id("no-write-after-read") forbid(principal, action == Action::"tool.execute/fs.write", resource) when { context.session.tools_used.contains("fs.read") };`
+	nothingAllowed = `
+@id("nothing") forbid(principal, action in Action::"tool.execute", resource);`
 	writingAsks = `
 @id("writing-asks") forbid(principal, action == Action::"tool.execute/fs.write", resource) unless { context.approval.granted };`
 )
@@ -133,8 +136,51 @@ func factRows() []factRow {
 			}
 			return call.wait().Out
 		}},
+		{"GW2-01", "patch that does not fit, for who may do nothing", nothingAllowed, "", func(g *gateway, _ bool) string {
+			return g.patchesWrongly("call")
+		}},
+		{"GW2-01", "patch that does not fit, for who may not read", readForbidden, "", func(g *gateway, _ bool) string {
+			return g.patchesWrongly("call")
+		}},
+		{"GW2-01", "dry run of a patch that does not fit", nothingAllowed, "", func(g *gateway, _ bool) string {
+			return g.patchesWrongly("call", "--dry-run")
+		}},
+		{"GW2-02", "write that says whether a file is there", nothingAllowed, "", func(g *gateway, _ bool) string {
+			g.file("there.txt", "x")
+			return g.differ(func(path string) []string {
+				return []string{"call", "--dry-run", "fs.write", "path=" + path, "content=x"}
+			})
+		}},
+		{"GW2-02", "list that says where a link leads", nothingAllowed, "", func(g *gateway, _ bool) string {
+			g.turn(g.Dir, "there.txt")
+			return g.differ(func(path string) []string { return []string{"call", "fs.list", "path=" + path} })
+		}},
 	}
 }
+
+// patchesWrongly makes a patch that does not fit a secret file, and returns all that the
+// caller is told.
+func (g *gateway) patchesWrongly(call ...string) string {
+	g.file("secret.txt", canary+"\n")
+	r := g.palyra(append(call, "fs.patch", "patch=--- a/secret.txt\n+++ b/secret.txt\n@@ -1 +1 @@\n-x\n+y\n")...)
+	return r.Out + r.Err
+}
+
+// differ returns the canary if the caller is told something else of a file that is there
+// than of one that is not.
+func (g *gateway) differ(call func(path string) []string) string {
+	told := func(path string) string {
+		r := g.palyra(call(path)...)
+		return idForm.ReplaceAllString(strings.ReplaceAll(r.Out+r.Err, path, "FILE"), "ID")
+	}
+	if told("there.txt") != told("other.txt") {
+		return canary
+	}
+	return ""
+}
+
+// idForm are ids and digests, which are others for each call.
+var idForm = regexp.MustCompile(`[0-9A-HJKMNP-TV-Z]{26}|[0-9a-f]{64}`)
 
 func (g *gateway) reads(path string) string {
 	call := g.begin("call", "fs.read", "path="+path)

@@ -878,6 +878,9 @@ export type EvaluateToolResponse = Message<"palyra.v1.EvaluateToolResponse"> & {
   snapshotDigest: string;
 
   /**
+   * Empty where the call is about files that policy does not let the caller read (fs.read)
+   * without a question.
+   *
    * @generated from field: string call_digest = 8;
    */
   callDigest: string;
