@@ -140,8 +140,8 @@ func (d *Desk) load(ctx context.Context) error {
 }
 
 func (d *Desk) loadOpen(rec Record) error {
-	e := &entry{id: rec.ID, rec: rec, key: keyOfRecord(rec), run: runOf(rec), ready: closedChannel(), told: make(chan struct{}), counted: rec.State == Pending}
-	e.tell()
+	e := &entry{id: rec.ID, rec: rec, key: keyOfRecord(rec), run: runOf(rec), ready: closedChannel(), delivered: make(chan struct{}), counted: rec.State == Pending}
+	e.markDelivered()
 	d.addLocked(e)
 	if e.counted {
 		d.quota.add(e.run)

@@ -41,8 +41,8 @@ type Amendment struct {
 var noEdit = []access.Surface{"slack", access.SurfaceWebhook, access.SurfaceInClient}
 
 // MayEdit returns nil when the caller may change the call of a record that it was
-// shown: it may answer it, the call still waits, and nothing has changed since. It
-// returns once the call that waits knows of the record.
+// shown: it may answer it, the call still waits, and nothing has changed since. It blocks
+// until the waiting call has received the record.
 func (d *Desk) MayEdit(ctx context.Context, caller access.Caller, id string, version int64, shown string) (Record, error) {
 	rec, err := d.Get(ctx, id)
 	if err != nil {
@@ -71,12 +71,12 @@ func (d *Desk) MayEdit(ctx context.Context, caller access.Caller, id string, ver
 	case rec.SubjectType != SubjectTool || rec.AboutCommit() || rec.AboutSession():
 		return rec, reason.Errorf(reason.InvalidInput, "%s cannot be edited: it is no call", rec.what())
 	}
-	return rec, d.awaitTold(ctx, id)
+	return rec, d.awaitDelivery(ctx, id)
 }
 
-// awaitTold returns once the call that waits knows of the record, which others see a
-// moment earlier.
-func (d *Desk) awaitTold(ctx context.Context, id string) error {
+// awaitDelivery blocks until the waiting call has received the record. The store makes the
+// record visible to others slightly earlier, and an edit needs the call.
+func (d *Desk) awaitDelivery(ctx context.Context, id string) error {
 	d.mu.Lock()
 	e := d.open[id]
 	d.mu.Unlock()
@@ -84,10 +84,10 @@ func (d *Desk) awaitTold(ctx context.Context, id string) error {
 		return nil
 	}
 	select {
-	case <-e.told:
+	case <-e.delivered:
 		return nil
 	case <-ctx.Done():
-		return reason.Errorf(reason.Cancelled, "the editor left: %w", ctx.Err())
+		return reason.Errorf(reason.Cancelled, "waiting for the call of the approval: the request was cancelled: %w", ctx.Err())
 	}
 }
 

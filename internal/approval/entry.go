@@ -24,10 +24,10 @@ type entry struct {
 	ready chan struct{}
 	// waiters are in the order in which they came.
 	waiters []*waiter
-	// told is closed (tell) once a call that waits was shown the record or left, and for a
-	// record of before the start at once.
-	told    chan struct{}
-	telling sync.Once
+	// delivered is closed once a waiting call has received the record or has left. It is
+	// closed from the start for records loaded from the store, which have no waiting call.
+	delivered   chan struct{}
+	deliverOnce sync.Once
 	// counted is true while the record counts as pending.
 	counted bool
 	// leaving is true once the last waiter left: nobody may join any more.
@@ -37,9 +37,9 @@ type entry struct {
 	claimedUntil time.Time
 }
 
-// tell notes that a call that waits knows of the record.
-func (e *entry) tell() {
-	e.telling.Do(func() { close(e.told) })
+// markDelivered closes delivered; later calls have no effect.
+func (e *entry) markDelivered() {
+	e.deliverOnce.Do(func() { close(e.delivered) })
 }
 
 // editedCall is a call that an edit made.

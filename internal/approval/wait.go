@@ -190,7 +190,7 @@ func (d *Desk) reserveLocked(ask *Ask, key callKey) (*entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &entry{id: id, rec: Record{ID: id}, key: key, resolved: ask.Resolved, ready: make(chan struct{}), told: make(chan struct{}), waiters: []*waiter{newWaiter()}, counted: true}
+	e := &entry{id: id, rec: Record{ID: id}, key: key, resolved: ask.Resolved, ready: make(chan struct{}), delivered: make(chan struct{}), waiters: []*waiter{newWaiter()}, counted: true}
 	e.run = runOf(Record{RequestedBy: ask.Proposal.Caller.Principal, Run: ask.Proposal.Run, Session: ask.Proposal.Session})
 	if err := d.quota.take(e.run, now); err != nil {
 		return nil, err
@@ -298,7 +298,7 @@ func (d *Desk) join(ctx context.Context, e *entry, ask *Ask) error {
 // wait returns when the record is settled for this call or ctx ends. The answer
 // is nil when the record was allowed and served an identical call.
 func (d *Desk) wait(ctx context.Context, e *entry, w *waiter, observer func(*Record)) (*Answer, error) {
-	defer e.tell()
+	defer e.markDelivered()
 	for {
 		select {
 		case <-w.wake:
@@ -314,7 +314,7 @@ func (d *Desk) wait(ctx context.Context, e *entry, w *waiter, observer func(*Rec
 		}
 		if fresh {
 			observer(rec)
-			e.tell()
+			e.markDelivered()
 		}
 		switch {
 		case done && rec.State == Allowed && !served:

@@ -320,17 +320,17 @@ func TestNothingStaysInMemory(t *testing.T) {
 	})
 }
 
-// TestEditWaitsForTheCall: a person who sees an ask before its call knows of it can
-// change the call all the same.
-func TestEditWaitsForTheCall(t *testing.T) {
+// TestMayEditWaitsForDelivery: an edit that arrives after the record is stored and before the
+// waiting call has received it succeeds.
+func TestMayEditWaitsForDelivery(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		d := approvaltest.NewDesk(t)
 		ask := approvaltest.Ask(t)
 		ctx, leave := context.WithCancel(t.Context())
-		tell, ended := make(chan struct{}), make(chan error, 1)
+		deliver, ended := make(chan struct{}), make(chan error, 1)
 		go func() {
-			_, err := d.Resolve(ctx, &ask, func(*approval.Record) { <-tell })
+			_, err := d.Resolve(ctx, &ask, func(*approval.Record) { <-deliver })
 			ended <- err
 		}()
 		synctest.Wait()
@@ -343,9 +343,9 @@ func TestEditWaitsForTheCall(t *testing.T) {
 		}()
 		synctest.Wait()
 		if len(edited) > 0 {
-			t.Error("the call was to be changed before it knew")
+			t.Error("MayEdit returned before the call received the record")
 		}
-		close(tell)
+		close(deliver)
 		must.Check(t, <-edited)
 		leave()
 		<-ended

@@ -77,7 +77,7 @@ func (b *bench) plan(name string, input any) (tool.Plan, error) {
 		return tool.Plan{}, err
 	}
 	plan, err := b.tools[name].Plan(context.Background(), p)
-	return plan, tool.Reveal(err, everything)
+	return plan, tool.Disclose(err, everything)
 }
 
 // everything is what a caller may see who may read all files.
@@ -103,11 +103,11 @@ func (b *bench) call(ctx context.Context, name string, input any) (tool.Report, 
 func (b *bench) run(ctx context.Context, c tool.Call) tool.Report {
 	b.t.Helper()
 	prepared, err := b.tools[c.Proposal.Tool.Name].Prepare(ctx, c.Proposal)
-	if c.MaySee == nil {
-		c.MaySee = everything
+	if c.MayDisclose == nil {
+		c.MayDisclose = everything
 	}
 	if err != nil {
-		return begin("").Fail(ctx, tool.Reveal(err, c.MaySee))
+		return begin("").Fail(ctx, tool.Disclose(err, c.MayDisclose))
 	}
 	defer prepared.Release()
 	was, _ := c.Plan.Binding.Digest()

@@ -2,7 +2,6 @@ package builtin
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"path"
@@ -25,73 +24,65 @@ type edit struct {
 	summary       func(*edit) string
 
 	root *workspace.Root
-	// named are the resolved paths that the call names, and blindRisk its risk by its
-	// arguments alone: what is known of the edit before any file is looked at.
-	named     []string
-	blindRisk int
+	// targets are the resolved paths of the call. declaredRisk is the risk by the arguments
+	// alone. Both are known before any file is read.
+	targets      []string
+	declaredRisk int
 
 	changes []workspace.Change
 	diffs   []unified.File
 	risk    int
 }
 
-// name adds a path that the call names, and how risky the call is without a look at it.
-func (e *edit) name(real string, risk int, executable *bool) {
+// addTarget records a resolved path of the call, and the risk that follows from the
+// arguments alone.
+func (e *edit) addTarget(real string, risk int, executable *bool) {
 	if executable != nil && *executable {
 		risk += riskExecutable
 	}
-	e.named = append(e.named, real)
-	e.blindRisk = max(e.blindRisk, risk)
+	e.targets = append(e.targets, real)
+	e.declaredRisk = max(e.declaredRisk, risk)
 }
 
-// target resolves a path that the call names. Where it leads is a finding, but what is
-// wrong with the path as it is written is not.
-func (e *edit) target(name string, risk int, executable *bool) (string, error) {
+// resolveTarget resolves a path of the call. Errors about the path as written are returned
+// as they are; errors about the location that it leads to are restricted.
+func (e *edit) resolveTarget(name string, risk int, executable *bool) (string, error) {
 	real, err := e.root.Target(name)
 	if err != nil && (!filepath.IsLocal(name) || workspace.ProtectedForWriting(name)) {
 		return "", err
 	}
 	if err != nil {
-		e.name(path.Clean(name), risk, executable)
-		return "", e.withhold(err)
+		e.addTarget(path.Clean(name), risk, executable)
+		return "", e.restrict(err)
 	}
-	e.name(real, risk, executable)
+	e.addTarget(real, risk, executable)
 	return real, nil
 }
 
-// withhold keeps what was found in the files that the call names from callers who may
-// not read them.
-func (e *edit) withhold(err error) error {
-	if !isFinding(err) {
+// restrict wraps an error about the content of the targets in a RestrictedError.
+func (e *edit) restrict(err error) error {
+	if !isContentError(err) {
 		return err
 	}
-	seen, unread := e.seen()
-	if unread != nil {
-		return errors.Join(err, unread)
-	}
-	blind := e.about(slices.Sorted(slices.Values(e.named)), 0, e.blindRisk)
-	blind.Seen = seen
-	return &tool.Withheld{Plan: blind, Found: err}
+	plan := e.planFor(slices.Sorted(slices.Values(e.targets)), 0, e.declaredRisk)
+	return &tool.RestrictedError{Plan: plan, Detail: err}
 }
 
-// seen are readings of all files that the call names.
-func (e *edit) seen() ([]tool.FileAccess, error) {
-	list := make([]tool.FileAccess, len(e.named))
-	for i, real := range e.named {
+// contents returns the fs.read call of each target.
+func (e *edit) contents() []tool.FileAccess {
+	list := make([]tool.FileAccess, len(e.targets))
+	for i, real := range e.targets {
 		links := 0
 		if info, err := e.root.Stat(real); err == nil {
 			links = linksOf(info)
 		}
-		var err error
-		if list[i], err = reading(e.root, real, links); err != nil {
-			return nil, err
-		}
+		list[i] = readAccess(e.root, real, links)
 	}
-	return list, nil
+	return list
 }
 
-// about is a plan by what the call names.
-func (e *edit) about(paths []string, links, risk int) tool.Plan {
+// planFor returns the plan without file content.
+func (e *edit) planFor(paths []string, links, risk int) tool.Plan {
 	facts := fileFacts(e.root, commonPath(paths), links, risk)
 	facts.Paths = paths
 	return tool.Plan{
@@ -100,6 +91,7 @@ func (e *edit) about(paths []string, links, risk int) tool.Plan {
 		Preview:       tool.Preview{Summary: fmt.Sprintf("Change %s in workspace %s.", namedOrCounted(paths), e.root.Name())},
 		Subject:       fmt.Sprintf("%s:%s:%s", e.tool, e.root.Name(), pathsSubject(paths)),
 		SubjectCovers: fmt.Sprintf("any change that %s makes to %s in workspace %s", e.tool, namedOrCounted(paths), e.root.Name()),
+		Contents:      e.contents(),
 	}
 }
 
@@ -178,19 +170,17 @@ func (e *edit) paths() []string {
 
 // plan describes the edit: the operands are the files that would change with
 // their digests now, "" for one that does not exist.
-func (e *edit) plan() (tool.Plan, error) {
+func (e *edit) plan() tool.Plan {
 	operands := make([]tool.Operand, 0, len(e.changes))
 	for _, c := range e.changes {
 		operands = append(operands, tool.Operand{Path: c.Path, SHA256: c.Was})
 	}
 	slices.SortFunc(operands, func(a, b tool.Operand) int { return strings.Compare(a.Path, b.Path) })
-	p := e.about(e.paths(), e.links(), e.risk)
+	p := e.planFor(e.paths(), e.links(), e.risk)
 	p.Binding.Operands = operands
 	p.Preview.Summary = e.summary(e)
 	p.Preview.Diff, p.Preview.Notes = previewDiff(e.diffs)
-	var err error
-	p.Seen, err = e.seen()
-	return p, err
+	return p
 }
 
 // links is the number of names of the one file that is there to change: files
@@ -258,12 +248,12 @@ type editResult struct {
 	Files     []changedFile `json:"files"`
 }
 
-// run makes the changes and fills the report's list of files. A caller who may not read
-// the files is not told what was in them.
+// run makes the changes and fills the report's list of files. The result contains no
+// previous digest, and does not distinguish created from changed files, for a caller that
+// may not read the files.
 func (e *edit) run(ctx context.Context, call tool.Call, report tool.Report) tool.Report {
 	applied, err := e.root.Apply(ctx, e.changes)
-	seen, unread := e.seen()
-	told := unread == nil && call.MaySee != nil && call.MaySee(seen)
+	disclose := call.MayDisclose != nil && call.MayDisclose(e.contents())
 	result := editResult{Workspace: e.root.Name(), Files: []changedFile{}}
 	for i, a := range applied {
 		report.Files = append(report.Files, tool.FileChange{Workspace: e.root.Name(), Path: a.Path, Was: a.Was, Is: a.Is})
@@ -271,18 +261,18 @@ func (e *edit) run(ctx context.Context, call tool.Call, report tool.Report) tool
 		switch {
 		case a.Is == "":
 			f.Action = "deleted"
-		case !told:
+		case !disclose:
 			f.Action = "written"
 		case a.Was == "":
 			f.Action = "created"
 		}
-		if !told {
+		if !disclose {
 			f.WasSHA256 = ""
 		}
 		result.Files = append(result.Files, f)
 	}
 	if err != nil {
-		return report.Fail(ctx, tool.Reveal(e.withhold(err), call.MaySee))
+		return report.Fail(ctx, tool.Disclose(e.restrict(err), call.MayDisclose))
 	}
 	return succeed(report, result)
 }
@@ -293,7 +283,7 @@ func planEdit(e *edit, err error) (tool.Plan, error) {
 		return tool.Plan{}, err
 	}
 	defer e.root.Close()
-	return e.plan()
+	return e.plan(), nil
 }
 
 // prepareEdit is the call that makes just these changes.
@@ -301,13 +291,8 @@ func prepareEdit(e *edit, err error) (tool.Prepared, error) {
 	if err != nil {
 		return tool.Prepared{}, err
 	}
-	plan, err := e.plan()
-	if err != nil {
-		e.root.Close()
-		return tool.Prepared{}, err
-	}
 	return tool.Prepared{
-		Plan:  plan,
+		Plan:  e.plan(),
 		Run:   func(ctx context.Context, c tool.Call) tool.Report { return e.run(ctx, c, begin(e.version)) },
 		Close: func() { e.root.Close() },
 	}, nil

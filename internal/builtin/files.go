@@ -92,12 +92,11 @@ func (f files) see(name, verb string, t target, risk int) (*seen, error) {
 	}
 	s := &seen{root: root}
 	err = s.find(t.Path)
-	if isFinding(err) && filepath.IsLocal(t.Path) {
+	if isContentError(err) && filepath.IsLocal(t.Path) {
 		s.plan.Facts.Path = path.Clean(t.Path)
 		s.describe(name, verb, risk)
-		access, unread := reading(root, s.plan.Facts.Path, 0)
-		s.plan.Seen = []tool.FileAccess{access}
-		err = errors.Join(unread, &tool.Withheld{Plan: s.plan, Found: err})
+		s.plan.Contents = []tool.FileAccess{readAccess(root, s.plan.Facts.Path, 0)}
+		err = &tool.RestrictedError{Plan: s.plan, Detail: err}
 	}
 	if err != nil {
 		s.close()
@@ -107,9 +106,9 @@ func (f files) see(name, verb string, t target, risk int) (*seen, error) {
 	return s, nil
 }
 
-// isFinding reports whether an error tells of the files of a workspace: not of the
-// input, of the end of the call, or of a machine that has run out of something.
-func isFinding(err error) bool {
+// isContentError reports whether an error describes files of a workspace. Errors about the
+// input, the end of the call, and exhausted resources of the machine do not.
+func isContentError(err error) bool {
 	switch code := reason.Of(err); code {
 	case reason.InvalidInput, reason.Internal, reason.Cancelled, reason.TimedOut:
 		return false

@@ -25,12 +25,11 @@ func (f finder) mayUse(info workspace.Info) bool {
 // mayRead asks whether fs.read might return the file: what a rule keeps from
 // fs.read is not to be had by looking for it.
 func (f finder) mayRead(info workspace.Info) bool {
-	access, err := reading(f.root, info.Path, linksOf(info))
-	return err == nil && f.call.MayRead(access)
+	return f.call.MayRead(readAccess(f.root, info.Path, linksOf(info)))
 }
 
-// reading is fs.read of one file that has that many names.
-func reading(root *workspace.Root, real string, links int) (tool.FileAccess, error) {
-	input, err := canonical.Marshal(target{Path: real, Workspace: root.Name()})
-	return tool.FileAccess{Tool: fsReadName, Input: input, Facts: fileFacts(root, real, links, riskRead)}, err
+// readAccess returns the fs.read call of one file with that number of hard links.
+func readAccess(root *workspace.Root, real string, links int) tool.FileAccess {
+	input, _ := canonical.Marshal(target{Path: real, Workspace: root.Name()}) // encoding two strings cannot fail
+	return tool.FileAccess{Tool: fsReadName, Input: input, Facts: fileFacts(root, real, links, riskRead)}
 }

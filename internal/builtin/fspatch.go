@@ -76,7 +76,7 @@ func (t fsPatch) edit(ctx context.Context, p tool.Proposal) (*edit, error) {
 	return e, nil
 }
 
-// patchAll adds the changes of all files. All names are known before any file is read.
+// patchAll adds the changes of all files. It resolves all paths before it reads any file.
 func (e *edit) patchAll(ctx context.Context, patches []filePatch) error {
 	if err := e.writable(); err != nil {
 		return err
@@ -90,14 +90,14 @@ func (e *edit) patchAll(ctx context.Context, patches []filePatch) error {
 	}
 	for _, c := range claims {
 		if err := e.patch(ctx, c); err != nil {
-			return e.withhold(err)
+			return e.restrict(err)
 		}
 	}
-	return e.withhold(e.root.Judge(e.changes))
+	return e.restrict(e.root.Judge(e.changes))
 }
 
-// claim is the patch of one file with its paths resolved: from is "" for a new file, to
-// for one that is deleted, and both are the same unless the file is renamed.
+// claim is the patch of one file with resolved paths. from is empty for a new file, to for a
+// deleted file; they differ for a renamed file.
 type claim struct {
 	filePatch
 	from, to string
@@ -112,7 +112,7 @@ func (e *edit) claim(f filePatch) (claim, error) {
 		if f.newPath != f.oldPath {
 			risk = riskDelete
 		}
-		if c.from, err = e.targetOnce(f.oldPath, risk, f.executable); err != nil {
+		if c.from, err = e.resolveOnce(f.oldPath, risk, f.executable); err != nil {
 			return c, err
 		}
 	}
@@ -121,14 +121,14 @@ func (e *edit) claim(f filePatch) (claim, error) {
 	case f.oldPath:
 		c.to = c.from
 	default:
-		c.to, err = e.targetOnce(f.newPath, riskCreate, f.executable)
+		c.to, err = e.resolveOnce(f.newPath, riskCreate, f.executable)
 	}
 	return c, err
 }
 
-func (e *edit) targetOnce(name string, risk int, executable *bool) (string, error) {
-	before := e.named
-	real, err := e.target(name, risk, executable)
+func (e *edit) resolveOnce(name string, risk int, executable *bool) (string, error) {
+	before := e.targets
+	real, err := e.resolveTarget(name, risk, executable)
 	if err == nil && slices.Contains(before, real) {
 		return "", reason.Errorf(reason.InvalidInput, "the patch names %q twice", real)
 	}

@@ -93,11 +93,11 @@ func (t fsWrite) fill(ctx context.Context, e *edit, in writeInput, content []byt
 	} else if in.ExpectedSHA256 != "" {
 		return reason.Errorf(reason.InvalidInput, "expected_sha256 only goes with mode overwrite").WithField("pointer", "/expected_sha256")
 	}
-	real, err := e.target(in.Path, risk, in.Executable)
+	real, err := e.resolveTarget(in.Path, risk, in.Executable)
 	if err != nil {
 		return err
 	}
-	return e.withhold(e.write(ctx, real, in, content))
+	return e.restrict(e.write(ctx, real, in, content))
 }
 
 // write adds the writing of the file as it is now.

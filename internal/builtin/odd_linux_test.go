@@ -42,7 +42,7 @@ func TestOddFilesAreRefused(t *testing.T) {
 		p := must.Get(b.propose(name, in))(t)
 		plan, err := b.tools[name].Plan(context.Background(), p)
 		if err != nil {
-			return reason.Of(tool.Reveal(err, everything))
+			return reason.Of(tool.Disclose(err, everything))
 		}
 		return reason.Code(b.run(context.Background(), tool.Call{Proposal: p, Plan: plan}).Reason)
 	}

@@ -266,8 +266,8 @@ func (r *Router) Plan(ctx context.Context, p tool.Proposal) (plan tool.Plan, err
 		return plan, err
 	}
 	plan, err = e.tool.Plan(ctx, p)
-	if held := (*tool.Withheld)(nil); errors.As(err, &held) {
-		e.bind(&held.Plan.Binding, &p)
+	if restricted := (*tool.RestrictedError)(nil); errors.As(err, &restricted) {
+		e.bind(&restricted.Plan.Binding, &p)
 	}
 	if err != nil {
 		return tool.Plan{}, err
@@ -317,9 +317,8 @@ type Decided struct {
 	// MayRead answers tool.Call.MayRead. It may be nil: then the call reads none
 	// of the files that it finds.
 	MayRead func(tool.FileAccess) bool
-	// MaySee answers tool.Call.MaySee. It may be nil: then nothing is told of what was
-	// found in files.
-	MaySee func([]tool.FileAccess) bool
+	// MayDisclose implements tool.Call.MayDisclose; nil discloses nothing.
+	MayDisclose func([]tool.FileAccess) bool
 	// Commit answers tool.Call.Commit. It may be nil: then nobody can be asked.
 	Commit func(context.Context, tool.CommitRequest) (tool.CommitRuling, error)
 	// Peer is tool.Call.Peer.
@@ -333,7 +332,7 @@ func (r *Router) Run(ctx context.Context, d *Decided) (report tool.Report) {
 	prepared := &tool.Prepared{}
 	defer func() { prepared.Release() }()
 	if err := r.redeem(ctx, d, prepared); err != nil {
-		r.refuse(ctx, &d.Proposal, started, tool.Reveal(err, d.MaySee), &report)
+		r.refuse(ctx, &d.Proposal, started, tool.Disclose(err, d.MayDisclose), &report)
 		return report
 	}
 	ctx, release, err := r.brake.enter(ctx)
@@ -362,7 +361,7 @@ func (r *Router) Run(ctx context.Context, d *Decided) (report tool.Report) {
 // call is the call for its tool.
 func (d *Decided) call(running context.Context, plan *tool.Plan, clock *deadline) *tool.Call {
 	return &tool.Call{
-		Proposal: d.Proposal, Plan: *plan, Output: d.Output, MayRead: d.mayRead, MaySee: d.MaySee, Commit: d.committer(running, clock), Peer: d.Peer, Pause: clock.wait,
+		Proposal: d.Proposal, Plan: *plan, Output: d.Output, MayRead: d.mayRead, MayDisclose: d.MayDisclose, Commit: d.committer(running, clock), Peer: d.Peer, Pause: clock.wait,
 	}
 }
 

@@ -152,7 +152,7 @@ func (w *world) people(answers func(*approval.Record) approval.Ballot) (stop fun
 			}
 			seen[r.ID] = true
 			asked = append(asked, r)
-			// An answer that was begun before stop is given to its end.
+			// stop must not cancel an answer that has started.
 			if _, err := w.Desk.Decide(context.WithoutCancel(ctx), gatewaytest.Person(policytest.Alice, access.RoleOwner), r.ID, answers(&r)); err != nil {
 				w.t.Errorf("answering %s: %v", r.Prompt.Summary, err)
 			}

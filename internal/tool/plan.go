@@ -141,9 +141,9 @@ type Plan struct {
 	// Files are the files and directories that the facts were read from. They
 	// are in the digest of the facts that a permit holds and nowhere else.
 	Files []FileIdentity
-	// Seen are the files whose content is in the binding or the preview. Both are shown
-	// to no caller who may not read them.
-	Seen []FileAccess
+	// Contents lists the files whose content is part of the binding or the preview. Both
+	// MUST NOT be returned to callers that policy does not allow to read these files.
+	Contents []FileAccess
 	// MaySend is the most bytes that the call can send out of this machine, 0 for
 	// none. Where nothing bounds them (egress preflight and unrestricted), it is
 	// the egress budget of the settings all the same.

@@ -270,10 +270,10 @@ type Call struct {
 	// MayRead asks policy about a file that the call found, before it is opened.
 	// A file about which people would have to be asked may not be read.
 	MayRead func(FileAccess) bool `json:"-"`
-	// MaySee reports whether policy lets the caller read all of the files without a
-	// question. What was found in files is told to no other caller. It may be nil: then
-	// nothing is told.
-	MaySee func([]FileAccess) bool `json:"-"`
+	// MayDisclose reports whether policy allows the caller to read all of the files without
+	// an approval. Tools MUST NOT return details of file content otherwise. A nil function
+	// means that nothing may be disclosed.
+	MayDisclose func([]FileAccess) bool `json:"-"`
 	// Commit asks whether changes to a copy of a workspace may be applied. It
 	// waits for policy and, where policy wants it, for people; the deadline of
 	// the call stands still meanwhile. It is nil where nobody can be asked;

@@ -36,7 +36,7 @@ func (c *call) decidedCall(permit *decision.Permit, tells *teller) *dispatch.Dec
 		Permit: permit, Proposal: c.proposal, Plan: c.plan,
 		Ready:   func(ctx context.Context) error { return c.stands(ctx, answer) },
 		Rejudge: c.rejudge,
-		MayRead: c.mayRead, MaySee: c.maySee, Peer: c.sub.Peer,
+		MayRead: c.mayRead, MayDisclose: c.mayDisclose, Peer: c.sub.Peer,
 		Output: func(stream string, chunk []byte) {
 			if !c.atOnce { // nothing is told before the decision
 				tells.tell(Event{Output: &Chunk{Stream: stream, Data: chunk}})

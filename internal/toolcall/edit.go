@@ -138,7 +138,7 @@ func (w *waiting) change(ctx context.Context, caller access.Caller, rec approval
 		return nil, nil, err
 	}
 	if a.plan, err = w.plan(a.proposal); err != nil {
-		return nil, nil, tool.Reveal(err, func(files []tool.FileAccess) bool { return a.maySeeAs(caller, files) })
+		return nil, nil, tool.Disclose(err, func(files []tool.FileAccess) bool { return a.mayDiscloseTo(caller, files) })
 	}
 	if a.digest, err = a.plan.Binding.Digest(); err != nil {
 		return nil, nil, err

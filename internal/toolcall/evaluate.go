@@ -11,7 +11,7 @@ import (
 // Evaluation is what policy would say of a call.
 type Evaluation struct {
 	Verdict policy.Verdict
-	// CallDigest is "" for a caller who may not have it.
+	// CallDigest is empty if the caller may not read the files that it covers.
 	CallDigest string
 	Plan       tool.Plan
 	// Secrets are the verdicts on what the program of the call would get; none when
@@ -29,12 +29,12 @@ type SecretEvaluation struct {
 }
 
 // Evaluate is a dry run: the call is checked, planned and evaluated. Nothing
-// is counted or journaled, nobody is asked, nothing runs. The digest of a call is made of
-// files, too: a caller who may not read them does not get it, for whoever has it can tell
-// which content it is of.
+// is counted or journaled, nobody is asked, nothing runs. CallDigest is empty for callers
+// that may not read the files of the call: the digest covers file content and would confirm
+// a guess of it.
 func (p *Pipeline) Evaluate(ctx context.Context, s Submission) (Evaluation, error) {
 	c, e, err := p.weigh(ctx, s)
-	if err == nil && !c.maySee(e.Plan.Seen) {
+	if err == nil && !c.mayDisclose(e.Plan.Contents) {
 		e.CallDigest = ""
 	}
 	return e, err
@@ -58,7 +58,7 @@ func (p *Pipeline) weigh(ctx context.Context, s Submission) (*call, Evaluation, 
 	if err := c.evaluate(ctx); err != nil {
 		return nil, Evaluation{}, err
 	}
-	if err := c.conflicts(); err != nil {
+	if err := c.conflictError(); err != nil {
 		return nil, Evaluation{}, err
 	}
 	secrets, err := c.evaluateInjections(ctx)

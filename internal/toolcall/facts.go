@@ -76,30 +76,30 @@ func (c *call) mayRead(a tool.FileAccess) bool {
 	}
 }
 
-// maySee reports whether policy lets the caller read all of the files without a
-// question. Votes on the call do not count: they are on what it does.
-func (a *authorization) maySee(files []tool.FileAccess) bool {
-	return a.maySeeAs(a.sub.Caller, files)
+// mayDisclose reports whether policy allows the caller to read all of the files without an
+// approval. Votes on the call do not count, because they approve the call's effect only.
+func (a *authorization) mayDisclose(files []tool.FileAccess) bool {
+	return a.mayDiscloseTo(a.sub.Caller, files)
 }
 
-func (a *authorization) maySeeAs(who access.Caller, files []tool.FileAccess) bool {
+func (a *authorization) mayDiscloseTo(reader access.Caller, files []tool.FileAccess) bool {
 	set := a.Evaluator.Current()
 	return !slices.ContainsFunc(files, func(f tool.FileAccess) bool {
 		request := a.request
-		request.Caller, request.Editors = who, nil
+		request.Caller, request.Editors = reader, nil
 		request.Tool, request.Args, request.Facts = f.Tool, f.Input, f.Facts
 		request.Capabilities = []tool.Capability{tool.FilesystemRead}
 		return set.Evaluate(request, nil).Effect() != policy.Allow
 	})
 }
 
-// conflicts is why a call that policy does not deny cannot be made, in the words that
-// its caller may read.
-func (a *authorization) conflicts() error {
+// conflictError returns why a call that policy does not deny cannot be made, with the
+// details that its caller may read.
+func (a *authorization) conflictError() error {
 	if a.conflict == nil || a.verdict.Effect() == policy.Deny {
 		return nil
 	}
-	return tool.Reveal(a.conflict, a.maySee)
+	return tool.Disclose(a.conflict, a.mayDisclose)
 }
 
 // subset reports whether each policy of one list is in the other.

@@ -40,9 +40,9 @@ type authorization struct {
 	// counted is the call as its session counts it; nil for a dry run.
 	counted *session.Call
 	plan    tool.Plan
-	// conflict is why the call cannot be made, nil when it can, where that was found in
-	// files: only a call that policy does not deny anyway gets to know of it.
-	conflict *tool.Withheld
+	// conflict is set when the content of files prevents the call. It is returned only if
+	// policy does not deny the call.
+	conflict *tool.RestrictedError
 	digest   string
 	request  policy.Request
 	budget   decision.Budget

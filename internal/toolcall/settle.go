@@ -16,7 +16,7 @@ func (a *authorization) settle(ctx context.Context) error {
 	if err := a.evaluate(ctx); err != nil {
 		return err
 	}
-	if err := a.conflicts(); err != nil {
+	if err := a.conflictError(); err != nil {
 		return err
 	}
 	if a.sub.Vouch == nil { // whose answer may do without an ask

@@ -136,50 +136,49 @@ func factRows() []factRow {
 			}
 			return call.wait().Out
 		}},
-		{"GW2-01", "patch that does not fit, for who may do nothing", nothingAllowed, "", func(g *gateway, _ bool) string {
-			return g.patchesWrongly("call")
+		{"GW2-01", "failed patch, all tools denied", nothingAllowed, "", func(g *gateway, _ bool) string {
+			return g.patchWrongly("call")
 		}},
-		{"GW2-01", "patch that does not fit, for who may not read", readForbidden, "", func(g *gateway, _ bool) string {
-			return g.patchesWrongly("call")
+		{"GW2-01", "failed patch, reading denied", readForbidden, "", func(g *gateway, _ bool) string {
+			return g.patchWrongly("call")
 		}},
-		{"GW2-01", "dry run of a patch that does not fit", nothingAllowed, "", func(g *gateway, _ bool) string {
-			return g.patchesWrongly("call", "--dry-run")
+		{"GW2-01", "dry run of a failed patch", nothingAllowed, "", func(g *gateway, _ bool) string {
+			return g.patchWrongly("call", "--dry-run")
 		}},
-		{"GW2-02", "write that says whether a file is there", nothingAllowed, "", func(g *gateway, _ bool) string {
+		{"GW2-02", "existence of a file by fs.write", nothingAllowed, "", func(g *gateway, _ bool) string {
 			g.file("there.txt", "x")
-			return g.differ(func(path string) []string {
+			return g.compareOutput(func(path string) []string {
 				return []string{"call", "--dry-run", "fs.write", "path=" + path, "content=x"}
 			})
 		}},
-		{"GW2-02", "list that says where a link leads", nothingAllowed, "", func(g *gateway, _ bool) string {
+		{"GW2-02", "target of a link by fs.list", nothingAllowed, "", func(g *gateway, _ bool) string {
 			g.turn(g.Dir, "there.txt")
-			return g.differ(func(path string) []string { return []string{"call", "fs.list", "path=" + path} })
+			return g.compareOutput(func(path string) []string { return []string{"call", "fs.list", "path=" + path} })
 		}},
 	}
 }
 
-// patchesWrongly makes a patch that does not fit a secret file, and returns all that the
-// caller is told.
-func (g *gateway) patchesWrongly(call ...string) string {
+// patchWrongly sends a patch that conflicts with a secret file and returns the whole output.
+func (g *gateway) patchWrongly(call ...string) string {
 	g.file("secret.txt", canary+"\n")
 	r := g.palyra(append(call, "fs.patch", "patch=--- a/secret.txt\n+++ b/secret.txt\n@@ -1 +1 @@\n-x\n+y\n")...)
 	return r.Out + r.Err
 }
 
-// differ returns the canary if the caller is told something else of a file that is there
-// than of one that is not.
-func (g *gateway) differ(call func(path string) []string) string {
-	told := func(path string) string {
+// compareOutput returns the canary if the output for an existing file differs from the output
+// for a missing file.
+func (g *gateway) compareOutput(call func(path string) []string) string {
+	output := func(path string) string {
 		r := g.palyra(call(path)...)
 		return idForm.ReplaceAllString(strings.ReplaceAll(r.Out+r.Err, path, "FILE"), "ID")
 	}
-	if told("there.txt") != told("other.txt") {
+	if output("there.txt") != output("other.txt") {
 		return canary
 	}
 	return ""
 }
 
-// idForm are ids and digests, which are others for each call.
+// idForm matches identifiers and digests, which differ between calls.
 var idForm = regexp.MustCompile(`[0-9A-HJKMNP-TV-Z]{26}|[0-9a-f]{64}`)
 
 func (g *gateway) reads(path string) string {

@@ -114,8 +114,8 @@ func everything(t *testing.T, g *gateway, answers []process.Result) map[string][
 		texts[name] = append(texts[name], a.Out+a.Err...)
 	}
 	must.Do(t, filepath.WalkDir(g.State, func(path string, d fs.DirEntry, err error) error {
-		if errors.Is(err, fs.ErrPermission) && isKernelsOwn(d) || errors.Is(err, fs.ErrNotExist) && path != g.State {
-			return nil // a sandbox came and went meanwhile
+		if errors.Is(err, fs.ErrPermission) && isOverlayWorkDir(d) || errors.Is(err, fs.ErrNotExist) && path != g.State {
+			return nil // a sandbox started or ended during the walk
 		}
 		if err != nil || !d.Type().IsRegular() {
 			return err
@@ -129,10 +129,9 @@ func everything(t *testing.T, g *gateway, answers []process.Result) map[string][
 	return texts
 }
 
-// isKernelsOwn reports whether an entry is the directory that overlayfs keeps for itself
-// below its workdir, with a mode that lets nobody but root read it. It is there while a
-// sandbox is.
-func isKernelsOwn(d fs.DirEntry) bool {
+// isOverlayWorkDir reports whether an entry is the private directory of overlayfs below its
+// workdir. It has mode 000, so that only root can read it, and exists as long as the sandbox.
+func isOverlayWorkDir(d fs.DirEntry) bool {
 	info, err := d.Info()
 	return err == nil && d.IsDir() && d.Name() == "work" && info.Mode().Perm() == 0
 }

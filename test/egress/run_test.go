@@ -102,7 +102,7 @@ func (g *ground) spec(t *testing.T, hosts []string, argv ...string) sandbox.Spec
 // connections.
 func (g *ground) run(t *testing.T, s sandbox.Spec) (said, ledger []string, report sandbox.Report) {
 	t.Helper()
-	for range mostCrashes {
+	for range runAttempts {
 		if report = jailtest.Run(t, g.runner, s); !nodeCrashed(report) {
 			break
 		}
@@ -113,11 +113,11 @@ func (g *ground) run(t *testing.T, s sandbox.Spec) (said, ledger []string, repor
 	return lines(string(report.Stdout.Head)), record(t, report), report
 }
 
-// mostCrashes is how often a run in which Node crashes by itself is begun.
-const mostCrashes = 5
+// runAttempts bounds the attempts of a run in which Node crashes.
+const runAttempts = 5
 
-// nodeCrashed reports whether the HTTP client of Node 18 threw inside itself, as it does
-// at times on a machine under load (https://github.com/nodejs/undici/issues/1634).
+// nodeCrashed reports whether Node crashed in its own HTTP client. Node 18 does so rarely,
+// under load (https://github.com/nodejs/undici/issues/1634).
 func nodeCrashed(r sandbox.Report) bool {
 	return strings.Contains(string(r.Stderr.Head), "reading 'timeoutType'")
 }

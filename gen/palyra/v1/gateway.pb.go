@@ -1675,8 +1675,8 @@ type EvaluateToolResponse struct {
 	Determining    []*Determining `protobuf:"bytes,5,rep,name=determining,proto3" json:"determining,omitempty"`
 	PolicyVersion  string         `protobuf:"bytes,6,opt,name=policy_version,json=policyVersion,proto3" json:"policy_version,omitempty"`
 	SnapshotDigest string         `protobuf:"bytes,7,opt,name=snapshot_digest,json=snapshotDigest,proto3" json:"snapshot_digest,omitempty"`
-	// Empty where the call is about files that policy does not let the caller read (fs.read)
-	// without a question.
+	// Empty if the digest covers files that policy does not allow the caller to read (fs.read)
+	// without an approval.
 	CallDigest string `protobuf:"bytes,8,opt,name=call_digest,json=callDigest,proto3" json:"call_digest,omitempty"`
 	// What policy says of running the skill whose tool it is; absent for any other tool.
 	SkillGateDecision        *SkillGateDecision `protobuf:"bytes,9,opt,name=skill_gate_decision,json=skillGateDecision,proto3" json:"skill_gate_decision,omitempty"`

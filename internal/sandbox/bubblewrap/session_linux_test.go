@@ -100,11 +100,11 @@ func TestSession(t *testing.T) {
 	}
 }
 
-// readersGone waits until nothing has the other end of a pipe open. A program that
-// another test starts has all descriptors of the tests from its fork to its exec.
-func readersGone(t *testing.T, write *os.File) bool {
+// waitForNoReader waits until no process has the read end of the pipe open. A child process
+// of a parallel test inherits all descriptors from fork to exec.
+func waitForNoReader(t *testing.T, write *os.File) bool {
 	t.Helper()
-	fds := []unix.PollFd{{Fd: int32(write.Fd())}} // POLLERR is always told
+	fds := []unix.PollFd{{Fd: int32(write.Fd())}} // POLLERR is always reported
 	n, err := unix.Poll(fds, int(time.Minute.Milliseconds()))
 	for errors.Is(err, unix.EINTR) {
 		n, err = unix.Poll(fds, int(time.Minute.Milliseconds()))
@@ -128,7 +128,7 @@ func TestSessionLimits(t *testing.T) {
 	if err := <-c.failed; reason.Of(err) != reason.Cancelled {
 		t.Errorf("a session that was ended: %v", err)
 	}
-	if !readersGone(t, c.in) {
+	if !waitForNoReader(t, c.in) {
 		t.Error("a process is left that could read")
 	}
 	s = jailtest.Spec(t, t.TempDir(), "sh", "-c", `echo ready; read -r x; x=x; while :; do x="$x$x"; done`)

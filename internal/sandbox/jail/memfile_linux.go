@@ -53,7 +53,7 @@ func seal(f *os.File) error {
 		return err
 	}
 	const seals = unix.F_SEAL_WRITE | unix.F_SEAL_GROW | unix.F_SEAL_SHRINK | unix.F_SEAL_SEAL
-	return whileBusy(func() error {
+	return retryBusy(func() error {
 		_, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, seals)
 		if err != nil {
 			return fmt.Errorf("sealing a memory file: %w", err)
@@ -62,14 +62,14 @@ func seal(f *os.File) error {
 	})
 }
 
-// mostBusy is how often sealing is tried. The kernel waits 75 ms each time.
-const mostBusy = 40
+// sealAttempts bounds the attempts to seal. The kernel waits 75 ms in each.
+const sealAttempts = 40
 
-// whileBusy tries to seal again while the kernel says EBUSY: something holds a page of the
-// file for a moment, such as the reclaim of memory on a machine under load
-// (memfd_wait_for_pins in mm/memfd.c).
-func whileBusy(seal func() error) (err error) {
-	for range mostBusy {
+// retryBusy retries seal while it returns EBUSY. The kernel returns EBUSY while a page of the
+// file has another reference, for example during memory reclaim (memfd_wait_for_pins in
+// mm/memfd.c).
+func retryBusy(seal func() error) (err error) {
+	for range sealAttempts {
 		if err = seal(); !errors.Is(err, unix.EBUSY) {
 			return err
 		}

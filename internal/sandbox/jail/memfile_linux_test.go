@@ -70,9 +70,9 @@ func TestMemoryFilesAreSealed(t *testing.T) {
 	}
 }
 
-// TestHeldPagesAreWaitedFor: a page that somebody else holds for a moment keeps a file
-// from being sealed, and is waited for. The control tries once while it is held.
-func TestHeldPagesAreWaitedFor(t *testing.T) {
+// TestSealRetriesBusyPages: sealing succeeds after another reference to a page is released.
+// The control is a single attempt while the reference exists, which returns EBUSY.
+func TestSealRetriesBusyPages(t *testing.T) {
 	t.Parallel()
 	f := must.Get(newMemory("test", unix.MFD_NOEXEC_SEAL))(t)
 	defer f.Close()
@@ -82,7 +82,7 @@ func TestHeldPagesAreWaitedFor(t *testing.T) {
 	must.Do(t, err)
 	defer out.Close()
 	defer in.Close()
-	// The pipe holds the page itself until it is read.
+	// splice(2) puts a reference to the page into the pipe; reading the pipe releases it.
 	var from int64
 	must.Get(unix.Splice(int(f.Fd()), &from, int(in.Fd()), nil, len(content), 0))(t)
 	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_WRITE); !errors.Is(err, unix.EBUSY) {
@@ -97,14 +97,14 @@ func TestHeldPagesAreWaitedFor(t *testing.T) {
 	}
 }
 
-// TestSealingGivesUp: a page that is never let go of is an error in the end, and another
-// error one at once.
-func TestSealingGivesUp(t *testing.T) {
+// TestRetryBusyIsBounded: EBUSY is returned after the last attempt, other errors after the
+// first.
+func TestRetryBusyIsBounded(t *testing.T) {
 	t.Parallel()
-	for want, tries := range map[error]int{unix.EBUSY: mostBusy, unix.EPERM: 1} {
+	for want, attempts := range map[error]int{unix.EBUSY: sealAttempts, unix.EPERM: 1} {
 		n := 0
-		if err := whileBusy(func() error { n++; return want }); !errors.Is(err, want) || n != tries {
-			t.Errorf("%v after %d tries", err, n)
+		if err := retryBusy(func() error { n++; return want }); !errors.Is(err, want) || n != attempts {
+			t.Errorf("%v after %d attempts", err, n)
 		}
 	}
 }

@@ -3,7 +3,7 @@ import { expect, test, vi } from "vitest";
 import type { LiveState, Mark } from "./connection";
 import { followQueries } from "./invalidate";
 
-/** The connection of a tab, whose mark the test sets. */
+/** A connection whose mark the test sets. */
 class Tab {
   #state: LiveState = { mark: "live", since: 0, paused: false, held: 0, gateway: undefined };
   #changed: () => void = () => undefined;
@@ -19,7 +19,7 @@ class Tab {
   }
 }
 
-test("what could not be read is read again once the gateway is back, and nothing else is", async () => {
+test("only failed queries are fetched again when the connection returns", async () => {
   const queries = new QueryClient({ defaultOptions: { queries: { retry: false } } });
   const tab = new Tab();
   const stop = followQueries(tab, queries);
@@ -49,7 +49,7 @@ test("what could not be read is read again once the gateway is back, and nothing
   queries.clear();
 });
 
-test("a read that is being tried again starts anew, so that it does not wait", async () => {
+test("a query that waits for its next retry is fetched immediately", async () => {
   vi.useFakeTimers();
   const queries = new QueryClient({ defaultOptions: { queries: { retry: 5, retryDelay: 60_000 } } });
   const tab = new Tab();

@@ -49,8 +49,8 @@ export function outdated(event: LiveEvent): readonly (readonly string[])[] {
 const gather = 200;
 
 /**
- * Keeps the cache true to the stream. What could not be read while the gateway was out of
- * reach is read once it is back: no event says that it is out of date.
+ * Invalidates cached queries by the events of the stream. Failed queries are fetched again
+ * when the connection returns, because no event announces them.
  */
 export function followQueries(live: Pick<Connection, "subscribe" | "watch" | "state">, queries: QueryClient): () => void {
   const keys = new Map<string, readonly string[]>();
@@ -74,7 +74,7 @@ export function followQueries(live: Pick<Connection, "subscribe" | "watch" | "st
     ({ mark } = live.state());
     if (mark !== "live" || before === "live") return;
     for (const { queryKey } of queries.getQueryCache().findAll({ predicate: ({ state }) => state.status === "error" || state.fetchFailureCount > 0 })) {
-      void queries.cancelQueries({ queryKey, exact: true }); // the last of its tries may be about to fail
+      void queries.cancelQueries({ queryKey, exact: true }); // its last attempt may be about to fail
       void queries.invalidateQueries({ queryKey, exact: true });
     }
   });

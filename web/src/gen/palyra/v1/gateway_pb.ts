@@ -878,8 +878,8 @@ export type EvaluateToolResponse = Message<"palyra.v1.EvaluateToolResponse"> & {
   snapshotDigest: string;
 
   /**
-   * Empty where the call is about files that policy does not let the caller read (fs.read)
-   * without a question.
+   * Empty if the digest covers files that policy does not allow the caller to read (fs.read)
+   * without an approval.
    *
    * @generated from field: string call_digest = 8;
    */

@@ -16,11 +16,11 @@ const runForbidden = `
 @id("no-run") forbid(principal, action == Action::"tool.execute/process.run", resource);
 `
 
-// TestConflictsAreTold: what was found in a file is told to who may read it without a
-// question, of a call, of a dry run and of a call that runs. Others learn that there is a
-// conflict, and who may not make the call at all not even that. The control is the file
-// that everybody may read.
-func TestConflictsAreTold(t *testing.T) {
+// TestConflictDetails: the detail of a content conflict is returned only to callers that may
+// read the file without an approval, for a call, a dry run and a running call. Other callers
+// receive a conflict without detail, or the denial if policy denies the call. The control is
+// a file that every caller may read.
+func TestConflictDetails(t *testing.T) {
 	t.Parallel()
 	const detail = "line 3 is canary"
 	for name, c := range map[string]struct {
@@ -28,20 +28,20 @@ func TestConflictsAreTold(t *testing.T) {
 		code           reason.Code
 		details        bool
 	}{
-		"may be read":                     {"plain", secretsAsk, reason.PatchConflict, true},
-		"an ask for reading is a no":      {"secret", secretsAsk, reason.PatchConflict, false},
-		"nobody may make the call":        {"plain", secretsAsk + runForbidden, reason.PolicyDenied, false},
-		"nor learn of the file by asking": {"secret", secretsAsk + runForbidden, reason.PolicyDenied, false},
+		"readable file":                          {"plain", secretsAsk, reason.PatchConflict, true},
+		"reading needs an approval":              {"secret", secretsAsk, reason.PatchConflict, false},
+		"call denied, readable file":             {"plain", secretsAsk + runForbidden, reason.PolicyDenied, false},
+		"call denied, reading needs an approval": {"secret", secretsAsk + runForbidden, reason.PolicyDenied, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, func(w *world) { w.options = policytest.Options{TwoUsers: true, Policies: c.policies} })
 			facts := tool.Facts{Workspace: "default", Path: c.path, SandboxTier: "builtin", SandboxLevel: "none"}
-			w.run.Found.Seen = []tool.FileAccess{{Tool: "fs.read", Input: []byte(`{"path":"` + c.path + `"}`), Facts: facts}}
-			held := &tool.Withheld{Plan: w.run.Found, Found: reason.Errorf(reason.PatchConflict, detail)}
+			w.run.Found.Contents = []tool.FileAccess{{Tool: "fs.read", Input: []byte(`{"path":"` + c.path + `"}`), Facts: facts}}
+			restricted := &tool.RestrictedError{Plan: w.run.Found, Detail: reason.Errorf(reason.PatchConflict, detail)}
 			if e := must.Get(w.Pipeline.Evaluate(t.Context(), runCall()))(t); (e.CallDigest != "") != (c.path == "plain") {
-				t.Errorf("a dry run tells the digest %q", e.CallDigest)
+				t.Errorf("a dry run returns the digest %q", e.CallDigest)
 			}
-			w.run.PlanErr = held
+			w.run.PlanErr = restricted
 			check := func(what string, code reason.Code, text string) {
 				t.Helper()
 				if code != c.code || strings.Contains(text, detail) != c.details {
@@ -67,7 +67,7 @@ func TestConflictsAreTold(t *testing.T) {
 
 			w.read.Work = func(ctx context.Context, call tool.Call) tool.Report {
 				r := gatewaytest.Succeeded(`{}`)
-				return r.Fail(ctx, tool.Reveal(held, call.MaySee))
+				return r.Fail(ctx, tool.Disclose(restricted, call.MayDisclose))
 			}
 			if _, o, err = w.call(readCall()); err != nil || strings.Contains(o.Report.Message, detail) != (c.path == "plain") {
 				t.Errorf("a call that runs: %+v, %v", o.Report, err)
@@ -76,21 +76,21 @@ func TestConflictsAreTold(t *testing.T) {
 	}
 }
 
-// TestConflictAtDispatch: a call that fits no more when it starts says why to who may read
-// the file.
+// TestConflictAtDispatch: a conflict that appears between decision and dispatch follows the
+// same rule.
 func TestConflictAtDispatch(t *testing.T) {
 	t.Parallel()
 	for path, details := range map[string]bool{"plain": true, "secret": false} {
 		w := newWorld(t, func(w *world) { w.options = policytest.Options{TwoUsers: true, Policies: secretsAsk} })
-		held := &tool.Withheld{
-			Found: reason.Errorf(reason.PatchConflict, "line 3 is canary"),
-			Plan: tool.Plan{Seen: []tool.FileAccess{{Tool: "fs.read", Input: []byte(`{"path":"` + path + `"}`), Facts: tool.Facts{
+		restricted := &tool.RestrictedError{
+			Detail: reason.Errorf(reason.PatchConflict, "line 3 is canary"),
+			Plan: tool.Plan{Contents: []tool.FileAccess{{Tool: "fs.read", Input: []byte(`{"path":"` + path + `"}`), Facts: tool.Facts{
 				Workspace: "default", Path: path, SandboxTier: "builtin", SandboxLevel: "none",
 			}}}},
 		}
 		w.read.OnPlan = func(n int) {
 			if n == 2 {
-				w.read.Change(func(p *gatewaytest.Probe) { p.PlanErr = held })
+				w.read.Change(func(p *gatewaytest.Probe) { p.PlanErr = restricted })
 			}
 		}
 		_, o, err := w.call(readCall())
