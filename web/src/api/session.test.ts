@@ -1,5 +1,11 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { drop, followOtherTabs, login, logout, session } from "./session";
+
+// Each test has a page of its own: the module keeps whether its page is being replaced.
+let drop: typeof import("./session").drop;
+let followOtherTabs: typeof import("./session").followOtherTabs;
+let login: typeof import("./session").login;
+let logout: typeof import("./session").logout;
+let session: typeof import("./session").session;
 
 const later = (hours: number) => new Date(Date.UTC(2026, 0, 1, hours)).toISOString();
 
@@ -14,12 +20,20 @@ const storeAs = (user: string, secret: string, hour: number) =>
   localStorage.setItem(`palyra.session.${secret}`, JSON.stringify({ user, expiresAt: later(hour) }));
 
 const left: string[] = [];
+const changed = (key: string | null) => dispatchEvent(new StorageEvent("storage", { key }));
+let page: AbortController;
 
-beforeEach(() => {
+beforeEach(async () => {
+  vi.resetModules();
+  ({ drop, followOtherTabs, login, logout, session } = await import("./session"));
+  page = new AbortController();
+  const listen = window.addEventListener.bind(window);
+  vi.stubGlobal("addEventListener", (type: string, listener: EventListener) => listen(type, listener, { signal: page.signal }));
   vi.spyOn(location, "replace").mockImplementation((to) => void left.push(String(to)));
 });
 
 afterEach(() => {
+  page.abort();
   vi.unstubAllGlobals();
   localStorage.clear();
   sessionStorage.clear();
@@ -74,7 +88,6 @@ test("ending a session keeps a session that another tab stores at the same time"
 
 test("a page reacts only to changes of its own session in other tabs", async () => {
   followOtherTabs();
-  const changed = (key: string | null) => dispatchEvent(new StorageEvent("storage", { key }));
   await loginAs("user:anna", "a", 1);
   changed("palyra.session.a");
   changed("palyra.session.of-before");
@@ -83,9 +96,33 @@ test("a page reacts only to changes of its own session in other tabs", async () 
   storeAs("user:local", "b", 2);
   changed("palyra.session.b");
   expect(left).toEqual(["/"]);
+});
+
+test("a page reacts when another tab clears the storage", async () => {
+  followOtherTabs();
+  await loginAs("user:anna", "a", 1);
   localStorage.clear();
   changed(null);
-  expect(left).toEqual(["/", "/login"]);
+  expect(left).toEqual(["/login"]);
+});
+
+test("a page that is being replaced starts no second navigation", async () => {
+  followOtherTabs();
+  await loginAs("user:anna", "a", 1);
+  storeAs("user:local", "b", 2);
+  changed("palyra.session.b");
+  localStorage.removeItem("palyra.session.a");
+  changed("palyra.session.a");
+  expect(left).toEqual(["/"]);
+});
+
+test("a page whose session ends does not turn to the login that ended it", async () => {
+  followOtherTabs();
+  await loginAs("user:anna", "a", 1);
+  drop("a", "ended");
+  storeAs("user:local", "b", 2);
+  changed("palyra.session.b");
+  expect(left).toEqual(["/login"]);
 });
 
 test("a pending login is not interrupted when another tab removes the previous session", async () => {

@@ -179,7 +179,14 @@ export function drop(secret: string, why: Ended): void {
   leave(why);
 }
 
+/** Whether this page is being replaced. */
+let leaving = false;
+
+// The first reason is enough, because the next page reads the storage anew. A second navigation while the first is
+// committed crashes the renderer of Chromium 148 at times.
 function leave(why: Ended): void {
+  if (leaving) return;
+  leaving = true;
   if (why === "other-member") {
     location.replace("/");
     return;
