@@ -34,13 +34,19 @@ func (d *Desk) MayVote(ctx context.Context, caller access.Caller, rec Record) er
 	return d.mayVote(ctx, caller, rec, Ballot{Allow: true, Scope: Once})
 }
 
-// mayVote checks everything about a vote that needs no unit. The right to
-// decide comes first: who lacks it learns nothing about the record.
-func (d *Desk) mayVote(ctx context.Context, caller access.Caller, rec Record, b Ballot) error {
+// MayDecide returns why the caller may not answer the approval, whatever its state is.
+// reason.PresenceNotProven means that the caller may answer it with proof of presence.
+func (d *Desk) MayDecide(ctx context.Context, caller access.Caller, rec Record) error {
 	if caller.Principal.Kind != access.KindUser {
 		return reason.Errorf(reason.PermissionDenied, "%s may not decide: only users decide approvals", caller.Principal)
 	}
-	if err := d.judge.MayDecide(ctx, caller, rec); err != nil {
+	return d.judge.MayDecide(ctx, caller, rec)
+}
+
+// mayVote checks everything about a vote that needs no unit. The right to
+// decide comes first: who lacks it learns nothing about the record.
+func (d *Desk) mayVote(ctx context.Context, caller access.Caller, rec Record, b Ballot) error {
+	if err := d.MayDecide(ctx, caller, rec); err != nil {
 		return err
 	}
 	if rec.State != Pending {

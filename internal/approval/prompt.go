@@ -23,6 +23,8 @@ type Prompt struct {
 	Arguments json.RawMessage `json:"arguments"`
 	Redacted  []string        `json:"redacted"`
 	Runs      Execution       `json:"runs"`
+	// Workspace is that of the files in Diff and of the operands, "" when there are none.
+	Workspace string `json:"workspace,omitempty"`
 	// Diff is a unified diff of the files that would change.
 	Diff string  `json:"diff"`
 	Why  []Cause `json:"why"`
@@ -124,7 +126,7 @@ func NewPrompt(p tool.Proposal, plan tool.Plan, severity string, why ...Cause) (
 			Executor: p.Tool.Executor, Tier: plan.Facts.SandboxTier, Profile: b.SandboxProfile,
 			Egress: slices.Clone(b.Egress), Secrets: slices.Clone(plan.Facts.Secrets),
 		},
-		Diff: plan.Preview.Diff, Why: why, Notes: notes, Lead: lead(plan, b),
+		Workspace: plan.Facts.Workspace, Diff: plan.Preview.Diff, Why: why, Notes: notes, Lead: lead(plan, b),
 	}
 	return prompt.clean(), nil
 }

@@ -24,10 +24,9 @@ import (
 )
 
 type approvals struct {
-	desk     *approval.Desk
+	prompts
 	engine   *policy.Engine
 	presence *presenceproof.Service
-	pipeline *toolcall.Pipeline
 }
 
 // ListApprovals returns one page, newest first.
@@ -46,7 +45,7 @@ func (a *approvals) ListApprovals(ctx context.Context, req *palyrav1.ListApprova
 	}
 	res := &palyrav1.ListApprovalsResponse{NextPageToken: next}
 	for _, r := range records {
-		m := approvalMessage(r)
+		m := a.message(ctx, callerOf(ctx), r)
 		m.You = a.standing(ctx, r)
 		res.Approvals = append(res.Approvals, m)
 	}
@@ -130,7 +129,7 @@ func (a *approvals) current(ctx context.Context, id string) (*palyrav1.Approval,
 	if err != nil || !a.shows(ctx, r) {
 		return nil, err
 	}
-	m := approvalMessage(r)
+	m := a.message(ctx, callerOf(ctx), r)
 	m.You = a.standing(ctx, r)
 	return m, nil
 }
@@ -144,8 +143,8 @@ func (a *approvals) GetApproval(ctx context.Context, req *palyrav1.GetApprovalRe
 	if err != nil {
 		return nil, err
 	}
-	m := approvalMessage(r)
-	m.You, m.Prompt.Files = a.standing(ctx, r), fileMessages(r.Prompt.Diff)
+	m := a.message(ctx, callerOf(ctx), r)
+	m.You, m.Prompt.Files = a.standing(ctx, r), fileMessages(m.GetPrompt().GetDiff())
 	return &palyrav1.GetApprovalResponse{Approval: m}, nil
 }
 
@@ -184,7 +183,7 @@ func (a *approvals) WatchApprovals(ctx context.Context, req *palyrav1.WatchAppro
 			return nil
 		}
 		return send(&palyrav1.WatchApprovalsResponse{
-			Approval: approvalMessage(r), Cursor: strconv.FormatInt(r.Revision, 10),
+			Approval: a.message(ctx, callerOf(ctx), r), Cursor: strconv.FormatInt(r.Revision, 10),
 		})
 	})
 }
@@ -215,7 +214,7 @@ func (a *approvals) DecideApproval(ctx context.Context, req *palyrav1.DecideAppr
 	if err != nil {
 		return nil, err
 	}
-	return &palyrav1.DecideApprovalResponse{Approval: approvalMessage(r)}, nil
+	return &palyrav1.DecideApprovalResponse{Approval: a.message(ctx, callerOf(ctx), r)}, nil
 }
 
 // vote casts a vote on the caller's surface. It is the one way in, for votes
@@ -252,8 +251,8 @@ func (a *approvals) EditApproval(ctx context.Context, req *palyrav1.EditApproval
 	if err != nil {
 		return nil, err
 	}
-	m := approvalMessage(r)
-	m.You, m.Prompt.Files = a.standing(ctx, r), fileMessages(r.Prompt.Diff)
+	m := a.message(ctx, callerOf(ctx), r)
+	m.You, m.Prompt.Files = a.standing(ctx, r), fileMessages(m.GetPrompt().GetDiff())
 	return &palyrav1.EditApprovalResponse{Approval: m}, nil
 }
 
@@ -289,7 +288,7 @@ func (a *approvals) CancelApproval(ctx context.Context, req *palyrav1.CancelAppr
 	if err != nil {
 		return nil, err
 	}
-	m := approvalMessage(r)
+	m := a.message(ctx, caller, r)
 	if !mayExplain(a.engine, caller) {
 		m.Prompt.Why = nil
 	}

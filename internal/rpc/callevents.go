@@ -1,10 +1,13 @@
 package rpc
 
 import (
+	"context"
+
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/access"
 	"palyra/internal/approval"
 	"palyra/internal/attest"
 	"palyra/internal/canonical"
@@ -22,6 +25,16 @@ const resultPart = 1 << 20
 type reader struct {
 	// explain is true for callers that may read policy.
 	explain bool
+	// view is an approval as the reader may see it.
+	view func(approval.Record) *palyrav1.Approval
+}
+
+// readerOf is the caller as a reader of events.
+func (g *gateway) readerOf(ctx context.Context, caller access.Caller) reader {
+	return reader{
+		explain: mayExplain(g.engine, caller),
+		view:    func(r approval.Record) *palyrav1.Approval { return g.message(ctx, caller, r) },
+	}
 }
 
 func proposedMessage(p toolcall.Proposed) *palyrav1.ToolProposed {
@@ -32,7 +45,7 @@ func proposedMessage(p toolcall.Proposed) *palyrav1.ToolProposed {
 
 // asked leaves out which rules want a human, unless the reader may read them.
 func (r reader) asked(a approval.Record) *palyrav1.ApprovalRequested {
-	m := approvalMessage(a)
+	m := r.view(a)
 	if !r.explain {
 		m.Prompt.Why = nil
 	}

@@ -29,7 +29,7 @@ func allowedUnused(t *testing.T, d *approvaltest.Desk) (approval.Answer, access.
 func TestCancelTakesBackAnAllowedApproval(t *testing.T) {
 	t.Parallel()
 	d := approvaltest.NewDesk(t)
-	api := &approvals{desk: d.Desk}
+	api := &approvals{prompts: prompts{desk: d.Desk}}
 	answer, requester := allowedUnused(t, d)
 	after, err := api.takeBack(t.Context(), requester, answer.ApprovalID(), "a mistake")
 	if err != nil || after.State != approval.Revoked {

@@ -10,7 +10,6 @@ import (
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/access"
-	"palyra/internal/approval"
 	"palyra/internal/dispatch"
 	"palyra/internal/policy"
 	"palyra/internal/reason"
@@ -21,11 +20,10 @@ import (
 )
 
 type gateway struct {
+	prompts
 	guard    *guard
-	pipeline *toolcall.Pipeline
 	router   *dispatch.Router
 	engine   *policy.Engine
-	desk     *approval.Desk
 	runs     *run.Manager
 	presence *presenceproof.Service
 	// stopping ends when the gateway is about to stop.
@@ -46,7 +44,7 @@ func (g *gateway) CallTool(ctx context.Context, req *palyrav1.CallToolRequest, s
 	caller := callerOf(ctx)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	sender := &callSender{stream: stream, cancel: cancel, reader: reader{mayExplain(g.engine, caller)}}
+	sender := &callSender{stream: stream, cancel: cancel, reader: g.readerOf(ctx, caller)}
 	defer hold(ctx, true) // the end of the stream follows
 	_, err := g.pipeline.Call(ctx, toolcall.Submission{
 		Caller: caller, Tool: req.GetTool(), Input: req.GetInputJson(), Session: req.GetSession(), Run: req.GetRun(),

@@ -112,7 +112,7 @@ func (g *gateway) WatchRun(ctx context.Context, req *palyrav1.WatchRunRequest, s
 		return err
 	}
 	tape := &tapeReader{
-		reader: reader{mayExplain(g.engine, caller)}, seen: req.GetAfter(),
+		reader: g.readerOf(ctx, caller), seen: req.GetAfter(),
 		send: func(e *palyrav1.RunEvent) error {
 			hold(ctx, true)
 			return stream.Send(&palyrav1.WatchRunResponse{Event: e})

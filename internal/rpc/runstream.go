@@ -29,7 +29,7 @@ func (g *gateway) RunStream(ctx context.Context, stream *connect.BidiStream[paly
 		return err
 	}
 	tape := &tapeReader{
-		reader: reader{mayExplain(g.engine, caller)}, seen: first.GetResume().GetAfter(),
+		reader: g.readerOf(ctx, caller), seen: first.GetResume().GetAfter(),
 		send: func(e *palyrav1.RunEvent) error { return s.tell(ctx, e) },
 	}
 	if err := s.open(ctx, first); err != nil {

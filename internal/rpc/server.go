@@ -169,7 +169,7 @@ func New(stopping context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the field rules: %w", err)
 	}
-	asked := &approvals{desk: cfg.Desk, engine: cfg.Engine, pipeline: cfg.Pipeline}
+	asked := &approvals{prompts: prompts{cfg.Desk, cfg.Pipeline}, engine: cfg.Engine}
 	if asked.presence, err = presenceproof.New(cfg.Self.Root, cfg.Presence, cfg.Passkeys, asked, callerOf); err != nil {
 		return nil, err
 	}
@@ -179,7 +179,7 @@ func New(stopping context.Context, cfg Config) (*Server, error) {
 	}
 	mux := http.NewServeMux()
 	mux.Handle(palyrav1connect.NewGatewayServiceHandler(&gateway{
-		guard: g, pipeline: cfg.Pipeline, router: cfg.Router, engine: cfg.Engine, desk: cfg.Desk, runs: cfg.Runs, presence: asked.presence, stopping: stopping.Done(), firstWait: cmp.Or(cfg.FirstWait, firstWait),
+		prompts: asked.prompts, guard: g, router: cfg.Router, engine: cfg.Engine, runs: cfg.Runs, presence: asked.presence, stopping: stopping.Done(), firstWait: cmp.Or(cfg.FirstWait, firstWait),
 	}, opts...))
 	mux.Handle(palyrav1connect.NewApprovalsServiceHandler(asked, opts...))
 	mux.Handle(palyrav1connect.NewPolicyServiceHandler(&policies{admin: cfg.Policies, evidence: cfg.Evidence, engine: cfg.Engine, pipeline: cfg.Pipeline}, opts...))
@@ -188,7 +188,7 @@ func New(stopping context.Context, cfg Config) (*Server, error) {
 	mux.Handle(palyrav1connect.NewStatusServiceHandler(&status{cfg.Gateway, cfg.Members, cfg.Passkeys, cfg.Journal}, opts...))
 	mux.Handle(palyrav1connect.NewAccessServiceHandler(&members{cfg.Members, cfg.Engine}, opts...))
 	mux.Handle(palyrav1connect.NewIdentityServiceHandler(&devices{cfg.Members}, opts...))
-	mux.Handle(palyrav1connect.NewWorkspaceServiceHandler(&workspaces{cfg.Workspaces}, opts...))
+	mux.Handle(palyrav1connect.NewWorkspaceServiceHandler(&workspaces{cfg.Workspaces, cfg.Pipeline}, opts...))
 	mux.Handle(palyrav1connect.NewSessionServiceHandler(&sessions{cfg.Pipeline, cfg.Engine, cfg.Pipeline.MaxCallsPerSession}, opts...))
 	mux.Handle(palyrav1connect.NewTokenServiceHandler(&tokens{cfg.Tokens, cfg.Engine}, opts...))
 	mux.Handle(palyrav1connect.NewAccessReviewServiceHandler(&accessreview.Service{

@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"strconv"
+	"strings"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -10,7 +11,9 @@ import (
 	"palyra/internal/access"
 	"palyra/internal/config"
 	"palyra/internal/reason"
+	"palyra/internal/toolcall"
 	"palyra/internal/workspace/overlay"
+	"palyra/internal/workspace/unified"
 )
 
 // Workspaces are the declared workspaces and the change sets that are kept of
@@ -24,7 +27,10 @@ type Workspaces interface {
 	Undo(ctx context.Context, by access.Caller, workspace, id, note string) (overlay.Summary, error)
 }
 
-type workspaces struct{ of Workspaces }
+type workspaces struct {
+	of       Workspaces
+	pipeline *toolcall.Pipeline
+}
 
 // changesPage is how many changes a page holds that does not say.
 const changesPage = 500
@@ -48,7 +54,7 @@ func (w *workspaces) ListChangeSets(_ context.Context, req *palyrav1.ListChangeS
 }
 
 // GetChangeSet returns one page of the changes, with the diff on the first.
-func (w *workspaces) GetChangeSet(_ context.Context, req *palyrav1.GetChangeSetRequest) (*palyrav1.GetChangeSetResponse, error) {
+func (w *workspaces) GetChangeSet(ctx context.Context, req *palyrav1.GetChangeSetRequest) (*palyrav1.GetChangeSetResponse, error) {
 	first := 0
 	if token := req.GetPageToken(); token != "" {
 		var err error
@@ -67,16 +73,61 @@ func (w *workspaces) GetChangeSet(_ context.Context, req *palyrav1.GetChangeSetR
 	first = min(first, len(d.Changes))
 	last := min(first+size, len(d.Changes))
 	res := &palyrav1.GetChangeSetResponse{ChangeSet: changeSetMessage(d.Summary)}
+	mayRead := w.readerOf(ctx, req.GetWorkspace())
 	for _, c := range d.Changes[first:last] {
-		res.Changes = append(res.Changes, changeMessage(c))
+		m := changeMessage(c)
+		if !mayRead(c.Path) {
+			restrictChange(m)
+		}
+		res.Changes = append(res.Changes, m)
 	}
 	if last < len(d.Changes) {
 		res.NextPageToken = strconv.Itoa(last)
 	}
 	if first == 0 {
-		res.Diff = d.Diff
+		res.Diff, res.RestrictedFiles = diffFor(d, mayRead)
 	}
 	return res, nil
+}
+
+// diffFor is the diff of a change set for who may read the files, and of how many files it
+// says nothing.
+func diffFor(d overlay.Detail, mayRead func(path string) bool) (string, int32) {
+	hidden := 0
+	for _, c := range d.Changes {
+		if !mayRead(c.Path) {
+			hidden++
+		}
+	}
+	if hidden == 0 {
+		return d.Diff, 0
+	}
+	kept, _ := unified.Filter(d.Diff, func(c unified.Change) bool { return mayRead(c.OldPath) && mayRead(c.NewPath) })
+	return kept, int32(hidden)
+}
+
+// readerOf returns whether the caller may read a file of a workspace, which is true for the
+// path "" of a file that is not there. A path that the diff may have escaped is of no file
+// that policy can be asked about.
+func (w *workspaces) readerOf(ctx context.Context, workspace string) func(path string) bool {
+	answers := map[string]bool{"": true}
+	return func(path string) bool {
+		answer, known := answers[path]
+		if !known {
+			answer = !strings.Contains(path, `\`) && w.pipeline.MayReadFile(ctx, callerOf(ctx), workspace, path)
+			answers[path] = answer
+		}
+		return answer
+	}
+}
+
+// restrictChange leaves that a file changed, and nothing of its content.
+func restrictChange(m *palyrav1.WorkspaceChange) {
+	for _, s := range []*palyrav1.FileState{m.GetWas(), m.GetIs()} {
+		if s != nil {
+			s.Sha256, s.Target, s.Size = "", "", 0
+		}
+	}
 }
 
 // UndoChangeSet takes a change set back.

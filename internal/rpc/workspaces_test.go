@@ -3,6 +3,7 @@ package rpc_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -31,7 +32,7 @@ func newWorkspacesFake() *workspacesFake {
 			ID: "set-1", Workspace: "default", At: time.Unix(1_700_000_000, 0), CallID: "call-1", Principal: "agent:coder", Root: "sha256:ab",
 			Added: 3, Protected: []string{"Makefile"}, Classes: []string{"runner"}, State: overlay.RecordCommitted,
 		},
-		Diff: "diff --git a/Makefile b/Makefile\n",
+		Diff: "diff --git a/Makefile b/Makefile\n--- a/Makefile\n+++ b/Makefile\n@@ -1 +1 @@\n-old\n+new\n",
 	}
 	for i := range 3 {
 		d.Changes = append(d.Changes, overlay.Change{
@@ -123,6 +124,29 @@ func TestChangeSets(t *testing.T) {
 	}
 	if _, err := api.ListChangeSets(ctx, &palyrav1.ListChangeSetsRequest{Workspace: "other"}); err == nil {
 		t.Error("an undeclared workspace has change sets")
+	}
+}
+
+// TestChangeSetWithoutItsContent is the change set for a reader whom policy forbids the files.
+func TestChangeSetWithoutItsContent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(w *world) { w.policies = noReading })
+	req := &palyrav1.GetChangeSetRequest{Workspace: "default", ChangeSetId: "set-1"}
+	for name, c := range map[string]struct {
+		by         *client
+		restricted int32
+	}{
+		"who may not read":     {w.dan, 3},
+		"the control, by rule": {w.alice, 0},
+	} {
+		got, err := palyrav1connect.NewWorkspaceServiceClient(c.by.http, w.url).GetChangeSet(t.Context(), req)
+		if err != nil || len(got.GetChanges()) != 3 || got.GetRestrictedFiles() != c.restricted {
+			t.Fatalf("%s: %v, %v", name, got, err)
+		}
+		is := got.GetChanges()[0].GetIs()
+		if shown := strings.Contains(got.GetDiff(), "+new"); shown != (c.restricted == 0) || (is.GetSha256() != "") != shown || (is.GetSize() != 0) != shown || is.GetMode() == 0 {
+			t.Errorf("%s: got diff %q and %v", name, got.GetDiff(), is)
+		}
 	}
 }
 

@@ -644,10 +644,13 @@ type GetChangeSetResponse struct {
 	// In the order of paths.
 	Changes       []*WorkspaceChange `protobuf:"bytes,2,rep,name=changes,proto3" json:"changes,omitempty"`
 	NextPageToken string             `protobuf:"bytes,3,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	// As people were shown it, cut after 64 KiB.
-	Diff          string `protobuf:"bytes,4,opt,name=diff,proto3" json:"diff,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// As people were shown it, cut after 64 KiB, without the files that the caller may not
+	// read. Their changes have no digests and no targets of links.
+	Diff string `protobuf:"bytes,4,opt,name=diff,proto3" json:"diff,omitempty"`
+	// How many files the caller may not read.
+	RestrictedFiles int32 `protobuf:"varint,5,opt,name=restricted_files,json=restrictedFiles,proto3" json:"restricted_files,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *GetChangeSetResponse) Reset() {
@@ -706,6 +709,13 @@ func (x *GetChangeSetResponse) GetDiff() string {
 		return x.Diff
 	}
 	return ""
+}
+
+func (x *GetChangeSetResponse) GetRestrictedFiles() int32 {
+	if x != nil {
+		return x.RestrictedFiles
+	}
+	return 0
 }
 
 // UndoChangeSetRequest names a change set.
@@ -867,13 +877,14 @@ const file_palyra_v1_workspace_proto_rawDesc = "" +
 	"\tpage_size\x18\x03 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xf4\x03(\x00R\bpageSize\x12'\n" +
 	"\n" +
-	"page_token\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\tpageToken\"\xbd\x01\n" +
+	"page_token\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\tpageToken\"\xe8\x01\n" +
 	"\x14GetChangeSetResponse\x123\n" +
 	"\n" +
 	"change_set\x18\x01 \x01(\v2\x14.palyra.v1.ChangeSetR\tchangeSet\x124\n" +
 	"\achanges\x18\x02 \x03(\v2\x1a.palyra.v1.WorkspaceChangeR\achanges\x12&\n" +
 	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\x12\x12\n" +
-	"\x04diff\x18\x04 \x01(\tR\x04diff\"\x91\x01\n" +
+	"\x04diff\x18\x04 \x01(\tR\x04diff\x12)\n" +
+	"\x10restricted_files\x18\x05 \x01(\x05R\x0frestrictedFiles\"\x91\x01\n" +
 	"\x14UndoChangeSetRequest\x12'\n" +
 	"\tworkspace\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18?R\tworkspace\x12.\n" +
 	"\rchange_set_id\x18\x02 \x01(\tB\n" +

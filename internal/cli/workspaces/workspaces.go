@@ -129,7 +129,7 @@ func (a *app) showChangeSet(ctx context.Context, g *client.Gateway, workspace, i
 		return err
 	}
 	req := &palyrav1.GetChangeSetRequest{Workspace: s.GetWorkspace(), ChangeSetId: s.GetChangeSetId()}
-	diff := ""
+	diff, restricted := "", int32(0)
 	var changes []*palyrav1.WorkspaceChange
 	for {
 		reply, err := g.Workspaces.GetChangeSet(ctx, req)
@@ -137,7 +137,7 @@ func (a *app) showChangeSet(ctx context.Context, g *client.Gateway, workspace, i
 			return err
 		}
 		changes = append(changes, reply.GetChanges()...)
-		diff += reply.GetDiff()
+		diff, restricted = diff+reply.GetDiff(), restricted+reply.GetRestrictedFiles()
 		if req.PageToken = reply.GetNextPageToken(); req.PageToken == "" {
 			break
 		}
@@ -147,14 +147,14 @@ func (a *app) showChangeSet(ctx context.Context, g *client.Gateway, workspace, i
 	for _, c := range changes {
 		list = append(list, printer.ProtoObject(c))
 	}
-	r.Body = append(r.Body, printer.Member{"changes", list}, printer.Member{"diff", diff})
-	return a.PrintOne("ChangeSet", r, func(p *printer.Page) { a.changeSetPage(p, s, changes, diff) })
+	r.Body = append(r.Body, printer.Member{"changes", list}, printer.Member{"diff", diff}, printer.Member{"restricted_files", restricted})
+	return a.PrintOne("ChangeSet", r, func(p *printer.Page) { a.changeSetPage(p, s, changes, diff, restricted) })
 }
 
 // changesShown is how many changes people are shown before the diff.
 const changesShown = 50
 
-func (a *app) changeSetPage(p *printer.Page, s *palyrav1.ChangeSet, changes []*palyrav1.WorkspaceChange, diff string) {
+func (a *app) changeSetPage(p *printer.Page, s *palyrav1.ChangeSet, changes []*palyrav1.WorkspaceChange, diff string, restricted int32) {
 	a.changeSetFields(p, s)
 	var paths strings.Builder
 	for _, c := range changes[:min(len(changes), changesShown)] {
@@ -169,6 +169,9 @@ func (a *app) changeSetPage(p *printer.Page, s *palyrav1.ChangeSet, changes []*p
 	}
 	p.Block("paths", paths.String())
 	p.Diff("diff", diff)
+	if restricted > 0 {
+		p.Field("left out", fmt.Sprintf("the content of %d files that policy does not let you read (fs.read)", restricted))
+	}
 }
 
 func (a *app) changeSetFields(p *printer.Page, s *palyrav1.ChangeSet) {

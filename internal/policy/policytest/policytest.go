@@ -21,7 +21,7 @@ var (
 		Name: "fs.read", Title: "Read a file", Executor: tool.Builtin, ReadOnly: true,
 		Capabilities: []tool.Capability{tool.FilesystemRead},
 		InputSchema: json.RawMessage(`{"type":"object","additionalProperties":false,"required":["path"],` +
-			`"properties":{"path":{"type":"string"},"limit":{"type":"integer"}}}`),
+			`"properties":{"path":{"type":"string"},"workspace":{"type":"string"},"limit":{"type":"integer"}}}`),
 	}
 	// Run is sensitive and destructive: it asks.
 	Run = tool.Descriptor{

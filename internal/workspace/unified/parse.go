@@ -48,6 +48,32 @@ func Parse(diff string) []Change {
 	return p.changes
 }
 
+// Filter returns the files of a diff that keep accepts, and how many it does not accept.
+// Comments, which are lines that begin with "# " between hunks, are left out, because they may
+// be about any file.
+func Filter(diff string, keep func(Change) bool) (kept string, dropped int) {
+	p := parser{}
+	var texts []string
+	for line := range strings.Lines(diff) {
+		comment := p.olds == 0 && p.news == 0 && strings.HasPrefix(line, "# ")
+		if p.line(strings.TrimSuffix(line, "\n")); comment || len(p.changes) == 0 {
+			continue
+		}
+		if len(texts) < len(p.changes) {
+			texts = append(texts, "")
+		}
+		texts[len(p.changes)-1] += line
+	}
+	for i, c := range p.changes {
+		if keep(c) {
+			kept += texts[i]
+		} else {
+			dropped++
+		}
+	}
+	return kept, dropped
+}
+
 type parser struct {
 	changes []Change
 	// olds and news are how many lines the hunk still has.

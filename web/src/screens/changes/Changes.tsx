@@ -11,7 +11,7 @@ import { Id } from "../../ui/Copy";
 import { DiffText } from "../../ui/DiffText";
 import { Select } from "../../ui/Field";
 import { KeyValue } from "../../ui/KeyValue";
-import { EmptyState, ErrorState, Loading } from "../../ui/State";
+import { EmptyState, ErrorState, Loading, Notice } from "../../ui/State";
 import { Table } from "../../ui/Table";
 import { Time } from "../../ui/Time";
 import { Untrusted } from "../../ui/Untrusted";
@@ -139,6 +139,9 @@ function One({ workspace, id }: { workspace: string; id: string }) {
             <Section title="Diff">
               <DiffText text={first.diff} label="Diff of the change" />
             </Section>
+          )}
+          {first !== undefined && first.restrictedFiles > 0 && (
+            <Notice>The content of {first.restrictedFiles} files is left out: policy does not let you read them (fs.read).</Notice>
           )}
         </>
       )}

@@ -1,0 +1,74 @@
+package toolcall
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"palyra/internal/access"
+	"palyra/internal/approval"
+	"palyra/internal/canonical"
+	"palyra/internal/policy"
+	"palyra/internal/tool"
+	"palyra/internal/workspace/unified"
+)
+
+// readTool is the tool whose policies decide who may read a file by any way.
+const readTool = "fs.read"
+
+// readInput is the input of readTool.
+type readInput struct {
+	Path      string `json:"path"`
+	Workspace string `json:"workspace"`
+}
+
+// MayReadFile reports whether policy allows the caller to read a file of a workspace without
+// an approval: the question is that of a call of fs.read. The caller needs no permission to
+// make calls. Path is relative to the workspace, and the file need not exist. The answer is
+// no when the question cannot be asked.
+func (p *Pipeline) MayReadFile(ctx context.Context, caller access.Caller, workspace, path string) bool {
+	input, err := canonical.Marshal(readInput{path, workspace})
+	if err != nil {
+		return false
+	}
+	c := newCall(p, &Submission{Caller: caller, Tool: readTool, Input: input}, nil, func(Event) {})
+	if c.proposal.Tool, c.proposal.Input, err = p.Dispatcher.Check(readTool, input); err != nil {
+		return false
+	}
+	if err := c.planCall(ctx, tool.SessionFacts{CallsInRun: 1}); err != nil {
+		return false
+	}
+	return c.Evaluator.Current().Evaluate(c.request, nil).Effect() == policy.Allow
+}
+
+// MayReadPrompt reports whether the caller may read all files whose content is part of a
+// prompt: those of the diff and the operands. It is false for a prompt that does not say in
+// which workspace they are, as those of earlier versions do not.
+func (p *Pipeline) MayReadPrompt(ctx context.Context, caller access.Caller, prompt *approval.Prompt) bool {
+	paths, known := promptFiles(prompt)
+	if !known || len(paths) == 0 {
+		return known
+	}
+	return prompt.Workspace != "" && !slices.ContainsFunc(paths, func(path string) bool { return !p.MayReadFile(ctx, caller, prompt.Workspace, path) })
+}
+
+// promptFiles returns the files whose content is part of a prompt. It does not know them when
+// the diff cannot be parsed, or when a path has characters that the prompt writes out.
+func promptFiles(prompt *approval.Prompt) (paths []string, known bool) {
+	for _, o := range prompt.Runs.Operands {
+		paths = append(paths, o.Path)
+	}
+	changes := unified.Parse(prompt.Diff)
+	for _, c := range changes {
+		for _, path := range []string{c.OldPath, c.NewPath} {
+			if path != "" {
+				paths = append(paths, path)
+			}
+		}
+	}
+	slices.Sort(paths)
+	paths = slices.Compact(paths)
+	escaped := slices.ContainsFunc(paths, func(path string) bool { return strings.Contains(path, `\`) })
+	unnamed := strings.Contains(prompt.Diff, "; not shown\n") // a comment with the sizes of a file
+	return paths, !escaped && !unnamed && (prompt.Diff == "" || len(changes) > 0)
+}
