@@ -128,7 +128,7 @@ func TestRunThroughTheRealPipeline(t *testing.T) {
 		}
 	}
 	wantSame(t, "from the journal", again, durable(seen))
-	if got := result(w.model.asked(2), 0).Text; got != `{"path":"a"}` {
+	if got := result(w.model.asked(2), 0).Text; got != `{"path":"a","workspace":"default"}` {
 		t.Errorf("the model was given %s", got)
 	}
 	var refused struct{ Reason reason.Code }

@@ -48,6 +48,8 @@ func (noNotary) Sign(context.Context, attest.Execution) (attest.Envelope, error)
 type noRouter struct {
 	tools map[string]tool.Descriptor
 	ran   sync.Map // of *atomic.Int32, by device and tool
+	// planning is called in each plan, nil for nothing.
+	planning func()
 }
 
 func (r *noRouter) Check(name string, input []byte) (tool.Descriptor, []byte, error) {
@@ -57,6 +59,9 @@ func (r *noRouter) Check(name string, input []byte) (tool.Descriptor, []byte, er
 func (r *noRouter) Digest(string) string { return "" }
 
 func (r *noRouter) Plan(_ context.Context, p tool.Proposal) (tool.Plan, error) {
+	if r.planning != nil {
+		r.planning()
+	}
 	return tool.Plan{
 		Binding: tool.Binding{Principal: p.Caller.Principal.String(), OnBehalfOf: p.Caller.OnBehalfOf.String(), Tool: p.Tool.Name},
 		Facts:   tool.Facts{Workspace: "default", SandboxTier: "builtin", SandboxLevel: "none"},
@@ -169,13 +174,14 @@ func TestNoWriteAfterRead(t *testing.T) {
 // do both.
 func TestOldFactsLetBothRun(t *testing.T) {
 	t.Parallel()
-	for name, spoil := range map[string]func(*toolcall.Pipeline){
-		"old facts": (*toolcall.Pipeline).UseOldFacts,
-		"no lock":   func(p *toolcall.Pipeline) { p.CountLater(runtime.Gosched) },
+	for name, spoil := range map[string]func(*toolcall.Pipeline, *noRouter){
+		// Without the pause, other calls seldom run between the facts of a call and its start.
+		"old facts": func(p *toolcall.Pipeline, r *noRouter) { r.planning = runtime.Gosched; p.UseOldFacts() },
+		"no lock":   func(p *toolcall.Pipeline, _ *noRouter) { p.CountLater(runtime.Gosched) },
 	} {
 		for by, policies := range noBoth {
 			p, router := swift(t, policies)
-			spoil(p)
+			spoil(p, router)
 			round := both(t, p, router, 1000)
 			if round == 0 {
 				t.Errorf("%s, %s: no session did both", name, by)
