@@ -1,6 +1,9 @@
 package process
 
 import (
+	"bytes"
+	"fmt"
+	"os"
 	"os/exec"
 	"testing"
 
@@ -20,6 +23,12 @@ func TestWhatTheKernelShowsIsNoted(t *testing.T) {
 		"":        {Path: sleep, Args: []string{"sleep", "3600"}},
 	} {
 		p := &Palyrad{T: t, told: &told{texts: map[string]*Output{}}, Child: Begin(t, cmd)}
+		// The kernel closes the pipe by which Start learns of the new program before it shows
+		// the arguments and environment of that program.
+		must.Eventually(t, "the arguments of the new program", func() (bool, string) {
+			args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.Cmd.Process.Pid))
+			return err == nil && bytes.Contains(args, []byte("3600")), string(args)
+		})
 		p.noteProcess()
 		texts := map[string]string{}
 		for who, text := range p.told.texts {
