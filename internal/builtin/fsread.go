@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	fsReadName = "fs.read"
+	fsReadName = tool.ReadFile
 	// readDefault and readMost bound how much of a file one call returns.
 	readDefault = 256 << 10
 	readMost    = 4 << 20

@@ -23,6 +23,8 @@ type Probe struct {
 	// Found is what planning finds, unless PlanErr is set.
 	Found   tool.Plan
 	PlanErr error
+	// PathOfInput has plans name the path of their input.
+	PathOfInput bool
 	// OnPlan is called before each plan, without the lock.
 	OnPlan func(n int)
 	// Planned counts the plans.
@@ -53,7 +55,7 @@ func Digest(c string) string { return "sha256:" + strings.Repeat(c, 64) }
 func (p *Probe) Descriptor() tool.Descriptor { return p.Of }
 
 // Plan implements dispatch.Tool.
-func (p *Probe) Plan(context.Context, tool.Proposal) (tool.Plan, error) {
+func (p *Probe) Plan(_ context.Context, proposal tool.Proposal) (tool.Plan, error) {
 	p.mu.Lock()
 	p.Planned++
 	n, hook := p.Planned, p.OnPlan
@@ -63,7 +65,15 @@ func (p *Probe) Plan(context.Context, tool.Proposal) (tool.Plan, error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.Found, p.PlanErr
+	found := p.Found
+	if p.PathOfInput {
+		var in struct{ Path string }
+		if err := json.Unmarshal(proposal.Input, &in); err != nil {
+			return tool.Plan{}, err
+		}
+		found.Facts.Path = in.Path
+	}
+	return found, p.PlanErr
 }
 
 // Prepare implements dispatch.Tool.

@@ -90,8 +90,8 @@ func (w *workspaces) GetChangeSet(ctx context.Context, req *palyrav1.GetChangeSe
 	return res, nil
 }
 
-// diffFor is the diff of a change set for who may read the files, and of how many files it
-// says nothing.
+// diffFor returns the diff of the files that the caller may read, and the number of the other
+// files.
 func diffFor(d overlay.Detail, mayRead func(path string) bool) (string, int32) {
 	hidden := 0
 	for _, c := range d.Changes {
@@ -102,8 +102,7 @@ func diffFor(d overlay.Detail, mayRead func(path string) bool) (string, int32) {
 	if hidden == 0 {
 		return d.Diff, 0
 	}
-	kept, _ := unified.Filter(d.Diff, func(c unified.Change) bool { return mayRead(c.OldPath) && mayRead(c.NewPath) })
-	return kept, int32(hidden)
+	return unified.Filter(d.Diff, func(c unified.Change) bool { return mayRead(c.OldPath) && mayRead(c.NewPath) }), int32(hidden)
 }
 
 // readerOf returns whether the caller may read a file of a workspace, which is true for the

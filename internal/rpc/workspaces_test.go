@@ -150,6 +150,18 @@ func TestChangeSetWithoutItsContent(t *testing.T) {
 	}
 }
 
+// TestChangeSetOfALinkByNow is a change set whose files were replaced by links to a file that
+// all may read, so that fs.read of their names would read that file.
+func TestChangeSetOfALinkByNow(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(w *world) { w.read.PathOfInput, w.read.Found.Facts.Path = false, "README.md" })
+	req := &palyrav1.GetChangeSetRequest{Workspace: "default", ChangeSetId: "set-1"}
+	got, err := palyrav1connect.NewWorkspaceServiceClient(w.alice.http, w.url).GetChangeSet(t.Context(), req)
+	if err != nil || got.GetRestrictedFiles() != 3 || got.GetDiff() != "" || got.GetChanges()[0].GetIs().GetSha256() != "" {
+		t.Errorf("got %v, %v", got, err)
+	}
+}
+
 // TestWhoMayUndo covers the roles of the default policies.
 func TestWhoMayUndo(t *testing.T) {
 	t.Parallel()

@@ -131,6 +131,7 @@ func newWorld(t *testing.T, setup ...func(*world)) *world {
 		t: t, read: gatewaytest.NewProbe(policytest.Read), run: gatewaytest.NewProbe(policytest.Run),
 		audit: &audit{}, gateway: &gatewayFake{}, model: &modelFake{}, workspaces: newWorkspacesFake(), log: &gatewaytest.Log{}, limits: generous(),
 	}
+	w.read.PathOfInput = true
 	for _, fn := range setup {
 		fn(w)
 	}

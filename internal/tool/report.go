@@ -286,6 +286,10 @@ type Call struct {
 	Pause func() (resume func()) `json:"-"`
 }
 
+// ReadFile is the tool whose policies decide who may see the content of a file, however it
+// is shown.
+const ReadFile = "fs.read"
+
 // FileAccess is one file that a call found and would read.
 type FileAccess struct {
 	// Tool and Input are the call that would read just this file: of the tool

@@ -18,7 +18,7 @@ type RestrictedError struct {
 }
 
 var errRestricted = reason.Errorf(reason.PatchConflict, "the call conflicts with the files of the workspace").
-	WithRemedy("Policy does not allow you to read these files, so the details are withheld. Ask somebody who may read them, or ask the operator to allow fs.read for them.")
+	WithRemedy("Policy does not allow you to read these files, so this error has no details. Ask a person who may read them, or ask the operator to allow fs.read for them.")
 
 // Error returns a message without detail.
 func (e *RestrictedError) Error() string { return errRestricted.Error() }

@@ -28,8 +28,8 @@ type SecretEvaluation struct {
 	Verdict   policy.Verdict
 }
 
-// Evaluate is a dry run: the call is checked, planned and evaluated. Nothing
-// is counted or journaled, nobody is asked, nothing runs. CallDigest is empty for callers
+// Evaluate is a dry run: it checks, plans and evaluates the call. It counts and journals
+// nothing, asks nobody and runs nothing. CallDigest is empty for callers
 // that may not read the files of the call: the digest covers file content and would confirm
 // a guess of it.
 func (p *Pipeline) Evaluate(ctx context.Context, s Submission) (Evaluation, error) {

@@ -13,10 +13,7 @@ import (
 	"palyra/internal/workspace/unified"
 )
 
-// readTool is the tool whose policies decide who may read a file by any way.
-const readTool = "fs.read"
-
-// readInput is the input of readTool.
+// readInput is the input of tool.ReadFile.
 type readInput struct {
 	Path      string `json:"path"`
 	Workspace string `json:"workspace"`
@@ -25,20 +22,21 @@ type readInput struct {
 // MayReadFile reports whether policy allows the caller to read a file of a workspace without
 // an approval: the question is that of a call of fs.read. The caller needs no permission to
 // make calls. Path is relative to the workspace, and the file need not exist. The answer is
-// no when the question cannot be asked.
+// no when the question cannot be asked, and when the path leads to another file: the content
+// that the caller would read was under this name, which policy then did not judge.
 func (p *Pipeline) MayReadFile(ctx context.Context, caller access.Caller, workspace, path string) bool {
 	input, err := canonical.Marshal(readInput{path, workspace})
 	if err != nil {
 		return false
 	}
-	c := newCall(p, &Submission{Caller: caller, Tool: readTool, Input: input}, nil, func(Event) {})
-	if c.proposal.Tool, c.proposal.Input, err = p.Dispatcher.Check(readTool, input); err != nil {
+	c := newCall(p, &Submission{Caller: caller, Tool: tool.ReadFile, Input: input}, nil, func(Event) {})
+	if c.proposal.Tool, c.proposal.Input, err = p.Dispatcher.Check(tool.ReadFile, input); err != nil {
 		return false
 	}
 	if err := c.planCall(ctx, tool.SessionFacts{CallsInRun: 1}); err != nil {
 		return false
 	}
-	return c.Evaluator.Current().Evaluate(c.request, nil).Effect() == policy.Allow
+	return c.plan.Facts.Path == path && c.Evaluator.Current().Evaluate(c.request, nil).Effect() == policy.Allow
 }
 
 // MayReadPrompt reports whether the caller may read all files whose content is part of a

@@ -48,10 +48,9 @@ func Parse(diff string) []Change {
 	return p.changes
 }
 
-// Filter returns the files of a diff that keep accepts, and how many it does not accept.
-// Comments, which are lines that begin with "# " between hunks, are left out, because they may
-// be about any file.
-func Filter(diff string, keep func(Change) bool) (kept string, dropped int) {
+// Filter returns the files of a diff that keep accepts. It leaves out comments, which are lines
+// that begin with "# " between hunks, because they may be about any file.
+func Filter(diff string, keep func(Change) bool) string {
 	p := parser{}
 	var texts []string
 	for line := range strings.Lines(diff) {
@@ -64,14 +63,13 @@ func Filter(diff string, keep func(Change) bool) (kept string, dropped int) {
 		}
 		texts[len(p.changes)-1] += line
 	}
+	var kept strings.Builder
 	for i, c := range p.changes {
 		if keep(c) {
-			kept += texts[i]
-		} else {
-			dropped++
+			kept.WriteString(texts[i])
 		}
 	}
-	return kept, dropped
+	return kept.String()
 }
 
 type parser struct {

@@ -182,8 +182,8 @@ export function drop(secret: string, why: Ended): void {
 /** Whether this page is being replaced. */
 let leaving = false;
 
-// The first reason is enough, because the next page reads the storage anew. A second navigation while the first is
-// committed crashes the renderer of Chromium 148 at times.
+// A page navigates once. The next page reads the storage again, so that it needs no second reason. The renderer of
+// Chromium 148 can crash when a page starts a second navigation before the first one is complete.
 function leave(why: Ended): void {
   if (leaving) return;
   leaving = true;
