@@ -11,7 +11,7 @@ import (
 )
 
 // noteRestricted is the only note of a prompt whose reader may not read the files.
-const noteRestricted = "The diff, the digests and what else comes from the content of files are for those who may decide this approval and for those who may read the files."
+const noteRestricted = "The diff, summary, notes and file digests are visible only to people who may decide this approval and to callers that may read the files."
 
 // prompts chooses between the two views of a prompt: the whole prompt, and what its requester
 // knows without reading a file.
