@@ -20,7 +20,7 @@ func main() {
 	// That belongs in nobody's terminal.
 	slog.SetDefault(slog.New(slog.DiscardHandler))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := daemon.KeepInherited()
+	err := errors.Join(forbidDumps(), daemon.KeepInherited())
 	if err == nil {
 		err = daemon.Command(os.Stdout, os.Stderr).ExecuteContext(ctx)
 	}

@@ -53,7 +53,7 @@ func MayHold(text []byte, least int, words *Beginnings) bool {
 	}
 	digits := (least*8 + 5) / 6
 	for from, to := base64Set.stretch(text, 0, digits); from < to; from, to = base64Set.stretch(text, to, digits) {
-		to = wrapped(text, from, to)
+		to = base64Set.wrapped(text, from, to)
 		if words.mayStand(text[from:to], digits) {
 			return true
 		}

@@ -7,11 +7,12 @@ import "iter"
 // 64 and 76; the last word of a line is no such line.
 const WrapFrom = 16
 
+const alphanumeric = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+
 // sextets has 1 more than what a character of base64 stands for, in both alphabets
 // (RFC 4648 sections 4 and 5).
 var sextets = func() (table [256]byte) {
-	const common = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
-	for _, alphabet := range []string{common + "+/", common + "-_"} {
+	for _, alphabet := range []string{alphanumeric + "+/", alphanumeric + "-_"} {
 		for i := range len(alphabet) {
 			table[alphabet[i]] = byte(i + 1)
 		}
@@ -59,8 +60,8 @@ func Base64(text []byte, least int) iter.Seq[*Reading] {
 		for skip := range 4 {
 			read := func(s *sink) {
 				for from, to := start, end; from < to; from, to = base64Set.stretch(text, to, digits) {
-					to = wrapped(text, from, to)
-					unbase64(s, text, from, to, skip)
+					to = base64Set.wrapped(text, from, to)
+					unpack(s, text[:to], from, skip, 6, &sextets)
 					s.add(other, to, to)
 				}
 			}
@@ -74,8 +75,8 @@ func Base64(text []byte, least int) iter.Seq[*Reading] {
 // other stands for what is in no encoding.
 const other = '\n'
 
-// wrapped returns where a stretch of base64 ends that may go on in other lines.
-func wrapped(text []byte, start, end int) int {
+// wrapped returns where a stretch of a set ends that may go on in other lines.
+func (s *set) wrapped(text []byte, start, end int) int {
 	for end-start >= WrapFrom {
 		next := end
 		for next < len(text) && next < end+2 && (text[next] == '\r' || text[next] == '\n') {
@@ -87,23 +88,23 @@ func wrapped(text []byte, start, end int) int {
 		for next < len(text) && text[next] == ' ' {
 			next++ // as in YAML
 		}
-		if next == len(text) || !base64Set[text[next]] {
+		if next == len(text) || !s[text[next]] {
 			return end
 		}
-		for start, end = next, next; end < len(text) && base64Set[text[end]]; {
+		for start, end = next, next; end < len(text) && s[text[end]]; {
 			end++
 		}
 	}
 	return end
 }
 
-// unbase64 reads what stands in base64 between two places, but for the first few
-// characters.
-func unbase64(s *sink, text []byte, start, end, skip int) {
+// unpack reads a text from a place on, but for the first few characters. A character stands
+// for so many bits, of which values has 1 more; others stand for nothing.
+func unpack(s *sink, text []byte, start, skip int, width uint, values *[256]byte) {
 	var bits, n uint
 	before := 0
-	for i := start; i < end; i++ {
-		v := sextets[text[i]]
+	for i := start; i < len(text); i++ {
+		v := values[text[i]]
 		if v == 0 {
 			continue
 		}
@@ -111,8 +112,8 @@ func unbase64(s *sink, text []byte, start, end, skip int) {
 			skip--
 			continue
 		}
-		bits = bits<<6 | uint(v-1)
-		if n += 6; n >= 8 {
+		bits = bits<<width | uint(v-1)
+		if n += width; n >= 8 {
 			n -= 8
 			s.add(byte(bits>>n), before, i+1)
 		}

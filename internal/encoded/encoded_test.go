@@ -2,6 +2,7 @@ package encoded
 
 import (
 	"bytes"
+	"encoding/base32"
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
@@ -58,6 +59,8 @@ func TestDigits(t *testing.T) {
 	}{
 		"base64":         {"(" + long + ")", Base64([]byte("("+long+")"), 8), fmt.Sprintf("%q of %q", "the quick brown fox jumps", strings.TrimRight(long, "="))},
 		"lines":          {long[:20] + "\r\n  " + long[20:], Base64([]byte(long[:20]+"\r\n  "+long[20:]), 8), fmt.Sprintf("%q of %q", "the quick brown fox jumps", long[:20]+"\r\n  "+strings.TrimRight(long[20:], "="))},
+		"base32":         {"(ORUGKIDROVUWG2ZAMJZG653O)", Base32([]byte("(ORUGKIDROVUWG2ZAMJZG653O)"), 8), `"the quick brown" of "ORUGKIDROVUWG2ZAMJZG653O"`},
+		"base32, lines":  {"orugkidrovuwg2zamjzg\n653o", Base32([]byte("orugkidrovuwg2zamjzg\n653o"), 8), `"the quick brown" of "orugkidrovuwg2zamjzg\n653o"`},
 		"hex":            {"x: 68:65:6C 6c,0x6F ", Hex([]byte("x: 68:65:6C 6c,0x6F "), 5), `"hello" of "68:65:6C 6c,0x6F"`},
 		"half a byte on": {"f68656c6c6f", Hex([]byte("f68656c6c6f"), 5), `"hello" of "68656c6c6f"`},
 	} {
@@ -81,7 +84,7 @@ func FuzzReadings(f *testing.F) {
 		if len(secret) < 8 {
 			return
 		}
-		for _, form := range []string{base64.RawStdEncoding.EncodeToString(secret), hex.EncodeToString(secret)} {
+		for _, form := range []string{base64.RawStdEncoding.EncodeToString(secret), hex.EncodeToString(secret), base32.StdEncoding.EncodeToString(secret), hex.Dump(secret)} {
 			text, found := []byte(before+form+after), false
 			see := func(r *Reading) {
 				for i := range r.Text {
@@ -96,6 +99,19 @@ func FuzzReadings(f *testing.F) {
 			}
 			for r := range Hex(text, 8) {
 				see(r)
+			}
+			for r := range Base32(text, 8) {
+				see(r)
+			}
+			for r := range Dump([]byte(before+"\n"+form+after), 8) {
+				found = found || bytes.Contains(r.Text, secret)
+			}
+			for r := range Joined(text, 8) {
+				for i := range r.Text {
+					if from, to := r.Place(i, i+1); from > to || to > len(text) {
+						t.Fatalf("%q: byte %d stands from %d to %d", text, i, from, to)
+					}
+				}
 			}
 			// Digits before and after may shift those of the secret.
 			if strings.HasSuffix(before, " ") && !found && (len(after) == 0 || after[0]|0x20 != 'x') {

@@ -85,14 +85,18 @@ func (v *vaultWorld) forgotten(path string) string {
 	return v.fetch(v.good.URL+path, header("authorization", "Bearer "+v.value))
 }
 
-// reflectedAttacks are SEC-06: the host gives the value back.
+// reflectedAttacks are SEC-06 and GW2-70: the host gives the value back.
 func reflectedAttacks() []vaultAttack {
 	var list []vaultAttack
-	for _, form := range []struct{ variant, path string }{
-		{"as it is", "/text"}, {"in base64", "/base64"}, {"in base64 of base64", "/base64-twice"}, {"in hexadecimal", "/hex"}, {"percent-encoded", "/percent"},
-		{"in pieces of a byte", "/pieces"}, {"in a header", "/header"}, {"in the status line", "/status"},
+	for _, form := range []struct{ id, variant, path string }{
+		{"SEC-06", "as it is", "/text"}, {"SEC-06", "in base64", "/base64"}, {"SEC-06", "in base64 of base64", "/base64-twice"},
+		{"SEC-06", "in hexadecimal", "/hex"}, {"SEC-06", "percent-encoded", "/percent"}, {"SEC-06", "in pieces of a byte", "/pieces"},
+		{"SEC-06", "in a header", "/header"}, {"SEC-06", "in the status line", "/status"},
+		{"GW2-70", "in base32", "/base32"}, {"GW2-70", "in base64 with separators", "/base64-separated"},
+		{"GW2-70", "in hexadecimal with separators", "/hex-separated"},
+		{"GW2-70", "as a dump of hexdump", "/hexdump"}, {"GW2-70", "as a dump of xxd", "/xxd"},
 	} {
-		list = append(list, vaultAttack{"SEC-06", "value reflected " + form.variant,
+		list = append(list, vaultAttack{form.id, "value reflected " + form.variant,
 			func(v *vaultWorld) string {
 				told := v.fetch(v.good.URL+form.path, header("authorization", "Bearer "+placed))
 				if !strings.Contains(v.give(), v.value) {

@@ -4,6 +4,7 @@ package attack
 
 import (
 	"bytes"
+	"encoding/base32"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/pem"
@@ -14,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -131,6 +133,20 @@ func asForm(form, value string) string {
 		return base([]byte(base([]byte(value))))
 	case "hex":
 		return hex.EncodeToString([]byte(value))
+	case "base32":
+		return base32.StdEncoding.EncodeToString([]byte(value))
+	case "base64-separated":
+		return strings.Join(chunks(base([]byte(value)), 4), ".")
+	case "hex-separated":
+		return strings.Join(chunks(hex.EncodeToString([]byte(value)), 2), "_")
+	case "hexdump":
+		return "\n" + hex.Dump([]byte(value))
+	case "xxd":
+		var out strings.Builder
+		for i, line := range chunks(value, 16) {
+			fmt.Fprintf(&out, "\n%08x: %-39s  %s", 16*i, strings.Join(chunks(hex.EncodeToString([]byte(line)), 4), " "), line)
+		}
+		return out.String() + "\n"
 	case "percent", "escapes":
 		var out strings.Builder
 		for _, c := range []byte(value) {
@@ -141,6 +157,15 @@ func asForm(form, value string) string {
 		return value
 	}
 	return "fine"
+}
+
+// chunks cuts a text into parts of a length.
+func chunks(text string, length int) []string {
+	var parts []string
+	for part := range slices.Chunk([]byte(text), length) {
+		parts = append(parts, string(part))
+	}
+	return parts
 }
 
 func (v *vaultWorld) steal(_ http.ResponseWriter, r *http.Request) { v.note(r) }
@@ -155,8 +180,8 @@ func (v *vaultWorld) note(r *http.Request) {
 
 // holds reports whether the value, in any form, or a key of the vault is in a text.
 func (v *vaultWorld) holds(text string) bool {
-	for _, form := range []string{"percent", "escapes", "base64-twice"} {
-		if strings.Contains(strings.ToLower(text), strings.ToLower(asForm(form, v.value))) {
+	for _, form := range []string{"percent", "escapes", "base64-twice", "base32", "base64-separated", "hex-separated", "hexdump", "xxd"} {
+		if strings.Contains(strings.ToLower(strings.ReplaceAll(text, `\n`, "\n")), strings.ToLower(asForm(form, v.value))) {
 			return true
 		}
 	}

@@ -4,9 +4,12 @@ package e2e
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"palyra/internal/must"
@@ -82,5 +85,31 @@ func TestConfigurationIsStrict(t *testing.T) {
 				t.Error("a credential was written though nothing started")
 			}
 		})
+	}
+}
+
+// TestNoDumps: a running palyrad writes no core file, and its memory belongs to nobody but
+// root. The control is a program that the test starts.
+func TestNoDumps(t *testing.T) {
+	t.Parallel()
+	g := startGateway(t)
+	control := process.Begin(t, exec.Command("prlimit", "--core=1024", "sleep", "infinity"))
+	limit := func(pid int) string {
+		limits := string(must.Get(os.ReadFile("/proc/" + strconv.Itoa(pid) + "/limits"))(t))
+		_, rest, _ := strings.Cut(limits, "Max core file size")
+		return strings.Fields(rest)[0]
+	}
+	owner := func(pid int) uint32 {
+		return must.Get(os.Stat("/proc/" + strconv.Itoa(pid) + "/environ"))(t).Sys().(*syscall.Stat_t).Uid
+	}
+	palyrad, other := g.Cmd.Process.Pid, control.Cmd.Process.Pid
+	if limit(palyrad) != "0" || owner(palyrad) != 0 {
+		t.Errorf("palyrad: core files of %s bytes, its memory belongs to user %d", limit(palyrad), owner(palyrad))
+	}
+	for limit(other) != "1024" { // until prlimit has set it
+		runtime.Gosched()
+	}
+	if int(owner(other)) != os.Geteuid() {
+		t.Errorf("the control's memory belongs to user %d", owner(other))
 	}
 }

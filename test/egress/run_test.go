@@ -92,9 +92,6 @@ func (g *ground) spec(t *testing.T, hosts []string, argv ...string) sandbox.Spec
 	s.Workspace = sandbox.CopyOnWrite
 	s.Network = &egress.Reach{Rules: egress.Rules{Allow: allow}}
 	s.Env = trust()
-	// Where there are no control groups this is address space, of which Node.js
-	// reserves ten gigabytes for its WebAssembly.
-	s.Limits.Memory = 16 << 30
 	return s
 }
 
@@ -102,24 +99,11 @@ func (g *ground) spec(t *testing.T, hosts []string, argv ...string) sandbox.Spec
 // connections.
 func (g *ground) run(t *testing.T, s sandbox.Spec) (said, ledger []string, report sandbox.Report) {
 	t.Helper()
-	for range runAttempts {
-		if report = jailtest.Run(t, g.runner, s); !nodeCrashed(report) {
-			break
-		}
-	}
+	report = jailtest.Run(t, g.runner, s)
 	if report.ExitCode == nil || *report.ExitCode != 0 {
 		t.Errorf("ended with %s", jailtest.Ending(report))
 	}
 	return lines(string(report.Stdout.Head)), record(t, report), report
-}
-
-// runAttempts bounds the attempts of a run in which Node crashes.
-const runAttempts = 5
-
-// nodeCrashed reports whether Node crashed in its own HTTP client. Node 18 does so rarely,
-// under load (https://github.com/nodejs/undici/issues/1634).
-func nodeCrashed(r sandbox.Report) bool {
-	return strings.Contains(string(r.Stderr.Head), "reading 'timeoutType'")
 }
 
 func lines(text string) []string { return strings.Split(strings.TrimRight(text, "\n"), "\n") }

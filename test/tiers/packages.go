@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -40,9 +41,16 @@ func (p pkg) within(folder string) bool {
 	return p.ImportPath == path || strings.HasPrefix(p.ImportPath, path+"/")
 }
 
-// listPackages asks the go command for the packages that match patterns. Cgo is on, so
-// that packages that require it are listed as well.
+// listPackages asks the go command for the packages that match patterns. A directory of the
+// checkout is a pattern too, since results name packages so. Cgo is on, so that packages that
+// require it are listed as well.
 func listPackages(ctx context.Context, goTool string, patterns ...string) ([]pkg, error) {
+	patterns = slices.Clone(patterns)
+	for i, pattern := range patterns {
+		if info, err := os.Stat(strings.TrimSuffix(pattern, "/...")); err == nil && info.IsDir() && filepath.IsLocal(pattern) {
+			patterns[i] = "./" + pattern
+		}
+	}
 	cmd := exec.CommandContext(ctx, goTool, append([]string{"list", "-e", "-tags", "palyrainit",
 		"-json=ImportPath,Dir,TestGoFiles,XTestGoFiles,Imports,TestImports,XTestImports"}, patterns...)...)
 	cmd.Env = append(cmd.Environ(), "CGO_ENABLED=1")

@@ -150,8 +150,12 @@ func settled(b []byte, had int) int {
 	return until
 }
 
-// wraps reports whether a byte is a line end within base64, hexadecimal or
-// quoted-printable, as far as can be seen from what stands before it.
+// longestDumpLine bounds the line that is looked at for a dump, in bytes: 64 bytes of a
+// file, their characters, offset and blanks have fewer.
+const longestDumpLine = 512
+
+// wraps reports whether a byte is a line end within base64, hexadecimal,
+// quoted-printable or a dump, as far as can be seen from what stands before it.
 func wraps(b []byte, i int) bool {
 	if b[i] == '\n' && i > 0 && b[i-1] == '\r' {
 		i--
@@ -163,5 +167,5 @@ func wraps(b []byte, i int) bool {
 		return true
 	}
 	line := b[max(0, i-encoded.WrapFrom):i]
-	return len(line) == encoded.WrapFrom && encoded.Dense(line)
+	return len(line) == encoded.WrapFrom && encoded.Dense(line) || encoded.InDump(b[max(0, i-longestDumpLine):i])
 }

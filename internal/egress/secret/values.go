@@ -3,6 +3,7 @@ package secret
 import (
 	"bytes"
 	"cmp"
+	"iter"
 	"slices"
 
 	"palyra/internal/encoded"
@@ -19,11 +20,12 @@ type Value struct {
 // shown in their place. A nil one has no values.
 //
 // Found are the forms that encodings lists; whatever mixture of the escapes of
-// URLs, JSON, string literals and HTML says a value, up to three times over; and
-// whatever base64, broken into lines or not, and hexadecimal, with separators or
-// without, say one, alone or in the middle of something longer, in one another or
-// in escapes. Not found is what a program makes that means to hide it, such as a
-// value turned round, compressed, encrypted or cut into pieces.
+// URLs, JSON, string literals and HTML says a value, up to three times over;
+// whatever base64, base32 and hexadecimal say one, broken into lines or not, alone or in
+// the middle of something longer, in one another or in escapes; a value in base64 or
+// hexadecimal with separators that are no letters or digits; and hexadecimal dumps with
+// offsets. Not found is a form that a program makes to hide the value: compressed,
+// encrypted, reversed, cut into pieces, or in a rarer encoding such as ascii85 or base58.
 type Values struct {
 	*matcher
 	shown [][]byte
@@ -83,8 +85,8 @@ func (v *Values) Wipe() {
 	}
 }
 
-// How often escapes are undone, and how often base64 and hexadecimal are: in what
-// one of those said, escapes are undone once.
+// How often escapes are undone, and how often base64, base32 and hexadecimal are: in
+// what one of those said, escapes are undone once.
 const (
 	escapeRounds = 3
 	digitRounds  = 2
@@ -116,11 +118,15 @@ func (v *Values) read(text []byte, escapes, digits int) []match {
 	if digits == 0 {
 		return found
 	}
-	for r := range encoded.Base64(text, minValue) {
-		found = placed(found, r, v.read(r.Text, 1, digits-1))
+	for _, decode := range []func([]byte, int) iter.Seq[*encoded.Reading]{encoded.Base64, encoded.Base32, encoded.Hex, encoded.Dump} {
+		for r := range decode(text, minValue) {
+			found = placed(found, r, v.read(r.Text, 1, digits-1))
+		}
 	}
-	for r := range encoded.Hex(text, minValue) {
-		found = placed(found, r, v.read(r.Text, 1, digits-1))
+	if digits == digitRounds {
+		for r := range encoded.Joined(text, minValue) {
+			found = placed(found, r, v.all(r.Text))
+		}
 	}
 	return found
 }

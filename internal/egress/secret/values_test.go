@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/ed25519"
 	"crypto/x509"
+	"encoding/base32"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -48,6 +49,45 @@ var written = map[string]func(s string, r *rand.Rand) string{
 	"hex in Go": func(s string, _ *rand.Rand) string {
 		return strings.TrimPrefix(fmt.Sprintf("%#v", []byte(s)), "[]byte")
 	},
+	"base32":                    func(s string, r *rand.Rand) string { return within32(s, r) },
+	"base32 in small letters":   func(s string, r *rand.Rand) string { return strings.ToLower(within32(s, r)) },
+	"base32 in lines":           func(s string, r *rand.Rand) string { return columns(within32(s, r), 76, "\n") },
+	"base32 of base64":          func(s string, r *rand.Rand) string { return within32(within(s, r), r) },
+	"base64 of base32":          func(s string, r *rand.Rand) string { return within(within32(s, r), r) },
+	"base32 in a Makefile":      func(s string, r *rand.Rand) string { return columns(within32(s, r), 64, "\r\n  ") },
+	"base64 with separators":    func(s string, r *rand.Rand) string { return separated(within(s, r), r) },
+	"hex with separators":       func(s string, r *rand.Rand) string { return separated(hex.EncodeToString([]byte(s)), r) },
+	"upper hex with separators": func(s string, r *rand.Rand) string { return separated(fmt.Sprintf("%X", s), r) },
+	"hexdump -C":                func(s string, r *rand.Rand) string { return "\n" + hex.Dump([]byte(inside(s, r))) },
+	"hexdump -C in JSON":        func(s string, r *rand.Rand) string { return "\n" + plainJSON("\n"+hex.Dump([]byte(inside(s, r)))) },
+	"hexdump of base64":         func(s string, r *rand.Rand) string { return "\n" + hex.Dump([]byte(within(s, r))) },
+	"hexdump": func(s string, r *rand.Rand) string {
+		return dump(inside(s, r), layout{size: 16, group: 2, reversed: true})
+	},
+	"hexdump -x": func(s string, r *rand.Rand) string {
+		return dump(inside(s, r), layout{size: 16, group: 2, reversed: true, gap: 3})
+	},
+	"xxd": func(s string, r *rand.Rand) string {
+		return dump(inside(s, r), layout{size: 16, group: 2, colon: ":", chars: true})
+	},
+	"xxd -e": func(s string, r *rand.Rand) string {
+		return dump(inside(s, r), layout{size: 16, group: 4, reversed: true, colon: ":", chars: true})
+	},
+	"xxd -g1 -c8": func(s string, r *rand.Rand) string {
+		return dump(inside(s, r), layout{size: 8, group: 1, colon: ":", chars: true})
+	},
+	"xxd -c2": func(s string, r *rand.Rand) string {
+		return dump(inside(s, r), layout{size: 2, group: 1, colon: ":", chars: true})
+	},
+	"xxd -c24": func(s string, r *rand.Rand) string {
+		return dump(inside(s, r), layout{size: 24, group: 2, colon: ":", chars: true})
+	},
+	"od -tx1": func(s string, r *rand.Rand) string {
+		return dump(inside(s, r), layout{size: 16, group: 1, octal: true})
+	},
+	"od -tx8": func(s string, r *rand.Rand) string {
+		return dump(inside(s, r), layout{size: 16, group: 8, reversed: true, octal: true})
+	},
 	"hex of OpenSSL":  func(s string, _ *rand.Rand) string { return columns(escape([]byte(s), "", "%02x:"), 45, "\n    ") },
 	"hex of xxd":      func(s string, _ *rand.Rand) string { return columns(hex.EncodeToString([]byte(s)), 60, "\n") },
 	"hex in fours":    func(s string, _ *rand.Rand) string { return columns(hex.EncodeToString([]byte(s)), 4, " ") },
@@ -86,6 +126,62 @@ var listed = []string{"octal", "numbers", "numbers in JSON", "base64 in a URL"}
 func within(s string, r *rand.Rand) string {
 	e := []*base64.Encoding{base64.StdEncoding, base64.RawStdEncoding, base64.URLEncoding, base64.RawURLEncoding}[r.IntN(4)]
 	return e.EncodeToString([]byte(strings.Repeat("<", r.IntN(4)) + s + strings.Repeat(">", r.IntN(4))))
+}
+
+// within32 is base32 of something that a text stands in, and inside is that something.
+func within32(s string, r *rand.Rand) string {
+	return base32.StdEncoding.EncodeToString([]byte(inside(s, r)))
+}
+
+func inside(s string, r *rand.Rand) string {
+	return strings.Repeat("<", r.IntN(5)) + s + strings.Repeat(">", r.IntN(5))
+}
+
+// separated puts a separator between groups of characters, of which there are two whole
+// ones at least.
+func separated(s string, r *rand.Rand) string {
+	between := []string{".", " ", ":", "|", "~", ", ", "'"}
+	return columns(s, 1+r.IntN(min(8, len(s)/3)), between[r.IntN(len(between))])
+}
+
+// layout is that of a dump.
+type layout struct {
+	// size is how many bytes a line has, and group how many a group.
+	size, group int
+	// reversed is for groups that begin with their last byte.
+	reversed bool
+	// colon stands behind an offset, which may be octal, and gap more blanks before a group.
+	colon string
+	octal bool
+	gap   int
+	// chars is for lines that end with their characters.
+	chars bool
+}
+
+// dump prints a text as hexdump, xxd and od do.
+func dump(s string, l layout) string {
+	var out strings.Builder
+	for offset := 0; offset < len(s); offset += l.size {
+		line := s[offset:min(offset+l.size, len(s))]
+		format := "\n%08x%s"
+		if l.octal {
+			format = "\n%07o%s"
+		}
+		start := out.Len()
+		fmt.Fprintf(&out, format, offset, l.colon)
+		for group := range slices.Chunk([]byte(line), l.group) {
+			if l.reversed {
+				group = slices.Clone(group)
+				slices.Reverse(group)
+			}
+			fmt.Fprintf(&out, "%s%x", strings.Repeat(" ", 1+l.gap), group)
+		}
+		if l.chars {
+			full := 10 + len(l.colon) - 1 + l.size*2 + (l.size+l.group-1)/l.group - 1
+			fmt.Fprintf(&out, "%s  %s", strings.Repeat(" ", max(0, start+1+full-out.Len())), line)
+		}
+	}
+	return out.String() + "\n"
 }
 
 func columns(s string, n int, end string) string {
@@ -147,8 +243,9 @@ func left(t testing.TB, v *Values, form string, seed uint64) (rest string, ok bo
 }
 
 // edges is how much of a form may be left: what stood around the value inside of
-// base64, encoded up to three times, and quotes and backslashes of JSON.
-const edges = 64
+// base64, encoded up to three times, and quotes and backslashes of JSON; and in a dump
+// the start of its first line and a line after the value.
+const edges = 128
 
 // TestWrittenForms: what is read, and in no list, is found wherever the text is cut;
 // the control, which has the list alone, finds none of it.

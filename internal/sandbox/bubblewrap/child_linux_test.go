@@ -35,7 +35,8 @@ type childResult struct {
 func childMain() int {
 	var o childOrder
 	helper, err := jailtest.Helper()
-	if err = errors.Join(err, json.Unmarshal([]byte(os.Getenv(childSpec)), &o)); err != nil {
+	undumpable, failed := jailtest.Undumpable()
+	if err = errors.Join(err, failed, json.Unmarshal([]byte(os.Getenv(childSpec)), &o)); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -72,7 +73,7 @@ func childMain() int {
 		err = errors.Join(err, changesErr, report.Layer.Close())
 		result.Report.Layer = nil
 	}
-	if err = errors.Join(err, r.Close()); err != nil {
+	if err = errors.Join(err, undumpable(), r.Close()); err != nil {
 		result.Error = err.Error()
 	}
 	if err := json.NewEncoder(os.Stdout).Encode(result); err != nil {

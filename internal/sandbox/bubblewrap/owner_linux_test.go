@@ -78,6 +78,23 @@ func TestOrdinaryUser(t *testing.T) {
 	}
 }
 
+// TestReservedAddresses: without control groups a program may reserve addresses as V8 does
+// for WebAssembly, and may not use more memory than its limit.
+func TestReservedAddresses(t *testing.T) {
+	t.Parallel()
+	root := jailtest.Workspace(t)
+	const reserve = "import mmap; m = mmap.mmap(-1, 20 << 30, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, prot=0); print('reserved')"
+	s := jailtest.Shell(t, root, `python3 -c "`+reserve+`"; python3 -c "b = bytearray(256 << 20); print('used')" 2>&1 | tail -n 1`)
+	s.Limits.Memory = 128 << 20
+	result := asUser(t, root, s)
+	if i := result.Report.Isolation; i.Rlimits["data"] != 128<<20 {
+		t.Skipf("the user has control groups: %v", i.Rlimits)
+	}
+	if got := string(result.Report.Stdout.Head); result.Error != "" || got != "reserved\nMemoryError\n" {
+		t.Errorf("Run: %s, stdout %q, stderr %q", result.Error, got, result.Report.Stderr.Head)
+	}
+}
+
 // An ordinary user's daemon needs no privilege for the copy, and neither for
 // pins: the kernel gives them in a user namespace.
 func TestOrdinaryUserModes(t *testing.T) {

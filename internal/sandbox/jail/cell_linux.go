@@ -185,7 +185,13 @@ func (c *Cell) spawn(files []*os.File) (*os.Process, error) {
 	if path == "" {
 		path = SelfPath(inside.HelperFD)
 	}
-	return os.StartProcess(path, c.plan.Argv, &os.ProcAttr{Dir: "/", Env: append([]string{}, c.plan.Env...), Files: files, Sys: &attr})
+	start := func() (*os.Process, error) {
+		return os.StartProcess(path, c.plan.Argv, &os.ProcAttr{Dir: "/", Env: append([]string{}, c.plan.Env...), Files: files, Sys: &attr})
+	}
+	if attr.Cloneflags&unix.CLONE_NEWUSER != 0 {
+		return whileDumpable(start)
+	}
+	return start()
 }
 
 // Waiting reports whether the sandbox is still there to be run in.

@@ -47,12 +47,15 @@ func (m *Machine) rlimits(limits sandbox.Limits) []inside.Rlimit {
 		{Name: "rttime", Resource: unix.RLIMIT_RTTIME},
 	}
 	if m.Level() == cgroup.Rlimit {
-		// Per process and by address space: coarse, and all there is. The
-		// helper itself needs some room.
+		// Per process: coarse, and all there is. RLIMIT_DATA bounds private memory; the
+		// helper itself needs some. Shared memory counts as address space alone, of which
+		// runtimes reserve far more than they use: V8 takes 10 GiB for each memory of
+		// WebAssembly, and Node's HTTP client has one.
 		data := max(uint64(within(limits.Memory, m.part.Memory)), 32*mib)
+		space := max(2*data, 65536*mib)
 		list = append(list,
 			inside.Rlimit{Name: "data", Resource: unix.RLIMIT_DATA, Soft: data, Hard: data},
-			inside.Rlimit{Name: "as", Resource: unix.RLIMIT_AS, Soft: max(2*data, 4096*mib), Hard: max(2*data, 4096*mib)})
+			inside.Rlimit{Name: "as", Resource: unix.RLIMIT_AS, Soft: space, Hard: space})
 	}
 	if limits.AddressSpace > 0 {
 		list = slices.DeleteFunc(list, func(l inside.Rlimit) bool { return l.Resource == unix.RLIMIT_AS })

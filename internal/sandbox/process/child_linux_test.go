@@ -38,7 +38,8 @@ type childResult struct {
 func childMain() int {
 	var e errand
 	helper, err := jailtest.Helper()
-	if err = errors.Join(err, json.Unmarshal([]byte(os.Getenv(childErrand)), &e)); err != nil {
+	undumpable, failed := jailtest.Undumpable()
+	if err = errors.Join(err, failed, json.Unmarshal([]byte(os.Getenv(childErrand)), &e)); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -63,7 +64,7 @@ func childMain() int {
 		report.Layer = nil
 	}
 	result := childResult{Report: report, UID: os.Getuid()}
-	if err = errors.Join(err, r.Close()); err != nil {
+	if err = errors.Join(err, undumpable(), r.Close()); err != nil {
 		result.Error = err.Error()
 	}
 	if err := json.NewEncoder(os.Stdout).Encode(result); err != nil {

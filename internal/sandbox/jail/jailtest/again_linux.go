@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"palyra/internal/must"
 	"palyra/internal/needs"
@@ -77,4 +80,16 @@ func Answer(t testing.TB, cmd *exec.Cmd, answer any) {
 	if err := json.Unmarshal(out, answer); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
+}
+
+// Undumpable makes this process one that cannot be dumped, as palyrad is
+// (cmd/palyrad). The returned function reports whether it still is one.
+func Undumpable() (still func() error, err error) {
+	return func() error {
+		is, err := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0)
+		if err == nil && is != 0 {
+			err = fmt.Errorf("the process can be dumped: PR_GET_DUMPABLE is %d", is)
+		}
+		return err
+	}, unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
 }

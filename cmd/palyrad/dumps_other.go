@@ -1,0 +1,6 @@
+//go:build unix && !linux
+
+package main
+
+// forbidDumps keeps a crash of palyrad from writing a core file.
+func forbidDumps() error { return forbidCoreFiles() }

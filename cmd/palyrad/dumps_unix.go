@@ -1,0 +1,16 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+func forbidCoreFiles() error {
+	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
+		return fmt.Errorf("forbidding core files of palyrad: %w", err)
+	}
+	return nil
+}

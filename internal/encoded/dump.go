@@ -1,0 +1,182 @@
+package encoded
+
+import (
+	"bytes"
+	"iter"
+	"slices"
+)
+
+// Dump reads what the dumps in a text show, in the layouts that hexdump, xxd and od print
+// with hexadecimal digits: an offset, groups of digits, and in some the characters once more.
+// It reads them twice, since a group of several bytes may begin with its first or with its
+// last one. A byte's place ends where its line ends, so that the characters belong to it. A
+// reading is good until the next.
+func Dump(text []byte, least int) iter.Seq[*Reading] {
+	return func(yield func(*Reading) bool) {
+		lines := dumpLines(text)
+		size := 0
+		for _, line := range lines {
+			size += line.size
+		}
+		if size < least {
+			return
+		}
+		buffer := make([]byte, 0, size+len(lines))
+		for _, reversed := range []bool{false, true} {
+			read := func(s *sink) {
+				end := -1
+				for _, line := range lines {
+					if line.start != end {
+						s.add(other, line.start, line.start)
+					}
+					line.read(s, text, reversed)
+					end = line.next
+				}
+			}
+			if !yield(newReading(buffer, read)) {
+				return
+			}
+		}
+	}
+}
+
+// dumpLine is a line of a dump.
+type dumpLine struct {
+	// The line begins and ends there, and the next one begins.
+	start, end, next int
+	offset           uint64
+	groups           []dumpGroup
+	// size is how many bytes the line shows.
+	size int
+}
+
+// dumpGroup is a group of digits of a line, of an even number.
+type dumpGroup struct{ start, end int }
+
+// dumpLines returns the lines of a text that are dumps.
+func dumpLines(text []byte) (lines []dumpLine) {
+	if len(text) > longest {
+		return nil
+	}
+	for start := 0; start < len(text); {
+		end, next := len(text), len(text)
+		if i := bytes.IndexByte(text[start:], '\n'); i >= 0 {
+			end, next = start+i, start+i+1
+		}
+		if line, ok := parseDumpLine(text, start, end); ok {
+			line.next = next
+			if n := len(lines); n > 0 && lines[n-1].next == start {
+				lines[n-1].bound(line.offset)
+			}
+			lines = append(lines, line)
+		}
+		start = next
+	}
+	return lines
+}
+
+// bound takes from a line what is beyond the offset of the next one: characters that look
+// like digits. Offsets in another base are larger than that, or count for nothing.
+func (l *dumpLine) bound(next uint64) {
+	if next <= l.offset || next-l.offset >= uint64(l.size) {
+		return
+	}
+	size := int(next - l.offset)
+	for i, g := range l.groups {
+		if size -= g.size(); size <= 0 {
+			l.groups[i].end += 2 * size
+			l.groups = l.groups[:i+1]
+			break
+		}
+	}
+	l.size = int(next - l.offset)
+}
+
+func (g dumpGroup) size() int { return (g.end - g.start) / 2 }
+
+// The digits of an offset, and of a group of up to sixteen bytes.
+const (
+	leastOffset, mostOffset = 4, 16
+	mostGroup               = 32
+	// halfLine is how many bytes stand before the wider gap in the middle of a line of
+	// hexdump -C.
+	halfLine = 8
+)
+
+// parseDumpLine reads the line between two places.
+func parseDumpLine(text []byte, start, end int) (line dumpLine, ok bool) {
+	at := start + blanks(text[start:end])
+	digits := hexRun(text[at:end])
+	if digits < leastOffset || digits > mostOffset {
+		return line, false
+	}
+	line = dumpLine{start: start, end: end}
+	for _, b := range text[at : at+digits] {
+		line.offset = line.offset<<4 | uint64(nibble(b))
+	}
+	at += digits
+	if at < end && text[at] == ':' {
+		at++
+	}
+	gap := blanks(text[at:end])
+	if gap == 0 {
+		return line, false
+	}
+	for between := 0; ; {
+		at += gap
+		digits := hexRun(text[at:end])
+		if digits == 0 || digits%2 != 0 || digits > mostGroup {
+			break
+		}
+		line.groups = append(line.groups, dumpGroup{at, at + digits})
+		line.size += digits / 2
+		at += digits
+		gap = blanks(text[at:end])
+		if gap == 0 {
+			break
+		}
+		// A wider gap is before the characters, but for the one in the middle.
+		middle := line.size == halfLine && line.size == len(line.groups)
+		if between == 0 {
+			between = gap
+		} else if gap > between && (!middle || gap > between+1) {
+			break
+		}
+	}
+	return line, line.size > 0
+}
+
+// read adds the bytes of a line.
+func (l *dumpLine) read(s *sink, text []byte, reversed bool) {
+	for _, g := range l.groups {
+		group := make([]byte, 0, mostGroup/2)
+		for i := g.start; i < g.end; i += 2 {
+			group = append(group, byte(nibble(text[i])<<4|nibble(text[i+1])))
+		}
+		if reversed {
+			slices.Reverse(group)
+		}
+		for _, b := range group {
+			s.add(b, g.start, l.end)
+		}
+	}
+}
+
+// blanks returns how many blanks a text begins with.
+func blanks(text []byte) int { return len(text) - len(bytes.TrimLeft(text, " \t")) }
+
+// hexRun returns how many hexadecimal digits a text begins with.
+func hexRun(text []byte) int {
+	n := 0
+	for n < len(text) && nibble(text[n]) >= 0 {
+		n++
+	}
+	return n
+}
+
+// InDump reports whether a text ends with a line of a dump, without its line end.
+func InDump(text []byte) bool {
+	text = text[bytes.LastIndexByte(text, '\n')+1:]
+	_, ok := parseDumpLine(text, 0, len(text))
+	return ok
+}

@@ -1,0 +1,123 @@
+package encoded
+
+import (
+	"bytes"
+	"cmp"
+	"iter"
+	"slices"
+)
+
+// mostSeparators is how many characters in a row may separate two groups, such as a comma
+// with a blank, or a line end with the indentation of the next line. leastGroups is how many
+// groups of one length have to follow each other: few texts have that many by chance.
+const (
+	mostSeparators = 4
+	leastGroups    = 2
+)
+
+// Joined reads the stretches of a text that may be base64 or hexadecimal in groups of one
+// length with separators between them, without those. Separators are all characters but
+// letters and digits, and of the four others that the alphabets of base64 have (RFC 4648
+// sections 4 and 5) the two of one alphabet are. It reads the text once for each alphabet;
+// other is between what two stretches say. The groups before and after those of one length
+// belong to a stretch. A reading is good until the next.
+func Joined(text []byte, least int) iter.Seq[*Reading] {
+	digits := (least*8 + 5) / 6
+	return func(yield func(*Reading) bool) {
+		if len(text) > longest {
+			return
+		}
+		var before []place
+		for i := range joinedSets {
+			keep := &joinedSets[i]
+			stretches := keep.grouped(text, digits)
+			stretches = slices.DeleteFunc(stretches, func(p place) bool { return alike(text, p, before) })
+			before = stretches
+			if len(stretches) == 0 {
+				continue
+			}
+			size := len(stretches)
+			for _, stretch := range stretches {
+				size += stretch.end - stretch.start
+			}
+			read := func(s *sink) {
+				for _, stretch := range stretches {
+					keep.join(s, text, stretch)
+					s.add(other, stretch.end, stretch.end)
+				}
+			}
+			if !yield(newReading(make([]byte, 0, size), read)) {
+				return
+			}
+		}
+	}
+}
+
+var joinedSets = [...]set{setOf(alphanumeric + "+/"), setOf(alphanumeric + "-_")}
+
+// alike reports whether a stretch was read with the other alphabet and has none of the
+// characters in which the two differ. The stretches are in their order.
+func alike(text []byte, stretch place, before []place) bool {
+	_, found := slices.BinarySearchFunc(before, stretch, func(a, b place) int { return cmp.Or(a.start-b.start, a.end-b.end) })
+	return found && !bytes.ContainsAny(text[stretch.start:stretch.end], "+/-_")
+}
+
+// place is a part of a text.
+type place struct{ start, end int }
+
+// join adds the bytes of a stretch that are in the set.
+func (s *set) join(out *sink, text []byte, stretch place) {
+	for i := stretch.start; i < stretch.end; i++ {
+		if s[text[i]] {
+			out.add(text[i], i, i+1)
+		}
+	}
+}
+
+// grouped returns the stretches of a text in which groups of bytes of the set have one
+// length, with the group before and the one after them, which may be shorter.
+func (s *set) grouped(text []byte, digits int) (stretches []place) {
+	var stretch, before place // the stretch until now, and its last group
+	equal, length := 1, 0     // the groups of one length, and the bytes of all groups
+	keep := func() {
+		// Pairs of short words in prose have one length too, and are no stretch.
+		if regular := equal * (before.end - before.start); equal >= leastGroups && 4*regular >= 3*digits && length >= digits {
+			stretches = append(stretches, stretch)
+		}
+	}
+	for group := s.group(text, 0); group.start < group.end; group = s.group(text, group.end) {
+		size, sizeBefore := group.end-group.start, before.end-before.start
+		near := before.end > 0 && group.start-before.end <= mostSeparators
+		if near {
+			stretch.end = group.end
+			length += size
+		}
+		if near && size == sizeBefore {
+			equal++
+			before = group
+			continue
+		}
+		keep()
+		// The last group of a stretch may be the first one of the next.
+		if near {
+			stretch, length = place{before.start, group.end}, sizeBefore+size
+		} else {
+			stretch, length = group, size
+		}
+		before, equal = group, 1
+	}
+	keep()
+	return stretches
+}
+
+// group returns the next group of bytes of the set, from a place on.
+func (s *set) group(text []byte, at int) place {
+	for at < len(text) && !s[text[at]] {
+		at++
+	}
+	start := at
+	for at < len(text) && s[text[at]] {
+		at++
+	}
+	return place{start, at}
+}

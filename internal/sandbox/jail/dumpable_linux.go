@@ -1,0 +1,58 @@
+package jail
+
+import (
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// dumpable counts the starts for which this process is dumpable, while it is not otherwise.
+var dumpable struct {
+	mu     sync.Mutex
+	starts int
+}
+
+// whileDumpable starts a process in a new user namespace. Until it executes its program, the
+// process is a copy of this one; if that cannot be dumped (cmd/palyrad), only root may
+// write the copy's /proc/PID/uid_map (proc_pid_uid_map(5)). For an ordinary user this process
+// is dumpable until the start ends, and no longer.
+func whileDumpable(start func() (*os.Process, error)) (*os.Process, error) {
+	if os.Geteuid() == 0 {
+		return start()
+	}
+	needed, err := beginDumpable()
+	if err != nil {
+		return nil, err
+	}
+	if needed {
+		defer endDumpable()
+	}
+	return start()
+}
+
+// beginDumpable reports whether endDumpable has to follow.
+func beginDumpable() (needed bool, err error) {
+	dumpable.mu.Lock()
+	defer dumpable.mu.Unlock()
+	if dumpable.starts == 0 {
+		if is, err := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0); err != nil || is != 0 {
+			return false, err
+		}
+		if err := setDumpable(1); err != nil {
+			return false, err
+		}
+	}
+	dumpable.starts++
+	return true, nil
+}
+
+func endDumpable() {
+	dumpable.mu.Lock()
+	defer dumpable.mu.Unlock()
+	if dumpable.starts--; dumpable.starts == 0 {
+		_ = setDumpable(0) // fails for no process
+	}
+}
+
+func setDumpable(value uintptr) error { return unix.Prctl(unix.PR_SET_DUMPABLE, value, 0, 0, 0) }
