@@ -11,8 +11,6 @@ import (
 type Peer struct {
 	// Session is what the client calls its session; the pipeline fills it in.
 	Session string
-	// Meta is what the client sent beside the call (the _meta of MCP).
-	Meta map[string]any
 	// Progress tells the client how far the call is. It must not block.
 	Progress func(Progress)
 	// LogLevel is from which level on the client wants the log of an upstream server,

@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -47,6 +48,10 @@ func library(t *testing.T, stateless bool) (url string, change func()) {
 		}
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: model.Content[0].(*mcp.TextContent).Text + " in " + roots.Roots[0].URI}}}, nil
 	})
+	s.AddTool(&mcp.Tool{Name: "meta", InputSchema: map[string]any{"type": "object"}}, func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		meta, err := json.Marshal(r.Params.Meta)
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: string(meta) + string(r.Params.Arguments)}}}, err
+	})
 	site := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, &mcp.StreamableHTTPOptions{Stateless: stateless}))
 	t.Cleanup(func() {
 		site.CloseClientConnections() // the gateway listens to it for as long as it runs
@@ -87,6 +92,7 @@ func TestMCPBeside(t *testing.T) {
 			if got := must.Get(c.CallTool(t.Context(), &mcp.CallToolParams{Name: "library_review"}))(t); got.Content[0].(*mcp.TextContent).Text != "Good in file:///work" {
 				t.Errorf("asked for a model: %+v", got.Content[0])
 			}
+			passesNoMeta(t, c)
 			journal := g.operator.ok("calls", "list", "-o", "ndjson")
 			for _, name := range []string{"get_prompt", "list_resources", "read_resource", "complete", "subscribe", "sample", "list_roots"} {
 				if !strings.Contains(journal, "library/mcp."+name) {
@@ -97,6 +103,20 @@ func TestMCPBeside(t *testing.T) {
 				t.Error("a call that people have to be asked about was made")
 			}
 		})
+	}
+}
+
+// passesNoMeta: what a client puts beside the arguments reaches no server, since nothing
+// judges, shows or records it. The control is an argument, which does.
+func passesNoMeta(t *testing.T, c *mcp.ClientSession) {
+	t.Helper()
+	r := must.Get(c.CallTool(t.Context(), &mcp.CallToolParams{
+		Name: "library_meta", Arguments: map[string]any{"text": "as an argument"},
+		Meta: mcp.Meta{"traceparent": "smuggled", "com.example/key": "smuggled", "callId": "smuggled", "palyra.dev/requester-reason": "smuggled"},
+	}))(t)
+	got := r.Content[0].(*mcp.TextContent).Text
+	if strings.Contains(got, "smuggled") || !strings.Contains(got, "as an argument") || !strings.Contains(got, "progressToken") {
+		t.Errorf("the server got %s", got)
 	}
 }
 

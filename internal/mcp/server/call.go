@@ -121,7 +121,7 @@ func (f *Face) requestOf(v *visit, req mcp.Request) (*request, error) {
 	q.sub = toolcall.Submission{Caller: v.caller, Session: sessionName(session.ID()), CallID: callID(q.meta)}
 	q.sub.Reason, _ = q.meta[reasonKey].(string)
 	q.sub.ReasonBy = reasonBy
-	q.sub.Peer = tool.Peer{Meta: q.meta, LogLevel: f.logLevel(q)}
+	q.sub.Peer = tool.Peer{LogLevel: f.logLevel(q)}
 	return q, nil
 }
 

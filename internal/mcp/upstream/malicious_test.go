@@ -123,8 +123,9 @@ func TestMaliciousAnswers(t *testing.T) {
 	}
 }
 
-// TestMeta: reserved keys of _meta reach nobody: not the caller, to whom a server could
-// speak for the gateway, and not the server. The control are keys of others, which do.
+// TestMeta: reserved keys of _meta in a result do not reach the caller, to whom a server could
+// speak for the gateway. The control are keys of others, which do. The server gets the keys
+// that the gateway sets.
 func TestMeta(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -138,21 +139,20 @@ func TestMeta(t *testing.T) {
 			return res, nil
 		})
 	}))
-	peer := tool.Peer{Meta: map[string]any{
-		"traceparent": "00-1-2-01", "com.example/vendor": "v", "io.modelcontextprotocol/clientCapabilities": map[string]any{"sampling": map[string]any{}}, "progressToken": "theirs", "palyra/x": 1,
-	}}
-	r := must.Get(w.callAs(gatewaytest.Agent, "meta/echo", `{}`, peer))(t)
+	r := must.Get(w.callAs(gatewaytest.Agent, "meta/echo", `{}`, tool.Peer{}))(t)
 	if r.Outcome != tool.Succeeded || strings.Contains(string(r.Result), "forged") || strings.Contains(string(r.Result), "modelcontextprotocol") {
 		t.Errorf("result %s", r.Result)
 	}
 	if !strings.Contains(string(r.Result), `"com.example/y":"kept"`) || !strings.Contains(string(r.Result), "traceparent") { // control
 		t.Errorf("result %s", r.Result)
 	}
-	if got["traceparent"] != "00-1-2-01" || got["com.example/vendor"] != "v" || got["palyra/x"] != nil || got["progressToken"] == "theirs" {
-		t.Errorf("the server got %v", got)
+	for key := range got {
+		if key != "progressToken" && !strings.HasPrefix(key, "io.modelcontextprotocol/") {
+			t.Errorf("the server got the key %s: %v", key, got)
+		}
 	}
-	if caps, ok := got["io.modelcontextprotocol/clientCapabilities"].(map[string]any); ok && caps["sampling"] != nil {
-		t.Errorf("the server got the client's own capabilities: %v", caps)
+	if got["progressToken"] == nil {
+		t.Errorf("the server got no token for progress: %v", got)
 	}
 }
 

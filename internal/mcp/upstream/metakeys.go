@@ -2,8 +2,8 @@ package upstream
 
 import "strings"
 
-// reserved reports whether a key of _meta is for the protocol or the gateway to set:
-// those whose prefix has the label modelcontextprotocol or mcp (of the specification),
+// reserved reports whether a key of _meta in a result is for the protocol or the gateway to
+// set: those whose prefix has the label modelcontextprotocol or mcp (of the specification),
 // or palyra. progressToken is set by each hop for itself.
 func reserved(key string) bool {
 	prefix, _, prefixed := strings.Cut(key, "/")
@@ -16,18 +16,6 @@ func reserved(key string) bool {
 		}
 	}
 	return false
-}
-
-// passed is the _meta of a client as a server gets it: traceparent and what others
-// than the protocol define.
-func passed(meta map[string]any) map[string]any {
-	kept := make(map[string]any, len(meta)+1)
-	for key, value := range meta {
-		if !reserved(key) {
-			kept[key] = value
-		}
-	}
-	return kept
 }
 
 // strip takes reserved keys out of every _meta of a result: a server must not speak for

@@ -353,8 +353,8 @@ func (t proxied) call(ctx context.Context, c tool.Call, in *instance) (json.RawM
 	}
 	sent := sending{in: in, input: c.Proposal.Input}
 	for range mostRounds {
-		sent.meta = passed(c.Peer.Meta)
-		sent.meta["progressToken"] = token
+		// The _meta of the caller is not passed on: nothing has judged, shown or recorded it.
+		sent.meta = mcp.Meta{"progressToken": token}
 		if in.sessionless() {
 			sent.meta[mcp.MetaKeyClientCapabilities] = capabilitiesOf(c.Peer)
 			if level := c.Peer.LogLevel; level != "" {
