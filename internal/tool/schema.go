@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 
@@ -16,6 +17,9 @@ type Schema struct {
 	resolved *jsonschema.Resolved
 	// plain says of most values that they fit; nil for a schema that is not plain.
 	plain *plain
+	// document is the schema as JSON, nil where no key can be unknown: plainly closed schemas
+	// refuse unknown keys.
+	document any
 }
 
 // CompileSchema compiles the input schema of a tool. The schema must be a JSON
@@ -48,7 +52,11 @@ func CompileSchema(text json.RawMessage) (*Schema, error) {
 	if top.Schema == draft2020 {
 		top.Schema = ""
 	}
-	return &Schema{resolved: resolved, plain: plainOf(&top)}, nil
+	s := &Schema{resolved: resolved, plain: plainOf(&top)}
+	if s.plain == nil || !s.plain.refusesUnknown() {
+		s.document = document
+	}
+	return s, nil
 }
 
 // validate checks a decoded value and turns the first fault into an error that
@@ -70,10 +78,27 @@ func (s *Schema) validateFully(value any) error {
 	if found == nil {
 		found = &fault{message: plainError(err)}
 	}
-	refused := reason.Errorf(reason.InvalidInput, "%s: %s", pointerName(found.pointer), found.message).
-		WithField("pointer", found.pointer)
-	if found.hint != "" {
-		refused = refused.WithRemedy("Did you mean %q?", found.hint)
+	return found.err()
+}
+
+// checkKeys refuses keys that another reader could take for others.
+func (s *Schema) checkKeys(value any) error {
+	if s.document == nil {
+		return nil
+	}
+	c := &keyChecker{root: s.document, known: map[string]*members{}}
+	if found := c.check(value, []string{""}, ""); found != nil {
+		return found.err()
+	}
+	return nil
+}
+
+// err is the error for a fault.
+func (f *fault) err() error {
+	refused := reason.Errorf(cmp.Or(f.code, reason.InvalidInput), "%s: %s", pointerName(f.pointer), f.message).
+		WithField("pointer", f.pointer)
+	if f.hint != "" {
+		refused = refused.WithRemedy("Did you mean %q?", f.hint)
 	}
 	return refused
 }

@@ -15,6 +15,7 @@ import (
 
 	"palyra/internal/clip"
 	"palyra/internal/nearest"
+	"palyra/internal/reason"
 )
 
 // mostShown bounds, in bytes, text from outside that a message repeats.
@@ -25,6 +26,7 @@ type fault struct {
 	pointer string
 	message string
 	hint    string
+	code    reason.Code // "" for InvalidInput
 }
 
 // explain finds the fault of a value that the validator has already refused.

@@ -80,7 +80,7 @@ func (t Tool) result(output []byte) (json.RawMessage, error) {
 	if t.output == nil {
 		return text, nil
 	}
-	if _, err := t.output.Check(text); err != nil {
+	if err := t.output.CheckResult(text); err != nil {
 		return nil, reason.Errorf(reason.ToolFailed, "the result of %s is not what its output_schema says: %s", t.name(), reason.Known(err, reason.ToolFailed).Message).
 			WithRemedy("Mend the skill, or its output_schema in skill.toml.")
 	}
