@@ -11,6 +11,8 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/spf13/cobra"
+
 	"palyra/internal/daemon"
 	"palyra/internal/reason"
 )
@@ -20,9 +22,9 @@ func main() {
 	// That belongs in nobody's terminal.
 	slog.SetDefault(slog.New(slog.DiscardHandler))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := errors.Join(forbidDumps(), daemon.KeepInherited())
+	err := daemon.KeepInherited()
 	if err == nil {
-		err = daemon.Command(os.Stdout, os.Stderr).ExecuteContext(ctx)
+		err = command().ExecuteContext(ctx)
 	}
 	stop()
 	if err != nil {
@@ -31,6 +33,15 @@ func main() {
 		}
 		os.Exit(exitCode(err))
 	}
+}
+
+// command is the command line of palyrad. The daemon alone forbids dumps of its memory: its
+// socket takes an order of this host from another palyrad after a look at the namespaces of
+// that process, which an ordinary user may not see of one that cannot be dumped.
+func command() *cobra.Command {
+	c := daemon.Command(os.Stdout, os.Stderr)
+	c.PreRunE = func(*cobra.Command, []string) error { return forbidDumps() }
+	return c
 }
 
 // silent reports whether a program has said all that there is to say.
