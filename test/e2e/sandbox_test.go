@@ -89,6 +89,10 @@ func TestProgramsAreContained(t *testing.T) {
 	port, accepted := countConnections(t)
 	g.Start()
 
+	// An ordinary user's probe may not look into palyrad, but into another process of the user.
+	other := exec.Command("sleep", "infinity")
+	other.Env = append(process.Environment(g.Dir), canary)
+	process.Begin(t, other)
 	bare := exec.CommandContext(t.Context(), "python3", filepath.Join(g.Workspace, "probe.py"), port, g.Dir)
 	bare.Env, bare.Dir = append(process.Environment(g.Dir), canary), t.TempDir()
 	outside := process.Finish(t, bare)
