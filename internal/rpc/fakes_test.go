@@ -10,8 +10,11 @@ import (
 
 	"palyra/internal/access"
 	"palyra/internal/attest"
+	"palyra/internal/config"
 	"palyra/internal/decision"
 	"palyra/internal/identity"
+	"palyra/internal/identity/ca"
+	"palyra/internal/model"
 	"palyra/internal/policy"
 	"palyra/internal/policy/finding"
 	"palyra/internal/policy/policytest"
@@ -19,7 +22,9 @@ import (
 	"palyra/internal/policyadmin"
 	"palyra/internal/reason"
 	"palyra/internal/rpc"
+	"palyra/internal/sandbox"
 	"palyra/internal/sqlite"
+	"palyra/internal/vault/kek"
 )
 
 // audit keeps what the guard tells it.
@@ -78,8 +83,20 @@ func (g *gatewayFake) Problems(context.Context) []string {
 	return g.problems
 }
 
+// hostPlace stands in every text of the fake's status that may have a path of the host.
+const hostPlace = "/srv/canary-of-the-host"
+
 func (g *gatewayFake) Status(context.Context) (rpc.Status, error) {
-	return rpc.Status{Version: "test", StartedAt: time.Now()}, nil
+	const place = hostPlace
+	return rpc.Status{
+		Version: "test", StartedAt: time.Now(), Notices: []string{"see " + place}, Degraded: []string{place + " is full"},
+		PolicyDirectory: policyadmin.Directory{Path: place, Problem: place + " is gone"},
+		Workspaces:      []config.Workspace{{Name: "default", Path: place}},
+		Sandbox:         sandbox.Status{Available: true, Problem: place, Remedy: "install " + place},
+		Models:          []model.Status{{Name: "m", Problem: reason.Errorf(reason.ConfigInvalid, "%s is gone", place).WithRemedy("Make %s.", place)}},
+		Keys:            []ca.KeyPlace{{Key: "root", Place: "file", Detail: place}},
+		Vault:           kek.Status{Locked: true, Why: place, Remedy: place},
+	}, nil
 }
 
 func (g *gatewayFake) Freeze(_ context.Context, by access.Caller, why string) (rpc.FreezeState, int, error) {

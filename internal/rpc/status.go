@@ -16,6 +16,7 @@ import (
 	"palyra/internal/identity/ca"
 	"palyra/internal/journal"
 	"palyra/internal/model"
+	"palyra/internal/policy"
 	"palyra/internal/policyadmin"
 	"palyra/internal/rpc/presenceproof"
 	"palyra/internal/sandbox"
@@ -81,9 +82,12 @@ type status struct {
 	members  Members
 	passkeys Passkeys
 	log      *journal.Log
+	engine   *policy.Engine
 }
 
-// GetStatus says how the gateway is and who the caller is.
+// GetStatus says how the gateway is and who the caller is. Callers that may not read
+// workspaces, such as agents, learn nothing of the gateway's host: no paths, and no texts
+// that may have some.
 func (s *status) GetStatus(ctx context.Context, req *palyrav1.GetStatusRequest) (*palyrav1.GetStatusResponse, error) {
 	st, err := s.gateway.Status(ctx)
 	if err != nil {
@@ -99,20 +103,66 @@ func (s *status) GetStatus(ctx context.Context, req *palyrav1.GetStatusRequest) 
 	for i, r := range caller.Roles {
 		roles[i] = string(r)
 	}
-	return &palyrav1.GetStatusResponse{
+	own := slices.Concat(toldOfOldKeys(s.members.OldKeys(caller.Principal)), toldOfPresence(s.members.PresenceKeys(caller.Principal)), s.passkeys.Notices(caller.Principal), toldOfWaiting(s.members.Waiting(caller.Principal)))
+	res := &palyrav1.GetStatusResponse{
 		Version: st.Version, Ready: len(problems) == 0, Problems: problems, Degraded: st.Degraded, StartedAt: timestamppb.New(st.StartedAt),
 		GatewayId: st.GatewayID, PolicyVersion: st.PolicyVersion, SnapshotDigest: st.SnapshotDigest,
 		JournalSize: st.JournalSize, LastCheckpointSize: st.LastCheckpointSize, Freeze: freezeMessage(st.Freeze),
 		PendingApprovals: int32(st.PendingApprovals), LiveGrants: int32(st.LiveGrants), CallsInFlight: int32(st.CallsInFlight),
 		Workspaces: workspaceMessages(st.Workspaces), Sandbox: sandboxMessage(st.Sandbox, st.Prepared),
-		Notices:    slices.Concat(toldOfOldKeys(s.members.OldKeys(caller.Principal)), toldOfPresence(s.members.PresenceKeys(caller.Principal)), s.passkeys.Notices(caller.Principal), toldOfWaiting(s.members.Waiting(caller.Principal)), toldOfDevices(s.members.Added(caller.Principal)), toldOfConfirmed(s.members.Confirmed()), st.Notices),
+		Notices:    slices.Concat(own, toldOfDevices(s.members.Added(caller.Principal)), toldOfConfirmed(s.members.Confirmed()), st.Notices),
 		ActiveRuns: int32(st.ActiveRuns), Models: modelMessages(st.Models), PolicyDirectory: directoryMessage(st.PolicyDirectory),
 		Keys: keyMessages(st.Keys), Vault: vaultMessage(st.Vault), Checkpoint: checkpoint.Note, Consistency: hexHashes(proof.Hashes),
 		Caller: &palyrav1.Identity{
 			Principal: caller.Principal.String(), OnBehalfOf: caller.OnBehalfOf.String(), Roles: roles, DeviceId: caller.DeviceID,
 			CertificateExpiresAt: timeMessage(credentialEnd(ctx)),
 		},
-	}, nil
+	}
+	if !may(s.engine, caller, access.PermWorkspaceRead) {
+		res = statusWithoutHost(res, own)
+	}
+	return res, nil
+}
+
+// askAnOperator stands for texts about the gateway's host.
+const askAnOperator = "An operator sees what it is with palyra status."
+
+// statusWithoutHost is a status for callers that may not read workspaces, with the notices
+// that are for the caller itself. A field that is not named here is left out.
+func statusWithoutHost(s *palyrav1.GetStatusResponse, own []string) *palyrav1.GetStatusResponse {
+	res := &palyrav1.GetStatusResponse{
+		Version: s.GetVersion(), Ready: s.GetReady(), StartedAt: s.GetStartedAt(), GatewayId: s.GetGatewayId(),
+		PolicyVersion: s.GetPolicyVersion(), SnapshotDigest: s.GetSnapshotDigest(),
+		JournalSize: s.GetJournalSize(), LastCheckpointSize: s.GetLastCheckpointSize(), Checkpoint: s.GetCheckpoint(), Consistency: s.GetConsistency(),
+		Freeze: s.GetFreeze(), PendingApprovals: s.GetPendingApprovals(), LiveGrants: s.GetLiveGrants(),
+		CallsInFlight: s.GetCallsInFlight(), ActiveRuns: s.GetActiveRuns(), Notices: own, Caller: s.GetCaller(),
+		Workspaces: withoutPaths(s.GetWorkspaces()),
+	}
+	if len(s.GetProblems()) > 0 {
+		res.Problems = []string{"The gateway is not ready. " + askAnOperator}
+	}
+	if len(s.GetDegraded()) > 0 {
+		res.Degraded = []string{"A part of the gateway does not work. " + askAnOperator}
+	}
+	if b := s.GetSandbox(); b != nil {
+		res.Sandbox = &palyrav1.SandboxStatus{
+			Available: b.GetAvailable(), Backend: b.GetBackend(), LimitsBy: b.GetLimitsBy(), Layers: b.GetLayers(),
+			Tier: b.GetTier(), Rung: b.GetRung(), MissingLayers: b.GetMissingLayers(), LandlockAbi: b.GetLandlockAbi(),
+		}
+	}
+	for _, m := range s.GetModels() {
+		res.Models = append(res.Models, &palyrav1.ModelStatus{Name: m.GetName(), Provider: m.GetProvider(), Model: m.GetModel(), Available: m.GetAvailable()})
+	}
+	return res
+}
+
+// withoutPaths are workspaces without their places on the gateway's host.
+func withoutPaths(list []*palyrav1.WorkspaceStatus) []*palyrav1.WorkspaceStatus {
+	var all []*palyrav1.WorkspaceStatus
+	for _, w := range list {
+		all = append(all, &palyrav1.WorkspaceStatus{Name: w.GetName(), ReadOnly: w.GetReadOnly(), Mode: w.GetMode()})
+	}
+	return all
 }
 
 // Freeze stops all dispatch.

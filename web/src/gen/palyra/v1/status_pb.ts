@@ -38,7 +38,9 @@ export const GetStatusRequestSchema: GenMessage<GetStatusRequest> = /*@__PURE__*
   messageDesc(file_palyra_v1_status, 0);
 
 /**
- * GetStatusResponse is the state of the daemon.
+ * GetStatusResponse is the state of the daemon. Callers that may not read workspaces, such as
+ * agents, get no paths of its host: problems and degraded have one text each that says so, and
+ * policy_directory, keys, vault and the places of workspaces are left out.
  *
  * @generated from message palyra.v1.GetStatusResponse
  */
