@@ -160,7 +160,7 @@ test-browser: deps-browser build ## Drive the console in Chromium against a real
 console-picture: deps-browser build ## Take README's picture of the console, docs/console.png, from the running product
 	$(NODE) npm --prefix web run --silent picture
 
-# No part of .ci/run: it takes an hour. It runs before an issue is closed. The script reads SUITE,
+# No part of .ci/run: it takes 24 minutes for each user. It runs before an issue is closed. The script reads SUITE,
 # FRESH and AS from its environment.
 .PHONY: test-fresh
 test-fresh: ## Run make demo and make test on a minimal Debian as root and as a user who may sudo; needs root (SUITE=trixie, FRESH='other command', AS=root|user)

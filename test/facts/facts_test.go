@@ -238,7 +238,7 @@ func TestFacts(t *testing.T) {
 	fmt.Printf("facts: seed %d%s\n", f.seed, f.left)
 	f.tally.print(os.Stdout, f.tools, f.took)
 	if _, violations := f.tally.count(); violations > 0 {
-		t.Errorf("%d violations; SEED=%d repeats the run", violations, f.seed)
+		t.Errorf("%d violations; "+seedVariable+"=%d repeats the run", violations, f.seed)
 	}
 	if few := f.tally.few(f.tools); f.time >= judgedFrom && len(few) > 0 {
 		t.Errorf("fewer than %d changes: %s", enough, strings.Join(few, ", "))

@@ -173,7 +173,7 @@ func TestCommandResults(t *testing.T) {
 		{"vitest", " FAIL  src/text/time.test.ts > time > is short\n FAIL  src/text/time.test.ts > time > is short\n\n      Tests  1 failed | 310 passed (311)\n", failure, 310, []string{"time > is short make test-web SPEC=src/text/time.test.ts"}},
 		{"vitest passes", "      Tests  311 passed (311)\n", nil, 311, nil},
 		{"playwright", "  ✓   1 e2e/first.spec.ts:9:1 › opens (2.1s)\n  ✘   2 [flows] › e2e/races.spec.ts:21:3 › two yes at once (10.2s)\n\n  1 failed\n  43 passed (3.1m)\n", failure, 43, []string{"two yes at once make test-browser SPEC=e2e/races.spec.ts:21"}},
-		{"neither", "npm: not found\n", failure, 0, []string{" make x # exit status 1"}},
+		{"neither", "npm: not found\n", failure, 0, []string{" bin/tiers run x # exit status 1"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -273,6 +273,32 @@ func TestRaceOfTheChange(t *testing.T) {
 		t.Errorf("a base that does not exist: %v", err)
 	}
 	is("a chosen package", "./internal/hook", []string{"hook"}, nil)
+	s = &session{options: options{packages: "./internal/good", goTool: "go"}, out: io.Discard}
+	if _, err := s.choose(t.Context(), must.Get(named([]string{"faults"}))(t)); err == nil || !strings.Contains(err.Error(), "run it with bin/tiers run -pkg ./internal/good quick") {
+		t.Errorf("a package that none of the tiers tests: %v", err)
+	}
+}
+
+// TestStoppedPackages: where go test is stopped, the tests that still ran are named, each with
+// its command.
+func TestStoppedPackages(t *testing.T) {
+	t.Parallel()
+	var got []packageResult
+	c := newCollector("faults", goFlags{long: true, variables: []string{"TEST_PALYRA_FACTS_TIME=2m"}}, func(r packageResult) { got = append(got, r) })
+	events := `{"Action":"start","Package":"palyra/test/fault"}
+{"Action":"run","Package":"palyra/test/fault","Test":"TestEnds"}
+{"Action":"pass","Package":"palyra/test/fault","Test":"TestEnds"}
+{"Action":"run","Package":"palyra/test/fault","Test":"TestHangs"}
+{"Action":"output","Package":"palyra/test/fault","Test":"TestHangs","Output":"waiting\n"}
+`
+	must.Do(t, c.read(strings.NewReader(events), io.Discard))
+	if len(got) != 1 || got[0].Outcome != failed || len(got[0].Tests) != 2 {
+		t.Fatalf("results %+v", got)
+	}
+	hangs := got[0].Tests[1]
+	if hangs.Name != "TestHangs" || hangs.Outcome != unfinished || !strings.Contains(hangs.Output, "waiting") || !strings.Contains(hangs.Reproduce, "TEST_PALYRA_FACTS_TIME=2m") {
+		t.Errorf("the test that hung: %+v", hangs)
+	}
 }
 
 // TestShards: each concurrent package is in one race tier, and their durations are similar.

@@ -93,12 +93,21 @@ func (c *collector) read(r io.Reader, rest io.Writer) error {
 			}
 		}
 		if err == io.EOF {
+			c.abandon()
 			return nil
 		}
 		if err != nil {
 			return fmt.Errorf("reading the events of go test: %w", err)
 		}
 	}
+}
+
+// abandon reports the packages that have not ended, because go test was stopped.
+func (c *collector) abandon() {
+	for _, name := range slices.Sorted(maps.Keys(c.packages)) {
+		c.packages[name].finish(c, event{Package: name, Action: string(failed)})
+	}
+	clear(c.packages)
 }
 
 func (c *collector) add(e event) {

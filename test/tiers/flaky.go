@@ -75,7 +75,7 @@ func (s *session) repeatBrowser(ctx context.Context) error {
 		return err
 	}
 	t := chosen[0]
-	t.command = append(slices.Clone(playwright), fmt.Sprintf("--repeat-each=%d", cmp.Or(s.count, defaultRuns)))
+	t.command = append(slices.Clone(t.command), fmt.Sprintf("--repeat-each=%d", cmp.Or(s.count, defaultRuns)))
 	if s.run != "" {
 		t.command = append(t.command, "--grep", s.run)
 	}

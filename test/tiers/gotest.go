@@ -30,6 +30,8 @@ type goFlags struct {
 	// run is a regular expression of tests.
 	run   string
 	count int
+	// variables are those of the tier.
+	variables []string
 	// parallel is how many tests of a package run at once, 0 for one on each processor.
 	parallel int
 }
@@ -86,7 +88,7 @@ func (f goFlags) environment() []string {
 			variables = append(variables, programsVariable+"="+directory)
 		}
 	}
-	return variables
+	return append(variables, f.variables...)
 }
 
 // reproduce returns a command line that runs one test again; "" for the name is the whole
@@ -96,7 +98,7 @@ func (f goFlags) reproduce(pkg, test string) string {
 	f.run = pattern(test)
 	line := []string{}
 	for _, variable := range f.environment() {
-		line = append(line, shellQuote(strings.Replace(variable, programsVariable+"="+workingDirectory(), programsVariable+"=$PWD", 1)))
+		line = append(line, shellQuote(strings.ReplaceAll(variable, "="+workingDirectory(), "=$PWD")))
 	}
 	line = append(line, "go", "test")
 	for _, word := range f.arguments() {

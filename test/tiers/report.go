@@ -66,6 +66,8 @@ func (s *session) printSummary(ctx context.Context, changed []string) error {
 		switch {
 		case r.took == 0 && r.problem != "":
 			note = "did not run: " + r.problem
+		case r.problem != "":
+			note = r.problem
 		case r.took > r.tier.budget:
 			note = "over its budget of " + clock(r.tier.budget)
 		}
@@ -206,9 +208,18 @@ func commandResult(t tier, text string, err error, took time.Duration) packageRe
 		note(strings.ReplaceAll(m[2], "/", "∕"), "make test-browser SPEC="+shellQuote(m[1]))
 	}
 	if len(seen) == 0 {
-		p.Tests = append(p.Tests, testResult{Package: t.name, Outcome: failed, Output: err.Error() + "\n", Reproduce: "make " + t.name + " # " + exitOf(err)})
+		p.Tests = append(p.Tests, testResult{Package: t.name, Outcome: failed, Output: err.Error() + "\n", Reproduce: again(t) + " # " + exitOf(err)})
 	}
 	return p
+}
+
+// again returns the command that runs a tier once more.
+func again(t tier) string {
+	switch t.name {
+	case "web", browserTier:
+		return "make test-" + t.name
+	}
+	return "bin/tiers run " + t.name
 }
 
 func exitOf(err error) string {

@@ -110,7 +110,24 @@ func (s *session) choose(ctx context.Context, chosen []tier) ([]tier, error) {
 			out = append(out, t)
 		}
 	}
+	if len(out) == 0 && s.packages != "./..." {
+		return nil, s.noTier(all)
+	}
 	return out, nil
+}
+
+// noTier is the error for packages that none of the chosen tiers tests.
+func (s *session) noTier(all []pkg) error {
+	var others []string
+	for _, t := range tiers {
+		if t.in != nil && slices.ContainsFunc(all, func(p pkg) bool { return p.hasTests() && t.in(p) }) {
+			others = append(others, t.name)
+		}
+	}
+	if len(others) == 0 {
+		return fmt.Errorf("%s has no tests that a tier runs; bin/tiers list names the tiers", s.packages)
+	}
+	return fmt.Errorf("%s is in none of these tiers; run it with bin/tiers run -pkg %s %s", s.packages, s.packages, others[0])
 }
 
 // everything reports whether neither packages nor tests are chosen.
@@ -132,7 +149,9 @@ func (s *session) schedule(ctx context.Context, chosen []tier, problems map[stri
 			result := tierResult{tier: t, outcome: passed}
 			if err := s.runTier(ctx, t); err != nil {
 				result.outcome = failed
-				result.problem = err.Error()
+				if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) { // of those, the tests say more
+					result.problem = err.Error()
+				}
 			}
 			result.took = time.Since(began)
 			s.end(result)
@@ -190,13 +209,15 @@ const drainPatience = 10 * time.Second
 // runGo runs the packages of a tier by one go test command.
 func (s *session) runGo(ctx context.Context, t tier) error {
 	flags := t.flags
+	flags.variables = t.environment()
+	c := newCollector(t.name, flags, s.add)
 	flags.run, flags.count = cmp.Or(s.run, flags.run), s.count
 	words := append([]string{"test", "-json", "-vet=off", "-timeout", "25m", "-p", fmt.Sprint(processorsOf(t))}, flags.arguments()...)
 	for _, p := range t.packages {
 		words = append(words, p.ImportPath)
 	}
 	cmd := exec.CommandContext(ctx, s.goTool, words...)
-	cmd.Env = append(os.Environ(), append(flags.environment(), t.environment()...)...)
+	cmd.Env = append(os.Environ(), flags.environment()...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = drainPatience
 	events, err := cmd.StdoutPipe()
@@ -208,10 +229,12 @@ func (s *session) runGo(ctx context.Context, t tier) error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("starting go test: %w", err)
 	}
-	c := newCollector(t.name, t.flags, s.add)
 	err = c.read(events, rest)
 	if wait := cmd.Wait(); err == nil {
 		err = wait
+	}
+	if ctx.Err() != nil {
+		err = context.Cause(ctx) // why it was stopped
 	}
 	return err
 }
