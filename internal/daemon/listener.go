@@ -1,6 +1,9 @@
 package daemon
 
 import (
+	"container/list"
+	"context"
+	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"net"
@@ -9,11 +12,14 @@ import (
 
 	"palyra/internal/ratelimit"
 	"palyra/internal/reason"
+	"palyra/internal/rpc"
 )
 
-// acceptor is a listener that bounds the open connections, of all and of each
-// address (each network of IPv6), and tells the operator why somebody does not get in. The HTTP server
-// tries again by itself; it accepts from one goroutine.
+// acceptor is a listener that bounds the open connections, of all and of each address (each
+// network of IPv6). At a bound a new connection takes the place of the oldest one on which
+// nobody has shown a credential, so that strangers keep nobody out; only where there is none
+// is it refused, and the operator learns why. The HTTP server tries again by itself; it
+// accepts from one goroutine.
 type acceptor struct {
 	net.Listener
 	log *slog.Logger
@@ -23,10 +29,14 @@ type acceptor struct {
 	// this machine, where all have one address, count among all alone.
 	most, mostOfOne int
 	told            time.Time
+	// madeRoom is true when a stranger was closed for the connection that is being accepted.
+	madeRoom bool
 
 	mu   sync.Mutex
 	open int
 	of   map[string]int
+	// strangers are the connections without a credential, in the order of their arrival.
+	strangers list.List // of *countedConn
 }
 
 // Accept implements net.Listener.
@@ -39,7 +49,11 @@ func (a *acceptor) Accept() (net.Conn, error) {
 			}
 			return nil, err
 		}
+		a.madeRoom = false
 		counted, why := a.admit(conn)
+		if a.madeRoom && a.mayTell() {
+			a.log.Warn("connections on which nobody shows a credential are closed to make room for others: see who opens so many", a.about("the listener is full")...)
+		}
 		if why == "" {
 			return counted, nil
 		}
@@ -81,37 +95,100 @@ func (a *acceptor) admit(conn net.Conn) (net.Conn, string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
-	case a.open >= a.most:
-		return nil, fmt.Sprintf("%d connections are open", a.open)
 	case !local && a.of[from] >= a.mostOfOne:
-		return nil, fmt.Sprintf("%s has %d connections open", from, a.of[from])
+		if !a.evict(from) {
+			return nil, fmt.Sprintf("%s has %d connections open", from, a.of[from])
+		}
+	case a.open >= a.most:
+		if !a.evict("") {
+			return nil, fmt.Sprintf("%d connections are open", a.open)
+		}
 	}
 	if a.of == nil {
 		a.of = make(map[string]int)
 	}
 	a.open++
 	a.of[from]++
-	return &countedConn{Conn: conn, leave: func() { a.leave(from) }}, ""
+	c := &countedConn{Conn: conn, in: a, from: from}
+	c.stranger = a.strangers.PushBack(c)
+	return c, ""
 }
 
-func (a *acceptor) leave(from string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+// evict closes the oldest connection without a credential, of one address unless from is "",
+// and reports whether there was one. The caller holds a.mu.
+func (a *acceptor) evict(from string) bool {
+	for e := a.strangers.Front(); e != nil; e = e.Next() {
+		if c := e.Value.(*countedConn); from == "" || c.from == from {
+			a.madeRoom = true
+			a.forget(c)
+			// The connection may be in the middle of a write; closing does not wait for it.
+			go func() { _ = c.Conn.Close() }()
+			return true
+		}
+	}
+	return false
+}
+
+// forget ends the count of a connection, once. The caller holds a.mu.
+func (a *acceptor) forget(c *countedConn) {
+	if c.gone {
+		return
+	}
+	c.gone = true
 	a.open--
-	if a.of[from]--; a.of[from] == 0 {
-		delete(a.of, from)
+	if a.of[c.from]--; a.of[c.from] == 0 {
+		delete(a.of, c.from)
+	}
+	a.know(c)
+}
+
+// know takes a connection from the strangers. The caller holds a.mu.
+func (a *acceptor) know(c *countedConn) {
+	if c.stranger != nil {
+		a.strangers.Remove(c.stranger)
+		c.stranger = nil
 	}
 }
 
 // countedConn is counted until it is closed.
 type countedConn struct {
 	net.Conn
-	leave func()
-	once  sync.Once
+	in   *acceptor
+	from string
+	// in.mu guards these: whether it is counted no more, and its place among the strangers,
+	// nil once somebody showed a credential.
+	gone     bool
+	stranger *list.Element
+}
+
+// Known says that a request on the connection has shown a credential that holds.
+func (c *countedConn) Known() {
+	c.in.mu.Lock()
+	defer c.in.mu.Unlock()
+	c.in.know(c)
 }
 
 // Close implements net.Conn.
 func (c *countedConn) Close() error {
-	c.once.Do(c.leave)
+	c.in.mu.Lock()
+	c.in.forget(c)
+	c.in.mu.Unlock()
 	return c.Conn.Close()
+}
+
+// countedOf is the counted connection below one of a server, nil where there is none.
+func countedOf(c net.Conn) *countedConn {
+	if over, ok := c.(*tls.Conn); ok {
+		c = over.NetConn()
+	}
+	counted, _ := c.(*countedConn)
+	return counted
+}
+
+// knownContext lets requests on a connection say that they have shown a credential.
+func knownContext(ctx context.Context, c net.Conn) context.Context {
+	if counted := countedOf(c); counted != nil {
+		return rpc.KnownContext(ctx, counted.Known)
+	}
+	return ctx
 }

@@ -62,6 +62,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 			if err != nil {
 				return in
 			}
+			conn.(*countedConn).Known()
 			in = append(in, conn)
 		}
 	}
@@ -79,6 +80,61 @@ func TestConnectionsAreBounded(t *testing.T) {
 	}
 	if book.Count("listen.max_connections_per_address") != 1 {
 		t.Errorf("the log: %s", book)
+	}
+}
+
+// closing is a connection that says when it is closed.
+type closing struct {
+	fromAddress
+	closed chan string
+}
+
+func (c closing) Close() error {
+	c.closed <- c.ip
+	return nil
+}
+
+// TestStrangersMakeRoom: at a bound the oldest connection on which nobody showed a credential
+// is closed, of the same address at the bound of that; those with a credential stay. The
+// control are connections that all have shown one: the next is refused.
+func TestStrangersMakeRoom(t *testing.T) {
+	t.Parallel()
+	book := &gatewaytest.Log{}
+	source, closed := &offering{}, make(chan string, 16)
+	a := &acceptor{Listener: source, log: book.Logger(), most: 4, mostOfOne: 2}
+	accept := func(ip string) *countedConn {
+		source.conns = append(source.conns, closing{fromAddress{ip: ip}, closed})
+		conn, err := a.Accept()
+		if err != nil {
+			return nil
+		}
+		return conn.(*countedConn)
+	}
+	accept("192.0.2.1").Known()
+	accept("192.0.2.2")
+	accept("192.0.2.3")
+	accept("192.0.2.2")
+	if accept("192.0.2.4") == nil || <-closed != "192.0.2.2" {
+		t.Error("the oldest stranger was not closed for another address")
+	}
+	accept("192.0.2.4")
+	if got := <-closed; got != "192.0.2.3" {
+		t.Errorf("%s was closed, want the oldest stranger", got)
+	}
+	if accept("192.0.2.4") == nil || <-closed != "192.0.2.4" {
+		t.Error("at the bound of an address, no stranger of that address was closed")
+	}
+	if book.Count("nobody shows a credential") != 1 {
+		t.Errorf("the log: %s", book)
+	}
+	for e := a.strangers.Front(); e != nil; e = a.strangers.Front() {
+		e.Value.(*countedConn).Known()
+	}
+	if accept("192.0.2.5") != nil || a.open != 4 {
+		t.Errorf("a connection took the place of one with a credential, %d are open", a.open)
+	}
+	if got := <-closed; got != "192.0.2.5" {
+		t.Errorf("%s was closed, want the one that is too many", got)
 	}
 }
 
@@ -100,9 +156,11 @@ func TestConnectionsOfANetworkAreBounded(t *testing.T) {
 		}
 		in := 0
 		for {
-			if _, err := a.Accept(); err != nil {
+			conn, err := a.Accept()
+			if err != nil {
 				break
 			}
+			conn.(*countedConn).Known()
 			in++
 		}
 		if in != c.want {

@@ -188,9 +188,10 @@ func (g *gateway) serve(ctx context.Context, drained <-chan struct{}, ready func
 	return group.Wait()
 }
 
-// headerTimeout bounds how long a client may take to say what it wants, answerTimeout
-// how long to take its metrics, and idleTimeout how long it may want nothing.
-const headerTimeout, answerTimeout, idleTimeout = 10 * time.Second, 30 * time.Second, 2 * time.Minute
+// headerTimeout bounds how long a client may take for the handshake of TLS, and then to say
+// what it wants, answerTimeout how long to take its metrics, and idleTimeout how long it may
+// want nothing.
+const headerTimeout, answerTimeout, idleTimeout = 5 * time.Second, 30 * time.Second, 2 * time.Minute
 
 const maxHeader = 64 << 10
 
@@ -303,7 +304,7 @@ func apiServers(ctx context.Context, g *gateway) (api, agents, web *http.Server,
 	server := func(h http.Handler) *http.Server {
 		return &http.Server{
 			Handler: cutOff(h, stalledAfter), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
-			MaxHeaderBytes: maxHeader, ErrorLog: slog.NewLogLogger(g.log.Handler(), slog.LevelDebug),
+			MaxHeaderBytes: maxHeader, ErrorLog: slog.NewLogLogger(g.log.Handler(), slog.LevelDebug), ConnContext: knownContext,
 		}
 	}
 	api, agents = server(handler), agentServer(server(handler.Agents()))
@@ -321,13 +322,15 @@ func errorsOf(g *gateway, route string) func(http.ResponseWriter, *http.Request,
 func agentServer(of *http.Server) *http.Server {
 	return &http.Server{
 		Handler: of.Handler, ReadHeaderTimeout: of.ReadHeaderTimeout, IdleTimeout: of.IdleTimeout, MaxHeaderBytes: of.MaxHeaderBytes, ErrorLog: of.ErrorLog,
-		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return localsocket.AgentContext(ctx, inner(c)) },
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return localsocket.AgentContext(knownContext(ctx, c), inner(c))
+		},
 	}
 }
 
 // inner is the connection of a listener that an acceptor counts.
 func inner(c net.Conn) net.Conn {
-	if counted, ok := c.(*countedConn); ok {
+	if counted := countedOf(c); counted != nil {
 		return counted.Conn
 	}
 	return c
@@ -355,7 +358,9 @@ func socketServer(api *http.Server) *http.Server {
 	return &http.Server{
 		Handler: api.Handler, Protocols: &protocols, ReadHeaderTimeout: api.ReadHeaderTimeout, IdleTimeout: api.IdleTimeout,
 		MaxHeaderBytes: api.MaxHeaderBytes, ErrorLog: api.ErrorLog,
-		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return localsocket.ConnContext(ctx, inner(c)) },
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return localsocket.ConnContext(knownContext(ctx, c), inner(c))
+		},
 	}
 }
 
@@ -521,7 +526,7 @@ func consoleServer(ctx context.Context, g *gateway, handler *rpc.Server, of *htt
 	site := g.console.Site(rpc.Listed(g.console.Handlers()), handler.Console())
 	server := &http.Server{
 		Handler: cutOff(site, stalledAfter), ReadHeaderTimeout: of.ReadHeaderTimeout, IdleTimeout: of.IdleTimeout,
-		MaxHeaderBytes: of.MaxHeaderBytes, ErrorLog: of.ErrorLog,
+		MaxHeaderBytes: of.MaxHeaderBytes, ErrorLog: of.ErrorLog, ConnContext: of.ConnContext,
 	}
 	if !g.cfg.Console.TLS() || g.cfg.Listen.Console == "" {
 		return server, nil

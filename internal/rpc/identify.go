@@ -26,6 +26,14 @@ import (
 
 type callerKey struct{}
 
+// KnownContext is the context of a connection's requests, for the ConnContext of a server:
+// known is called by each that shows a credential that holds.
+func KnownContext(ctx context.Context, known func()) context.Context {
+	return context.WithValue(ctx, knownKey{}, known)
+}
+
+type knownKey struct{}
+
 // identify finds the caller of a request by its certificate, by its token, or by the
 // socket that it came over, and puts it into the request's context, where the guard reads it. A request without
 // either goes on without a caller, because a few methods are public.
@@ -50,6 +58,9 @@ func identify(by credentials, live *liveRequests, log *slog.Logger, next http.Ha
 			identified.note(r, by.auth, log)
 			identified.look(look)
 			if identified.known {
+				if known, ok := r.Context().Value(knownKey{}).(func()); ok {
+					known()
+				}
 				var end context.CancelCauseFunc
 				ctx, end = context.WithCancelCause(ctx)
 				defer live.enter(end, identified.caller.DeviceID, cmp.Or(identified.key, identified.session), identified.vouched())()

@@ -4,9 +4,12 @@ package e2e
 
 import (
 	"bytes"
+	"context"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"palyra/internal/must"
@@ -84,5 +87,48 @@ func TestFreeze(t *testing.T) {
 	c.ok("call", "echo", "text=hi")
 	if n, m := len(c.events("PAL-P102")), len(c.events("PAL-P103")); n != 1 || m != 1 {
 		t.Errorf("the journal has %d freezes and %d thaws, want one each", n, m)
+	}
+}
+
+// hold keeps connections to an address open, on which nothing is sent, and opens a new one for
+// each that is closed.
+func hold(t *testing.T, address string, count int) {
+	t.Helper()
+	var all sync.WaitGroup
+	opened := make(chan bool, count)
+	for range count {
+		all.Go(func() {
+			for first := true; t.Context().Err() == nil; first = false {
+				conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
+				if first {
+					opened <- err == nil
+				}
+				if err != nil {
+					return
+				}
+				stop := context.AfterFunc(t.Context(), func() { _ = conn.Close() })
+				_, _ = conn.Read(make([]byte, 1)) // until one side closes it
+				stop()
+				_ = conn.Close()
+			}
+		})
+	}
+	t.Cleanup(all.Wait)
+	for range count {
+		if !<-opened {
+			t.Fatal("a connection could not be opened")
+		}
+	}
+}
+
+// TestFreezeBesideIdleConnections: strangers who hold more connections than there are keep
+// nobody from the freeze, over TCP with the certificate of a device.
+func TestFreezeBesideIdleConnections(t *testing.T) {
+	t.Parallel()
+	g := startGateway(t)
+	c := &client{g: g, credentials: filepath.Join(g.State, "operator")}
+	hold(t, g.address(), 1200) // listen.max_connections is 1024
+	for range 20 {
+		c.ok("freeze", "--reason", "a flood")
 	}
 }
