@@ -161,7 +161,7 @@ func upstreamAttacks() []upstreamAttack {
 		{"MCP-06", "variables, secrets among them", "OF_PALYRAD",
 			func(u *upstreamWorld) string { return u.ask("one", "variables", "", "") },
 			func(u *upstreamWorld) string {
-				return string(must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/environ", u.Cmd.Process.Pid)))(u.T))
+				return string(must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/environ", neighbor(u.T, u.Env))))(u.T))
 			}},
 	}
 }

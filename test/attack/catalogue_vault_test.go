@@ -217,10 +217,15 @@ func insideAttacks() []vaultAttack {
 		add(name+" by its path", cat(func(v *vaultWorld) string { return filepath.Join(v.State, name) }))
 	}
 	add("vault.kek by a link of the workspace", cat(func(v *vaultWorld) string { v.link(); return "state/vault.kek" }))
-	add("vault.kek by palyrad's root", cat(func(v *vaultWorld) string {
-		return fmt.Sprintf("/proc/%d/root%s/vault.kek", v.Cmd.Process.Pid, v.State)
-	}))
-	add("environment of palyrad", cat(func(v *vaultWorld) string { return fmt.Sprintf("/proc/%d/environ", v.Cmd.Process.Pid) }))
+	// An ordinary user's palyrad lets nobody look into it: the control looks into another
+	// process of the user.
+	within := func(variant, format string) {
+		list = append(list, vaultAttack{"SEC-08", variant,
+			func(v *vaultWorld) string { return said(v.run("cat", fmt.Sprintf(format, v.Cmd.Process.Pid, v.State))) },
+			func(v *vaultWorld) string { return v.bare("cat", fmt.Sprintf(format, neighbor(v.T, v.Env), v.State)) }})
+	}
+	within("vault.kek by palyrad's root", "/proc/%d/root%s/vault.kek")
+	within("environment of palyrad", "/proc/%d/environ%.0s")
 	connect := func(v *vaultWorld, address string) []string {
 		v.file("connect.py", "import socket, sys\ns = socket.socket(socket.AF_UNIX)\ns.connect(sys.argv[1].replace('@', '\\0'))\nprint(sys.argv[2])\n")
 		// The value in an argument would be told by an error.

@@ -248,6 +248,14 @@ func (v *vaultWorld) link() {
 	}
 }
 
+// neighbor starts a process of the test's user with an environment and returns its id.
+func neighbor(t *testing.T, env []string) int {
+	t.Helper()
+	cmd := exec.Command("sleep", "infinity")
+	cmd.Env = env
+	return process.Begin(t, cmd).Cmd.Process.Pid
+}
+
 // bare runs a program in the workspace as palyrad's user, with nothing around it.
 func (v *vaultWorld) bare(argv ...string) string {
 	cmd := exec.CommandContext(v.T.Context(), argv[0], argv[1:]...)

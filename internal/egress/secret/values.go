@@ -3,7 +3,6 @@ package secret
 import (
 	"bytes"
 	"cmp"
-	"iter"
 	"slices"
 
 	"palyra/internal/encoded"
@@ -90,6 +89,9 @@ func (v *Values) Wipe() {
 const (
 	escapeRounds = 3
 	digitRounds  = 2
+	// shortestDigits is the length of the shortest value in base64, which is the shortest of
+	// those encodings.
+	shortestDigits = (minValue*8 + 5) / 6
 )
 
 // find returns the matches in a text, sorted by where they begin, longer ones
@@ -115,13 +117,21 @@ func (v *Values) read(text []byte, escapes, digits int) []match {
 			found = placed(found, r, v.read(r.Text, escapes-1, digits))
 		}
 	}
-	if digits == 0 {
+	if digits == 0 || len(text) < shortestDigits {
 		return found
 	}
-	for _, decode := range []func([]byte, int) iter.Seq[*encoded.Reading]{encoded.Base64, encoded.Base32, encoded.Hex, encoded.Dump} {
-		for r := range decode(text, minValue) {
-			found = placed(found, r, v.read(r.Text, 1, digits-1))
-		}
+	// Loops of their own, of which the compiler allocates nothing for a text without digits.
+	for r := range encoded.Base64(text, minValue) {
+		found = placed(found, r, v.read(r.Text, 1, digits-1))
+	}
+	for r := range encoded.Base32(text, minValue) {
+		found = placed(found, r, v.read(r.Text, 1, digits-1))
+	}
+	for r := range encoded.Hex(text, minValue) {
+		found = placed(found, r, v.read(r.Text, 1, digits-1))
+	}
+	for r := range encoded.Dump(text, minValue) {
+		found = placed(found, r, v.read(r.Text, 1, digits-1))
 	}
 	if digits == digitRounds {
 		for r := range encoded.Joined(text, minValue) {
