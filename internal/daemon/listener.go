@@ -96,11 +96,11 @@ func (a *acceptor) admit(conn net.Conn) (net.Conn, string) {
 	defer a.mu.Unlock()
 	switch {
 	case !local && a.of[from] >= a.mostOfOne:
-		if !a.evict(from) {
+		if a.metrics || !a.evict(from) { // who reads metrics shows no credential
 			return nil, fmt.Sprintf("%s has %d connections open", from, a.of[from])
 		}
 	case a.open >= a.most:
-		if !a.evict("") {
+		if a.metrics || !a.evict("") {
 			return nil, fmt.Sprintf("%d connections are open", a.open)
 		}
 	}
@@ -161,11 +161,17 @@ type countedConn struct {
 	stranger *list.Element
 }
 
-// Known says that a request on the connection has shown a credential that holds.
-func (c *countedConn) Known() {
+// Shown says that a request on the connection has shown a credential, and whether it holds. With
+// one that does not hold any more the connection is a stranger again.
+func (c *countedConn) Shown(holds bool) {
 	c.in.mu.Lock()
 	defer c.in.mu.Unlock()
-	c.in.know(c)
+	switch {
+	case holds:
+		c.in.know(c)
+	case c.stranger == nil && !c.gone:
+		c.stranger = c.in.strangers.PushBack(c)
+	}
 }
 
 // Close implements net.Conn.
@@ -185,10 +191,10 @@ func countedOf(c net.Conn) *countedConn {
 	return counted
 }
 
-// knownContext lets requests on a connection say that they have shown a credential.
-func knownContext(ctx context.Context, c net.Conn) context.Context {
+// shownContext lets requests on a connection say that they have shown a credential.
+func shownContext(ctx context.Context, c net.Conn) context.Context {
 	if counted := countedOf(c); counted != nil {
-		return rpc.KnownContext(ctx, counted.Known)
+		return rpc.ShownContext(ctx, counted.Shown)
 	}
 	return ctx
 }

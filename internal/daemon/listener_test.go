@@ -62,7 +62,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 			if err != nil {
 				return in
 			}
-			conn.(*countedConn).Known()
+			conn.(*countedConn).Shown(true)
 			in = append(in, conn)
 		}
 	}
@@ -110,7 +110,7 @@ func TestStrangersMakeRoom(t *testing.T) {
 		}
 		return conn.(*countedConn)
 	}
-	accept("192.0.2.1").Known()
+	accept("192.0.2.1").Shown(true)
 	accept("192.0.2.2")
 	accept("192.0.2.3")
 	accept("192.0.2.2")
@@ -127,8 +127,16 @@ func TestStrangersMakeRoom(t *testing.T) {
 	if book.Count("nobody shows a credential") != 1 {
 		t.Errorf("the log: %s", book)
 	}
+	// A credential that does not hold any more makes a stranger of its connection again.
+	known := accept("192.0.2.6")
+	<-closed
+	known.Shown(true)
+	known.Shown(false)
+	if known.stranger == nil || a.strangers.Back().Value != known {
+		t.Error("a connection whose credential ended is no stranger")
+	}
 	for e := a.strangers.Front(); e != nil; e = a.strangers.Front() {
-		e.Value.(*countedConn).Known()
+		e.Value.(*countedConn).Shown(true)
 	}
 	if accept("192.0.2.5") != nil || a.open != 4 {
 		t.Errorf("a connection took the place of one with a credential, %d are open", a.open)
@@ -160,7 +168,7 @@ func TestConnectionsOfANetworkAreBounded(t *testing.T) {
 			if err != nil {
 				break
 			}
-			conn.(*countedConn).Known()
+			conn.(*countedConn).Shown(true)
 			in++
 		}
 		if in != c.want {

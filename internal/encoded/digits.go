@@ -45,6 +45,20 @@ func Dense(text []byte) bool {
 	return true
 }
 
+// SpacedHex reports whether a text may be the end of a line of hexadecimal with blanks between
+// bytes or words, such as od -An prints.
+func SpacedHex(text []byte) bool {
+	digits := 0
+	for _, b := range text {
+		if nibble(b) >= 0 {
+			digits++
+		} else if b != ' ' {
+			return false
+		}
+	}
+	return 2*digits >= len(text)
+}
+
 // Base64 reads the stretches of a text that may be base64 of at least so many
 // bytes, with and without line ends; other is between what two of them say. It
 // reads them four times: what is looked for may stand behind something that is no

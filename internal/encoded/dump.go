@@ -94,10 +94,10 @@ func (l *dumpLine) bound(next uint64) {
 
 func (g dumpGroup) size() int { return (g.end - g.start) / 2 }
 
-// The digits of an offset, and of a group of up to sixteen bytes.
+// The digits of an offset, and the most of a group: xxd -g0 has one group in a line.
 const (
 	leastOffset, mostOffset = 4, 16
-	mostGroup               = 32
+	mostGroup               = 512
 	// halfLine is how many bytes stand before the wider gap in the middle of a line of
 	// hexdump -C.
 	halfLine = 8
@@ -139,11 +139,18 @@ func parseDumpLine(text []byte, start, end int) (line dumpLine, ok bool) {
 		middle := line.size == halfLine && line.size == len(line.groups)
 		if between == 0 {
 			between = gap
-		} else if gap > between && (!middle || gap > between+1) {
+		} else if gap > between && (!middle || gap > between+1) && !line.padded(text[at:end], gap-between, gap) {
 			break
 		}
 	}
 	return line, line.size > 0
+}
+
+// padded reports whether a text, after a gap, begins with a group that is shorter than the first
+// one by as many digits as the gap is wider: xxd -e aligns its last group to the right.
+func (l *dumpLine) padded(text []byte, wider, gap int) bool {
+	digits := hexRun(text[gap:])
+	return digits > 0 && digits+wider == l.groups[0].end-l.groups[0].start
 }
 
 // read adds the bytes of a line.

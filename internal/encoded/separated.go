@@ -81,7 +81,7 @@ func (s *set) grouped(text []byte, digits int) (stretches []place) {
 	equal, length := 1, 0     // the groups of one length, and the bytes of all groups
 	keep := func() {
 		// Pairs of short words in prose have one length too, and are no stretch.
-		if regular := equal * (before.end - before.start); equal >= leastGroups && 4*regular >= 3*digits && length >= digits {
+		if regular := equal * (before.end - before.start); equal >= leastGroups && regular >= digits*3/4 && length >= digits {
 			stretches = append(stretches, stretch)
 		}
 	}

@@ -26,13 +26,13 @@ import (
 
 type callerKey struct{}
 
-// KnownContext is the context of a connection's requests, for the ConnContext of a server:
-// known is called by each that shows a credential that holds.
-func KnownContext(ctx context.Context, known func()) context.Context {
-	return context.WithValue(ctx, knownKey{}, known)
+// ShownContext is the context of a connection's requests, for the ConnContext of a server: each
+// request that shows a credential calls shown with whether it holds.
+func ShownContext(ctx context.Context, shown func(holds bool)) context.Context {
+	return context.WithValue(ctx, shownKey{}, shown)
 }
 
-type knownKey struct{}
+type shownKey struct{}
 
 // identify finds the caller of a request by its certificate, by its token, or by the
 // socket that it came over, and puts it into the request's context, where the guard reads it. A request without
@@ -57,10 +57,10 @@ func identify(by credentials, live *liveRequests, log *slog.Logger, next http.Ha
 		if look := by.of(r); look != nil {
 			identified.note(r, by.auth, log)
 			identified.look(look)
+			if shown, ok := r.Context().Value(shownKey{}).(func(bool)); ok {
+				shown(identified.known)
+			}
 			if identified.known {
-				if known, ok := r.Context().Value(knownKey{}).(func()); ok {
-					known()
-				}
 				var end context.CancelCauseFunc
 				ctx, end = context.WithCancelCause(ctx)
 				defer live.enter(end, identified.caller.DeviceID, cmp.Or(identified.key, identified.session), identified.vouched())()

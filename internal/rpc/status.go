@@ -86,8 +86,8 @@ type status struct {
 }
 
 // GetStatus says how the gateway is and who the caller is. Callers that may not read
-// workspaces, such as agents, learn nothing of the gateway's host: no paths, and no texts
-// that may have some.
+// workspaces, such as agents, learn nothing of the gateway's host: no paths, and no texts of
+// the gateway that may have some.
 func (s *status) GetStatus(ctx context.Context, req *palyrav1.GetStatusRequest) (*palyrav1.GetStatusResponse, error) {
 	st, err := s.gateway.Status(ctx)
 	if err != nil {

@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -13,7 +14,7 @@ import (
 // keyChecker refuses keys of an input that two readers could take for different ones. Many
 // decoders, that of Go among them, match keys without regard to case: a key that policy and
 // people read as unknown would be a declared property to the executor. Where the schema
-// declares properties of an object, no key may fold to a declared one without being equal to
+// declares or requires properties of an object, no key may fold to a declared one without being equal to
 // it, and no two keys may fold alike (simple case folding of Unicode, CaseFolding.txt). Other
 // objects are maps, whose keys are compared exactly.
 //
@@ -98,7 +99,7 @@ func (s *members) checkNames(object map[string]any, at string) *fault {
 
 // membersOf returns what the schemas at places say, with all that apply to the same value.
 func (c *keyChecker) membersOf(places []string) *members {
-	key := strings.Join(places, "\n")
+	key := fmt.Sprintf("%q", places) // a name may have any character
 	if s := c.known[key]; s != nil {
 		return s
 	}
@@ -137,6 +138,17 @@ func (s *members) add(schema map[string]any, at string) {
 		// Of properties that fold alike, a message names the first.
 		if before := s.folded[foldName(name)]; before == "" || name < before {
 			s.folded[foldName(name)] = name
+		}
+	}
+	required, _ := schema["required"].([]any)
+	for _, one := range required {
+		if name, ok := one.(string); ok { // declared without a schema of its own
+			if _, there := s.declared[name]; !there {
+				s.declared[name] = nil
+			}
+			if before := s.folded[foldName(name)]; before == "" || name < before {
+				s.folded[foldName(name)] = name
+			}
 		}
 	}
 	for _, keyword := range memberSchemas {

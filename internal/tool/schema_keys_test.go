@@ -74,6 +74,7 @@ func TestKeysOfPlainSchemas(t *testing.T) {
 	for text, refuses := range map[string]bool{
 		`{"type":"object","additionalProperties":false,"properties":{"a":{}}}`: true,
 		`{"type":"object"}`:                       true,
+		`{"type":"object","required":["a"]}`:      false,
 		`{"type":"object","properties":{"a":{}}}`: false,
 		`{"type":"object","additionalProperties":false,"properties":{"a":{"type":"array","items":{"type":"object","properties":{"b":{}}}}}}`: false,
 	} {
@@ -81,7 +82,7 @@ func TestKeysOfPlainSchemas(t *testing.T) {
 		if s.plain == nil || s.plain.refusesUnknown() != refuses || (s.document == nil) != refuses {
 			t.Errorf("%s: plain %t, refuses unknown keys %t", text, s.plain != nil, !refuses)
 		}
-		if _, err := s.Check([]byte(`{"A":1}`)); (err == nil) != (text == `{"type":"object"}`) {
+		if _, err := s.Check([]byte(`{"A":1,"a":[]}`)); (err == nil) != (text == `{"type":"object"}`) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}

@@ -140,7 +140,7 @@ func (p *plain) fitsObject(object map[string]any) bool {
 // refusesUnknown reports whether every object of the schema refuses keys that it does not
 // declare, or declares none.
 func (p *plain) refusesUnknown() bool {
-	if p.items != nil && !p.items.refusesUnknown() || !p.closed && len(p.fields) > 0 {
+	if p.items != nil && !p.items.refusesUnknown() || !p.closed && len(p.fields)+len(p.required) > 0 {
 		return false
 	}
 	for _, field := range p.fields {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -79,8 +80,10 @@ func refuseKeywords(node map[string]any, at string, top bool) error {
 	if _, ok := node["$id"].(string); ok && !top {
 		return fmt.Errorf("$id is only allowed at the top level (at %q)", at)
 	}
-	if ref, ok := node["$ref"].(string); ok && ref != "#" && !strings.HasPrefix(ref, "#/") {
-		return fmt.Errorf("$ref %q does not point into the schema itself (at %q)", clip.Ellipsis(ref, mostShown), at)
+	if ref, ok := node["$ref"].(string); ok {
+		if _, ok := RefPointer(ref); !ok {
+			return fmt.Errorf("$ref %q does not point into the schema itself (at %q)", clip.Ellipsis(ref, mostShown), at)
+		}
 	}
 	return nil
 }
@@ -114,7 +117,9 @@ func sameValue(node any, at string) []string {
 	}
 	var next []string
 	if ref, ok := schema["$ref"].(string); ok {
-		next = append(next, strings.TrimPrefix(ref, "#"))
+		if pointer, ok := RefPointer(ref); ok {
+			next = append(next, pointer)
+		}
 	}
 	for _, key := range sameValueOne {
 		if _, ok := schema[key]; ok {
@@ -134,6 +139,18 @@ func sameValue(node any, at string) []string {
 		}
 	}
 	return next
+}
+
+// RefPointer returns the JSON Pointer to which a reference within a schema leads, and false for
+// any other reference. A pointer in a fragment is percent-encoded (RFC 6901 section 6): checks
+// that did not decode it would look at another place than the validator.
+func RefPointer(ref string) (pointer string, ok bool) {
+	fragment, ok := strings.CutPrefix(ref, "#")
+	if !ok || fragment != "" && fragment[0] != '/' {
+		return "", false
+	}
+	pointer, err := url.PathUnescape(fragment)
+	return pointer, err == nil
 }
 
 var errNoSuchSchema = errors.New("a $ref points at nothing")

@@ -151,6 +151,28 @@ func TestCompileSchemaRefuses(t *testing.T) {
 	}
 }
 
+// TestEncodedReferences: a reference is decoded as the validator decodes it, so that a decoy with
+// the encoded name hides no cycle. The control is a reference that is encoded and harmless.
+func TestEncodedReferences(t *testing.T) {
+	t.Parallel()
+	_, err := CompileSchema(json.RawMessage(`{"type":"object","$defs":{"a%62":{},"ab":{"$ref":"#/$defs/a%62"}},"properties":{"x":{"$ref":"#/$defs/ab","default":1}}}`))
+	if err == nil || !strings.Contains(err.Error(), "leads back to itself") {
+		t.Errorf("a cycle behind a decoy: %v", err)
+	}
+	s := compile(t, `{"type":"object","$defs":{"Page[int]":{"type":"object","properties":{"size":{"type":"integer"}}}},"properties":{"page":{"$ref":"#/$defs/Page%5Bint%5D"}}}`)
+	if _, err := s.Check([]byte(`{"page":{"size":1}}`)); err != nil {
+		t.Error(err)
+	}
+	for _, input := range []string{`{"page":{"size":"x"}}`, `{"page":{"Size":1}}`} {
+		if _, err := s.Check([]byte(input)); err == nil {
+			t.Errorf("%s is accepted", input)
+		}
+	}
+	if _, err := CompileSchema(json.RawMessage(`{"type":"object","properties":{"x":{"$ref":"#/%zz"}}}`)); err == nil {
+		t.Error("a reference that cannot be decoded is accepted")
+	}
+}
+
 func TestRecursiveDataIsAllowed(t *testing.T) {
 	t.Parallel()
 	// The reference goes down into the value each time, so it ends with it.

@@ -150,9 +150,9 @@ func settled(b []byte, had int) int {
 	return until
 }
 
-// longestDumpLine bounds the line that is looked at for a dump, in bytes: 64 bytes of a
-// file, their characters, offset and blanks have fewer.
-const longestDumpLine = 512
+// longestDumpLine bounds the line that is looked at for a dump, in bytes: the 256 bytes that a
+// line of xxd may show, their characters, offset and blanks have fewer.
+const longestDumpLine = 1024
 
 // wraps reports whether a byte is a line end within base64, hexadecimal,
 // quoted-printable or a dump, as far as can be seen from what stands before it.
@@ -167,5 +167,5 @@ func wraps(b []byte, i int) bool {
 		return true
 	}
 	line := b[max(0, i-encoded.WrapFrom):i]
-	return len(line) == encoded.WrapFrom && encoded.Dense(line) || encoded.InDump(b[max(0, i-longestDumpLine):i])
+	return len(line) == encoded.WrapFrom && (encoded.Dense(line) || encoded.SpacedHex(line)) || encoded.InDump(b[max(0, i-longestDumpLine):i])
 }

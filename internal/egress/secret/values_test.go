@@ -85,6 +85,7 @@ var written = map[string]func(s string, r *rand.Rand) string{
 	"od -tx1": func(s string, r *rand.Rand) string {
 		return dump(inside(s, r), layout{size: 16, group: 1, octal: true})
 	},
+	"od -An -tx1": func(s string, r *rand.Rand) string { return "\n" + columns(fmt.Sprintf("% x", inside(s, r)), 48, "\n") },
 	"od -tx8": func(s string, r *rand.Rand) string {
 		return dump(inside(s, r), layout{size: 16, group: 8, reversed: true, octal: true})
 	},

@@ -254,7 +254,11 @@ func (q *question) read(text json.RawMessage) (mcp.InputResponse, error) {
 	default:
 		answer = new(mcp.ListRootsResult)
 	}
-	if err := json.Unmarshal(text, answer); err != nil {
+	bare, err := withoutMeta(text)
+	if err == nil {
+		err = json.Unmarshal(bare, answer)
+	}
+	if err != nil {
 		return nil, reason.Errorf(reason.ToolFailed, "the client's answer to %s is none: %w", q.request.Method, err)
 	}
 	return answer, nil

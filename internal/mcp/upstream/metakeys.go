@@ -1,6 +1,10 @@
 package upstream
 
-import "strings"
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+)
 
 // reserved reports whether a key of _meta in a result is for the protocol or the gateway to
 // set: those whose prefix has the label modelcontextprotocol or mcp (of the specification),
@@ -16,6 +20,33 @@ func reserved(key string) bool {
 		}
 	}
 	return false
+}
+
+// withoutMeta is an answer of a client without the _meta of any of its objects: nobody who
+// consented to the question has seen it.
+func withoutMeta(text json.RawMessage) (json.RawMessage, error) {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	var answer any
+	if err := decoder.Decode(&answer); err != nil {
+		return nil, err
+	}
+	dropMeta(answer)
+	return json.Marshal(answer)
+}
+
+func dropMeta(v any) {
+	switch v := v.(type) {
+	case []any:
+		for _, one := range v {
+			dropMeta(one)
+		}
+	case map[string]any:
+		delete(v, "_meta")
+		for _, one := range v {
+			dropMeta(one)
+		}
+	}
 }
 
 // strip takes reserved keys out of every _meta of a result: a server must not speak for

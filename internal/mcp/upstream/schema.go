@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"palyra/internal/tool"
 )
 
 // The most that the schema of one tool may be. A schema that is larger says nothing
@@ -111,7 +113,7 @@ func (m *measure) followed(ref string, depth int) (int, error) {
 }
 
 func (m *measure) find(ref string) (any, bool) {
-	pointer, ok := strings.CutPrefix(ref, "#")
+	pointer, ok := tool.RefPointer(ref)
 	if !ok {
 		return nil, false
 	}
