@@ -29,14 +29,18 @@ type acceptor struct {
 	// this machine, where all have one address, count among all alone.
 	most, mostOfOne int
 	told            time.Time
-	// madeRoom is true when a stranger was closed for the connection that is being accepted.
-	madeRoom bool
+	connections
+}
 
+// connections are those of a listener that are open.
+type connections struct {
 	mu   sync.Mutex
 	open int
 	of   map[string]int
 	// strangers are the connections without a credential, in the order of their arrival.
 	strangers list.List // of *countedConn
+	// madeRoom is true when a stranger was closed for the last connection.
+	madeRoom bool
 }
 
 // Accept implements net.Listener.
@@ -49,8 +53,7 @@ func (a *acceptor) Accept() (net.Conn, error) {
 			}
 			return nil, err
 		}
-		a.madeRoom = false
-		counted, why := a.admit(conn)
+		counted, why := a.admit(conn, a.most, a.mostOfOne, !a.metrics)
 		if a.madeRoom && a.mayTell() {
 			a.log.Warn("connections on which nobody shows a credential are closed to make room for others: see who opens so many", a.about("the listener is full")...)
 		}
@@ -86,41 +89,42 @@ func (a *acceptor) about(why string) []any {
 	return []any{slog.String(name, a.Addr().String()), slog.String("error", why)}
 }
 
-// admit counts a connection, or says why it is one too many.
-func (a *acceptor) admit(conn net.Conn) (net.Conn, string) {
+// admit counts a connection, or says why it is one too many. Strangers make room if they may.
+func (o *connections) admit(conn net.Conn, most, mostOfOne int, mayEvict bool) (net.Conn, string) {
 	from, local := conn.RemoteAddr().String(), false
 	if addr, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
 		from, local = ratelimit.Address(addr.AddrPort().Addr().String()), addr.IP.IsLoopback()
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.madeRoom = false
 	switch {
-	case !local && a.of[from] >= a.mostOfOne:
-		if a.metrics || !a.evict(from) { // who reads metrics shows no credential
-			return nil, fmt.Sprintf("%s has %d connections open", from, a.of[from])
+	case !local && o.of[from] >= mostOfOne:
+		if !mayEvict || !o.evict(from) {
+			return nil, fmt.Sprintf("%s has %d connections open", from, o.of[from])
 		}
-	case a.open >= a.most:
-		if a.metrics || !a.evict("") {
-			return nil, fmt.Sprintf("%d connections are open", a.open)
+	case o.open >= most:
+		if !mayEvict || !o.evict("") {
+			return nil, fmt.Sprintf("%d connections are open", o.open)
 		}
 	}
-	if a.of == nil {
-		a.of = make(map[string]int)
+	if o.of == nil {
+		o.of = make(map[string]int)
 	}
-	a.open++
-	a.of[from]++
-	c := &countedConn{Conn: conn, in: a, from: from}
-	c.stranger = a.strangers.PushBack(c)
+	o.open++
+	o.of[from]++
+	c := &countedConn{Conn: conn, in: o, from: from}
+	c.stranger = o.strangers.PushBack(c)
 	return c, ""
 }
 
 // evict closes the oldest connection without a credential, of one address unless from is "",
-// and reports whether there was one. The caller holds a.mu.
-func (a *acceptor) evict(from string) bool {
-	for e := a.strangers.Front(); e != nil; e = e.Next() {
+// and reports whether there was one. The caller holds o.mu.
+func (o *connections) evict(from string) bool {
+	for e := o.strangers.Front(); e != nil; e = e.Next() {
 		if c := e.Value.(*countedConn); from == "" || c.from == from {
-			a.madeRoom = true
-			a.forget(c)
+			o.madeRoom = true
+			o.forget(c)
 			// The connection may be in the middle of a write; closing does not wait for it.
 			go func() { _ = c.Conn.Close() }()
 			return true
@@ -129,23 +133,23 @@ func (a *acceptor) evict(from string) bool {
 	return false
 }
 
-// forget ends the count of a connection, once. The caller holds a.mu.
-func (a *acceptor) forget(c *countedConn) {
+// forget ends the count of a connection, once. The caller holds o.mu.
+func (o *connections) forget(c *countedConn) {
 	if c.gone {
 		return
 	}
 	c.gone = true
-	a.open--
-	if a.of[c.from]--; a.of[c.from] == 0 {
-		delete(a.of, c.from)
+	o.open--
+	if o.of[c.from]--; o.of[c.from] == 0 {
+		delete(o.of, c.from)
 	}
-	a.know(c)
+	o.know(c)
 }
 
-// know takes a connection from the strangers. The caller holds a.mu.
-func (a *acceptor) know(c *countedConn) {
+// know takes a connection from the strangers. The caller holds o.mu.
+func (o *connections) know(c *countedConn) {
 	if c.stranger != nil {
-		a.strangers.Remove(c.stranger)
+		o.strangers.Remove(c.stranger)
 		c.stranger = nil
 	}
 }
@@ -153,7 +157,7 @@ func (a *acceptor) know(c *countedConn) {
 // countedConn is counted until it is closed.
 type countedConn struct {
 	net.Conn
-	in   *acceptor
+	in   *connections
 	from string
 	// in.mu guards these: whether it is counted no more, and its place among the strangers,
 	// nil once somebody showed a credential.
