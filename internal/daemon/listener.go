@@ -122,7 +122,7 @@ func (o *connections) admit(conn net.Conn, most, mostOfOne int, mayEvict bool) (
 // and reports whether there was one. The caller holds o.mu.
 func (o *connections) evict(from string) bool {
 	for e := o.strangers.Front(); e != nil; e = e.Next() {
-		if c := e.Value.(*countedConn); from == "" || c.from == from {
+		if c, ok := e.Value.(*countedConn); ok && (from == "" || c.from == from) {
 			o.madeRoom = true
 			o.forget(c)
 			// The connection may be in the middle of a write; closing does not wait for it.
