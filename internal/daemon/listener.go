@@ -16,10 +16,9 @@ import (
 )
 
 // acceptor is a listener that bounds the open connections, of all and of each address (each
-// network of IPv6). At a bound a new connection takes the place of the oldest one on which
-// nobody has shown a credential, so that strangers keep nobody out; only where there is none
-// is it refused, and the operator learns why. The HTTP server tries again by itself; it
-// accepts from one goroutine.
+// network of IPv6). At a bound, the oldest unauthenticated connection is closed for a new one;
+// without any, the new one is refused. So idle connections do not block authenticated callers.
+// The log states both. The HTTP server tries again by itself; it accepts from one goroutine.
 type acceptor struct {
 	net.Listener
 	log *slog.Logger
@@ -37,10 +36,8 @@ type connections struct {
 	mu   sync.Mutex
 	open int
 	of   map[string]int
-	// strangers are the connections without a credential, in the order of their arrival.
-	strangers list.List // of *countedConn
-	// madeRoom is true when a stranger was closed for the last connection.
-	madeRoom bool
+	// unauthenticated are those on which no request had a valid credential yet, the oldest first.
+	unauthenticated list.List // of *countedConn
 }
 
 // Accept implements net.Listener.
@@ -53,9 +50,9 @@ func (a *acceptor) Accept() (net.Conn, error) {
 			}
 			return nil, err
 		}
-		counted, why := a.admit(conn, a.most, a.mostOfOne, !a.metrics)
-		if a.madeRoom && a.mayTell() {
-			a.log.Warn("connections on which nobody shows a credential are closed to make room for others: see who opens so many", a.about("the listener is full")...)
+		counted, evicted, why := a.admit(conn, a.most, a.mostOfOne, !a.metrics)
+		if evicted && a.mayTell() {
+			a.log.Warn("an unauthenticated connection was closed for a new one: find out which address opens so many", a.about("the listener is full")...)
 		}
 		if why == "" {
 			return counted, nil
@@ -89,23 +86,23 @@ func (a *acceptor) about(why string) []any {
 	return []any{slog.String(name, a.Addr().String()), slog.String("error", why)}
 }
 
-// admit counts a connection, or says why it is one too many. Strangers make room if they may.
-func (o *connections) admit(conn net.Conn, most, mostOfOne int, mayEvict bool) (net.Conn, string) {
+// admit counts a connection, or returns why it is one too many. evicted reports whether an
+// unauthenticated connection was closed for it.
+func (o *connections) admit(conn net.Conn, most, mostOfOne int, mayEvict bool) (counted net.Conn, evicted bool, why string) {
 	from, local := conn.RemoteAddr().String(), false
 	if addr, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
 		from, local = ratelimit.Address(addr.AddrPort().Addr().String()), addr.IP.IsLoopback()
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.madeRoom = false
 	switch {
 	case !local && o.of[from] >= mostOfOne:
-		if !mayEvict || !o.evict(from) {
-			return nil, fmt.Sprintf("%s has %d connections open", from, o.of[from])
+		if evicted = mayEvict && o.evict(from); !evicted {
+			return nil, false, fmt.Sprintf("%s has %d connections open", from, o.of[from])
 		}
 	case o.open >= most:
-		if !mayEvict || !o.evict("") {
-			return nil, fmt.Sprintf("%d connections are open", o.open)
+		if evicted = mayEvict && o.evict(""); !evicted {
+			return nil, false, fmt.Sprintf("%d connections are open", o.open)
 		}
 	}
 	if o.of == nil {
@@ -114,16 +111,15 @@ func (o *connections) admit(conn net.Conn, most, mostOfOne int, mayEvict bool) (
 	o.open++
 	o.of[from]++
 	c := &countedConn{Conn: conn, in: o, from: from}
-	c.stranger = o.strangers.PushBack(c)
-	return c, ""
+	c.place = o.unauthenticated.PushBack(c)
+	return c, evicted, ""
 }
 
-// evict closes the oldest connection without a credential, of one address unless from is "",
+// evict closes the oldest unauthenticated connection, of one address unless from is "",
 // and reports whether there was one. The caller holds o.mu.
 func (o *connections) evict(from string) bool {
-	for e := o.strangers.Front(); e != nil; e = e.Next() {
+	for e := o.unauthenticated.Front(); e != nil; e = e.Next() {
 		if c, ok := e.Value.(*countedConn); ok && (from == "" || c.from == from) {
-			o.madeRoom = true
 			o.forget(c)
 			// The connection may be in the middle of a write; closing does not wait for it.
 			go func() { _ = c.Conn.Close() }()
@@ -143,14 +139,14 @@ func (o *connections) forget(c *countedConn) {
 	if o.of[c.from]--; o.of[c.from] == 0 {
 		delete(o.of, c.from)
 	}
-	o.know(c)
+	o.unlist(c)
 }
 
-// know takes a connection from the strangers. The caller holds o.mu.
-func (o *connections) know(c *countedConn) {
-	if c.stranger != nil {
-		o.strangers.Remove(c.stranger)
-		c.stranger = nil
+// unlist removes a connection from the unauthenticated ones. The caller holds o.mu.
+func (o *connections) unlist(c *countedConn) {
+	if c.place != nil {
+		o.unauthenticated.Remove(c.place)
+		c.place = nil
 	}
 }
 
@@ -159,22 +155,22 @@ type countedConn struct {
 	net.Conn
 	in   *connections
 	from string
-	// in.mu guards these: whether it is counted no more, and its place among the strangers,
-	// nil once somebody showed a credential.
-	gone     bool
-	stranger *list.Element
+	// in.mu guards these: gone is true once it is no longer counted, and place is its place among
+	// the unauthenticated ones, nil for an authenticated one.
+	gone  bool
+	place *list.Element
 }
 
-// Shown says that a request on the connection has shown a credential, and whether it holds. With
-// one that does not hold any more the connection is a stranger again.
-func (c *countedConn) Shown(holds bool) {
+// SetAuthenticated records whether the credential of a request on the connection is valid. A
+// connection whose credential was revoked is unauthenticated again.
+func (c *countedConn) SetAuthenticated(valid bool) {
 	c.in.mu.Lock()
 	defer c.in.mu.Unlock()
 	switch {
-	case holds:
-		c.in.know(c)
-	case c.stranger == nil && !c.gone:
-		c.stranger = c.in.strangers.PushBack(c)
+	case valid:
+		c.in.unlist(c)
+	case c.place == nil && !c.gone:
+		c.place = c.in.unauthenticated.PushBack(c)
 	}
 }
 
@@ -186,7 +182,8 @@ func (c *countedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// countedOf is the counted connection below one of a server, nil where there is none.
+// countedOf returns the counted connection of a server's connection, which may be one of TLS;
+// nil for one of another listener.
 func countedOf(c net.Conn) *countedConn {
 	if over, ok := c.(*tls.Conn); ok {
 		c = over.NetConn()
@@ -195,10 +192,11 @@ func countedOf(c net.Conn) *countedConn {
 	return counted
 }
 
-// shownContext lets requests on a connection say that they have shown a credential.
-func shownContext(ctx context.Context, c net.Conn) context.Context {
+// authenticationContext is the ConnContext of the servers: requests report through it whether
+// their credential is valid.
+func authenticationContext(ctx context.Context, c net.Conn) context.Context {
 	if counted := countedOf(c); counted != nil {
-		return rpc.ShownContext(ctx, counted.Shown)
+		return rpc.WithAuthenticationReport(ctx, counted.SetAuthenticated)
 	}
 	return ctx
 }

@@ -62,7 +62,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 			if err != nil {
 				return in
 			}
-			conn.(*countedConn).Shown(true)
+			conn.(*countedConn).SetAuthenticated(true)
 			in = append(in, conn)
 		}
 	}
@@ -94,10 +94,10 @@ func (c closing) Close() error {
 	return nil
 }
 
-// TestStrangersMakeRoom: at a bound the oldest connection on which nobody showed a credential
-// is closed, of the same address at the bound of that; those with a credential stay. The
-// control are connections that all have shown one: the next is refused.
-func TestStrangersMakeRoom(t *testing.T) {
+// TestUnauthenticatedAreEvicted: at a bound the oldest unauthenticated connection is closed, and
+// at the bound of an address the oldest of that address; authenticated ones stay. The control
+// are authenticated connections alone: the next one is refused.
+func TestUnauthenticatedAreEvicted(t *testing.T) {
 	t.Parallel()
 	book := &gatewaytest.Log{}
 	source, closed := &offering{}, make(chan string, 16)
@@ -110,36 +110,36 @@ func TestStrangersMakeRoom(t *testing.T) {
 		}
 		return conn.(*countedConn)
 	}
-	accept("192.0.2.1").Shown(true)
+	accept("192.0.2.1").SetAuthenticated(true)
 	accept("192.0.2.2")
 	accept("192.0.2.3")
 	accept("192.0.2.2")
 	if accept("192.0.2.4") == nil || <-closed != "192.0.2.2" {
-		t.Error("the oldest stranger was not closed for another address")
+		t.Error("the oldest unauthenticated connection was not closed for one of another address")
 	}
 	accept("192.0.2.4")
 	if got := <-closed; got != "192.0.2.3" {
-		t.Errorf("%s was closed, want the oldest stranger", got)
+		t.Errorf("%s was closed, want the oldest unauthenticated connection", got)
 	}
 	if accept("192.0.2.4") == nil || <-closed != "192.0.2.4" {
-		t.Error("at the bound of an address, no stranger of that address was closed")
+		t.Error("at the bound of an address, no connection of that address was closed")
 	}
-	if book.Count("nobody shows a credential") != 1 {
+	if book.Count("an unauthenticated connection was closed") != 1 {
 		t.Errorf("the log: %s", book)
 	}
-	// A credential that does not hold any more makes a stranger of its connection again.
+	// A connection whose credential was revoked is unauthenticated again.
 	known := accept("192.0.2.6")
 	<-closed
-	known.Shown(true)
-	known.Shown(false)
-	if known.stranger == nil || a.strangers.Back().Value != known {
-		t.Error("a connection whose credential ended is no stranger")
+	known.SetAuthenticated(true)
+	known.SetAuthenticated(false)
+	if known.place == nil || a.unauthenticated.Back().Value != known {
+		t.Error("a connection whose credential was revoked counts as authenticated")
 	}
-	for e := a.strangers.Front(); e != nil; e = a.strangers.Front() {
-		e.Value.(*countedConn).Shown(true)
+	for e := a.unauthenticated.Front(); e != nil; e = a.unauthenticated.Front() {
+		e.Value.(*countedConn).SetAuthenticated(true)
 	}
 	if accept("192.0.2.5") != nil || a.open != 4 {
-		t.Errorf("a connection took the place of one with a credential, %d are open", a.open)
+		t.Errorf("an authenticated connection was closed for a new one, %d are open", a.open)
 	}
 	if got := <-closed; got != "192.0.2.5" {
 		t.Errorf("%s was closed, want the one that is too many", got)
@@ -168,7 +168,7 @@ func TestConnectionsOfANetworkAreBounded(t *testing.T) {
 			if err != nil {
 				break
 			}
-			conn.(*countedConn).Shown(true)
+			conn.(*countedConn).SetAuthenticated(true)
 			in++
 		}
 		if in != c.want {

@@ -304,7 +304,7 @@ func apiServers(ctx context.Context, g *gateway) (api, agents, web *http.Server,
 	server := func(h http.Handler) *http.Server {
 		return &http.Server{
 			Handler: cutOff(h, stalledAfter), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
-			MaxHeaderBytes: maxHeader, ErrorLog: slog.NewLogLogger(g.log.Handler(), slog.LevelDebug), ConnContext: shownContext,
+			MaxHeaderBytes: maxHeader, ErrorLog: slog.NewLogLogger(g.log.Handler(), slog.LevelDebug), ConnContext: authenticationContext,
 		}
 	}
 	api, agents = server(handler), agentServer(server(handler.Agents()))
@@ -323,7 +323,7 @@ func agentServer(of *http.Server) *http.Server {
 	return &http.Server{
 		Handler: of.Handler, ReadHeaderTimeout: of.ReadHeaderTimeout, IdleTimeout: of.IdleTimeout, MaxHeaderBytes: of.MaxHeaderBytes, ErrorLog: of.ErrorLog,
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			return localsocket.AgentContext(shownContext(ctx, c), inner(c))
+			return localsocket.AgentContext(authenticationContext(ctx, c), inner(c))
 		},
 	}
 }
@@ -359,7 +359,7 @@ func socketServer(api *http.Server) *http.Server {
 		Handler: api.Handler, Protocols: &protocols, ReadHeaderTimeout: api.ReadHeaderTimeout, IdleTimeout: api.IdleTimeout,
 		MaxHeaderBytes: api.MaxHeaderBytes, ErrorLog: api.ErrorLog,
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			return localsocket.ConnContext(shownContext(ctx, c), inner(c))
+			return localsocket.ConnContext(authenticationContext(ctx, c), inner(c))
 		},
 	}
 }

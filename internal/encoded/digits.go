@@ -65,25 +65,44 @@ func SpacedHex(text []byte) bool {
 // base64, or none of the same. A reading is good until the next.
 func Base64(text []byte, least int) iter.Seq[*Reading] {
 	return func(yield func(*Reading) bool) {
-		digits := (least*8 + 5) / 6
-		start, end := base64Set.stretch(text, 0, digits)
-		if start == end || len(text) > longest {
-			return
+		base64Code.readings(text, least, yield)
+	}
+}
+
+// code is an encoding in which each character stands for a few bits.
+type code struct {
+	chars *set
+	// values has 1 more than what a character stands for.
+	values *[256]byte
+	// width is how many bits a character stands for, and places how many characters it takes
+	// until one begins where a byte begins.
+	width, places int
+}
+
+var base64Code = code{&base64Set, &sextets, 6, 4}
+
+// readings yields what the stretches of a text say that may be at least so many bytes, once
+// for each place at which a byte may begin, and reports whether more is wanted.
+func (c *code) readings(text []byte, least int, yield func(*Reading) bool) bool {
+	digits := (least*8 + c.width - 1) / c.width
+	start, end := c.chars.stretch(text, 0, digits)
+	if start == end || len(text) > longest {
+		return true
+	}
+	buffer := make([]byte, 0, (len(text)-start)*c.width/8+len(text)/digits+1)
+	for skip := range c.places {
+		read := func(s *sink) {
+			for from, to := start, end; from < to; from, to = c.chars.stretch(text, to, digits) {
+				to = c.chars.wrapped(text, from, to)
+				c.unpack(s, text[:to], from, skip)
+				s.add(other, to, to)
+			}
 		}
-		buffer := make([]byte, 0, (len(text)-start)*3/4+len(text)/digits+1)
-		for skip := range 4 {
-			read := func(s *sink) {
-				for from, to := start, end; from < to; from, to = base64Set.stretch(text, to, digits) {
-					to = base64Set.wrapped(text, from, to)
-					unpack(s, text[:to], from, skip, 6, &sextets)
-					s.add(other, to, to)
-				}
-			}
-			if !yield(newReading(buffer, read)) {
-				return
-			}
+		if !yield(newReading(buffer, read)) {
+			return false
 		}
 	}
+	return true
 }
 
 // other stands for what is in no encoding.
@@ -112,13 +131,14 @@ func (s *set) wrapped(text []byte, start, end int) int {
 	return end
 }
 
-// unpack reads a text from a place on, but for the first few characters. A character stands
-// for so many bits, of which values has 1 more; others stand for nothing.
-func unpack(s *sink, text []byte, start, skip int, width uint, values *[256]byte) {
-	var bits, n uint
-	before := 0
+// unpack reads a text from a place on, but for the first few characters. Characters that stand
+// for nothing are left out.
+func (c *code) unpack(s *sink, text []byte, start, skip int) {
+	var bits uint
+	var places [3]int // of the last characters, the newest first
+	n := 0            // the bits that no byte has yet
 	for i := start; i < len(text); i++ {
-		v := values[text[i]]
+		v := c.values[text[i]]
 		if v == 0 {
 			continue
 		}
@@ -126,12 +146,13 @@ func unpack(s *sink, text []byte, start, skip int, width uint, values *[256]byte
 			skip--
 			continue
 		}
-		bits = bits<<width | uint(v-1)
-		if n += width; n >= 8 {
+		places = [3]int{i, places[0], places[1]}
+		bits = bits<<c.width | uint(v-1)
+		if n += c.width; n >= 8 {
 			n -= 8
-			s.add(byte(bits>>n), before, i+1)
+			// The byte begins in the character before, or in the one before that.
+			s.add(byte(bits>>n), places[(n+7)/c.width], i+1)
 		}
-		before = i
 	}
 }
 

@@ -45,13 +45,10 @@ type dumpLine struct {
 	// The line begins and ends there, and the next one begins.
 	start, end, next int
 	offset           uint64
-	groups           []dumpGroup
+	groups           []place // of an even number of digits
 	// size is how many bytes the line shows.
 	size int
 }
-
-// dumpGroup is a group of digits of a line, of an even number.
-type dumpGroup struct{ start, end int }
 
 // dumpLines returns the lines of a text that are dumps.
 func dumpLines(text []byte) (lines []dumpLine) {
@@ -83,7 +80,7 @@ func (l *dumpLine) bound(next uint64) {
 	}
 	size := int(next - l.offset)
 	for i, g := range l.groups {
-		if size -= g.size(); size <= 0 {
+		if size -= g.len() / 2; size <= 0 {
 			l.groups[i].end += 2 * size
 			l.groups = l.groups[:i+1]
 			break
@@ -91,8 +88,6 @@ func (l *dumpLine) bound(next uint64) {
 	}
 	l.size = int(next - l.offset)
 }
-
-func (g dumpGroup) size() int { return (g.end - g.start) / 2 }
 
 // The digits of an offset, and the most of a group: xxd -g0 has one group in a line.
 const (
@@ -128,7 +123,7 @@ func parseDumpLine(text []byte, start, end int) (line dumpLine, ok bool) {
 		if digits == 0 || digits%2 != 0 || digits > mostGroup {
 			break
 		}
-		line.groups = append(line.groups, dumpGroup{at, at + digits})
+		line.groups = append(line.groups, place{at, at + digits})
 		line.size += digits / 2
 		at += digits
 		gap = blanks(text[at:end])
@@ -150,7 +145,7 @@ func parseDumpLine(text []byte, start, end int) (line dumpLine, ok bool) {
 // one by as many digits as the gap is wider: xxd -e aligns its last group to the right.
 func (l *dumpLine) padded(text []byte, wider, gap int) bool {
 	digits := hexRun(text[gap:])
-	return digits > 0 && digits+wider == l.groups[0].end-l.groups[0].start
+	return digits > 0 && digits+wider == l.groups[0].len()
 }
 
 // read adds the bytes of a line.

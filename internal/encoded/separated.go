@@ -38,7 +38,7 @@ func Joined(text []byte, least int) iter.Seq[*Reading] {
 			}
 			size := len(stretches)
 			for _, stretch := range stretches {
-				size += stretch.end - stretch.start
+				size += stretch.len()
 			}
 			read := func(s *sink) {
 				for _, stretch := range stretches {
@@ -65,6 +65,8 @@ func alike(text []byte, stretch place, before []place) bool {
 // place is a part of a text.
 type place struct{ start, end int }
 
+func (p place) len() int { return p.end - p.start }
+
 // join adds the bytes of a stretch that are in the set.
 func (s *set) join(out *sink, text []byte, stretch place) {
 	for i := stretch.start; i < stretch.end; i++ {
@@ -81,12 +83,12 @@ func (s *set) grouped(text []byte, digits int) (stretches []place) {
 	equal, length := 1, 0     // the groups of one length, and the bytes of all groups
 	keep := func() {
 		// Pairs of short words in prose have one length too, and are no stretch.
-		if regular := equal * (before.end - before.start); equal >= leastGroups && regular >= digits*3/4 && length >= digits {
+		if regular := equal * before.len(); equal >= leastGroups && regular >= digits*3/4 && length >= digits {
 			stretches = append(stretches, stretch)
 		}
 	}
-	for group := s.group(text, 0); group.start < group.end; group = s.group(text, group.end) {
-		size, sizeBefore := group.end-group.start, before.end-before.start
+	for group := s.group(text, 0); group.len() > 0; group = s.group(text, group.end) {
+		size, sizeBefore := group.len(), before.len()
 		near := before.end > 0 && group.start-before.end <= mostSeparators
 		if near {
 			stretch.end = group.end

@@ -26,13 +26,13 @@ import (
 
 type callerKey struct{}
 
-// ShownContext is the context of a connection's requests, for the ConnContext of a server: each
-// request that shows a credential calls shown with whether it holds.
-func ShownContext(ctx context.Context, shown func(holds bool)) context.Context {
-	return context.WithValue(ctx, shownKey{}, shown)
+// WithAuthenticationReport returns the context of a connection's requests, for the ConnContext
+// of a server: each request with a credential calls report with whether it is valid.
+func WithAuthenticationReport(ctx context.Context, report func(valid bool)) context.Context {
+	return context.WithValue(ctx, reportKey{}, report)
 }
 
-type shownKey struct{}
+type reportKey struct{}
 
 // identify finds the caller of a request by its certificate, by its token, or by the
 // socket that it came over, and puts it into the request's context, where the guard reads it. A request without
@@ -57,8 +57,8 @@ func identify(by credentials, live *liveRequests, log *slog.Logger, next http.Ha
 		if look := by.of(r); look != nil {
 			identified.note(r, by.auth, log)
 			identified.look(look)
-			if shown, ok := r.Context().Value(shownKey{}).(func(bool)); ok {
-				shown(identified.known)
+			if report, ok := r.Context().Value(reportKey{}).(func(bool)); ok {
+				report(identified.known)
 			}
 			if identified.known {
 				var end context.CancelCauseFunc

@@ -124,8 +124,8 @@ func (s *status) GetStatus(ctx context.Context, req *palyrav1.GetStatusRequest) 
 	return res, nil
 }
 
-// askAnOperator stands for texts about the gateway's host.
-const askAnOperator = "An operator sees what it is with palyra status."
+// askAnOperator is the remedy in place of a text about the gateway's host.
+const askAnOperator = "Ask an operator: palyra status shows operators the cause."
 
 // statusWithoutHost is a status for callers that may not read workspaces, with the notices
 // that are for the caller itself. A field that is not named here is left out.

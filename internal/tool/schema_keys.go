@@ -86,8 +86,9 @@ func (s *members) checkNames(object map[string]any, at string) *fault {
 	seen := make(map[string]string, len(object))
 	for _, name := range slices.Sorted(maps.Keys(object)) {
 		folded := foldName(name)
-		if _, declared := s.declared[name]; !declared && s.folded[folded] != "" {
-			return &fault{pointer: at + "/" + escapePointer(name), message: "the key " + show(name) + " differs from the property " + show(s.folded[folded]) + " in case alone", hint: s.folded[folded]}
+		_, declared := s.declared[name]
+		if property, there := s.folded[folded]; there && !declared {
+			return &fault{pointer: at + "/" + escapePointer(name), message: "the key " + show(name) + " differs from the property " + show(property) + " in case alone", hint: property}
 		}
 		if before, there := seen[folded]; there {
 			return &fault{pointer: at + "/" + escapePointer(name), message: "the keys " + show(before) + " and " + show(name) + " differ in case alone", code: reason.DuplicateKey}
@@ -134,21 +135,12 @@ var (
 func (s *members) add(schema map[string]any, at string) {
 	properties, _ := schema["properties"].(map[string]any)
 	for name := range properties {
-		s.declared[name] = append(s.declared[name], at+"/properties/"+escapePointer(name))
-		// Of properties that fold alike, a message names the first.
-		if before := s.folded[foldName(name)]; before == "" || name < before {
-			s.folded[foldName(name)] = name
-		}
+		s.declare(name, at+"/properties/"+escapePointer(name))
 	}
 	required, _ := schema["required"].([]any)
 	for _, one := range required {
-		if name, ok := one.(string); ok { // declared without a schema of its own
-			if _, there := s.declared[name]; !there {
-				s.declared[name] = nil
-			}
-			if before := s.folded[foldName(name)]; before == "" || name < before {
-				s.folded[foldName(name)] = name
-			}
+		if name, ok := one.(string); ok {
+			s.declare(name)
 		}
 	}
 	for _, keyword := range memberSchemas {
@@ -170,6 +162,15 @@ func (s *members) add(schema map[string]any, at string) {
 	}
 	if items, ok := schema["prefixItems"].([]any); ok {
 		s.items = append(s.items, tuple(at+"/prefixItems", items)...)
+	}
+}
+
+// declare adds a property, with the place of its schema if it has one.
+func (s *members) declare(name string, at ...string) {
+	s.declared[name] = append(s.declared[name], at...)
+	// Of properties that fold alike, a message names the first.
+	if before, there := s.folded[foldName(name)]; !there || name < before {
+		s.folded[foldName(name)] = name
 	}
 }
 

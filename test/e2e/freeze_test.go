@@ -121,8 +121,8 @@ func hold(t *testing.T, address string, count int) {
 	}
 }
 
-// TestFreezeBesideIdleConnections: strangers who hold more connections than there are keep
-// nobody from the freeze, over TCP with the certificate of a device.
+// TestFreezeBesideIdleConnections: idle connections, more than the gateway accepts, do not block
+// the freeze, over TCP with the certificate of a device.
 func TestFreezeBesideIdleConnections(t *testing.T) {
 	t.Parallel()
 	g := startGateway(t)

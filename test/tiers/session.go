@@ -149,7 +149,9 @@ func (s *session) schedule(ctx context.Context, chosen []tier, problems map[stri
 			result := tierResult{tier: t, outcome: passed}
 			if err := s.runTier(ctx, t); err != nil {
 				result.outcome = failed
-				if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) { // of those, the tests say more
+				// An exit code says less than the tests that failed.
+				var exit *exec.ExitError
+				if !errors.As(err, &exit) {
 					result.problem = err.Error()
 				}
 			}

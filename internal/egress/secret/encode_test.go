@@ -3,6 +3,7 @@ package secret
 import (
 	"bytes"
 	"context"
+	"encoding/base32"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -156,6 +157,22 @@ func TestScrubBase64(t *testing.T) {
 					t.Errorf("%d before, %d after: %q", before, after, got)
 				}
 			}
+		}
+	}
+}
+
+// TestScrubBase32: nothing but the characters of the neighbours is left of a value in base32,
+// wherever in it the value stands.
+func TestScrubBase32(t *testing.T) {
+	t.Parallel()
+	value := "ghp_0123456789>>>???abcdef"
+	x := used(t, value)
+	for before := range 11 {
+		whole := base32.StdEncoding.EncodeToString([]byte(strings.Repeat("x", before) + value))
+		left, _, ok := strings.Cut(x.ScrubText(whole), "palyra-sec-test-s0")
+		// The first bit of the value stands in the character after these.
+		if room := before * 8 / 5; !ok || len(left) > room {
+			t.Errorf("%d before: %q is left of %q", before, left, whole)
 		}
 	}
 }

@@ -120,7 +120,8 @@ func (v *Values) read(text []byte, escapes, digits int) []match {
 	if digits == 0 || len(text) < shortestDigits {
 		return found
 	}
-	// Loops of their own, of which the compiler allocates nothing for a text without digits.
+	// These are four loops and not one over a list of functions: called through a list, the
+	// iterators take 13 more allocations for each text.
 	for r := range encoded.Base64(text, minValue) {
 		found = placed(found, r, v.read(r.Text, 1, digits-1))
 	}

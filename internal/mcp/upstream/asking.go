@@ -254,9 +254,14 @@ func (q *question) read(text json.RawMessage) (mcp.InputResponse, error) {
 	default:
 		answer = new(mcp.ListRootsResult)
 	}
-	bare, err := withoutMeta(text)
+	var fields map[string]any
+	err := json.Unmarshal(text, &fields)
 	if err == nil {
-		err = json.Unmarshal(bare, answer)
+		strip(fields, everyKey)
+		text, err = json.Marshal(fields)
+	}
+	if err == nil {
+		err = json.Unmarshal(text, answer)
 	}
 	if err != nil {
 		return nil, reason.Errorf(reason.ToolFailed, "the client's answer to %s is none: %w", q.request.Method, err)

@@ -38,6 +38,9 @@ func greedy(s *mcp.Server) {
 			if model == nil || roots == nil || name == nil || len(roots.Roots) != 1 {
 				return text("too little"), nil
 			}
+			if len(model.Meta)+len(roots.Meta)+len(roots.Roots[0].Meta)+len(name.Meta)+len(model.Content[0].(*mcp.TextContent).Meta) > 0 {
+				return text("keys of the client's answers"), nil
+			}
 			return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"again": everyKind["name"]}, RequestState: "second " + model.Content[0].(*mcp.TextContent).Text}, nil
 		}
 		return text(r.Params.RequestState + sprint(in["again"].(*mcp.ElicitResult).Content)), nil

@@ -61,11 +61,11 @@ func (p *person) peer() tool.Peer {
 					return nil, err
 				}
 				p.asked = append(p.asked, e)
-				answers[name] = json.RawMessage(`{"action":"accept","content":{"name":"ann"}}`)
+				answers[name] = json.RawMessage(`{"action":"accept","content":{"name":"ann"},"_meta":{"com.example/key":1}}`)
 			case "sampling/createMessage":
-				answers[name] = json.RawMessage(`{"role":"assistant","content":{"type":"text","text":"Paris"},"model":"m"}`)
+				answers[name] = json.RawMessage(`{"role":"assistant","content":{"type":"text","text":"Paris","_meta":{"com.example/key":1}},"model":"m","_meta":{"com.example/key":1}}`)
 			case "roots/list":
-				answers[name] = json.RawMessage(`{"roots":[{"uri":"file:///work","name":"work"}]}`)
+				answers[name] = json.RawMessage(`{"roots":[{"uri":"file:///work","name":"work","_meta":{"com.example/key":1}}],"_meta":{"com.example/key":1}}`)
 			}
 		}
 		return answers, nil

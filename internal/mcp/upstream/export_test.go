@@ -8,6 +8,6 @@ func (m *Manager) Stale(name string) bool {
 
 var (
 	ResultOf  = resultOf
-	Strip     = func(v map[string]any) { strip(v) }
+	Strip     = func(v map[string]any) { strip(v, reserved) }
 	MayNotify = mayNotify
 )

@@ -1,10 +1,6 @@
 package upstream
 
-import (
-	"bytes"
-	"encoding/json"
-	"strings"
-)
+import "strings"
 
 // reserved reports whether a key of _meta in a result is for the protocol or the gateway to
 // set: those whose prefix has the label modelcontextprotocol or mcp (of the specification),
@@ -22,45 +18,23 @@ func reserved(key string) bool {
 	return false
 }
 
-// withoutMeta is an answer of a client without the _meta of any of its objects: nobody who
-// consented to the question has seen it.
-func withoutMeta(text json.RawMessage) (json.RawMessage, error) {
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.UseNumber()
-	var answer any
-	if err := decoder.Decode(&answer); err != nil {
-		return nil, err
-	}
-	dropMeta(answer)
-	return json.Marshal(answer)
-}
+// everyKey is for a _meta that is not passed on.
+func everyKey(string) bool { return true }
 
-func dropMeta(v any) {
+// strip removes keys from every _meta of a result or of an answer. Of a result these are the
+// reserved keys: a server must not speak for the gateway, or for the protocol to a client of
+// another revision. Of a client's answer to a server these are all keys: the person who agreed
+// to the question has not seen them.
+func strip(v any, drop func(key string) bool) {
 	switch v := v.(type) {
 	case []any:
 		for _, one := range v {
-			dropMeta(one)
-		}
-	case map[string]any:
-		delete(v, "_meta")
-		for _, one := range v {
-			dropMeta(one)
-		}
-	}
-}
-
-// strip takes reserved keys out of every _meta of a result: a server must not speak for
-// the gateway, or for the protocol to a client of another revision.
-func strip(v any) {
-	switch v := v.(type) {
-	case []any:
-		for _, one := range v {
-			strip(one)
+			strip(one, drop)
 		}
 	case map[string]any:
 		if meta, ok := v["_meta"].(map[string]any); ok {
 			for key := range meta {
-				if reserved(key) {
+				if drop(key) {
 					delete(meta, key)
 				}
 			}
@@ -70,7 +44,7 @@ func strip(v any) {
 		}
 		for name, one := range v {
 			if name != "structuredContent" { // data of the tool's own, whatever it is called
-				strip(one)
+				strip(one, drop)
 			}
 		}
 	}

@@ -451,7 +451,7 @@ func resultOf(r any) (json.RawMessage, error) {
 	if err := json.Unmarshal(text, &result); err != nil {
 		return nil, err
 	}
-	strip(result)
+	strip(result, reserved)
 	exact, err := canonical.Marshal(result)
 	if err != nil {
 		return nil, reason.Errorf(reason.ToolFailed, "the result of the upstream server has no exact form: %w", err)
@@ -506,7 +506,7 @@ func rpcOf(fault *jsonrpc.Error) map[string]any {
 	said := map[string]any{"code": fault.Code, "message": clean(fault.Message, 1000)}
 	var data map[string]any
 	if len(fault.Data) <= mostFault && json.Unmarshal(fault.Data, &data) == nil && data != nil {
-		strip(data)
+		strip(data, reserved)
 		said["data"] = data
 	}
 	return said

@@ -185,13 +185,7 @@ func (c *Cell) spawn(files []*os.File) (*os.Process, error) {
 	if path == "" {
 		path = SelfPath(inside.HelperFD)
 	}
-	start := func() (*os.Process, error) {
-		return os.StartProcess(path, c.plan.Argv, &os.ProcAttr{Dir: "/", Env: append([]string{}, c.plan.Env...), Files: files, Sys: &attr})
-	}
-	if attr.Cloneflags&unix.CLONE_NEWUSER != 0 {
-		return whileDumpable(start)
-	}
-	return start()
+	return startProcess(path, c.plan.Argv, &os.ProcAttr{Dir: "/", Env: append([]string{}, c.plan.Env...), Files: files, Sys: &attr})
 }
 
 // Waiting reports whether the sandbox is still there to be run in.

@@ -13,22 +13,21 @@ var dumpable struct {
 	starts int
 }
 
-// whileDumpable starts a process in a new user namespace. Until it executes its program, the
-// process is a copy of this one; if that cannot be dumped (cmd/palyrad), only root may
-// write the copy's /proc/PID/uid_map (proc_pid_uid_map(5)). For an ordinary user this process
-// is dumpable until the start ends, and no longer.
-func whileDumpable(start func() (*os.Process, error)) (*os.Process, error) {
-	if os.Geteuid() == 0 {
-		return start()
+// startProcess is os.StartProcess for processes that may begin in a new user namespace. Until it
+// executes its program, such a process is a copy of this one; if this one cannot be dumped
+// (cmd/palyrad), only root may write the copy's /proc/PID/uid_map (proc_pid_uid_map(5)). For an
+// ordinary user this process is dumpable until the start ends, and no longer.
+func startProcess(name string, argv []string, attr *os.ProcAttr) (*os.Process, error) {
+	if attr.Sys.Cloneflags&unix.CLONE_NEWUSER != 0 && os.Geteuid() != 0 {
+		needed, err := beginDumpable()
+		if err != nil {
+			return nil, err
+		}
+		if needed {
+			defer endDumpable()
+		}
 	}
-	needed, err := beginDumpable()
-	if err != nil {
-		return nil, err
-	}
-	if needed {
-		defer endDumpable()
-	}
-	return start()
+	return os.StartProcess(name, argv, attr)
 }
 
 // beginDumpable reports whether endDumpable has to follow.

@@ -110,7 +110,7 @@ func (v *views) make(p pair) (*os.File, error) {
 	}
 	defer in.Close()
 	defer hold.Close()
-	attr := &os.ProcAttr{
+	process, err := startProcess(SelfPath(inside.HelperFD), []string{helperName, inside.StageHold}, &os.ProcAttr{
 		Dir: "/", Env: []string{},
 		Files: []*os.File{in, nil, nil, nil, nil, v.helper},
 		Sys: &syscall.SysProcAttr{
@@ -118,9 +118,6 @@ func (v *views) make(p pair) (*os.File, error) {
 			UidMappings: []syscall.SysProcIDMap{{ContainerID: p.owner.UID, HostID: p.user.UID, Size: 1}},
 			GidMappings: []syscall.SysProcIDMap{{ContainerID: p.owner.GID, HostID: p.user.GID, Size: 1}},
 		},
-	}
-	process, err := whileDumpable(func() (*os.Process, error) {
-		return os.StartProcess(SelfPath(inside.HelperFD), []string{helperName, inside.StageHold}, attr)
 	})
 	if err != nil {
 		return nil, err
