@@ -83,7 +83,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	}
 }
 
-// closing is a connection that says when it is closed.
+// closing is a connection that reports when it is closed.
 type closing struct {
 	fromAddress
 	closed chan string

@@ -188,9 +188,8 @@ func (g *gateway) serve(ctx context.Context, drained <-chan struct{}, ready func
 	return group.Wait()
 }
 
-// headerTimeout bounds how long a client may take for the handshake of TLS, and then to say
-// what it wants, answerTimeout how long to take its metrics, and idleTimeout how long it may
-// want nothing.
+// headerTimeout limits the TLS handshake, and then the header of a request. answerTimeout limits
+// the time in which a client reads its metrics, idleTimeout the time between two requests.
 const headerTimeout, answerTimeout, idleTimeout = 5 * time.Second, 30 * time.Second, 2 * time.Minute
 
 const maxHeader = 64 << 10

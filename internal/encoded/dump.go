@@ -6,11 +6,11 @@ import (
 	"slices"
 )
 
-// Dump reads what the dumps in a text show, in the layouts that hexdump, xxd and od print
-// with hexadecimal digits: an offset, groups of digits, and in some the characters once more.
-// It reads them twice, since a group of several bytes may begin with its first or with its
-// last one. A byte's place ends where its line ends, so that the characters belong to it. A
-// reading is good until the next.
+// Dump decodes the hexadecimal dumps in a text, in the layouts of hexdump, xxd and od: an offset,
+// groups of digits, and in some layouts the characters again. It yields two readings, because a
+// group of several bytes may be in big-endian or little-endian order. The place of a byte ends
+// at the end of its line, so that it includes the characters. A reading is valid until the next
+// one is yielded.
 func Dump(text []byte, least int) iter.Seq[*Reading] {
 	return func(yield func(*Reading) bool) {
 		lines := dumpLines(text)
@@ -72,8 +72,8 @@ func dumpLines(text []byte) (lines []dumpLine) {
 	return lines
 }
 
-// bound takes from a line what is beyond the offset of the next one: characters that look
-// like digits. Offsets in another base are larger than that, or count for nothing.
+// bound removes the bytes of a line that lie beyond the offset of the next line: they are
+// characters that look like digits. An offset in octal or decimal is too large to remove any.
 func (l *dumpLine) bound(next uint64) {
 	if next <= l.offset || next-l.offset >= uint64(l.size) {
 		return

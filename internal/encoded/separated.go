@@ -15,12 +15,12 @@ const (
 	leastGroups    = 2
 )
 
-// Joined reads the stretches of a text that may be base64 or hexadecimal in groups of one
-// length with separators between them, without those. Separators are all characters but
-// letters and digits, and of the four others that the alphabets of base64 have (RFC 4648
-// sections 4 and 5) the two of one alphabet are. It reads the text once for each alphabet;
-// other is between what two stretches say. The groups before and after those of one length
-// belong to a stretch. A reading is good until the next.
+// Joined yields the parts of a text that may be base64 or hexadecimal in groups of equal length,
+// without the separators between the groups. A separator is a character that is no letter or
+// digit and not in the alphabet of base64. It yields one reading for each of the two alphabets
+// (RFC 4648 sections 4 and 5), with other between two parts. A part includes the groups before
+// and after those of equal length, which may be shorter. A reading is valid until the next one
+// is yielded.
 func Joined(text []byte, least int) iter.Seq[*Reading] {
 	digits := (least*8 + 5) / 6
 	return func(yield func(*Reading) bool) {
@@ -55,8 +55,8 @@ func Joined(text []byte, least int) iter.Seq[*Reading] {
 
 var joinedSets = [...]set{setOf(alphanumeric + "+/"), setOf(alphanumeric + "-_")}
 
-// alike reports whether a stretch was read with the other alphabet and has none of the
-// characters in which the two differ. The stretches are in their order.
+// alike reports whether a stretch is also one of the other alphabet and has no character in which
+// the two alphabets differ. before is sorted.
 func alike(text []byte, stretch place, before []place) bool {
 	_, found := slices.BinarySearchFunc(before, stretch, func(a, b place) int { return cmp.Or(a.start-b.start, a.end-b.end) })
 	return found && !bytes.ContainsAny(text[stretch.start:stretch.end], "+/-_")

@@ -141,7 +141,7 @@ type Row struct {
 // Table holds one row per code.
 var Table = []Row{
 	{InvalidInput, ExitUsage, "The input is not what the tool or method accepts.", "Correct the named field and send it again."},
-	{DuplicateKey, ExitUsage, "The JSON has the same key twice, or two keys that differ in case alone.", "Send each key once."},
+	{DuplicateKey, ExitUsage, "The JSON has the same key twice, or two keys that differ only in case.", "Send each key once."},
 	{NumberNotExact, ExitUsage, "A number cannot be held exactly by a double.", "Send the number as a string."},
 	{InvalidUTF8, ExitUsage, "The text is not valid UTF-8 or holds a NUL.", "Send valid UTF-8 without NUL; encode binary data as base64."},
 	{InputTooLarge, ExitUsage, "The input is larger than the limit.", "Send less, or put the data in a workspace file."},

@@ -85,9 +85,9 @@ type status struct {
 	engine   *policy.Engine
 }
 
-// GetStatus says how the gateway is and who the caller is. Callers that may not read
-// workspaces, such as agents, learn nothing of the gateway's host: no paths, and no texts of
-// the gateway that may have some.
+// GetStatus returns the state of the gateway and the identity of the caller. For callers that may
+// not read workspaces, such as agents, it leaves out the paths of the gateway's host and the
+// texts that may contain some.
 func (s *status) GetStatus(ctx context.Context, req *palyrav1.GetStatusRequest) (*palyrav1.GetStatusResponse, error) {
 	st, err := s.gateway.Status(ctx)
 	if err != nil {

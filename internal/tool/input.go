@@ -11,8 +11,8 @@ import (
 // Check reads the JSON input of a call strictly, checks it against the schema
 // and returns its canonical form (RFC 8785). No input at all means the empty
 // object. Errors are reason errors: InvalidInput with the JSON Pointer of the
-// fault in the field "pointer", which may be a key that differs from a property in case
-// alone, or the way in which the text itself is wrong
+// fault in the field "pointer", which may be a key that differs from a property only in
+// case, or the way in which the text itself is wrong
 // (DuplicateKey, NumberNotExact, InvalidUTF8, InputTooLarge, InputTooDeep).
 func (s *Schema) Check(raw []byte) (json.RawMessage, error) {
 	text, value, err := s.read(raw)

@@ -88,10 +88,10 @@ func (s *members) checkNames(object map[string]any, at string) *fault {
 		folded := foldName(name)
 		_, declared := s.declared[name]
 		if property, there := s.folded[folded]; there && !declared {
-			return &fault{pointer: at + "/" + escapePointer(name), message: "the key " + show(name) + " differs from the property " + show(property) + " in case alone", hint: property}
+			return &fault{pointer: at + "/" + escapePointer(name), message: "the key " + show(name) + " differs from the property " + show(property) + " only in case", hint: property}
 		}
 		if before, there := seen[folded]; there {
-			return &fault{pointer: at + "/" + escapePointer(name), message: "the keys " + show(before) + " and " + show(name) + " differ in case alone", code: reason.DuplicateKey}
+			return &fault{pointer: at + "/" + escapePointer(name), message: "the keys " + show(before) + " and " + show(name) + " differ only in case", code: reason.DuplicateKey}
 		}
 		seen[folded] = name
 	}

@@ -49,14 +49,14 @@ func TestKeysThatFold(t *testing.T) {
 	} {
 		_, err := s.Check([]byte(input))
 		var refused *reason.Error
-		if !errors.As(err, &refused) || refused.Fields["pointer"] != pointer || !strings.Contains(err.Error(), "in case alone") {
+		if !errors.As(err, &refused) || refused.Fields["pointer"] != pointer || !strings.Contains(err.Error(), "only in case") {
 			t.Errorf("%s: %v, want a refusal at %s", input, err, pointer)
 		}
 	}
 	if err := s.CheckResult([]byte(`{"Path":{},"path":"a"}`)); err != nil {
 		t.Errorf("a result: %v", err)
 	}
-	// The control: maps have keys that fold alike, and what is equal to a property is one.
+	// The control: keys of maps may fold alike, and the exact name of a property is accepted.
 	for _, input := range []string{
 		`{"path":"a","key":"b"}`, `{"env":{"PATH":"a","Path":"b","path":"c"}}`, `{"byName":{"x1":{"deep":1},"X1":2,"path":3}}`,
 		`{"anything":{"Path":1,"path":2}}`, `{"either":"URL"}`, `{"other":{"extra":1,"Path":2}}`, `{"tree":{"child":{"leaf":1}}}`,

@@ -217,8 +217,8 @@ func insideAttacks() []vaultAttack {
 		add(name+" by its path", cat(func(v *vaultWorld) string { return filepath.Join(v.State, name) }))
 	}
 	add("vault.kek by a link of the workspace", cat(func(v *vaultWorld) string { v.link(); return "state/vault.kek" }))
-	// An ordinary user's palyrad lets nobody look into it: the control looks into another
-	// process of the user.
+	// The processes of an ordinary user may not read palyrad: the control reads another process
+	// of that user.
 	within := func(variant, format string) {
 		list = append(list, vaultAttack{"SEC-08", variant,
 			func(v *vaultWorld) string { return said(v.run("cat", fmt.Sprintf(format, v.Cmd.Process.Pid, v.State))) },

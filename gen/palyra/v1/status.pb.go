@@ -69,9 +69,9 @@ func (x *GetStatusRequest) GetKnownJournalSize() int64 {
 	return 0
 }
 
-// GetStatusResponse is the state of the daemon. Callers that may not read workspaces, such as
-// agents, get no paths of its host: problems and degraded have one text each that says so, and
-// policy_directory, keys, vault and the places of workspaces are left out.
+// GetStatusResponse is the state of the daemon. For callers that may not read workspaces, such
+// as agents, it has no paths of the host: problems and degraded contain one general text each,
+// and policy_directory, keys, vault and the paths of workspaces are empty.
 type GetStatusResponse struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Version string                 `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`

@@ -97,7 +97,10 @@ func readiness(s *palyrav1.GetStatusResponse) string {
 func workspaceLines(workspaces []*palyrav1.WorkspaceStatus) []string {
 	var lines []string
 	for _, w := range workspaces {
-		line := w.GetName() + "  " + w.GetPath()
+		line := w.GetName()
+		if path := w.GetPath(); path != "" { // agents get none
+			line += "  " + path
+		}
 		if w.GetReadOnly() {
 			line += "  (read-only)"
 		} else if w.GetMode() != "" {

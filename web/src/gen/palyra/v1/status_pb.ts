@@ -38,9 +38,9 @@ export const GetStatusRequestSchema: GenMessage<GetStatusRequest> = /*@__PURE__*
   messageDesc(file_palyra_v1_status, 0);
 
 /**
- * GetStatusResponse is the state of the daemon. Callers that may not read workspaces, such as
- * agents, get no paths of its host: problems and degraded have one text each that says so, and
- * policy_directory, keys, vault and the places of workspaces are left out.
+ * GetStatusResponse is the state of the daemon. For callers that may not read workspaces, such
+ * as agents, it has no paths of the host: problems and degraded contain one general text each,
+ * and policy_directory, keys, vault and the paths of workspaces are empty.
  *
  * @generated from message palyra.v1.GetStatusResponse
  */
