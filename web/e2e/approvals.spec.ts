@@ -142,6 +142,8 @@ test("everything by keyboard", async ({ inbox: page, gateway }) => {
 test("several are reviewed one by one, and nothing is sent before all were seen", async ({ inbox: page, gateway }) => {
   const first = gateway.call("fs.write", { path: "batch-1.txt", content: "x\n" });
   const second = gateway.call("fs.write", { path: "batch-2.txt", content: "x\n" });
+  // Both are on the page before the pointer is on the list, which would hold back the other one.
+  for (const name of ["batch-1.txt", "batch-2.txt"]) await expect(page.getByRole("link", { name })).toBeVisible();
   await page.getByRole("checkbox", { name: /batch-1/ }).check();
   await page.getByRole("checkbox", { name: /batch-2/ }).check();
   await page.getByRole("button", { name: "Review 2 one by one" }).click();

@@ -25,6 +25,8 @@ export default defineConfig({
     { name: "speed", testMatch: "speed.ts", timeout: 30 * 60_000, use: { trace: "off" } },
   ],
   use: {
+    // An action that cannot happen fails before the timeout of the test.
+    actionTimeout: patience,
     browserName: "chromium",
     launchOptions: {
       ...(chromium === undefined ? { channel: "chrome" } : { executablePath: chromium }),

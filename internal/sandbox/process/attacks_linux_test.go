@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -62,6 +63,9 @@ type host struct {
 	shared int
 }
 
+// hosts counts the calls of startHost.
+var hosts atomic.Int32
+
 func startHost(t *testing.T) host {
 	t.Helper()
 	needs.Programs(t)
@@ -77,8 +81,9 @@ func startHost(t *testing.T) host {
 		}
 	}
 	must.Do(t, os.Chmod(h.socket, 0o777))
-	h.shared = os.Getpid() + 1<<24
-	id := must.Get(unix.SysvShmGet(h.shared, 4096, unix.IPC_CREAT|0o666))(t)
+	// Each host has a segment of its own: another test would remove a shared one.
+	h.shared = os.Getpid() + int(1+hosts.Add(1)%64)<<24
+	id := must.Get(unix.SysvShmGet(h.shared, 4096, unix.IPC_CREAT|unix.IPC_EXCL|0o666))(t)
 	t.Cleanup(func() { _, _ = unix.SysvShmCtl(id, unix.IPC_RMID, nil) })
 	return h
 }
