@@ -161,6 +161,27 @@ type Caller struct {
 	Token *TokenBounds `json:"-"`
 }
 
+// Caller is the caller that a credential of the member stands for, whose device or
+// token has the id.
+func (m Member) Caller(deviceID string) Caller {
+	c := Caller{Principal: m.Principal, OnBehalfOf: m.Principal, Roles: m.Roles, DeviceID: deviceID}
+	if m.Principal.Kind == KindAgent {
+		c.OnBehalfOf = m.Owner
+	}
+	return c
+}
+
+// Reduced says why what c began does not go on, where now is the caller that its
+// credential stands for at present: that is somebody else, acts for another user, or
+// lost a role. Its reason is Unauthenticated.
+func (c Caller) Reduced(now Caller) error {
+	same := now.Principal == c.Principal && now.OnBehalfOf == c.OnBehalfOf
+	if same && !slices.ContainsFunc(c.Roles, func(r Role) bool { return !slices.Contains(now.Roles, r) }) {
+		return nil
+	}
+	return reason.Errorf(reason.Unauthenticated, "what %s may do was changed", c.Principal).WithRemedy("Connect again.")
+}
+
 // TokenBounds are what a token may be used for: nothing beyond its scopes, and
 // nothing that its creator may not do now.
 type TokenBounds struct {

@@ -388,7 +388,8 @@ func openUpstreams(ctx context.Context, g *gateway, process builtin.ProcessPolic
 		Denied: denied, Gateway: g.own,
 	})
 	cfg := upstream.Config{
-		Store: g.stores.upstreams, Router: g.router, Policies: g.policies, Lender: g.lending, Logins: g.mcpLogins, Prefixes: g.packages, Enabled: process.Enabled,
+		Standing: standing(g),
+		Store:    g.stores.upstreams, Router: g.router, Policies: g.policies, Lender: g.lending, Logins: g.mcpLogins, Prefixes: g.packages, Enabled: process.Enabled,
 		SearchPath: process.SearchPath, Toolchains: func() []sandbox.Toolchain { return g.isolation.toolchains.Now().Toolchains },
 		Limits: process.Limits, Required: process.Required, Workspaces: g.workspaces, Protected: protected, History: g.isolation.history,
 		Empty: empty, Denied: denied, OwnHosts: ownHosts(g.cfg), Gateway: g.own, Version: version.Get().Version, Log: g.log,
@@ -567,7 +568,7 @@ func openPipeline(ctx context.Context, g *gateway, o Options) error {
 	stages := toolcall.Config{
 		Evaluator: g.engine, Approver: g.desk, Dispatcher: g.router, Notary: g.notary, Ledger: g.stores.calls,
 		MaxCallsPerRun: g.cfg.MaxCallsPerRun, MaxCallsPerSession: g.cfg.MaxCallsPerSession, SessionIdle: g.cfg.Sessions.Idle,
-		LiveDevice: votesGoOn(g), Log: g.log, Quota: g.quotas,
+		LiveDevice: votesGoOn(g), Standing: standing(g), Log: g.log, Quota: g.quotas,
 	}
 	if o.wrap != nil {
 		stages = o.wrap(stages)

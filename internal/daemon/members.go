@@ -74,6 +74,20 @@ func revokedDevice(service *identity.Service) func(id string) bool {
 	}
 }
 
+// standing says why a caller may not go on, by what its credential stands for now.
+func standing(g *gateway) func(access.Caller) error {
+	return func(c access.Caller) error {
+		switch {
+		case c.Token == nil || c.Transport == access.TransportSocket:
+			return g.identity.Stands(c)
+		case c.Token.Issuer == "":
+			return g.tokens.Stands(c)
+		default:
+			return g.issuers.Stands(c)
+		}
+	}
+}
+
 // serverName is in every server certificate.
 const serverName = "localhost"
 

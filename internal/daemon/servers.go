@@ -260,10 +260,7 @@ func apiServers(ctx context.Context, g *gateway) (api, agents, web *http.Server,
 	// A revoked device, or one whose member may do less, loses its streams and runs,
 	// too: the streams first, so that none starts a run after the runs were stopped.
 	g.identity.OnEnd(func(d identity.Device, why *reason.Error) {
-		ended, stopped := handler.End(d.ID, why), g.runs.EndDevice(d.ID, why)
-		attrs := []any{
-			slog.String("device", d.ID), slog.String("principal", d.Principal.String()), slog.Int("requests", ended), slog.Int("runs", stopped),
-		}
+		attrs := append([]any{slog.String("device", d.ID)}, endCredential(ctx, g, handler, d.ID, d.Principal, why)...)
 		if d.Revoked() {
 			g.log.InfoContext(ctx, "a device was revoked", attrs...)
 			// They are refused in any case; this ends what they have open, and says so
@@ -283,9 +280,8 @@ func apiServers(ctx context.Context, g *gateway) (api, agents, web *http.Server,
 		g.log.InfoContext(ctx, "a key of a device ended", slog.String("device", device), slog.Int("requests", handler.EndKey(device, key, why)))
 	})
 	endToken := func(t token.Token, why *reason.Error) {
-		ended, stopped := handler.End(t.ID, why), g.runs.EndDevice(t.ID, why)
-		g.log.InfoContext(ctx, "a token ended what was open with it", slog.String("token", t.ID), slog.String("principal", t.Principal.String()),
-			slog.Int("requests", ended), slog.Int("runs", stopped), slog.String("note", why.Message))
+		attrs := append([]any{slog.String("token", t.ID)}, endCredential(ctx, g, handler, t.ID, t.Principal, why)...)
+		g.log.InfoContext(ctx, "a token ended what was open with it", append(attrs, slog.String("note", why.Message))...)
 	}
 	g.tokens.OnRevoke(func(t token.Token) {
 		endToken(t, reason.Errorf(reason.Unauthenticated, "the token %s was revoked", t.ID))
@@ -296,6 +292,8 @@ func apiServers(ctx context.Context, g *gateway) (api, agents, web *http.Server,
 			endToken(t, why)
 		}
 		handler.EndVouched(p, why)
+		g.pipeline.EndCallers(func(c access.Caller) bool { return c.Principal == p && c.Token != nil && c.Token.Issuer != "" }, why)
+		endHeld(ctx, g, p)
 	})
 	if g.tls, err = g.authority.RenewalTLS(slices.Concat(ca.Loopback(), g.cfg.Listen.ServerNames), g.identity.Allow, g.identity.AllowExpired); err != nil {
 		return nil, nil, nil, err
@@ -310,6 +308,26 @@ func apiServers(ctx context.Context, g *gateway) (api, agents, web *http.Server,
 	api.TLSConfig = g.tls
 	web, err = consoleServer(ctx, g, handler, api)
 	return api, agents, web, err
+}
+
+// endCredential ends what a device or a token has open, and returns what that was for the
+// log: the streams first, so that none starts a run or a call after those were stopped.
+func endCredential(ctx context.Context, g *gateway, handler *rpc.Server, id string, of access.Principal, why *reason.Error) []any {
+	requests, runs := handler.End(id, why), g.runs.EndDevice(id, why)
+	calls := g.pipeline.EndCallers(func(c access.Caller) bool { return c.DeviceID == id }, why)
+	return []any{
+		slog.String("principal", of.String()), slog.Int("requests", requests), slog.Int("runs", runs), slog.Int("calls", calls),
+		slog.Int("upstream_instances", endHeld(ctx, g, of)),
+	}
+}
+
+// endHeld ends what outlives the calls of a principal, and returns how many instances of
+// upstream servers that were.
+func endHeld(ctx context.Context, g *gateway, p access.Principal) int {
+	if err := g.vault.EndOf(context.WithoutCancel(ctx), p); err != nil {
+		g.log.ErrorContext(ctx, "the ends of leases are not in the journal", slog.String("principal", p.String()), slog.Any("error", err))
+	}
+	return g.upstreams.EndOf(p)
 }
 
 // errorsOf answers the errors of a guarded route.

@@ -32,6 +32,8 @@ type Config struct {
 	Limits    approval.Limits
 	// LiveDevice says which devices may act, nil for all.
 	LiveDevice func(string) bool
+	// Standing says which callers may not go on, nil for none.
+	Standing func(access.Caller) error
 	// MaxCallsPerRun and MaxCallsPerSession are bounds that no test reaches when
 	// they are 0; SessionIdle is an hour then.
 	MaxCallsPerRun, MaxCallsPerSession int
@@ -63,6 +65,9 @@ func New(t testing.TB, c Config) *Gateway {
 	}
 	if c.LiveDevice == nil {
 		c.LiveDevice = func(string) bool { return true }
+	}
+	if c.Standing == nil {
+		c.Standing = func(access.Caller) error { return nil }
 	}
 	if c.MaxCallsPerRun == 0 {
 		c.MaxCallsPerRun = many
@@ -96,7 +101,7 @@ func (g *Gateway) Connect(t testing.TB) {
 	c := toolcall.Config{
 		Evaluator: g.Config.Engine, Approver: g.Desk, Dispatcher: g.Router, Notary: g.Config.Notary, Ledger: sqlite.NewCalls(g.Config.DB),
 		MaxCallsPerRun: g.Config.MaxCallsPerRun, MaxCallsPerSession: g.Config.MaxCallsPerSession, SessionIdle: g.Config.SessionIdle,
-		LiveDevice: g.Config.LiveDevice, Log: g.Config.Log,
+		LiveDevice: g.Config.LiveDevice, Standing: g.Config.Standing, Log: g.Config.Log,
 	}
 	if g.Config.Between != nil {
 		g.Config.Between(g, &c)

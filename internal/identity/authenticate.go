@@ -164,10 +164,28 @@ func (s *Service) AuthenticateAgent(name string) (access.Caller, error) {
 		return access.Caller{}, reason.Errorf(reason.Unauthenticated, "%s has no agent %q for whom a hook without a token could speak", dev.Principal, name).
 			WithRemedy("Make it with `palyra hook install %s`, or give the hook a token.", name)
 	}
-	return access.Caller{
-		Principal: m.Principal, OnBehalfOf: m.Owner, Roles: m.Roles, DeviceID: dev.ID, Transport: access.TransportSocket,
-		Token: &access.TokenBounds{Scopes: []access.Permission{access.PermHookReport}, Creator: m.Owner},
-	}, nil
+	c := m.Caller(dev.ID)
+	c.Transport = access.TransportSocket
+	c.Token = &access.TokenBounds{Scopes: []access.Permission{access.PermHookReport}, Creator: m.Owner}
+	return c, nil
+}
+
+// Stands says why a caller that came with a device, or over the local operator's socket,
+// may not go on: its device was revoked, its member was disabled, or what it may do was
+// reduced. Its errors have the reason Unauthenticated. A key that was replaced since does
+// not end what it began.
+func (s *Service) Stands(c access.Caller) error {
+	var now access.Caller
+	var err error
+	if c.Transport == access.TransportSocket && c.Token != nil {
+		now, err = s.AuthenticateAgent(c.Principal.Name)
+	} else {
+		now, err = s.SessionCaller(c.DeviceID, c.Transport)
+	}
+	if err != nil {
+		return err
+	}
+	return c.Reduced(now)
 }
 
 // callerOf is the caller that a device stands for, whose certificate is shown.
@@ -191,10 +209,8 @@ func (s *Service) caller(dev Device) (access.Caller, error) {
 	if !ok {
 		return access.Caller{}, reason.Errorf(reason.Unauthenticated, "%s of device %s may not act: it or its owner is disabled or gone", dev.Principal, dev.ID)
 	}
-	c := access.Caller{Principal: m.Principal, OnBehalfOf: m.Principal, Roles: m.Roles, DeviceID: dev.ID, Paired: true}
-	if m.Principal.Kind == access.KindAgent {
-		c.OnBehalfOf = m.Owner
-	}
+	c := m.Caller(dev.ID)
+	c.Paired = true
 	return c, nil
 }
 

@@ -383,3 +383,55 @@ func TestChangesThatFail(t *testing.T) {
 		}
 	}
 }
+
+// TestStands: whoever came in goes on as long as its device does, and what it may do is not
+// reduced. What it gains, and what becomes of others, ends nothing.
+func TestStands(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(*world, map[string]identity.Admission) error
+		ends   []string
+	}{
+		"nothing":           {func(*world, map[string]identity.Admission) error { return nil }, nil},
+		"a device of eve's": {revoking("eve"), nil},
+		"bob's device":      {revoking("bob"), []string{"bob"}},
+		"the agent's":       {revoking("helper"), []string{"helper"}},
+		"a role is given":   {updating(identity.MemberChange{Member: "bob", AddRoles: []access.Role{access.RoleDeveloper}}), nil},
+		"a role is taken":   {updating(identity.MemberChange{Member: "bob", RemoveRoles: []access.Role{"security"}}), []string{"bob"}},
+		"another owner":     {updating(identity.MemberChange{Member: "helper", Owner: access.User("carol"), AcceptLoss: true}), []string{"helper"}},
+		"bob is disabled": {func(w *world, _ map[string]identity.Admission) error {
+			_, err := w.DisableMember(w.t.Context(), access.User("alice"), identity.Standing{Member: "bob", AcceptLoss: true})
+			return err
+		}, []string{"bob", "helper"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, made := team(t)
+			came := map[string]access.Caller{}
+			for _, who := range []string{"bob", "helper"} {
+				came[who] = must.Get(w.Authenticate(chainOf(made[who])))(t)
+			}
+			must.Do(t, c.change(w, made))
+			for who, caller := range came {
+				err := w.Stands(caller)
+				if ends := slices.Contains(c.ends, who); ends != (err != nil) || ends && reason.Of(err) != reason.Unauthenticated {
+					t.Errorf("%s: %v", who, err)
+				}
+			}
+		})
+	}
+}
+
+func revoking(name string) func(*world, map[string]identity.Admission) error {
+	return func(w *world, made map[string]identity.Admission) error {
+		_, err := w.Revoke(w.t.Context(), access.User("alice"), made[name].Device.ID, "lost", true)
+		return err
+	}
+}
+
+func updating(c identity.MemberChange) func(*world, map[string]identity.Admission) error {
+	return func(w *world, _ map[string]identity.Admission) error {
+		_, err := w.UpdateMember(w.t.Context(), access.User("alice"), c)
+		return err
+	}
+}

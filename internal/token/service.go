@@ -380,7 +380,34 @@ func (s *Service) Authenticate(shown string, from netip.Addr) (access.Caller, er
 			WithRemedy("See `palyra tokens list` for those that are; a token's text is shown once, when it is made.")
 	}
 	now := s.now()
-	if err := t.usable(now, from); err != nil {
+	if !t.allows(from) {
+		return access.Caller{}, reason.Errorf(reason.Unauthenticated, "the token %s (%s) may not be used from %s", t.Name, t.ID, from)
+	}
+	c, err := s.caller(t, now)
+	if err == nil {
+		s.use(t.ID, now)
+	}
+	return c, err
+}
+
+// Stands says why a caller that came with a token may not go on: the token was revoked
+// or has expired, its member was disabled, or what it may do was reduced. Its errors have
+// the reason Unauthenticated.
+func (s *Service) Stands(c access.Caller) error {
+	t, known := s.Token(c.DeviceID)
+	if !known {
+		return reason.Errorf(reason.Unauthenticated, "there is no token %s any more", c.DeviceID)
+	}
+	now, err := s.caller(t, s.now())
+	if err != nil {
+		return err
+	}
+	return c.Reduced(now)
+}
+
+// caller is the caller that a token stands for at a time.
+func (s *Service) caller(t Token, now time.Time) (access.Caller, error) {
+	if err := t.usable(now); err != nil {
 		return access.Caller{}, err
 	}
 	if s.revoked(t.Device) {
@@ -398,14 +425,8 @@ func (s *Service) Authenticate(shown string, from netip.Addr) (access.Caller, er
 		return access.Caller{}, reason.Errorf(reason.Unauthenticated, "the token %s acts as %s, which %s no longer owns", t.Name, m.Principal, t.CreatedBy).
 			WithRemedy("Have another one made: `palyra tokens create`.")
 	}
-	s.use(t.ID, now)
-	c := access.Caller{
-		Principal: m.Principal, OnBehalfOf: m.Principal, Roles: m.Roles, DeviceID: t.ID,
-		Token: &access.TokenBounds{Scopes: t.Scopes, Creator: t.CreatedBy, ExpiresAt: t.ExpiresAt},
-	}
-	if m.Principal.Kind == access.KindAgent {
-		c.OnBehalfOf = m.Owner
-	}
+	c := m.Caller(t.ID)
+	c.Token = &access.TokenBounds{Scopes: t.Scopes, Creator: t.CreatedBy, ExpiresAt: t.ExpiresAt}
 	return c, nil
 }
 

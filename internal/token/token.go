@@ -101,9 +101,8 @@ func (t Token) opens(secret [secretBytes]byte) bool {
 	return subtle.ConstantTimeCompare(digest[:], t.Digest[:]) == 1
 }
 
-// usable says why a token whose secret was shown may not be used now, or from
-// there.
-func (t Token) usable(now time.Time, from netip.Addr) error {
+// usable says why a token whose secret was shown may not be used now.
+func (t Token) usable(now time.Time) error {
 	switch {
 	case t.Revoked():
 		return reason.Errorf(reason.Unauthenticated, "the token %s (%s) was revoked at %s", t.Name, t.ID, t.RevokedAt.Format(time.RFC3339)).
@@ -111,8 +110,11 @@ func (t Token) usable(now time.Time, from netip.Addr) error {
 	case !now.Before(t.ExpiresAt):
 		return reason.Errorf(reason.Unauthenticated, "the token %s (%s) expired at %s", t.Name, t.ID, t.ExpiresAt.Format(time.RFC3339)).
 			WithRemedy("Have another one made: `palyra tokens create`.")
-	case len(t.Addresses) > 0 && !slices.ContainsFunc(t.Addresses, func(p netip.Prefix) bool { return p.Contains(from.Unmap()) }):
-		return reason.Errorf(reason.Unauthenticated, "the token %s (%s) may not be used from %s", t.Name, t.ID, from)
 	}
 	return nil
+}
+
+// allows reports whether the token may be used from an address.
+func (t Token) allows(from netip.Addr) bool {
+	return len(t.Addresses) == 0 || slices.ContainsFunc(t.Addresses, func(p netip.Prefix) bool { return p.Contains(from.Unmap()) })
 }

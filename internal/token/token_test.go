@@ -125,6 +125,7 @@ func TestRefused(t *testing.T) {
 	bound, text := w.create(t, ann, token.Request{For: bot, Life: time.Hour, Addresses: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}})
 	other, _ := w.create(t, ann, token.Request{})
 	swapped := "pal_" + strings.ToLower(other.ID) + text[strings.LastIndex(text, "_"):]
+	came := must.Get(w.Authenticate(text, netip.MustParseAddr("127.0.0.1")))(t)
 	for name, c := range map[string]struct {
 		shown  string
 		from   string
@@ -168,6 +169,10 @@ func TestRefused(t *testing.T) {
 			}
 			from, _ := netip.ParseAddr(c.from)
 			caller, err := w.Authenticate(c.shown, from)
+			// What ends the token ends what it began.
+			if stands := w.Stands(came); (stands == nil) != (c.before == nil) || stands != nil && reason.Of(stands) != reason.Unauthenticated {
+				t.Errorf("whoever came in before: %v", stands)
+			}
 			if c.want == "" {
 				must.Do(t, err)
 				return

@@ -32,10 +32,10 @@ func (r Report) Because(ctx context.Context, err error) (Report, Failure) {
 	if known.Code == reason.Internal {
 		r.Cause = err
 	}
-	switch known.Code {
-	case reason.TimedOut:
+	switch code := known.Code; {
+	case code == reason.TimedOut:
 		r.Outcome = TimedOut
-	case reason.Cancelled, reason.GatewayFrozen, reason.ShuttingDown:
+	case code == reason.Cancelled, code == reason.GatewayFrozen, code == reason.ShuttingDown, code == reason.Unauthenticated && ctx.Err() != nil:
 		r.Outcome = Stopped
 	default:
 		r.Outcome = Failed

@@ -176,9 +176,10 @@ func (g *gate) pass(ctx context.Context, r *tool.CommitRequest) (tool.CommitRuli
 	if err != nil {
 		return tool.CommitRuling{}, err
 	}
-	// A revoke, a freeze and the end of the call beat a yes that is recorded.
+	// A revoke, of the answer or of the caller, a freeze and the end of the call beat a yes
+	// that is recorded.
 	if g.ruled.Allowed {
-		if err := cut(ctx, g.Approver.Recheck(ctx, g.answer)); err != nil {
+		if err := cut(ctx, g.stands(ctx, g.answer)); err != nil {
 			g.rule(decision.Record{}, g.because(ctx, err))
 		}
 	}

@@ -404,6 +404,7 @@ func TestNewNeedsAllStages(t *testing.T) {
 		"session":    func(c *toolcall.Config) { c.MaxCallsPerSession = 0 },
 		"window":     func(c *toolcall.Config) { c.SessionIdle = 0 },
 		"devices":    func(c *toolcall.Config) { c.LiveDevice = nil },
+		"standing":   func(c *toolcall.Config) { c.Standing = nil },
 	} {
 		cfg := w.Pipeline.Config
 		spoil(&cfg)

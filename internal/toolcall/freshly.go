@@ -83,6 +83,9 @@ func (a *authorization) hold(ctx context.Context) error {
 // when it is let through. It reports whether verdict and answer agree; when they
 // do not, nothing was counted.
 func (a *authorization) settleNow(ctx context.Context) (settled bool, err error) {
+	if err := a.callersStand(); err != nil {
+		return false, err
+	}
 	judge := func(now tool.SessionFacts) (*session.Effects, error) {
 		if a.stale(now) {
 			a.request.SessionFacts, a.request.Time = now, time.Now().UTC()
@@ -105,6 +108,20 @@ func (a *authorization) settleNow(ctx context.Context) (settled bool, err error)
 	}
 	err = a.counted.Decide(judge)
 	return settled, err
+}
+
+// callersStand says why the call may not go on in the names of its caller and of those
+// who edited it.
+func (a *authorization) callersStand() error {
+	if err := a.Standing(a.request.Caller); err != nil {
+		return err
+	}
+	for _, editor := range a.request.Editors {
+		if err := a.Standing(editor); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // stale reports whether the verdict has to be made anew. One that lets nothing

@@ -164,10 +164,11 @@ func (k *keyedCalls) leave(key claimKey, live *liveCall) {
 
 // passing are refusals that say nothing about the call itself. A call with a key
 // does not end with its client, so that CANCELLED is somebody's order to end it: a
-// retry does not undo that.
+// retry does not undo that. UNAUTHENTICATED is of the credential that began the call; a
+// retry comes with another.
 var passing = []reason.Code{
 	reason.ShuttingDown, reason.GatewayFrozen, reason.ApprovalLimit, reason.JournalUnavailable, reason.FactsChanged,
-	reason.VaultLocked,
+	reason.VaultLocked, reason.Unauthenticated,
 }
 
 // unstarted reports whether the call did not start for a passing reason, such as a

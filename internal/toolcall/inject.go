@@ -102,8 +102,12 @@ func (a *authorization) useInjections(ctx context.Context) error {
 	return nil
 }
 
-// stands reports that no answer which the call has to have was taken back.
+// stands reports that the caller may go on, and that no answer which the call has to
+// have was taken back.
 func (a *authorization) stands(ctx context.Context, answer approval.Answer) error {
+	if err := a.callersStand(); err != nil {
+		return err
+	}
 	if err := a.Approver.Recheck(ctx, answer); err != nil {
 		return err
 	}

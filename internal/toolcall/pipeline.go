@@ -129,6 +129,10 @@ type Config struct {
 	// LiveDevice reports whether a device was not revoked; votes from a revoked
 	// one do not count.
 	LiveDevice func(id string) bool
+	// Standing says why a caller may not go on: its credential was revoked or has ended,
+	// or what it may do was reduced, since it came in. It is asked at the decision of a
+	// call, right before the call starts, and before its changes are committed.
+	Standing func(access.Caller) error
 	// Log gets the causes of INTERNAL errors, which callers are not told; nil
 	// discards.
 	Log *slog.Logger
@@ -157,7 +161,7 @@ type Pipeline struct {
 
 // New checks that every stage is there.
 func New(cfg Config) (*Pipeline, error) {
-	if cfg.Evaluator == nil || cfg.Approver == nil || cfg.Dispatcher == nil || cfg.Notary == nil || cfg.Ledger == nil || cfg.LiveDevice == nil {
+	if cfg.Evaluator == nil || cfg.Approver == nil || cfg.Dispatcher == nil || cfg.Notary == nil || cfg.Ledger == nil || cfg.LiveDevice == nil || cfg.Standing == nil {
 		return nil, errors.New("the pipeline needs all of its stages")
 	}
 	if cfg.MaxCallsPerRun <= 0 || cfg.MaxCallsPerSession <= 0 || cfg.SessionIdle <= 0 {
@@ -257,6 +261,21 @@ func (p *Pipeline) Running() []Running {
 	}
 	slices.SortFunc(list, func(a, b Running) int { return strings.Compare(a.ProposalID, b.ProposalID) })
 	return list
+}
+
+// EndCallers ends the calls whose caller ended says to, whatever they wait for, and
+// returns how many there are. Running programs are killed, and nothing that they wrote is
+// committed. It does not wait for their ends.
+func (p *Pipeline) EndCallers(ended func(access.Caller) bool, why *reason.Error) (n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c, cancel := range p.live {
+		if ended(c.sub.Caller) {
+			cancel(why)
+			n++
+		}
+	}
+	return n
 }
 
 // enter counts a call in, unless the pipeline is closing.

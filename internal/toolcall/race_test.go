@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"palyra/internal/access"
 	"palyra/internal/approval"
 	"palyra/internal/approval/approvaltest"
 	"palyra/internal/attest"
@@ -116,6 +117,7 @@ func swift(t *testing.T, policies string) (*toolcall.Pipeline, *noRouter) {
 	p := must.Get(toolcall.New(toolcall.Config{
 		Evaluator: engine, Approver: desk, Dispatcher: router, Notary: noNotary{}, Ledger: noLedger{},
 		MaxCallsPerRun: 1, MaxCallsPerSession: 1 << 30, SessionIdle: time.Hour, LiveDevice: live,
+		Standing: func(access.Caller) error { return nil },
 	}))(t)
 	return p, router
 }

@@ -120,6 +120,11 @@ func (a *authorization) askPeople(ctx context.Context, ask *approval.Ask) error 
 	if err != nil {
 		return err
 	}
+	// Its client may have left, which denies the call; the end of its credential is no
+	// denial, so that a retry with another one runs.
+	if why := context.Cause(ctx); !answer.Allowed() && reason.Of(why) == reason.Unauthenticated {
+		return why
+	}
 	a.answer, a.waited = answer, true
 	a.observe(Event{Resolved: &answer})
 	if on == nil {

@@ -20,6 +20,7 @@ import (
 	"palyra/internal/must"
 	"palyra/internal/policy"
 	"palyra/internal/policy/policytest"
+	"palyra/internal/reason"
 	"palyra/internal/sqlite"
 	"palyra/internal/sqlite/sqlitetest"
 	"palyra/internal/tool"
@@ -74,6 +75,13 @@ func (w *world) live(device string) bool {
 	return !revoked
 }
 
+func (w *world) standing(c access.Caller) error {
+	if !w.live(c.DeviceID) {
+		return reason.Errorf(reason.Unauthenticated, "device %s was revoked", c.DeviceID)
+	}
+	return nil
+}
+
 // newWorld starts a gateway; setup may change it before.
 func newWorld(t *testing.T, setup ...func(*world)) *world {
 	t.Helper()
@@ -114,7 +122,7 @@ func (w *world) start() {
 	w.store = &store{Store: sqlite.NewApprovals(w.db)}
 	w.Gateway = gatewaytest.New(w.t, gatewaytest.Config{
 		DB: w.db, Engine: w.engine, Notary: w.notary, Tools: append([]dispatch.Tool{w.read, w.run, w.fetch, w.secret}, w.more...),
-		Approvals: w.store, Limits: w.limits, LiveDevice: w.live,
+		Approvals: w.store, Limits: w.limits, LiveDevice: w.live, Standing: w.standing,
 		MaxCallsPerRun: w.budget, MaxCallsPerSession: w.perSession, SessionIdle: w.idle, Log: w.log.Logger(), Between: w.between,
 	})
 }

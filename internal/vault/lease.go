@@ -222,6 +222,12 @@ func (s *Service) end(ctx context.Context, why string, which func(Lease) bool) e
 	return errors.Join(errs...)
 }
 
+// EndOf ends the leases of a caller's calls and runs: it may do less than before, or one
+// of its credentials ended. What goes on in its name leases anew.
+func (s *Service) EndOf(ctx context.Context, holder access.Principal) error {
+	return s.end(ctx, "holder", func(l Lease) bool { return l.Holder == holder })
+}
+
 // Leases are those that go on, of the caller or of secrets that the caller may list.
 func (s *Service) Leases(caller access.Caller) ([]Lease, error) {
 	if caller.Principal.IsZero() {

@@ -121,6 +121,7 @@ func newGateway(s settings) (_ *gateway, err error) {
 	g.pipeline, err = toolcall.New(s.hooks.stages(toolcall.Config{
 		Evaluator: g.engine, Approver: g.desk, Dispatcher: router, Notary: s.notary, Ledger: sqlite.NewCalls(db),
 		MaxCallsPerRun: 200, MaxCallsPerSession: many, SessionIdle: time.Hour, LiveDevice: anyDevice,
+		Standing: func(access.Caller) error { return nil },
 	}))
 	return g, err
 }

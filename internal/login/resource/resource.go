@@ -192,14 +192,21 @@ func (s *Service) caller(i *issuer, v verified, m Mapping) (access.Caller, error
 	if i.ScopesInToken {
 		scopes = slices.DeleteFunc(slices.Clone(scopes), func(p access.Permission) bool { return !slices.Contains(v.scopes, string(p)) })
 	}
-	c := access.Caller{
-		Principal: member.Principal, OnBehalfOf: member.Principal, Roles: member.Roles, DeviceID: v.credential(i.Name),
-		Token: &access.TokenBounds{Scopes: scopes, Creator: member.Principal, ExpiresAt: v.expires, Issuer: i.Name},
-	}
-	if member.Principal.Kind == access.KindAgent {
-		c.OnBehalfOf = member.Owner
-	}
+	c := member.Caller(v.credential(i.Name))
+	c.Token = &access.TokenBounds{Scopes: scopes, Creator: member.Principal, ExpiresAt: v.expires, Issuer: i.Name}
 	return c, nil
+}
+
+// Stands says why a caller that came with an access token may not go on: its member was
+// disabled or removed, or what it may do was reduced. Its errors have the reason
+// Unauthenticated. The end of the token is none: clients refresh theirs every few
+// minutes and go on with what they began.
+func (s *Service) Stands(c access.Caller) error {
+	member, ok := s.members.Active(c.Principal)
+	if !ok {
+		return refused("%s, as whom it acted, may not act any more: it or its owner is disabled or gone", c.Principal)
+	}
+	return c.Reduced(member.Caller(c.DeviceID))
 }
 
 // mapping finds as whom somebody acts. A subject that is named wins over groups; groups

@@ -319,10 +319,14 @@ func TestMembersWhoMayNotAct(t *testing.T) {
 		"disabled": func(m *access.Member) { m.Disabled = true }, "awaits consent": func(m *access.Member) { m.AwaitsConsent = true },
 	} {
 		w := newWorld(t)
-		w.letsIn(name)
+		came := must.Get(w.with(nil))(t)
+		must.Do(t, w.service.Stands(came))
 		m := w.members[alice]
 		change(&m)
 		w.members[alice] = m
+		if err := w.service.Stands(came); reason.Of(err) != reason.Unauthenticated {
+			t.Errorf("%s since it came in: %v", name, err)
+		}
 		if _, err := w.with(nil); reason.Of(err) != reason.Unauthenticated {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -253,6 +254,61 @@ func TestHandedTakenBack(t *testing.T) {
 	must.Do(t, w.vault.Remove(t.Context(), alice, w.ref))
 	until(t, func() bool { return must.Get(w.Show("signer"))(t).Instances == 0 })
 	w.fails("signer/length", `{}`, reason.NotFound)
+}
+
+// TestEndOf: what belongs to a caller, or was started by a call of it, ends at once with
+// what it may do, although it ignores that its input ended; the leases end with that. What
+// others have goes on.
+func TestEndOf(t *testing.T) {
+	t.Parallel()
+	w := newVaulted(t)
+	w.addSigner(func(s *declared.Server) { s.Shared = true })
+	w.add("own", serve(hello))
+	w.EndIdle()
+	w.source = letsAll + `@id("signing") @waives("approval: a test") permit(principal, action == Action::"secret.inject", resource);`
+	must.Do(t, w.Rebuild(t.Context(), ""))
+	w.works("signer/length", `{}`)
+	w.works("own/hello", `{}`)
+	must.Get(w.callAs(alice, "own/hello", `{}`, tool.Peer{}))(t)
+	instances := func(name string) int { return must.Get(w.Show(name))(t).Instances }
+	if instances("signer") != 1 || instances("own") != 2 || w.leases() != 1 {
+		t.Fatalf("%d and %d instances, %d leases", instances("signer"), instances("own"), w.leases())
+	}
+	must.Do(t, w.vault.EndOf(t.Context(), access.User("nobody")))
+	if n := w.EndOf(access.User("nobody")); n != 0 || instances("own") != 2 || w.leases() != 1 {
+		t.Errorf("the end of another principal ended %d; %d instances are left, %d leases", n, instances("own"), w.leases())
+	}
+	must.Do(t, w.vault.EndOf(t.Context(), gatewaytest.Agent.Principal))
+	if w.leases() != 0 {
+		t.Errorf("%d leases", w.leases())
+	}
+	w.Manager.EndOf(gatewaytest.Agent.Principal)
+	until(t, func() bool { return instances("signer") == 0 && instances("own") == 1 })
+	if n := w.Manager.EndOf(gatewaytest.Agent.Principal); n != 0 {
+		t.Errorf("a second end ended %d", n)
+	}
+}
+
+// TestReducedWhileItStarts: a server that came up while its caller was reduced ends, and
+// the call is refused.
+func TestReducedWhileItStarts(t *testing.T) {
+	t.Parallel()
+	var reduced atomic.Bool
+	w := newWorld(t, func(c *upstream.Config) {
+		c.Standing = func(access.Caller) error {
+			if reduced.Load() {
+				return reason.Errorf(reason.Unauthenticated, "the device was revoked")
+			}
+			return nil
+		}
+	})
+	w.add("own", serve(hello))
+	w.EndIdle()
+	w.works("own/hello", `{}`) // the control
+	w.EndIdle()
+	reduced.Store(true)
+	w.fails("own/hello", `{}`, reason.Unauthenticated)
+	until(t, func() bool { return must.Get(w.Show("own"))(t).Instances == 0 })
 }
 
 // TestHandedOnlyOnce: calls that come at once have people asked once, and one that does

@@ -37,6 +37,8 @@ type instance struct {
 	server declared.Server
 	// owner is whose it is, zero for one that is shared.
 	owner access.Principal
+	// startedBy is whose call started it.
+	startedBy access.Principal
 	// made is what it was made of; another call for other things gets another.
 	made string
 

@@ -82,6 +82,8 @@ type Config struct {
 	Router   Router
 	Policies Policies
 	Lender   Lender
+	// Standing says why a caller may not go on, as it does to the pipeline.
+	Standing func(access.Caller) error
 	// Logins are the gateway's logins at servers; nil for none.
 	Logins Logins
 	// Prefixes are what was installed for servers; nil for none.
@@ -328,7 +330,7 @@ func (m *Manager) Runs() error {
 
 // launchFor finds what an instance for a call is made of. Nothing is started.
 func (m *Manager) launchFor(ctx context.Context, s declared.Server, digest string, p tool.Proposal) (launch, error) {
-	l := launch{server: s, digest: digest, owner: p.Caller.Principal, mode: sandbox.ReadOnly, root: m.use.Empty}
+	l := launch{server: s, digest: digest, owner: p.Caller.Principal, by: p.Caller, mode: sandbox.ReadOnly, root: m.use.Empty}
 	if s.Shared {
 		l.owner = access.Principal{}
 	}
@@ -479,6 +481,39 @@ func (m *Manager) sweep(should func(*instance) bool) {
 }
 
 var errIdle = errors.New("nobody calls the server")
+
+// errReduced ends the instances of a caller that may do less than before.
+var errReduced = errors.New("whose it is may do less than before")
+
+// EndOf ends the instances that belong to a caller, and those that a call of it started,
+// without the time to end by themselves: it may do less than before, or one of its
+// credentials ended. It returns how many there were, and waits for none. What goes on in
+// its name starts others.
+func (m *Manager) EndOf(p access.Principal) (n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, s := range m.slots {
+		if in := s.current.Load(); in != nil && (in.owner == p || in.startedBy == p) && m.kill(in) {
+			n++
+		}
+	}
+	return n
+}
+
+// kill ends an instance without the time to end by itself, and does not wait for it. It
+// reports whether there was something to end.
+func (m *Manager) kill(in *instance) bool {
+	in.mu.Lock()
+	was := in.over
+	in.over, in.retired = true, true
+	in.mu.Unlock()
+	if in.pipe == nil {
+		m.processes.Go(func() { in.close(errReduced) })
+	} else {
+		in.stop(errReduced)
+	}
+	return !was
+}
 
 // drop ends all instances of a server, waiting for the calls that go on.
 func (m *Manager) drop(ctx context.Context, server string) error {

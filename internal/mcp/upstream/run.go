@@ -263,6 +263,11 @@ func (m *Manager) fill(ctx context.Context, s *slot, l launch, lent []egress.Sec
 		return nil, err
 	}
 	s.set(in)
+	// Who was reduced while it started had no instance yet that EndOf could end.
+	if err := m.use.Standing(l.by); err != nil {
+		m.kill(in)
+		return nil, err
+	}
 	s.failures, s.last = 0, nil
 	m.noted(l.server.Name, func(k *kept) { k.problem = nil })
 	return in, nil

@@ -28,9 +28,11 @@ import (
 
 // launch is what an instance is made of: everything that was decided on.
 type launch struct {
-	server  declared.Server
-	digest  string
-	owner   access.Principal
+	server declared.Server
+	digest string
+	owner  access.Principal
+	// by is the caller that needs it.
+	by      access.Caller
 	program tool.Executable
 	chains  []sandbox.Toolchain
 	// root and protected are of the server's workspace; root is the empty directory
@@ -61,7 +63,7 @@ func (l launch) key() string {
 // start starts or dials a server and shakes hands. Who waits for ctx bounds only that.
 func (m *Manager) start(ctx context.Context, l launch, lent []egress.Secret) (*instance, error) {
 	in := &instance{
-		id: l.server.Name + "/" + ulid.Make().String(), server: l.server, owner: l.owner, made: l.key(),
+		id: l.server.Name + "/" + ulid.Make().String(), server: l.server, owner: l.owner, startedBy: l.by.Principal, made: l.key(),
 		used: time.Now(), calls: map[string]*running{}, handed: l.handed,
 	}
 	defer in.till.open(lent)()

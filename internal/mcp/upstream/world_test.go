@@ -73,7 +73,8 @@ func newWorld(t *testing.T, change ...func(*upstream.Config)) *world {
 	w.Gateway = gatewaytest.New(t, gatewaytest.Config{DB: db, Engine: w.engine, Notary: gatewaytest.Notary(t)})
 	dir := must.Get(filepath.EvalSymlinks(t.TempDir()))(t)
 	w.config = upstream.Config{
-		Store: db, Router: w.Router, Policies: w, Runner: w.runner, Enabled: true, Empty: dir,
+		Standing: func(c access.Caller) error { return w.Standing(c) },
+		Store:    db, Router: w.Router, Policies: w, Runner: w.runner, Enabled: true, Empty: dir,
 		Workspaces: must.Get(workspace.NewSet(nil))(t), Version: "test", Log: slog.New(slog.DiscardHandler),
 	}
 	for _, c := range change {
