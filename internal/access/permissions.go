@@ -65,7 +65,7 @@ const (
 var NeverByToken = []Permission{
 	PermApprovalDecide, PermApprovalGrantBroad, PermAccessWrite, PermAccessWriteOwner, PermAccessConsent,
 	PermTokenCreate, PermPolicyActivate, PermGatewayThaw, PermDevicePair, PermUpstreamWrite, PermUpstreamLogin, PermSkillWrite, PermNotifyWrite,
-	PermVaultPut, PermVaultGet, PermVaultDelete, PermVaultRekey,
+	PermVaultPut, PermVaultGet, PermVaultDelete, PermVaultRekey, PermWorkspaceUndo,
 }
 
 // Permissions are all of them.

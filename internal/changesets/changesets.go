@@ -4,16 +4,11 @@ package changesets
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
-	"time"
-
-	"github.com/oklog/ulid/v2"
 
 	"palyra/internal/access"
 	"palyra/internal/config"
 	"palyra/internal/event"
-	"palyra/internal/reason"
 	"palyra/internal/tool"
 	"palyra/internal/workspace"
 	"palyra/internal/workspace/overlay"
@@ -30,14 +25,23 @@ type Config struct {
 	Workspaces *workspace.Set
 	History    overlay.History
 	Journal    Journal
-	Log        *slog.Logger
+	// Forbidden says why policy forbids a caller to commit changes, whatever people
+	// answer; nil where they may be asked.
+	Forbidden func(by access.Caller, f tool.CommitFacts) error
+	Log       *slog.Logger
 }
 
 // ChangeSets are those of the declared workspaces.
-type ChangeSets struct{ use Config }
+type ChangeSets struct {
+	use   Config
+	calls Calls
+}
 
 // New returns the change sets that a history has kept.
-func New(c Config) *ChangeSets { return &ChangeSets{c} }
+func New(c Config) *ChangeSets { return &ChangeSets{use: c} }
+
+// Serve has change sets taken back by calls of the pipeline. It is called before any is.
+func (c *ChangeSets) Serve(calls Calls) { c.calls = calls }
 
 // Declared lists the workspaces of the configuration.
 func (c *ChangeSets) Declared() []config.Workspace { return c.use.Declared }
@@ -65,84 +69,6 @@ func (c *ChangeSets) declared(name string) error {
 		return err
 	}
 	return root.Close()
-}
-
-// undone is the payload of event.Undone.
-type undone struct {
-	ProposalID  string            `json:"proposal_id"`
-	ChangeSetID string            `json:"change_set_id"`
-	UndoneBy    string            `json:"undone_by"`
-	Workspace   string            `json:"workspace"`
-	Root        string            `json:"root"`
-	Files       []tool.FileChange `json:"files"`
-	// FilesOmitted counts those beyond the first thousand; the root covers them.
-	FilesOmitted int    `json:"files_omitted,omitempty"`
-	By           string `json:"by"`
-	Note         string `json:"note,omitempty"`
-}
-
-// undoneFiles is how many files the journal lists of one undoing.
-const undoneFiles = 1000
-
-// Undo takes a change set back and journals it. Whoever goes away meanwhile,
-// it is carried out to its end.
-func (c *ChangeSets) Undo(ctx context.Context, by access.Caller, name, id, note string) (overlay.Summary, error) {
-	root, err := c.use.Workspaces.Open(name)
-	if err != nil {
-		return overlay.Summary{}, err
-	}
-	defer root.Close()
-	if root.ReadOnly() {
-		return overlay.Summary{}, reason.Errorf(reason.WorkspaceScope, "workspace %q is read-only", name).
-			WithRemedy("Ask the operator to declare it without read_only.")
-	}
-	ctx = context.WithoutCancel(ctx)
-	history := c.use.History
-	d, err := history.Get(name, id)
-	if err != nil {
-		return overlay.Summary{}, err
-	}
-	applied, err := history.Undo(ctx, root.Path(), name, id, overlay.Options{
-		ID: ulid.Make().String(), CallID: d.CallID, Principal: by.Principal.String(), At: time.Now(),
-	})
-	if reason.Of(err) == reason.AlreadyExists {
-		return undoneBefore(history, name, id)
-	}
-	if err != nil {
-		return overlay.Summary{}, err
-	}
-	if applied.Left != nil {
-		c.use.Log.WarnContext(ctx, "tidying up after an undo", slog.String("workspace", name), slog.String("error", applied.Left.Error()))
-	}
-	return applied.Summary, c.journal(ctx, by, note, d, applied.Summary)
-}
-
-// undoneBefore finds the change set that took another one back.
-func undoneBefore(history overlay.History, name, id string) (overlay.Summary, error) {
-	sets, err := history.List(name)
-	if err != nil {
-		return overlay.Summary{}, err
-	}
-	for _, s := range sets {
-		if s.Undoes == id {
-			return s, nil
-		}
-	}
-	return overlay.Summary{}, reason.Errorf(reason.NotFound, "change set %q was undone, and what undid it is not kept any more", id)
-}
-
-func (c *ChangeSets) journal(ctx context.Context, by access.Caller, note string, d overlay.Detail, s overlay.Summary) error {
-	payload := undone{
-		ProposalID: d.CallID, ChangeSetID: d.ID, UndoneBy: s.ID, Workspace: d.Workspace, Root: d.Root, By: by.Principal.String(), Note: note,
-		Files: []tool.FileChange{}, FilesOmitted: max(0, len(d.Changes)-undoneFiles),
-	}
-	for _, change := range d.Changes[:min(len(d.Changes), undoneFiles)] {
-		payload.Files = append(payload.Files, tool.FileChange{Workspace: d.Workspace, Path: overlay.Display(change.Path), Was: change.Is.SHA256, Is: change.Was.SHA256})
-	}
-	if err := c.use.Journal.Record(ctx, event.Undone, by.Principal.String(), d.CallID, payload); err != nil {
-		return fmt.Errorf("the change set was undone, but that was not recorded: %w", err)
-	}
-	return nil
 }
 
 // Recover brings workspaces to where a commit that a crash interrupted

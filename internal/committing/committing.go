@@ -102,7 +102,7 @@ func Settle(ctx context.Context, w Work, stopped error) (Outcome, error) {
 		done.Shown.Diff = set.Diff(commitDiff)
 		return done, nil
 	}
-	ruling, err := w.ask(ctx, set)
+	ruling, err := Ask(ctx, w.Call, set, w.request(set))
 	done.Record.ApprovalID, done.Record.GrantID = ruling.ApprovalID, ruling.GrantID
 	if err != nil {
 		return done.discarded(err), err
@@ -123,16 +123,16 @@ func Settle(ctx context.Context, w Work, stopped error) (Outcome, error) {
 	return done, nil
 }
 
-// ask puts a change set before policy and people. An error is a no.
-func (w Work) ask(ctx context.Context, set overlay.Set) (tool.CommitRuling, error) {
+// Ask puts a change set before policy and people. An error is a no.
+func Ask(ctx context.Context, c tool.Call, set overlay.Set, r tool.CommitRequest) (tool.CommitRuling, error) {
 	if refused := set.Refused(); len(refused) > 0 {
 		return tool.CommitRuling{}, reason.Errorf(reason.CommitRefused, "the program left devices, FIFOs or sockets, or changed some, which are never committed: %s", Displayed(refused)).
 			WithRemedy("Make the program remove them before it ends, or keep them in /tmp.")
 	}
-	if w.Call.Commit == nil {
-		return tool.CommitRuling{}, reason.Errorf(reason.CommitRefused, "the program changed files, and nobody can be asked whether they may be committed")
+	if c.Commit == nil {
+		return tool.CommitRuling{}, reason.Errorf(reason.CommitRefused, "the call changed files, and nobody can be asked whether they may be committed")
 	}
-	ruling, err := w.Call.Commit(ctx, w.request(set))
+	ruling, err := c.Commit(ctx, r)
 	switch {
 	case err != nil:
 		return ruling, err
@@ -155,26 +155,30 @@ func (w Work) ask(ctx context.Context, set overlay.Set) (tool.CommitRuling, erro
 }
 
 func (w Work) request(set overlay.Set) tool.CommitRequest {
+	r := Request(set)
+	if r.Facts.ExitCode = -1; w.ExitCode != nil {
+		r.Facts.ExitCode = *w.ExitCode
+	}
+	f := &r.Facts
+	r.Preview = tool.Preview{
+		Summary: fmt.Sprintf("Commit what %s changed in %s: %d added, %d modified, %d deleted, %d of them protected.",
+			w.By, w.Workspace, f.Added, f.Modified, f.Deleted, len(f.Protected)),
+		Diff: set.Diff(commitDiff),
+	}
+	return r
+}
+
+// Request is the question about a change set that no program made, without its preview.
+func Request(set overlay.Set) tool.CommitRequest {
 	f := set.Facts()
-	exit := -1
-	if w.ExitCode != nil {
-		exit = *w.ExitCode
-	}
-	request := tool.CommitRequest{
-		Facts: tool.CommitFacts{
-			Workspace: w.Workspace, Root: set.Root(), Added: f.Added, Modified: f.Modified, Deleted: f.Deleted, Bytes: f.Bytes,
-			Protected: notNil(f.Protected), Classes: notNil(f.Classes), Top: f.Top, ExitCode: exit,
-		},
-		Preview: tool.Preview{
-			Summary: fmt.Sprintf("Commit what %s changed in %s: %d added, %d modified, %d deleted, %d of them protected.",
-				w.By, w.Workspace, f.Added, f.Modified, f.Deleted, len(f.Protected)),
-			Diff: set.Diff(commitDiff),
-		},
-	}
+	r := tool.CommitRequest{Facts: tool.CommitFacts{
+		Workspace: set.Workspace, Root: set.Root(), Added: f.Added, Modified: f.Modified, Deleted: f.Deleted, Bytes: f.Bytes,
+		Protected: notNil(f.Protected), Classes: notNil(f.Classes), Top: f.Top,
+	}}
 	for i := range set.Changes {
-		request.Files = append(request.Files, fileChange(w.Workspace, set.Changes[i]))
+		r.Files = append(r.Files, fileChange(set.Workspace, set.Changes[i]))
 	}
-	return request
+	return r
 }
 
 func fileChange(workspace string, c overlay.Change) tool.FileChange {

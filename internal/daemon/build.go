@@ -336,6 +336,7 @@ func openPolicy(ctx context.Context, g *gateway, o Options) error {
 	}
 	g.changes = changesets.New(changesets.Config{
 		Declared: g.cfg.Workspaces, Workspaces: g.workspaces, History: g.isolation.history, Journal: g.journal, Log: g.log,
+		Forbidden: func(by access.Caller, f tool.CommitFacts) error { return forbidden(g, by, f) },
 	})
 	if err := g.changes.Recover(ctx); err != nil {
 		return err
@@ -496,7 +497,7 @@ func allTools(g *gateway, others []dispatch.Tool) ([]dispatch.Tool, builtin.Proc
 		tools = append(tools, g.guests.inline(g.cfg.WASM))
 	}
 	g.packages = newPackages(g, cfg.Process)
-	return append(tools, packages.Install{Service: g.packages}), cfg.Process, nil
+	return append(tools, packages.Install{Service: g.packages}, changesets.Tool{Of: g.changes, Version: version.Get().Version}), cfg.Process, nil
 }
 
 // newPackages makes what installs the packages of upstream servers.
@@ -577,6 +578,7 @@ func openPipeline(ctx context.Context, g *gateway, o Options) error {
 		return err
 	}
 	g.upstreams.Serve(g.pipeline)
+	g.changes.Serve(g.pipeline)
 	return nil
 }
 

@@ -22,6 +22,7 @@ import (
 	"palyra/internal/canonical"
 	"palyra/internal/config"
 	"palyra/internal/event"
+	"palyra/internal/gatewaychange"
 	"palyra/internal/identity"
 	"palyra/internal/mcp/declared"
 	"palyra/internal/mcp/packages"
@@ -206,7 +207,8 @@ func TestNoChangeWithoutTwo(t *testing.T) {
 		}
 	}
 	for procedure, row := range changetable.Rows() {
-		if row.Kind != "" && !covered[procedure] {
+		// Changes are taken back by a call, unless the gateway is frozen: TestUndoWhileFrozen.
+		if row.Kind != "" && row.Kind != gatewaychange.UndoChanges && !covered[procedure] {
 			t.Errorf("%s is not tried", procedure)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"palyra/internal/access"
 	"palyra/internal/approval"
+	"palyra/internal/changesets"
 	"palyra/internal/identity"
 	mcpserver "palyra/internal/mcp/server"
 	"palyra/internal/notify"
@@ -23,6 +24,7 @@ import (
 	"palyra/internal/rpc"
 	"palyra/internal/rpc/webhookvotes"
 	"palyra/internal/sandbox"
+	"palyra/internal/tool"
 	"palyra/internal/version"
 )
 
@@ -313,4 +315,16 @@ func runNotify(ctx context.Context, g *gateway) error {
 		g.log.WarnContext(ctx, "notifications have stopped", slog.Any("error", err))
 	}
 	return nil
+}
+
+// forbidden says why policy forbids a caller to commit changes, whatever people answer.
+func forbidden(g *gateway, by access.Caller, f tool.CommitFacts) error {
+	verdict := g.engine.Current().Evaluate(policy.Request{
+		Caller: by, Tool: changesets.UndoTool, Capabilities: changesets.Tool{}.Descriptor().Capabilities, Commit: &f, Time: time.Now().UTC(),
+		Facts: tool.Facts{Workspace: f.Workspace, Path: ".", SandboxTier: "builtin", SandboxLevel: "none"},
+	}, nil)
+	if verdict.Effect() != policy.Deny {
+		return nil
+	}
+	return reason.Errorf(reason.CommitRefused, "policy does not allow %s these changes; the workspace is as it was", by.Principal)
 }

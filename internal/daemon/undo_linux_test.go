@@ -3,6 +3,9 @@
 package daemon
 
 import (
+	"context"
+	"encoding/json"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,8 +13,13 @@ import (
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/gen/palyra/v1/palyrav1connect"
+	"palyra/internal/config"
 	"palyra/internal/event"
+	"palyra/internal/identity"
 	"palyra/internal/must"
+	"palyra/internal/needs"
+	"palyra/internal/reason"
+	"palyra/internal/rpc"
 )
 
 // TestUndoThroughTheAPI takes back what a program committed, once, and journals
@@ -65,5 +73,152 @@ func TestUndoThroughTheAPI(t *testing.T) {
 		if !strings.Contains(payload, want) {
 			t.Errorf("the event lacks %s: %s", want, payload)
 		}
+	}
+}
+
+// undoing is a gateway of four people with one workspace, in which one change of a program
+// was committed.
+type undoing struct {
+	*team
+	*governed
+	set *palyrav1.ChangeSet
+}
+
+func startUndoing(t *testing.T, argv ...string) undoing {
+	t.Helper()
+	needs.Sandbox(t)
+	cfg := policyConfigAt(t)
+	cfg.ProcessRunner.Enabled, cfg.AllowSensitiveTools = true, true
+	cfg.Approvals.Cooldown = 0
+	cfg.Workspaces = []config.Workspace{workspaceAt(t)}
+	// Nobody is asked about what the program changes that local runs.
+	write(t, filepath.Join(cfg.Policy.Dir, "made.cedar"), "@id(\"made\") @reason(\"a test\") @waives(\"approval: a test\")\npermit(principal == User::\"local\", action == Action::\"workspace.commit\", resource);\n")
+	d := newTeam(t, cfg)
+	u := undoing{d, &governed{running: d.running, dir: cfg.Workspaces[0].Path}, nil}
+	t.Cleanup(d.running.end)
+	u.write("source.txt", "new\n")
+	u.governed.want(u.call(map[string]any{"argv": argv}), "succeeded", "", "committed")
+	u.set = must.Get(u.workspaces("local").ListChangeSets(t.Context(), &palyrav1.ListChangeSetsRequest{Workspace: "default"}))(t).GetChangeSets()[0]
+	return u
+}
+
+func (u undoing) workspaces(name string) palyrav1connect.WorkspaceServiceClient {
+	return palyrav1connect.NewWorkspaceServiceClient(dialAs(u.team.t, u.dirs[name]), u.team.url())
+}
+
+func (u undoing) undo(ctx context.Context, name string) error {
+	_, err := u.workspaces(name).UndoChangeSet(ctx, &palyrav1.UndoChangeSetRequest{Workspace: "default", ChangeSetId: u.set.GetChangeSetId(), Reason: "why not"})
+	return rpc.ReasonOf(err)
+}
+
+// asking begins an undo as somebody, and returns what people are asked about it, and how it
+// ends.
+func (u undoing) asking(name string) (*palyrav1.Approval, <-chan error) {
+	t := u.team.t
+	t.Helper()
+	local := u.as("local")
+	seen := must.Get(local.approvals.WatchApprovals(t.Context(), &palyrav1.WatchApprovalsRequest{}))(t)
+	defer func() { _ = seen.Close() }()
+	done := make(chan error, 1)
+	go func() { done <- u.undo(t.Context(), name) }()
+	for seen.Receive() {
+		if v := seen.Msg().GetApproval(); v.GetState() == palyrav1.ApprovalState_APPROVAL_STATE_PENDING && v.GetRequestedBy() == "user:"+name {
+			return v, done
+		}
+	}
+	t.Fatalf("nobody was asked: %v", seen.Err())
+	return nil, nil
+}
+
+// TestUndoPassesTheGate: what people had to allow takes people to take back; what policy
+// forbids somebody to commit, they do not take back either.
+func TestUndoPassesTheGate(t *testing.T) {
+	t.Parallel()
+	u := startUndoing(t, "install", "-D", "-m", "755", "source.txt", ".git/hooks/pre-commit")
+	hook := filepath.Join(u.dir, ".git/hooks/pre-commit")
+	gone := func() bool { _, err := os.Stat(hook); return os.IsNotExist(err) }
+	for _, yes := range []bool{false, true} {
+		question, done := u.asking("bob")
+		if gone() || !strings.Contains(question.GetPrompt().GetDiff(), "pre-commit") {
+			t.Errorf("asked %v", question)
+		}
+		must.Do(t, u.as("dan").vote(question, yes))
+		if err := <-done; (err == nil) != yes || !yes && reason.Of(err) != reason.ApprovalDenied || gone() != yes {
+			t.Errorf("with %v: %v, gone: %v", yes, err, gone())
+		}
+	}
+	if n := len(u.as("bob").events(event.Undone)); n != 1 {
+		t.Errorf("%d undos in the journal", n)
+	}
+}
+
+// TestUndoOfTheForbidden: a rule that keeps somebody from committing keeps them from taking
+// back; others may.
+func TestUndoOfTheForbidden(t *testing.T) {
+	t.Parallel()
+	u := startUndoing(t, "mv", "source.txt", "moved.txt")
+	write(t, filepath.Join(u.team.cfg.Policy.Dir, "dan.cedar"), "@id(\"dan\") @reason(\"dan writes nothing\")\nforbid(principal == User::\"dan\", action == Action::\"workspace.commit\", resource);\n")
+	w := u.as("bob").ask("local", func(ctx context.Context, p person) error {
+		_, err := p.policy.ReloadPolicy(ctx, &palyrav1.ReloadPolicyRequest{})
+		return err
+	})
+	must.Do(t, u.as("bob").vote(w.question, true))
+	must.Do(t, <-w.done)
+	before := u.tree()
+	if err := u.undo(t.Context(), "dan"); reason.Of(err) != reason.CommitRefused || u.tree() != before {
+		t.Errorf("dan: %v", err)
+	}
+	// A token of somebody who may has no such scope, nor a way around it.
+	tokens := palyrav1connect.NewTokenServiceClient(dialAs(t, u.dirs["bob"]), u.team.url())
+	if _, err := tokens.CreateToken(t.Context(), &palyrav1.CreateTokenRequest{Name: "t", Scopes: []string{"workspace.undo"}}); reason.Of(rpc.ReasonOf(err)) != reason.InvalidInput {
+		t.Errorf("a token that takes back: %v", err)
+	}
+	made := must.Get(tokens.CreateToken(t.Context(), &palyrav1.CreateTokenRequest{Name: "t", Scopes: []string{"tool.call"}}))(t)
+	input := must.Get(json.Marshal(map[string]string{"workspace": "default", "change_set_id": u.set.GetChangeSetId()}))(t)
+	own := must.Get(identity.ReadBundle(u.dirs["bob"]))(t)
+	transport := &http.Transport{TLSClientConfig: identity.Bundle{Root: own.Root, ServerName: own.ServerName, Token: made.GetText()}.ClientTLS(), ForceAttemptHTTP2: true}
+	t.Cleanup(transport.CloseIdleConnections)
+	calls := palyrav1connect.NewGatewayServiceClient(&http.Client{Transport: bearer{transport, made.GetText()}}, u.team.url())
+	stream := must.Get(calls.CallTool(t.Context(), &palyrav1.CallToolRequest{Tool: "workspace.undo", InputJson: input}))(t)
+	for stream.Receive() {
+		continue
+	}
+	if err := rpc.ReasonOf(stream.Err()); reason.Of(err) != reason.PermissionDenied || u.tree() != before {
+		t.Errorf("by a token: %v", err)
+	}
+	must.Do(t, u.undo(t.Context(), "bob")) // the control
+}
+
+// TestUndoWhileFrozen: while the gateway is frozen an owner or admin takes changes back,
+// with a second person where there is one, and nobody else; and what policy forbids them to
+// commit stays.
+func TestUndoWhileFrozen(t *testing.T) {
+	t.Parallel()
+	u := startUndoing(t, "mv", "source.txt", "moved.txt")
+	before := u.tree()
+	must.Get(u.as("local").status.Freeze(t.Context(), &palyrav1.FreezeRequest{Reason: "look"}))(t)
+	if err := u.undo(t.Context(), "dan"); reason.Of(err) != reason.GatewayFrozen || u.tree() != before {
+		t.Errorf("an operator: %v", err)
+	}
+	question, done := u.asking("cyd")
+	if u.tree() != before || !strings.Contains(question.GetPrompt().GetSummary(), "frozen") {
+		t.Errorf("asked %v", question.GetPrompt())
+	}
+	for _, name := range []string{"cyd", "dan"} {
+		if u.as(name).vote(question, true) == nil {
+			t.Errorf("the yes of %s was taken", name)
+		}
+	}
+	must.Do(t, u.as("bob").vote(question, true))
+	must.Do(t, <-done)
+	if _, err := os.Stat(filepath.Join(u.dir, "source.txt")); err != nil {
+		t.Error("it was not taken back")
+	}
+	if s := must.Get(u.as("bob").status.GetStatus(t.Context(), &palyrav1.GetStatusRequest{}))(t); s.GetFreeze() == nil {
+		t.Error("the gateway is frozen no more")
+	}
+	must.Do(t, u.undo(t.Context(), "cyd")) // which changes nothing, and asks nobody
+	if n := len(u.as("bob").events(event.Undone)); n != 1 {
+		t.Errorf("%d undos in the journal", n)
 	}
 }

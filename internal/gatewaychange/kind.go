@@ -31,12 +31,15 @@ const (
 	EnableSkill     Kind = "skill.enable"
 	TrustPublisher  Kind = "publisher.trust"
 	MapChatUser     Kind = "chat_user.map"
+	// UndoChanges is of what was committed to a workspace, while the gateway is frozen.
+	// Else it is a call.
+	UndoChanges Kind = "workspace.undo"
 	// Erase is of what the journal points to; nothing does that yet.
 	Erase Kind = "journal.erase"
 )
 
 // Kinds lists them.
-var Kinds = []Kind{AddMember, UpdateMember, EnableMember, RemoveMember, ConfirmMember, AddDevice, ActivatePolicy, ReloadPolicy, LetIn, Thaw, AddUpstream, ApproveUpstream, UpdateUpstream, InstallSkill, EnableSkill, TrustPublisher, MapChatUser, Erase}
+var Kinds = []Kind{AddMember, UpdateMember, EnableMember, RemoveMember, ConfirmMember, AddDevice, ActivatePolicy, ReloadPolicy, LetIn, Thaw, AddUpstream, ApproveUpstream, UpdateUpstream, InstallSkill, EnableSkill, TrustPublisher, MapChatUser, UndoChanges, Erase}
 
 // byOwners are permissions that an owner has whatever policies say, so that no set of
 // them is in force for good.

@@ -20,10 +20,10 @@ type Row struct {
 }
 
 // Guarded are the permissions whose methods all have a row: what they allow could end
-// dual control itself.
+// dual control itself, or takes back what two people allowed.
 var Guarded = []access.Permission{
 	access.PermAccessWrite, access.PermAccessWriteOwner, access.PermPolicyActivate, access.PermGatewayThaw, access.PermUpstreamWrite,
-	access.PermSkillWrite, access.PermNotifyWrite,
+	access.PermSkillWrite, access.PermNotifyWrite, access.PermWorkspaceUndo,
 }
 
 // table is the one that says which methods take a second person, by procedure.
@@ -58,6 +58,9 @@ var table = map[string]Row{
 	palyrav1connect.SkillServiceInspectSkillProcedure:      {Alone: "it looks at a package and installs nothing"},
 	palyrav1connect.SkillServiceRemoveSkillProcedure:       {Alone: "it takes tools away and gives none"},
 	palyrav1connect.SkillServiceDistrustPublisherProcedure: {Alone: "whoever sees that a key is somebody else's must not have to wait"},
+
+	// While the gateway is frozen; else it is a call, which asks people as calls do.
+	palyrav1connect.WorkspaceServiceUndoChangeSetProcedure: {Kind: gatewaychange.UndoChanges},
 
 	palyrav1connect.NotifyServiceMapChatUserProcedure:   {Kind: gatewaychange.MapChatUser},
 	palyrav1connect.NotifyServiceTestNotifyProcedure:    {Alone: "it sends words of the gateway's own to where the configuration says"},

@@ -73,20 +73,9 @@ func (t *transaction) removeOld(r *replacement) error {
 // is the canonical path of the workspace. The undoing is a change set of its
 // own, with the id of o, and can be undone.
 func (h History) Undo(ctx context.Context, root, workspace, id string, o Options) (Applied, error) {
-	m, err := h.manifest(workspace, id)
+	m, set, err := h.reversal(workspace, id)
 	if err != nil {
 		return Applied{}, err
-	}
-	if err := m.refuseUndo(); err != nil {
-		return Applied{}, err
-	}
-	changes, err := changesOf(m.Entries)
-	if err != nil {
-		return Applied{}, err
-	}
-	for i := range changes {
-		c := &changes[i]
-		c.Was, c.Is = c.Is, c.Was
 	}
 	content, err := h.replaced(m)
 	if err != nil {
@@ -98,16 +87,38 @@ func (h History) Undo(ctx context.Context, root, workspace, id string, o Options
 		return Applied{}, err
 	}
 	defer lower.Close()
-	set, err := newSet(workspace, changes)
-	if err != nil {
-		return Applied{}, err
-	}
 	s := set.summary(o)
 	s.Undoes = id
 	from := func(i int, c *Change) (io.Reader, func(), error) {
 		return io.NewSectionReader(content, m.Offsets[i], c.Is.Size), func() {}, nil
 	}
-	return commit(ctx, lower, changes, from, s, "# takes back "+id+"\n", h)
+	return commit(ctx, lower, set.Changes, from, s, "# takes back "+id+"\n", h)
+}
+
+// Reversal is the change set that would take another one back. Its Diff is empty.
+func (h History) Reversal(workspace, id string) (Set, error) {
+	_, set, err := h.reversal(workspace, id)
+	return set, err
+}
+
+func (h History) reversal(workspace, id string) (manifest, Set, error) {
+	m, err := h.manifest(workspace, id)
+	if err != nil {
+		return m, Set{}, err
+	}
+	if err := m.refuseUndo(); err != nil {
+		return m, Set{}, err
+	}
+	changes, err := changesOf(m.Entries)
+	if err != nil {
+		return m, Set{}, err
+	}
+	for i := range changes {
+		c := &changes[i]
+		c.Was, c.Is = c.Is, c.Was
+	}
+	set, err := newSet(workspace, changes)
+	return m, set, err
 }
 
 func (m manifest) refuseUndo() error {

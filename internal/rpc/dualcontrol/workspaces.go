@@ -1,0 +1,61 @@
+package dualcontrol
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"palyra/internal/access"
+	"palyra/internal/gatewaychange"
+	"palyra/internal/reason"
+	"palyra/internal/rpc"
+	"palyra/internal/tool"
+	"palyra/internal/workspace/overlay"
+)
+
+// Undoer takes change sets back, by a call or without one (changesets.ChangeSets).
+type Undoer interface {
+	rpc.Workspaces
+	Plan(workspace, id string) (q tool.CommitRequest, done overlay.Summary, err error)
+	UndoFrozen(ctx context.Context, by access.Caller, workspace, id, note string) (overlay.Summary, error)
+}
+
+// Workspaces are workspaces in which nobody but an owner or admin takes changes back while
+// the gateway is frozen, and those with a second person.
+type Workspaces struct {
+	Undoer
+	Gate   *gatewaychange.Gate
+	Frozen func() bool
+}
+
+// Undo takes a change set back: by a call, or while the gateway is frozen, and makes none,
+// as a change of the gateway.
+func (w Workspaces) Undo(ctx context.Context, by access.Caller, workspace, id, note string) (set overlay.Summary, err error) {
+	if !w.Frozen() {
+		return w.Undoer.Undo(ctx, by, workspace, id, note)
+	}
+	if !slices.Contains(by.Roles, access.RoleOwner) && !slices.Contains(by.Roles, access.RoleAdmin) {
+		return set, reason.Errorf(reason.GatewayFrozen, "an operator froze the gateway: only an owner or admin takes changes back until it thaws")
+	}
+	err = change(ctx, w.Gate, by, func(context.Context) (*gatewaychange.Plan, error) {
+		q, done, err := w.Plan(workspace, id)
+		if set = done; err != nil {
+			return nil, err
+		}
+		return &gatewaychange.Plan{
+			Kind: gatewaychange.UndoChanges, Needs: access.PermWorkspaceUndo, Nothing: done.ID != "",
+			Question: gatewaychange.Question{
+				ID: "changes:" + workspace + ":" + id, Title: "Take back changes to workspace " + workspace,
+				Summary: fmt.Sprintf("%s The gateway is frozen, and stays so.", q.Preview.Summary), Notes: q.Preview.Notes, Diff: q.Preview.Diff,
+				Details: map[string]any{"workspace": workspace, "change_set_id": id, "root": q.Facts.Root, "note": note},
+			},
+			Make: func(ctx context.Context) (err error) {
+				if done.ID == "" {
+					set, err = w.UndoFrozen(ctx, by, workspace, id, note)
+				}
+				return err
+			},
+		}, nil
+	})
+	return set, err
+}
