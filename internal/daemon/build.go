@@ -101,6 +101,8 @@ type gateway struct {
 	holding   chan struct{}
 	hooks     *hook.Service
 	mcp       *mcpserver.Face
+	// lookAgain ends the streams of the API that policy allows no more, once it is served.
+	lookAgain func()
 	engine    *policy.Engine
 	desk      *approval.Desk
 	changing  *gatewaychange.Gate

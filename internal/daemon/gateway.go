@@ -250,6 +250,9 @@ func swapped(g *gateway) {
 	if g.mcp != nil {
 		g.mcp.Changed()
 	}
+	if g.lookAgain != nil {
+		g.lookAgain()
+	}
 }
 
 // openNotify makes what tells people elsewhere. Nobody is told yet.

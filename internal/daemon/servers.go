@@ -255,6 +255,7 @@ func apiServers(ctx context.Context, g *gateway) (api, agents, web *http.Server,
 	if err != nil {
 		return nil, nil, nil, err
 	}
+	g.lookAgain = handler.LookAgain
 	followConsole(g, handler)
 	g.identity.OnChange(func(ctx context.Context, by access.Principal) error { return g.policies.Rebuild(ctx, by.String()) })
 	// A revoked device, or one whose member may do less, loses its streams and runs,

@@ -99,6 +99,7 @@ type guard struct {
 	audit   Auditor
 	rules   *fieldrules.Rules
 	log     *slog.Logger
+	streams openStreams
 }
 
 var _ connect.Interceptor = (*guard)(nil)
@@ -150,6 +151,8 @@ func (g *guard) WrapStreamingClient(next connect.StreamingClientFunc) connect.St
 func (g *guard) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
 		procedure := conn.Spec().Procedure
+		ctx, leave := g.watched(ctx, procedure, methods[procedure].Permission)
+		defer leave()
 		if err := g.admit(ctx, procedure); err != nil {
 			return toConnect(ctx, g.log, procedure, err)
 		}
@@ -157,6 +160,25 @@ func (g *guard) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.
 			StreamingHandlerConn: conn, guard: g, cut: func() error { return cut(ctx) },
 		})
 		return toConnect(ctx, g.log, procedure, cause(ctx, err))
+	}
+}
+
+// watched is the context of a stream, which ends when policy allows its caller the
+// permission no more; leave must be called when the stream ended.
+func (g *guard) watched(ctx context.Context, procedure string, p access.Permission) (watched context.Context, leave func()) {
+	who, _ := ctx.Value(callerKey{}).(peer)
+	if !who.known {
+		return ctx, func() {}
+	}
+	ctx, end := context.WithCancelCause(ctx)
+	leaveList := g.streams.enter(func() {
+		if err := g.permit(ctx, who, procedure, p); err != nil {
+			end(err)
+		}
+	})
+	return ctx, func() {
+		leaveList()
+		end(nil)
 	}
 }
 

@@ -2,6 +2,8 @@ package rpc
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -90,6 +92,42 @@ func (l *liveRequests) endVouched(p access.Principal, why error) (n int) {
 	return n
 }
 
+// openStreams are the streams that were let in, each with what looks whether its caller
+// may still use it.
+type openStreams struct {
+	mu    sync.Mutex
+	looks map[int]func()
+	next  int
+}
+
+// enter registers a stream; leave must be called when it ended. A stream enters before its
+// permission is looked at for the first time, so that no change comes in between.
+func (o *openStreams) enter(look func()) (leave func()) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.looks == nil {
+		o.looks = make(map[int]func())
+	}
+	id := o.next
+	o.next++
+	o.looks[id] = look
+	return func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		delete(o.looks, id)
+	}
+}
+
+// look looks at all streams again.
+func (o *openStreams) look() {
+	o.mu.Lock()
+	looks := slices.Collect(maps.Values(o.looks))
+	o.mu.Unlock()
+	for _, look := range looks {
+		look()
+	}
+}
+
 // until ends a request at the end of its credential, so that no stream is older than
 // what let it in, and says why; stop must be called when the request ended.
 func until(cancel context.CancelCauseFunc, end time.Time, why func() error) (stop func()) {
@@ -136,7 +174,7 @@ func cut(ctx context.Context) error {
 		return nil
 	}
 	switch cause := context.Cause(ctx); reason.Of(cause) {
-	case reason.Unauthenticated, reason.CertificateExpired, reason.KeyReplaced, reason.ShuttingDown:
+	case reason.Unauthenticated, reason.CertificateExpired, reason.KeyReplaced, reason.ShuttingDown, reason.PermissionDenied:
 		return cause
 	default:
 		return nil

@@ -3,6 +3,8 @@ package rpc_test
 import (
 	"context"
 	"errors"
+	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -199,4 +201,56 @@ func TestWatchResumes(t *testing.T) {
 		err = bad.Err()
 	}
 	wantError(t, "a made-up cursor", err, reason.InvalidInput)
+}
+
+// What is open ends when another set of policies no longer lets its caller have it, also
+// where nothing would be sent; streams of others go on.
+func TestPoliciesEndStreams(t *testing.T) {
+	t.Parallel()
+	held := make(chan error, 1)
+	w := newWorld(t, func(w *world) {
+		w.surfaces = map[string]http.Handler{"/mcp": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(http.StatusOK)
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+			held <- context.Cause(r.Context())
+		})}
+	})
+	began := make(chan struct{}, 1)
+	w.read.Work = func(ctx context.Context, _ tool.Call) tool.Report {
+		began <- struct{}{}
+		<-ctx.Done()
+		return gatewaytest.Succeeded(`{}`).Fail(ctx, ctx.Err())
+	}
+	tail := must.Get(w.eve.journal().TailEvents(t.Context(), &palyrav1.TailEventsRequest{}))(t)
+	if !tail.Receive() {
+		t.Fatal(tail.Err())
+	}
+	others := w.bob.watch()
+	call := must.Get(w.coder.gateway().CallTool(t.Context(), reading()))(t)
+	go func() {
+		for call.Receive() {
+		}
+	}()
+	<-began
+	res := must.Get(w.coder.http.Post(w.url+"/mcp", "application/json", strings.NewReader("{}")))(t)
+	defer res.Body.Close()
+	w.policies = `@id("no-tail") @reason("a test") forbid(principal, action == Action::"journal.tail", resource);
+@id("no-calls") @reason("a test") forbid(principal is Agent, action in [Action::"tool.call", Action::"tool.list"], resource);`
+	w.engine.Swap(w.policySet(w.registry.List()))
+	w.server.LookAgain()
+	for tail.Receive() {
+	}
+	wantError(t, "the tail", tail.Err(), reason.PermissionDenied)
+	if err := <-held; reason.Of(err) != reason.PermissionDenied {
+		t.Errorf("the route: %v", err)
+	}
+	must.Eventually(t, "the call ends", func() (bool, string) {
+		events := must.Get(w.journalEvents())(t)
+		last := events[len(events)-1]
+		return last.GetCode() == "PAL-X100", last.GetCode()
+	})
+	if !others.open() {
+		t.Error("the stream of another ended")
+	}
 }

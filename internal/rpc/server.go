@@ -122,6 +122,7 @@ type Server struct {
 	// console serves the API alone, to sessions of the console.
 	console http.Handler
 	live    liveRequests
+	guard   *guard
 }
 
 // ServeHTTP serves one request.
@@ -161,6 +162,10 @@ func (s *Server) EndSession(device, session string, why error) int {
 // EndVouched ends the requests that a member made with tokens of other issuers, when it
 // may do less than before, and returns how many there were.
 func (s *Server) EndVouched(p access.Principal, why error) int { return s.live.endVouched(p, why) }
+
+// LookAgain ends the streams and requests whose callers policy allows them no more. It is
+// called when another set of policies is in force.
+func (s *Server) LookAgain() { s.guard.streams.look() }
 
 // New builds the API. When stopping ends, streams that only watch end too, so
 // that they do not hold up a shutdown.
@@ -217,7 +222,7 @@ func New(stopping context.Context, cfg Config) (*Server, error) {
 	mux.Handle(healthv1connect.HealthCheckProcedure, newHealthHandler(cfg.Gateway, opts...))
 	mux.Handle(newReflectionHandler("v1", opts...))
 	mux.Handle(newReflectionHandler("v1alpha", opts...))
-	s := &Server{}
+	s := &Server{guard: g}
 	routes := newSurfaces(g, cfg.Surfaces, cfg.Hosts, cfg.Log)
 	api := g.refuseStrangers(limitMessages(stoppable(bundle(endWatches(stopping, offered(mux))))))
 	by := credentials{cfg.Auth, cfg.Tokens, cfg.Issuers}

@@ -62,6 +62,11 @@ func (s *surfaces) beside(next http.Handler) http.Handler {
 // guarded lets a request through to the handler of a route, or says why not.
 func (s *surfaces) guarded(pattern string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if row := routes[pattern]; row.Guard != nil {
+			ctx, leave := s.guard.watched(r.Context(), pattern, row.Guard.Permission)
+			defer leave()
+			r = r.WithContext(ctx)
+		}
 		if err := s.admit(pattern, r); err != nil {
 			s.refuse(w, r, pattern, err)
 			return

@@ -6,6 +6,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/cli/printer"
 	"palyra/internal/rpc/changetable"
 )
@@ -50,7 +51,11 @@ func (d deadline) waits(ctx context.Context, done <-chan struct{}) bool {
 	if v == nil {
 		return false
 	}
-	d.a.Say("waiting for another owner or admin, %s left: approval %s, `palyra approve %s`",
-		strings.TrimPrefix(d.a.Relative(v.GetExpiresAt()), "in "), v.GetApprovalId(), v.GetApprovalId())
+	who := "another owner or admin"
+	if v.GetSubjectType() == palyrav1.ApprovalSubjectType_APPROVAL_SUBJECT_TYPE_TOOL {
+		who = "somebody who may approve"
+	}
+	d.a.Say("waiting for %s, %s left: approval %s, `palyra approve %s`",
+		who, strings.TrimPrefix(d.a.Relative(v.GetExpiresAt()), "in "), v.GetApprovalId(), v.GetApprovalId())
 	return true
 }

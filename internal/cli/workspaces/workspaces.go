@@ -46,7 +46,10 @@ func Command(program *client.App) *cobra.Command {
 	undo := &cobra.Command{Use: "undo ID", Short: "Take a change set back", Args: command.Args(1, 1),
 		Long: "Take a change set back, all of it or nothing. Every file must still be as the\n" +
 			"change set left it; where somebody changed one since, nothing is done. The\n" +
-			"undoing is a change set of its own, which can be undone.",
+			"undoing is a change set of its own, which can be undone.\n\n" +
+			"Policy decides about it as about the changes of a program: where those take\n" +
+			"somebody's approval, the command waits for one. While the gateway is frozen, only\n" +
+			"owners and admins take changes back.",
 		Example: "palyra workspace undo 01J...\npalyra workspace undo 01J... -w demo --reason \"wrong branch\""}
 	var name, why string
 	for _, c := range []*cobra.Command{show, undo} {

@@ -266,6 +266,39 @@ func TestSubscribe(t *testing.T) {
 	})
 }
 
+// TestSubscriptionsEndWithPolicy: what policy lets a client watch no more it does not hear
+// of, and the server is left. What it may still watch goes on.
+func TestSubscriptionsEndWithPolicy(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, docs(all))
+	c := w.connect(clientConfig{revision: "2025-06-18"})
+	must.Do(t, c.Subscribe(t.Context(), &mcp.SubscribeParams{URI: "palyra:docs:doc://a"}))
+	owner := gatewaytest.Agent.Principal
+	watcher := w.face
+	w.reload("") // the control: another set that allows it
+	watcher.ResourceUpdated("docs", owner, "doc://a")
+	if got := <-c.updated; got != "palyra:docs:doc://a" {
+		t.Errorf("heard %s", got)
+	}
+	w.reload(`@id("no") forbid(principal, action in Action::"mcp.subscribe", resource in Server::"docs");`)
+	must.Eventually(t, "the server is left", func() (bool, string) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		left := strings.Join(w.left, ",")
+		return left == "docs "+owner.String()+" doc://a", left
+	})
+	if watcher.Watches("docs", owner, "") {
+		t.Error("it is still watched")
+	}
+	watcher.ResourceUpdated("docs", owner, "doc://a")
+	must.Do(t, c.Ping(t.Context(), nil)) // a message that comes after it
+	select {
+	case got := <-c.updated:
+		t.Errorf("heard %s", got)
+	default:
+	}
+}
+
 // TestListsChange: clients are told of prompts and resources that changed.
 func TestListsChange(t *testing.T) {
 	t.Parallel()

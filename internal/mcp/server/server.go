@@ -387,7 +387,7 @@ func (f *Face) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-f.changed:
-			f.tellChanges()
+			f.unsubscribed(ctx, f.tellChanges())
 		}
 	}
 }
@@ -411,11 +411,12 @@ func (f *Face) listed(v *visit, tools *mcp.ListToolsResult) [resourcesChanged + 
 }
 
 // tellChanges tells the sessions of those whose lists are others than before.
-func (f *Face) tellChanges() {
+func (f *Face) tellChanges() (ended []watched) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, s := range f.servers {
 		v := &visit{caller: s.caller}
+		ended = append(ended, f.unwatchForbidden(v)...)
 		tools := f.list(v)
 		s.mark(tools)
 		now := f.listed(v, tools)
@@ -429,6 +430,7 @@ func (f *Face) tellChanges() {
 		}
 		s.listed = now
 	}
+	return ended
 }
 
 func some[T any](seq iter.Seq[T]) bool {

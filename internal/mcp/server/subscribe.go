@@ -67,12 +67,8 @@ func (f *Face) unsubscribe(ctx context.Context, r *mcp.UnsubscribeRequest) error
 	if !ok {
 		return unknownResource(r.Params.URI, declaredBy(r.Session).sessionless)
 	}
-	if !f.unwatch(watched{v.caller.Principal, server, uri}, r.Session) || f.Unsubscribe == nil {
-		return nil
-	}
-	// The context may have ended with the stream of the subscription.
-	if err := f.Unsubscribe(context.WithoutCancel(ctx), server, v.caller.Principal, uri); err != nil {
-		f.Log.InfoContext(ctx, "an upstream server goes on telling of a resource", slog.String("upstream", server), slog.String("error", err.Error()))
+	if key := (watched{v.caller.Principal, server, uri}); f.unwatch(key, r.Session) {
+		f.unsubscribed(ctx, []watched{key})
 	}
 	return nil
 }
@@ -152,10 +148,40 @@ func (f *Face) of(owner access.Principal) (list []*served) {
 	return list
 }
 
-// ResourceUpdated implements upstream.Watcher. The library tells those that subscribed.
+// ResourceUpdated implements upstream.Watcher. The library tells those that subscribed,
+// where their principal may still.
 func (f *Face) ResourceUpdated(server string, owner access.Principal, uri string) {
 	for _, s := range f.of(owner) {
+		if !f.Watches(server, s.caller.Principal, uri) {
+			continue
+		}
 		_ = s.ResourceUpdated(context.Background(), &mcp.ResourceUpdatedNotificationParams{URI: wireURI(server, uri)}) // who is gone hears nothing
+	}
+}
+
+// unwatchForbidden forgets what a principal watches of servers whose resources policy lets
+// it watch no more, and returns that. The caller holds mu.
+func (f *Face) unwatchForbidden(v *visit) (ended []watched) {
+	mine := f.mine(v)
+	for key := range f.watches {
+		if key.principal == v.caller.Principal && !mine[key.server+"/"+declaration.Subscribe] {
+			delete(f.watches, key)
+			ended = append(ended, key)
+		}
+	}
+	return ended
+}
+
+// unsubscribed tells upstream servers that nobody watches their resources any more.
+func (f *Face) unsubscribed(ctx context.Context, ended []watched) {
+	if f.Unsubscribe == nil {
+		return
+	}
+	for _, key := range ended {
+		// The context may have ended with the stream of the subscription.
+		if err := f.Unsubscribe(context.WithoutCancel(ctx), key.server, key.principal, key.uri); err != nil {
+			f.Log.InfoContext(ctx, "an upstream server goes on telling of a resource", slog.String("upstream", key.server), slog.String("error", err.Error()))
+		}
 	}
 }
 
