@@ -17,7 +17,8 @@ const (
 	// auditPeriod is how long refusals of one kind are counted before they
 	// become one event.
 	auditPeriod = time.Minute
-	// mostKinds bounds the memory: refusals beyond it are counted together.
+	// mostKinds bounds the memory for refusals of members: those beyond it are counted
+	// together.
 	mostKinds = 1024
 )
 
@@ -33,8 +34,10 @@ type Auditor struct {
 	log     *slog.Logger
 	journal Journal
 
-	mu      sync.Mutex
-	refused map[refusal]*refusals
+	mu sync.Mutex
+	// refused has those of members, strangers those of callers without a credential.
+	refused   map[refusal]*refusals
+	strangers strangers
 }
 
 type refusal struct {
@@ -49,12 +52,17 @@ type refusals struct {
 }
 
 type callersRefused struct {
-	Source    string      `json:"source"`
-	Procedure string      `json:"procedure"`
-	Reason    reason.Code `json:"reason"`
-	Count     int         `json:"count"`
-	First     time.Time   `json:"first"`
-	Last      time.Time   `json:"last"`
+	// Source is "" for the sources that have no event of their own, which Sources counts.
+	Source  string `json:"source,omitempty"`
+	Sources int    `json:"sources,omitempty"`
+	// Procedure and Reason are those of most of the refusals of a source without a
+	// credential, which were of so many Kinds.
+	Procedure string    `json:"procedure,omitempty"`
+	Reason    string    `json:"reason,omitempty"`
+	Kinds     int       `json:"kinds,omitempty"`
+	Count     int       `json:"count"`
+	First     time.Time `json:"first"`
+	Last      time.Time `json:"last"`
 }
 
 type exported struct {
@@ -71,6 +79,10 @@ func New(log Journal, logger *slog.Logger) *Auditor {
 func (a *Auditor) Refused(_ context.Context, source, procedure string, code reason.Code) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if _, err := access.ParsePrincipal(source); err != nil {
+		a.strangers.add(source, kind{procedure, string(code)}, time.Now().UTC())
+		return
+	}
 	key := refusal{source, procedure, code}
 	seen := a.refused[key]
 	if seen == nil && len(a.refused) >= mostKinds {
@@ -110,21 +122,22 @@ func (a *Auditor) Run(ctx context.Context) error {
 // denials; the others came from outside.
 func (a *Auditor) flush(ctx context.Context) {
 	a.mu.Lock()
-	counted := a.refused
-	a.refused = make(map[refusal]*refusals)
+	counted, outside := a.refused, a.strangers
+	a.refused, a.strangers = make(map[refusal]*refusals), strangers{}
 	a.mu.Unlock()
 	var drafts []event.Draft
-	for kind, n := range counted {
-		code, actor := event.CallersRefused, journal.Daemon
-		if _, err := access.ParsePrincipal(kind.source); err == nil {
-			code, actor = event.PermissionDenied, kind.source
-		}
-		draft, err := event.DraftOf(code, actor, "", callersRefused{
-			Source: kind.source, Procedure: kind.procedure, Reason: kind.code, Count: n.count, First: n.first, Last: n.last,
-		})
-		if err == nil {
+	add := func(code event.Code, actor string, payload callersRefused) {
+		if draft, err := event.DraftOf(code, actor, "", payload); err == nil {
 			drafts = append(drafts, draft)
 		}
+	}
+	for _, r := range outside.events() {
+		add(event.CallersRefused, journal.Daemon, r)
+	}
+	for kind, n := range counted {
+		add(event.PermissionDenied, kind.source, callersRefused{
+			Source: kind.source, Procedure: kind.procedure, Reason: string(kind.code), Count: n.count, First: n.first, Last: n.last,
+		})
 	}
 	if len(drafts) == 0 {
 		return

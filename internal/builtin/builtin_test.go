@@ -83,6 +83,11 @@ func (b *bench) plan(name string, input any) (tool.Plan, error) {
 // everything is what a caller may see who may read all files.
 func everything([]tool.FileAccess) bool { return true }
 
+// anyCommit allows every change of a workspace.
+func anyCommit(context.Context, tool.CommitRequest) (tool.CommitRuling, error) {
+	return tool.CommitRuling{Allowed: true}, nil
+}
+
 // call plans and runs.
 func (b *bench) call(ctx context.Context, name string, input any) (tool.Report, map[string]any) {
 	b.t.Helper()
@@ -105,6 +110,9 @@ func (b *bench) run(ctx context.Context, c tool.Call) tool.Report {
 	prepared, err := b.tools[c.Proposal.Tool.Name].Prepare(ctx, c.Proposal)
 	if c.MayDisclose == nil {
 		c.MayDisclose = everything
+	}
+	if c.Commit == nil && slices.Contains(c.Proposal.Tool.Capabilities, tool.FilesystemWrite) && c.Proposal.Tool.Executor == tool.Builtin {
+		c.Commit = anyCommit
 	}
 	if err != nil {
 		return begin("").Fail(ctx, tool.Disclose(err, c.MayDisclose))

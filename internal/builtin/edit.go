@@ -9,9 +9,12 @@ import (
 	"slices"
 	"strings"
 
+	"palyra/internal/canonical"
+	"palyra/internal/committing"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
 	"palyra/internal/workspace"
+	"palyra/internal/workspace/overlay"
 	"palyra/internal/workspace/unified"
 )
 
@@ -252,6 +255,9 @@ type editResult struct {
 // previous digest, and does not distinguish created from changed files, for a caller that
 // may not read the files.
 func (e *edit) run(ctx context.Context, call tool.Call, report tool.Report) tool.Report {
+	if err := e.askToCommit(ctx, call); err != nil {
+		return report.Fail(ctx, err)
+	}
 	applied, err := e.root.Apply(ctx, e.changes)
 	disclose := call.MayDisclose != nil && call.MayDisclose(e.contents())
 	result := editResult{Workspace: e.root.Name(), Files: []changedFile{}}
@@ -275,6 +281,32 @@ func (e *edit) run(ctx context.Context, call tool.Call, report tool.Report) tool
 		return report.Fail(ctx, tool.Disclose(e.restrict(err), call.MayDisclose))
 	}
 	return succeed(report, result)
+}
+
+// askToCommit asks whether the changes may reach the workspace, as those of programs do. The
+// files are ordinary: protected ones are refused before, and the call itself said what
+// becomes executable.
+func (e *edit) askToCommit(ctx context.Context, call tool.Call) error {
+	changes := make([]overlay.Change, len(e.changes))
+	for i, c := range e.changes {
+		changes[i] = overlay.Change{Path: c.Path, Was: overlay.State{SHA256: c.Was}}
+		if c.Was != "" {
+			changes[i].Was.Type = overlay.File
+		}
+		if !c.Delete {
+			changes[i].Is = overlay.State{Type: overlay.File, Size: int64(len(c.Content)), SHA256: canonical.Digest(c.Content)}
+		}
+	}
+	slices.SortFunc(changes, func(a, b overlay.Change) int { return strings.Compare(a.Path, b.Path) })
+	set, err := overlay.NewSet(e.root.Name(), changes)
+	if err != nil {
+		return err
+	}
+	r := committing.Request(set)
+	r.Preview.Summary = e.summary(e)
+	r.Preview.Diff, r.Preview.Notes = previewDiff(e.diffs)
+	_, err = committing.Ask(ctx, call, set, r)
+	return err
 }
 
 // planEdit is the plan of changes that were worked out, which it closes.

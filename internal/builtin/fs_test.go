@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -331,6 +332,39 @@ func TestNoRepositoryIsMade(t *testing.T) {
 	for _, in := range []object{{"patch": create("plain/config") + create("plain/refs/k")}, {"patch": create("bare/notes")}} {
 		if _, err := b.plan("fs.patch", in); err != nil {
 			t.Errorf("%v: %v", in, err)
+		}
+	}
+}
+
+// TestEditsPassTheGate: what fs.write and fs.patch change is asked about as a commit, with
+// its paths and sizes, and a no leaves the files as they are.
+func TestEditsPassTheGate(t *testing.T) {
+	t.Parallel()
+	for name, input := range map[string]any{
+		"fs.write": map[string]any{"path": "Docs/a.txt", "content": "new", "mode": "overwrite"},
+		"fs.patch": map[string]any{"patch": "--- a/Docs/a.txt\n+++ b/Docs/a.txt\n@@ -1 +1 @@\n-old\n+new\n"},
+	} {
+		for _, allow := range []bool{false, true} {
+			b := newBench(t, nil)
+			b.write("Docs/a.txt", "old\n")
+			p := must.Get(b.propose(name, input))(t)
+			plan := must.Get(b.tools[name].Plan(t.Context(), p))(t)
+			var asked []tool.CommitRequest
+			report := b.run(t.Context(), tool.Call{Proposal: p, Plan: plan, Commit: func(_ context.Context, r tool.CommitRequest) (tool.CommitRuling, error) {
+				asked = append(asked, r)
+				return tool.CommitRuling{Allowed: allow}, nil
+			}})
+			if len(asked) != 1 {
+				t.Fatalf("%s asked %d times", name, len(asked))
+			}
+			f := asked[0].Facts
+			if f.Workspace != "default" || f.Modified != 1 || f.Added+f.Deleted != 0 || f.ExitCode != 0 || len(f.Protected) != 0 || !slices.Equal(f.Top, []string{"Docs", "docs"}) || !strings.Contains(asked[0].Preview.Diff, "+new") {
+				t.Errorf("%s asked %+v", name, asked[0])
+			}
+			content := b.read("Docs/a.txt")
+			if allow != strings.HasPrefix(content, "new") || !allow && (report.Reason != string(reason.CommitRefused) || len(report.Files) != 0) {
+				t.Errorf("%s, allowed %v: %q, %+v", name, allow, content, report)
+			}
 		}
 	}
 }

@@ -97,10 +97,10 @@ type gateway struct {
 	policies   *policyadmin.Admin
 	// calls are those that clients may leave; once holding is closed, no answer waits
 	// for one of them any more.
-	calls     *rejoin.Calls
-	holding   chan struct{}
-	hooks     *hook.Service
-	mcp       *mcpserver.Face
+	calls   *rejoin.Calls
+	holding chan struct{}
+	hooks   *hook.Service
+	mcp     *mcpserver.Face
 	// lookAgain ends the streams of the API that policy allows no more, once it is served.
 	lookAgain func()
 	engine    *policy.Engine

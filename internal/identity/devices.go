@@ -53,6 +53,9 @@ func (s *Service) renewOnce(ctx context.Context, deviceID, by string, csr []byte
 	} else if !ok {
 		return ca.Issued{}, reason.Errorf(reason.Unauthenticated, "%s may not act", dev.Principal)
 	}
+	if err := s.countRenewal(dev.ID); err != nil {
+		return ca.Issued{}, err
+	}
 	cert, err := s.authority.IssueDevice(csr, dev.ID)
 	if err != nil {
 		return ca.Issued{}, err
@@ -61,6 +64,32 @@ func (s *Service) renewOnce(ctx context.Context, deviceID, by string, csr []byte
 		return ca.Issued{}, err
 	}
 	return s.recertified(ctx, dev, cert)
+}
+
+// mostRenewals is how often a device renews its certificate in an hour at most. A client that
+// works does so once in 16 hours, and each time has up to two events in the journal.
+const mostRenewals = 300
+
+// renewals counts those of a device in the hour that began with the first of them.
+type renewals struct {
+	since time.Time
+	n     int
+}
+
+// countRenewal refuses a device that renews its certificate over and over. The caller holds
+// s.changing.
+func (s *Service) countRenewal(device string) error {
+	now := s.now()
+	r := s.renewals[device]
+	if since := now.Sub(r.since); since < 0 || since >= time.Hour {
+		r = renewals{since: now}
+	}
+	if r.n++; r.n > mostRenewals {
+		return reason.Errorf(reason.RateLimited, "the device %s renewed its certificate %d times within an hour", device, mostRenewals).
+			WithRemedy("Its certificate stays good until its end. Look at what renews it, or revoke the device: `palyra devices revoke %s`.", device)
+	}
+	s.renewals[device] = r
+	return nil
 }
 
 // recertified makes a device hold a new certificate.

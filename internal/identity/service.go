@@ -63,6 +63,8 @@ type Service struct {
 	restoredAt time.Time
 	// lastUse is when devices were last used, since the start.
 	lastUse map[string]time.Time
+	// renewals are those of the last hour, by device; s.changing guards them.
+	renewals map[string]renewals
 	// onKeyEnd is told of keys that ended; see OnKeyEnd.
 	onKeyEnd []func(deviceID, keySHA256 string, why *reason.Error)
 	// keysChanged wakes RunKeys.
@@ -87,7 +89,7 @@ func New(ctx context.Context, c Config) (*Service, error) {
 	}
 	s := &Service{
 		authority: c.Authority, store: c.Store, registry: c.Registry, now: c.Now, rand: c.Rand,
-		verified: map[[32]byte]verifiedLeaf{}, lastUse: map[string]time.Time{}, keysChanged: make(chan struct{}, 1),
+		verified: map[[32]byte]verifiedLeaf{}, lastUse: map[string]time.Time{}, renewals: map[string]renewals{}, keysChanged: make(chan struct{}, 1),
 	}
 	list, err := c.Store.Devices(ctx)
 	if err != nil {

@@ -480,3 +480,28 @@ func wideModes(t *testing.T, dir string) {
 	_, err := identity.BundleKey(dir)
 	reasontest.Want(t, "wide directory", err, reason.ConfigInvalid)
 }
+
+// TestRenewalsAreBounded: a device that renews over and over is refused until the hour is
+// over, and others go on.
+func TestRenewalsAreBounded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	owner := w.add(access.User("alice"), access.Principal{}, access.RoleOwner)
+	other := w.add(access.User("bob"), access.Principal{}, access.RoleOperator)
+	request := csr(t)
+	refused := 0
+	for range 400 {
+		if _, err := w.Renew(t.Context(), owner.Device.ID, "", request); reason.Of(err) == reason.RateLimited {
+			refused++
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if refused != 100 {
+		t.Errorf("%d renewals of 400 were refused, want 100", refused)
+	}
+	must.Get(w.Renew(t.Context(), other.Device.ID, "", csr(t)))(t)
+	w.now = w.now.Add(time.Hour)
+	must.Get(w.Renew(t.Context(), owner.Device.ID, "", request))(t)
+}

@@ -56,6 +56,9 @@ type Service struct {
 const (
 	// mostQueued bounds what one target is owed. What comes beyond is dropped, and said.
 	mostQueued = 1000
+	// mostAsked is how much of it approvals may take, which agents ask for, and mostOrdinary
+	// all that is not critical, so that there is room for a freeze.
+	mostAsked, mostOrdinary = 800, 950
 	// tooOld is the age from which an event is news to nobody.
 	tooOld = 24 * time.Hour
 	// keepFor is how long deliveries that ended are listed.
@@ -149,7 +152,8 @@ func (s *Service) follow(ctx context.Context) error {
 	})
 }
 
-// owed are the deliveries that an event makes.
+// owed are the deliveries that an event makes. The end of a question takes the question out of
+// the queue, but for webhooks, which are a record of all that happened.
 func (s *Service) owed(ctx context.Context, e journal.Event) (list []Delivery, err error) {
 	n, is := of(e)
 	if now := s.use.Now(); !is || now.Sub(e.At) > tooOld {
@@ -163,11 +167,16 @@ func (s *Service) owed(ctx context.Context, e journal.Event) (list []Delivery, e
 	}
 	for _, t := range s.use.Targets {
 		wants := t.wants(n.Kind, n.Severity)
-		if !wants && n.Closes() && changes(t.Sender) {
-			_, wants, err = s.use.Store.AskedDelivery(ctx, t.Name, n.Subject)
+		if n.Closes() && t.Type != Webhook {
+			asked, found, err := s.use.Store.AskedDelivery(ctx, t.Name, n.Subject)
+			if err == nil && found && asked.State == Queued {
+				asked.State, asked.EndedAt = Superseded, s.now()
+				err = s.put(ctx, asked)
+			}
 			if err != nil {
 				return nil, err
 			}
+			wants = wants || found && changes(t.Sender)
 		}
 		if wants {
 			list = append(list, s.delivery(t, n))
@@ -196,10 +205,11 @@ func (s *Service) queue(ctx context.Context, cursor int64, list []Delivery) erro
 			return err
 		}
 		for i, d := range list {
-			if waiting[d.Target]++; waiting[d.Target] <= mostQueued {
+			if waiting[d.Target] < room(d) {
+				waiting[d.Target]++
 				continue
 			}
-			d.State, d.EndedAt, d.Problem = Dropped, d.QueuedAt, fmt.Sprintf("%d others wait for this target", mostQueued)
+			d.State, d.EndedAt, d.Problem = Dropped, d.QueuedAt, fmt.Sprintf("%d others wait for this target", waiting[d.Target])
 			list[i] = d
 			draft, err := d.ended()
 			if err != nil {
@@ -215,6 +225,18 @@ func (s *Service) queue(ctx context.Context, cursor int64, list []Delivery) erro
 		s.stir(d.Target)
 	}
 	return nil
+}
+
+// room is how many may wait for a target before a delivery is dropped.
+func room(d Delivery) int {
+	switch {
+	case d.Approval != "":
+		return mostAsked
+	case !AtLeast(d.Severity, "critical"):
+		return mostOrdinary
+	default:
+		return mostQueued
+	}
 }
 
 func (s *Service) stir(target string) {

@@ -84,7 +84,8 @@ type Store interface {
 	NextDelivery(ctx context.Context, target string) (d Delivery, found bool, err error)
 	// QueuedDeliveries counts those of each target.
 	QueuedDeliveries(ctx context.Context) (map[string]int, error)
-	// PutDelivery keeps what became of one, with its events.
+	// PutDelivery keeps what became of one, with its events. One that is not queued any more
+	// is not superseded: nothing is kept then.
 	PutDelivery(ctx context.Context, d Delivery, events ...event.Draft) error
 	// Deliveries returns a page, newest first.
 	Deliveries(ctx context.Context, f Filter) ([]Delivery, error)

@@ -100,6 +100,8 @@ type guard struct {
 	rules   *fieldrules.Rules
 	log     *slog.Logger
 	streams openStreams
+	// standing is that of the pipeline.
+	standing func(access.Caller) error
 }
 
 var _ connect.Interceptor = (*guard)(nil)
@@ -172,7 +174,12 @@ func (g *guard) watched(ctx context.Context, procedure string, p access.Permissi
 	}
 	ctx, end := context.WithCancelCause(ctx)
 	leaveList := g.streams.enter(func() {
-		if err := g.permit(ctx, who, procedure, p); err != nil {
+		// A member who may not act is no principal that policy knows: the credential says why.
+		err := g.standing(who.caller)
+		if err == nil {
+			err = g.permit(ctx, who, procedure, p)
+		}
+		if err != nil {
 			end(err)
 		}
 	})

@@ -178,7 +178,7 @@ func New(stopping context.Context, cfg Config) (*Server, error) {
 	if asked.presence, err = presenceproof.New(cfg.Self.Root, cfg.Presence, cfg.Passkeys, asked, callerOf); err != nil {
 		return nil, err
 	}
-	g := &guard{engine: cfg.Engine, limiter: cfg.Limiter, audit: cfg.Audit, rules: rules, log: cfg.Log}
+	g := &guard{engine: cfg.Engine, limiter: cfg.Limiter, audit: cfg.Audit, rules: rules, log: cfg.Log, standing: cfg.Pipeline.Standing}
 	opts := []connect.HandlerOption{
 		connect.WithInterceptors(g, freetext.Interceptor{}), connect.WithReadMaxBytes(MaxMessage), connect.WithCompressMinBytes(compressFrom), codecs(),
 	}

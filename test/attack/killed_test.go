@@ -28,7 +28,7 @@ func TestKilledGateway(t *testing.T) {
 		{"killed during a run", func(g *gateway, token string) *waiting {
 			call := g.begin("call", "process.run", "argv="+list([]string{"./probe", "wait", token}))
 			must.Eventually(g.T, "the program runs", func() (bool, string) {
-				return inSandbox(token) > 0, fmt.Sprint(processesWith(token)) + call.Err.String()
+				return inSandbox("probe", token) > 0, fmt.Sprint(processesWith(token)) + call.Err.String()
 			})
 			return call
 		}},
@@ -51,7 +51,7 @@ func TestKilledGateway(t *testing.T) {
 			call := c.begin(g, token)
 			g.end(syscall.SIGKILL)
 			call.wait()
-			must.Eventually(t, "the program is gone", func() (bool, string) { return inSandbox(token) == 0, "it goes on" })
+			must.Eventually(t, "the program is gone", func() (bool, string) { return inSandbox("probe", token) == 0, "it goes on" })
 			// The control: before the next start there is something to sweep.
 			left := g.remains(pid, state)
 			g.mustStart()
@@ -61,12 +61,13 @@ func TestKilledGateway(t *testing.T) {
 	}
 }
 
-// inSandbox counts the processes of a run: palyra's own has the token, too.
-func inSandbox(token string) int {
+// inSandbox counts the processes of a run, whose program's name begins with a text and whose
+// arguments have the token; palyra's own has the token, too.
+func inSandbox(program, token string) int {
 	n := 0
 	for _, pid := range processesWith(token) {
 		name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
-		if err == nil && strings.TrimSpace(string(name)) == "probe" {
+		if err == nil && strings.HasPrefix(string(name), program) {
 			n++
 		}
 	}

@@ -29,10 +29,14 @@ func (asking) GetStatus(context.Context, *palyrav1.GetStatusRequest) (*palyrav1.
 }
 
 func (asking) ListApprovals(_ context.Context, req *palyrav1.ListApprovalsRequest) (*palyrav1.ListApprovalsResponse, error) {
-	if !slices.Equal(req.GetPrincipals(), []string{"user:ann"}) || len(req.GetStates()) != 1 || len(req.GetSubjectTypes()) != 1 {
+	if !slices.Equal(req.GetPrincipals(), []string{"user:ann"}) || len(req.GetStates()) != 1 || len(req.GetSubjectTypes()) != 2 {
 		return nil, connect.NewError(connect.CodeInvalidArgument, nil)
 	}
-	return &palyrav1.ListApprovalsResponse{Approvals: []*palyrav1.Approval{{ApprovalId: "01OTHER", Device: "other"}, {ApprovalId: "01MINE", Device: "mine"}}}, nil
+	return &palyrav1.ListApprovalsResponse{Approvals: []*palyrav1.Approval{
+		{ApprovalId: "01OTHER", Device: "other", SubjectType: palyrav1.ApprovalSubjectType_APPROVAL_SUBJECT_TYPE_GATEWAY_CHANGE},
+		{ApprovalId: "01OTHER", Device: "mine", SubjectType: palyrav1.ApprovalSubjectType_APPROVAL_SUBJECT_TYPE_TOOL, SubjectId: "01CALL"},
+		{ApprovalId: "01MINE", Device: "mine", SubjectType: palyrav1.ApprovalSubjectType_APPROVAL_SUBJECT_TYPE_GATEWAY_CHANGE},
+	}}, nil
 }
 
 // request is one of a method.

@@ -35,11 +35,11 @@ func question(ctx context.Context, status palyrav1connect.StatusServiceClient, a
 		return nil
 	}
 	reply, err := approvals.ListApprovals(ctx, &palyrav1.ListApprovalsRequest{
-		States:       []palyrav1.ApprovalState{palyrav1.ApprovalState_APPROVAL_STATE_PENDING},
+		States: []palyrav1.ApprovalState{palyrav1.ApprovalState_APPROVAL_STATE_PENDING},
 		SubjectTypes: []palyrav1.ApprovalSubjectType{
 			palyrav1.ApprovalSubjectType_APPROVAL_SUBJECT_TYPE_GATEWAY_CHANGE, palyrav1.ApprovalSubjectType_APPROVAL_SUBJECT_TYPE_TOOL,
 		},
-		Principals:   []string{st.GetCaller().GetPrincipal()},
+		Principals: []string{st.GetCaller().GetPrincipal()},
 	})
 	if err != nil {
 		return nil

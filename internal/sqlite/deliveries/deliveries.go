@@ -4,6 +4,7 @@ package deliveries
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -123,11 +124,21 @@ func (s Store) QueuedDeliveries(ctx context.Context) (map[string]int, error) {
 
 // PutDelivery implements notify.Store.
 func (s Store) PutDelivery(ctx context.Context, d notify.Delivery, events ...event.Draft) error {
-	return s.commit(ctx, events, func(tx *sqlite.Tx) error {
-		_, err := tx.Exec("INSERT INTO deliveries ("+columns+") VALUES ("+values+") ON CONFLICT (id) DO UPDATE SET state = ?7, attempts = ?8, next_at = ?10, ended_at = ?11, problem = ?12, ref = ?13", arguments(d)...)
+	err := s.commit(ctx, events, func(tx *sqlite.Tx) error {
+		n, err := tx.Exec("INSERT INTO deliveries ("+columns+") VALUES ("+values+") ON CONFLICT (id) DO UPDATE SET state = ?7, attempts = ?8, next_at = ?10, ended_at = ?11, problem = ?12, ref = ?13 WHERE state = 'queued' OR ?7 <> 'superseded'", arguments(d)...)
+		if err == nil && n == 0 {
+			err = errEnded
+		}
 		return wrap("keeping what became of a notification", err)
 	})
+	if errors.Is(err, errEnded) {
+		return nil
+	}
+	return err
 }
+
+// errEnded keeps a delivery from being superseded that has ended.
+var errEnded = errors.New("the delivery is not queued any more")
 
 // Deliveries implements notify.Store.
 func (s Store) Deliveries(ctx context.Context, f notify.Filter) (list []notify.Delivery, err error) {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"palyra/internal/canonical"
 	"palyra/internal/workspace"
 )
 
@@ -122,6 +123,12 @@ func modeText(s State) string {
 // Root is the digest of the change set, "sha256:<hex>" over the canonical JSON
 // (RFC 8785) of its changes, as docs/workspaces.md says.
 func (s Set) Root() string { return s.root }
+
+// NewSet digests changes, which are sorted by their paths and classified.
+func NewSet(workspace string, changes []Change) (Set, error) {
+	root, err := canonical.DigestOf(entries(changes))
+	return Set{Changes: changes, Workspace: workspace, root: root}, err
+}
 
 func entries(changes []Change) []entry {
 	all := make([]entry, 0, len(changes))

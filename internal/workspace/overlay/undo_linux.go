@@ -117,7 +117,7 @@ func (h History) reversal(workspace, id string) (manifest, Set, error) {
 		c := &changes[i]
 		c.Was, c.Is = c.Is, c.Was
 	}
-	set, err := newSet(workspace, changes)
+	set, err := NewSet(workspace, changes)
 	return m, set, err
 }
 

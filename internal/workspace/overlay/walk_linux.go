@@ -8,7 +8,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"palyra/internal/canonical"
 	"palyra/internal/reason"
 )
 
@@ -41,15 +40,9 @@ func (l *Layer) Changes(ctx context.Context) (Set, error) {
 			return Set{}, err
 		}
 	}
-	set, err := newSet(l.config.Name, w.changes)
+	set, err := NewSet(l.config.Name, w.changes)
 	set.layer = l
 	return set, err
-}
-
-// newSet digests sorted and classified changes.
-func newSet(workspace string, changes []Change) (Set, error) {
-	root, err := canonical.DigestOf(entries(changes))
-	return Set{Changes: changes, Workspace: workspace, root: root}, err
 }
 
 // walker compares an upper layer with what it lies over. Descriptors of the
