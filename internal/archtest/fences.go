@@ -185,7 +185,7 @@ var Homes = []Home{
 	},
 	{
 		Modules: []string{"golang.org/x/sys", "syscall"},
-		Rooms:   []string{"internal/sandbox", "internal/builtin", "internal/egress", "internal/workspace", "internal/identity/keyfile", "internal/filelock", "internal/identity/tpm", "internal/vault/kek/dpapi", "internal/localsocket", "internal/fileedit", "internal/installed", "internal/config", "internal/daemon", "internal/doctor", "internal/statedir", "internal/reason", "internal/cli", "internal/sqlite", "cmd/palyra-init", "cmd/palyra-wasm", "cmd/palyrad", "cmd/palyra", "internal/hook/asking", "test"},
+		Rooms:   []string{"internal/sandbox", "internal/builtin", "internal/egress", "internal/workspace", "internal/identity/keyfile", "internal/filelock", "internal/trusted", "internal/identity/tpm", "internal/vault/kek/dpapi", "internal/localsocket", "internal/fileedit", "internal/installed", "internal/config", "internal/daemon", "internal/doctor", "internal/statedir", "internal/reason", "internal/cli", "internal/sqlite", "cmd/palyra-init", "cmd/palyra-wasm", "cmd/palyrad", "cmd/palyra", "internal/hook/asking", "test"},
 		Why:     "raw system calls belong where isolation and file access are built, where key files are guarded, where a socket says whose process connects, where signals are caught, and, for two numbers of errors, where the next step is found",
 	},
 	{

@@ -208,6 +208,7 @@ var Rooms = []Room{
 	{Dir: "internal/commandline", Layer: layerLeaf, Only: []string{"internal/lazyregexp"}, Why: "a leaf: what policies compare, questions show and lists have is one line"},
 	{Dir: "internal/shellwords", Layer: layerLeaf, Only: none, Why: "a leaf: what a text says in a shell's language is the same whoever runs it; what that means for policy is said above"},
 	{Dir: "internal/dnsname", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
+	{Dir: "internal/trusted", Layer: layerLeaf, Only: []string{"internal/reason"}, Why: "a leaf: whose file the gateway obeys is asked in one way, whatever it says"},
 	{Dir: "internal/filelock", Layer: layerLeaf, Only: none, Why: "a leaf: a file is locked in one way, whoever needs it"},
 	{Dir: "internal/lazyregexp", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
 	{Dir: "internal/manpage", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},

@@ -108,3 +108,12 @@ func (w *walker) inside(name string, value *unstable.Node) {
 		}
 	}
 }
+
+// WorkspacePaths are where the declared workspaces lie.
+func (c *Config) WorkspacePaths() []string {
+	list := make([]string, len(c.Workspaces))
+	for i, w := range c.Workspaces {
+		list[i] = w.Path
+	}
+	return list
+}

@@ -233,6 +233,9 @@ func (w *startWatch) next(step string) {
 }
 
 func openState(_ context.Context, g *gateway, _ Options) error {
+	if err := ownConfiguration(g.cfg); err != nil {
+		return err
+	}
 	lock, err := statedir.Take(g.cfg.StateDir)
 	if err != nil {
 		return err

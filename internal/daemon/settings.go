@@ -3,8 +3,11 @@ package daemon
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
+	"os"
 	"slices"
 	"time"
 
@@ -19,6 +22,7 @@ import (
 	"palyra/internal/rpc"
 	"palyra/internal/rpc/authzen"
 	"palyra/internal/sandbox"
+	"palyra/internal/trusted"
 	"palyra/internal/version"
 	"palyra/internal/workspace"
 	"palyra/internal/workspace/overlay"
@@ -211,4 +215,15 @@ func callLimits(cfg *config.Config) map[string]time.Duration {
 		limits[c.Name] = c.CallLimit
 	}
 	return limits
+}
+
+// ownConfiguration refuses a configuration file that others could change.
+func ownConfiguration(cfg *config.Config) error {
+	if _, err := os.Stat(cfg.Source); cfg.Source == "" || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if _, err := trusted.Check(cfg.Source, cfg.WorkspacePaths()); err != nil {
+		return fmt.Errorf("the configuration file: %w", err)
+	}
+	return nil
 }

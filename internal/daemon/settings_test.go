@@ -2,7 +2,9 @@ package daemon
 
 import (
 	"log/slog"
+	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -212,6 +214,32 @@ func TestWorkspacesHoldNoRules(t *testing.T) {
 		}
 		if name == "" && err != nil || name != "" && (reason.Of(err) != reason.ConfigInvalid || !strings.Contains(err.Error(), name)) {
 			t.Errorf("%q in the workspace: %v", name, err)
+		}
+	}
+}
+
+// TestConfigurationOfOthers: palyrad starts with no configuration file that others could
+// change, and says what mends it.
+func TestConfigurationOfOthers(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("Windows has access lists, not modes")
+	}
+	for mode, wants := range map[os.FileMode]string{0o666: "chmod go-w", 0o600: ""} {
+		cfg := testConfig(t)
+		cfg.Source = filepath.Join(t.TempDir(), "palyra.toml")
+		write(t, cfg.Source, "")
+		must.Do(t, os.Chmod(cfg.Source, mode))
+		g, err := build(t.Context(), Options{Config: cfg, Log: slog.New(slog.DiscardHandler)})
+		if err == nil {
+			_ = g.close(nil)
+		}
+		remedy := ""
+		if err != nil {
+			remedy = reason.Known(err, reason.Internal).NextStep()
+		}
+		if (err != nil) != (wants != "") || !strings.Contains(remedy, wants) {
+			t.Errorf("with mode %o: %v, %s", mode, err, remedy)
 		}
 	}
 }

@@ -48,7 +48,7 @@ func (p *patient) presence(ctx context.Context) finding {
 	if _, err := os.Stat(statedir.Store(p.Settings.StateDir)); err != nil {
 		return skipped("there are no members yet")
 	}
-	sources, _, err := policyadmin.ReadDir(p.Settings.Policy.Dir)
+	sources, _, err := p.policies()
 	if err != nil {
 		return skipped("the policies cannot be read, see the check policy")
 	}

@@ -21,6 +21,7 @@ import (
 	"palyra/internal/policyadmin"
 	"palyra/internal/reason"
 	"palyra/internal/statedir"
+	"palyra/internal/trusted"
 )
 
 func (p *patient) apiPort(ctx context.Context) finding {
@@ -147,8 +148,17 @@ func (p *patient) workspaces(context.Context) finding {
 	return fine(strings.Join(names, ", "))
 }
 
+// policies reads the policy directory as palyrad does. Whether others could change it is
+// looked at where palyrad would be of this user.
+func (p *patient) policies() (sources, tests []policy.Source, err error) {
+	if _, err := os.Stat(p.Settings.StateDir); err != nil || trusted.Mine(p.Settings.StateDir) {
+		return policyadmin.ReadTrusted(p.Settings)
+	}
+	return policyadmin.ReadDir(p.Settings.Policy.Dir)
+}
+
 func (p *patient) policy(ctx context.Context) finding {
-	sources, tests, err := policyadmin.ReadDir(p.Settings.Policy.Dir)
+	sources, tests, err := p.policies()
 	if err != nil {
 		return broken(err)
 	}

@@ -8,8 +8,10 @@ import (
 	"slices"
 	"strings"
 
+	"palyra/internal/config"
 	"palyra/internal/policy"
 	"palyra/internal/reason"
+	"palyra/internal/trusted"
 )
 
 const (
@@ -41,7 +43,7 @@ type Directory struct {
 // Directory compares the policy directory as it is now with what is in force.
 func (p *Admin) Directory() Directory {
 	d := Directory{Path: p.use.Settings.Policy.Dir}
-	sources, _, err := ReadDir(d.Path)
+	sources, _, err := p.read()
 	d.Present, d.Files = d.Path != "" && isThere(d.Path), len(sources)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -93,22 +95,46 @@ func (p *Admin) own() (sources, tests []policy.Source, err error) {
 		return nil, nil, reason.Errorf(reason.PolicyInvalid, "the policy directory %s is gone; what was in force stays", dir).
 			WithRemedy("Make it again, empty if the built-in policies are to count alone, then `palyra policy reload`.")
 	}
-	return ReadDir(dir)
+	return p.read()
+}
+
+// read reads the policy directory, unless others could change what stands there.
+func (p *Admin) read() (sources, tests []policy.Source, err error) {
+	return ReadTrusted(p.use.Settings)
+}
+
+// ReadTrusted reads the policy directory of a configuration, as ReadDir, unless somebody
+// could change it, or a file in it, who is neither root nor the user of this process, or it
+// lies in a workspace. That is trusted.ErrUntrusted.
+func ReadTrusted(cfg *config.Config) (sources, tests []policy.Source, err error) {
+	workspaces := cfg.WorkspacePaths()
+	return readDir(cfg.Policy.Dir, func(path string) error {
+		_, err := trusted.Check(path, workspaces)
+		return err
+	})
 }
 
 // ReadDir reads the *.cedar files of a directory and its tests, each in
 // the order of their names. One that is not there has none.
 func ReadDir(dir string) (sources, tests []policy.Source, err error) {
+	return readDir(dir, func(string) error { return nil })
+}
+
+// readDir is ReadDir for what check does not refuse: the directory, and each file in it.
+func readDir(dir string, check func(path string) error) (sources, tests []policy.Source, err error) {
 	if dir == "" || !isThere(dir) {
 		return nil, nil, nil
 	}
-	if sources, err = readFiles(dir, "", policySuffix); err != nil {
+	if err := check(dir); err != nil {
 		return nil, nil, err
 	}
-	if tests, err = readFiles(dir, "", testSuffix); err != nil {
+	if sources, err = readFiles(dir, "", policySuffix, check); err != nil {
 		return nil, nil, err
 	}
-	apart, err := readFiles(filepath.Join(dir, testsDir), testsDir+"/", testSuffix)
+	if tests, err = readFiles(dir, "", testSuffix, check); err != nil {
+		return nil, nil, err
+	}
+	apart, err := readFiles(filepath.Join(dir, testsDir), testsDir+"/", testSuffix, check)
 	if errors.Is(err, fs.ErrNotExist) {
 		apart, err = nil, nil
 	}
@@ -117,7 +143,7 @@ func ReadDir(dir string) (sources, tests []policy.Source, err error) {
 
 // readFiles reads the files of a directory whose names end so. Their names
 // begin with prefix.
-func readFiles(dir, prefix, suffix string) ([]policy.Source, error) {
+func readFiles(dir, prefix, suffix string, check func(path string) error) ([]policy.Source, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, reason.Errorf(reason.PolicyInvalid, "reading the policy directory: %w", err).
@@ -128,7 +154,11 @@ func readFiles(dir, prefix, suffix string) ([]policy.Source, error) {
 		if !strings.HasSuffix(e.Name(), suffix) || strings.HasPrefix(e.Name(), ".") {
 			continue
 		}
-		text, err := readPolicy(filepath.Join(dir, e.Name()))
+		path := filepath.Join(dir, e.Name())
+		if err := check(path); err != nil {
+			return nil, err
+		}
+		text, err := readPolicy(path)
 		if err != nil {
 			return nil, err
 		}

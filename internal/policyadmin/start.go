@@ -2,12 +2,15 @@ package policyadmin
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 
 	"palyra/internal/journal"
 	"palyra/internal/policy"
 	"palyra/internal/reason"
+	"palyra/internal/trusted"
 )
 
 // loadFirst loads the directory at the start. One that is not there takes
@@ -22,6 +25,9 @@ func (p *Admin) loadFirst(ctx context.Context) error {
 			return p.loadLast(ctx, dir, sources, err)
 		}
 	}
+	if _, _, err := p.read(); errors.Is(err, trusted.ErrUntrusted) {
+		return p.loadTrusted(ctx, err)
+	}
 	if p.takesTwo() {
 		if done, err := p.loadProposed(ctx); done || err != nil {
 			return err
@@ -29,6 +35,28 @@ func (p *Admin) loadFirst(ctx context.Context) error {
 	}
 	_, err := p.loadDirectory(ctx, journal.Daemon)
 	return err
+}
+
+// loadTrusted puts what was in force last in force in the place of a directory that others
+// could have changed. With nothing in force before, palyrad does not start. The caller holds
+// p.mu.
+func (p *Admin) loadTrusted(ctx context.Context, why error) error {
+	kept, found, err := p.use.Store.LastPolicy(ctx)
+	if err != nil {
+		return err
+	}
+	if !found {
+		return fmt.Errorf("reading the policy directory: %w", why)
+	}
+	sources, err := keptSources(kept)
+	if err == nil {
+		_, err = p.apply(ctx, journal.Daemon, candidate{sources: sources})
+	}
+	if err != nil {
+		return reason.Errorf(reason.Of(why), "%w; what was in force last does not load: %w", why, err)
+	}
+	p.report(ctx, p.reject(ctx, journal.Daemon, why))
+	return nil
 }
 
 // loadLast puts the policies of the last run in force, unless they could not be
@@ -58,7 +86,7 @@ func (p *Admin) loadProposed(ctx context.Context) (done bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	sources, _, err := ReadDir(p.use.Settings.Policy.Dir)
+	sources, _, err := p.read()
 	if err == nil && slices.Equal(sources, last) {
 		return false, nil
 	}

@@ -243,6 +243,7 @@ func TestScreen(t *testing.T) {
 		s.tmux("resize-window", "-x", "60", "-y", "20")
 		s.shows("This terminal has 60 columns and 20 lines")
 		s.keys("a", "d") // nothing is answered that cannot be seen
+		s.shows("The key d did nothing.")
 		s.tmux("resize-window", "-x", "80", "-y", "24")
 		s.shows("j k move")
 		s.tmux("resize-window", "-x", "120", "-y", "40")

@@ -34,10 +34,13 @@ func (m *model) key(k tea.KeyPressMsg) tea.Cmd {
 		return tea.Quit
 	case name == "ctrl+z":
 		return tea.Suspend
-	case m.sending || m.small():
+	case m.small():
+		m.unheeded = name
+		return nil
+	case m.sending:
 		return nil
 	}
-	m.notice = ""
+	m.notice, m.unheeded = "", ""
 	if m.help {
 		m.help = false
 		return nil

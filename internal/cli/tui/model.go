@@ -47,6 +47,8 @@ type model struct {
 	// dialog is what stands below and takes the keys; nil for none.
 	dialog dialog
 	help   bool
+	// unheeded is the last key that was pressed while the terminal was too small, "" for none.
+	unheeded string
 	// sending is that a vote is on its way.
 	sending bool
 	// presence is that this device has a presence key.

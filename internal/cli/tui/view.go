@@ -39,7 +39,11 @@ func (m *model) screen() []string {
 		return nil
 	}
 	if m.small() {
-		return fold(fmt.Sprintf("This terminal has %d columns and %d lines.\nA question needs 80 and 24: make it larger.\nCtrl-C leaves.", m.width, m.height), m.width)
+		text := fmt.Sprintf("This terminal has %d columns and %d lines.\nA question needs 80 and 24: make it larger.\nCtrl-C leaves.", m.width, m.height)
+		if m.unheeded != "" {
+			text += "\nThe key " + printer.VisibleLine(m.unheeded) + " did nothing."
+		}
+		return fold(text, m.width)
 	}
 	foot := m.foot()
 	body := m.body(m.height - 1 - len(foot))

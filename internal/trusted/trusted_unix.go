@@ -1,0 +1,94 @@
+//go:build unix
+
+package trusted
+
+import (
+	"bufio"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// Where the system says who is in which group.
+const (
+	groupFile  = "/etc/group"
+	passwdFile = "/etc/passwd"
+)
+
+// check refuses one path. above says that it is a directory above what is checked.
+func check(path string, info fs.FileInfo, above bool) error {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return refused(path, "has no owner that can be told", "Put it on another file system.")
+	}
+	mode := info.Mode().Perm()
+	if own := os.Geteuid(); stat.Uid != 0 && int(stat.Uid) != own {
+		return refused(path, fmt.Sprintf("belongs to the user %d (mode %04o)", stat.Uid, mode), fmt.Sprintf("Run `chown %d %s` as root.", own, path))
+	}
+	if mode&0o022 == 0 || sticky(info, above) || readOnly(path) {
+		return nil
+	}
+	if mode&0o002 != 0 {
+		return refused(path, fmt.Sprintf("has mode %04o: everybody may write to it", mode), fmt.Sprintf("Run `chmod go-w %s`.", path))
+	}
+	if alone(stat.Gid, os.Geteuid(), groupFile, passwdFile) {
+		return nil
+	}
+	return refused(path, fmt.Sprintf("has mode %04o: the members of the group %d may write to it", mode, stat.Gid), fmt.Sprintf("Run `chmod g-w %s`.", path))
+}
+
+func mine(info fs.FileInfo) bool {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(stat.Uid) == os.Geteuid()
+}
+
+// alone reports whether nobody but root and a user is in a group, by the files that say so.
+// What they do not say, such as a group of a directory service, is not so.
+func alone(gid uint32, uid int, groups, users string) bool {
+	names := map[string]bool{"root": true}
+	known, others := false, false
+	lines(users, func(f []string) {
+		if len(f) < 4 {
+			return
+		}
+		if id := number(f[2]); id == uid || id == 0 {
+			names[f[0]] = true
+		} else if number(f[3]) == int(gid) {
+			others = true
+		}
+	})
+	lines(groups, func(f []string) {
+		if len(f) < 4 || number(f[2]) != int(gid) {
+			return
+		}
+		known = true
+		for name := range strings.SplitSeq(f[3], ",") {
+			others = others || name != "" && !names[name]
+		}
+	})
+	return known && !others
+}
+
+// number reads an id, -1 for what is none.
+func number(text string) int {
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
+// lines gives the fields of each line of a file; none of one that cannot be read.
+func lines(path string, each func(fields []string)) {
+	f, err := os.Open(path)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	for in := bufio.NewScanner(f); in.Scan(); {
+		each(strings.Split(in.Text(), ":"))
+	}
+}
