@@ -54,6 +54,8 @@ type world struct {
 	full    bool
 	refused int
 	ended   []string
+	// guesses are how many logins of strangers are left, counted down; 0 at first is no limit.
+	guesses int
 }
 
 func newWorld(t *testing.T) *world {
@@ -70,7 +72,10 @@ func newWorld(t *testing.T) *world {
 			}
 			return nil
 		},
-		Allow:   func(string) (bool, time.Duration) { return true, 0 },
+		Allow: func(string) (bool, time.Duration) {
+			w.guesses--
+			return w.guesses != 0, time.Second
+		},
 		Refused: func(context.Context, string, string, reason.Code) { w.refused++ },
 		Idle:    time.Hour, Life: 12 * time.Hour, Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return w.now },
 		Files: fstest.MapFS{
@@ -279,6 +284,26 @@ func TestLoginOnce(t *testing.T) {
 	w.members.end()
 	if got := w.browser().login(revoked); got != http.StatusUnauthorized {
 		t.Errorf("a device that was revoked: %d", got)
+	}
+}
+
+// TestGuessesBlockNoLogin: whoever tries tokens is refused after a while, and a link that is
+// good is let in from the same address all the same.
+func TestGuessesBlockNoLogin(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.guesses = 3
+	for _, want := range []int{http.StatusUnauthorized, http.StatusUnauthorized, http.StatusTooManyRequests} {
+		if got := w.browser().login("guess"); got != want {
+			t.Errorf("a guess: %d, want %d", got, want)
+		}
+	}
+	w.guesses = 1
+	if got := w.browser().login(w.link()); got != http.StatusOK {
+		t.Errorf("a good link: %d", got)
+	}
+	if got := w.browser().login("guess"); got != http.StatusTooManyRequests { // the control
+		t.Errorf("another guess: %d", got)
 	}
 }
 

@@ -146,20 +146,18 @@ func (c *Console) login(w http.ResponseWriter, r *http.Request) {
 		c.refuse(w, r, err)
 		return
 	}
-	if ok, wait := c.Allow(address(r)); !ok {
-		c.refuse(w, r, reason.Errorf(reason.RateLimited, "too many logins; try again in %s", wait.Round(time.Millisecond)))
-		return
-	}
 	var body struct {
 		Token string `json:"token"`
 	}
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody)).Decode(&body); err != nil {
-		c.refuse(w, r, reason.Errorf(reason.InvalidInput, "the body is no JSON object with a token"))
+		c.refuseStranger(w, r, reason.Errorf(reason.InvalidInput, "the body is no JSON object with a token"))
 		return
 	}
+	// Nobody guesses a token of a link, so that one which is good does not count against what
+	// others try from the same address.
 	l, err := c.redeem(body.Token)
 	if err != nil {
-		c.refuse(w, r, err)
+		c.refuseStranger(w, r, err)
 		return
 	}
 	if caller, err := c.Members.SessionCaller(l.way.Device, l.way.Over); err != nil || caller.Principal != l.way.Principal {
@@ -177,6 +175,14 @@ func (c *Console) login(w http.ResponseWriter, r *http.Request) {
 	}
 	http.SetCookie(w, c.cookie(r, cookie, int(c.Life/time.Second)))
 	answer(w, http.StatusOK, loginAnswer{Secret: secret, SessionID: s.ID, User: s.Principal.String(), ExpiresAt: s.EndsAt})
+}
+
+// refuseStranger refuses whoever shows nothing that counts, and counts that.
+func (c *Console) refuseStranger(w http.ResponseWriter, r *http.Request, err error) {
+	if ok, wait := c.Allow(address(r)); !ok {
+		err = reason.Errorf(reason.RateLimited, "too many logins; try again in %s", wait.Round(time.Millisecond))
+	}
+	c.refuse(w, r, err)
 }
 
 // cookie is the cookie of a session, or with a negative age the end of it.

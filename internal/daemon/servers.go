@@ -472,7 +472,7 @@ func openConsole(ctx context.Context, g *gateway) (err error) {
 			return err
 		},
 		Allow: func(address string) (bool, time.Duration) {
-			return g.limiter.Allow(rpc.LimitLogin, ratelimit.Address(address))
+			return g.limiter.AllowStranger(rpc.LimitLogin, ratelimit.Address(address))
 		},
 		LogOut:  g.identity.LogOut,
 		Refused: g.auditor.Refused, Idle: g.cfg.Console.Idle, Life: g.cfg.Console.Session, Log: g.log,

@@ -1,5 +1,6 @@
 // Package ratelimit counts requests in token buckets: one per class and key,
-// and one per class that all keys share. It is a leaf.
+// and one per class that all keys share. Callers without a credential have buckets of
+// their own, so that no flood of theirs takes what members have. It is a leaf.
 //
 // Memory is bounded, and the bound cannot be used to get a fresh bucket: a
 // bucket is only ever forgotten once it is full again, when a fresh one would
@@ -48,8 +49,9 @@ const mostKeys = 1 << 18
 
 // Limiter holds the buckets of all classes. It is safe for concurrent use.
 type Limiter struct {
-	classes map[Class]*class
-	seed    maphash.Seed
+	// classes are of members, strangers of callers without a credential.
+	classes, strangers map[Class]*class
+	seed               maphash.Seed
 
 	watching sync.Mutex
 	lockouts map[Class]*Lockout
@@ -80,7 +82,7 @@ func (l *Limiter) Locked() map[Class]int {
 // New returns a limiter for the classes named. Every limit must be positive,
 // and a shared bucket no smaller than a single one.
 func New(limits map[Class]Limits) (*Limiter, error) {
-	l := &Limiter{classes: make(map[Class]*class, len(limits)), seed: maphash.MakeSeed()}
+	l := &Limiter{classes: make(map[Class]*class, len(limits)), strangers: make(map[Class]*class, len(limits)), seed: maphash.MakeSeed()}
 	now := time.Now()
 	for name, lim := range limits {
 		if !lim.Each.valid() || !lim.Global.valid() {
@@ -89,16 +91,20 @@ func New(limits map[Class]Limits) (*Limiter, error) {
 		if lim.Global.Burst < lim.Each.Burst || lim.Global.PerSecond < lim.Each.PerSecond {
 			return nil, fmt.Errorf("rate limits of class %q: the shared bucket is smaller than a single one", name)
 		}
-		c := &class{
-			limits:   lim,
-			capacity: capacity(lim),
-			global:   bucket{tokens: float64(lim.Global.Burst), at: now},
-			byKey:    make(map[uint64]*bucket),
-		}
-		c.ring.newer, c.ring.older = &c.ring, &c.ring
-		l.classes[name] = c
+		l.classes[name], l.strangers[name] = newClass(lim, now), newClass(lim, now)
 	}
 	return l, nil
+}
+
+func newClass(lim Limits, now time.Time) *class {
+	c := &class{
+		limits:   lim,
+		capacity: capacity(lim),
+		global:   bucket{tokens: float64(lim.Global.Burst), at: now},
+		byKey:    make(map[uint64]*bucket),
+	}
+	c.ring.newer, c.ring.older = &c.ring, &c.ring
+	return c
 }
 
 func (l Limit) valid() bool {
@@ -111,7 +117,15 @@ func (l Limit) valid() bool {
 // KeysPerRequest keys, no key, and a class that New was not given are refused
 // with no time to retry after.
 func (l *Limiter) Allow(name Class, keys ...string) (ok bool, retryAfter time.Duration) {
-	c := l.classes[name]
+	return l.allow(l.classes[name], keys)
+}
+
+// AllowStranger is Allow for a caller without a credential, whose shared bucket is another.
+func (l *Limiter) AllowStranger(name Class, keys ...string) (ok bool, retryAfter time.Duration) {
+	return l.allow(l.strangers[name], keys)
+}
+
+func (l *Limiter) allow(c *class, keys []string) (ok bool, retryAfter time.Duration) {
 	if c == nil || len(keys) == 0 || len(keys) > KeysPerRequest {
 		return false, 0
 	}
@@ -135,10 +149,17 @@ type Refusals struct {
 // Refused returns the refusals of every class.
 func (l *Limiter) Refused() map[Class]Refusals {
 	all := make(map[Class]Refusals, len(l.classes))
-	for name, c := range l.classes {
-		c.mu.Lock()
-		all[name] = c.refused
-		c.mu.Unlock()
+	for _, of := range []map[Class]*class{l.classes, l.strangers} {
+		for name, c := range of {
+			c.mu.Lock()
+			r := all[name]
+			r.Count += c.refused.Count
+			if c.refused.Last.After(r.Last) {
+				r.Last = c.refused.Last
+			}
+			all[name] = r
+			c.mu.Unlock()
+		}
 	}
 	return all
 }
@@ -146,10 +167,12 @@ func (l *Limiter) Refused() map[Class]Refusals {
 // Len returns how many buckets of keys are held, over all classes.
 func (l *Limiter) Len() int {
 	n := 0
-	for _, c := range l.classes {
-		c.mu.Lock()
-		n += len(c.byKey)
-		c.mu.Unlock()
+	for _, of := range []map[Class]*class{l.classes, l.strangers} {
+		for _, c := range of {
+			c.mu.Lock()
+			n += len(c.byKey)
+			c.mu.Unlock()
+		}
 	}
 	return n
 }

@@ -326,3 +326,30 @@ func BenchmarkTry(b *testing.B) {
 		l.Succeeded("token:1")
 	}
 }
+
+// Callers without a credential take nothing from members, nor members from them; the
+// refusals of both are counted.
+func TestStrangersHaveBucketsOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := limiter(t, Limits{Each: Limit{PerSecond: 1, Burst: 2}, Global: Limit{PerSecond: 1, Burst: 10}})
+		strangers := 0
+		for n := range 100 {
+			if ok, _ := l.AllowStranger(read, fmt.Sprintf("192.0.2.%d", n)); ok {
+				strangers++
+			}
+		}
+		if strangers != 10 {
+			t.Errorf("%d strangers were served, want the shared burst of 10", strangers)
+		}
+		if n := spend(l, "192.0.2.1"); n != 2 {
+			t.Errorf("a member was served %d times beside the flood, want its burst of 2", n)
+		}
+		if r := l.Refused()[read]; r.Count != 91 || l.Len() != 11 {
+			t.Errorf("%d refusals and %d buckets", r.Count, l.Len())
+		}
+		if ok, _ := l.AllowStranger("other", "x"); ok {
+			t.Error("a class that is not there serves strangers")
+		}
+	})
+}

@@ -29,6 +29,9 @@ type silent struct{}
 func (silent) Refused(context.Context, string, string, reason.Code)            {}
 func (silent) Exported(context.Context, access.Caller, string) error           { return nil }
 func (silent) Allow(ratelimit.Class, ...string) (ok bool, after time.Duration) { return true, 0 }
+func (silent) AllowStranger(ratelimit.Class, ...string) (ok bool, after time.Duration) {
+	return true, 0
+}
 
 // everyRole are members of each role and of none, of each pair of roles, disabled,
 // and agents of somebody who is.

@@ -37,6 +37,8 @@ type Authenticator interface {
 // Limiter spends one request of a class for every key, or for none.
 type Limiter interface {
 	Allow(class ratelimit.Class, keys ...string) (ok bool, retryAfter time.Duration)
+	// AllowStranger is Allow for a caller without a credential.
+	AllowStranger(class ratelimit.Class, keys ...string) (ok bool, retryAfter time.Duration)
 }
 
 // Auditor journals what the table wants journaled.
@@ -280,7 +282,11 @@ func (g *guard) permitFirst(ctx context.Context, procedure string) error {
 
 // spend takes one request from the buckets that it counts against.
 func (g *guard) spend(who peer, m Method) error {
-	ok, after := g.limiter.Allow(m.Limit, who.keys()...)
+	allow := g.limiter.Allow
+	if !who.authenticated() {
+		allow = g.limiter.AllowStranger
+	}
+	ok, after := allow(m.Limit, who.keys()...)
 	if ok {
 		return nil
 	}

@@ -431,3 +431,26 @@ func TestInternalErrorsAreLoggedAndNotShown(t *testing.T) {
 		t.Errorf("the log lacks the cause: %s", w.log.String())
 	}
 }
+
+// However many strangers ask, they take nothing from what members have: the shared bucket of
+// those without a credential is another.
+func TestStrangersExhaustNobodyElse(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(w *world) {
+		w.limits[rpc.LimitRead] = ratelimit.Limits{
+			Each: ratelimit.Limit{PerSecond: 0.01, Burst: 3}, Global: ratelimit.Limit{PerSecond: 0.01, Burst: 3},
+		}
+	})
+	status := func(c *client) error {
+		_, err := c.status().GetStatus(t.Context(), &palyrav1.GetStatusRequest{})
+		return err
+	}
+	for range 3 {
+		wantError(t, "nobody", status(w.connect("", nil)), reason.Unauthenticated)
+	}
+	wantError(t, "nobody, too often", status(w.connect("", nil)), reason.RateLimited)
+	for range 3 {
+		must.Do(t, status(w.bob))
+	}
+	wantError(t, "another member", status(w.dan), reason.RateLimited) // the control: members share a bucket
+}

@@ -316,6 +316,10 @@ func host(addr string) string {
 	return addr
 }
 
+// authenticated reports whether the peer showed a credential of a member, be it one that
+// expired and may be renewed.
+func (p peer) authenticated() bool { return p.known || p.expired }
+
 // keys name the rate limit buckets that the peer's requests are taken from: its
 // principal and its address, or its network where that is IPv6. So many devices of
 // one principal, or many principals at one address, get no more than one does. Callers without a credential have the
@@ -323,7 +327,7 @@ func host(addr string) string {
 // an operator and an agent there have the same address, and the agent could use up
 // the requests that the operator needs to stop it.
 func (p peer) keys() []string {
-	if !p.known {
+	if !p.authenticated() {
 		return []string{ratelimit.Address(p.address)}
 	}
 	keys := []string{p.caller.Principal.String()}

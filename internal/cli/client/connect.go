@@ -223,6 +223,9 @@ func (a *App) httpClient(b identity.Bundle, address string, from *client) *http.
 		t = bearer{t, b.Token}
 	case from != nil:
 		c := &current{a: a, dir: from.credentials, local: from.local, address: address, tried: a.Now()}
+		if from.local && from.address == "" {
+			c.socket = from.socket
+		}
 		c.take(b)
 		t = c
 	}

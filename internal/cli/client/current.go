@@ -24,6 +24,9 @@ type current struct {
 	dir, address string
 	// local says that palyrad renews the bundle.
 	local bool
+	// socket is that of the local operator, where it may be used in the place of an address
+	// that does not answer; "" for none.
+	socket string
 
 	mu     sync.Mutex
 	bundle identity.Bundle
@@ -31,6 +34,8 @@ type current struct {
 	// tried is when a renewal was last tried.
 	tried     time.Time
 	transport *http.Transport
+	// beside is the transport over the socket once it is used, nil before.
+	beside *http.Transport
 }
 
 // renewEvery is the pause between two tries to renew in a command that runs for long.
@@ -38,7 +43,62 @@ const renewEvery = time.Minute
 
 // RoundTrip implements http.RoundTripper.
 func (c *current) RoundTrip(r *http.Request) (*http.Response, error) {
-	return telling{c.latest(r.Context())}.RoundTrip(r)
+	beside := c.overSocket()
+	if beside == nil {
+		res, err := telling{c.latest(r.Context())}.RoundTrip(r)
+		if err == nil || c.socket == "" || !unreached(err) || r.Body != nil && r.GetBody == nil {
+			return res, err
+		}
+		if beside = c.turnToSocket(err); beside == nil {
+			return res, err
+		}
+		if r, err = again(r); err != nil {
+			return nil, err
+		}
+	}
+	r = r.Clone(r.Context())
+	r.URL.Scheme, r.URL.Host = "http", "localhost"
+	return beside.RoundTrip(r)
+}
+
+// unreached reports whether a request failed before a connection stood, so that the gateway
+// saw nothing of it.
+func unreached(err error) bool {
+	var broken *net.OpError
+	var slow net.Error
+	return errors.As(err, &broken) && broken.Op == "dial" || errors.As(err, &slow) && slow.Timeout() && strings.Contains(err.Error(), "TLS handshake")
+}
+
+// again is a request with its body from the beginning.
+func again(r *http.Request) (*http.Request, error) {
+	r = r.Clone(r.Context())
+	if r.GetBody == nil {
+		return r, nil
+	}
+	body, err := r.GetBody()
+	r.Body = body
+	return r, err
+}
+
+func (c *current) overSocket() *http.Transport {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.beside
+}
+
+// turnToSocket goes on over the socket, where there is one, and says so: what comes over it
+// counts for less.
+func (c *current) turnToSocket(why error) *http.Transport {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, err := os.Stat(c.socket); err != nil {
+		return nil
+	}
+	if c.beside == nil {
+		c.a.Say("using the gateway's socket: %s does not answer (%s)", c.address, Explain(nil, why).Message)
+		c.beside = socketTransport(c.socket)
+	}
+	return c.beside
 }
 
 // latest is the transport of the bundle as it is. What cannot be read now is no reason

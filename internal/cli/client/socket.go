@@ -16,22 +16,23 @@ func (a *App) overSocket(c client) (*Gateway, error) {
 		return nil, command.Usage("--socket is for the gateway of this machine, by its state directory").
 			WithRemedy("Leave out --credentials, --context and --address, and the variables and settings that say the same; or leave out --socket.")
 	}
-	var protocols http.Protocols
-	protocols.SetUnencryptedHTTP2(true)
-	dialer := &net.Dialer{Timeout: dialTimeout}
-	client := &http.Client{
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Transport: &http.Transport{Protocols: &protocols, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return dialer.DialContext(ctx, "unix", c.socket)
-		}},
-	}
-	g := a.services(client, "http://localhost", c.socket)
+	g := a.services(noRedirects(socketTransport(c.socket)), "http://localhost", c.socket)
 	g.Local, g.Notify = true, c.notify
 	// What a bundle says of the gateway is good without its key and certificate.
 	if b, err := identity.ReadGateway(c.credentials); err == nil {
 		g.Root, g.ServerName, g.Address = b.Root, b.ServerName, b.Address
 	}
 	return g, nil
+}
+
+// socketTransport speaks HTTP/2 over a socket of this machine.
+func socketTransport(path string) *http.Transport {
+	var protocols http.Protocols
+	protocols.SetUnencryptedHTTP2(true)
+	dialer := &net.Dialer{Timeout: dialTimeout}
+	return &http.Transport{Protocols: &protocols, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return dialer.DialContext(ctx, "unix", path)
+	}}
 }
 
 // withoutCertificate connects over the socket when the bundle of this machine's own
