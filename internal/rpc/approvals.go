@@ -18,6 +18,7 @@ import (
 	"palyra/internal/passkey"
 	"palyra/internal/policy"
 	"palyra/internal/reason"
+	"palyra/internal/rpc/consoles"
 	"palyra/internal/rpc/exportform"
 	"palyra/internal/rpc/presenceproof"
 	"palyra/internal/toolcall"
@@ -27,6 +28,8 @@ type approvals struct {
 	prompts
 	engine   *policy.Engine
 	presence *presenceproof.Service
+	// views are of streams.
+	views consoles.Views
 }
 
 // ListApprovals returns one page, newest first.
@@ -179,12 +182,16 @@ func (a *approvals) WatchApprovals(ctx context.Context, req *palyrav1.WatchAppro
 		return nil
 	}
 	return a.desk.Watch(ctx, after, opened, func(r approval.Record) error {
-		if !a.shows(ctx, r) {
-			return nil
-		}
-		return send(&palyrav1.WatchApprovalsResponse{
-			Approval: a.message(ctx, callerOf(ctx), r), Cursor: strconv.FormatInt(r.Revision, 10),
+		m, err := a.views.Of(a.engine.Current(), callerOf(ctx), r.Revision, func() (*palyrav1.Approval, error) {
+			if !a.shows(ctx, r) {
+				return nil, nil
+			}
+			return a.message(ctx, callerOf(ctx), r), nil
 		})
+		if err != nil || m == nil {
+			return err
+		}
+		return send(&palyrav1.WatchApprovalsResponse{Approval: m, Cursor: strconv.FormatInt(r.Revision, 10)})
 	})
 }
 

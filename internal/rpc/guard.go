@@ -160,6 +160,13 @@ func (g *guard) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.
 		if err := g.admit(ctx, procedure); err != nil {
 			return toConnect(ctx, g.log, procedure, err)
 		}
+		if conn.Spec().StreamType == connect.StreamTypeServer && procedure != CallToolProcedure {
+			leave, err := g.streams.last(callerOf(ctx).Principal)
+			if err != nil {
+				return toConnect(ctx, g.log, procedure, err)
+			}
+			defer leave()
+		}
 		err := next(ctx, &checkedConn{
 			StreamingHandlerConn: conn, guard: g, cut: func() error { return cut(ctx) },
 		})

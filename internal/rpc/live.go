@@ -92,12 +92,47 @@ func (l *liveRequests) endVouched(p access.Principal, why error) (n int) {
 	return n
 }
 
+// The bounds of streams that last: each costs tens of kilobytes, and what happens is sent to
+// all of them.
+const (
+	mostStreamsEach = 256
+	mostStreams     = 2048
+)
+
 // openStreams are the streams that were let in, each with what looks whether its caller
 // may still use it.
 type openStreams struct {
 	mu    sync.Mutex
 	looks map[int]func()
 	next  int
+	// lasting counts those that last, by principal, and total all of them.
+	lasting map[access.Principal]int
+	total   int
+}
+
+// last counts a stream that lasts; leave must be called when it ended. At the bound of the
+// gateway a principal that has none still gets one, so that nobody keeps others out.
+func (o *openStreams) last(of access.Principal) (leave func(), err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	own := o.lasting[of]
+	if own >= mostStreamsEach || o.total >= mostStreams && own > 0 {
+		return nil, reason.Errorf(reason.QuotaExceeded, "%s has %d streams open, and the gateway %d", of, own, o.total).
+			WithRemedy("Close some: pages of the console, and commands that follow something.")
+	}
+	if o.lasting == nil {
+		o.lasting = make(map[access.Principal]int)
+	}
+	o.lasting[of]++
+	o.total++
+	return func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.total--
+		if o.lasting[of]--; o.lasting[of] == 0 {
+			delete(o.lasting, of)
+		}
+	}, nil
 }
 
 // enter registers a stream; leave must be called when it ended. A stream enters before its

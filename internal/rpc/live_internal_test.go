@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -178,4 +179,47 @@ func TestSocketRequestsAreLookedAtAgain(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Streams that last are bounded by principal and for the gateway; at the latter bound whoever
+// has none gets one.
+func TestLastingStreamsAreBounded(t *testing.T) {
+	t.Parallel()
+	var o openStreams
+	var leaves []func()
+	open := func(name string, n int) (opened int) {
+		for range n {
+			leave, err := o.last(access.User(name))
+			if err != nil {
+				if reason.Of(err) != reason.QuotaExceeded {
+					t.Errorf("%v", err)
+				}
+				continue
+			}
+			opened++
+			leaves = append(leaves, leave)
+		}
+		return opened
+	}
+	if n := open("eve", 10*mostStreamsEach); n != mostStreamsEach {
+		t.Errorf("one principal has %d streams", n)
+	}
+	if n := open("bob", 1); n != 1 { // the control
+		t.Error("another principal has none")
+	}
+	for i := range 2 * mostStreams / mostStreamsEach {
+		open(fmt.Sprintf("u%d", i), mostStreamsEach)
+	}
+	if o.total > mostStreams+20 {
+		t.Errorf("%d streams are open", o.total)
+	}
+	if n := open("ann", 2); n != 1 {
+		t.Errorf("whoever had no stream has %d at the bound", n)
+	}
+	for _, leave := range leaves {
+		leave()
+	}
+	if o.total != 0 || len(o.lasting) != 0 {
+		t.Errorf("%d are counted after all ended", o.total)
+	}
 }

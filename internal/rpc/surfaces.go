@@ -71,6 +71,14 @@ func (s *surfaces) guarded(pattern string, next http.Handler) http.Handler {
 			s.refuse(w, r, pattern, err)
 			return
 		}
+		if pattern == MCPRoute && r.Method == http.MethodGet { // a stream for what the gateway says by itself
+			leave, err := s.guard.streams.last(callerOf(r.Context()).Principal)
+			if err != nil {
+				s.refuse(w, r, pattern, err)
+				return
+			}
+			defer leave()
+		}
 		// What let the caller in ends here: no handler can pass it on.
 		r.Header.Del("Authorization")
 		who, _ := r.Context().Value(callerKey{}).(peer)

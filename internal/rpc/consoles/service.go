@@ -49,6 +49,7 @@ type Service struct {
 	Journal  Journal
 	Approval Approval
 
+	views Views
 	// examining holds the one examination that runs.
 	examining atomic.Bool
 }

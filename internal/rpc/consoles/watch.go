@@ -162,7 +162,7 @@ func (w *watcher) event(ctx context.Context, e journal.Event) error {
 	case kind == "":
 		return nil
 	case kind == "approval":
-		a, err := w.Approval(ctx, e.Subject)
+		a, err := w.views.Of(w.Engine.Current(), w.Caller(ctx), e.Seq, func() (*palyrav1.Approval, error) { return w.Approval(ctx, e.Subject) })
 		if reason.Of(err) == reason.NotFound || err == nil && a == nil {
 			return nil // it is gone, or not the caller's to see
 		}
