@@ -66,7 +66,7 @@ func TestArgumentsAreTyped(t *testing.T) {
 			if (len(opaque) == 1 && opaque[0].Path == "/p") != c.opaque {
 				t.Errorf("opaque %v, want %v", opaque, c.opaque)
 			}
-			vocab := must.Get(buildVocabulary([]tool.Descriptor{d}, allRoles(nil)))(t)
+			vocab := must.Get(buildVocabulary([]tool.Descriptor{d}, allRoles(nil), nil))(t)
 			if want := "args: {p?: " + c.cedar + ",}"; !strings.Contains(squeeze(string(vocab.text)), squeeze(want)) {
 				t.Errorf("the schema does not have %q", want)
 			}
@@ -86,7 +86,7 @@ func TestArgumentsAreTyped(t *testing.T) {
 
 func TestRequiredIsRequired(t *testing.T) {
 	t.Parallel()
-	vocab, err := buildVocabulary([]tool.Descriptor{oneProperty(`{"type":"string"}`, `,"required":["p"]`)}, allRoles(nil))
+	vocab, err := buildVocabulary([]tool.Descriptor{oneProperty(`{"type":"string"}`, `,"required":["p"]`)}, allRoles(nil), nil)
 	if err != nil || !strings.Contains(string(vocab.text), "p: String") {
 		t.Errorf("%v: p is not required in\n%s", err, vocab.text)
 	}
@@ -138,7 +138,7 @@ func FuzzArguments(f *testing.F) {
 		if err != nil {
 			return
 		}
-		vocab, err := buildVocabulary([]tool.Descriptor{oneProperty(schema, "")}, allRoles(nil))
+		vocab, err := buildVocabulary([]tool.Descriptor{oneProperty(schema, "")}, allRoles(nil), nil)
 		if err != nil {
 			t.Fatalf("schema %s: %v", schema, err)
 		}

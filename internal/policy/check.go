@@ -19,9 +19,9 @@ func (s *Set) checkPolicies() []finding.Finding {
 	l := &linter{set: s, reach: make(map[string][]types.EntityUID)}
 	var findings []finding.Finding
 	for _, p := range s.policies {
-		found := l.checkNames(p)
+		found := append(l.checkNames(p), l.checkWaiting(p)...)
 		found = append(found, l.validate(p)...)
-		if !finding.HasErrors(found) {
+		if !finding.HasErrors(found) && !l.awaitsTools(p) {
 			found = append(found, l.lint(p)...)
 		}
 		findings = append(findings, found...)
@@ -84,6 +84,9 @@ func (l *linter) validate(p *compiled) []finding.Finding {
 	for _, m := range messages {
 		// An unknown name in the scope also leaves no action; once is enough.
 		if strings.HasPrefix(m.text, noAction) && (len(messages) > 1 || awaitsUpstream(p.AST.Action)) {
+			continue
+		}
+		if l.ofWaiting(p, m) {
 			continue
 		}
 		findings = append(findings, l.locate(p, m))

@@ -38,6 +38,7 @@ func buildDirectory(cfg Config, v *vocabulary) *directory {
 	d.addActions(v)
 	d.addFixed(v.roles)
 	d.addTools(cfg)
+	d.addWaiting(v.waiting)
 	d.addMembers(cfg)
 	for _, name := range cfg.Workspaces {
 		d.addNamed(names.TypeWorkspace, name)
@@ -99,6 +100,16 @@ func (d *directory) addTools(cfg Config) {
 	}
 	unknown := tool.Descriptor{Name: names.UnknownTool}
 	d.add(types.NewEntityUID(names.TypeTool, names.UnknownTool), toolAttributes(unknown, false, true))
+}
+
+// addWaiting hydrates tools that are not there, as nothing that may be called.
+func (d *directory) addWaiting(waiting []string) {
+	for _, name := range waiting {
+		server, _, _ := strings.Cut(name, "/")
+		uid := types.NewEntityUID(names.TypeServer, types.String(server))
+		d.add(uid, nil)
+		d.add(types.NewEntityUID(names.TypeTool, types.String(name)), toolAttributes(tool.Descriptor{Name: name}, false, true), uid)
+	}
 }
 
 func toolAttributes(t tool.Descriptor, pinned, sensitive bool) types.RecordMap {

@@ -80,7 +80,7 @@ func build(cfg Config, defaults []Source) (*Set, []finding.Finding) {
 	order := map[string]int{}
 	findings := checkConfig(cfg)
 	roles := allRoles(cfg.Roles)
-	vocab, err := buildVocabulary(cfg.Tools, roles)
+	vocab, err := buildVocabulary(cfg.Tools, roles, waitingTools(cfg.Sources, cfg.Tools))
 	if err != nil {
 		return nil, append(findings, configError("%s", err))
 	}

@@ -33,6 +33,8 @@ type vocabulary struct {
 	args   map[string]*args.Type
 	opaque []args.Opaque
 	roles  []access.Role
+	// waiting are tools that are not there and have an action all the same.
+	waiting []string
 	// narrowed holds a validator per action scope (see forScope).
 	narrowed map[string]*schema.Validator
 }
@@ -68,12 +70,12 @@ func factTypes() string {
 	return b.String()
 }
 
-func buildVocabulary(tools []tool.Descriptor, roles []access.Role) (*vocabulary, error) {
+func buildVocabulary(tools []tool.Descriptor, roles []access.Role, waiting []string) (*vocabulary, error) {
 	fixed, err := schema.Parse("vocabulary.cedarschema", append(slices.Clip(vocabularyText), factTypes()...))
 	if err != nil {
 		return nil, fmt.Errorf("the built-in vocabulary: %w", err)
 	}
-	v := &vocabulary{args: make(map[string]*args.Type, len(tools)), roles: roles, narrowed: make(map[string]*schema.Validator)}
+	v := &vocabulary{args: make(map[string]*args.Type, len(tools)), roles: roles, waiting: waiting, narrowed: make(map[string]*schema.Validator)}
 	counts := make(schema.Record, len(roles))
 	for _, r := range roles {
 		counts[types.String(r)] = schema.Attribute{Type: schema.Long{}}
@@ -88,6 +90,9 @@ func buildVocabulary(tools []tool.Descriptor, roles []access.Role) (*vocabulary,
 		v.args[d.Name] = args
 		v.opaque = append(v.opaque, opaque...)
 		schema.AddToolAction(fixed, types.String(names.ToolPrefix+d.Name), common, args.SchemaRecord())
+	}
+	for _, name := range waiting {
+		schema.AddToolAction(fixed, types.String(names.ToolPrefix+name), common, schema.Record{})
 	}
 	v.args[names.UnknownTool] = &args.Type{Kind: args.KindRecord}
 	schema.AddToolAction(fixed, names.ToolPrefix+names.UnknownTool, common, schema.Record{})
@@ -154,7 +159,8 @@ func (v *vocabulary) actionMatches(uid types.EntityUID, wanted []types.EntityUID
 func (v *vocabulary) actionNames() []string {
 	var out []string
 	for uid := range v.schema.Actions {
-		if name := string(uid.ID); name != names.ToolPrefix+names.UnknownTool {
+		name := string(uid.ID)
+		if tool, _ := strings.CutPrefix(name, names.ToolPrefix); tool != names.UnknownTool && !slices.Contains(v.waiting, tool) {
 			out = append(out, name)
 		}
 	}

@@ -285,3 +285,15 @@ func TestLinkToNowhereIsNoEmptyDirectory(t *testing.T) {
 		t.Errorf("a directory that is not there: %v", err)
 	}
 }
+
+// TestFirstStartBeforeTheServer: a policy about a tool of a server that is not added yet keeps
+// palyrad from no start.
+func TestFirstStartBeforeTheServer(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "10-own.cedar"), forbids("docs/delete"))
+	p, _ := openedAt(t, dir)
+	if d := p.Directory(); !d.InForce || d.Policies != 1 {
+		t.Errorf("%+v", d)
+	}
+}

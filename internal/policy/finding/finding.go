@@ -29,6 +29,7 @@ const (
 	CodeDuplicateID    = "duplicate_id"
 	CodeUnknownName    = "unknown_name"
 	CodeUnknownEntity  = "unknown_entity"
+	CodeWaiting        = "waiting"
 	CodeUnknownValue   = "unknown_value"
 	CodeType           = "type"
 	CodeUnguarded      = "unguarded_optional"
