@@ -38,6 +38,7 @@ type Auditor struct {
 	// refused has those of members, strangers those of callers without a credential.
 	refused   map[refusal]*refusals
 	strangers strangers
+	looks     map[lookKind]*looks
 }
 
 type refusal struct {
@@ -72,7 +73,7 @@ type exported struct {
 
 // New returns an auditor that writes to a journal.
 func New(log Journal, logger *slog.Logger) *Auditor {
-	return &Auditor{log: logger, journal: log, refused: make(map[refusal]*refusals)}
+	return &Auditor{log: logger, journal: log, refused: make(map[refusal]*refusals), looks: make(map[lookKind]*looks)}
 }
 
 // Refused counts a refusal.
@@ -122,17 +123,20 @@ func (a *Auditor) Run(ctx context.Context) error {
 // denials; the others came from outside.
 func (a *Auditor) flush(ctx context.Context) {
 	a.mu.Lock()
-	counted, outside := a.refused, a.strangers
-	a.refused, a.strangers = make(map[refusal]*refusals), strangers{}
+	counted, outside, looked := a.refused, a.strangers, a.looks
+	a.refused, a.strangers, a.looks = make(map[refusal]*refusals), strangers{}, make(map[lookKind]*looks)
 	a.mu.Unlock()
 	var drafts []event.Draft
-	add := func(code event.Code, actor string, payload callersRefused) {
+	add := func(code event.Code, actor string, payload any) {
 		if draft, err := event.DraftOf(code, actor, "", payload); err == nil {
 			drafts = append(drafts, draft)
 		}
 	}
 	for _, r := range outside.events() {
 		add(event.CallersRefused, journal.Daemon, r)
+	}
+	for kind, n := range looked {
+		add(event.Looked, kind.by, n.payload(kind))
 	}
 	for kind, n := range counted {
 		add(event.PermissionDenied, kind.source, callersRefused{

@@ -9,10 +9,12 @@ import (
 	"slices"
 	"testing"
 
+	"palyra/internal/access"
 	"palyra/internal/event"
 	"palyra/internal/journal"
 	"palyra/internal/must"
 	"palyra/internal/reason"
+	"palyra/internal/toolcall"
 )
 
 // journalFake keeps what it is given.
@@ -128,5 +130,43 @@ func refuse(a *Auditor, source string, n int) {
 func flood(a *Auditor, sources int) {
 	for n := range sources {
 		refuse(a, netip.AddrFrom4([4]byte{10, byte(n >> 16), byte(n >> 8), byte(n)}).String(), 1)
+	}
+}
+
+// Looks are counted by who looked at calls of which tool, as whom; the files of each are named
+// up to a bound.
+func TestLooksAreCoalesced(t *testing.T) {
+	t.Parallel()
+	log := &journalFake{}
+	a := New(log, slog.New(slog.DiscardHandler))
+	eve, bob := access.User("eve"), access.User("bob")
+	for n := range 100 {
+		a.Looked(toolcall.Look{By: eve, As: eve, Tool: "fs.patch", Files: []string{"default:a", fmt.Sprintf("default:%d", n)}})
+	}
+	a.Looked(toolcall.Look{By: eve, As: bob, Tool: "fs.patch"})
+	for n := range 2 * mostKinds {
+		a.Looked(toolcall.Look{By: eve, As: eve, Tool: fmt.Sprintf("t%d", n)})
+	}
+	a.flush(t.Context())
+	count := 0
+	for _, e := range log.drafts {
+		var p looked
+		must.Do(t, json.Unmarshal(e.Payload, &p))
+		count += p.Count
+		if e.Code != event.Looked || e.Actor != "user:eve" || p.By != "user:eve" {
+			t.Errorf("%s %s %s", e.Code, e.Actor, e.Payload)
+		}
+		if p.Tool == "fs.patch" && p.As == "" && (p.Count != 100 || len(p.Files) != mostFiles || p.Files[0] != "default:a" || p.FilesOmitted != 81) {
+			t.Errorf("%s", e.Payload)
+		}
+		if p.Tool == "fs.patch" && p.As != "" && (p.As != "user:bob" || p.Count != 1) {
+			t.Errorf("%s", e.Payload)
+		}
+	}
+	if len(log.drafts) > mostKinds+1 || count != 101+2*mostKinds {
+		t.Errorf("%d events of %d looks", len(log.drafts), count)
+	}
+	if a.flush(t.Context()); len(log.drafts) > mostKinds+1 {
+		t.Error("they are journaled twice")
 	}
 }

@@ -574,7 +574,7 @@ func openPipeline(ctx context.Context, g *gateway, o Options) error {
 	stages := toolcall.Config{
 		Evaluator: g.engine, Approver: g.desk, Dispatcher: g.router, Notary: g.notary, Ledger: g.stores.calls,
 		MaxCallsPerRun: g.cfg.MaxCallsPerRun, MaxCallsPerSession: g.cfg.MaxCallsPerSession, SessionIdle: g.cfg.Sessions.Idle,
-		LiveDevice: votesGoOn(g), Standing: standing(g), Log: g.log, Quota: g.quotas,
+		LiveDevice: votesGoOn(g), Standing: standing(g), Looked: g.auditor.Looked, Log: g.log, Quota: g.quotas,
 	}
 	if o.wrap != nil {
 		stages = o.wrap(stages)

@@ -20,6 +20,7 @@ const (
 	Evaluated Code = "PAL-D102" // Cedar gave a verdict
 	Decided   Code = "PAL-D103" // the final allow or deny; durable before dispatch, or with the outcome where the tool cannot have an effect
 	Edited    Code = "PAL-D104" // a human changed the arguments of a call that waited; it was judged anew
+	Looked    Code = "PAL-D105" // calls were evaluated or explained and not made, for which files were read
 
 	Asked     Code = "PAL-A100" // an approval was created and humans are asked
 	Joined    Code = "PAL-A101" // another identical call waits on the same approval
@@ -161,7 +162,7 @@ const (
 
 // Codes lists the catalog in order.
 var Codes = []Code{
-	Proposed, Refused, Evaluated, Decided, Edited,
+	Proposed, Refused, Evaluated, Decided, Edited, Looked,
 	Asked, Joined, Voted, Answered, Expired, Cancelled, Consumed, Revoked, Amended,
 	GrantMinted, GrantUsed, GrantRevoked, GrantEnded,
 	Attested, Ambiguous, Gated, Violated, Undone,

@@ -90,7 +90,7 @@ func (p *policies) described(ctx context.Context, d *palyrav1.CallDescription) (
 		Submission: toolcall.Submission{
 			Caller: caller, Tool: d.GetTool(), Input: d.GetInputJson(), Session: d.GetSession(), Channel: d.GetChannel(),
 		},
-		Facts: d.GetFactsJson(), At: timeOf(d.GetAt()),
+		Facts: d.GetFactsJson(), At: timeOf(d.GetAt()), By: callerOf(ctx).Principal,
 	})
 	return describedCall{request, grants, d.GetVotes()}, err
 }

@@ -3,8 +3,10 @@ package toolcall
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
+	"palyra/internal/access"
 	"palyra/internal/approval"
 	"palyra/internal/policy"
 	"palyra/internal/policy/policytests"
@@ -18,6 +20,8 @@ type Description struct {
 	Submission Submission
 	// Facts replace those that planning would find (policytests.ReplaceFacts).
 	Facts []byte
+	// By is who describes it, where that is another than whose call it would be.
+	By access.Principal
 	// At is when the call is taken to be proposed; zero is now.
 	At time.Time
 }
@@ -48,7 +52,9 @@ func (p *Pipeline) Describe(ctx context.Context, d Description) (policy.Request,
 		return c.request, nil, nil
 	}
 	var grants []policy.Grant
-	switch err := c.planCall(ctx, session); {
+	err = c.planCall(ctx, session)
+	p.look(d.By, c)
+	switch {
 	case err == nil:
 		if grants, err = c.grants(ctx); err != nil {
 			return policy.Request{}, nil, err
@@ -68,4 +74,46 @@ func (p *Pipeline) Describe(ctx context.Context, d Description) (policy.Request,
 // GrantAt gives a grant as the facts that policy read when a call used it.
 func GrantAt(g approval.Grant, at time.Time) policy.Grant {
 	return policyGrants([]approval.Grant{g}, func(string) bool { return true }, at)[0]
+}
+
+// Look is one call that was evaluated or explained and not made: planning it read files.
+type Look struct {
+	// By asked, and As is as whom the call would be made.
+	By, As access.Principal
+	Tool   string
+	// Files are those that planning looked at, as far as they are known: "workspace:path" or
+	// an absolute path.
+	Files []string
+}
+
+// look tells Config.Looked of a call that was planned for an answer.
+func (p *Pipeline) look(by access.Principal, c *call) {
+	if p.Looked == nil {
+		return
+	}
+	if by.IsZero() {
+		by = c.proposal.Caller.Principal
+	}
+	p.Looked(Look{By: by, As: c.proposal.Caller.Principal, Tool: c.proposal.Tool.Name, Files: filesOf(&c.plan)})
+}
+
+// filesOf are the files that a plan is made of.
+func filesOf(plan *tool.Plan) (files []string) {
+	f := &plan.Facts
+	paths := f.Paths
+	if len(paths) == 0 && f.Path != "" {
+		paths = []string{f.Path}
+	}
+	for _, path := range paths {
+		files = append(files, f.Workspace+":"+path)
+	}
+	if path := plan.Binding.Executable.Path; path != "" {
+		files = append(files, path)
+	}
+	for _, o := range plan.Binding.Operands {
+		if named := f.Workspace + ":" + o.Path; !slices.Contains(files, named) {
+			files = append(files, named)
+		}
+	}
+	return files
 }

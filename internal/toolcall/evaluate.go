@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 
+	"palyra/internal/access"
 	"palyra/internal/policy"
 	"palyra/internal/tool"
 )
@@ -28,19 +29,23 @@ type SecretEvaluation struct {
 	Verdict   policy.Verdict
 }
 
-// Evaluate is a dry run: it checks, plans and evaluates the call. It counts and journals
-// nothing, asks nobody and runs nothing. CallDigest is empty for callers
+// Evaluate is a dry run: it checks, plans and evaluates the call. It counts nothing, asks
+// nobody and runs nothing; what it read is told to Config.Looked. CallDigest is empty for callers
 // that may not read the files of the call: the digest covers file content and would confirm
 // a guess of it.
 func (p *Pipeline) Evaluate(ctx context.Context, s Submission) (Evaluation, error) {
 	c, e, err := p.weigh(ctx, s)
+	if c != nil {
+		p.look(access.Principal{}, c)
+	}
 	if err == nil && !c.mayDisclose(e.Plan.Contents) {
 		e.CallDigest = ""
 	}
 	return e, err
 }
 
-// weigh is Evaluate with the call, for who goes on with it.
+// weigh is Evaluate with the call, for who goes on with it. The call is nil when nothing was
+// planned.
 func (p *Pipeline) weigh(ctx context.Context, s Submission) (*call, Evaluation, error) {
 	s.Run = ""
 	c := newCall(p, &s, nil, func(Event) {})
@@ -53,13 +58,13 @@ func (p *Pipeline) weigh(ctx context.Context, s Submission) (*call, Evaluation, 
 		return nil, Evaluation{}, err
 	}
 	if err := c.planCall(ctx, tool.SessionFacts{CallsInRun: 1}); err != nil {
-		return nil, Evaluation{}, err
+		return c, Evaluation{}, err
 	}
 	if err := c.evaluate(ctx); err != nil {
-		return nil, Evaluation{}, err
+		return c, Evaluation{}, err
 	}
 	if err := c.conflictError(); err != nil {
-		return nil, Evaluation{}, err
+		return c, Evaluation{}, err
 	}
 	secrets, err := c.evaluateInjections(ctx)
 	e := Evaluation{Verdict: c.verdict, CallDigest: c.digest, Plan: c.plan, Secrets: secrets}

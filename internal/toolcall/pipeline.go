@@ -113,7 +113,7 @@ type Ledger interface {
 // runs. An error ends the reading.
 type EachEvent func(e *journal.Event, ofRun bool) error
 
-// Config is what a Pipeline needs. Every field but Log and Quota is required.
+// Config is what a Pipeline needs. Every field but Looked, Log and Quota is required.
 type Config struct {
 	Evaluator  Evaluator
 	Approver   Approver
@@ -133,6 +133,9 @@ type Config struct {
 	// or what it may do was reduced, since it came in. It is asked at the decision of a
 	// call, right before the call starts, and before its changes are committed.
 	Standing func(access.Caller) error
+	// Looked is told of calls that were evaluated or explained and not made; nil is not. It
+	// waits for nothing.
+	Looked func(Look)
 	// Log gets the causes of INTERNAL errors, which callers are not told; nil
 	// discards.
 	Log *slog.Logger

@@ -43,7 +43,7 @@ func Command(program *client.App) *cobra.Command {
 
 // eventWords say in a word or two what each code of the catalog is.
 var eventWords = map[event.Code]string{
-	event.Proposed: "proposed", event.Refused: "refused", event.Evaluated: "evaluated", event.Decided: "decided", event.Edited: "edited", event.Amended: "amended",
+	event.Proposed: "proposed", event.Refused: "refused", event.Evaluated: "evaluated", event.Decided: "decided", event.Edited: "edited", event.Looked: "looked", event.Amended: "amended",
 	event.Asked: "asked", event.Joined: "joined", event.Voted: "voted", event.Answered: "answered",
 	event.Expired: "expired", event.Cancelled: "cancelled", event.Consumed: "consumed", event.Revoked: "revoked",
 	event.GrantMinted: "grant minted", event.GrantUsed: "grant used", event.GrantRevoked: "grant revoked", event.GrantEnded: "grant ended",

@@ -1,0 +1,69 @@
+package toolcall_test
+
+import (
+	"slices"
+	"testing"
+
+	"palyra/internal/must"
+	"palyra/internal/reason"
+	"palyra/internal/tool"
+	"palyra/internal/toolcall"
+)
+
+// What planning reads for an answer about a call that nobody makes is told, also where policy
+// denies the call or its content prevents it; a call that is made has events of its own.
+func TestLooksAreTold(t *testing.T) {
+	t.Parallel()
+	var looks []toolcall.Look
+	w := newWorld(t)
+	cfg := w.Pipeline.Config
+	cfg.Looked = func(l toolcall.Look) { looks = append(looks, l) }
+	p := must.Get(toolcall.New(cfg))(t)
+	take := func() []toolcall.Look {
+		defer func() { looks = nil }()
+		return looks
+	}
+	must.Get(p.Evaluate(t.Context(), readCall()))(t)
+	got := take()
+	if len(got) != 1 || got[0].By != agent.Principal || got[0].As != agent.Principal || got[0].Tool != "fs.read" {
+		t.Errorf("an evaluation: %+v", got)
+	}
+	if _, _, err := p.Describe(t.Context(), toolcall.Description{Submission: readCall(), By: bob.Principal}); err != nil {
+		t.Fatal(err)
+	}
+	if got = take(); len(got) != 1 || got[0].By != bob.Principal || got[0].As != agent.Principal {
+		t.Errorf("an explanation: %+v", got)
+	}
+	w.reload(`@id("no") @reason("no") forbid(principal, action in Action::"tool.execute", resource);`)
+	must.Get(p.Evaluate(t.Context(), readCall()))(t)
+	if got = take(); len(got) != 1 {
+		t.Errorf("a denied call: %+v", got)
+	}
+	bad := readCall()
+	bad.Input = []byte(`{`)
+	if _, err := p.Evaluate(t.Context(), bad); reason.Of(err) != reason.InvalidInput {
+		t.Errorf("bad input: %v", err)
+	}
+	_, _ = p.Call(t.Context(), readCall(), func(toolcall.Event) {})
+	if got = take(); len(got) != 0 {
+		t.Errorf("what read nothing, or is a call: %+v", got)
+	}
+}
+
+// TestFilesOfALook: a look names the paths, the program and the operands of a plan.
+func TestFilesOfALook(t *testing.T) {
+	t.Parallel()
+	var files []string
+	w := newWorld(t, func(w *world) {
+		plan := &w.run.Found
+		plan.Facts.Workspace, plan.Facts.Path = "default", "a"
+		plan.Binding.Executable.Path = "/usr/bin/make"
+		plan.Binding.Operands = []tool.Operand{{Path: "a"}, {Path: "Makefile"}}
+	})
+	cfg := w.Pipeline.Config
+	cfg.Looked = func(l toolcall.Look) { files = l.Files }
+	must.Get(must.Get(toolcall.New(cfg))(t).Evaluate(t.Context(), runCall()))(t)
+	if want := []string{"default:a", "/usr/bin/make", "default:Makefile"}; !slices.Equal(files, want) {
+		t.Errorf("%v, want %v", files, want)
+	}
+}
