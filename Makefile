@@ -271,6 +271,10 @@ fuzz: bin/tiers ## Run each fuzz target for FUZZTIME (10s)
 fuzz-facts: deps-sandbox init ## Change the workspace between every two stages of calls of every tool (TIME=30s, SEED=n repeats a run)
 	cd test/facts && TEST_PALYRA_FACTS_TIME=$(TIME) TEST_PALYRA_FACTS_SEED=$(SEED) $(GO) test -tags $(TAGS) -timeout 0 -count=1
 
+.PHONY: fuzz-canary
+fuzz-canary: deps-sandbox init ## Ask a gateway that forbids files for them in every way, and look at every byte of its answers (TIME=30s, SEED=n repeats a run)
+	TEST_PALYRA_CANARY_TIME=$(TIME) TEST_PALYRA_CANARY_SEED=$(SEED) CGO_ENABLED=0 $(GO) test -tags $(TAGS) -timeout 0 -count=1 -run '^TestCanary$$' ./internal/daemon
+
 # No part of `make test`: it builds an older release, and takes minutes. The suite has
 # smaller state directories, in test/upgrade/testdata, which upgrade-state makes.
 .PHONY: upgrade

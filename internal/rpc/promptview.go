@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"strings"
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/access"
@@ -23,23 +24,40 @@ type prompts struct {
 // message is an approval as the caller may see it.
 func (p prompts) message(ctx context.Context, caller access.Caller, r approval.Record) *palyrav1.Approval {
 	m := approvalMessage(r)
+	if r.SubjectType == approval.SubjectGatewayChange || p.mayDecide(ctx, caller, r) {
+		return m
+	}
+	restrictProgram(m.GetPrompt())
 	if !p.seesContent(ctx, caller, r) {
 		restrictPrompt(m)
 	}
 	return m
 }
 
-// seesContent reports whether the caller may see what the prompt has from the content of files.
-// Changes of the gateway have none; policy files are judged by the permissions of their own.
-func (p prompts) seesContent(ctx context.Context, caller access.Caller, r approval.Record) bool {
-	if r.SubjectType == approval.SubjectGatewayChange {
-		return true
+// mayDecide reports whether the caller may answer, be it with a proof of presence that is still
+// to come.
+func (p prompts) mayDecide(ctx context.Context, caller access.Caller, r approval.Record) bool {
+	err := p.desk.MayDecide(ctx, caller, r)
+	return err == nil || reason.Of(err) == reason.PresenceNotProven
+}
+
+// restrictProgram leaves out the digest of the program, which may be a file of the workspace,
+// and where that lies on the gateway's host.
+func restrictProgram(p *palyrav1.ApprovalPrompt) {
+	p.ExecutableDigest = ""
+	if argv := p.GetArgv(); len(argv) > 0 && strings.Contains(argv[0], "/") && !strings.HasPrefix(argv[0], "/") {
+		p.Executable = argv[0]
 	}
+}
+
+// seesContent reports whether a caller who may not decide may see what the prompt has from the
+// content of files. Changes of the gateway have none; policy files are judged by the
+// permissions of their own.
+func (p prompts) seesContent(ctx context.Context, caller access.Caller, r approval.Record) bool {
 	if len(r.Prompt.Runs.Operands) == 0 && r.Prompt.Diff == "" {
 		return true
 	}
-	err := p.desk.MayDecide(ctx, caller, r)
-	return err == nil || reason.Of(err) == reason.PresenceNotProven || p.pipeline.MayReadPrompt(ctx, caller, &r.Prompt)
+	return p.pipeline.MayReadPrompt(ctx, caller, &r.Prompt)
 }
 
 // restrictPrompt leaves the arguments, the reason for asking and who has to answer. The summary

@@ -7,6 +7,7 @@ import (
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/gatewaytest"
 	"palyra/internal/must"
+	"palyra/internal/tool"
 )
 
 // noReading forbids files to the agent, the developer and the auditor.
@@ -91,5 +92,32 @@ func TestPromptViews(t *testing.T) {
 				t.Errorf("who withdrew the call sees %q", got)
 			}
 		})
+	}
+}
+
+// TestProgramInAPrompt: the program may be a file of the workspace, so that its digest, and where
+// it lies on the host, is for those who decide alone.
+func TestProgramInAPrompt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.run.Change(func(p *gatewaytest.Probe) {
+		p.Found.Binding.Executable = tool.Executable{Path: "/host/work/run.sh", SHA256: gatewaytest.Digest("a")}
+		p.Found.Binding.Argv = []string{"./run.sh", "x"}
+	})
+	stream := must.Get(w.coder.gateway().CallTool(t.Context(), running()))(t)
+	defer stream.Close()
+	var asked *palyrav1.Approval
+	for asked == nil && stream.Receive() {
+		asked = stream.Msg().GetApprovalRequested().GetApproval()
+	}
+	req := &palyrav1.GetApprovalRequest{ApprovalId: asked.GetApprovalId()}
+	if p := asked.GetPrompt(); p.GetExecutableDigest() != "" || p.GetExecutable() != "./run.sh" {
+		t.Errorf("the requester sees %q %q", p.GetExecutable(), p.GetExecutableDigest())
+	}
+	if p := must.Get(w.eve.approvals().GetApproval(t.Context(), req))(t).GetApproval().GetPrompt(); p.GetExecutableDigest() != "" {
+		t.Errorf("the auditor sees %q", p.GetExecutableDigest())
+	}
+	if p := must.Get(w.bob.approvals().GetApproval(t.Context(), req))(t).GetApproval().GetPrompt(); p.GetExecutableDigest() != gatewaytest.Digest("a") || p.GetExecutable() != "/host/work/run.sh" {
+		t.Errorf("who may decide sees %q %q", p.GetExecutable(), p.GetExecutableDigest())
 	}
 }
