@@ -131,7 +131,7 @@ type HTTPPolicy struct {
 // New returns all tools in the order of their names.
 func New(cfg Config) []Tool {
 	cfg = withDefaults(cfg)
-	files := files{set: cfg.Workspaces, version: cfg.Version}
+	files := files{set: cfg.Workspaces, version: cfg.Version, policies: cfg.Process.Workspaces}
 	programs := newProcess(cfg)
 	return []Tool{
 		pure.Echo{Version: cfg.Version},

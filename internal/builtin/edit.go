@@ -27,6 +27,8 @@ type edit struct {
 	summary       func(*edit) string
 
 	root *workspace.Root
+	// protected are the operator's patterns of protected paths.
+	protected []string
 	// targets are the resolved paths of the call. declaredRisk is the risk by the arguments
 	// alone. Both are known before any file is read.
 	targets      []string
@@ -283,13 +285,14 @@ func (e *edit) run(ctx context.Context, call tool.Call, report tool.Report) tool
 	return succeed(report, result)
 }
 
-// askToCommit asks whether the changes may reach the workspace, as those of programs do. The
-// files are ordinary: protected ones are refused before, and the call itself said what
-// becomes executable.
+// askToCommit asks whether the changes may reach the workspace, as those of programs do. Files
+// that the gateway itself protects are refused before; those that the operator's patterns
+// protect are said to be. What other programs run of it, such as a Makefile, the call itself
+// was decided on.
 func (e *edit) askToCommit(ctx context.Context, call tool.Call) error {
 	changes := make([]overlay.Change, len(e.changes))
 	for i, c := range e.changes {
-		changes[i] = overlay.Change{Path: c.Path, Was: overlay.State{SHA256: c.Was}}
+		changes[i] = overlay.Change{Path: c.Path, Was: overlay.State{SHA256: c.Was}, Classes: overlay.DeclaredClasses(c.Path, e.protected)}
 		if c.Was != "" {
 			changes[i].Was.Type = overlay.File
 		}

@@ -20,6 +20,8 @@ import (
 type files struct {
 	set     *workspace.Set
 	version string
+	// policies are the settings of workspaces by name.
+	policies map[string]WorkspacePolicy
 }
 
 // target is the part of the input that names a file.

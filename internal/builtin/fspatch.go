@@ -68,7 +68,7 @@ func (t fsPatch) edit(ctx context.Context, p tool.Proposal) (*edit, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &edit{tool: fsPatchName, version: t.version, summary: patchSummary, root: root}
+	e := &edit{tool: fsPatchName, version: t.version, summary: patchSummary, root: root, protected: t.policies[root.Name()].Protected}
 	if err := e.patchAll(ctx, patches); err != nil {
 		root.Close()
 		return nil, err

@@ -75,7 +75,7 @@ func (t fsWrite) edit(ctx context.Context, p tool.Proposal) (*edit, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &edit{tool: fsWriteName, version: t.version, summary: writeSummary, root: root}
+	e := &edit{tool: fsWriteName, version: t.version, summary: writeSummary, root: root, protected: t.policies[root.Name()].Protected}
 	if err := t.fill(ctx, e, in, content); err != nil {
 		root.Close()
 		return nil, err

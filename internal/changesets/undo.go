@@ -61,8 +61,8 @@ func (Tool) Descriptor() tool.Descriptor {
 }
 
 // Plan implements dispatch.Tool.
-func (t Tool) Plan(_ context.Context, p tool.Proposal) (tool.Plan, error) {
-	u, err := t.Of.reversal(p)
+func (t Tool) Plan(ctx context.Context, p tool.Proposal) (tool.Plan, error) {
+	u, err := t.Of.reversal(ctx, p)
 	if err != nil {
 		return tool.Plan{}, err
 	}
@@ -71,8 +71,8 @@ func (t Tool) Plan(_ context.Context, p tool.Proposal) (tool.Plan, error) {
 }
 
 // Prepare implements dispatch.Tool.
-func (t Tool) Prepare(_ context.Context, p tool.Proposal) (tool.Prepared, error) {
-	u, err := t.Of.reversal(p)
+func (t Tool) Prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, error) {
+	u, err := t.Of.reversal(ctx, p)
 	if err != nil {
 		return tool.Prepared{}, err
 	}
@@ -92,7 +92,15 @@ type reversal struct {
 	taken overlay.Detail
 }
 
-func (c *ChangeSets) reversal(p tool.Proposal) (*reversal, error) {
+// ownKey marks the calls that Undo makes.
+type ownKey struct{}
+
+func (c *ChangeSets) reversal(ctx context.Context, p tool.Proposal) (*reversal, error) {
+	// The permission workspace.undo is asked before Undo, which a model or another client that
+	// calls tools for a person does not pass.
+	if ctx.Value(ownKey{}) == nil {
+		return nil, reason.Errorf(reason.PermissionDenied, "changes are taken back by `palyra workspace undo` or WorkspaceService/UndoChangeSet, and by no call of a tool")
+	}
 	var in undoInput
 	if err := json.Unmarshal(p.Input, &in); err != nil {
 		return nil, reason.Errorf(reason.InvalidInput, "reading input: %w", err)
@@ -126,13 +134,23 @@ func (c *ChangeSets) reverse(in undoInput) (*reversal, error) {
 		r.taken, err = c.use.History.Get(in.Workspace, in.ChangeSetID)
 	}
 	if err == nil {
-		r.set, err = c.use.History.Reversal(in.Workspace, in.ChangeSetID)
+		r.set, err = c.use.History.Reversal(in.Workspace, in.ChangeSetID, c.protected(in.Workspace))
 	}
 	if err != nil {
 		root.Close()
 		return nil, err
 	}
 	return r, nil
+}
+
+// protected are the operator's patterns of a workspace.
+func (c *ChangeSets) protected(name string) []string {
+	for _, w := range c.use.Declared {
+		if w.Name == name {
+			return w.Protected
+		}
+	}
+	return nil
 }
 
 func (r *reversal) summary() string {
@@ -159,6 +177,15 @@ func (r *reversal) request() tool.CommitRequest {
 		Summary: r.summary(), Diff: r.taken.Diff,
 		Notes: []string{"The diff is of the changes that are taken back: what it adds goes, and what it removes comes back."},
 	}
+	if r.taken.Undoes == "" {
+		return q
+	}
+	// It took another change set back itself, whose changes return.
+	returns, err := r.of.use.History.Get(r.in.Workspace, r.taken.Undoes)
+	q.Preview.Diff, q.Preview.Notes = returns.Diff, []string{"The diff is of change set " + r.taken.Undoes + ", which returns."}
+	if err != nil {
+		q.Preview.Notes = []string{"There is no diff: change set " + r.taken.Undoes + ", which returns, is not kept any more."}
+	}
 	return q
 }
 
@@ -178,11 +205,14 @@ func (r *reversal) run(ctx context.Context, c tool.Call, version string) tool.Re
 	if err == nil {
 		done, err = r.apply(ctx, c.Proposal.ID, c.Proposal.Caller)
 	}
+	if done.ID != "" { // also when the journal did not take it
+		report.Changes.State, report.Files = tool.Committed, q.Files[:min(len(q.Files), undoneFiles)]
+	}
 	if err != nil {
 		report.Changes.Reason = string(reason.Known(err, reason.Internal).Code)
 		return report.Fail(ctx, err)
 	}
-	report.Changes.State, report.Outcome = tool.Committed, tool.Succeeded
+	report.Outcome = tool.Succeeded
 	if report.Result, err = canonical.Marshal(map[string]any{"change_set_id": done.ID, "undoes": done.Undoes}); err != nil {
 		return report.Fail(ctx, err)
 	}
@@ -194,7 +224,7 @@ func (r *reversal) run(ctx context.Context, c tool.Call, version string) tool.Re
 func (r *reversal) apply(ctx context.Context, call string, by access.Caller) (overlay.Summary, error) {
 	ctx = context.WithoutCancel(ctx)
 	applied, err := r.of.use.History.Undo(ctx, r.root.Path(), r.in.Workspace, r.in.ChangeSetID, overlay.Options{
-		ID: ulid.Make().String(), CallID: call, Principal: by.Principal.String(), At: time.Now(),
+		ID: ulid.Make().String(), CallID: call, Principal: by.Principal.String(), At: time.Now(), Protected: r.of.protected(r.in.Workspace),
 	})
 	if err != nil {
 		return overlay.Summary{}, err
@@ -221,7 +251,7 @@ func (c *ChangeSets) Undo(ctx context.Context, by access.Caller, name, id, note 
 	if err != nil {
 		return overlay.Summary{}, err
 	}
-	out, err := c.calls.Call(ctx, toolcall.Submission{Caller: by, Tool: UndoTool, Input: input, Reason: note, Precedence: access.PrecedenceOf(ctx)}, func(toolcall.Event) {})
+	out, err := c.calls.Call(context.WithValue(ctx, ownKey{}, true), toolcall.Submission{Caller: by, Tool: UndoTool, Input: input, Reason: note, Precedence: access.PrecedenceOf(ctx)}, func(toolcall.Event) {})
 	switch r, d := out.Report, out.Decision; {
 	case err != nil:
 		return overlay.Summary{}, err

@@ -681,7 +681,8 @@ func catalog(engine *policy.Engine, router *dispatch.Router) func(access.Caller)
 			listed[entry.Tool] = true
 		}
 		return slices.DeleteFunc(router.Descriptors(), func(d tool.Descriptor) bool {
-			return !listed[d.Name] || d.Executor == tool.External // nobody but its agent can run it
+			// Nobody but its agent can run an external one, and changesets.UndoTool is no client's.
+			return !listed[d.Name] || d.Executor == tool.External || d.Name == changesets.UndoTool
 		})
 	}
 }
@@ -690,6 +691,6 @@ func catalog(engine *policy.Engine, router *dispatch.Router) func(access.Caller)
 func offered(engine *policy.Engine, router *dispatch.Router) func(access.Caller, string) (tool.Descriptor, bool) {
 	return func(caller access.Caller, name string) (tool.Descriptor, bool) {
 		d, ok := router.Descriptor(name)
-		return d, ok && d.Executor != tool.External && engine.Current().Lists(caller, name)
+		return d, ok && d.Executor != tool.External && name != changesets.UndoTool && engine.Current().Lists(caller, name)
 	}
 }

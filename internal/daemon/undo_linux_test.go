@@ -98,8 +98,14 @@ func startUndoing(t *testing.T, argv ...string) undoing {
 	t.Cleanup(d.running.end)
 	u.write("source.txt", "new\n")
 	u.governed.want(u.call(map[string]any{"argv": argv}), "succeeded", "", "committed")
-	u.set = must.Get(u.workspaces("local").ListChangeSets(t.Context(), &palyrav1.ListChangeSetsRequest{Workspace: "default"}))(t).GetChangeSets()[0]
+	u.set = u.newest()
 	return u
+}
+
+func (u undoing) newest() *palyrav1.ChangeSet {
+	t := u.team.t
+	t.Helper()
+	return must.Get(u.workspaces("local").ListChangeSets(t.Context(), &palyrav1.ListChangeSetsRequest{Workspace: "default"}))(t).GetChangeSets()[0]
 }
 
 func (u undoing) workspaces(name string) palyrav1connect.WorkspaceServiceClient {
@@ -152,6 +158,37 @@ func TestUndoPassesTheGate(t *testing.T) {
 	}
 }
 
+// TestUndoBringsBackAProgram: what would come back is asked about, also where its going was
+// ordinary, and an undo of an undo shows the diff of what returns.
+func TestUndoBringsBackAProgram(t *testing.T) {
+	t.Parallel()
+	u := startUndoing(t, "mv", "source.txt", "run")
+	program := filepath.Join(u.dir, "run")
+	must.Do(t, os.Chmod(program, 0o755)) // #nosec G302 -- a program
+	u.governed.want(u.call(map[string]any{"argv": []string{"rm", "run"}}), "succeeded", "", "committed")
+	u.set = u.newest()
+	there := func() bool { _, err := os.Stat(program); return err == nil }
+	question, done := u.asking("bob")
+	if there() || !strings.Contains(question.GetPrompt().GetDiff(), "-new") {
+		t.Errorf("asked %v", question.GetPrompt())
+	}
+	must.Do(t, u.as("dan").vote(question, true))
+	must.Do(t, <-done)
+	if !there() {
+		t.Error("the program did not come back")
+	}
+	u.set = u.newest()
+	question, done = u.asking("bob")
+	if notes := strings.Join(question.GetPrompt().GetNotes(), " "); !strings.Contains(question.GetPrompt().GetDiff(), "-new") || !strings.Contains(notes, "which returns") {
+		t.Errorf("asked %v", question.GetPrompt())
+	}
+	must.Do(t, u.as("dan").vote(question, true))
+	must.Do(t, <-done)
+	if there() {
+		t.Error("the program is still there")
+	}
+}
+
 // TestUndoOfTheForbidden: a rule that keeps somebody from committing keeps them from taking
 // back; others may.
 func TestUndoOfTheForbidden(t *testing.T) {
@@ -178,13 +215,17 @@ func TestUndoOfTheForbidden(t *testing.T) {
 	own := must.Get(identity.ReadBundle(u.dirs["bob"]))(t)
 	transport := &http.Transport{TLSClientConfig: identity.Bundle{Root: own.Root, ServerName: own.ServerName, Token: made.GetText()}.ClientTLS(), ForceAttemptHTTP2: true}
 	t.Cleanup(transport.CloseIdleConnections)
-	calls := palyrav1connect.NewGatewayServiceClient(&http.Client{Transport: bearer{transport, made.GetText()}}, u.team.url())
-	stream := must.Get(calls.CallTool(t.Context(), &palyrav1.CallToolRequest{Tool: "workspace.undo", InputJson: input}))(t)
-	for stream.Receive() {
-		continue
-	}
-	if err := rpc.ReasonOf(stream.Err()); reason.Of(err) != reason.PermissionDenied || u.tree() != before {
-		t.Errorf("by a token: %v", err)
+	for name, client := range map[string]*http.Client{
+		"a token":  {Transport: bearer{transport, made.GetText()}},
+		"a device": dialAs(t, u.dirs["bob"]), // a model may be what calls tools for somebody
+	} {
+		stream := must.Get(palyrav1connect.NewGatewayServiceClient(client, u.team.url()).CallTool(t.Context(), &palyrav1.CallToolRequest{Tool: "workspace.undo", InputJson: input}))(t)
+		for stream.Receive() {
+			continue
+		}
+		if err := rpc.ReasonOf(stream.Err()); reason.Of(err) != reason.PermissionDenied || u.tree() != before {
+			t.Errorf("by %s: %v", name, err)
+		}
 	}
 	must.Do(t, u.undo(t.Context(), "bob")) // the control
 }

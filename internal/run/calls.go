@@ -203,7 +203,7 @@ func (a answer) text() string {
 }
 
 // ending reasons say that no call of the run can get through any more.
-var endingReasons = []reason.Code{reason.GatewayFrozen, reason.JournalUnavailable, reason.ShuttingDown, reason.AttestationFailed}
+var endingReasons = []reason.Code{reason.GatewayFrozen, reason.JournalUnavailable, reason.ShuttingDown, reason.AttestationFailed, reason.Unauthenticated}
 
 // ends is how the run ends after this answer, nil when it goes on.
 func (a answer) ends(err error) *ending {

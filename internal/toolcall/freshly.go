@@ -111,14 +111,14 @@ func (a *authorization) settleNow(ctx context.Context) (settled bool, err error)
 }
 
 // callersStand says why the call may not go on in the names of its caller and of those
-// who edited it.
+// who edited it. An edit stands like a vote: it ends with the device, and not with a login.
 func (a *authorization) callersStand() error {
 	if err := a.Standing(a.request.Caller); err != nil {
 		return err
 	}
 	for _, editor := range a.request.Editors {
-		if err := a.Standing(editor); err != nil {
-			return err
+		if !a.LiveDevice(editor.DeviceID) {
+			return reason.Errorf(reason.Unauthenticated, "the device with which %s edited the call was revoked", editor.Principal)
 		}
 	}
 	return nil

@@ -74,6 +74,27 @@ func TestCheck(t *testing.T) {
 			must.Do(t, os.Symlink(file, filepath.Join(dir, "link")))
 			return filepath.Join(dir, "link")
 		}, []string{"/a has mode 0777"}},
+		"a link in a directory to which everybody writes": {func(t *testing.T, dir, file string) string {
+			must.Do(t, os.Mkdir(filepath.Join(dir, "open"), 0o700))
+			must.Do(t, os.Chmod(filepath.Join(dir, "open"), 0o777))
+			must.Do(t, os.Symlink(file, filepath.Join(dir, "open", "link")))
+			return filepath.Join(dir, "open", "link")
+		}, []string{"/open has mode 0777"}},
+		"a directory behind a link in such a directory": {func(t *testing.T, dir, file string) string {
+			must.Do(t, os.Mkdir(filepath.Join(dir, "open"), 0o700))
+			must.Do(t, os.Chmod(filepath.Join(dir, "open"), 0o777))
+			must.Do(t, os.Symlink(filepath.Join(dir, "a"), filepath.Join(dir, "open", "link")))
+			return filepath.Join(dir, "open", "link", "b", "p.cedar")
+		}, []string{"/open has mode 0777"}},
+		"a link in a workspace": {func(t *testing.T, dir, file string) string {
+			must.Do(t, os.Mkdir(filepath.Join(dir, "work"), 0o755))
+			must.Do(t, os.Symlink(file, filepath.Join(dir, "work", "link")))
+			return filepath.Join(dir, "work", "link")
+		}, []string{"lies in the workspace"}},
+		"a link to itself": {func(t *testing.T, dir, _ string) string {
+			must.Do(t, os.Symlink("loop", filepath.Join(dir, "loop")))
+			return filepath.Join(dir, "loop")
+		}, nil},
 		"links of links, as Kubernetes makes them": {func(t *testing.T, dir, _ string) string {
 			must.Do(t, os.MkdirAll(filepath.Join(dir, "..2026_11_28"), 0o755))
 			must.Do(t, os.WriteFile(filepath.Join(dir, "..2026_11_28", "p.cedar"), nil, 0o644))
@@ -109,6 +130,12 @@ func TestCheck(t *testing.T) {
 			dir, file := place(t)
 			path := c.change(t, dir, file)
 			resolved, err := Check(path, []string{filepath.Join(dir, "work")})
+			if name == "a link to itself" {
+				if err == nil || errors.Is(err, ErrUntrusted) {
+					t.Errorf("%v", err)
+				}
+				return
+			}
 			if len(c.wants) == 0 {
 				if want := must.Get(filepath.EvalSymlinks(path))(t); err != nil || resolved != want {
 					t.Errorf("%q, %v", resolved, err)
@@ -149,12 +176,15 @@ func TestAlone(t *testing.T) {
 	must.Do(t, os.WriteFile(users, []byte("root:x:0:0::/root:/bin/sh\nann:x:1000:1000::/:\nbob:x:1001:1001::/:\ncyd:x:1002:50::/:\nbroken\n"), 0o600))
 	must.Do(t, os.WriteFile(groups, []byte("root:x:0:\nann:x:1000:\nours:x:1001:\nstaff:x:50:ann\nteam:x:60:ann,bob\nmine:x:70:ann,root\nempty:x:80:\nbroken\n"), 0o600))
 	for gid, want := range map[uint32]bool{
-		1000: true, 70: true, 80: true, 0: true,
-		1001: false, 50: false, 60: false, 90: false,
+		1000: true,
+		0:    false, 70: false, 80: false, 1001: false, 50: false, 60: false, 90: false,
 	} {
 		if got := alone(gid, 1000, groups, users); got != want {
 			t.Errorf("ann is alone in the group %d: %v", gid, got)
 		}
+	}
+	if !alone(0, 0, groups, users) || alone(20, 501, groups, users) {
+		t.Error("root's own group is not, or one of a user that the file does not have is")
 	}
 	if alone(1000, 1000, groups+".none", users) {
 		t.Error("without the file of groups, nobody is known to be alone")

@@ -45,18 +45,21 @@ func mine(info fs.FileInfo) bool {
 	return ok && int(stat.Uid) == os.Geteuid()
 }
 
-// alone reports whether nobody but root and a user is in a group, by the files that say so.
-// What they do not say, such as a group of a directory service, is not so.
+// alone reports whether a group is a user's own: its primary group, in which nobody but root
+// is beside, by the files that say so. What they do not say, such as a group of a directory
+// service, is not so; on macOS they say nothing of its users.
 func alone(gid uint32, uid int, groups, users string) bool {
 	names := map[string]bool{"root": true}
-	known, others := false, false
+	own, known, others := false, false, false
 	lines(users, func(f []string) {
 		if len(f) < 4 {
 			return
 		}
-		if id := number(f[2]); id == uid || id == 0 {
+		id, primary := number(f[2]), number(f[3]) == int(gid)
+		own = own || id == uid && primary
+		if id == uid || id == 0 {
 			names[f[0]] = true
-		} else if number(f[3]) == int(gid) {
+		} else if primary {
 			others = true
 		}
 	})
@@ -69,7 +72,7 @@ func alone(gid uint32, uid int, groups, users string) bool {
 			others = others || name != "" && !names[name]
 		}
 	})
-	return known && !others
+	return own && known && !others
 }
 
 // number reads an id, -1 for what is none.

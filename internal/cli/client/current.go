@@ -34,8 +34,10 @@ type current struct {
 	// tried is when a renewal was last tried.
 	tried     time.Time
 	transport *http.Transport
-	// beside is the transport over the socket once it is used, nil before.
+	// beside is the transport over the socket while it is used, nil before, and turned when
+	// that began last.
 	beside *http.Transport
+	turned time.Time
 }
 
 // renewEvery is the pause between two tries to renew in a command that runs for long.
@@ -43,22 +45,34 @@ const renewEvery = time.Minute
 
 // RoundTrip implements http.RoundTripper.
 func (c *current) RoundTrip(r *http.Request) (*http.Response, error) {
-	beside := c.overSocket()
+	beside := c.viaSocket()
 	if beside == nil {
 		res, err := telling{c.latest(r.Context())}.RoundTrip(r)
 		if err == nil || c.socket == "" || !unreached(err) || r.Body != nil && r.GetBody == nil {
 			return res, err
 		}
-		if beside = c.turnToSocket(err); beside == nil {
+		if _, gone := os.Stat(c.socket); gone != nil {
 			return res, err
 		}
-		if r, err = again(r); err != nil {
-			return nil, err
+		once, failed := again(r)
+		if failed != nil {
+			return res, err
 		}
+		t := socketTransport(c.socket)
+		over, failed := overSocket(t, once)
+		if failed != nil { // nobody is at the socket either
+			return res, err
+		}
+		c.turnToSocket(t, err)
+		return over, nil
 	}
+	return overSocket(beside, r)
+}
+
+func overSocket(t *http.Transport, r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	r.URL.Scheme, r.URL.Host = "http", "localhost"
-	return beside.RoundTrip(r)
+	return t.RoundTrip(r)
 }
 
 // unreached reports whether a request failed before a connection stood, so that the gateway
@@ -80,25 +94,27 @@ func again(r *http.Request) (*http.Request, error) {
 	return r, err
 }
 
-func (c *current) overSocket() *http.Transport {
+// viaSocket is the transport over the socket while it is used, nil while the address is. The
+// address is tried again after a while.
+func (c *current) viaSocket() *http.Transport {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.beside != nil && c.a.Now().Sub(c.turned) >= renewEvery {
+		c.beside.CloseIdleConnections()
+		c.beside = nil
+	}
 	return c.beside
 }
 
-// turnToSocket goes on over the socket, where there is one, and says so: what comes over it
+// turnToSocket goes on over the socket, which answered, and says so once: what comes over it
 // counts for less.
-func (c *current) turnToSocket(why error) *http.Transport {
+func (c *current) turnToSocket(t *http.Transport, why error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, err := os.Stat(c.socket); err != nil {
-		return nil
-	}
-	if c.beside == nil {
+	if c.turned.IsZero() {
 		c.a.Say("using the gateway's socket: %s does not answer (%s)", c.address, Explain(nil, why).Message)
-		c.beside = socketTransport(c.socket)
 	}
-	return c.beside
+	c.beside, c.turned = t, c.a.Now()
 }
 
 // latest is the transport of the bundle as it is. What cannot be read now is no reason

@@ -36,6 +36,10 @@ func TestAddressThatDoesNotAnswer(t *testing.T) {
 	server := &http.Server{Handler: mux, Protocols: &protocols}
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(func() { server.Close() })
+	left := filepath.Join(dir, "left")
+	dead := must.Get(net.ListenUnix("unix", &net.UnixAddr{Name: left, Net: "unix"}))(t)
+	dead.SetUnlinkOnClose(false)
+	must.Do(t, dead.Close())
 	closed := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	address := closed.Addr().String()
 	must.Do(t, closed.Close())
@@ -44,9 +48,10 @@ func TestAddressThatDoesNotAnswer(t *testing.T) {
 		want   connect.Code
 		says   int
 	}{
-		"with the socket":            {socket, connect.CodeUnimplemented, 1},
-		"with a socket that is gone": {socket + ".gone", connect.CodeUnavailable, 0},
-		"without a socket":           {"", connect.CodeUnavailable, 0},
+		"with the socket":               {socket, connect.CodeUnimplemented, 1},
+		"with a socket that is gone":    {socket + ".gone", connect.CodeUnavailable, 0},
+		"with a socket where nobody is": {left, connect.CodeUnavailable, 0},
+		"without a socket":              {"", connect.CodeUnavailable, 0},
 	} {
 		var said bytes.Buffer
 		way := &current{a: NewApp(printer.Streams{Err: &said}), dir: dir, address: address, local: true, socket: c.socket, transport: transport(&tls.Config{MinVersion: tls.VersionTLS13})}

@@ -485,15 +485,21 @@ var errIdle = errors.New("nobody calls the server")
 // errReduced ends the instances of a caller that may do less than before.
 var errReduced = errors.New("whose it is may do less than before")
 
-// EndOf ends the instances that belong to a caller, and those that a call of it started,
-// without the time to end by themselves: it may do less than before, or one of its
-// credentials ended. It returns how many there were, and waits for none. What goes on in
-// its name starts others.
+// EndOf ends the instances that belong to a caller, without the time to end by themselves:
+// it may do less than before, or one of its credentials ended. A shared one that a call of
+// it started ends when the calls of others on it have. It returns how many there were, and
+// waits for none. What goes on in its name starts others.
 func (m *Manager) EndOf(p access.Principal) (n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, s := range m.slots {
-		if in := s.current.Load(); in != nil && (in.owner == p || in.startedBy == p) && m.kill(in) {
+		in := s.current.Load()
+		switch {
+		case in == nil || !in.alive():
+		case in.owner == p && m.kill(in):
+			n++
+		case in.startedBy == p:
+			m.processes.Go(in.retire)
 			n++
 		}
 	}

@@ -1,6 +1,7 @@
 package overlay
 
 import (
+	"io/fs"
 	"path"
 	"slices"
 	"strings"
@@ -51,6 +52,39 @@ func inDependency(name string) (bool, []string) {
 		}
 	}
 	return false, nil
+}
+
+// Returning are the classes of what comes back to a path, where only its state is known and not
+// the workspace around it: every link, every program and every odd mode counts.
+func Returning(name string, is State, protected []string) (classes []Class) {
+	classes = DeclaredClasses(name, protected)
+	if is.Type == None {
+		return classes
+	}
+	if agentPath(name) {
+		classes = append(classes, ClassAgent)
+	}
+	if runnerFile(name) {
+		classes = append(classes, ClassRunner)
+	}
+	switch {
+	case is.Type == Symlink:
+		classes = append(classes, ClassSymlink)
+	case is.Type == File && is.Mode&0o111 != 0:
+		classes = append(classes, ClassExecutable)
+	}
+	if is.Mode&(fs.ModeSetuid|fs.ModeSetgid|fs.ModeSticky) != 0 {
+		classes = append(classes, ClassMode)
+	}
+	return classes
+}
+
+// DeclaredClasses are the classes of a path by the operator's patterns alone.
+func DeclaredClasses(name string, protected []string) []Class {
+	if Declared(protected, name) {
+		return []Class{ClassDeclared}
+	}
+	return nil
 }
 
 // runnerFile reports whether a known runner takes commands from a file of that

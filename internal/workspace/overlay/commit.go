@@ -18,6 +18,8 @@ type Options struct {
 	CallID    string
 	Principal string
 	At        time.Time
+	// Protected are the operator's patterns, for an undo.
+	Protected []string
 }
 
 // Applied is a change set that is in the workspace.

@@ -61,7 +61,7 @@ func (s Set) Diff(int) string { return "" }
 func (s Set) Look(Change, func(io.Reader) error) error { return nil }
 
 // Reversal refuses: nothing was ever committed.
-func (h History) Reversal(string, string) (Set, error) { return Set{}, unsupported() }
+func (h History) Reversal(string, string, []string) (Set, error) { return Set{}, unsupported() }
 
 // Undo refuses: nothing was ever committed.
 func (h History) Undo(context.Context, string, string, string, Options) (Applied, error) {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -73,7 +74,7 @@ func (t *transaction) removeOld(r *replacement) error {
 // is the canonical path of the workspace. The undoing is a change set of its
 // own, with the id of o, and can be undone.
 func (h History) Undo(ctx context.Context, root, workspace, id string, o Options) (Applied, error) {
-	m, set, err := h.reversal(workspace, id)
+	m, set, err := h.reversal(workspace, id, o.Protected)
 	if err != nil {
 		return Applied{}, err
 	}
@@ -95,13 +96,15 @@ func (h History) Undo(ctx context.Context, root, workspace, id string, o Options
 	return commit(ctx, lower, set.Changes, from, s, "# takes back "+id+"\n", h)
 }
 
-// Reversal is the change set that would take another one back. Its Diff is empty.
-func (h History) Reversal(workspace, id string) (Set, error) {
-	_, set, err := h.reversal(workspace, id)
+// Reversal is the change set that would take another one back. Its Diff is empty. Its
+// changes have the classes of those that it takes back and those of what returns, by the
+// operator's patterns of now.
+func (h History) Reversal(workspace, id string, protected []string) (Set, error) {
+	_, set, err := h.reversal(workspace, id, protected)
 	return set, err
 }
 
-func (h History) reversal(workspace, id string) (manifest, Set, error) {
+func (h History) reversal(workspace, id string, protected []string) (manifest, Set, error) {
 	m, err := h.manifest(workspace, id)
 	if err != nil {
 		return m, Set{}, err
@@ -116,6 +119,9 @@ func (h History) reversal(workspace, id string) (manifest, Set, error) {
 	for i := range changes {
 		c := &changes[i]
 		c.Was, c.Is = c.Is, c.Was
+		c.Classes = append(slices.Clone(c.Classes), Returning(c.Path, c.Is, protected)...)
+		slices.Sort(c.Classes)
+		c.Classes = slices.Compact(c.Classes)
 	}
 	set, err := NewSet(workspace, changes)
 	return m, set, err
