@@ -31,7 +31,9 @@ func TestNothingSecretIsStored(t *testing.T) {
 			call("f", "plain", strings.Repeat("x", 20<<10)+" "+secretKey),     // in a blob
 			call("g", "echo", `{"tok`+"\\u0065"+`n":"`+declared+`","y":"z"}`), // an escaped name
 		}
+		said := make(chan struct{})
 		w := newWorld(t, func(_ context.Context, _ model.Request, observe func(model.Event)) (model.Turn, error) {
+			<-said // or the run may end before it is told
 			observe(model.Event{Retry: &model.Retry{Attempt: 1, Cause: reason.Errorf(reason.ModelUnavailable, "key %s", secretKey), After: time.Second}})
 			return model.Turn{Text: "I have " + secretKey, Calls: inputs, Stop: model.ToolUse}, nil
 		}, func(context.Context, model.Request, func(model.Event)) (model.Turn, error) {
@@ -41,6 +43,7 @@ func TestNothingSecretIsStored(t *testing.T) {
 		w.pipeline.tools = nil // the pipeline's own redaction is its own business
 		r, inbox := w.start(run.Start{Message: "use " + secretKey + " " + strings.Repeat("y", 20<<10)})
 		must.Do(t, inbox.Say(t.Context(), "or "+secretKey))
+		close(said)
 		w.finish(r.ID)
 		stored := w.store.Text()
 		for _, secret := range []string{secretKey, declared} {
@@ -67,13 +70,16 @@ func TestLargeTextsAreBlobsAndComeBackWhole(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		large := func(c string) string { return strings.Repeat(c, 40<<10) }
+		said := make(chan struct{})
 		w := newWorld(t, func(context.Context, model.Request, func(model.Event)) (model.Turn, error) {
+			<-said // or the run may end before it is told
 			return model.Turn{Text: large("t"), Calls: []model.Call{call("a", "plain", `"`+large("i")+`"`)}, Stop: model.ToolUse}, nil
 		}, says("done"))
 		defer w.stop()
 		w.pipeline.tools["plain"] = returns(`"` + large("r") + `"`)
 		r, inbox := w.start(run.Start{Message: large("m")})
 		must.Do(t, inbox.Say(t.Context(), large("s")))
+		close(said)
 		if end := w.finish(r.ID); len(end.Message) >= 40<<10 {
 			t.Errorf("the row keeps %d bytes of the task", len(end.Message))
 		}
