@@ -101,7 +101,7 @@ func TestProgramInAPrompt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.run.Change(func(p *gatewaytest.Probe) {
-		p.Found.Binding.Executable = tool.Executable{Path: "/host/work/run.sh", SHA256: gatewaytest.Digest("a")}
+		p.Found.Binding.Executable = tool.Executable{Path: "/srv/project/run.sh", SHA256: gatewaytest.Digest("a")}
 		p.Found.Binding.Argv = []string{"./run.sh", "x"}
 	})
 	stream := must.Get(w.coder.gateway().CallTool(t.Context(), running()))(t)
@@ -117,7 +117,7 @@ func TestProgramInAPrompt(t *testing.T) {
 	if p := must.Get(w.eve.approvals().GetApproval(t.Context(), req))(t).GetApproval().GetPrompt(); p.GetExecutableDigest() != "" {
 		t.Errorf("the auditor sees %q", p.GetExecutableDigest())
 	}
-	if p := must.Get(w.bob.approvals().GetApproval(t.Context(), req))(t).GetApproval().GetPrompt(); p.GetExecutableDigest() != gatewaytest.Digest("a") || p.GetExecutable() != "/host/work/run.sh" {
+	if p := must.Get(w.bob.approvals().GetApproval(t.Context(), req))(t).GetApproval().GetPrompt(); p.GetExecutableDigest() != gatewaytest.Digest("a") || p.GetExecutable() != "/srv/project/run.sh" {
 		t.Errorf("who may decide sees %q %q", p.GetExecutable(), p.GetExecutableDigest())
 	}
 }

@@ -45,28 +45,27 @@ const renewEvery = time.Minute
 
 // RoundTrip implements http.RoundTripper.
 func (c *current) RoundTrip(r *http.Request) (*http.Response, error) {
-	beside := c.viaSocket()
-	if beside == nil {
-		res, err := telling{c.latest(r.Context())}.RoundTrip(r)
-		if err == nil || c.socket == "" || !unreached(err) || r.Body != nil && r.GetBody == nil {
-			return res, err
-		}
-		if _, gone := os.Stat(c.socket); gone != nil {
-			return res, err
-		}
-		once, failed := again(r)
-		if failed != nil {
-			return res, err
-		}
-		t := socketTransport(c.socket)
-		over, failed := overSocket(t, once)
-		if failed != nil { // nobody is at the socket either
-			return res, err
-		}
-		c.turnToSocket(t, err)
-		return over, nil
+	if beside := c.viaSocket(); beside != nil {
+		return overSocket(beside, r)
 	}
-	return overSocket(beside, r)
+	res, err := telling{c.latest(r.Context())}.RoundTrip(r)
+	if err == nil || c.socket == "" || !unreached(err) || r.Body != nil && r.GetBody == nil {
+		return res, err
+	}
+	if _, gone := os.Stat(c.socket); gone != nil {
+		return res, err
+	}
+	once, failed := again(r)
+	if failed != nil {
+		return res, err
+	}
+	t := socketTransport(c.socket)
+	over, failed := overSocket(t, once)
+	if failed != nil { // nobody is at the socket either
+		return res, err
+	}
+	c.turnToSocket(t, err)
+	return over, nil
 }
 
 func overSocket(t *http.Transport, r *http.Request) (*http.Response, error) {

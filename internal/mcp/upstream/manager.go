@@ -496,21 +496,22 @@ func (m *Manager) EndOf(p access.Principal) (n int) {
 		in := s.current.Load()
 		switch {
 		case in == nil || !in.alive():
-		case in.owner == p && m.kill(in):
-			n++
+			continue
+		case in.owner == p:
+			m.kill(in)
 		case in.startedBy == p:
 			m.processes.Go(in.retire)
-			n++
+		default:
+			continue
 		}
+		n++
 	}
 	return n
 }
 
-// kill ends an instance without the time to end by itself, and does not wait for it. It
-// reports whether there was something to end.
-func (m *Manager) kill(in *instance) bool {
+// kill ends an instance without the time to end by itself, and does not wait for it.
+func (m *Manager) kill(in *instance) {
 	in.mu.Lock()
-	was := in.over
 	in.over, in.retired = true, true
 	in.mu.Unlock()
 	if in.pipe == nil {
@@ -518,7 +519,6 @@ func (m *Manager) kill(in *instance) bool {
 	} else {
 		in.stop(errReduced)
 	}
-	return !was
 }
 
 // drop ends all instances of a server, waiting for the calls that go on.
