@@ -271,7 +271,7 @@ func succeeded(t *testing.T, replies ...reply) {
 	t.Helper()
 	for _, r := range replies {
 		if r.err != nil || r.outcome != "succeeded" || r.attestation == "" {
-			t.Errorf("the call was answered with %+v", r)
+			t.Errorf("the call was answered with %+v: %v", r, r.err)
 		}
 	}
 }

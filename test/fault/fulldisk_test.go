@@ -92,7 +92,7 @@ func onSmallDiskWith(t *testing.T, size, settings string) (*daemon, filler) {
 // by somebody else, and gives the room back.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
-	d, disk := onSmallDisk(t, "4m")
+	d, disk := onSmallDisk(t, "5m")
 	c := d.dial()
 	var told []reply
 	for n := range 5 {

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -286,6 +287,57 @@ func TestEndOf(t *testing.T) {
 	until(t, func() bool { return instances("signer") == 0 && instances("own") == 1 })
 	if n := w.Manager.EndOf(gatewaytest.Agent.Principal); n != 0 {
 		t.Errorf("a second end ended %d", n)
+	}
+}
+
+// TestEndOfWhileCalled: the end of a caller ends its own instance in the middle of a call
+// that the server does not give up. The call of another on a shared one, which a call of
+// the caller started, is answered; the instance ends after it.
+func TestEndOfWhileCalled(t *testing.T) {
+	t.Parallel()
+	for _, shared := range []bool{false, true} {
+		t.Run(fmt.Sprintf("shared %t", shared), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			entered, release := make(chan struct{}), make(chan struct{})
+			done := sync.OnceFunc(func() { close(release) })
+			t.Cleanup(done)
+			w.add("held", func(c *conversation) {
+				serve(func(s *mcp.Server) {
+					add(s, "wait", "", func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+						entered <- struct{}{}
+						select {
+						case <-release:
+						case <-c.ctx.Done(): // the process is killed
+						}
+						return text("done"), nil
+					})
+				})(c)
+			}, func(s *declared.Server) { s.Shared = shared })
+			w.EndIdle()
+			w.works("held/hello", `{}`) // starts it
+			by := gatewaytest.Agent
+			if shared {
+				by = alice
+			}
+			answered := make(chan tool.Report, 1)
+			go func() {
+				r, _ := w.callAs(by, "held/wait", `{}`, tool.Peer{})
+				answered <- r
+			}()
+			<-entered
+			if n := w.Manager.EndOf(gatewaytest.Agent.Principal); n != 1 {
+				t.Errorf("%d instances ended", n)
+			}
+			if shared {
+				done()
+			}
+			until(t, func() bool { return len(answered) == 1 })
+			if r := <-answered; (r.Outcome == tool.Succeeded) != shared {
+				t.Errorf("the call ended with %s: %s", r.Outcome, r.Message)
+			}
+			until(t, func() bool { return must.Get(w.Show("held"))(t).Instances == 0 })
+		})
 	}
 }
 
