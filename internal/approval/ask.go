@@ -54,7 +54,7 @@ func (a Ask) Query() GrantQuery {
 		Principal: a.Proposal.Caller.Principal, OnBehalfOf: a.Proposal.Caller.OnBehalfOf,
 		Session: a.Proposal.Session, Tool: a.Proposal.Tool.Name,
 		ToolDefinition: a.Plan.Binding.ToolDefinitionDigest, Subject: a.Plan.Subject, CallDigest: a.CallDigest,
-		Commit: isCommit(a.SubjectID), ExactOnly: a.Plan.ExactOnly != "",
+		Commit: isCommit(a.SubjectID), Elsewhere: a.Plan.Binding.Elsewhere, ExactOnly: a.Plan.ExactOnly != "",
 	}
 }
 

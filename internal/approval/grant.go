@@ -22,6 +22,8 @@ type Grant struct {
 	ToolDefinition string `json:"tool_definition_digest"`
 	Subject        string `json:"subject"`
 	CallDigest     string `json:"call_digest"`
+	// Elsewhere is true for a grant of calls that other gateways run; it covers no others.
+	Elsewhere bool `json:"elsewhere,omitempty"`
 	// Principal and OnBehalfOf are whose calls it covers.
 	Principal  access.Principal `json:"principal"`
 	OnBehalfOf access.Principal `json:"on_behalf_of"`
@@ -79,6 +81,9 @@ type GrantQuery struct {
 	// Commit is true for the changes that a call made. A grant for any call of
 	// a tool never covers what its calls change: nobody has seen that.
 	Commit bool
+	// Elsewhere is true for a call that another gateway runs. No grant for a call that the
+	// sandbox of this one holds covers it.
+	Elsewhere bool
 	// ExactOnly is true for a call that only an exact grant may cover: one of
 	// before, or for any call of the tool, does not cover it either.
 	ExactOnly bool
@@ -87,6 +92,9 @@ type GrantQuery struct {
 // Covers reports whether g is for such a call. It does not look at the clock.
 func (g Grant) Covers(q GrantQuery) bool {
 	if g.Principal != q.Principal || g.OnBehalfOf != q.OnBehalfOf || g.Tool != q.Tool || q.Tool == "" {
+		return false
+	}
+	if g.Elsewhere != q.Elsewhere {
 		return false
 	}
 	if g.Scope == Session && g.Session != q.Session {
@@ -122,7 +130,7 @@ func mint(id string, rec Record, at time.Time) (Grant, bool) {
 	g := Grant{
 		ID: id, ApprovalID: rec.ID, Scope: Timeboxed, Match: MatchTool,
 		Tool: rec.Binding.Tool, ToolDefinition: rec.Binding.ToolDefinitionDigest,
-		Subject: rec.Subject, CallDigest: rec.CallDigest,
+		Subject: rec.Subject, CallDigest: rec.CallDigest, Elsewhere: rec.Binding.Elsewhere,
 		Principal: rec.RequestedBy, OnBehalfOf: rec.OnBehalfOf, Session: rec.Session, Run: rec.Run,
 		MintedBy: slices.Clone(rec.Votes), CreatedAt: at, Version: 1,
 	}
@@ -143,6 +151,6 @@ func mint(id string, rec Record, at time.Time) (Grant, bool) {
 			g.MostUses = v.Uses
 		}
 	}
-	g.Covered = rec.covers(g.Match) + ", " + rec.byWhom(g.Scope)
+	g.Covered = rec.covered(g.Match) + ", " + rec.byWhom(g.Scope)
 	return g, len(rec.Votes) > 0
 }

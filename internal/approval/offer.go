@@ -33,7 +33,7 @@ func offers(rec Record, l Limits) []Offer {
 			if scope == Session {
 				longest = l.SessionGrant
 			}
-			what, by := rec.covers(m), rec.byWhom(scope)
+			what, by := rec.covered(m), rec.byWhom(scope)
 			list = append(list, Offer{
 				Scope: scope, Match: m, What: what, By: by, MaxTTLSeconds: int64(longest.Seconds()), Permission: permission,
 				Matcher: what + ", " + by + ", for up to " + inWords(longest),
@@ -56,6 +56,15 @@ func (r *Record) matches() []Match {
 		list = append(list, MatchTool)
 	}
 	return list
+}
+
+// covered says which calls a grant would cover, and who runs them if it is not this
+// gateway.
+func (r *Record) covered(m Match) string {
+	if r.Binding.Elsewhere {
+		return r.covers(m) + ", run by another gateway outside of any sandbox of this one"
+	}
+	return r.covers(m)
 }
 
 // covers says which calls a grant would cover: "any git command, any arguments,

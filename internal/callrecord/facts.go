@@ -16,11 +16,12 @@ import (
 var unseen = []string{"preflight", "none", "unrestricted"}
 
 // EffectsOf is what a call may do to the facts of its session once it is let
-// through. Nobody sees what a program reads from a network that is open; it may.
+// through. Nobody sees what a program reads from a network that is open; it may. What an
+// agent runs itself is known by its tool.
 func EffectsOf(name string, openWorld bool, f tool.Facts, maySend int64) session.Effects {
 	return session.Effects{
 		Tool: name, Secrets: f.Secrets, MaySend: maySend,
-		Taints: openWorld || slices.Contains(unseen, f.EgressMode),
+		Taints: openWorld || f.External == nil && slices.Contains(unseen, f.EgressMode),
 	}
 }
 

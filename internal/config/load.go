@@ -194,10 +194,14 @@ const (
 	configVariable = variablePrefix + "CONFIG"
 )
 
+// otherVariables are Palyra's, too, and are read by the programs that agents start:
+// `palyra mcp serve` and the hooks.
+var otherVariables = []string{variablePrefix + "TOKEN", variablePrefix + "HOOK_TOKEN", variablePrefix + "HOOK_SOCKET"}
+
 // unknownVariables finds variables that are Palyra's by their name and mean
 // nothing: a misspelt one would be a setting that somebody believes in.
 func unknownVariables(environ []string, env func(string) string, keys []key) Findings {
-	known := []string{configVariable}
+	known := append([]string{configVariable}, otherVariables...)
 	for _, k := range keys {
 		if k.env != "" {
 			known = append(known, k.env)

@@ -18,6 +18,9 @@ func TestUnknownVariables(t *testing.T) {
 		"PALYRA_NOTHING_OF_OURS":  "unset it",
 		"PALYRA_LOG_LEVEL":        "",
 		"PALYRA_CONFIG_DIRECTORY": "unset it",
+		"PALYRA_TOKEN":            "",
+		"PALYRA_HOOK_TOKEN":       "",
+		"PALYRA_HOOK_SOCKET":      "",
 		"TEST_PALYRA_ANYTHING":    "",
 		"palyra_address":          "",
 	} {

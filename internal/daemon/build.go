@@ -185,8 +185,8 @@ func build(ctx context.Context, o Options) (_ *gateway, err error) {
 		{"pairing", openPairing},
 		{"pipeline", openPipeline},
 		{"calls", openCalls},
-		{"hooks", openHooks},
 		{"MCP", openMCP},
+		{"hooks", openHooks},
 		{"runs", openRuns},
 		{"logins", openLogins},
 		{"oauth issuers", openIssuers},
@@ -589,7 +589,7 @@ func openPipeline(ctx context.Context, g *gateway, o Options) error {
 
 // openHooks makes what answers the hooks of agents.
 func openHooks(_ context.Context, g *gateway, _ Options) (err error) {
-	g.hooks, err = hook.New(hook.Config{Calls: g.calls, Past: g.pipeline, Stopping: g.holding, Log: g.log})
+	g.hooks, err = hook.New(hook.Config{Calls: g.calls, Past: g.pipeline, Announced: g.mcp.Announced, Stopping: g.holding, Log: g.log})
 	return err
 }
 

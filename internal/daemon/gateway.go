@@ -25,6 +25,7 @@ import (
 	"palyra/internal/rpc/webhookvotes"
 	"palyra/internal/sandbox"
 	"palyra/internal/tool"
+	"palyra/internal/toolcall"
 	"palyra/internal/version"
 )
 
@@ -233,6 +234,9 @@ func openMCP(_ context.Context, g *gateway, _ Options) error {
 	g.mcp = mcpserver.New(mcpserver.Config{
 		Tools: g.router, Pipeline: g.pipeline, Calls: g.calls, Caller: rpc.CallerOf, Catalog: catalog(g.engine, g.router), Offered: offered(g.engine, g.router),
 		Upstreams: g.upstreams.List, Unsubscribe: g.upstreams.Unsubscribe,
+		Arrive: func(c access.Caller, callID, name string, input []byte) *toolcall.Vouch {
+			return g.hooks.Arrive(c, callID, name, input)
+		},
 		EndSession: func(ctx context.Context, session string) error { return g.desk.EndSession(ctx, session) },
 		Refuse: func(w http.ResponseWriter, r *http.Request, err error) {
 			rpc.WriteError(w, r, g.log, rpc.MCPRoute, err)

@@ -80,7 +80,7 @@ func builtinTools(t testing.TB) (list []tool.Descriptor) {
 
 // start makes the service anew, as a start of the daemon does.
 func (w *world) start() {
-	w.hooks = must.Get(hook.New(hook.Config{Calls: rejoin.New(w.Pipeline, w.t.Context().Done()), Past: w.Pipeline, Stopping: w.t.Context().Done()}))(w.t)
+	w.hooks = must.Get(hook.New(hook.Config{Calls: rejoin.New(w.Pipeline, w.t.Context().Done()), Past: w.Pipeline, Announced: w.announced, Stopping: w.t.Context().Done()}))(w.t)
 }
 
 // answer is what a hook is told.

@@ -19,7 +19,8 @@ const OwnServer = "palyra"
 // an agent's hook announced it, and people were asked then. callID is what the client
 // calls it, name the tool by its name on the wire. It returns nil for a call that has
 // to be decided by itself. One announcement is good for one call: of the same agent,
-// with the same id, tool and arguments. The name of the server is of no matter; that
+// with the same id, tool and arguments; and what people said counts only for the bytes of
+// the files that it named then. The name of the server is of no matter; that
 // the call arrives here is the proof of which server it was.
 func (s *Service) Arrive(caller access.Caller, callID, name string, input []byte) *toolcall.Vouch {
 	if callID == "" {
@@ -47,15 +48,42 @@ func (s *Service) Arrive(caller access.Caller, callID, name string, input []byte
 	return found.arrive()
 }
 
+// announced is the digest of the call that a call of an MCP server would be if that server
+// were the gateway's own.
+func (s *Service) announced(ctx context.Context, caller access.Caller, m *Message) string {
+	name, ok := calledTool(m)
+	if !ok || s.Announced == nil {
+		return ""
+	}
+	return s.Announced(ctx, caller, name, inputOf(m))
+}
+
+// announce notes the digest of the call that is announced.
+func (v *visit) announce(digest string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.announced = digest
+}
+
+// calledTool is the name of the tool in a call of an MCP server.
+func calledTool(m *Message) (name string, ok bool) {
+	rest, ok := strings.CutPrefix(m.Tool, mcpPrefix)
+	_, name, both := strings.Cut(rest, "__")
+	return name, ok && both
+}
+
+// inputOf are the arguments of a call of an MCP server.
+func inputOf(m *Message) []byte {
+	if len(m.Input) == 0 {
+		return []byte("{}")
+	}
+	return m.Input
+}
+
 // announces reports whether a visit is about this call of an MCP server.
 func (v *visit) announces(name, digest string) bool {
-	rest, ok := strings.CutPrefix(v.msg.Tool, mcpPrefix)
-	_, of, both := strings.Cut(rest, "__")
-	input := v.msg.Input
-	if len(input) == 0 {
-		input = []byte("{}")
-	}
-	return ok && both && of == name && digest != "" && digestOf(input) == digest && v.hasBegun() && !closed(v.ended)
+	of, ok := calledTool(v.msg)
+	return ok && of == name && digest != "" && digestOf(inputOf(v.msg)) == digest && v.hasBegun() && !closed(v.ended)
 }
 
 // arrive notes that the call came, the first time.
@@ -66,7 +94,7 @@ func (v *visit) arrive() *toolcall.Vouch {
 		return nil
 	}
 	v.arrived = true
-	return &toolcall.Vouch{Proposal: v.proposal, Answer: v.answer}
+	return &toolcall.Vouch{Proposal: v.proposal, Answer: v.answer, CallDigest: v.announced}
 }
 
 // missed reports whether a call that the agent says it made to the gateway's own server

@@ -1,13 +1,16 @@
 package hook_test
 
 import (
+	"context"
 	"testing"
 
 	"palyra/internal/access"
 	"palyra/internal/event"
+	"palyra/internal/gatewaytest"
 	"palyra/internal/hook"
 	"palyra/internal/must"
 	"palyra/internal/policy/policytest"
+	"palyra/internal/tool"
 	"palyra/internal/toolcall"
 )
 
@@ -18,6 +21,43 @@ func (w *world) arrives(caller access.Caller, id, name, input string) (toolcall.
 	return must.Get(w.Pipeline.Call(w.t.Context(), toolcall.Submission{
 		Caller: caller, Tool: policytest.Run.Name, Input: []byte(input), CallID: id, Vouch: vouch,
 	}, func(toolcall.Event) {}))(w.t), vouch != nil
+}
+
+// announced is what the call of the test's tool would be, with what it names as it is now.
+func (w *world) announced(ctx context.Context, caller access.Caller, name string, input []byte) string {
+	if name != "process_run" {
+		return ""
+	}
+	return must.Get(w.Pipeline.CallDigest(ctx, toolcall.Submission{Caller: caller, Tool: policytest.Run.Name, Input: input}))(w.t)
+}
+
+// TestJoinBindsOperands: what people said in the hook is not good for other bytes of the
+// files that the call names.
+func TestJoinBindsOperands(t *testing.T) {
+	t.Parallel()
+	for _, changed := range []bool{false, true} {
+		w := newWorld(t, "")
+		operand := tool.Operand{Path: "rules.mk", SHA256: gatewaytest.Digest("1")}
+		w.probe.Change(func(p *gatewaytest.Probe) { p.Found.Binding.Operands = []tool.Operand{operand} })
+		in := map[string]any{"argv": []string{"make"}}
+		stop := w.people(yes)
+		w.before("t1", "mcp__palyra__process_run", in)
+		stop()
+		if changed {
+			operand.SHA256 = gatewaytest.Digest("2")
+			w.probe.Change(func(p *gatewaytest.Probe) { p.Found.Binding.Operands = []tool.Operand{operand} })
+		}
+		stop = w.people(no)
+		got, joined := w.arrives(w.caller, "t1", "process_run", `{"argv":["make"]}`)
+		if asked := stop(); !joined || got.Decision.Allowed == changed || (len(asked) == 1) != changed {
+			t.Errorf("changed %t: joined %t, %+v, %d asks", changed, joined, got.Decision, len(asked))
+		}
+		w.after("t1", "mcp__palyra__process_run", in)
+		w.idle()
+		if n := len(w.events(event.Unjoined)); n != 0 {
+			t.Errorf("changed %t: %d alarms for a call that arrived", changed, n)
+		}
+	}
 }
 
 // TestOwnServerIsAskedOnce: people are asked in the hook, and what they said is good for
@@ -95,7 +135,7 @@ func TestDeniedAnnouncementJoinsNothing(t *testing.T) {
 	if w.hooks.Arrive(w.caller, "t1", "process_run", []byte(`{"argv":["make"]}`)) != nil {
 		t.Error("a call that people denied is vouched for")
 	}
-	w = newWorld(t, `@id("test.free") @waives("approval: a test") permit(principal, action == Action::"tool.execute/claude-code/mcp", resource) when { context.egress.mode != "none" };`)
+	w = newWorld(t, `@id("test.free") @waives("approval: a test") permit(principal, action == Action::"tool.execute/claude-code/mcp", resource) when { context.sandbox.tier == "external" };`)
 	if a := w.before("t1", "mcp__palyra__process_run", map[string]any{"argv": []string{"make"}}); a.decision != "allow" {
 		t.Fatalf("%+v", a)
 	}

@@ -53,9 +53,10 @@ func (t *Tools) planOf(ctx context.Context, a *Agent, r row, m *Message, input j
 		return tool.Plan{}, reason.Errorf(reason.InvalidInput, "reading the arguments: %w", err)
 	}
 	p.plan.Facts = tool.Facts{
-		SandboxTier: "external", SandboxLevel: "none", Risk: risks[r.act],
+		Risk:     risks[r.act],
 		External: &tool.ExternalFacts{Agent: a.Name, Act: r.act, PermissionMode: m.PermissionMode},
 	}
+	p.plan.Facts.BoundByNothing()
 	if slices.Contains(bypassing, m.PermissionMode) && r.act != tool.ActTalk {
 		p.risk(riskBypass)
 		p.note("The agent is in the mode %q: it asks nobody but this gateway.", m.PermissionMode)

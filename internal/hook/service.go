@@ -31,10 +31,14 @@ type Past interface {
 	Sight(ctx context.Context, s toolcall.Sighting) (string, error)
 }
 
-// Config is what a Service needs; all of it is required but Log.
+// Config is what a Service needs; all of it is required but Announced and Log.
 type Config struct {
 	Calls Calls
 	Past  Past
+	// Announced is the digest of the call that a call of the gateway's own MCP server will
+	// be, by the name of its tool on the wire; "" for what no call will be. nil knows of
+	// none.
+	Announced func(ctx context.Context, caller access.Caller, name string, input []byte) string
 	// Stopping is closed when the gateway stops: then no report is waited for.
 	Stopping <-chan struct{}
 	Log      *slog.Logger
@@ -150,6 +154,7 @@ func (s *Service) ask(ctx context.Context, caller access.Caller, a *Agent, m *Me
 	if !mine { // the same question twice: one answer
 		return s.wait(ctx, v, v, r, nil, limit)
 	}
+	v.announce(s.announced(ctx, caller, m))
 	return s.propose(ctx, caller, v, r, toolcall.Submission{
 		Caller: caller, Tool: name, Input: input, Session: m.Session, Run: m.place(), CallID: m.CallID,
 		NoEdit: a.noEdit(r), Reason: m.RequesterReason, ReasonBy: cmp.Or(a.reasonBy, noReason),

@@ -35,6 +35,9 @@ type visit struct {
 	// it.
 	digest   string
 	reported bool
+	// announced is the digest of the call that the gateway's own MCP server would get, as
+	// it was before people were asked; "" for others.
+	announced string
 	// answer is what people said, where they were asked; arrived is true once the call
 	// came to the gateway's own MCP server.
 	answer  approval.Answer

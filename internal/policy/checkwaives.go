@@ -131,16 +131,34 @@ func someProtected(t *expr.Tree) expr.Truth {
 	return expr.Maybe
 }
 
+// startedTiers are those of programs that this gateway starts, external that of what others
+// run.
+var (
+	startedTiers = []string{"a", "b", "c"}
+	external     = []string{"external"}
+)
+
 // checkHostNetwork finds permits that could give a program the network of the
-// host without naming it, so that nobody opens it by accident.
+// host without naming it, so that nobody opens it by accident. Agents run their own tools
+// there always: a permit for those names that tier, or the network.
 func (l *linter) checkHostNetwork(p *compiled) []finding.Finding {
 	if !p.Permits() || p.ReadsText("none", "context", "egress", "mode") {
 		return nil
 	}
 	for _, d := range l.set.config.Tools {
-		if slices.Contains(d.Capabilities, tool.ProcessExec) && l.onHostNetwork(p, d.Name) != expr.No {
+		if !slices.Contains(d.Capabilities, tool.ProcessExec) {
+			continue
+		}
+		tiers, help := startedTiers, `add context.egress.mode != "none" to its conditions; a permit that means it says context.egress.mode == "none"`
+		if d.Executor == tool.External {
+			tiers, help = external, `the agent runs the tool itself, with the network of the host: add context.sandbox.tier == "external" to its conditions`
+			if p.ReadsText("external", "context", "sandbox", "tier") {
+				continue
+			}
+		}
+		if slices.ContainsFunc(tiers, func(tier string) bool { return l.onHostNetwork(p, d.Name, tier) != expr.No }) {
 			f := p.Start(finding.SeverityError, finding.CodeHostNetwork, "the permit can hold for a program with the network of the host and does not say so")
-			f.Help = `add context.egress.mode != "none" to its conditions; a permit that means it says context.egress.mode == "none"`
+			f.Help = help
 			return []finding.Finding{f}
 		}
 	}
@@ -148,8 +166,8 @@ func (l *linter) checkHostNetwork(p *compiled) []finding.Finding {
 }
 
 // onHostNetwork evaluates a policy for a call of a tool whose program has the
-// network of the host.
-func (l *linter) onHostNetwork(p *compiled, name string) expr.Truth {
+// network of the host, in a tier.
+func (l *linter) onHostNetwork(p *compiled, name, tier string) expr.Truth {
 	action, uid := types.NewEntityUID(names.TypeAction, types.String(names.ToolPrefix+name)), types.NewEntityUID(names.TypeTool, types.String(name))
 	if !slices.Contains(l.actionsOf(p), action) || !l.set.dir.inScope(uid, p.AST.Resource) {
 		return expr.No
@@ -157,9 +175,12 @@ func (l *linter) onHostNetwork(p *compiled, name string) expr.Truth {
 	view := &expr.Partial{
 		Env: expr.Env{
 			Entities: l.set.dir.entities, Action: action, Resource: uid,
-			Context: types.NewRecord(types.RecordMap{"egress": types.NewRecord(types.RecordMap{"mode": types.String("none")})}),
+			Context: types.NewRecord(types.RecordMap{
+				"egress":  types.NewRecord(types.RecordMap{"mode": types.String("none")}),
+				"sandbox": types.NewRecord(types.RecordMap{"tier": types.String(tier)}),
+			}),
 		},
-		Known: expr.Prefixes([]string{"action"}, []string{"resource"}, []string{"context", "egress", "mode"}),
+		Known: expr.Prefixes([]string{"action"}, []string{"resource"}, []string{"context", "egress", "mode"}, []string{"context", "sandbox", "tier"}),
 	}
 	return view.Applies(p.Policy)
 }

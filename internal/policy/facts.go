@@ -158,7 +158,7 @@ var facts = [...]Fact{
 	{"sandbox.limits", "String", sandboxLimits, environment, inAll, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.SandboxLimits }, "what holds the limits"},
 	{"sandbox.landlock_abi", "Long", nil, environment, inAll, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.LandlockABI }, "the version of Landlock that is in force, 0 for none"},
 	{"egress", "EgressFacts", nil, bound, inAll, ofPlan, ByNobody, func(r *Request) any { return (*egressFacts)(&r.Facts) }, "what the call may reach"},
-	{"egress.mode", "String", egressModes, bound, inAll, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.EgressMode }, "`none` is the network of the host; `\"\"` for calls that start no program and fetch nothing"},
+	{"egress.mode", "String", egressModes, bound, inAll, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.EgressMode }, "`none` is the network of the host, also where others run the call; `\"\"` for calls that start no program and fetch nothing"},
 	{"egress.hosts", "Set<String>", nil, bound, inAll, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.EgressHosts }, "canonical rules with their ports, such as `github.com:443` and `*.example.org:443`; empty for a program that runs offline"},
 	{"egress.secrets", "Set<String>", nil, bound, inAll, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.Secrets }, "names of the secrets that the call may use without seeing them, and of those that its program would get"},
 	{"exec", "ExecFacts?", nil, bound, inAll, ofPlan, ByNobody, execOf, "of the resolved program"},

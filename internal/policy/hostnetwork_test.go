@@ -8,6 +8,7 @@ import (
 	"palyra/internal/policy"
 	"palyra/internal/policy/explain"
 	"palyra/internal/policy/policytest"
+	"palyra/internal/tool"
 )
 
 // onHost is a call whose program has the network of the host.
@@ -20,6 +21,30 @@ func onHost(mode string) policy.Request {
 const hostNetwork = `@id("make-on-host") @waives("approval: test")
 permit(principal, action == Action::"tool.execute/process.run", resource)
 when { context.egress.mode == "none" && context.args.argv.contains("make") };`
+
+// TestPermitsForWhatAgentsRunSaySo: a permit for a tool that an agent runs itself names the
+// tier or the network; naming that tier is no way around for programs of the gateway.
+func TestPermitsForWhatAgentsRunSaySo(t *testing.T) {
+	t.Parallel()
+	bash := policytest.Run
+	bash.Name, bash.Executor = "claude-code/Bash", tool.External
+	options := policytest.Options{Tools: []tool.Descriptor{bash}}
+	for permit, loads := range map[string]bool{
+		`action == Action::"tool.execute/claude-code/Bash", resource)`:                                                      false,
+		`action == Action::"tool.execute/claude-code/Bash", resource) when { context.sandbox.tier == "external" }`:          true,
+		`action == Action::"tool.execute/claude-code/Bash", resource) when { context.egress.mode == "none" }`:               true,
+		`action == Action::"tool.execute/process.run", resource) when { context.sandbox.tier == "external" }`:               true,
+		`action == Action::"tool.execute/process.run", resource) when { context.sandbox.tier != "external" }`:               false,
+		`action == Action::"tool.execute/process.run", resource) when { context.sandbox.tier == "b" }`:                      false,
+		`action == Action::"tool.execute/process.run", resource) when { context.sandbox.tier != "c" }`:                      false,
+		`action == Action::"tool.execute/process.run", resource) when { ["external", "c"].contains(context.sandbox.tier) }`: false,
+	} {
+		options.Policies = `@id("a") @waives("approval: test") permit(principal, ` + permit + ";"
+		if _, err := policy.Load(policytest.Config(options)); (err == nil) != loads || !loads && !strings.Contains(err.Error(), "network of the host") {
+			t.Errorf("%s: %v", permit, err)
+		}
+	}
+}
 
 // Without a permit that says so nothing brings a program the network of the
 // host: no approval, no setting. With it, it runs.
@@ -53,7 +78,7 @@ func TestHostNetworkNeedsAPermit(t *testing.T) {
 func TestHostNetworkIsExplained(t *testing.T) {
 	t.Parallel()
 	e := explain.Verdict(policytest.Set(t, policytest.Options{}), onHost("none"), policy.Approval{}, nil)
-	if e.Effect != policy.Deny || !strings.Contains(e.Nearest.String(), `context.egress.mode != "none" is false`) {
+	if e.Effect != policy.Deny || !strings.Contains(e.Nearest.String(), `context.egress.mode != "none" || context.sandbox.tier == "external" is false`) {
 		t.Errorf("nearest %s", e.Nearest)
 	}
 	var says strings.Builder

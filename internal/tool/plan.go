@@ -156,6 +156,19 @@ type Plan struct {
 	Injections []Injection
 }
 
+// RunElsewhere makes p the plan of a call that another gateway runs: no sandbox of this
+// one holds it, and it has the network that it finds there.
+func (p *Plan) RunElsewhere() {
+	p.Binding.Elsewhere, p.Binding.SandboxProfile, p.Binding.Egress = true, "none: another gateway runs it", []string{"none"}
+	p.Facts.BoundByNothing()
+}
+
+// BoundByNothing states that no sandbox of this gateway holds the call.
+func (f *Facts) BoundByNothing() {
+	f.SandboxTier, f.SandboxLevel, f.SandboxRung, f.SandboxLimits = "external", "none", "", ""
+	f.SandboxLayers, f.LandlockABI, f.EgressMode = nil, 0, "none"
+}
+
 // Injection is a secret that the program or the guest of a call gets as it is.
 type Injection struct {
 	// Secret is its reference without the scheme, such as "global/aws", and Version

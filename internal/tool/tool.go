@@ -149,6 +149,8 @@ type Binding struct {
 	// Parsed is the digest of what the gateway read in a line for a shell,
 	// "sha256:<hex>"; "" for calls without one.
 	Parsed string `json:"parsed,omitempty"`
+	// Elsewhere is true for a call that another gateway decides here and runs itself.
+	Elsewhere bool `json:"elsewhere,omitempty"`
 }
 
 // Digest returns the call digest, "sha256:<hex>" over RFC 8785 JSON.

@@ -11,7 +11,8 @@ import (
 
 // Elsewhere says whether somebody may make a call that another gateway would run. It
 // holds for one call: what lets it through, an approval or a use of a grant, is used up
-// as by a call that runs here.
+// as by a call that runs here. Its facts state that no sandbox of this gateway holds it,
+// and a yes or a grant for a call here is none for it, nor the other way around.
 type Elsewhere struct {
 	Evaluation
 	Allowed bool
@@ -30,7 +31,7 @@ type Note func(Elsewhere) (event.Draft, error)
 // call, or the zero value. A call that takes a secret of the vault is never allowed:
 // secrets stay here.
 func (p *Pipeline) MayElsewhere(ctx context.Context, s Submission, answer approval.Answer, note Note) (Elsewhere, error) {
-	c, evaluation, err := p.weigh(ctx, s)
+	c, evaluation, err := p.weigh(ctx, s, true)
 	if err != nil {
 		return Elsewhere{}, err
 	}
@@ -85,7 +86,7 @@ func (p *Pipeline) noteElsewhere(ctx context.Context, out Elsewhere, note Note) 
 // told beside the call. The answer is kept for MayElsewhere: it is as good as that of a
 // call that waits, and for as long.
 func (p *Pipeline) AskElsewhere(ctx context.Context, s Submission, told string, observe func(*approval.Record)) (approval.Answer, error) {
-	c, _, err := p.weigh(ctx, s)
+	c, _, err := p.weigh(ctx, s, true)
 	if err != nil {
 		return approval.Answer{}, err
 	}

@@ -34,7 +34,7 @@ type SecretEvaluation struct {
 // that may not read the files of the call: the digest covers file content and would confirm
 // a guess of it.
 func (p *Pipeline) Evaluate(ctx context.Context, s Submission) (Evaluation, error) {
-	c, e, err := p.weigh(ctx, s)
+	c, e, err := p.weigh(ctx, s, false)
 	if c != nil {
 		p.look(access.Principal{}, c)
 	}
@@ -45,10 +45,11 @@ func (p *Pipeline) Evaluate(ctx context.Context, s Submission) (Evaluation, erro
 }
 
 // weigh is Evaluate with the call, for who goes on with it. The call is nil when nothing was
-// planned.
-func (p *Pipeline) weigh(ctx context.Context, s Submission) (*call, Evaluation, error) {
+// planned. Elsewhere is true for a call that another gateway runs.
+func (p *Pipeline) weigh(ctx context.Context, s Submission, elsewhere bool) (*call, Evaluation, error) {
 	s.Run = ""
 	c := newCall(p, &s, nil, func(Event) {})
+	c.elsewhere = elsewhere
 	descriptor, input, err := p.Dispatcher.Check(s.Tool, s.Input)
 	if err != nil {
 		return nil, Evaluation{}, err

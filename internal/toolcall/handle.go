@@ -78,6 +78,8 @@ type call struct {
 	proposedAt time.Time
 	// reason is why the caller wants it, as it is kept.
 	reason string
+	// elsewhere is true when another gateway runs it.
+	elsewhere bool
 	// exchanged is zero when the call did not run.
 	exchanged session.Traffic
 	// journal is the newest durable event when the call was proposed.
@@ -291,6 +293,9 @@ func (c *call) planCall(ctx context.Context, session tool.SessionFacts) (err err
 	}
 	if err != nil {
 		return err
+	}
+	if c.elsewhere {
+		c.plan.RunElsewhere()
 	}
 	if c.digest, err = c.plan.Binding.Digest(); err != nil {
 		return err

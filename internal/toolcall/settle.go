@@ -65,7 +65,7 @@ func (a *authorization) grants(ctx context.Context) ([]policy.Grant, error) {
 		Principal: a.sub.Caller.Principal, OnBehalfOf: a.sub.Caller.OnBehalfOf, Session: a.proposal.Session,
 		Tool: a.proposal.Tool.Name, ToolDefinition: a.plan.Binding.ToolDefinitionDigest,
 		Subject: a.plan.Subject, CallDigest: a.digest, Commit: a.request.Commit != nil,
-		ExactOnly: a.plan.ExactOnly != "",
+		Elsewhere: a.plan.Binding.Elsewhere, ExactOnly: a.plan.ExactOnly != "",
 	})
 	return policyGrants(list, a.LiveDevice, a.request.Time), err
 }

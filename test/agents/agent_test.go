@@ -9,6 +9,10 @@ type agent struct {
 	name string
 	// shell is the call of the model that runs a line, as the agent offers it.
 	shell func(line string) call
+	// ownTool is the name that the agent gives a tool of Palyra's own MCP server.
+	ownTool func(name string) string
+	// servers is the file, below the home, that names MCP servers.
+	servers string
 	// line is its command line; bypass switches all of its own questions off.
 	line func(prompt string, bypass bool) []string
 	env  func(modelURL string) []string
@@ -17,8 +21,10 @@ type agent struct {
 }
 
 var claude = &agent{
-	name:  "claude-code",
-	shell: func(line string) call { return call{"Bash", map[string]any{"command": line, "description": "a test"}} },
+	name:    "claude-code",
+	shell:   func(line string) call { return call{"Bash", map[string]any{"command": line, "description": "a test"}} },
+	ownTool: func(name string) string { return "mcp__palyra__" + name },
+	servers: ".claude.json",
 	line: func(prompt string, bypass bool) []string {
 		line := []string{"claude", "-p", prompt, "--output-format", "json"}
 		if bypass {
@@ -35,8 +41,10 @@ var claude = &agent{
 }
 
 var codex = &agent{
-	name:  "codex",
-	shell: func(line string) call { return call{"exec_command", map[string]any{"cmd": line}} },
+	name:    "codex",
+	shell:   func(line string) call { return call{"exec_command", map[string]any{"cmd": line}} },
+	ownTool: func(name string) string { return "mcp__palyra/" + name },
+	servers: ".codex/config.toml",
 	line: func(prompt string, bypass bool) []string {
 		line := []string{"codex", "exec", "--skip-git-repo-check"}
 		if bypass {

@@ -16,6 +16,7 @@ import (
 
 // call is a tool that the model wants to use.
 type call struct {
+	// tool is its name; "NAMESPACE/NAME" where the agent offers it in a namespace.
 	tool  string
 	input map[string]any
 }
@@ -178,6 +179,9 @@ func (m *model) responses(w http.ResponseWriter, r *http.Request) {
 	item := map[string]any{"type": "message", "role": "assistant", "id": "msg_1", "content": []any{map[string]any{"type": "output_text", "text": "finished"}}}
 	if more {
 		item = map[string]any{"type": "function_call", "id": fmt.Sprintf("fc_%d", made), "call_id": fmt.Sprintf("call_%d", made), "name": c.tool, "arguments": text(c.input)}
+		if namespace, name, ok := strings.Cut(c.tool, "/"); ok {
+			item["namespace"], item["name"] = namespace, name
+		}
 	}
 	s := newStream(w)
 	s.send("response.created", map[string]any{"response": map[string]any{"id": "resp_1"}})

@@ -41,7 +41,7 @@ const policies = `
 @reason("a test")
 @waives("approval: a test")
 permit(principal, action in [Action::"tool.execute/claude-code/Bash", Action::"tool.execute/codex/exec"], resource)
-when { context.egress.mode != "none" && context.args.command like "echo free*" };
+when { context.sandbox.tier == "external" && context.args.command like "echo free*" };
 
 @id("test.forbidden")
 @reason("a test forbids it")

@@ -216,6 +216,24 @@ func (g *mcpGateway) shim() *exec.Cmd {
 	return c.command("mcp", "serve", "--call-limit", "40s")
 }
 
+// TestServeWithAToken: `palyra mcp serve` acts as the agent whose token stands in
+// PALYRA_TOKEN, although the operator's own credential lies beside it, which the control
+// acts with.
+func TestServeWithAToken(t *testing.T) {
+	t.Parallel()
+	g := startMCP(t)
+	for _, c := range []struct{ token, actor string }{{g.token, "agent:coder"}, {"", "user:local"}} {
+		cmd := g.local().command("mcp", "serve")
+		cmd.Env = append(cmd.Env, "PALYRA_TOKEN="+c.token)
+		a := g.goAgent(t, "", &mcp.CommandTransport{Command: cmd})
+		must.Get(a.session.CallTool(t.Context(), &mcp.CallToolParams{Name: "echo", Arguments: map[string]any{"text": "hello"}}))(t)
+		events := strings.Split(strings.TrimSpace(g.local().ok("journal", "list", "--code", "PAL-D100", "-o", "ndjson")), "\n")
+		if last := events[len(events)-1]; !strings.Contains(last, `"actor":"`+c.actor+`"`) {
+			t.Errorf("with token %t: %s", c.token != "", last)
+		}
+	}
+}
+
 func (a *goAgent) list(t *testing.T) (names []string) {
 	for _, tool := range must.Get(a.session.ListTools(t.Context(), nil))(t).Tools {
 		names = append(names, tool.Name)

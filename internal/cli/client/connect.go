@@ -84,6 +84,9 @@ type Gateway struct {
 	Console palyrav1connect.ConsoleServiceClient
 }
 
+// TokenVariable is the variable with the token of an agent (App.Token).
+const TokenVariable = "PALYRA_TOKEN" //nolint:gosec // the name of a variable
+
 // Connect reads the credential bundle and returns the clients. Nothing is sent
 // yet, but a certificate past two thirds of its life is renewed first.
 func (a *App) Connect(ctx context.Context) (*Gateway, error) {
@@ -91,12 +94,20 @@ func (a *App) Connect(ctx context.Context) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
+	if a.Socket && a.Token != "" {
+		return nil, command.Usage("the socket is the local operator's, and takes no token").WithRemedy("Leave --socket out, or unset %s.", TokenVariable)
+	}
 	if a.Socket {
 		return a.overSocket(c)
 	}
 	b, err := readBundle(c)
-	if err != nil {
+	switch {
+	case err != nil && a.Token != "":
+		return nil, err
+	case err != nil:
 		return a.withoutCertificate(c, err)
+	case a.Token != "":
+		b.Token = a.Token
 	}
 	address, err := c.reach(b)
 	if err != nil {

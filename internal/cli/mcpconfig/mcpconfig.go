@@ -26,9 +26,6 @@ type app struct{ *client.App }
 // generic is any client of MCP.
 const generic agentfiles.Agent = "generic"
 
-// TokenVariable is the variable from which a client takes its token.
-const TokenVariable = "PALYRA_TOKEN" //nolint:gosec // the name of a variable
-
 // margin is how much longer a client waits than a person may take to answer.
 const margin = 30 * time.Second
 
@@ -45,7 +42,7 @@ func Command(program *client.App) *cobra.Command {
 		Use: "config CLIENT", Short: "Print how a client is told of Palyra's MCP server", Args: command.Args(1, 1),
 		Long: "Print what tells an MCP client of Palyra's server: claude-code, codex, cursor, vscode, or\n" +
 			"generic. The client waits longer than a person may take to answer, and reads its token\n" +
-			"from the variable " + TokenVariable + ": no credential stands in the file. Over HTTP where\n" +
+			"from the variable " + client.TokenVariable + ": no credential stands in the file. Over HTTP where\n" +
 			"palyrad listens for agents (listen.agents), otherwise, and with --stdio, by\n" +
 			"`palyra mcp serve`.",
 		Example:   "palyra mcp config claude-code\npalyra mcp config codex >> ~/.codex/config.toml",
@@ -98,7 +95,7 @@ func (a *app) print(agent agentfiles.Agent, stdio bool) error {
 	if a.Format() != printer.FormatTable {
 		return a.PrintOne("McpConfig", printer.Record{Name: string(agent), Body: printer.Object{{Name: "client", Value: string(agent)}, {Name: "file", Value: file}, {Name: "text", Value: text}}}, nil)
 	}
-	a.Say("put this into %s, and set %s where the client is started to what `palyra tokens create %s --for agent:NAME` shows", file, TokenVariable, agent)
+	a.Say("put this into %s, and set %s where the client is started to what `palyra tokens create %s --for agent:NAME` shows", file, client.TokenVariable, agent)
 	return a.WriteRaw([]byte(text))
 }
 
@@ -108,18 +105,18 @@ func (s snippet) text() (string, error) {
 	case agentfiles.Codex:
 		return s.codex()
 	case agentfiles.VSCode:
-		server := s.server("${env:" + TokenVariable + "}")
+		server := s.server("${env:" + client.TokenVariable + "}")
 		return indented(map[string]any{"servers": map[string]any{"palyra": server}})
 	case agentfiles.Cursor:
-		server := s.server("${env:" + TokenVariable + "}")
+		server := s.server("${env:" + client.TokenVariable + "}")
 		delete(server, "type")
 		return indented(map[string]any{"mcpServers": map[string]any{"palyra": server}})
 	case agentfiles.ClaudeCode:
-		server := s.server("${" + TokenVariable + "}")
+		server := s.server("${" + client.TokenVariable + "}")
 		server["timeout"] = s.limit.Milliseconds()
 		return indented(map[string]any{"mcpServers": map[string]any{"palyra": server}})
 	}
-	return indented(map[string]any{"mcpServers": map[string]any{"palyra": s.server("${" + TokenVariable + "}")}})
+	return indented(map[string]any{"mcpServers": map[string]any{"palyra": s.server("${" + client.TokenVariable + "}")}})
 }
 
 // server is the server as clients of JSON have it; token stands for the token.
@@ -127,13 +124,13 @@ func (s snippet) server(token string) map[string]any {
 	if s.url != "" {
 		return map[string]any{"type": "http", "url": s.url, "headers": map[string]any{"Authorization": "Bearer " + token}}
 	}
-	return map[string]any{"type": "stdio", "command": s.program, "args": []string{"mcp", "serve"}, "env": map[string]any{TokenVariable: token}}
+	return map[string]any{"type": "stdio", "command": s.program, "args": []string{"mcp", "serve"}, "env": map[string]any{client.TokenVariable: token}}
 }
 
 func (s snippet) codex() (string, error) {
-	pairs := []tomledit.Pair{{Key: "url", Value: s.url}, {Key: "bearer_token_env_var", Value: TokenVariable}}
+	pairs := []tomledit.Pair{{Key: "url", Value: s.url}, {Key: "bearer_token_env_var", Value: client.TokenVariable}}
 	if s.url == "" {
-		pairs = []tomledit.Pair{{Key: "command", Value: s.program}, {Key: "args", Value: []string{"mcp", "serve"}}, {Key: "env_vars", Value: []string{TokenVariable}}}
+		pairs = []tomledit.Pair{{Key: "command", Value: s.program}, {Key: "args", Value: []string{"mcp", "serve"}}, {Key: "env_vars", Value: []string{client.TokenVariable}}}
 	}
 	text, err := tomledit.AddTable(nil, []string{"mcp_servers", "palyra"}, append(pairs, tomledit.Pair{Key: "tool_timeout_sec", Value: int(s.limit.Seconds())})...)
 	return string(text), err

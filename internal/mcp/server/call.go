@@ -10,6 +10,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"palyra/internal/access"
 	"palyra/internal/reason"
 	"palyra/internal/rejoin"
 	"palyra/internal/tool"
@@ -158,6 +159,20 @@ func (f *Face) call(ctx context.Context, q *request, params *mcp.CallToolParamsR
 	}
 	q.digest = digest
 	return q.run(ctx)
+}
+
+// Announced is the digest of what a call would be that an agent's hook announces, by the
+// tool's name on the wire; "" for what is no call here.
+func (f *Face) Announced(ctx context.Context, caller access.Caller, wire string, input []byte) string {
+	name, named := f.names().Ours(wire)
+	if _, offered := f.Offered(caller, name); !named || !offered {
+		return ""
+	}
+	digest, err := f.Pipeline.CallDigest(ctx, toolcall.Submission{Caller: caller, Tool: name, Input: input})
+	if err != nil {
+		return "" // it is decided when it arrives
+	}
+	return digest
 }
 
 func argumentsOf(raw json.RawMessage) []byte {

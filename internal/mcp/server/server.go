@@ -64,6 +64,8 @@ type Pipeline interface {
 	PastCall(ctx context.Context, id string) (toolcall.PastCall, error)
 	// Evaluate says what policy would say of a call that is not made.
 	Evaluate(ctx context.Context, s toolcall.Submission) (toolcall.Evaluation, error)
+	// CallDigest is the digest of what a call would be.
+	CallDigest(ctx context.Context, s toolcall.Submission) (string, error)
 }
 
 // Config is what a Face stands on. Every field is required but Arrive, Upstreams,
