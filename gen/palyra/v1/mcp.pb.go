@@ -57,7 +57,10 @@ type UpstreamServer struct {
 	// References of secrets of the vault that the program gets as they are, in the variable
 	// or the file that each has there. People are asked about each when the program starts,
 	// which a call of the tool <name>/mcp.start does, and every call that needs it.
-	Inject        []string `protobuf:"bytes,14,rep,name=inject,proto3" json:"inject,omitempty"`
+	Inject []string `protobuf:"bytes,14,rep,name=inject,proto3" json:"inject,omitempty"`
+	// Keys of the _meta of MCP that it needs from callers, such as "com.example/tenant". Its
+	// tools take them in the argument _meta; nothing else of a caller's _meta reaches it.
+	Meta          []string `protobuf:"bytes,15,rep,name=meta,proto3" json:"meta,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -186,6 +189,13 @@ func (x *UpstreamServer) GetPackage() *UpstreamPackage {
 func (x *UpstreamServer) GetInject() []string {
 	if x != nil {
 		return x.Inject
+	}
+	return nil
+}
+
+func (x *UpstreamServer) GetMeta() []string {
+	if x != nil {
+		return x.Meta
 	}
 	return nil
 }
@@ -2019,7 +2029,7 @@ var File_palyra_v1_mcp_proto protoreflect.FileDescriptor
 
 const file_palyra_v1_mcp_proto_rawDesc = "" +
 	"\n" +
-	"\x13palyra/v1/mcp.proto\x12\tpalyra.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa9\x04\n" +
+	"\x13palyra/v1/mcp.proto\x12\tpalyra.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xce\x04\n" +
 	"\x0eUpstreamServer\x12\x1d\n" +
 	"\x04name\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18 R\x04name\x12*\n" +
 	"\acommand\x18\x02 \x03(\tB\x10\xbaH\r\x92\x01\n" +
@@ -2036,7 +2046,8 @@ const file_palyra_v1_mcp_proto_rawDesc = "" +
 	"\atrusted\x18\v \x01(\bR\atrusted\x12.\n" +
 	"\x05oauth\x18\f \x01(\v2\x18.palyra.v1.UpstreamOAuthR\x05oauth\x124\n" +
 	"\apackage\x18\r \x01(\v2\x1a.palyra.v1.UpstreamPackageR\apackage\x12'\n" +
-	"\x06inject\x18\x0e \x03(\tB\x0f\xbaH\f\x92\x01\t\x10\x10\"\x05r\x03\x18\xac\x02R\x06inject\"\xce\x02\n" +
+	"\x06inject\x18\x0e \x03(\tB\x0f\xbaH\f\x92\x01\t\x10\x10\"\x05r\x03\x18\xac\x02R\x06inject\x12#\n" +
+	"\x04meta\x18\x0f \x03(\tB\x0f\xbaH\f\x92\x01\t\x10\x10\"\x05r\x03\x18\xc8\x01R\x04meta\"\xce\x02\n" +
 	"\x0fUpstreamPackage\x12%\n" +
 	"\tecosystem\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18\x10R\tecosystem\x12\x1c\n" +
 	"\x04name\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x90\x03R\x04name\x12\"\n" +

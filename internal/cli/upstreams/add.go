@@ -77,6 +77,7 @@ func (a *app) add() *cobra.Command {
 	flags.StringSliceVar(&s.Inject, "inject", nil, "secret of the vault that the program gets as it is, when somebody says yes at its start")
 	from.flags(c, "the registry of a package, instead of the one that everybody uses")
 	flags.BoolVar(&s.Shared, "shared", false, "one instance for all principals, instead of one for each")
+	flags.StringSliceVar(&s.Meta, "meta", nil, "key of _meta that its tools take from callers, as an argument, such as com.example/tenant")
 	flags.BoolVar(&s.Trusted, "trust", false, "let what the server says of its tools count")
 	flags.BoolVar(&oauth, "oauth", false, "the gateway logs in at the URL (palyra mcp login)")
 	flags.StringVar(&login.Issuer, "oauth-issuer", "", "authorization server, if it is on another host than the URL")

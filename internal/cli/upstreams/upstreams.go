@@ -113,6 +113,7 @@ func (a *app) page(u *palyrav1.Upstream, full *palyrav1.GetUpstreamResponse) err
 		p.List("hosts", s.GetHosts())
 		p.List("secrets", s.GetSecrets())
 		p.List("secrets as they are", s.GetInject())
+		p.List("keys of _meta", s.GetMeta())
 		for _, h := range s.GetHeaders() {
 			p.Field("header", strings.TrimSpace(fmt.Sprintf("%s: %s vault://%s", h.GetName(), h.GetScheme(), h.GetSecret())))
 		}

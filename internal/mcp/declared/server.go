@@ -52,6 +52,9 @@ type Server struct {
 	// OAuth, unless nil, has the gateway show a token of its login with each request.
 	OAuth *OAuth `json:"oauth,omitempty"`
 
+	// Meta are keys of the _meta of MCP that its tools take from callers, as an argument.
+	Meta []string `json:"meta,omitempty"`
+
 	// Shared lets all principals use one instance; else each has its own.
 	Shared bool `json:"shared,omitempty"`
 	// Trusted lets the annotations of its tools count.
@@ -93,7 +96,11 @@ func (s Server) Check() error {
 		return invalid("name", "the name %s is taken by the gateway itself", s.Name)
 	case (len(s.Command) == 0) == (s.URL == ""):
 		return invalid("command", "a server has a command or a URL, and not both")
-	case s.URL != "":
+	}
+	if err := s.checkMeta(); err != nil {
+		return err
+	}
+	if s.URL != "" {
 		return s.checkRemote()
 	}
 	return s.checkCommand()

@@ -101,9 +101,9 @@ func capabilitiesOf(p tool.Peer) map[string]any {
 	return c
 }
 
-// look asks a server for everything that it says about itself.
-func look(ctx context.Context, s *mcp.ClientSession) (declared.Sight, error) {
-	seen := newSighting()
+// look asks a server, which declares keys of _meta, for everything that it says about itself.
+func look(ctx context.Context, s *mcp.ClientSession, meta []string) (declared.Sight, error) {
+	seen := newSighting(meta)
 	if started := s.InitializeResult(); started != nil {
 		seen.Protocol = clean(started.ProtocolVersion, 40)
 		if started.ServerInfo != nil {

@@ -27,9 +27,13 @@ var toolForm = lazyregexp.New(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$`)
 type sighting struct {
 	declared.Sight
 	taken map[string][]string
+	// meta are the keys of _meta that its tools take as an argument.
+	meta []string
 }
 
-func newSighting() *sighting { return &sighting{taken: map[string][]string{}} }
+func newSighting(meta []string) *sighting {
+	return &sighting{taken: map[string][]string{}, meta: meta}
+}
 
 func (s *sighting) leave(what, format string, args ...any) {
 	const most = 64
@@ -74,7 +78,11 @@ func (s *sighting) tool(t *mcp.Tool) {
 		s.leave(what, "names that begin with %s are the gateway's", declared.Reserved)
 		return
 	}
-	schema, err := canonical.Marshal(t.InputSchema)
+	var schema []byte
+	extended, err := withMeta(t.InputSchema, s.meta)
+	if err == nil {
+		schema, err = canonical.Marshal(extended)
+	}
 	if err == nil {
 		err = bounded(schema)
 	}

@@ -1,5 +1,7 @@
 package upstream
 
+import "palyra/internal/mcp/declared"
+
 // Stale reports whether a server told of changes since it was looked at.
 func (m *Manager) Stale(name string) bool {
 	k, err := m.find(name)
@@ -8,6 +10,6 @@ func (m *Manager) Stale(name string) bool {
 
 var (
 	ResultOf  = resultOf
-	Strip     = func(v map[string]any) { strip(v, reserved) }
+	Strip     = func(v map[string]any) { strip(v, declared.ReservedMeta) }
 	MayNotify = mayNotify
 )

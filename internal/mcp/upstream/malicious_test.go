@@ -20,6 +20,7 @@ import (
 	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
+	"palyra/internal/toolcall"
 )
 
 // raw is a server that answers by hand: hello for what makes a session, and answer for
@@ -154,6 +155,46 @@ func TestMeta(t *testing.T) {
 	if got["progressToken"] == nil {
 		t.Errorf("the server got no token for progress: %v", got)
 	}
+}
+
+// TestDeclaredMeta: a key of _meta that a server declares is an argument of its tools, which
+// policy reads and the server gets as _meta. Other keys are refused, and a tool with such an
+// argument of its own is left out.
+func TestDeclaredMeta(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var got *mcp.CallToolParamsRaw
+	state := w.add("meta", serve(func(s *mcp.Server) {
+		add(s, "echo", "", func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			got = r.Params
+			return text("x"), nil
+		})
+		s.AddTool(&mcp.Tool{Name: "taken", InputSchema: json.RawMessage(`{"type":"object","properties":{"_meta":{"type":"string"}}}`)},
+			func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) { return text("x"), nil })
+	}), func(s *declared.Server) { s.Meta = []string{"com.example/tenant"} })
+	if len(state.Seen.LeftOut) != 1 || !strings.Contains(state.Seen.LeftOut[0], "taken") {
+		t.Errorf("left out: %q", state.Seen.LeftOut)
+	}
+	w.works("meta/echo", `{"name":"a","_meta":{"com.example/tenant":"acme"}}`)
+	if got.Meta["com.example/tenant"] != "acme" || got.Meta["progressToken"] == nil || string(got.Arguments) != `{"name":"a"}` {
+		t.Errorf("the server got %s with _meta %v", got.Arguments, got.Meta)
+	}
+	w.works("meta/echo", `{"name":"a"}`) // the control: it need not be there
+	if _, there := got.Meta["com.example/tenant"]; there {
+		t.Errorf("the server got _meta %v", got.Meta)
+	}
+	for _, input := range []string{
+		`{"_meta":{"com.example/other":"x"}}`, `{"_meta":{"progressToken":"x"}}`, `{"_meta":{"com.example/Tenant":"x"}}`, `{"_meta":"x"}`,
+	} {
+		w.fails("meta/echo", input, reason.InvalidInput)
+	}
+	w.source = letsAll + `@id("no") forbid(principal, action == Action::"tool.execute/meta/echo", resource) when { context.args has _meta };`
+	must.Do(t, w.Rebuild(t.Context(), ""))
+	denied, err := w.Call(t.Context(), toolcall.Submission{Caller: gatewaytest.Agent, Tool: "meta/echo", Input: []byte(`{"_meta":{"com.example/tenant":"acme"}}`)}, func(toolcall.Event) {})
+	if err != nil || denied.Decision.Allowed {
+		t.Errorf("policy does not read the key: %v, %+v", err, denied.Decision)
+	}
+	w.works("meta/echo", `{"name":"a"}`)
 }
 
 // TestSchemas: schemas that are bombs, names that collide and names that are none are

@@ -1,23 +1,5 @@
 package upstream
 
-import "strings"
-
-// reserved reports whether a key of _meta in a result is for the protocol or the gateway to
-// set: those whose prefix has the label modelcontextprotocol or mcp (of the specification),
-// or palyra. progressToken is set by each hop for itself.
-func reserved(key string) bool {
-	prefix, _, prefixed := strings.Cut(key, "/")
-	if !prefixed {
-		return key == "progressToken"
-	}
-	for label := range strings.SplitSeq(strings.ToLower(prefix), ".") {
-		if label == "modelcontextprotocol" || label == "mcp" || label == "palyra" {
-			return true
-		}
-	}
-	return false
-}
-
 // everyKey is for a _meta that is not passed on.
 func everyKey(string) bool { return true }
 

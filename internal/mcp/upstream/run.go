@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"maps"
 	"strings"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"palyra/internal/canonical"
 	"palyra/internal/committing"
 	"palyra/internal/egress"
+	"palyra/internal/mcp/declared"
 	"palyra/internal/mcp/oauth"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
@@ -320,7 +322,7 @@ func (m *Manager) examine(ctx context.Context, in *instance, actor string) error
 	if in.pipe != nil {
 		in.pipe.begin()
 	}
-	seen, err := look(looking, in.session)
+	seen, err := look(looking, in.session, in.server.Meta)
 	if err != nil {
 		return err
 	}
@@ -356,10 +358,16 @@ func (t proxied) call(ctx context.Context, c tool.Call, in *instance) (json.RawM
 	if ask == nil {
 		ask = t.callTool
 	}
-	sent := sending{in: in, input: c.Proposal.Input}
+	input, given, err := t.takeMeta(c.Proposal.Input)
+	if err != nil {
+		return nil, err
+	}
+	sent := sending{in: in, input: input}
 	for range mostRounds {
 		// The _meta of the caller is not passed on: nothing has judged, shown or recorded it.
+		// What a server declares of it is an argument.
 		sent.meta = mcp.Meta{"progressToken": token}
+		maps.Copy(sent.meta, given)
 		if in.sessionless() {
 			sent.meta[mcp.MetaKeyClientCapabilities] = capabilitiesOf(c.Peer)
 			if level := c.Peer.LogLevel; level != "" {
@@ -456,7 +464,7 @@ func resultOf(r any) (json.RawMessage, error) {
 	if err := json.Unmarshal(text, &result); err != nil {
 		return nil, err
 	}
-	strip(result, reserved)
+	strip(result, declared.ReservedMeta)
 	exact, err := canonical.Marshal(result)
 	if err != nil {
 		return nil, reason.Errorf(reason.ToolFailed, "the result of the upstream server has no exact form: %w", err)
@@ -511,7 +519,7 @@ func rpcOf(fault *jsonrpc.Error) map[string]any {
 	said := map[string]any{"code": fault.Code, "message": clean(fault.Message, 1000)}
 	var data map[string]any
 	if len(fault.Data) <= mostFault && json.Unmarshal(fault.Data, &data) == nil && data != nil {
-		strip(data, reserved)
+		strip(data, declared.ReservedMeta)
 		said["data"] = data
 	}
 	return said

@@ -51,7 +51,11 @@ func (m *Manager) describe(s declared.Server, digest string, d declared.Definiti
 	if err := json.Unmarshal(d.Text, &said); err != nil {
 		return proxied{}, fmt.Errorf("reading the definition of %s/%s: %w", s.Name, d.Name, err)
 	}
-	schema, err := json.Marshal(said.InputSchema)
+	extended, err := withMeta(said.InputSchema, s.Meta)
+	if err != nil {
+		return proxied{}, err
+	}
+	schema, err := json.Marshal(extended)
 	if err != nil {
 		return proxied{}, fmt.Errorf("reading the schema of %s/%s: %w", s.Name, d.Name, err)
 	}

@@ -204,7 +204,7 @@ func indented(text json.RawMessage) []byte {
 func serverOf(m *palyrav1.UpstreamServer) (declared.Server, error) {
 	s := declared.Server{
 		Name: m.GetName(), Command: m.GetCommand(), Workspace: m.GetWorkspace(), Write: m.GetWrite(), Hosts: m.GetHosts(),
-		URL: m.GetUrl(), Shared: m.GetShared(), Trusted: m.GetTrusted(),
+		URL: m.GetUrl(), Shared: m.GetShared(), Trusted: m.GetTrusted(), Meta: m.GetMeta(),
 	}
 	for _, ref := range m.GetSecrets() {
 		s.Secrets = append(s.Secrets, strings.TrimPrefix(ref, scheme))
@@ -265,7 +265,7 @@ func count(n int) int32 { return int32(n) } //#nosec G115 -- bounded far below
 func serverMessage(s declared.Server) *palyrav1.UpstreamServer {
 	m := &palyrav1.UpstreamServer{
 		Name: s.Name, Command: s.Command, Env: s.Environment(), Workspace: s.Workspace, Write: s.Write, Hosts: s.Hosts, Secrets: s.Secrets, Inject: s.Inject,
-		Url: s.URL, Shared: s.Shared, Trusted: s.Trusted,
+		Url: s.URL, Shared: s.Shared, Trusted: s.Trusted, Meta: s.Meta,
 	}
 	for _, h := range s.Headers {
 		m.Headers = append(m.Headers, &palyrav1.UpstreamHeader{Name: h.Name, Scheme: h.Scheme, Secret: h.Secret})
