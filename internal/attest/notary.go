@@ -65,6 +65,13 @@ func (e Envelope) Statement() (Statement, error) {
 	return Read(e.JSON)
 }
 
+// NamesFiles reports whether the statement has digests of files: of those that the call was
+// bound to, or that it wrote. It is true for a statement that cannot be read.
+func (e Envelope) NamesFiles() bool {
+	s, err := e.Statement()
+	return err != nil || len(s.Predicate.Inputs.Files)+len(s.Predicate.Outputs.Files) > 0
+}
+
 // Notary signs attestations. It is safe for concurrent use.
 type Notary struct {
 	gateway string

@@ -23,8 +23,9 @@ const resultPart = 1 << 20
 
 // reader is who reads the events of a call.
 type reader struct {
-	// explain is true for callers that may read policy.
-	explain bool
+	// explain is true for callers that may read policy, attested for those that may read
+	// attestations, which have the digests of calls.
+	explain, attested bool
 	// view is an approval as the reader may see it.
 	view func(approval.Record) *palyrav1.Approval
 }
@@ -32,8 +33,8 @@ type reader struct {
 // readerOf is the caller as a reader of events.
 func (g *gateway) readerOf(ctx context.Context, caller access.Caller) reader {
 	return reader{
-		explain: mayExplain(g.engine, caller),
-		view:    func(r approval.Record) *palyrav1.Approval { return g.message(ctx, caller, r) },
+		explain: mayExplain(g.engine, caller), attested: may(g.engine, caller, access.PermAttestationRead),
+		view: func(r approval.Record) *palyrav1.Approval { return g.message(ctx, caller, r) },
 	}
 }
 
@@ -52,11 +53,15 @@ func (r reader) asked(a approval.Record) *palyrav1.ApprovalRequested {
 	return &palyrav1.ApprovalRequested{Approval: m}
 }
 
-func (r reader) decision(d decision.Record) *palyrav1.ToolDecision {
+// decision leaves out the digest of the call where that is restricted.
+func (r reader) decision(d decision.Record, restricted bool) *palyrav1.ToolDecision {
 	m := &palyrav1.ToolDecision{
 		DecisionId: d.ID, Allowed: d.Allowed, Reason: string(d.Reason), Message: d.Message, Remedy: d.Remedy,
-		ApprovalId: d.ApprovalID, GrantId: d.GrantID, GrantCovers: d.GrantCovers, CallDigest: d.CallDigest, SnapshotDigest: d.SnapshotDigest,
+		ApprovalId: d.ApprovalID, GrantId: d.GrantID, GrantCovers: d.GrantCovers, SnapshotDigest: d.SnapshotDigest,
 		PolicyVersion: d.PolicyVersion, At: timestamppb.New(d.At),
+	}
+	if !restricted || r.attested {
+		m.CallDigest = d.CallDigest
 	}
 	if r.explain {
 		m.Determining = determiningMessages(d.Determining)
@@ -109,8 +114,12 @@ func editedMessage(e *tool.Edited) *palyrav1.ExecutedAsEdited {
 	}
 }
 
-func attestationMessage(a toolcall.Attestation) *palyrav1.ToolAttestation {
-	m := &palyrav1.ToolAttestation{AttestationId: a.Envelope.ID, EnvelopeJson: a.Envelope.JSON, JournalSeq: a.Seq}
+// attestation leaves out the statement, which has digests of files, where that is restricted.
+func (r reader) attestation(a toolcall.Attestation, restricted bool) *palyrav1.ToolAttestation {
+	m := &palyrav1.ToolAttestation{AttestationId: a.Envelope.ID, JournalSeq: a.Seq}
+	if !restricted || r.attested {
+		m.EnvelopeJson = a.Envelope.JSON
+	}
 	if statement, err := a.Envelope.Statement(); err == nil {
 		m.Posture = postureMessage(statement.Predicate)
 	}

@@ -93,7 +93,7 @@ func (s *callSender) observe(e toolcall.Event) {
 			},
 		}})
 	case e.Decision != nil:
-		s.send(&palyrav1.CallToolResponse{Event: &palyrav1.CallToolResponse_Decision{Decision: s.decision(*e.Decision)}})
+		s.send(&palyrav1.CallToolResponse{Event: &palyrav1.CallToolResponse_Decision{Decision: s.decision(*e.Decision, e.Restricted)}})
 	case e.Output != nil:
 		s.send(&palyrav1.CallToolResponse{Event: &palyrav1.CallToolResponse_Output{Output: outputMessage(*e.Output)}})
 	case e.Result != nil:
@@ -101,7 +101,7 @@ func (s *callSender) observe(e toolcall.Event) {
 			s.send(&palyrav1.CallToolResponse{Event: &palyrav1.CallToolResponse_Result{Result: part}})
 		}
 	case e.Attestation != nil:
-		s.send(&palyrav1.CallToolResponse{Event: &palyrav1.CallToolResponse_Attestation{Attestation: attestationMessage(*e.Attestation)}})
+		s.send(&palyrav1.CallToolResponse{Event: &palyrav1.CallToolResponse_Attestation{Attestation: s.attestation(*e.Attestation, e.Restricted)}})
 	}
 }
 

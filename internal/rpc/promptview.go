@@ -61,11 +61,14 @@ func (p prompts) seesContent(ctx context.Context, caller access.Caller, r approv
 }
 
 // restrictPrompt leaves the arguments, the reason for asking and who has to answer. The summary
-// and the notes may state sizes and existence, and digests of files confirm a guess of the
-// content.
+// and the notes may state sizes and existence, and digests of files, and of the call, which
+// are made of those, confirm a guess of the content.
 func restrictPrompt(m *palyrav1.Approval) {
 	p := m.GetPrompt()
 	p.Diff, p.Files, p.Operands, p.DiffersFromLast = "", nil, nil, nil
-	p.Summary, p.Lead = "", ""
+	p.Summary, p.Lead, m.CallDigest = "", "", ""
+	for _, e := range m.GetEdits() {
+		e.WasDigest, e.IsDigest = "", ""
+	}
 	p.Notes = []string{noteRestricted}
 }

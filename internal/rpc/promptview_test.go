@@ -33,6 +33,7 @@ func contentOf(m *palyrav1.Approval) string {
 	add("files", len(p.GetFiles()) > 0)
 	add("operands", len(p.GetOperands()) > 0)
 	add("summary", strings.Contains(p.GetSummary(), "17 bytes"))
+	add("digest", m.GetCallDigest() != "")
 	add("notes", strings.Contains(strings.Join(p.GetNotes(), " "), "a note of the plan"))
 	return strings.Join(parts, " ")
 }
@@ -41,7 +42,7 @@ func contentOf(m *palyrav1.Approval) string {
 // of those who get it. Under the other policies, the same readers see all of it.
 func TestPromptViews(t *testing.T) {
 	t.Parallel()
-	const list, whole = "diff operands summary notes", "diff files operands summary notes"
+	const list, whole = "diff operands summary digest notes", "diff files operands summary digest notes"
 	for name, c := range map[string]struct {
 		policies, requester, auditor, auditorInList string
 	}{

@@ -84,25 +84,32 @@ func (w *workspaces) GetChangeSet(ctx context.Context, req *palyrav1.GetChangeSe
 	if last < len(d.Changes) {
 		res.NextPageToken = strconv.Itoa(last)
 	}
+	hidden := countHidden(d, mayRead)
+	if hidden == 0 {
+		res.ChangeSet.Root = d.Root
+	}
 	if first == 0 {
-		res.Diff, res.RestrictedFiles = diffFor(d, mayRead)
+		res.Diff, res.RestrictedFiles = diffFor(d, mayRead, hidden), hidden
 	}
 	return res, nil
 }
 
-// diffFor returns the diff of the files that the caller may read, and the number of the other
-// files.
-func diffFor(d overlay.Detail, mayRead func(path string) bool) (string, int32) {
-	hidden := 0
+// countHidden is how many of the files the caller may not read.
+func countHidden(d overlay.Detail, mayRead func(path string) bool) (n int32) {
 	for _, c := range d.Changes {
 		if !mayRead(c.Path) {
-			hidden++
+			n++
 		}
 	}
+	return n
+}
+
+// diffFor returns the diff of the files that the caller may read.
+func diffFor(d overlay.Detail, mayRead func(path string) bool, hidden int32) string {
 	if hidden == 0 {
-		return d.Diff, 0
+		return d.Diff
 	}
-	return unified.Filter(d.Diff, func(c unified.Change) bool { return mayRead(c.OldPath) && mayRead(c.NewPath) }), int32(hidden)
+	return unified.Filter(d.Diff, func(c unified.Change) bool { return mayRead(c.OldPath) && mayRead(c.NewPath) })
 }
 
 // readerOf returns whether the caller may read a file of a workspace, which is true for the
@@ -138,6 +145,8 @@ func (w *workspaces) UndoChangeSet(ctx context.Context, req *palyrav1.UndoChange
 	return &palyrav1.UndoChangeSetResponse{ChangeSet: changeSetMessage(s)}, nil
 }
 
+// changeSetMessage leaves out the digest of all that changed, which confirms a guess of the
+// content of each file.
 func changeSetMessage(s overlay.Summary) *palyrav1.ChangeSet {
 	state := palyrav1.ChangeSetState_CHANGE_SET_STATE_COMMITTED
 	if s.State == overlay.RecordUndone {
@@ -145,7 +154,7 @@ func changeSetMessage(s overlay.Summary) *palyrav1.ChangeSet {
 	}
 	return &palyrav1.ChangeSet{
 		ChangeSetId: s.ID, Workspace: s.Workspace, CommittedAt: timestamppb.New(s.At), State: state, ProposalId: s.CallID, Principal: s.Principal,
-		Undoes: s.Undoes, Root: s.Root, Added: int64(s.Added), Modified: int64(s.Modified), Deleted: int64(s.Deleted), Bytes: s.Bytes,
+		Undoes: s.Undoes, Added: int64(s.Added), Modified: int64(s.Modified), Deleted: int64(s.Deleted), Bytes: s.Bytes,
 		Protected: s.Protected, Classes: s.Classes, Undoable: s.Undoable(),
 	}
 }

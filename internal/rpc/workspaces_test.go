@@ -144,6 +144,9 @@ func TestChangeSetWithoutItsContent(t *testing.T) {
 			t.Fatalf("%s: %v, %v", name, got, err)
 		}
 		is := got.GetChanges()[0].GetIs()
+		if (got.GetChangeSet().GetRoot() != "") != (c.restricted == 0) {
+			t.Errorf("%d files restricted, and the digest of all changes is %q", c.restricted, got.GetChangeSet().GetRoot())
+		}
 		if shown := strings.Contains(got.GetDiff(), "+new"); shown != (c.restricted == 0) || (is.GetSha256() != "") != shown || (is.GetSize() != 0) != shown || is.GetMode() == 0 {
 			t.Errorf("%s: got diff %q and %v", name, got.GetDiff(), is)
 		}

@@ -128,10 +128,10 @@ func (c *call) recordOutcome(ctx context.Context, o *Outcome, keep bool) error {
 		return err
 	}
 	if c.atOnce {
-		c.observe(Event{Decision: &o.Decision, Follows: true})
+		c.observe(Event{Decision: &o.Decision, Restricted: c.restricted(), Follows: true})
 	}
 	c.observe(Event{Result: &o.Report, Follows: true})
-	c.observe(Event{Attestation: &o.Attestation})
+	c.observe(Event{Attestation: &o.Attestation, Restricted: c.restricted()})
 	return nil
 }
 

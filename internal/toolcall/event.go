@@ -20,6 +20,10 @@ type Event struct {
 	Ruling      *tool.CommitRuling
 	Result      *tool.Report
 	Attestation *Attestation
+	// Restricted is true for a decision and an attestation whose digests are made of files
+	// that policy does not let the caller read, or that are not known any more: they confirm
+	// a guess of the content.
+	Restricted bool
 	// Follows is true when another event comes at once, without a wait.
 	Follows bool
 }

@@ -79,6 +79,10 @@ func (a *authorization) mayDisclose(files []tool.FileAccess) bool {
 	return a.mayDiscloseTo(a.sub.Caller, files)
 }
 
+// restricted reports whether the digest of the call tells its caller of files that it may
+// not read.
+func (a *authorization) restricted() bool { return !a.mayDisclose(a.plan.Contents) }
+
 func (a *authorization) mayDiscloseTo(reader access.Caller, files []tool.FileAccess) bool {
 	set := a.Evaluator.Current()
 	return !slices.ContainsFunc(files, func(f tool.FileAccess) bool {

@@ -714,9 +714,11 @@ type ToolDecision struct {
 	Message string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
 	Remedy  string `protobuf:"bytes,5,opt,name=remedy,proto3" json:"remedy,omitempty"`
 	// Only for callers that may read policy.
-	Determining    []*Determining         `protobuf:"bytes,6,rep,name=determining,proto3" json:"determining,omitempty"`
-	ApprovalId     string                 `protobuf:"bytes,7,opt,name=approval_id,json=approvalId,proto3" json:"approval_id,omitempty"`
-	GrantId        string                 `protobuf:"bytes,8,opt,name=grant_id,json=grantId,proto3" json:"grant_id,omitempty"`
+	Determining []*Determining `protobuf:"bytes,6,rep,name=determining,proto3" json:"determining,omitempty"`
+	ApprovalId  string         `protobuf:"bytes,7,opt,name=approval_id,json=approvalId,proto3" json:"approval_id,omitempty"`
+	GrantId     string         `protobuf:"bytes,8,opt,name=grant_id,json=grantId,proto3" json:"grant_id,omitempty"`
+	// Left out for callers that may neither read all files that the digest is made of nor
+	// attestations.
 	CallDigest     string                 `protobuf:"bytes,9,opt,name=call_digest,json=callDigest,proto3" json:"call_digest,omitempty"`
 	SnapshotDigest string                 `protobuf:"bytes,10,opt,name=snapshot_digest,json=snapshotDigest,proto3" json:"snapshot_digest,omitempty"`
 	PolicyVersion  string                 `protobuf:"bytes,11,opt,name=policy_version,json=policyVersion,proto3" json:"policy_version,omitempty"`
@@ -1102,7 +1104,8 @@ func (x *ExecutedAsEdited) GetChanges() []*ApprovalDifference {
 type ToolAttestation struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	AttestationId string                 `protobuf:"bytes,1,opt,name=attestation_id,json=attestationId,proto3" json:"attestation_id,omitempty"`
-	// The DSSE envelope.
+	// The DSSE envelope. Left out for callers that may neither read all files of which it has
+	// digests nor attestations.
 	EnvelopeJson []byte `protobuf:"bytes,2,opt,name=envelope_json,json=envelopeJson,proto3" json:"envelope_json,omitempty"`
 	// The sequence number in the journal.
 	JournalSeq int64 `protobuf:"varint,3,opt,name=journal_seq,json=journalSeq,proto3" json:"journal_seq,omitempty"`

@@ -167,7 +167,8 @@ type ChangeSet struct {
 	Principal  string `protobuf:"bytes,6,opt,name=principal,proto3" json:"principal,omitempty"`
 	// The change set that this one took back.
 	Undoes string `protobuf:"bytes,7,opt,name=undoes,proto3" json:"undoes,omitempty"`
-	// "sha256:<hex>" over the changes.
+	// "sha256:<hex>" over the changes. Only of one change set, for callers that may read all of
+	// its files.
 	Root     string `protobuf:"bytes,8,opt,name=root,proto3" json:"root,omitempty"`
 	Added    int64  `protobuf:"varint,9,opt,name=added,proto3" json:"added,omitempty"`
 	Modified int64  `protobuf:"varint,10,opt,name=modified,proto3" json:"modified,omitempty"`

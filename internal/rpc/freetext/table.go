@@ -66,7 +66,7 @@ var named = []string{
 	"StartRunRequest.model", "StartRunRequest.session", "StartRunRequest.workspace", "UndoChangeSetRequest.change_set_id", "UndoChangeSetRequest.workspace",
 	"GetUpstreamRequest.name", "RemoveUpstreamRequest.name", "RefreshUpstreamRequest.name", "ApproveUpstreamRequest.name", "ApproveUpstreamRequest.pending_digest",
 	"BeginUpstreamLoginRequest.name", "EndUpstreamLoginRequest.name", "UpstreamOAuth.issuer", "UpstreamOAuth.client_id", "UpstreamOAuth.client_secret", "UpstreamOAuth.scopes",
-	"UpstreamServer.name", "UpstreamServer.command", "UpstreamServer.env", "UpstreamServer.workspace", "UpstreamServer.hosts", "UpstreamServer.secrets", "UpstreamServer.inject", "UpstreamServer.url",
+	"UpstreamServer.name", "UpstreamServer.command", "UpstreamServer.env", "UpstreamServer.workspace", "UpstreamServer.hosts", "UpstreamServer.secrets", "UpstreamServer.inject", "UpstreamServer.meta", "UpstreamServer.url",
 	"UpstreamHeader.name", "UpstreamHeader.scheme", "UpstreamHeader.secret",
 	"TestNotifyRequest.target", "ListDeliveriesRequest.states", "ListDeliveriesRequest.target",
 	"MapChatUserRequest.member", "MapChatUserRequest.team", "MapChatUserRequest.user", "UnmapChatUserRequest.team", "UnmapChatUserRequest.user",

@@ -346,6 +346,9 @@ export type ToolDecision = Message<"palyra.v1.ToolDecision"> & {
   grantId: string;
 
   /**
+   * Left out for callers that may neither read all files that the digest is made of nor
+   * attestations.
+   *
    * @generated from field: string call_digest = 9;
    */
   callDigest: string;
@@ -534,7 +537,8 @@ export type ToolAttestation = Message<"palyra.v1.ToolAttestation"> & {
   attestationId: string;
 
   /**
-   * The DSSE envelope.
+   * The DSSE envelope. Left out for callers that may neither read all files of which it has
+   * digests nor attestations.
    *
    * @generated from field: bytes envelope_json = 2;
    */

@@ -96,7 +96,8 @@ export type ChangeSet = Message<"palyra.v1.ChangeSet"> & {
   undoes: string;
 
   /**
-   * "sha256:<hex>" over the changes.
+   * "sha256:<hex>" over the changes. Only of one change set, for callers that may read all of
+   * its files.
    *
    * @generated from field: string root = 8;
    */
