@@ -193,7 +193,7 @@ var Rooms = []Room{
 	{Dir: "internal/atrest", Layer: layerGround, Only: []string{"internal/aead", "internal/reason"}, Why: "what seals a value knows where it stands, and no tables; the vault is an interface of its own"},
 	{Dir: "internal/quota", Layer: layerGround, Only: none, Why: "a leaf: sums of bytes know keys, not principals"},
 	{Dir: "internal/passkey", Layer: layerGround, Only: []string{"internal/access", "internal/canonical", "internal/reason"}, Why: "a leaf: what a passkey signed is checked by the gateway and by whoever reads its journal, with nothing else at hand"},
-	{Dir: "internal/provenance", Layer: layerGround, Only: []string{"internal/access"}, Why: "a leaf: who made whom knows neither votes nor certificates"},
+	{Dir: "internal/provenance", Layer: layerGround, Only: []string{"internal/access", "internal/event"}, Why: "a leaf: who made whom knows neither votes nor certificates"},
 	{Dir: "internal/fairqueue", Layer: layerGround, Only: none, Why: "a leaf: whose turn it is depends on names, not on what they wait for"},
 	{Dir: "internal/ratelimit", Layer: layerGround, Only: none, Why: "a leaf: token buckets know keys, not principals"},
 

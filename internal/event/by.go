@@ -33,7 +33,7 @@ func (c Code) Attributed() bool {
 	switch c {
 	case MemberAdded, MemberChanged, MemberDisabled, MemberEnabled, MemberRemoved, MembersConfirmed,
 		DeviceAdded, DeviceRevoked, DeviceRenamed, TokenMade, TokenRevoked,
-		PolicyLoaded, CeilingSet, Frozen, Thawed, PresenceKeyRegistered, PresenceKeyReset, PresenceKeyConfirmed, PasskeyEnrolled, PasskeyConfirmed, PasskeyRemoved, HookInstalled, HookUninstalled, ChatUserMapped, ChatUserGone,
+		PolicyLoaded, CeilingSet, Frozen, Thawed, PresenceKeyRegistered, PresenceKeyReset, PresenceKeyConfirmed, PasskeyEnrolled, PasskeyConfirmed, PasskeyRemoved, HookInstalled, HookUninstalled, ChatUserMapped, ChatUserGone, ChatConsent,
 		SkillInstalled, SkillRemoved, SkillChanged, PublisherTrusted, PublisherDistrusted:
 		return true
 	default:

@@ -64,6 +64,7 @@ const (
 	VaultRekeyed     Code = "PAL-S205" // the key that wraps the vault's keys is to be replaced, or was
 	RecoveryExported Code = "PAL-S206" // the keys of the vault were given away, encrypted to a recovery key
 	SecretLeaseEnded Code = "PAL-S207" // a secret can be used by this call or run no longer
+	SecretEnded      Code = "PAL-S208" // a secret of an agent ended, since the agent got another owner or was removed
 
 	CACreated        Code = "PAL-I100" // the certificate authority was made
 	CertificateMade  Code = "PAL-I101" // a certificate was issued
@@ -151,6 +152,7 @@ const (
 	Notified       Code = "PAL-N100" // a notification arrived, or will not
 	ChatUserMapped Code = "PAL-N101" // a user of a chat was said to be a member
 	ChatUserGone   Code = "PAL-N102" // a user of a chat is no member any more
+	ChatConsent    Code = "PAL-N103" // a member agreed that a user of a chat votes in their name, or withdrew that
 
 	Opened       Code = "PAL-J100" // the daemon opened the journal
 	Closed       Code = "PAL-J101" // the daemon closed the journal in order
@@ -169,7 +171,7 @@ var Codes = []Code{
 	RanOther, Ungoverned, ReportedLate, Unjoined,
 	RunStarted, UserMessage, ModelTurn, RunFinished,
 	SessionExtended, SessionEnded,
-	SecretPut, SecretRead, SecretLeased, SecretUsed, SecretRemoved, VaultRekeyed, RecoveryExported, SecretLeaseEnded,
+	SecretPut, SecretRead, SecretLeased, SecretUsed, SecretRemoved, VaultRekeyed, RecoveryExported, SecretLeaseEnded, SecretEnded,
 	CACreated, CertificateMade, MemberAdded, CallersRefused, PermissionDenied,
 	DeviceRevoked, Exported, DeviceAdded,
 	MemberChanged, MemberDisabled, MemberEnabled, MemberRemoved, DeviceRenamed, MembersConfirmed, ConsentGiven, ConsentWithdrawn,
@@ -184,7 +186,7 @@ var Codes = []Code{
 	UpstreamAdded, UpstreamRemoved, UpstreamSeen, UpstreamApproved, UpstreamLoggedIn, UpstreamLoggedOut,
 	HookInstalled, HookChanged, HookUninstalled,
 	SkillInstalled, SkillRemoved, SkillChanged, SkillTampered, PublisherTrusted, PublisherDistrusted,
-	Notified, ChatUserMapped, ChatUserGone,
+	Notified, ChatUserMapped, ChatUserGone, ChatConsent,
 	Opened, Closed, Checkpoint, ClockStepped, KeyRotated, Restored,
 }
 

@@ -19,8 +19,7 @@ func (s *Service) History() provenance.History {
 	return slices.Clone(s.history)
 }
 
-// acts are what a change does to members. To give somebody a device is to change
-// them; to renew, rename or revoke one is not: none of it puts a key into other
+// acts are what a change does to members (provenance.Table). To renew, rename or revoke one is not: none of it puts a key into other
 // hands.
 func (s *Service) acts(actor access.Principal, c Change) (acts provenance.History) {
 	by := s.authors(actor)
@@ -41,7 +40,7 @@ func (s *Service) acts(actor access.Principal, c Change) (acts provenance.Histor
 		if d.Session() {
 			continue // like a renewal: whoever is the person at the provider has it
 		}
-		add(provenance.Changed, d.Principal)
+		add(provenance.DeviceGiven, d.Principal)
 	}
 	return acts
 }
@@ -115,12 +114,17 @@ func (s *Service) counts(actor, member access.Principal) error {
 	if len(before) == 0 || len(append(history, word).Hands()[member]) < len(before) {
 		return nil
 	}
-	names := make([]string, len(before))
-	for i, p := range before {
+	return reason.Errorf(reason.PermissionDenied, "%s is in hands of %s, and so is %s: the word changes nothing", member, named(before), actor).
+		WithRemedy("Have an owner or admin confirm it whom they neither made nor changed, or confirm it on the gateway's host: `palyrad members confirm %s`.", member.Name)
+}
+
+// named lists principals in a sentence.
+func named(list []access.Principal) string {
+	names := make([]string, len(list))
+	for i, p := range list {
 		names[i] = p.String()
 	}
-	return reason.Errorf(reason.PermissionDenied, "%s is in hands of %s, and so is %s: the word changes nothing", member, strings.Join(names, " and "), actor).
-		WithRemedy("Have an owner or admin confirm it whom they neither made nor changed, or confirm it on the gateway's host: `palyrad members confirm %s`.", member.Name)
+	return strings.Join(names, " and ")
 }
 
 // confirmAll makes confirmations durable, with one event that lists them.

@@ -53,7 +53,7 @@ func TestHistoryOfMembers(t *testing.T) {
 		{"a device", func() error {
 			_, err := w.AddDevice(t.Context(), identity.Daemon(), "", identity.Recovery{Member: "bob", Request: csr(t), AcceptLoss: true})
 			return err
-		}, "changed user:bob by user:local"},
+		}, "device user:bob by user:local"},
 		{"a member", func() error {
 			_, err := w.AddMember(t.Context(), access.User("alice"), "zoe", access.KindUser, []access.Role{access.RoleAuditor}, access.Principal{}, csr(t), true)
 			return err

@@ -139,7 +139,7 @@ func (s *Service) pair(ctx context.Context, p Pairing) (Admission, error) {
 	// Each of those who allowed it could be at the device, as who made the code.
 	for _, voter := range p.ApprovedBy {
 		if voter != p.MadeBy && voter != p.Member {
-			c.Acts = append(c.Acts, provenance.Act{Member: p.Member, Kind: provenance.Changed, By: []access.Principal{voter}, At: dev.CreatedAt})
+			c.Acts = append(c.Acts, provenance.Act{Member: p.Member, Kind: provenance.DeviceGiven, By: []access.Principal{voter}, At: dev.CreatedAt})
 		}
 	}
 	if err := s.apply(ctx, p.MadeBy, c); err != nil {

@@ -76,11 +76,15 @@ func (c *call) readArguments(input *args.Type) (complete bool, err error) {
 // context may have.
 func (s *Set) newCall(r *Request, has attributes) (*call, *refusal) {
 	c := &call{set: s, request: r, has: has, entities: &overlay{base: s.dir.entities}, requester: s.dir.requester(r.Caller), is: s.independence}
-	if len(r.Beside) > 0 {
-		others := make([]access.Principal, len(r.Beside))
-		for i, other := range r.Beside {
-			others[i] = s.dir.requester(other)
-		}
+	var others []access.Principal
+	for _, other := range r.Beside {
+		others = append(others, s.dir.requester(other))
+	}
+	// Whoever made an agent for somebody else could be behind its calls, too.
+	if agent := r.Caller.Principal; agent.Kind == access.KindAgent && s.independence.Apart(agent, c.requester) {
+		others = append(others, agent)
+	}
+	if c.shared = len(others) > 0; c.shared {
 		c.is = s.independence.Beside(others...)
 	}
 	principal, extra, ok := s.dir.principal(r.Caller.Principal)

@@ -197,7 +197,9 @@ type call struct {
 	settled   *outcome
 	requester access.Principal
 	// is tells who is independent, of whoever asks for the call beside the requester too.
-	is *provenance.Independence
+	// shared is true if somebody does.
+	is     *provenance.Independence
+	shared bool
 }
 
 // facts are those of some votes on the call.
@@ -208,7 +210,7 @@ func (c *call) facts(ballots []ballot, standing bool) types.Record {
 // voters are those who may decide the call at a severity, for a gateway of a reach.
 func (c *call) voters(within reach, severity string) *electorate {
 	e := c.set.electorateWithin(within, c.requester, severity)
-	if len(c.request.Beside) == 0 {
+	if !c.shared {
 		return e
 	}
 	return &electorate{severity: e.severity, ballots: e.ballots, facts: c.facts(e.ballots, false)}

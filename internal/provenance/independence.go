@@ -76,6 +76,16 @@ func (i *Independence) Independent(a, b access.Principal) bool {
 	return true
 }
 
+// Apart reports whether somebody who does not control b controls a, b itself left out.
+func (i *Independence) Apart(a, b access.Principal) bool {
+	for by := range i.hands[a] {
+		if by != b && !i.hands[b][by] {
+			return true
+		}
+	}
+	return false
+}
+
 // Count returns how many people the voters are for certain: the most of them that
 // are independent of the requester, of those beside it, and of each other. More voters never make it
 // smaller. Of more than 20 different voters it looks at 20.

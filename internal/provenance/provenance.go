@@ -14,20 +14,6 @@ import (
 	"palyra/internal/access"
 )
 
-// Kind is what somebody did to a member.
-type Kind string
-
-// The kinds of acts.
-const (
-	// Made is the act that added the member.
-	Made Kind = "made"
-	// Changed is another role, owner or device, or another state.
-	Changed Kind = "changed"
-	// Confirmed says that the member is who it is said to be. It settles the acts
-	// before it, for everybody in whose hands its author was not.
-	Confirmed Kind = "confirmed"
-)
-
 // Act is something that was done to a member.
 type Act struct {
 	Member access.Principal `json:"member"`
@@ -56,11 +42,16 @@ func (h History) Controlled(by access.Principal) map[access.Principal]bool {
 	hands := map[access.Principal]bool{by: true}
 	for _, act := range h {
 		author := slices.ContainsFunc(act.By, func(p access.Principal) bool { return hands[p] })
-		switch {
-		case act.Kind == Confirmed && !author && act.Member != by:
-			delete(hands, act.Member)
-		case act.Kind != Confirmed && author:
-			hands[act.Member] = true
+		switch effects[act.Kind] {
+		case Settles:
+			if !author && act.Member != by {
+				delete(hands, act.Member)
+			}
+		case Controls:
+			if author {
+				hands[act.Member] = true
+			}
+		case NeedsConsent, OwnWord, GivesNothing:
 		}
 	}
 	return hands

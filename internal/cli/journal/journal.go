@@ -52,7 +52,7 @@ var eventWords = map[event.Code]string{
 	event.RunStarted: "run started", event.UserMessage: "user message", event.ModelTurn: "model turn", event.RunFinished: "run finished",
 	event.SessionExtended: "session extended", event.SessionEnded: "session ended",
 	event.SecretPut: "secret put", event.SecretRead: "secret read", event.SecretLeased: "secret leased", event.SecretUsed: "secret used",
-	event.SecretRemoved: "secret removed", event.VaultRekeyed: "vault rekeyed", event.RecoveryExported: "recovery exported", event.SecretLeaseEnded: "lease ended",
+	event.SecretRemoved: "secret removed", event.VaultRekeyed: "vault rekeyed", event.RecoveryExported: "recovery exported", event.SecretLeaseEnded: "lease ended", event.SecretEnded: "secret ended",
 	event.CACreated: "CA created", event.CertificateMade: "certificate", event.MemberAdded: "member added",
 	event.CallersRefused: "callers refused", event.PermissionDenied: "permission denied",
 	event.MemberChanged: "member changed", event.MemberDisabled: "member disabled", event.MemberEnabled: "member enabled", event.MemberRemoved: "member removed", event.MembersConfirmed: "confirmed", event.ConsentGiven: "consented", event.ConsentWithdrawn: "consent withdrawn",
@@ -73,7 +73,7 @@ var eventWords = map[event.Code]string{
 	event.UpstreamLoggedIn: "upstream login", event.UpstreamLoggedOut: "upstream logout",
 	event.SkillInstalled: "skill installed", event.SkillRemoved: "skill removed", event.SkillChanged: "skill changed", event.SkillTampered: "SKILL TAMPERED",
 	event.PublisherTrusted: "publisher trusted", event.PublisherDistrusted: "PUBLISHER DISTRUSTED",
-	event.Notified: "notified", event.ChatUserMapped: "chat user mapped", event.ChatUserGone: "chat user unmapped",
+	event.Notified: "notified", event.ChatUserMapped: "chat user mapped", event.ChatUserGone: "chat user unmapped", event.ChatConsent: "chat user consent",
 	event.HookInstalled: "hook installed", event.HookChanged: "HOOK CHANGED", event.HookUninstalled: "hook uninstalled",
 	event.Opened: "opened", event.Closed: "closed", event.Checkpoint: "checkpoint", event.ClockStepped: "clock stepped", event.KeyRotated: "key replaced", event.Restored: "restored",
 }
