@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"palyra/internal/access"
 	"palyra/internal/config"
 	"palyra/internal/egress"
 	"palyra/internal/identity/ca"
@@ -14,6 +15,7 @@ import (
 	"palyra/internal/reason"
 	rpcsecrets "palyra/internal/rpc/secrets"
 	"palyra/internal/sandbox"
+	"palyra/internal/skill/registry"
 	"palyra/internal/statedir"
 	"palyra/internal/vault"
 	"palyra/internal/vault/kek"
@@ -41,11 +43,32 @@ func openSecrets(_ context.Context, g *gateway, _ Options) (err error) {
 		return err
 	}
 	g.vault, err = vault.New(vault.Config{
-		Store: g.stores.secrets, Keys: g.wrapper, Judge: rpcsecrets.Judge{Engine: g.engine}, Gateway: g.journal.Gateway(), Own: own,
+		Store: g.stores.secrets, Keys: g.wrapper, Judge: rpcsecrets.Judge{Engine: g.engine}, Gateway: g.journal.Gateway(), Own: own, Holders: holders(g.registry, g.skills.registry),
 	})
+	if err != nil {
+		return err
+	}
+	g.identity.OnOwner(g.vault.Endings)
 	g.lending.Serve(g.vault)
 	g.mcpLogins.Serve(g.vault)
-	return err
+	return nil
+}
+
+// holders looks up whom the secrets of an agent or a skill belong to.
+func holders(members *access.Registry, skills *registry.Registry) vault.Holders {
+	return func(kind vault.Kind, id string) string {
+		switch kind {
+		case vault.Agent:
+			if m, known := members.Get(access.Agent(id)); known && !m.Removed() {
+				return m.Owner.String()
+			}
+		case vault.Skill:
+			if i, err := skills.Get(id, ""); err == nil {
+				return i.KeyID
+			}
+		}
+		return ""
+	}
 }
 
 // ownSecrets are the secrets that the gateway leases itself: keys of models, and what

@@ -16,6 +16,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"palyra/internal/access"
+	"palyra/internal/event"
 	"palyra/internal/identity/ca"
 	"palyra/internal/provenance"
 	"palyra/internal/reason"
@@ -72,6 +73,8 @@ type Service struct {
 	watchers    []func(Device, *reason.Error)
 	// onCut is told of members that may do less; see OnCut.
 	onCut []func(access.Principal, *reason.Error)
+	// onOwner is called for an agent whose ownership ends; see OnOwner.
+	onOwner func(ctx context.Context, actor, agent access.Principal) ([]event.Draft, error)
 	// onChange lets policy know of a change of members; nil for nobody.
 	onChange func(ctx context.Context, actor access.Principal) error
 }
@@ -138,6 +141,33 @@ func (s *Service) OnChange(fn func(ctx context.Context, actor access.Principal) 
 	s.onChange = fn
 }
 
+// OnOwner registers the call for an agent that gets another owner or is removed. The
+// events that it returns are committed with that change. Register before serving.
+func (s *Service) OnOwner(fn func(ctx context.Context, actor, agent access.Principal) ([]event.Draft, error)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.onOwner = fn
+}
+
+// ownershipEnds are the events of OnOwner for a change.
+func (s *Service) ownershipEnds(ctx context.Context, actor access.Principal, c Change) (list []event.Draft, err error) {
+	s.mu.RLock()
+	fn := s.onOwner
+	s.mu.RUnlock()
+	for _, m := range c.Members {
+		was, _ := s.registry.Get(m.Principal)
+		if fn == nil || m.Principal.Kind != access.KindAgent || m.Owner == was.Owner && m.Removed() == was.Removed() {
+			continue
+		}
+		events, err := fn(ctx, actor, m.Principal)
+		if err != nil {
+			return nil, fmt.Errorf("ending the secrets of %s: %w", m.Principal, err)
+		}
+		list = append(list, events...)
+	}
+	return list, nil
+}
+
 // OnEnd registers a call for every device that was revoked, or whose member was
 // disabled or may do less than before, so that its live streams can be ended; the
 // error says why. Register before serving.
@@ -182,6 +212,11 @@ func (s *Service) apply(ctx context.Context, actor access.Principal, c Change) e
 	if rehearsed(ctx, c) {
 		return errRehearsed
 	}
+	ends, err := s.ownershipEnds(ctx, actor, c)
+	if err != nil {
+		return err
+	}
+	c.Events = append(slices.Clip(c.Events), ends...)
 	if err := s.store.Apply(context.WithoutCancel(ctx), c); err != nil {
 		return err
 	}

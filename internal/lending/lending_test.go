@@ -37,7 +37,7 @@ func newTown(t *testing.T) town {
 	t.Helper()
 	store, keys := vaulttest.NewStore(), vaulttest.NewKeys()
 	judge := vaulttest.Judge{ann.Principal: {access.PermVaultPut, access.PermVaultDelete, access.PermSecretLease}, bob.Principal: {access.PermVaultPut}}
-	v := must.Get(vault.New(vault.Config{Store: store, Keys: vault.NewWrapper(keys, store), Judge: judge, Own: []vault.Ref{{Scope: "global", Key: "model"}}}))(t)
+	v := must.Get(vault.New(vault.Config{Store: store, Keys: vault.NewWrapper(keys, store), Judge: judge, Holders: func(vault.Kind, string) string { return "SHA256:key" }, Own: []vault.Ref{{Scope: "global", Key: "model"}}}))(t)
 	d := New(time.Minute, slog.New(slog.DiscardHandler))
 	d.Serve(v)
 	return town{d, v, store, keys}

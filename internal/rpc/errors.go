@@ -104,6 +104,7 @@ var codes = map[reason.Code]connect.Code{
 	reason.IdempotencyMismatch: connect.CodeAlreadyExists,
 	reason.PairingFailed:       connect.CodeUnauthenticated,
 	reason.SecretExpired:       connect.CodeFailedPrecondition,
+	reason.SecretEnded:         connect.CodeFailedPrecondition,
 	reason.LossNotAccepted:     connect.CodeFailedPrecondition,
 	reason.LastOwner:           connect.CodeFailedPrecondition,
 	reason.VerificationFailed:  connect.CodeDataLoss,

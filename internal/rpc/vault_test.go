@@ -85,9 +85,12 @@ func TestWhoseSecrets(t *testing.T) {
 // seed puts a secret past policy.
 func seed(t *testing.T, w *world, ref string) {
 	t.Helper()
-	s := must.Get(vault.New(vault.Config{Store: w.db.Secrets(), Keys: w.wrapper, Judge: unasked{}}))(t)
+	s := must.Get(vault.New(vault.Config{Store: w.db.Secrets(), Keys: w.wrapper, Judge: unasked{}, Holders: oneHolder}))(t)
 	must.Get(s.Put(t.Context(), access.Caller{Principal: access.User("seed")}, must.Get(vault.ParseRef(ref))(t), []byte("seed"), vault.Metadata{}))(t)
 }
+
+// oneHolder has every agent and skill belong to alice.
+func oneHolder(vault.Kind, string) string { return "user:alice" }
 
 type unasked struct{}
 

@@ -16,12 +16,12 @@ var _ vault.Store = SecretStore{}
 // Secrets returns the store of secrets.
 func (db *DB) Secrets() SecretStore { return SecretStore{db} }
 
-const vaultColumns = `s.scope, s.key, s.newest, s.metadata, s.seal, s.placed, s.last_used_at, e.code, e.payload`
+const vaultColumns = `s.scope, s.key, s.newest, s.metadata, s.seal, s.placed, s.last_used_at, e.code, e.payload, s.held_by`
 
-// lastEvents joins the newest event that put or removed each secret. It goes by
+// lastEvents joins the newest event that put, ended or removed each secret. It goes by
 // events_secrets alone, as the uses of a secret are about it, too.
 const lastEvents = ` LEFT JOIN events e ON e.seq =
- (SELECT max(seq) FROM events WHERE subject = 'vault://' || s.scope || '/' || s.key AND (code = 'PAL-S200' OR code = 'PAL-S204')) `
+ (SELECT max(seq) FROM events WHERE subject = 'vault://' || s.scope || '/' || s.key AND (code = 'PAL-S200' OR code = 'PAL-S204' OR code = 'PAL-S208')) `
 
 const (
 	oneSecret   = "SELECT " + vaultColumns + " FROM secrets s" + lastEvents + "WHERE s.scope = ?1 AND s.key = ?2"
@@ -33,7 +33,7 @@ const (
 func scanSecret(r *Row) vault.Record {
 	return vault.Record{
 		Ref: vault.Ref{Scope: r.Text(0), Key: r.Text(1)}, Newest: r.Int(2), Metadata: r.Bytes(3), Seal: r.Bytes(4), Placed: r.Bool(5), LastUsed: r.Time(6),
-		Last: vault.Told{Code: event.Code(r.Text(7)), Payload: r.Bytes(8)},
+		Last: vault.Told{Code: event.Code(r.Text(7)), Payload: r.Bytes(8)}, HeldBy: r.Text(9),
 	}
 }
 
@@ -75,8 +75,8 @@ func (s SecretStore) Records(ctx context.Context, q vault.Query) ([]vault.Record
 	}
 	return list(ctx, s.db, "listing secrets", func(r *Row) (vault.Record, error) {
 		one := scanSecret(r)
-		if !r.IsNull(9) {
-			one.Versions = []vault.Version{{Number: one.Newest, KEK: r.Text(9), Key: r.Bytes(10)}}
+		if !r.IsNull(10) {
+			one.Versions = []vault.Version{{Number: one.Newest, KEK: r.Text(10), Key: r.Bytes(11)}}
 		}
 		return one, nil
 	}, query+" ORDER BY s.scope, s.key LIMIT ?3", args...)

@@ -24,7 +24,7 @@ func TestSecretStore(t *testing.T) {
 			return c.Query("SELECT count(*) FROM events WHERE code BETWEEN ?1 AND ?2", func(r *sqlite.Row) error {
 				n = r.Int(0)
 				return nil
-			}, event.SecretPut, event.SecretLeaseEnded)
+			}, event.SecretPut, event.SecretEnded)
 		}))
 		return n
 	})

@@ -2,6 +2,7 @@ package vault
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/hkdf"
 	"crypto/hmac"
@@ -54,11 +55,14 @@ type Record struct {
 	LastUsed time.Time
 	// Versions are ordered by number; lists hold the newest alone.
 	Versions []Version
+	// HeldBy is the holder of a secret whose sealed metadata have none: the one at the
+	// upgrade to the release that records it.
+	HeldBy string
 	// Last is what the journal says of the secret last.
 	Last Told
 }
 
-// Told is the newest event that put or removed a secret.
+// Told is the newest event that put, ended or removed a secret.
 type Told struct {
 	// Code is "" where there is none.
 	Code event.Code
@@ -105,6 +109,7 @@ type sealed struct {
 	Header    string    `json:"header,omitempty"`
 	Env       string    `json:"env,omitempty"`
 	File      string    `json:"file,omitempty"`
+	Holder    string    `json:"holder,omitempty"`
 	CreatedAt time.Time `json:"created_at"`
 	Versions  []Past    `json:"versions"`
 }
@@ -151,7 +156,7 @@ func openValue(key []byte, r Ref, p Past, box []byte) ([]byte, error) {
 func sealMetadata(key []byte, m Secret) (text, seal []byte, err error) {
 	text, err = canonical.Marshal(sealed{
 		Scope: m.Ref.Scope, Key: m.Ref.Key, Version: m.Version, CreatedAt: m.CreatedAt, UpdatedAt: m.UpdatedAt, ExpiresAt: m.ExpiresAt,
-		Note: m.Note, Hosts: m.Hosts, Header: m.Header, Env: m.Env, File: m.File, Versions: m.Versions,
+		Note: m.Note, Hosts: m.Hosts, Header: m.Header, Env: m.Env, File: m.File, Holder: m.Holder, Versions: m.Versions,
 	})
 	if err != nil {
 		return nil, nil, err
@@ -187,7 +192,7 @@ func openMetadata(key []byte, r Record) (Secret, error) {
 	}
 	m := Secret{
 		Ref: Ref{Scope: s.Scope, Key: s.Key}, Version: s.Version, CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt, ExpiresAt: s.ExpiresAt,
-		Note: s.Note, Hosts: s.Hosts, Header: s.Header, Env: s.Env, File: s.File, Versions: s.Versions, LastUsed: r.LastUsed,
+		Note: s.Note, Hosts: s.Hosts, Header: s.Header, Env: s.Env, File: s.File, Holder: cmp.Or(s.Holder, r.HeldBy), Versions: s.Versions, LastUsed: r.LastUsed,
 	}
 	if m.Ref != r.Ref || m.Version != r.Newest {
 		return Secret{}, errOpen
@@ -221,6 +226,7 @@ func (s *Service) openRecord(ctx context.Context, r Record) (opened, error) {
 		return opened{}, unreadable(r.Ref, err).
 			WithRemedy("Somebody put an older state into the store: find out who can write it. Then `palyra vault rm %s`, and put it anew.", r.Ref)
 	}
+	m.Ended = s.ended(m.Ref, m.Holder, r.Last.Code)
 	return opened{m, r}, nil
 }
 
@@ -234,6 +240,8 @@ func (r Record) asTold() error {
 	switch {
 	case r.Last.Code == "":
 		return errors.New("the journal does not know it")
+	case r.Last.Code == event.SecretEnded: // whatever the record says, nobody gets it
+		return nil
 	case r.Last.Code != event.SecretPut:
 		return errors.New("the journal says that it was removed, and it is there again")
 	case r.Last.Payload == nil:

@@ -31,11 +31,17 @@ type (
 		Env       string    `json:"env,omitempty"`
 		File      string    `json:"file,omitempty"`
 		ExpiresAt time.Time `json:"expires_at,omitzero"`
+		Holder    string    `json:"holder,omitempty"`
 		// Seal is what authenticates the metadata, under a key that nobody else has: no
 		// other state of the secret is read afterwards.
 		Seal []byte `json:"seal"`
 	}
 	readEvent struct {
+		Scope   string `json:"scope"`
+		Key     string `json:"key"`
+		Version int    `json:"version"`
+	}
+	secretEnded struct {
 		Scope   string `json:"scope"`
 		Key     string `json:"key"`
 		Version int    `json:"version"`

@@ -1,5 +1,7 @@
 package vault
 
+import "context"
+
 // OnStep has fn asked after each step of a put and of a rekey; its error ends the work
 // there, as a kill would.
 func OnStep(w *Wrapper, fn func(step string) error) { w.passed = fn }
@@ -11,4 +13,20 @@ func MayRotate(w *Wrapper) bool {
 		w.rotating.Unlock()
 	}
 	return ok
+}
+
+// Reseal changes the metadata of a record as another release would have written them.
+func Reseal(ctx context.Context, s *Service, r *Record, edit func(*Secret)) error {
+	v, _ := r.version(r.Newest)
+	key, err := s.dataKey(ctx, r.Ref, v)
+	if err != nil {
+		return err
+	}
+	m, err := openMetadata(key, *r)
+	if err != nil {
+		return err
+	}
+	edit(&m)
+	r.Metadata, r.Seal, err = sealMetadata(key, m)
+	return err
 }

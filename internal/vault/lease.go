@@ -63,7 +63,7 @@ type LeaseRequest struct {
 type leases struct {
 	mu   sync.Mutex
 	held map[string]*Handle
-	// cuts counts the secrets that were removed or got an end.
+	// cuts counts what ends leases: removed secrets, and holders that may do less.
 	cuts atomic.Int64
 	// wake tells Run that the next end may be another.
 	wake chan struct{}
@@ -223,8 +223,10 @@ func (s *Service) end(ctx context.Context, why string, which func(Lease) bool) e
 }
 
 // EndOf ends the leases of a caller's calls and runs: it may do less than before, or one
-// of its credentials ended. What goes on in its name leases anew.
+// of its credentials ended, or it got another owner. What goes on in its name leases anew.
 func (s *Service) EndOf(ctx context.Context, holder access.Principal) error {
+	s.placed.changedIn(holder.String())
+	s.leases.cuts.Add(1)
 	return s.end(ctx, "holder", func(l Lease) bool { return l.Holder == holder })
 }
 

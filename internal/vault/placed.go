@@ -37,6 +37,17 @@ func (p *placed) changed(ref Ref) {
 	p.stale[ref] = true
 }
 
+// changedIn says so of all secrets of a scope.
+func (p *placed) changedIn(scope string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, one := range p.known {
+		if one.Ref.Scope == scope {
+			p.changed(one.Ref)
+		}
+	}
+}
+
 // taken returns what was changed, and forgets it.
 func (p *placed) taken() map[Ref]bool {
 	p.changing.Lock()
@@ -124,7 +135,7 @@ func placeholderOf(m Secret) *Placeholder {
 	if m.Unreadable != nil || len(m.Hosts) == 0 {
 		return nil
 	}
-	return &Placeholder{Ref: m.Ref, Version: m.Version, Hosts: m.Hosts, Header: m.Header, Env: m.Env, Note: m.Note, expires: m.ExpiresAt, breadth: breadth(m.Ref)}
+	return &Placeholder{Ref: m.Ref, Version: m.Version, Hosts: m.Hosts, Header: m.Header, Env: m.Env, Note: m.Note, expires: m.ExpiresAt, breadth: breadth(m.Ref), holder: m.Holder, ended: m.Ended != nil}
 }
 
 // inOrder puts the narrower scope first.

@@ -25,11 +25,14 @@ type Placeholder struct {
 	expires time.Time
 	// breadth is that of its scope.
 	breadth int
+	// holder is the secret's, and ended is true for one that had ended when it was read.
+	holder string
+	ended  bool
 }
 
 // Placeholders are the secrets that may travel for a caller's calls, those of an agent
-// before those of its user, and those before the gateway's. Those that expired or cannot
-// be read are not among them. Policy is asked of those that are wanted alone; at most
+// before those of its user, and those before the gateway's. Those that ended, expired or
+// cannot be read are not among them. Policy is asked of those that are wanted alone; at most
 // limit are returned, and more says that there are others.
 func (s *Service) Placeholders(ctx context.Context, b Borrower, limit int, wanted func(Placeholder) bool) (list []Placeholder, more bool, err error) {
 	if b.Principal.IsZero() {
@@ -41,7 +44,7 @@ func (s *Service) Placeholders(ctx context.Context, b Borrower, limit int, wante
 	}
 	now := s.now()
 	for _, one := range placed {
-		if !one.expires.IsZero() && !now.Before(one.expires) || !wanted(one) || s.mayBorrow(b, access.PermSecretLease, one.Ref) != nil {
+		if !one.expires.IsZero() && !now.Before(one.expires) || one.ended || s.ended(one.Ref, one.holder, "") != nil || !wanted(one) || s.mayBorrow(b, access.PermSecretLease, one.Ref) != nil {
 			continue
 		}
 		if len(list) == limit {
@@ -68,6 +71,8 @@ func (s *Service) Injectable(ctx context.Context, b Borrower, ref Ref) (Secret, 
 	switch {
 	case err != nil:
 		return Secret{}, err
+	case o.Ended != nil:
+		return Secret{}, o.Ended
 	case o.Expired(s.now()):
 		return Secret{}, expired(o.Secret)
 	case len(o.Hosts) > 0:
@@ -93,6 +98,6 @@ func (s *Service) Injectables(ctx context.Context, b Borrower) ([]Secret, error)
 		return nil, err
 	}
 	return slices.DeleteFunc(list, func(m Secret) bool {
-		return m.Unreadable != nil || len(m.Hosts) > 0 || m.Env == "" && m.File == "" || m.Expired(s.now())
+		return m.Unreadable != nil || m.Ended != nil || len(m.Hosts) > 0 || m.Env == "" && m.File == "" || m.Expired(s.now())
 	}), nil
 }

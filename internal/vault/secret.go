@@ -54,6 +54,12 @@ type Secret struct {
 	Env, File string
 	// Versions are those that are kept, oldest first.
 	Versions []Past
+	// Holder is the owner of the agent, or the id of the publisher's key of the skill, at
+	// the time of the last put; "" for every other scope.
+	Holder string
+	// Ended is why the secret belongs to nobody any more; nil for all others. Lists leave
+	// its metadata out.
+	Ended *reason.Error
 	// Unreadable is why the secret cannot be opened, in lists; nil for all others.
 	// Nothing else but Ref is known then.
 	Unreadable *reason.Error

@@ -24,13 +24,17 @@ type Judge interface {
 	Permit(b Borrower, p access.Permission, ref Ref) error
 }
 
-// Config is what a Service is made of. All members but Gateway, Own and Now are required.
+// Config is what a Service is made of. All members but Gateway,
+// Holders, Own and Now are required.
 type Config struct {
 	Store Store
 	Keys  *Wrapper
 	Judge Judge
 	// Gateway is the gateway's id, which exports name.
 	Gateway string
+	// Holders looks up whom secrets of agents and skills belong to. Without it nobody gets
+	// or puts any.
+	Holders Holders
 	// Own are the secrets that the gateway uses itself, such as the keys of its models:
 	// what Gateway may lease, whatever policies say of others.
 	Own []Ref
@@ -40,12 +44,14 @@ type Config struct {
 
 // Service is the one way to secrets. It is safe for concurrent use.
 type Service struct {
-	store  Store
-	keys   *Wrapper
-	judge  Judge
-	now    func() time.Time
-	leases *leases
-	placed placed
+	store Store
+	keys  *Wrapper
+	judge Judge
+	// holders is Config.Holders.
+	holders Holders
+	now     func() time.Time
+	leases  *leases
+	placed  placed
 	// gateway is its id.
 	gateway string
 	own     []Ref
@@ -59,7 +65,10 @@ func New(c Config) (*Service, error) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	return &Service{store: c.Store, keys: c.Keys, judge: c.Judge, now: c.Now, leases: newLeases(), gateway: c.Gateway, own: slices.Clone(c.Own)}, nil
+	if c.Holders == nil {
+		c.Holders = func(Kind, string) string { return "" }
+	}
+	return &Service{store: c.Store, keys: c.Keys, judge: c.Judge, holders: c.Holders, now: c.Now, leases: newLeases(), gateway: c.Gateway, own: slices.Clone(c.Own)}, nil
 }
 
 // may asks policy, before anything else is looked at: whether there is such a secret
@@ -160,8 +169,19 @@ func (s *Service) put(ctx context.Context, caller access.Caller, ref Ref, value 
 	if err != nil && !fresh {
 		return Secret{}, err
 	}
+	holder, err := s.holder(ref)
+	if err != nil {
+		return Secret{}, err
+	}
+	if old.Ended != nil {
+		if value == nil {
+			return Secret{}, old.Ended
+		}
+		// Nothing of the former holder goes on, and no version either.
+		old.Secret, fresh = Secret{Version: old.Version}, true
+	}
 	m := set.apply(old.Secret)
-	m.Ref, m.UpdatedAt = ref, now
+	m.Ref, m.UpdatedAt, m.Holder = ref, now, holder
 	if fresh {
 		m.CreatedAt = now
 	}
@@ -230,7 +250,7 @@ func (s *Service) keep(ctx context.Context, caller access.Caller, old opened, m 
 	}
 	r.Versions = append(r.Versions, added...)
 	e, err := draft(ctx, event.SecretPut, caller.Principal, m.Ref, putEvent{
-		Scope: m.Ref.Scope, Key: m.Ref.Key, Version: m.Version, NewValue: len(added) > 0, Hosts: m.Hosts, Header: m.Header, Env: m.Env, File: m.File, ExpiresAt: m.ExpiresAt, Seal: seal,
+		Scope: m.Ref.Scope, Key: m.Ref.Key, Version: m.Version, NewValue: len(added) > 0, Hosts: m.Hosts, Header: m.Header, Env: m.Env, File: m.File, ExpiresAt: m.ExpiresAt, Holder: m.Holder, Seal: seal,
 	})
 	if err != nil {
 		return err
@@ -248,7 +268,7 @@ func (s *Service) Get(ctx context.Context, caller access.Caller, ref Ref) (Secre
 		return Secret{}, err
 	}
 	o, err := s.record(ctx, ref)
-	return o.Secret, err
+	return withheld(o.Secret), err
 }
 
 // Reveal returns a value, which the caller clears; version 0 is the newest.
@@ -277,6 +297,9 @@ func (s *Service) readOnce(ctx context.Context, ref Ref, version int, says func(
 	o, err := s.record(ctx, ref)
 	if err != nil {
 		return nil, Secret{}, err
+	}
+	if o.Ended != nil {
+		return nil, Secret{}, o.Ended
 	}
 	if o.Expired(s.now()) {
 		return nil, Secret{}, expired(o.Secret)
@@ -364,9 +387,13 @@ func (s *Service) List(ctx context.Context, caller access.Caller, p Page) ([]Sec
 	if err := s.may(caller, access.PermVaultList, Ref{}); err != nil {
 		return nil, err
 	}
-	return s.list(ctx, Query{Scope: p.Scope, After: p.After, Limit: p.Limit}, func(ref Ref) bool {
+	list, err := s.list(ctx, Query{Scope: p.Scope, After: p.After, Limit: p.Limit}, func(ref Ref) bool {
 		return s.may(caller, access.PermVaultList, ref) == nil
 	})
+	for i, m := range list {
+		list[i] = withheld(m)
+	}
+	return list, err
 }
 
 // list returns q.Limit secrets that the caller may see, or all that there are.

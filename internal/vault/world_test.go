@@ -20,6 +20,8 @@ type world struct {
 	keys    *vaulttest.Keys
 	wrapper *vault.Wrapper
 	judge   vaulttest.Judge
+	// holders are whom scopes belong to.
+	holders map[string]string
 	at      time.Time
 	// before is a record as it was.
 	before vault.Record
@@ -46,10 +48,14 @@ func newWorld(t *testing.T) *world {
 		store: vaulttest.NewStore(), keys: vaulttest.NewKeys(), at: time.Date(2026, 3, 1, 8, 0, 0, 0, time.UTC),
 		judge: vaulttest.Judge{ann.Principal: all, bob.Principal: all[:1], bot.Principal: {access.PermSecretLease}},
 	}
+	w.holders = map[string]string{"agent:bot": "user:ann", "agent:x": "user:ann", "skill:web": "SHA256:first"}
 	w.wrapper = vault.NewWrapper(w.keys, w.store)
-	w.Service = must.Get(vault.New(vault.Config{Store: w.store, Keys: w.wrapper, Judge: w.judge, Own: []vault.Ref{modelKey}, Now: func() time.Time { return w.at }}))(t)
+	w.Service = must.Get(vault.New(vault.Config{Store: w.store, Keys: w.wrapper, Judge: w.judge, Holders: w.holder, Own: []vault.Ref{modelKey}, Now: func() time.Time { return w.at }}))(t)
 	return w
 }
+
+// holder implements vault.Holders.
+func (w *world) holder(kind vault.Kind, id string) string { return w.holders[string(kind)+":"+id] }
 
 func (w *world) put(t *testing.T, ref vault.Ref, value string) vault.Secret {
 	t.Helper()

@@ -110,7 +110,13 @@ type Secret struct {
 	// Those that are kept, oldest first.
 	Versions []*SecretVersion `protobuf:"bytes,12,rep,name=versions,proto3" json:"versions,omitempty"`
 	// Why it cannot be read, as a reason; nothing but ref is set then.
-	Problem       string `protobuf:"bytes,13,opt,name=problem,proto3" json:"problem,omitempty"`
+	Problem string `protobuf:"bytes,13,opt,name=problem,proto3" json:"problem,omitempty"`
+	// The owner of the agent, or the id of the publisher's key of the skill, when the value
+	// was put; "" for other scopes.
+	Holder string `protobuf:"bytes,14,opt,name=holder,proto3" json:"holder,omitempty"`
+	// Why it is lent no more, with the next step; "" while it is lent. Its note, hosts,
+	// header, env and file are not set then.
+	Ended         string `protobuf:"bytes,15,opt,name=ended,proto3" json:"ended,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -232,6 +238,20 @@ func (x *Secret) GetVersions() []*SecretVersion {
 func (x *Secret) GetProblem() string {
 	if x != nil {
 		return x.Problem
+	}
+	return ""
+}
+
+func (x *Secret) GetHolder() string {
+	if x != nil {
+		return x.Holder
+	}
+	return ""
+}
+
+func (x *Secret) GetEnded() string {
+	if x != nil {
+		return x.Ended
 	}
 	return ""
 }
@@ -1393,7 +1413,7 @@ const file_palyra_v1_vault_proto_rawDesc = "" +
 	"\n" +
 	"created_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12\x1d\n" +
 	"\n" +
-	"created_by\x18\x03 \x01(\tR\tcreatedBy\"\xdb\x03\n" +
+	"created_by\x18\x03 \x01(\tR\tcreatedBy\"\x89\x04\n" +
 	"\x06Secret\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x05R\aversion\x129\n" +
@@ -1412,7 +1432,9 @@ const file_palyra_v1_vault_proto_rawDesc = "" +
 	" \x01(\tR\x03env\x12\x12\n" +
 	"\x04file\x18\v \x01(\tR\x04file\x124\n" +
 	"\bversions\x18\f \x03(\v2\x18.palyra.v1.SecretVersionR\bversions\x12\x18\n" +
-	"\aproblem\x18\r \x01(\tR\aproblem\"*\n" +
+	"\aproblem\x18\r \x01(\tR\aproblem\x12\x16\n" +
+	"\x06holder\x18\x0e \x01(\tR\x06holder\x12\x14\n" +
+	"\x05ended\x18\x0f \x01(\tR\x05ended\"*\n" +
 	"\bHostList\x12\x1e\n" +
 	"\x05hosts\x18\x01 \x03(\tB\b\xbaH\x05\x92\x01\x02\x10 R\x05hosts\"\x9e\x03\n" +
 	"\x10PutSecretRequest\x12\x1c\n" +

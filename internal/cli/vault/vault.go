@@ -20,7 +20,7 @@ type app struct{ *client.App }
 var secretListing = printer.Listing{
 	Kind:    "Secret",
 	Columns: []string{"REF", "VERSION", "UPDATED", "LAST USED", "EXPIRES", "NOTE"},
-	Wide:    []string{"HOSTS", "HEADER", "ENV", "FILE", "CREATED"},
+	Wide:    []string{"HOSTS", "HEADER", "ENV", "FILE", "HOLDER", "CREATED"},
 	Empty:   "no secrets",
 	Drop:    []string{"LAST USED", "UPDATED", "NOTE", "EXPIRES"},
 }
@@ -38,8 +38,11 @@ func Command(program *client.App) *cobra.Command {
 
 func secretRecord(s *palyrav1.Secret) printer.Record {
 	note := s.GetNote()
-	if s.GetProblem() != "" {
+	switch {
+	case s.GetProblem() != "":
 		note = s.GetProblem()
+	case s.GetEnded() != "":
+		note = s.GetEnded()
 	}
 	version := ""
 	if s.GetVersion() > 0 {
@@ -50,7 +53,7 @@ func secretRecord(s *palyrav1.Secret) printer.Record {
 		Cells: []string{
 			s.GetRef(), version, printer.Clock(s.GetUpdatedAt()), printer.Clock(s.GetLastUsedAt()), printer.Clock(s.GetExpiresAt()), note,
 		},
-		Wide: []string{strings.Join(s.GetHosts(), ","), s.GetHeader(), s.GetEnv(), s.GetFile(), printer.Clock(s.GetCreatedAt())},
+		Wide: []string{strings.Join(s.GetHosts(), ","), s.GetHeader(), s.GetEnv(), s.GetFile(), s.GetHolder(), printer.Clock(s.GetCreatedAt())},
 	}
 }
 
@@ -60,6 +63,8 @@ func (a *app) page(s *palyrav1.Secret) error {
 		p.Field("secret", s.GetRef())
 		p.Field("version", strconv.Itoa(int(s.GetVersion())))
 		p.Field("note", s.GetNote())
+		p.Field("holder", s.GetHolder())
+		p.Field("ended", s.GetEnded())
 		p.Field("created", a.Moment(s.GetCreatedAt()))
 		p.Field("updated", a.Moment(s.GetUpdatedAt()))
 		if s.GetLastUsedAt() != nil {

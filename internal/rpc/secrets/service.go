@@ -198,7 +198,10 @@ func message(m vault.Secret) *palyrav1.Secret {
 	}
 	out := &palyrav1.Secret{
 		Ref: m.Ref.String(), Version: int32(m.Version), CreatedAt: moment(m.CreatedAt), UpdatedAt: moment(m.UpdatedAt), LastUsedAt: moment(m.LastUsed), //#nosec G115 -- counted from 1 by puts
-		ExpiresAt: moment(m.ExpiresAt), Note: m.Note, Hosts: m.Hosts, Header: m.Header, Env: m.Env, File: m.File,
+		ExpiresAt: moment(m.ExpiresAt), Note: m.Note, Hosts: m.Hosts, Header: m.Header, Env: m.Env, File: m.File, Holder: m.Holder,
+	}
+	if m.Ended != nil {
+		out.Ended = m.Ended.Message + ". " + m.Ended.NextStep()
 	}
 	for _, p := range m.Versions {
 		out.Versions = append(out.Versions, &palyrav1.SecretVersion{Version: int32(p.Version), CreatedAt: moment(p.At), CreatedBy: p.By.String()}) //#nosec G115 -- counted from 1 by puts

@@ -78,7 +78,7 @@ func (s *Store) Record(_ context.Context, ref vault.Ref) (vault.Record, error) {
 func (s *Store) told(r vault.Record) vault.Record {
 	r = copied(r)
 	for _, e := range s.events {
-		if e.Subject == r.Ref.String() && (e.Code == event.SecretPut || e.Code == event.SecretRemoved) {
+		if e.Subject == r.Ref.String() && (e.Code == event.SecretPut || e.Code == event.SecretRemoved || e.Code == event.SecretEnded) {
 			r.Last = vault.Told{Code: e.Code, Payload: e.Payload}
 		}
 	}

@@ -69,6 +69,10 @@ func testRecords(t *testing.T, s vault.Store, journaled func() int) {
 	if d := cmp.Diff([]vault.Told{want, want}, []vault.Told{one, listed}); d != "" {
 		t.Errorf("what the journal says of it (-want +got):\n%s", d)
 	}
+	must.Do(t, s.Journal(ctx, draft(event.SecretEnded, ref)))
+	if one := must.Get(s.Record(ctx, ref))(t); one.Last.Code != event.SecretEnded {
+		t.Errorf("an ended secret: %s", one.Last.Code)
+	}
 	for name, err := range map[string]error{
 		"as it was": s.UseRecord(ctx, ref, []byte("seal-1"), draft(event.SecretRead, ref)),
 		"of nobody": s.UseRecord(ctx, vault.Ref{Scope: "global", Key: "x"}, r.Seal, draft(event.SecretRead, ref)),
@@ -90,8 +94,8 @@ func testRecords(t *testing.T, s vault.Store, journaled func() int) {
 	if list := must.Get(s.Exports(ctx))(t); len(list) != 2 || list[0].KEK != "kek-1" || list[0].At.IsZero() {
 		t.Errorf("exports %v", list)
 	}
-	if n := journaled(); n != 8 {
-		t.Errorf("%d events of 8", n)
+	if n := journaled(); n != 9 {
+		t.Errorf("%d events of 9", n)
 	}
 }
 

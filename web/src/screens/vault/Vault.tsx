@@ -66,7 +66,7 @@ function All() {
             { id: "ref", label: "Secret", className: "grow", cell: (secret) => <Untrusted text={secret.ref} line={120} /> },
             { id: "hosts", label: "Goes to", className: "w-64 max-md:hidden", cell: (secret) => <Untrusted text={secret.hosts.join(", ") || "nowhere by itself"} line={60} /> },
             { id: "used", label: "Last used", className: "w-28 max-sm:hidden", cell: (secret) => <Time at={secret.lastUsedAt} /> },
-            { id: "version", label: "Version", className: "w-20 text-right", cell: (secret) => (secret.problem === "" ? secret.version : <Badge tone="bad">damaged</Badge>) },
+            { id: "version", label: "Version", className: "w-20 text-right", cell: (secret) => (secret.problem !== "" ? <Badge tone="bad">damaged</Badge> : secret.ended !== "" ? <Badge tone="bad">ended</Badge> : secret.version) },
           ]}
           onEnd={() => {
             if (query.hasNextPage && !query.isFetchingNextPage) void query.fetchNextPage();
@@ -128,8 +128,14 @@ function One({ name }: { name: string }) {
               <Untrusted text={secret.problem} />
             </Notice>
           )}
+          {secret.ended !== "" && (
+            <Notice tone="bad">
+              <Untrusted text={secret.ended} />
+            </Notice>
+          )}
           <KeyValue
             rows={[
+              ["Holder", secret.holder !== "" && <Untrusted text={secret.holder} />],
               ["Note", secret.note !== "" && <Untrusted text={secret.note} />],
               ["Goes to hosts", secret.hosts.length > 0 && <Untrusted text={secret.hosts.join(", ")} />],
               ["In the header", secret.header],

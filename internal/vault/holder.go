@@ -1,0 +1,102 @@
+package vault
+
+import (
+	"context"
+
+	"palyra/internal/access"
+	"palyra/internal/event"
+	"palyra/internal/reason"
+)
+
+// A name is not an identity: an agent can get another owner, and a skill of the same id
+// can be signed with another key. Secrets of these scopes therefore belong to a holder,
+// which the gateway looks up when a secret is put and when it is used.
+
+// Holders returns whom the secrets of a scope belong to now: the owner of the agent, or
+// the id of the publisher's key of the skill. It returns "" for an agent or skill that the
+// gateway does not have.
+type Holders func(kind Kind, id string) string
+
+// held is the kind and id of a scope whose secrets have a holder.
+func held(ref Ref) (kind Kind, id string, is bool) {
+	kind, id, err := ParseScope(ref.Scope)
+	return kind, id, err == nil && (kind == Agent || kind == Skill)
+}
+
+// holder is whom a secret that is put now belongs to.
+func (s *Service) holder(ref Ref) (string, error) {
+	kind, id, is := held(ref)
+	if !is {
+		return "", nil
+	}
+	if holder := s.holders(kind, id); holder != "" {
+		return holder, nil
+	}
+	if kind == Skill {
+		return "", reason.Errorf(reason.NotFound, "no version of the skill %s is in use, so that its secrets would belong to no publisher", id).
+			WithRemedy("Install the skill first: `palyra skills install PACKAGE`.")
+	}
+	return "", reason.Errorf(reason.NotFound, "no agent %s exists, so that its secrets would belong to nobody", id).
+		WithRemedy("Add the agent first: `palyra members add %s --role agent --owner USER`.", id)
+}
+
+// ended is why a secret belongs to nobody any more, nil if it does. Last is the newest
+// event that put or ended it.
+func (s *Service) ended(ref Ref, holder string, last event.Code) *reason.Error {
+	kind, id, is := held(ref)
+	if !is {
+		return nil
+	}
+	now := s.holders(kind, id)
+	var why *reason.Error
+	switch {
+	case last == event.SecretEnded:
+		why = reason.Errorf(reason.SecretEnded, "the secret %s ended with the ownership of %s", ref, holder)
+	case holder == "":
+		why = reason.Errorf(reason.SecretEnded, "the secret %s was put before %s existed", ref, ref.Scope)
+	case holder == now:
+		return nil
+	case now == "":
+		why = reason.Errorf(reason.SecretEnded, "the secret %s belongs to %s, and %s does not exist", ref, holder, ref.Scope)
+	default:
+		why = reason.Errorf(reason.SecretEnded, "the secret %s belongs to %s, and %s belongs to %s", ref, holder, ref.Scope, now)
+	}
+	return why.WithRemedy("Put a value of your own: `palyra vault put %s`. Or remove the secret: `palyra vault rm %[1]s`.", ref)
+}
+
+// withheld leaves out what the former holder wrote about an ended secret.
+func withheld(m Secret) Secret {
+	if m.Ended == nil {
+		return m
+	}
+	return Secret{
+		Ref: m.Ref, Version: m.Version, CreatedAt: m.CreatedAt, UpdatedAt: m.UpdatedAt, LastUsed: m.LastUsed,
+		Holder: m.Holder, Ended: m.Ended, Versions: m.Versions,
+	}
+}
+
+// Endings are the events that end the secrets of an agent. The caller commits them in the
+// transaction that changes its owner, so that no later owner gets them.
+func (s *Service) Endings(ctx context.Context, actor, agent access.Principal) (list []event.Draft, err error) {
+	const page = 500
+	for q := (Query{Scope: agent.String(), Limit: page}); ; {
+		records, err := s.store.Records(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range records {
+			if r.Last.Code == event.SecretEnded {
+				continue
+			}
+			e, err := draft(ctx, event.SecretEnded, actor, r.Ref, secretEnded{Scope: r.Ref.Scope, Key: r.Ref.Key, Version: r.Newest})
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, e)
+		}
+		if len(records) < page {
+			return list, nil
+		}
+		q.After = records[page-1].Ref
+	}
+}
