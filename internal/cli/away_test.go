@@ -18,7 +18,7 @@ import (
 var arguments = map[string][]string{
 	"access explain": {"ada", "approval.decide"}, "access show": {"ada"}, "access allow": {"channel:ops"}, "access forbid": {"agent:claude"},
 	"approvals cancel": {clitest.ApprovalID}, "approvals decide": {clitest.ApprovalID, "--allow", "once", "--digest", someDigest}, "approvals edit": {clitest.ApprovalID, "--digest", someDigest, "--input", "-"},
-	"approvals sign": {clitest.ApprovalID, "--allow", "--digest", someDigest}, "notify test": {"ops"}, "notify slack map": {"T012AB3CD/U012AB3CD", "user:ada"}, "notify slack unmap": {"T012AB3CD/U012AB3CD"},
+	"approvals sign": {clitest.ApprovalID, "--allow", "--digest", someDigest}, "notify test": {"ops"}, "notify slack map": {"T012AB3CD/U012AB3CD", "user:ada"}, "notify slack unmap": {"T012AB3CD/U012AB3CD"}, "notify slack consent": {"T012AB3CD/U012AB3CD"},
 	"approvals show": {clitest.ApprovalID}, "approvals why": {"toolu_1"}, "calls cancel": {clitest.EndedCall}, "calls show": {clitest.EndedCall}, "approve": {clitest.ApprovalID, "--digest", someDigest},
 	"attest show": {clitest.ApprovalID}, "call": {"process.run", "argv=git", "argv=status", "timeout_ms=x"},
 	"console revoke": {clitest.ConsoleSessionID},

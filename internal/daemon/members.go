@@ -141,7 +141,7 @@ func openMembers(ctx context.Context, g *gateway, _ Options) error {
 	if g.installed, err = installed.New(ctx, g.stores.installed, g.log, time.Now); err != nil {
 		return err
 	}
-	if g.chatUsers, err = notify.NewUsers(ctx, g.stores.notify, g.registry, time.Now); err != nil {
+	if g.chatUsers, err = notify.NewUsers(ctx, g.stores.notify, g.registry, g.identity, time.Now); err != nil {
 		return err
 	}
 	notary := g.authority.Notary()

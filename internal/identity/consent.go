@@ -75,7 +75,23 @@ func (s *Service) ownDevice(by access.Caller) error {
 		return nil
 	}
 	return reason.Errorf(reason.PermissionDenied, "%s consents with a device of their own, and with nothing less", by.Principal).
-		WithRemedy("Use the credential of a device: `palyra --credentials DIR members consent AGENT`.")
+		WithRemedy("Use the credential of a device: add `--credentials DIR` to the command.")
+}
+
+// OwnWord returns nil if the caller speaks for its member alone: with a live device of its
+// own, while nobody else made or controls the member. It is what everything takes that
+// lets something else speak for a member, such as an account in a chat: a confirmation
+// later takes the member out of other hands, and not what was agreed to before.
+func (s *Service) OwnWord(by access.Caller) error {
+	if err := s.ownDevice(by); err != nil {
+		return err
+	}
+	held := s.History().Hands()[by.Principal]
+	if len(held) == 0 {
+		return nil
+	}
+	return reason.Errorf(reason.PermissionDenied, "%s made or changed %s, or gave it a device, and could consent in its name", named(held), by.Principal).
+		WithRemedy("Have somebody whom neither made confirm it first: `palyra members confirm %s`, or on the gateway's host `palyrad members confirm %[1]s`. Then consent again.", by.Principal.Name)
 }
 
 // Waiting are the agents of an owner that wait for consent and could act with it.

@@ -1,6 +1,8 @@
 package identity_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -240,5 +242,76 @@ func TestNobodyActsWithoutConsent(t *testing.T) {
 		if d.wrong() == "" {
 			t.Error("an agent acts without a word, and nothing is wrong")
 		}
+	}
+}
+
+// What speaks for a member takes its own word: with a device of its own, while nobody else
+// made or controls it.
+func TestOwnWord(t *testing.T) {
+	t.Parallel()
+	w, _ := team(t)
+	bob, alice := access.User("bob"), access.User("alice")
+	refused := func(when string, by access.Caller) {
+		t.Helper()
+		if err := w.OwnWord(by); reason.Of(err) != reason.PermissionDenied || reason.Known(err, "").NextStep() == "" {
+			t.Errorf("%s: %v", when, err)
+		}
+	}
+	confirm := func(name string) { must.Get(w.ConfirmMember(t.Context(), identity.Daemon(), name))(t) }
+	refused("made by another", w.by(bob))
+	confirm("bob")
+	must.Do(t, w.OwnWord(w.by(bob))) // the control
+	for name, change := range map[string]func(c *access.Caller){
+		"a token":          func(c *access.Caller) { c.Token = &access.TokenBounds{} },
+		"no certificate":   func(c *access.Caller) { c.Paired = false },
+		"another's device": func(c *access.Caller) { c.DeviceID = w.by(alice).DeviceID },
+		"no device":        func(c *access.Caller) { c.DeviceID = "" },
+	} {
+		c := w.by(bob)
+		change(&c)
+		refused(name, c)
+	}
+	must.Get(w.UpdateMember(t.Context(), alice, identity.MemberChange{Member: "bob", AddRoles: []access.Role{access.RoleDeveloper}}))(t)
+	refused("changed by another", w.by(bob))
+	confirm("bob")
+	must.Get(w.AddDevice(t.Context(), identity.Daemon(), "", identity.Recovery{Member: "bob", Request: csr(t), AcceptLoss: true}))(t)
+	refused("with a device that another made", w.by(bob))
+	confirm("bob")
+	must.Do(t, w.OwnWord(w.by(bob)))
+}
+
+// What ends with the owner of an agent is in the transaction of the change, and a change
+// that cannot end it is not made.
+func TestOwnerChangeEnds(t *testing.T) {
+	t.Parallel()
+	w, _ := team(t)
+	var asked []access.Principal
+	var fails error
+	w.OnOwner(func(_ context.Context, _, agent access.Principal) ([]event.Draft, error) {
+		asked = append(asked, agent)
+		return []event.Draft{{Code: event.SecretEnded, Actor: "user:alice", Subject: "vault://agent:helper/k", Payload: []byte(`{}`)}}, fails
+	})
+	owner := func(of string) error {
+		_, err := w.UpdateMember(t.Context(), access.User("alice"), identity.MemberChange{Member: "agent:helper", Owner: access.User(of), AcceptLoss: true})
+		return err
+	}
+	n := len(w.store.Events())
+	must.Get(w.UpdateMember(t.Context(), access.User("alice"), identity.MemberChange{Member: "agent:helper", AddRoles: []access.Role{"security"}}))(t)
+	w.journaled(n, event.MemberChanged) // the control: the same owner
+	n = len(w.store.Events())
+	must.Do(t, owner("carol"))
+	w.journaled(n, event.MemberChanged, event.SecretEnded)
+	fails = errors.New("the store cannot be read")
+	if err := owner("bob"); err == nil {
+		t.Error("changed without the ends")
+	}
+	if m, _ := w.registry.Get(access.Agent("helper")); m.Owner != access.User("carol") {
+		t.Errorf("the owner is %s", m.Owner)
+	}
+	fails = nil
+	n = len(w.store.Events())
+	must.Get(w.RemoveMember(t.Context(), access.User("alice"), identity.Standing{Member: "agent:helper", AcceptLoss: true}))(t)
+	if last := w.store.Events()[len(w.store.Events())-1]; last.Code != event.SecretEnded || len(asked) != 3 {
+		t.Errorf("after a removal: %s, asked of %v", last.Code, asked)
 	}
 }

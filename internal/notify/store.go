@@ -69,7 +69,12 @@ type ChatUser struct {
 	Member     access.Principal
 	By         access.Principal
 	At         time.Time
+	// ConsentedAt is when the member agreed; zero for a user who does not vote yet.
+	ConsentedAt time.Time
 }
+
+// Votes reports whether votes of the user count as the member's.
+func (c ChatUser) Votes() bool { return !c.ConsentedAt.IsZero() }
 
 // Store keeps deliveries and chat users.
 type Store interface {

@@ -53,6 +53,10 @@ func (v *Voter) Caller(team, user string) (access.Caller, error) {
 		return access.Caller{}, reason.Errorf(reason.Unauthenticated, "no member is mapped to %s/%s", team, user).
 			WithRemedy("An admin maps you: `palyra notify slack map %s/%s user:NAME`.", team, user)
 	}
+	if !c.Votes() {
+		return access.Caller{}, reason.Errorf(reason.Unauthenticated, "%s/%s waits for the consent of %s", team, user, c.Member).
+			WithRemedy("%s agrees with a device of their own: `palyra notify slack consent %s/%s`.", c.Member, team, user)
+	}
 	m, active := v.Members.Active(c.Member)
 	if !active || m.NoDevice {
 		return access.Caller{}, reason.Errorf(reason.Unauthenticated, "%s may not act now", c.Member)

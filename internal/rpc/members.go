@@ -11,6 +11,7 @@ import (
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/access"
 	"palyra/internal/identity"
+	"palyra/internal/notify"
 	"palyra/internal/policy"
 	"palyra/internal/provenance"
 	"palyra/internal/reason"
@@ -341,6 +342,15 @@ func toldOfWaiting(agents []access.Principal) []string {
 	var list []string
 	for _, p := range agents {
 		list = append(list, fmt.Sprintf("%s waits for your consent to act in your name: `palyra members consent %s`", p, p))
+	}
+	return list
+}
+
+// toldOfChats are notices for the member that users of chats were mapped to.
+func toldOfChats(users []notify.ChatUser) []string {
+	var list []string
+	for _, u := range users {
+		list = append(list, fmt.Sprintf("%s mapped the user %s/%s of Slack to you, whose votes do not count before you consent: `palyra notify slack consent %[2]s/%[3]s`", u.By, u.Team, u.User))
 	}
 	return list
 }

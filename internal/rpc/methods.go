@@ -259,6 +259,7 @@ var methods = map[string]Method{
 	palyrav1connect.NotifyServiceTestNotifyProcedure:        {access.PermNotifyWrite, AuditRoom, LimitMutate, NeedsDevice},
 	palyrav1connect.NotifyServiceListDeliveriesProcedure:    {access.PermNotifyRead, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.NotifyServiceListChatUsersProcedure:     {access.PermNotifyRead, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.NotifyServiceConsentToChatUserProcedure: {access.PermAccessConsent, AuditRoom, LimitMutate, NeedsDevice},
 	palyrav1connect.NotifyServiceMapChatUserProcedure:       {access.PermNotifyWrite, AuditRoom, LimitMutate, NeedsDevice},
 	palyrav1connect.NotifyServiceUnmapChatUserProcedure:     {access.PermNotifyWrite, AuditRoom, LimitMutate, NeedsDevice},
 

@@ -18,6 +18,7 @@ import (
 	"palyra/internal/model"
 	"palyra/internal/policy"
 	"palyra/internal/policyadmin"
+	"palyra/internal/rpc/notices"
 	"palyra/internal/rpc/presenceproof"
 	"palyra/internal/sandbox"
 	"palyra/internal/vault/kek"
@@ -81,6 +82,7 @@ type status struct {
 	gateway  Gateway
 	members  Members
 	passkeys Passkeys
+	chats    notices.Users
 	log      *journal.Log
 	engine   *policy.Engine
 }
@@ -103,7 +105,7 @@ func (s *status) GetStatus(ctx context.Context, req *palyrav1.GetStatusRequest) 
 	for i, r := range caller.Roles {
 		roles[i] = string(r)
 	}
-	own := slices.Concat(toldOfOldKeys(s.members.OldKeys(caller.Principal)), toldOfPresence(s.members.PresenceKeys(caller.Principal)), s.passkeys.Notices(caller.Principal), toldOfWaiting(s.members.Waiting(caller.Principal)))
+	own := slices.Concat(toldOfOldKeys(s.members.OldKeys(caller.Principal)), toldOfPresence(s.members.PresenceKeys(caller.Principal)), s.passkeys.Notices(caller.Principal), toldOfWaiting(s.members.Waiting(caller.Principal)), toldOfChats(s.chats.Waiting(caller.Principal)))
 	res := &palyrav1.GetStatusResponse{
 		Version: st.Version, Ready: len(problems) == 0, Problems: problems, Degraded: st.Degraded, StartedAt: timestamppb.New(st.StartedAt),
 		GatewayId: st.GatewayID, PolicyVersion: st.PolicyVersion, SnapshotDigest: st.SnapshotDigest,

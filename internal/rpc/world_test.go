@@ -172,7 +172,7 @@ func (w *world) openRooms() {
 	w.engine = &policy.Engine{}
 	keys, _ := kektest.New(t)
 	w.wrapper = vault.NewWrapper(keys, w.db.Secrets())
-	w.vault = must.Get(vault.New(vault.Config{Store: w.db.Secrets(), Keys: w.wrapper, Judge: secrets.Judge{Engine: w.engine}}))(t)
+	w.vault = must.Get(vault.New(vault.Config{Store: w.db.Secrets(), Keys: w.wrapper, Judge: secrets.Judge{Engine: w.engine}, Holders: oneHolder}))(t)
 }
 
 // policySet is the set for the members that exist.
@@ -204,7 +204,7 @@ func (w *world) serve() {
 	w.server = must.Get(rpc.New(stopping, rpc.Config{
 		Auth: w.identity, Tokens: w.tokens, Limiter: limiter, Audit: w.audit, FirstWait: w.firstWait, Engine: w.engine, Pipeline: g.Pipeline, Router: g.Router, Desk: w.desk, Runs: runs,
 		Journal: w.journal, Evidence: w.evidence, Policies: policiesFake{w}, Members: membersFake{w.identity, w}, Pairings: w.openPairings(), Gateway: w.gateway, Devices: devicesFake{w.registry, w.identity}, DeviceActs: w.db, Presence: w.identity, Passkeys: w.openPasskeys(),
-		Keys: &keyadmin.Keys{Authority: w.authority, Journal: w.journal, Notary: w.notary}, Workspaces: w.workspaces, Vault: w.vault, Skills: w.openSkills(), Upstreams: noUpstreams{}, Packages: noUpstreams{}, Notify: notify.New(notify.Config{Store: deliveries.New(w.db), Log: logger}), ChatUsers: must.Get(notify.NewUsers(t.Context(), deliveries.New(w.db), w.registry, w.now))(t), UpstreamLogins: oauth.New(oauth.Config{}), Log: logger,
+		Keys: &keyadmin.Keys{Authority: w.authority, Journal: w.journal, Notary: w.notary}, Workspaces: w.workspaces, Vault: w.vault, Skills: w.openSkills(), Upstreams: noUpstreams{}, Packages: noUpstreams{}, Notify: notify.New(notify.Config{Store: deliveries.New(w.db), Log: logger}), ChatUsers: must.Get(notify.NewUsers(t.Context(), deliveries.New(w.db), w.registry, w.identity, w.now))(t), UpstreamLogins: oauth.New(oauth.Config{}), Log: logger,
 		Installed: must.Get(installed.New(t.Context(), w.db.Installed(), logger, w.now))(t),
 		Console:   w.openConsole(), About: consoles.About{ID: "gateway.test", Version: "test", Frozen: func(context.Context) bool { return false }, Pending: func() int { return w.desk.Counts().Pending },
 			Settings: config.Default(), Examine: func(ctx context.Context) []consoles.Exam {

@@ -587,9 +587,11 @@ type ChatUser struct {
 	Team string `protobuf:"bytes,2,opt,name=team,proto3" json:"team,omitempty"`
 	User string `protobuf:"bytes,3,opt,name=user,proto3" json:"user,omitempty"`
 	// Such as "user:ann".
-	Member        string                 `protobuf:"bytes,4,opt,name=member,proto3" json:"member,omitempty"`
-	MappedBy      string                 `protobuf:"bytes,5,opt,name=mapped_by,json=mappedBy,proto3" json:"mapped_by,omitempty"`
-	MappedAt      *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=mapped_at,json=mappedAt,proto3" json:"mapped_at,omitempty"`
+	Member   string                 `protobuf:"bytes,4,opt,name=member,proto3" json:"member,omitempty"`
+	MappedBy string                 `protobuf:"bytes,5,opt,name=mapped_by,json=mappedBy,proto3" json:"mapped_by,omitempty"`
+	MappedAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=mapped_at,json=mappedAt,proto3" json:"mapped_at,omitempty"`
+	// When the member consented; absent while the user does not vote.
+	ConsentedAt   *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=consented_at,json=consentedAt,proto3" json:"consented_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -662,6 +664,13 @@ func (x *ChatUser) GetMappedBy() string {
 func (x *ChatUser) GetMappedAt() *timestamppb.Timestamp {
 	if x != nil {
 		return x.MappedAt
+	}
+	return nil
+}
+
+func (x *ChatUser) GetConsentedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ConsentedAt
 	}
 	return nil
 }
@@ -855,6 +864,113 @@ func (x *MapChatUserResponse) GetUser() *ChatUser {
 	return nil
 }
 
+// ConsentToChatUserRequest names a user that is mapped to the caller.
+type ConsentToChatUserRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Team  string                 `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
+	User  string                 `protobuf:"bytes,2,opt,name=user,proto3" json:"user,omitempty"`
+	// Takes consent back.
+	Withdraw      bool `protobuf:"varint,3,opt,name=withdraw,proto3" json:"withdraw,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConsentToChatUserRequest) Reset() {
+	*x = ConsentToChatUserRequest{}
+	mi := &file_palyra_v1_notify_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConsentToChatUserRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConsentToChatUserRequest) ProtoMessage() {}
+
+func (x *ConsentToChatUserRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_notify_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConsentToChatUserRequest.ProtoReflect.Descriptor instead.
+func (*ConsentToChatUserRequest) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_notify_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *ConsentToChatUserRequest) GetTeam() string {
+	if x != nil {
+		return x.Team
+	}
+	return ""
+}
+
+func (x *ConsentToChatUserRequest) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *ConsentToChatUserRequest) GetWithdraw() bool {
+	if x != nil {
+		return x.Withdraw
+	}
+	return false
+}
+
+// ConsentToChatUserResponse is how it is now.
+type ConsentToChatUserResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	User          *ChatUser              `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConsentToChatUserResponse) Reset() {
+	*x = ConsentToChatUserResponse{}
+	mi := &file_palyra_v1_notify_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConsentToChatUserResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConsentToChatUserResponse) ProtoMessage() {}
+
+func (x *ConsentToChatUserResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_notify_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConsentToChatUserResponse.ProtoReflect.Descriptor instead.
+func (*ConsentToChatUserResponse) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_notify_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *ConsentToChatUserResponse) GetUser() *ChatUser {
+	if x != nil {
+		return x.User
+	}
+	return nil
+}
+
 // UnmapChatUserRequest names a user.
 type UnmapChatUserRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -866,7 +982,7 @@ type UnmapChatUserRequest struct {
 
 func (x *UnmapChatUserRequest) Reset() {
 	*x = UnmapChatUserRequest{}
-	mi := &file_palyra_v1_notify_proto_msgTypes[13]
+	mi := &file_palyra_v1_notify_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -878,7 +994,7 @@ func (x *UnmapChatUserRequest) String() string {
 func (*UnmapChatUserRequest) ProtoMessage() {}
 
 func (x *UnmapChatUserRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_notify_proto_msgTypes[13]
+	mi := &file_palyra_v1_notify_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -891,7 +1007,7 @@ func (x *UnmapChatUserRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnmapChatUserRequest.ProtoReflect.Descriptor instead.
 func (*UnmapChatUserRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_notify_proto_rawDescGZIP(), []int{13}
+	return file_palyra_v1_notify_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *UnmapChatUserRequest) GetTeam() string {
@@ -918,7 +1034,7 @@ type UnmapChatUserResponse struct {
 
 func (x *UnmapChatUserResponse) Reset() {
 	*x = UnmapChatUserResponse{}
-	mi := &file_palyra_v1_notify_proto_msgTypes[14]
+	mi := &file_palyra_v1_notify_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -930,7 +1046,7 @@ func (x *UnmapChatUserResponse) String() string {
 func (*UnmapChatUserResponse) ProtoMessage() {}
 
 func (x *UnmapChatUserResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_notify_proto_msgTypes[14]
+	mi := &file_palyra_v1_notify_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -943,7 +1059,7 @@ func (x *UnmapChatUserResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnmapChatUserResponse.ProtoReflect.Descriptor instead.
 func (*UnmapChatUserResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_notify_proto_rawDescGZIP(), []int{14}
+	return file_palyra_v1_notify_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *UnmapChatUserResponse) GetUser() *ChatUser {
@@ -1005,7 +1121,7 @@ const file_palyra_v1_notify_proto_rawDesc = "" +
 	"\n" +
 	"deliveries\x18\x01 \x03(\v2\x13.palyra.v1.DeliveryR\n" +
 	"deliveries\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xbf\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xfe\x01\n" +
 	"\bChatUser\x12\x1d\n" +
 	"\n" +
 	"mapping_id\x18\x01 \x01(\tR\tmappingId\x12\x12\n" +
@@ -1013,7 +1129,8 @@ const file_palyra_v1_notify_proto_rawDesc = "" +
 	"\x04user\x18\x03 \x01(\tR\x04user\x12\x16\n" +
 	"\x06member\x18\x04 \x01(\tR\x06member\x12\x1b\n" +
 	"\tmapped_by\x18\x05 \x01(\tR\bmappedBy\x127\n" +
-	"\tmapped_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\bmappedAt\"\x16\n" +
+	"\tmapped_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\bmappedAt\x12=\n" +
+	"\fconsented_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\vconsentedAt\"\x16\n" +
 	"\x14ListChatUsersRequest\"B\n" +
 	"\x15ListChatUsersResponse\x12)\n" +
 	"\x05users\x18\x01 \x03(\v2\x13.palyra.v1.ChatUserR\x05users\"\x97\x01\n" +
@@ -1023,19 +1140,26 @@ const file_palyra_v1_notify_proto_rawDesc = "" +
 	"\x06member\x18\x03 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\xa0\x01R\x06member\">\n" +
 	"\x13MapChatUserResponse\x12'\n" +
+	"\x04user\x18\x01 \x01(\v2\x13.palyra.v1.ChatUserR\x04user\"\x95\x01\n" +
+	"\x18ConsentToChatUserRequest\x12,\n" +
+	"\x04team\x18\x01 \x01(\tB\x18\xbaH\x15r\x132\x11^T[A-Z0-9]{2,30}$R\x04team\x12/\n" +
+	"\x04user\x18\x02 \x01(\tB\x1b\xbaH\x18r\x162\x14^[UW][A-Z0-9]{2,30}$R\x04user\x12\x1a\n" +
+	"\bwithdraw\x18\x03 \x01(\bR\bwithdraw\"D\n" +
+	"\x19ConsentToChatUserResponse\x12'\n" +
 	"\x04user\x18\x01 \x01(\v2\x13.palyra.v1.ChatUserR\x04user\"u\n" +
 	"\x14UnmapChatUserRequest\x12,\n" +
 	"\x04team\x18\x01 \x01(\tB\x18\xbaH\x15r\x132\x11^T[A-Z0-9]{2,30}$R\x04team\x12/\n" +
 	"\x04user\x18\x02 \x01(\tB\x1b\xbaH\x18r\x162\x14^[UW][A-Z0-9]{2,30}$R\x04user\"@\n" +
 	"\x15UnmapChatUserResponse\x12'\n" +
-	"\x04user\x18\x01 \x01(\v2\x13.palyra.v1.ChatUserR\x04user2\x87\x04\n" +
+	"\x04user\x18\x01 \x01(\v2\x13.palyra.v1.ChatUserR\x04user2\xe7\x04\n" +
 	"\rNotifyService\x12^\n" +
 	"\x11ListNotifyTargets\x12#.palyra.v1.ListNotifyTargetsRequest\x1a$.palyra.v1.ListNotifyTargetsResponse\x12I\n" +
 	"\n" +
 	"TestNotify\x12\x1c.palyra.v1.TestNotifyRequest\x1a\x1d.palyra.v1.TestNotifyResponse\x12U\n" +
 	"\x0eListDeliveries\x12 .palyra.v1.ListDeliveriesRequest\x1a!.palyra.v1.ListDeliveriesResponse\x12R\n" +
 	"\rListChatUsers\x12\x1f.palyra.v1.ListChatUsersRequest\x1a .palyra.v1.ListChatUsersResponse\x12L\n" +
-	"\vMapChatUser\x12\x1d.palyra.v1.MapChatUserRequest\x1a\x1e.palyra.v1.MapChatUserResponse\x12R\n" +
+	"\vMapChatUser\x12\x1d.palyra.v1.MapChatUserRequest\x1a\x1e.palyra.v1.MapChatUserResponse\x12^\n" +
+	"\x11ConsentToChatUser\x12#.palyra.v1.ConsentToChatUserRequest\x1a$.palyra.v1.ConsentToChatUserResponse\x12R\n" +
 	"\rUnmapChatUser\x12\x1f.palyra.v1.UnmapChatUserRequest\x1a .palyra.v1.UnmapChatUserResponseB\x1fZ\x1dpalyra/gen/palyra/v1;palyrav1b\x06proto3"
 
 var (
@@ -1050,7 +1174,7 @@ func file_palyra_v1_notify_proto_rawDescGZIP() []byte {
 	return file_palyra_v1_notify_proto_rawDescData
 }
 
-var file_palyra_v1_notify_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_palyra_v1_notify_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_palyra_v1_notify_proto_goTypes = []any{
 	(*NotifyTarget)(nil),              // 0: palyra.v1.NotifyTarget
 	(*ListNotifyTargetsRequest)(nil),  // 1: palyra.v1.ListNotifyTargetsRequest
@@ -1065,38 +1189,44 @@ var file_palyra_v1_notify_proto_goTypes = []any{
 	(*ListChatUsersResponse)(nil),     // 10: palyra.v1.ListChatUsersResponse
 	(*MapChatUserRequest)(nil),        // 11: palyra.v1.MapChatUserRequest
 	(*MapChatUserResponse)(nil),       // 12: palyra.v1.MapChatUserResponse
-	(*UnmapChatUserRequest)(nil),      // 13: palyra.v1.UnmapChatUserRequest
-	(*UnmapChatUserResponse)(nil),     // 14: palyra.v1.UnmapChatUserResponse
-	(*timestamppb.Timestamp)(nil),     // 15: google.protobuf.Timestamp
+	(*ConsentToChatUserRequest)(nil),  // 13: palyra.v1.ConsentToChatUserRequest
+	(*ConsentToChatUserResponse)(nil), // 14: palyra.v1.ConsentToChatUserResponse
+	(*UnmapChatUserRequest)(nil),      // 15: palyra.v1.UnmapChatUserRequest
+	(*UnmapChatUserResponse)(nil),     // 16: palyra.v1.UnmapChatUserResponse
+	(*timestamppb.Timestamp)(nil),     // 17: google.protobuf.Timestamp
 }
 var file_palyra_v1_notify_proto_depIdxs = []int32{
 	0,  // 0: palyra.v1.ListNotifyTargetsResponse.targets:type_name -> palyra.v1.NotifyTarget
 	5,  // 1: palyra.v1.TestNotifyResponse.delivery:type_name -> palyra.v1.Delivery
-	15, // 2: palyra.v1.Delivery.queued_at:type_name -> google.protobuf.Timestamp
-	15, // 3: palyra.v1.Delivery.next_at:type_name -> google.protobuf.Timestamp
-	15, // 4: palyra.v1.Delivery.ended_at:type_name -> google.protobuf.Timestamp
+	17, // 2: palyra.v1.Delivery.queued_at:type_name -> google.protobuf.Timestamp
+	17, // 3: palyra.v1.Delivery.next_at:type_name -> google.protobuf.Timestamp
+	17, // 4: palyra.v1.Delivery.ended_at:type_name -> google.protobuf.Timestamp
 	5,  // 5: palyra.v1.ListDeliveriesResponse.deliveries:type_name -> palyra.v1.Delivery
-	15, // 6: palyra.v1.ChatUser.mapped_at:type_name -> google.protobuf.Timestamp
-	8,  // 7: palyra.v1.ListChatUsersResponse.users:type_name -> palyra.v1.ChatUser
-	8,  // 8: palyra.v1.MapChatUserResponse.user:type_name -> palyra.v1.ChatUser
-	8,  // 9: palyra.v1.UnmapChatUserResponse.user:type_name -> palyra.v1.ChatUser
-	1,  // 10: palyra.v1.NotifyService.ListNotifyTargets:input_type -> palyra.v1.ListNotifyTargetsRequest
-	3,  // 11: palyra.v1.NotifyService.TestNotify:input_type -> palyra.v1.TestNotifyRequest
-	6,  // 12: palyra.v1.NotifyService.ListDeliveries:input_type -> palyra.v1.ListDeliveriesRequest
-	9,  // 13: palyra.v1.NotifyService.ListChatUsers:input_type -> palyra.v1.ListChatUsersRequest
-	11, // 14: palyra.v1.NotifyService.MapChatUser:input_type -> palyra.v1.MapChatUserRequest
-	13, // 15: palyra.v1.NotifyService.UnmapChatUser:input_type -> palyra.v1.UnmapChatUserRequest
-	2,  // 16: palyra.v1.NotifyService.ListNotifyTargets:output_type -> palyra.v1.ListNotifyTargetsResponse
-	4,  // 17: palyra.v1.NotifyService.TestNotify:output_type -> palyra.v1.TestNotifyResponse
-	7,  // 18: palyra.v1.NotifyService.ListDeliveries:output_type -> palyra.v1.ListDeliveriesResponse
-	10, // 19: palyra.v1.NotifyService.ListChatUsers:output_type -> palyra.v1.ListChatUsersResponse
-	12, // 20: palyra.v1.NotifyService.MapChatUser:output_type -> palyra.v1.MapChatUserResponse
-	14, // 21: palyra.v1.NotifyService.UnmapChatUser:output_type -> palyra.v1.UnmapChatUserResponse
-	16, // [16:22] is the sub-list for method output_type
-	10, // [10:16] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	17, // 6: palyra.v1.ChatUser.mapped_at:type_name -> google.protobuf.Timestamp
+	17, // 7: palyra.v1.ChatUser.consented_at:type_name -> google.protobuf.Timestamp
+	8,  // 8: palyra.v1.ListChatUsersResponse.users:type_name -> palyra.v1.ChatUser
+	8,  // 9: palyra.v1.MapChatUserResponse.user:type_name -> palyra.v1.ChatUser
+	8,  // 10: palyra.v1.ConsentToChatUserResponse.user:type_name -> palyra.v1.ChatUser
+	8,  // 11: palyra.v1.UnmapChatUserResponse.user:type_name -> palyra.v1.ChatUser
+	1,  // 12: palyra.v1.NotifyService.ListNotifyTargets:input_type -> palyra.v1.ListNotifyTargetsRequest
+	3,  // 13: palyra.v1.NotifyService.TestNotify:input_type -> palyra.v1.TestNotifyRequest
+	6,  // 14: palyra.v1.NotifyService.ListDeliveries:input_type -> palyra.v1.ListDeliveriesRequest
+	9,  // 15: palyra.v1.NotifyService.ListChatUsers:input_type -> palyra.v1.ListChatUsersRequest
+	11, // 16: palyra.v1.NotifyService.MapChatUser:input_type -> palyra.v1.MapChatUserRequest
+	13, // 17: palyra.v1.NotifyService.ConsentToChatUser:input_type -> palyra.v1.ConsentToChatUserRequest
+	15, // 18: palyra.v1.NotifyService.UnmapChatUser:input_type -> palyra.v1.UnmapChatUserRequest
+	2,  // 19: palyra.v1.NotifyService.ListNotifyTargets:output_type -> palyra.v1.ListNotifyTargetsResponse
+	4,  // 20: palyra.v1.NotifyService.TestNotify:output_type -> palyra.v1.TestNotifyResponse
+	7,  // 21: palyra.v1.NotifyService.ListDeliveries:output_type -> palyra.v1.ListDeliveriesResponse
+	10, // 22: palyra.v1.NotifyService.ListChatUsers:output_type -> palyra.v1.ListChatUsersResponse
+	12, // 23: palyra.v1.NotifyService.MapChatUser:output_type -> palyra.v1.MapChatUserResponse
+	14, // 24: palyra.v1.NotifyService.ConsentToChatUser:output_type -> palyra.v1.ConsentToChatUserResponse
+	16, // 25: palyra.v1.NotifyService.UnmapChatUser:output_type -> palyra.v1.UnmapChatUserResponse
+	19, // [19:26] is the sub-list for method output_type
+	12, // [12:19] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_palyra_v1_notify_proto_init() }
@@ -1110,7 +1240,7 @@ func file_palyra_v1_notify_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_palyra_v1_notify_proto_rawDesc), len(file_palyra_v1_notify_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   15,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

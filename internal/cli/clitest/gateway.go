@@ -98,6 +98,8 @@ type Gateway struct {
 	RevokedTokens []string
 	// MappedUsers are the requests to map a user of a chat.
 	MappedUsers []*palyrav1.MapChatUserRequest
+	// ChatConsents are those that members gave or took back.
+	ChatConsents []*palyrav1.ConsentToChatUserRequest
 	// RevokedConsoles are the sessions of the console that were revoked.
 	RevokedConsoles []string
 	// Skills is what SkillService was asked.

@@ -61,6 +61,17 @@ func (s fakeNotices) MapChatUser(_ context.Context, req *palyrav1.MapChatUserReq
 	return &palyrav1.MapChatUserResponse{User: chatUser()}, nil
 }
 
+func (s fakeNotices) ConsentToChatUser(_ context.Context, req *palyrav1.ConsentToChatUserRequest) (*palyrav1.ConsentToChatUserResponse, error) {
+	s.f.Mu.Lock()
+	defer s.f.Mu.Unlock()
+	s.f.ChatConsents = append(s.f.ChatConsents, req)
+	u := chatUser()
+	if !req.GetWithdraw() {
+		u.ConsentedAt = timestamppb.New(Now)
+	}
+	return &palyrav1.ConsentToChatUserResponse{User: u}, nil
+}
+
 func (s fakeNotices) UnmapChatUser(context.Context, *palyrav1.UnmapChatUserRequest) (*palyrav1.UnmapChatUserResponse, error) {
 	return &palyrav1.UnmapChatUserResponse{User: chatUser()}, nil
 }

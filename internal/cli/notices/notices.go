@@ -148,7 +148,7 @@ func (a *app) deliveries() *cobra.Command {
 
 var userListing = printer.Listing{
 	Kind:    "ChatUser",
-	Columns: []string{"USER", "MEMBER", "BY", "SINCE"},
+	Columns: []string{"USER", "MEMBER", "STATE", "BY", "SINCE"},
 	Wide:    []string{"ID"},
 	Empty:   "nobody is mapped; `palyra notify slack map TEAM/USER user:NAME` maps somebody",
 }
@@ -156,18 +156,26 @@ var userListing = printer.Listing{
 func userRecord(u *palyrav1.ChatUser) printer.Record {
 	name := u.GetTeam() + "/" + u.GetUser()
 	return printer.Record{
-		Name: name, Body: printer.ProtoObject(u), Cells: []string{name, u.GetMember(), u.GetMappedBy(), printer.Clock(u.GetMappedAt())}, Wide: []string{u.GetMappingId()},
+		Name: name, Body: printer.ProtoObject(u), Cells: []string{name, u.GetMember(), userState(u), u.GetMappedBy(), printer.Clock(u.GetMappedAt())}, Wide: []string{u.GetMappingId()},
 	}
 }
 
+// userState says whether votes of the user count.
+func userState(u *palyrav1.ChatUser) string {
+	if u.GetConsentedAt() == nil {
+		return "waits for the consent of " + u.GetMember()
+	}
+	return "votes"
+}
+
 func (a *app) slack() *cobra.Command {
-	return command.NewGroup("slack", "Say which members users of Slack are", a.users(), a.mapUser(), a.unmapUser())
+	return command.NewGroup("slack", "Say which members users of Slack are", a.users(), a.mapUser(), a.consentUser(), a.unmapUser())
 }
 
 func (a *app) users() *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List which members users of Slack are", Args: command.Args(0, 0), Example: "palyra notify slack list",
-		Long: "List which members users of Slack are. They vote in their names where [[notify]] has\ndecide = true.",
+		Long: "List which members users of Slack are. They vote in their names where [[notify]] has\ndecide = true, once the member has consented.",
 		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, _ []string) error {
 			reply, err := g.Notices.ListChatUsers(ctx, &palyrav1.ListChatUsersRequest{})
 			return client.List(a.App, userListing, 0, whole(reply.GetUsers(), err), userRecord)
@@ -179,6 +187,9 @@ func (a *app) printUser(u *palyrav1.ChatUser, word string) error {
 	return a.PrintOne("ChatUser", userRecord(u), func(p *printer.Page) {
 		p.Field("user", u.GetTeam()+"/"+u.GetUser())
 		p.Field(word, u.GetMember())
+		if word == "mapped to" {
+			p.Field("state", userState(u))
+		}
 	})
 }
 
@@ -186,7 +197,7 @@ func (a *app) mapUser() *cobra.Command {
 	return &cobra.Command{
 		Use: "map TEAM/USER MEMBER", Short: "Say which member a user of Slack is", Args: command.Args(2, 2),
 		Long: "Say which member a user of Slack is, by the ids of the workspace and of the user.\nNames and mail addresses count for nothing: whoever runs the workspace sets those.\n" +
-			"Whoever has that user's account in Slack votes as the member from then on.",
+			"Whoever has that user's account in Slack votes as the member, once the member has consented:\n`palyra notify slack consent TEAM/USER`. Who maps an account of their own consents by that.",
 		Example: "palyra notify slack map T012AB3CD/U012AB3CD user:ada",
 		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error {
 			team, user, err := notify.ParseChatUser(given[0])
@@ -197,9 +208,32 @@ func (a *app) mapUser() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.printUser(reply.GetUser(), "votes as")
+			return a.printUser(reply.GetUser(), "mapped to")
 		}),
 	}
+}
+
+func (a *app) consentUser() *cobra.Command {
+	withdraw := false
+	c := &cobra.Command{
+		Use: "consent TEAM/USER", Short: "Let a user of Slack vote in your name", Args: command.Args(1, 1),
+		Long: "Let a user of Slack that was mapped to you vote in your name, or no longer. It takes a device\nof your own. While somebody else made or changed you, or gave you a device, another member\n" +
+			"or the gateway's host has to confirm you first: `palyra members confirm NAME`.",
+		Example: "palyra notify slack consent T012AB3CD/U012AB3CD",
+		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error {
+			team, user, err := notify.ParseChatUser(given[0])
+			if err != nil {
+				return err
+			}
+			reply, err := g.Notices.ConsentToChatUser(ctx, &palyrav1.ConsentToChatUserRequest{Team: team, User: user, Withdraw: withdraw})
+			if err != nil {
+				return err
+			}
+			return a.printUser(reply.GetUser(), "mapped to")
+		}),
+	}
+	c.Flags().BoolVar(&withdraw, "withdraw", false, "take consent back; what the user voted on open approvals counts no more")
+	return c
 }
 
 func (a *app) unmapUser() *cobra.Command {

@@ -13,7 +13,8 @@ func TestGolden(t *testing.T) {
 	clitest.Golden(t, map[string][]string{
 		"notify_list": {"notify", "list"}, "notify_deliveries": {"notify", "deliveries"}, "notify_test": {"notify", "test", "ops"},
 		"notify_slack_list": {"notify", "slack", "list"}, "notify_slack_map": {"notify", "slack", "map", "T012AB3CD/U012AB3CD", "user:ada"},
-		"notify_slack_unmap": {"notify", "slack", "unmap", "T012AB3CD/U012AB3CD"},
+		"notify_slack_consent": {"notify", "slack", "consent", "T012AB3CD/U012AB3CD"},
+		"notify_slack_unmap":   {"notify", "slack", "unmap", "T012AB3CD/U012AB3CD"},
 	})
 }
 
@@ -34,6 +35,10 @@ func TestNotices(t *testing.T) {
 		if r.Code != test.code || !strings.Contains(r.Out+r.Err, test.want) {
 			t.Errorf("%s: exit %d, want %d with %q:\n%s%s", test.name, r.Code, test.code, test.want, r.Out, r.Err)
 		}
+	}
+	w.Want(w.Run("notify", "slack", "consent", "T012AB3CD/U012AB3CD", "--withdraw"), 0)
+	if got := w.Gateway.ChatConsents; len(got) != 1 || !got[0].GetWithdraw() || got[0].GetTeam() != "T012AB3CD" {
+		t.Errorf("consents: %v", got)
 	}
 	if len(w.Gateway.MappedUsers) != 0 {
 		t.Errorf("mapped: %v", w.Gateway.MappedUsers)

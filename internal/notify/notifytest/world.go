@@ -20,6 +20,7 @@ import (
 	"palyra/internal/journal"
 	"palyra/internal/must"
 	"palyra/internal/notify"
+	"palyra/internal/reason"
 	"palyra/internal/sqlite"
 	"palyra/internal/sqlite/deliveries"
 	"palyra/internal/sqlite/sqlitetest"
@@ -35,6 +36,8 @@ type World struct {
 	Store   deliveries.Store
 	Users   *notify.Users
 	Members Members
+	// Held is a member that somebody else controls.
+	Held access.Principal
 }
 
 // Members are those who may act, by their names.
@@ -64,8 +67,23 @@ func New(t testing.TB) *World {
 	must.Do(t, w.Journal.Record(context.Background(), event.Opened, journal.Daemon, "", struct{}{}))
 	w.Desk = approvaltest.Open(t, sqlite.NewApprovals(db), w.Judge, approval.Limits{})
 	approvaltest.Start(t, w.Desk)
-	w.Users = must.Get(notify.NewUsers(context.Background(), w.Store, w.Members, time.Now))(t)
+	w.Users = must.Get(notify.NewUsers(context.Background(), w.Store, w.Members, w, time.Now))(t)
 	return w
+}
+
+// OwnWord implements notify.Consents: everybody speaks for themselves alone but w.Held.
+func (w *World) OwnWord(by access.Caller) error {
+	if by.Principal == w.Held {
+		return reason.Errorf(reason.PermissionDenied, "%s is in the hands of another member", by.Principal)
+	}
+	return nil
+}
+
+// Maps maps a user of a chat to a member, who consents.
+func (w *World) Maps(team, user string, member access.Principal) {
+	w.t.Helper()
+	must.Get(w.Users.Map(w.t.Context(), access.Caller{Principal: access.User("ada"), DeviceID: "d"}, team, user, member))(w.t)
+	must.Get(w.Users.Consent(w.t.Context(), access.Caller{Principal: member, DeviceID: "d"}, team, user, false))(w.t)
 }
 
 // Voter casts votes of this world.

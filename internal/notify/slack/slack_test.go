@@ -210,7 +210,7 @@ func hostileAsk(a *approval.Ask) {
 func TestAnswer(t *testing.T) {
 	t.Parallel()
 	w, s := notifytest.New(t), newWorkspace(t)
-	must.Get(w.Users.Map(t.Context(), access.Caller{Principal: access.User("ada"), DeviceID: "d"}, "TOWN", "UANN", access.User("ann")))(t)
+	w.Maps("TOWN", "UANN", access.User("ann"))
 	w.Start(s.target(w, true))
 	conn := <-s.socket
 	rec := w.Ask(hostileAsk)
@@ -263,11 +263,10 @@ func TestAnswer(t *testing.T) {
 func TestStrangers(t *testing.T) {
 	t.Parallel()
 	w, s := notifytest.New(t), newWorkspace(t)
-	by := access.Caller{Principal: access.User("ada"), DeviceID: "d"}
-	must.Get(w.Users.Map(t.Context(), by, "TOWN", "UANN", access.User("ann")))(t)
+	w.Maps("TOWN", "UANN", access.User("ann"))
 	w.Members[access.User("old")] = access.Member{Principal: access.User("old"), Roles: []access.Role{access.RoleOperator}, Disabled: true}
-	must.Get(w.Users.Map(t.Context(), by, "TOWN", "UOLD", access.User("old")))(t)
-	must.Get(w.Users.Map(t.Context(), by, "TELSE", "UFAR", access.User("ann")))(t)
+	w.Maps("TOWN", "UOLD", access.User("old"))
+	w.Maps("TELSE", "UFAR", access.User("ann"))
 	s.users["UOLD"] = object{"id": "UOLD", "team_id": "TOWN"}
 	s.users["UFAR"] = object{"id": "UFAR", "team_id": "TELSE", "is_stranger": true}
 	w.Start(s.target(w, true))
@@ -309,7 +308,7 @@ func TestStrangers(t *testing.T) {
 func TestNoButtons(t *testing.T) {
 	t.Parallel()
 	w, s := notifytest.New(t), newWorkspace(t)
-	must.Get(w.Users.Map(t.Context(), access.Caller{Principal: access.User("ada"), DeviceID: "d"}, "TOWN", "UANN", access.User("ann")))(t)
+	w.Maps("TOWN", "UANN", access.User("ann"))
 	_, stop := w.Start(s.target(w, false))
 	w.Ask()
 	if got := buttons(s.next("chat.postMessage")); strings.Join(got, " ") != "palyra_open" || len(s.socket) != 0 {

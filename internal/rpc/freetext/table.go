@@ -69,7 +69,7 @@ var named = []string{
 	"UpstreamServer.name", "UpstreamServer.command", "UpstreamServer.env", "UpstreamServer.workspace", "UpstreamServer.hosts", "UpstreamServer.secrets", "UpstreamServer.inject", "UpstreamServer.meta", "UpstreamServer.url",
 	"UpstreamHeader.name", "UpstreamHeader.scheme", "UpstreamHeader.secret",
 	"TestNotifyRequest.target", "ListDeliveriesRequest.states", "ListDeliveriesRequest.target",
-	"MapChatUserRequest.member", "MapChatUserRequest.team", "MapChatUserRequest.user", "UnmapChatUserRequest.team", "UnmapChatUserRequest.user",
+	"ConsentToChatUserRequest.team", "ConsentToChatUserRequest.user", "MapChatUserRequest.member", "MapChatUserRequest.team", "MapChatUserRequest.user", "UnmapChatUserRequest.team", "UnmapChatUserRequest.user",
 	"UpstreamPackage.ecosystem", "UpstreamPackage.name", "UpstreamPackage.version", "UpstreamPackage.integrity", "UpstreamPackage.registry", "UpstreamPackage.prefix", "UpstreamPackage.registry_secret", "UpstreamPackage.registry_user",
 	"ResolvePackageRequest.server", "ResolvePackageRequest.ecosystem", "ResolvePackageRequest.name", "ResolvePackageRequest.version", "ResolvePackageRequest.registry", "ResolvePackageRequest.registry_secret", "ResolvePackageRequest.registry_user",
 	"UpdateUpstreamRequest.name", "UpdateUpstreamRequest.prefix",

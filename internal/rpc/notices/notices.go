@@ -19,6 +19,8 @@ type Users interface {
 	List() []notify.ChatUser
 	CheckMap(team, user string, member access.Principal) (changes bool, err error)
 	Map(ctx context.Context, by access.Caller, team, user string, member access.Principal) (notify.ChatUser, error)
+	Consent(ctx context.Context, by access.Caller, team, user string, withdraw bool) (notify.ChatUser, error)
+	Waiting(member access.Principal) []notify.ChatUser
 	Unmap(ctx context.Context, by access.Caller, team, user string) (notify.ChatUser, error)
 }
 
@@ -119,6 +121,15 @@ func (s *Service) MapChatUser(ctx context.Context, req *palyrav1.MapChatUserRequ
 	return &palyrav1.MapChatUserResponse{User: userMessage(u)}, nil
 }
 
+// ConsentToChatUser lets a user vote as the caller, or no longer.
+func (s *Service) ConsentToChatUser(ctx context.Context, req *palyrav1.ConsentToChatUserRequest) (*palyrav1.ConsentToChatUserResponse, error) {
+	u, err := s.Users.Consent(ctx, s.Caller(ctx), req.GetTeam(), req.GetUser(), req.GetWithdraw())
+	if err != nil {
+		return nil, err
+	}
+	return &palyrav1.ConsentToChatUserResponse{User: userMessage(u)}, nil
+}
+
 // UnmapChatUser forgets who a user is.
 func (s *Service) UnmapChatUser(ctx context.Context, req *palyrav1.UnmapChatUserRequest) (*palyrav1.UnmapChatUserResponse, error) {
 	u, err := s.Users.Unmap(ctx, s.Caller(ctx), req.GetTeam(), req.GetUser())
@@ -129,7 +140,11 @@ func (s *Service) UnmapChatUser(ctx context.Context, req *palyrav1.UnmapChatUser
 }
 
 func userMessage(u notify.ChatUser) *palyrav1.ChatUser {
-	return &palyrav1.ChatUser{
+	m := &palyrav1.ChatUser{
 		MappingId: u.ID, Team: u.Team, User: u.User, Member: u.Member.String(), MappedBy: u.By.String(), MappedAt: timestamppb.New(u.At),
 	}
+	if u.Votes() {
+		m.ConsentedAt = timestamppb.New(u.ConsentedAt)
+	}
+	return m
 }

@@ -179,8 +179,8 @@ func (s Store) PruneDeliveries(ctx context.Context, before time.Time) error {
 // ChatUsers implements notify.Store.
 func (s Store) ChatUsers(ctx context.Context) (list []notify.ChatUser, err error) {
 	err = s.db.Read(ctx, func(c *sqlite.Conn) error {
-		return c.Query("SELECT id, team, user, member, mapped_by, mapped_at FROM chat_users ORDER BY team, user", func(r *sqlite.Row) error {
-			u := notify.ChatUser{ID: r.Text(0), Team: r.Text(1), User: r.Text(2), At: r.Time(5)}
+		return c.Query("SELECT id, team, user, member, mapped_by, mapped_at, consented_at FROM chat_users ORDER BY team, user", func(r *sqlite.Row) error {
+			u := notify.ChatUser{ID: r.Text(0), Team: r.Text(1), User: r.Text(2), At: r.Time(5), ConsentedAt: r.Time(6)}
 			if err := u.Member.UnmarshalText(r.Bytes(3)); err != nil {
 				return err
 			}
@@ -197,8 +197,8 @@ func (s Store) PutChatUser(ctx context.Context, u notify.ChatUser, e event.Draft
 		if _, err := tx.Exec("DELETE FROM chat_users WHERE team = ?1 AND user = ?2", u.Team, u.User); err != nil {
 			return wrap("mapping a user of a chat", err)
 		}
-		_, err := tx.Exec("INSERT INTO chat_users (id, team, user, member, mapped_by, mapped_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-			u.ID, u.Team, u.User, u.Member.String(), u.By.String(), u.At)
+		_, err := tx.Exec("INSERT INTO chat_users (id, team, user, member, mapped_by, mapped_at, consented_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+			u.ID, u.Team, u.User, u.Member.String(), u.By.String(), u.At, u.ConsentedAt)
 		return wrap("mapping a user of a chat", err)
 	})
 }

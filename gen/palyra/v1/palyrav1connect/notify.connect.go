@@ -48,6 +48,9 @@ const (
 	// NotifyServiceMapChatUserProcedure is the fully-qualified name of the NotifyService's MapChatUser
 	// RPC.
 	NotifyServiceMapChatUserProcedure = "/palyra.v1.NotifyService/MapChatUser"
+	// NotifyServiceConsentToChatUserProcedure is the fully-qualified name of the NotifyService's
+	// ConsentToChatUser RPC.
+	NotifyServiceConsentToChatUserProcedure = "/palyra.v1.NotifyService/ConsentToChatUser"
 	// NotifyServiceUnmapChatUserProcedure is the fully-qualified name of the NotifyService's
 	// UnmapChatUser RPC.
 	NotifyServiceUnmapChatUserProcedure = "/palyra.v1.NotifyService/UnmapChatUser"
@@ -64,8 +67,11 @@ type NotifyServiceClient interface {
 	// ListChatUsers returns which members users of chats are.
 	ListChatUsers(context.Context, *v1.ListChatUsersRequest) (*v1.ListChatUsersResponse, error)
 	// MapChatUser says which member a user is. Where there is a second owner or admin, it
-	// takes their yes.
+	// takes their yes. The user votes once the member has consented.
 	MapChatUser(context.Context, *v1.MapChatUserRequest) (*v1.MapChatUserResponse, error)
+	// ConsentToChatUser lets a user of a chat vote in the caller's name, or no longer. Only
+	// the member says so, with a credential that nobody else made or controls.
+	ConsentToChatUser(context.Context, *v1.ConsentToChatUserRequest) (*v1.ConsentToChatUserResponse, error)
 	// UnmapChatUser forgets who a user is, and its votes on what is still open count no
 	// more.
 	UnmapChatUser(context.Context, *v1.UnmapChatUserRequest) (*v1.UnmapChatUserResponse, error)
@@ -112,6 +118,12 @@ func NewNotifyServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 			connect.WithSchema(notifyServiceMethods.ByName("MapChatUser")),
 			connect.WithClientOptions(opts...),
 		),
+		consentToChatUser: connect.NewClient[v1.ConsentToChatUserRequest, v1.ConsentToChatUserResponse](
+			httpClient,
+			baseURL+NotifyServiceConsentToChatUserProcedure,
+			connect.WithSchema(notifyServiceMethods.ByName("ConsentToChatUser")),
+			connect.WithClientOptions(opts...),
+		),
 		unmapChatUser: connect.NewClient[v1.UnmapChatUserRequest, v1.UnmapChatUserResponse](
 			httpClient,
 			baseURL+NotifyServiceUnmapChatUserProcedure,
@@ -128,6 +140,7 @@ type notifyServiceClient struct {
 	listDeliveries    *connect.Client[v1.ListDeliveriesRequest, v1.ListDeliveriesResponse]
 	listChatUsers     *connect.Client[v1.ListChatUsersRequest, v1.ListChatUsersResponse]
 	mapChatUser       *connect.Client[v1.MapChatUserRequest, v1.MapChatUserResponse]
+	consentToChatUser *connect.Client[v1.ConsentToChatUserRequest, v1.ConsentToChatUserResponse]
 	unmapChatUser     *connect.Client[v1.UnmapChatUserRequest, v1.UnmapChatUserResponse]
 }
 
@@ -176,6 +189,15 @@ func (c *notifyServiceClient) MapChatUser(ctx context.Context, req *v1.MapChatUs
 	return nil, err
 }
 
+// ConsentToChatUser calls palyra.v1.NotifyService.ConsentToChatUser.
+func (c *notifyServiceClient) ConsentToChatUser(ctx context.Context, req *v1.ConsentToChatUserRequest) (*v1.ConsentToChatUserResponse, error) {
+	response, err := c.consentToChatUser.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // UnmapChatUser calls palyra.v1.NotifyService.UnmapChatUser.
 func (c *notifyServiceClient) UnmapChatUser(ctx context.Context, req *v1.UnmapChatUserRequest) (*v1.UnmapChatUserResponse, error) {
 	response, err := c.unmapChatUser.CallUnary(ctx, connect.NewRequest(req))
@@ -196,8 +218,11 @@ type NotifyServiceHandler interface {
 	// ListChatUsers returns which members users of chats are.
 	ListChatUsers(context.Context, *v1.ListChatUsersRequest) (*v1.ListChatUsersResponse, error)
 	// MapChatUser says which member a user is. Where there is a second owner or admin, it
-	// takes their yes.
+	// takes their yes. The user votes once the member has consented.
 	MapChatUser(context.Context, *v1.MapChatUserRequest) (*v1.MapChatUserResponse, error)
+	// ConsentToChatUser lets a user of a chat vote in the caller's name, or no longer. Only
+	// the member says so, with a credential that nobody else made or controls.
+	ConsentToChatUser(context.Context, *v1.ConsentToChatUserRequest) (*v1.ConsentToChatUserResponse, error)
 	// UnmapChatUser forgets who a user is, and its votes on what is still open count no
 	// more.
 	UnmapChatUser(context.Context, *v1.UnmapChatUserRequest) (*v1.UnmapChatUserResponse, error)
@@ -240,6 +265,12 @@ func NewNotifyServiceHandler(svc NotifyServiceHandler, opts ...connect.HandlerOp
 		connect.WithSchema(notifyServiceMethods.ByName("MapChatUser")),
 		connect.WithHandlerOptions(opts...),
 	)
+	notifyServiceConsentToChatUserHandler := connect.NewUnaryHandlerSimple(
+		NotifyServiceConsentToChatUserProcedure,
+		svc.ConsentToChatUser,
+		connect.WithSchema(notifyServiceMethods.ByName("ConsentToChatUser")),
+		connect.WithHandlerOptions(opts...),
+	)
 	notifyServiceUnmapChatUserHandler := connect.NewUnaryHandlerSimple(
 		NotifyServiceUnmapChatUserProcedure,
 		svc.UnmapChatUser,
@@ -258,6 +289,8 @@ func NewNotifyServiceHandler(svc NotifyServiceHandler, opts ...connect.HandlerOp
 			notifyServiceListChatUsersHandler.ServeHTTP(w, r)
 		case NotifyServiceMapChatUserProcedure:
 			notifyServiceMapChatUserHandler.ServeHTTP(w, r)
+		case NotifyServiceConsentToChatUserProcedure:
+			notifyServiceConsentToChatUserHandler.ServeHTTP(w, r)
 		case NotifyServiceUnmapChatUserProcedure:
 			notifyServiceUnmapChatUserHandler.ServeHTTP(w, r)
 		default:
@@ -287,6 +320,10 @@ func (UnimplementedNotifyServiceHandler) ListChatUsers(context.Context, *v1.List
 
 func (UnimplementedNotifyServiceHandler) MapChatUser(context.Context, *v1.MapChatUserRequest) (*v1.MapChatUserResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("palyra.v1.NotifyService.MapChatUser is not implemented"))
+}
+
+func (UnimplementedNotifyServiceHandler) ConsentToChatUser(context.Context, *v1.ConsentToChatUserRequest) (*v1.ConsentToChatUserResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("palyra.v1.NotifyService.ConsentToChatUser is not implemented"))
 }
 
 func (UnimplementedNotifyServiceHandler) UnmapChatUser(context.Context, *v1.UnmapChatUserRequest) (*v1.UnmapChatUserResponse, error) {

@@ -200,8 +200,14 @@ function ChatUsers() {
                 is <Untrusted text={user.member} className="font-semibold" />
                 <span className="block text-sm text-quiet">
                   said by <Untrusted text={user.mappedBy} />, <Time at={user.mappedAt} />
+                  {user.consentedAt === undefined ? "; does not vote before the member consents" : "; votes as the member"}
                 </span>
               </span>
+              {user.consentedAt === undefined && (
+                <Act label="Consent" title="Let this user vote in your name?" does="Consent" said="The user votes in your name." needs="access.consent" keys={["notify"]} run={() => client(NotifyService).consentToChatUser({ team: user.team, user: user.user })}>
+                  <p>Only the member can say so. Whoever has that account in Slack then answers approvals as you.</p>
+                </Act>
+              )}
               <Act label="Forget" title="Forget who this user is?" does="Forget the user" said="The user is forgotten." look="bad" needs="notify.write" keys={["notify"]} run={() => client(NotifyService).unmapChatUser({ team: user.team, user: user.user })}>
                 <p>Their votes on what is still open count no more, and they decide nothing by chat.</p>
               </Act>

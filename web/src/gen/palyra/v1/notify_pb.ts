@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file palyra/v1/notify.proto.
  */
 export const file_palyra_v1_notify: GenFile = /*@__PURE__*/
-  fileDesc("ChZwYWx5cmEvdjEvbm90aWZ5LnByb3RvEglwYWx5cmEudjEipQEKDE5vdGlmeVRhcmdldBIMCgRuYW1lGAEgASgJEgwKBHR5cGUYAiABKAkSDQoFd2hlcmUYAyABKAkSDgoGZXZlbnRzGAQgAygJEhQKDG1pbl9zZXZlcml0eRgFIAEoCRIPCgdpbmNsdWRlGAYgASgJEg4KBnF1ZXVlZBgHIAEoBRIPCgdwcm9ibGVtGAggASgJEhIKCmNvbm5lY3Rpb24YCSABKAkiGgoYTGlzdE5vdGlmeVRhcmdldHNSZXF1ZXN0IkUKGUxpc3ROb3RpZnlUYXJnZXRzUmVzcG9uc2USKAoHdGFyZ2V0cxgBIAMoCzIXLnBhbHlyYS52MS5Ob3RpZnlUYXJnZXQiIwoRVGVzdE5vdGlmeVJlcXVlc3QSDgoGdGFyZ2V0GAEgASgJIjsKElRlc3ROb3RpZnlSZXNwb25zZRIlCghkZWxpdmVyeRgBIAEoCzITLnBhbHlyYS52MS5EZWxpdmVyeSKxAgoIRGVsaXZlcnkSEwoLZGVsaXZlcnlfaWQYASABKAkSDgoGdGFyZ2V0GAIgASgJEg4KBm5vdGljZRgDIAEoCRIQCghzZXZlcml0eRgEIAEoCRINCgVldmVudBgFIAEoAxITCgthcHByb3ZhbF9pZBgGIAEoCRINCgVzdGF0ZRgHIAEoCRIQCghhdHRlbXB0cxgIIAEoBRItCglxdWV1ZWRfYXQYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEisKB25leHRfYXQYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiwKCGVuZGVkX2F0GAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgdwcm9ibGVtGAwgASgJIl4KFUxpc3REZWxpdmVyaWVzUmVxdWVzdBIOCgZ0YXJnZXQYASABKAkSDgoGc3RhdGVzGAIgAygJEhEKCXBhZ2Vfc2l6ZRgDIAEoBRISCgpwYWdlX3Rva2VuGAQgASgJIloKFkxpc3REZWxpdmVyaWVzUmVzcG9uc2USJwoKZGVsaXZlcmllcxgBIAMoCzITLnBhbHlyYS52MS5EZWxpdmVyeRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkijAEKCENoYXRVc2VyEhIKCm1hcHBpbmdfaWQYASABKAkSDAoEdGVhbRgCIAEoCRIMCgR1c2VyGAMgASgJEg4KBm1lbWJlchgEIAEoCRIRCgltYXBwZWRfYnkYBSABKAkSLQoJbWFwcGVkX2F0GAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCIWChRMaXN0Q2hhdFVzZXJzUmVxdWVzdCI7ChVMaXN0Q2hhdFVzZXJzUmVzcG9uc2USIgoFdXNlcnMYASADKAsyEy5wYWx5cmEudjEuQ2hhdFVzZXIiQAoSTWFwQ2hhdFVzZXJSZXF1ZXN0EgwKBHRlYW0YASABKAkSDAoEdXNlchgCIAEoCRIOCgZtZW1iZXIYAyABKAkiOAoTTWFwQ2hhdFVzZXJSZXNwb25zZRIhCgR1c2VyGAEgASgLMhMucGFseXJhLnYxLkNoYXRVc2VyIjIKFFVubWFwQ2hhdFVzZXJSZXF1ZXN0EgwKBHRlYW0YASABKAkSDAoEdXNlchgCIAEoCSI6ChVVbm1hcENoYXRVc2VyUmVzcG9uc2USIQoEdXNlchgBIAEoCzITLnBhbHlyYS52MS5DaGF0VXNlcjKHBAoNTm90aWZ5U2VydmljZRJeChFMaXN0Tm90aWZ5VGFyZ2V0cxIjLnBhbHlyYS52MS5MaXN0Tm90aWZ5VGFyZ2V0c1JlcXVlc3QaJC5wYWx5cmEudjEuTGlzdE5vdGlmeVRhcmdldHNSZXNwb25zZRJJCgpUZXN0Tm90aWZ5EhwucGFseXJhLnYxLlRlc3ROb3RpZnlSZXF1ZXN0Gh0ucGFseXJhLnYxLlRlc3ROb3RpZnlSZXNwb25zZRJVCg5MaXN0RGVsaXZlcmllcxIgLnBhbHlyYS52MS5MaXN0RGVsaXZlcmllc1JlcXVlc3QaIS5wYWx5cmEudjEuTGlzdERlbGl2ZXJpZXNSZXNwb25zZRJSCg1MaXN0Q2hhdFVzZXJzEh8ucGFseXJhLnYxLkxpc3RDaGF0VXNlcnNSZXF1ZXN0GiAucGFseXJhLnYxLkxpc3RDaGF0VXNlcnNSZXNwb25zZRJMCgtNYXBDaGF0VXNlchIdLnBhbHlyYS52MS5NYXBDaGF0VXNlclJlcXVlc3QaHi5wYWx5cmEudjEuTWFwQ2hhdFVzZXJSZXNwb25zZRJSCg1Vbm1hcENoYXRVc2VyEh8ucGFseXJhLnYxLlVubWFwQ2hhdFVzZXJSZXF1ZXN0GiAucGFseXJhLnYxLlVubWFwQ2hhdFVzZXJSZXNwb25zZUIfWh1wYWx5cmEvZ2VuL3BhbHlyYS92MTtwYWx5cmF2MWIGcHJvdG8z", [file_google_protobuf_timestamp]);
+  fileDesc("ChZwYWx5cmEvdjEvbm90aWZ5LnByb3RvEglwYWx5cmEudjEipQEKDE5vdGlmeVRhcmdldBIMCgRuYW1lGAEgASgJEgwKBHR5cGUYAiABKAkSDQoFd2hlcmUYAyABKAkSDgoGZXZlbnRzGAQgAygJEhQKDG1pbl9zZXZlcml0eRgFIAEoCRIPCgdpbmNsdWRlGAYgASgJEg4KBnF1ZXVlZBgHIAEoBRIPCgdwcm9ibGVtGAggASgJEhIKCmNvbm5lY3Rpb24YCSABKAkiGgoYTGlzdE5vdGlmeVRhcmdldHNSZXF1ZXN0IkUKGUxpc3ROb3RpZnlUYXJnZXRzUmVzcG9uc2USKAoHdGFyZ2V0cxgBIAMoCzIXLnBhbHlyYS52MS5Ob3RpZnlUYXJnZXQiIwoRVGVzdE5vdGlmeVJlcXVlc3QSDgoGdGFyZ2V0GAEgASgJIjsKElRlc3ROb3RpZnlSZXNwb25zZRIlCghkZWxpdmVyeRgBIAEoCzITLnBhbHlyYS52MS5EZWxpdmVyeSKxAgoIRGVsaXZlcnkSEwoLZGVsaXZlcnlfaWQYASABKAkSDgoGdGFyZ2V0GAIgASgJEg4KBm5vdGljZRgDIAEoCRIQCghzZXZlcml0eRgEIAEoCRINCgVldmVudBgFIAEoAxITCgthcHByb3ZhbF9pZBgGIAEoCRINCgVzdGF0ZRgHIAEoCRIQCghhdHRlbXB0cxgIIAEoBRItCglxdWV1ZWRfYXQYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEisKB25leHRfYXQYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiwKCGVuZGVkX2F0GAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgdwcm9ibGVtGAwgASgJIl4KFUxpc3REZWxpdmVyaWVzUmVxdWVzdBIOCgZ0YXJnZXQYASABKAkSDgoGc3RhdGVzGAIgAygJEhEKCXBhZ2Vfc2l6ZRgDIAEoBRISCgpwYWdlX3Rva2VuGAQgASgJIloKFkxpc3REZWxpdmVyaWVzUmVzcG9uc2USJwoKZGVsaXZlcmllcxgBIAMoCzITLnBhbHlyYS52MS5EZWxpdmVyeRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkivgEKCENoYXRVc2VyEhIKCm1hcHBpbmdfaWQYASABKAkSDAoEdGVhbRgCIAEoCRIMCgR1c2VyGAMgASgJEg4KBm1lbWJlchgEIAEoCRIRCgltYXBwZWRfYnkYBSABKAkSLQoJbWFwcGVkX2F0GAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIwCgxjb25zZW50ZWRfYXQYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIhYKFExpc3RDaGF0VXNlcnNSZXF1ZXN0IjsKFUxpc3RDaGF0VXNlcnNSZXNwb25zZRIiCgV1c2VycxgBIAMoCzITLnBhbHlyYS52MS5DaGF0VXNlciJAChJNYXBDaGF0VXNlclJlcXVlc3QSDAoEdGVhbRgBIAEoCRIMCgR1c2VyGAIgASgJEg4KBm1lbWJlchgDIAEoCSI4ChNNYXBDaGF0VXNlclJlc3BvbnNlEiEKBHVzZXIYASABKAsyEy5wYWx5cmEudjEuQ2hhdFVzZXIiSAoYQ29uc2VudFRvQ2hhdFVzZXJSZXF1ZXN0EgwKBHRlYW0YASABKAkSDAoEdXNlchgCIAEoCRIQCgh3aXRoZHJhdxgDIAEoCCI+ChlDb25zZW50VG9DaGF0VXNlclJlc3BvbnNlEiEKBHVzZXIYASABKAsyEy5wYWx5cmEudjEuQ2hhdFVzZXIiMgoUVW5tYXBDaGF0VXNlclJlcXVlc3QSDAoEdGVhbRgBIAEoCRIMCgR1c2VyGAIgASgJIjoKFVVubWFwQ2hhdFVzZXJSZXNwb25zZRIhCgR1c2VyGAEgASgLMhMucGFseXJhLnYxLkNoYXRVc2VyMucECg1Ob3RpZnlTZXJ2aWNlEl4KEUxpc3ROb3RpZnlUYXJnZXRzEiMucGFseXJhLnYxLkxpc3ROb3RpZnlUYXJnZXRzUmVxdWVzdBokLnBhbHlyYS52MS5MaXN0Tm90aWZ5VGFyZ2V0c1Jlc3BvbnNlEkkKClRlc3ROb3RpZnkSHC5wYWx5cmEudjEuVGVzdE5vdGlmeVJlcXVlc3QaHS5wYWx5cmEudjEuVGVzdE5vdGlmeVJlc3BvbnNlElUKDkxpc3REZWxpdmVyaWVzEiAucGFseXJhLnYxLkxpc3REZWxpdmVyaWVzUmVxdWVzdBohLnBhbHlyYS52MS5MaXN0RGVsaXZlcmllc1Jlc3BvbnNlElIKDUxpc3RDaGF0VXNlcnMSHy5wYWx5cmEudjEuTGlzdENoYXRVc2Vyc1JlcXVlc3QaIC5wYWx5cmEudjEuTGlzdENoYXRVc2Vyc1Jlc3BvbnNlEkwKC01hcENoYXRVc2VyEh0ucGFseXJhLnYxLk1hcENoYXRVc2VyUmVxdWVzdBoeLnBhbHlyYS52MS5NYXBDaGF0VXNlclJlc3BvbnNlEl4KEUNvbnNlbnRUb0NoYXRVc2VyEiMucGFseXJhLnYxLkNvbnNlbnRUb0NoYXRVc2VyUmVxdWVzdBokLnBhbHlyYS52MS5Db25zZW50VG9DaGF0VXNlclJlc3BvbnNlElIKDVVubWFwQ2hhdFVzZXISHy5wYWx5cmEudjEuVW5tYXBDaGF0VXNlclJlcXVlc3QaIC5wYWx5cmEudjEuVW5tYXBDaGF0VXNlclJlc3BvbnNlQh9aHXBhbHlyYS9nZW4vcGFseXJhL3YxO3BhbHlyYXYxYgZwcm90bzM", [file_google_protobuf_timestamp]);
 
 /**
  * NotifyTarget is where notices go.
@@ -355,6 +355,13 @@ export type ChatUser = Message<"palyra.v1.ChatUser"> & {
    * @generated from field: google.protobuf.Timestamp mapped_at = 6;
    */
   mappedAt?: Timestamp | undefined;
+
+  /**
+   * When the member consented; absent while the user does not vote.
+   *
+   * @generated from field: google.protobuf.Timestamp consented_at = 7;
+   */
+  consentedAt?: Timestamp | undefined;
 };
 
 /**
@@ -449,6 +456,56 @@ export const MapChatUserResponseSchema: GenMessage<MapChatUserResponse> = /*@__P
   messageDesc(file_palyra_v1_notify, 12);
 
 /**
+ * ConsentToChatUserRequest names a user that is mapped to the caller.
+ *
+ * @generated from message palyra.v1.ConsentToChatUserRequest
+ */
+export type ConsentToChatUserRequest = Message<"palyra.v1.ConsentToChatUserRequest"> & {
+  /**
+   * @generated from field: string team = 1;
+   */
+  team: string;
+
+  /**
+   * @generated from field: string user = 2;
+   */
+  user: string;
+
+  /**
+   * Takes consent back.
+   *
+   * @generated from field: bool withdraw = 3;
+   */
+  withdraw: boolean;
+};
+
+/**
+ * Describes the message palyra.v1.ConsentToChatUserRequest.
+ * Use `create(ConsentToChatUserRequestSchema)` to create a new message.
+ */
+export const ConsentToChatUserRequestSchema: GenMessage<ConsentToChatUserRequest> = /*@__PURE__*/
+  messageDesc(file_palyra_v1_notify, 13);
+
+/**
+ * ConsentToChatUserResponse is how it is now.
+ *
+ * @generated from message palyra.v1.ConsentToChatUserResponse
+ */
+export type ConsentToChatUserResponse = Message<"palyra.v1.ConsentToChatUserResponse"> & {
+  /**
+   * @generated from field: palyra.v1.ChatUser user = 1;
+   */
+  user?: ChatUser | undefined;
+};
+
+/**
+ * Describes the message palyra.v1.ConsentToChatUserResponse.
+ * Use `create(ConsentToChatUserResponseSchema)` to create a new message.
+ */
+export const ConsentToChatUserResponseSchema: GenMessage<ConsentToChatUserResponse> = /*@__PURE__*/
+  messageDesc(file_palyra_v1_notify, 14);
+
+/**
  * UnmapChatUserRequest names a user.
  *
  * @generated from message palyra.v1.UnmapChatUserRequest
@@ -470,7 +527,7 @@ export type UnmapChatUserRequest = Message<"palyra.v1.UnmapChatUserRequest"> & {
  * Use `create(UnmapChatUserRequestSchema)` to create a new message.
  */
 export const UnmapChatUserRequestSchema: GenMessage<UnmapChatUserRequest> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_notify, 13);
+  messageDesc(file_palyra_v1_notify, 15);
 
 /**
  * UnmapChatUserResponse is how it was.
@@ -489,7 +546,7 @@ export type UnmapChatUserResponse = Message<"palyra.v1.UnmapChatUserResponse"> &
  * Use `create(UnmapChatUserResponseSchema)` to create a new message.
  */
 export const UnmapChatUserResponseSchema: GenMessage<UnmapChatUserResponse> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_notify, 14);
+  messageDesc(file_palyra_v1_notify, 16);
 
 /**
  * NotifyService shows the targets of notifications and what arrived there, and says which
@@ -540,7 +597,7 @@ export const NotifyService: GenService<{
   },
   /**
    * MapChatUser says which member a user is. Where there is a second owner or admin, it
-   * takes their yes.
+   * takes their yes. The user votes once the member has consented.
    *
    * @generated from rpc palyra.v1.NotifyService.MapChatUser
    */
@@ -548,6 +605,17 @@ export const NotifyService: GenService<{
     methodKind: "unary";
     input: typeof MapChatUserRequestSchema;
     output: typeof MapChatUserResponseSchema;
+  },
+  /**
+   * ConsentToChatUser lets a user of a chat vote in the caller's name, or no longer. Only
+   * the member says so, with a credential that nobody else made or controls.
+   *
+   * @generated from rpc palyra.v1.NotifyService.ConsentToChatUser
+   */
+  consentToChatUser: {
+    methodKind: "unary";
+    input: typeof ConsentToChatUserRequestSchema;
+    output: typeof ConsentToChatUserResponseSchema;
   },
   /**
    * UnmapChatUser forgets who a user is, and its votes on what is still open count no
