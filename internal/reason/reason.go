@@ -220,7 +220,7 @@ var Table = []Row{
 	{AlreadyExists, ExitConflict, "It exists already.", "Choose another name or id."},
 	{IdempotencyMismatch, ExitConflict, "The idempotency key was used for a different call.", "Use a new key for a new call."},
 	{SecretExpired, ExitExpired, "The secret has expired.", "Put a new value: `palyra vault put REF --expires DURATION`."},
-	{SecretEnded, ExitExpired, "The agent or skill of the secret belongs to somebody else than when it was put.", "Put a value of your own with `palyra vault put REF`, or remove the secret with `palyra vault rm REF`."},
+	{SecretEnded, ExitExpired, "The agent has another owner, or the skill another publisher's key, than when the secret was put.", "Put a value of your own with `palyra vault put REF`, or remove the secret with `palyra vault rm REF`."},
 	{LossNotAccepted, ExitUsage, "The change takes somebody's power to answer approvals away.", "Repeat it with --yes if that is meant; accept_loss in the API."},
 	{LastOwner, ExitConflict, "The gateway would be without an owner who can act.", "Make another owner first: `palyra members roles NAME --add owner`, or `palyra members add NAME --role owner`."},
 	{PairingFailed, ExitVerification, "The machine and the gateway do not have the same secret, or somebody is between them.", "Pair again, and type the PIN as `palyra pairing code` shows it."},

@@ -23,7 +23,7 @@ func held(ref Ref) (kind Kind, id string, is bool) {
 	return kind, id, err == nil && (kind == Agent || kind == Skill)
 }
 
-// holder is whom a secret that is put now belongs to.
+// holder returns the holder of a secret that is put now.
 func (s *Service) holder(ref Ref) (string, error) {
 	kind, id, is := held(ref)
 	if !is {
@@ -33,15 +33,15 @@ func (s *Service) holder(ref Ref) (string, error) {
 		return holder, nil
 	}
 	if kind == Skill {
-		return "", reason.Errorf(reason.NotFound, "no version of the skill %s is in use, so that its secrets would belong to no publisher", id).
+		return "", reason.Errorf(reason.NotFound, "no version of the skill %s is in use, so its secrets would have no holder", id).
 			WithRemedy("Install the skill first: `palyra skills install PACKAGE`.")
 	}
-	return "", reason.Errorf(reason.NotFound, "no agent %s exists, so that its secrets would belong to nobody", id).
+	return "", reason.Errorf(reason.NotFound, "no agent %s exists, so its secrets would have no holder", id).
 		WithRemedy("Add the agent first: `palyra members add %s --role agent --owner USER`.", id)
 }
 
-// ended is why a secret belongs to nobody any more, nil if it does. Last is the newest
-// event that put or ended it.
+// ended is why a secret is not lent any more, nil if it is. Last is the newest event that
+// put or ended it.
 func (s *Service) ended(ref Ref, holder string, last event.Code) *reason.Error {
 	kind, id, is := held(ref)
 	if !is {
@@ -64,7 +64,7 @@ func (s *Service) ended(ref Ref, holder string, last event.Code) *reason.Error {
 	return why.WithRemedy("Put a value of your own: `palyra vault put %s`. Or remove the secret: `palyra vault rm %[1]s`.", ref)
 }
 
-// withheld leaves out what the former holder wrote about an ended secret.
+// withheld leaves out the metadata that the former holder set on an ended secret.
 func withheld(m Secret) Secret {
 	if m.Ended == nil {
 		return m

@@ -225,7 +225,9 @@ func (s *Service) end(ctx context.Context, why string, which func(Lease) bool) e
 // EndOf ends the leases of a caller's calls and runs: it may do less than before, or one
 // of its credentials ended, or it got another owner. What goes on in its name leases anew.
 func (s *Service) EndOf(ctx context.Context, holder access.Principal) error {
-	s.placed.changedIn(holder.String())
+	if holder.Kind == access.KindAgent {
+		s.placed.changedIn(holder.String())
+	}
 	s.leases.cuts.Add(1)
 	return s.end(ctx, "holder", func(l Lease) bool { return l.Holder == holder })
 }

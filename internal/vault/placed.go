@@ -23,8 +23,9 @@ type placed struct {
 	known []Placeholder
 
 	changing sync.Mutex
-	// stale were changed since they were read.
-	stale map[Ref]bool
+	// stale were changed since they were read, and staleScopes has scopes of which all were.
+	stale       map[Ref]bool
+	staleScopes map[string]bool
 }
 
 // changed says that a secret may be another one now.
@@ -39,21 +40,28 @@ func (p *placed) changed(ref Ref) {
 
 // changedIn says so of all secrets of a scope.
 func (p *placed) changedIn(scope string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, one := range p.known {
-		if one.Ref.Scope == scope {
-			p.changed(one.Ref)
-		}
+	p.changing.Lock()
+	defer p.changing.Unlock()
+	if p.staleScopes == nil {
+		p.staleScopes = map[string]bool{}
 	}
+	p.staleScopes[scope] = true
 }
 
-// taken returns what was changed, and forgets it.
+// taken returns what was changed, and forgets it. The caller holds p.mu.
 func (p *placed) taken() map[Ref]bool {
 	p.changing.Lock()
 	defer p.changing.Unlock()
 	stale := p.stale
-	p.stale = nil
+	for _, one := range p.known {
+		if p.staleScopes[one.Ref.Scope] {
+			if stale == nil {
+				stale = map[Ref]bool{}
+			}
+			stale[one.Ref] = true
+		}
+	}
+	p.stale, p.staleScopes = nil, nil
 	return stale
 }
 

@@ -57,8 +57,8 @@ type Secret struct {
 	// Holder is the owner of the agent, or the id of the publisher's key of the skill, at
 	// the time of the last put; "" for every other scope.
 	Holder string
-	// Ended is why the secret belongs to nobody any more; nil for all others. Lists leave
-	// its metadata out.
+	// Ended is why the secret is not lent any more; nil for all others. Lists leave its
+	// metadata out.
 	Ended *reason.Error
 	// Unreadable is why the secret cannot be opened, in lists; nil for all others.
 	// Nothing else but Ref is known then.

@@ -32,8 +32,8 @@ type Config struct {
 	Judge Judge
 	// Gateway is the gateway's id, which exports name.
 	Gateway string
-	// Holders looks up whom secrets of agents and skills belong to. Without it nobody gets
-	// or puts any.
+	// Holders looks up the holders of secrets of agents and skills. Without it such secrets
+	// are neither put nor lent.
 	Holders Holders
 	// Own are the secrets that the gateway uses itself, such as the keys of its models:
 	// what Gateway may lease, whatever policies say of others.
@@ -177,7 +177,7 @@ func (s *Service) put(ctx context.Context, caller access.Caller, ref Ref, value 
 		if value == nil {
 			return Secret{}, old.Ended
 		}
-		// Nothing of the former holder goes on, and no version either.
+		// The new value starts without the metadata and versions of the former holder.
 		old.Secret, fresh = Secret{Version: old.Version}, true
 	}
 	m := set.apply(old.Secret)
