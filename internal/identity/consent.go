@@ -79,9 +79,9 @@ func (s *Service) ownDevice(by access.Caller) error {
 }
 
 // OwnWord returns nil if the caller speaks for its member alone: with a live device of its
-// own, while nobody else made or controls the member. It is what everything takes that
-// lets something else speak for a member, such as an account in a chat: a confirmation
-// later takes the member out of other hands, and not what was agreed to before.
+// own, while no other principal made or controls the member. Everything that speaks for a
+// member by its consent requires this, such as an account in a chat: a later confirmation
+// does not undo an earlier consent.
 func (s *Service) OwnWord(by access.Caller) error {
 	if err := s.ownDevice(by); err != nil {
 		return err

@@ -80,7 +80,7 @@ func (s *Set) newCall(r *Request, has attributes) (*call, *refusal) {
 	for _, other := range r.Beside {
 		others = append(others, s.dir.requester(other))
 	}
-	// Whoever made an agent for somebody else could be behind its calls, too.
+	// The maker of an agent of another user could be behind its calls.
 	if agent := r.Caller.Principal; agent.Kind == access.KindAgent && s.independence.Apart(agent, c.requester) {
 		others = append(others, agent)
 	}

@@ -41,6 +41,14 @@ func TestTwoPeople(t *testing.T) {
 		"bob made the two of security, and the host confirmed one": {
 			provenance.History{did(provenance.Made, carol, bob), did(provenance.Made, dave, bob), did(provenance.Confirmed, dave)}, true, true, true, true,
 		},
+		"the owner made the agent": {provenance.History{did(provenance.Made, policytest.Agent, alice)}, true, true, true, true},
+		"bob and carol made and changed the agent": {
+			provenance.History{did(provenance.Made, policytest.Agent, bob), did(provenance.Changed, policytest.Agent, carol)}, true, false, false, true,
+		},
+		"bob and carol made and changed the agent, and the host confirmed it": {
+			provenance.History{did(provenance.Made, policytest.Agent, bob), did(provenance.Changed, policytest.Agent, carol), did(provenance.Confirmed, policytest.Agent)},
+			true, true, true, true,
+		},
 		"carol made the requester": {provenance.History{did(provenance.Made, alice, carol)}, true, true, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -2,7 +2,7 @@ package provenance
 
 import "palyra/internal/event"
 
-// Kind is what somebody did to a member, or to something that speaks for one.
+// Kind is a kind of act on a member, or on something that speaks for one.
 type Kind string
 
 // The kinds of acts. Table has a row for each.
@@ -45,9 +45,10 @@ const (
 	// NeedsConsent gives nothing before the member consents, with a credential that nobody
 	// else made or controls.
 	NeedsConsent
-	// OwnWord is done by the member alone, or by whoever controls it already.
+	// OwnWord is an act that only the member itself can do, or a principal that controls it
+	// already.
 	OwnWord
-	// GivesNothing lets nobody act as the member who could not before.
+	// GivesNothing lets no further principal act as the member.
 	GivesNothing
 )
 
@@ -61,24 +62,24 @@ type Row struct {
 	Why string
 }
 
-// Table is the one list of the acts by which somebody could gain control over what speaks
+// Table is the one list of the acts by which a principal could gain control over what speaks
 // for a member. History is kept of those that control or settle; the others never move a
 // member into other hands.
 var Table = []Row{
-	{Made, Controls, []event.Code{event.MemberAdded}, "whoever adds a member makes its first credential"},
-	{Changed, Controls, []event.Code{event.MemberChanged, event.MemberDisabled, event.MemberEnabled, event.MemberRemoved}, "whoever gives roles, an owner or a state decides what the member can do"},
-	{DeviceGiven, Controls, []event.Code{event.DeviceAdded, event.DevicePaired}, "whoever makes or allows a device could hold its key"},
-	{Confirmed, Settles, []event.Code{event.MembersConfirmed}, "whoever confirms a member has seen that its credentials are its own"},
-	{Mapped, NeedsConsent, []event.Code{event.ChatUserMapped}, "whoever maps an account could have the account"},
+	{Made, Controls, []event.Code{event.MemberAdded}, "the author makes the first credential of the member"},
+	{Changed, Controls, []event.Code{event.MemberChanged, event.MemberDisabled, event.MemberEnabled, event.MemberRemoved}, "the author decides what the member can do"},
+	{DeviceGiven, Controls, []event.Code{event.DeviceAdded, event.DevicePaired}, "the author could hold the key of the device"},
+	{Confirmed, Settles, []event.Code{event.MembersConfirmed}, "the author has checked that the credentials of the member are its own"},
+	{Mapped, NeedsConsent, []event.Code{event.ChatUserMapped}, "the author could own the account"},
 	{Consented, OwnWord, []event.Code{event.ChatConsent, event.ConsentGiven}, "only the member consents, with a device of its own"},
 	{LoggedIn, GivesNothing, []event.Code{event.LoggedIn}, "the identity provider binds a person to a new member alone, and no login takes a member over"},
 	{TokenMade, OwnWord, []event.Code{event.TokenMade}, "people make tokens for themselves and their own agents, and no token decides approvals or consents"},
 	{ConsoleBegun, OwnWord, []event.Code{event.ConsoleLink, event.ConsoleBegun}, "a session of the console is that of the device that asked for the link"},
-	{KeyAdded, GivesNothing, []event.Code{event.PresenceKeyRegistered, event.PresenceKeyConfirmed, event.PasskeyEnrolled, event.PasskeyConfirmed, event.DeviceKeyReplaced}, "its holder makes the key with a credential that speaks for the member already, and the key alone does not"},
+	{KeyAdded, GivesNothing, []event.Code{event.PresenceKeyRegistered, event.PresenceKeyConfirmed, event.PasskeyEnrolled, event.PasskeyConfirmed, event.DeviceKeyReplaced}, "the key is made with a credential that speaks for the member already, and does not speak for the member alone"},
 	{Ended, GivesNothing, []event.Code{
 		event.DeviceRevoked, event.TokenRevoked, event.LoggedOut, event.ConsoleEnded, event.ConsentWithdrawn, event.ChatUserGone,
 		event.PresenceKeyReset, event.PasskeyRemoved,
-	}, "it takes something away that spoke for the member"},
+	}, "the act removes something that spoke for the member"},
 }
 
 // effects are those of Table by kind.

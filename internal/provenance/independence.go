@@ -76,7 +76,7 @@ func (i *Independence) Independent(a, b access.Principal) bool {
 	return true
 }
 
-// Apart reports whether somebody who does not control b controls a, b itself left out.
+// Apart reports whether a principal other than b controls a and does not control b.
 func (i *Independence) Apart(a, b access.Principal) bool {
 	for by := range i.hands[a] {
 		if by != b && !i.hands[b][by] {

@@ -267,7 +267,7 @@ func (a *app) membersRoles() *cobra.Command {
 
 func (a *app) membersOwner() *cobra.Command {
 	return &cobra.Command{Use: "owner AGENT USER", Short: "Let an agent act for another user", Args: command.Args(2, 2),
-		Long:              "Let an agent act for another user from now on, once that user consents: `palyra members\nconsent AGENT`. Its open streams and runs end, and what was granted to it while it acted\nfor the other does not count for it.",
+		Long:              "Let an agent act for another user from now on, once that user consents: `palyra members\nconsent AGENT`. Its open streams and runs end, and what was granted to it while it acted\nfor the other does not count for it. Its secrets, vault://agent:NAME/..., end.",
 		ValidArgsFunction: a.completeMembers(),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			owner := "user:" + strings.TrimPrefix(given[1], "user:")
