@@ -64,7 +64,7 @@ const (
 	VaultRekeyed     Code = "PAL-S205" // the key that wraps the vault's keys is to be replaced, or was
 	RecoveryExported Code = "PAL-S206" // the keys of the vault were given away, encrypted to a recovery key
 	SecretLeaseEnded Code = "PAL-S207" // a secret can be used by this call or run no longer
-	SecretEnded      Code = "PAL-S208" // a secret of an agent ended, since the agent got another owner or was removed
+	SecretEnded      Code = "PAL-S208" //#nosec G101 -- the code of an event: a secret of an agent ended, since the agent got another owner or was removed
 
 	CACreated        Code = "PAL-I100" // the certificate authority was made
 	CertificateMade  Code = "PAL-I101" // a certificate was issued

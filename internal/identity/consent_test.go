@@ -309,7 +309,6 @@ func TestOwnerChangeEnds(t *testing.T) {
 		t.Errorf("the owner is %s", m.Owner)
 	}
 	fails = nil
-	n = len(w.store.Events())
 	must.Get(w.RemoveMember(t.Context(), access.User("alice"), identity.Standing{Member: "agent:helper", AcceptLoss: true}))(t)
 	if last := w.store.Events()[len(w.store.Events())-1]; last.Code != event.SecretEnded || len(asked) != 3 {
 		t.Errorf("after a removal: %s, asked of %v", last.Code, asked)
