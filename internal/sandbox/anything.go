@@ -1,25 +1,10 @@
 package sandbox
 
-import (
-	"slices"
-	"strings"
-)
+import "slices"
 
 // starters are programs that are no launchers by trade and start whatever an
 // argument names, such as find -exec.
 var starters = []string{"find", "fd", "fdfind"}
-
-// StartsNamed reports whether a program that starts others only when an argument
-// says so, such as find -exec, is told to.
-func StartsNamed(basename string, args []string) bool {
-	if !slices.Contains(starters, Family(basename)) {
-		return false
-	}
-	return slices.ContainsFunc(args, func(arg string) bool {
-		return strings.HasPrefix(arg, "-exec") || strings.HasPrefix(arg, "-ok") || strings.HasPrefix(arg, "--exec") ||
-			Family(basename) != "find" && strings.HasPrefix(arg, "-") && !strings.HasPrefix(arg, "--") && strings.ContainsAny(arg, "xX")
-	})
-}
 
 // RunsAnything says why to allow the program with any arguments would be to allow
 // any program, by the first of its names that says so; "" for other programs.

@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"palyra/internal/clip"
+	"palyra/internal/lazyregexp"
 	"palyra/internal/reason"
 )
 
@@ -102,6 +103,42 @@ func Steers(name string) bool {
 			return strings.HasPrefix(name, prefix)
 		}
 		return name == pattern
+	})
+}
+
+// listed are the variables of which no value can name a file, a command, an option or a
+// host, with the values that count as such; nil for any plain word. A name in letters of
+// another case is another variable.
+var listed = map[string][]string{
+	"LANG": nil, "LC_ALL": nil, "LC_COLLATE": nil, "LC_CTYPE": nil, "LC_MESSAGES": nil, "LC_MONETARY": nil, "LC_NUMERIC": nil, "LC_TIME": nil,
+	"TZ":      {"UTC", "UTC0", "GMT", "GMT0"}, // others name files
+	"TERM":    {"dumb", "ansi", "linux", "vt100", "vt220", "xterm", "xterm-256color", "screen", "screen-256color", "tmux", "tmux-256color"},
+	"COLUMNS": nil, "LINES": nil, "COLORTERM": nil, "NO_COLOR": nil, "FORCE_COLOR": nil, "CLICOLOR": nil, "CLICOLOR_FORCE": nil,
+	"CI": nil, "DO_NOT_TRACK": nil, "SOURCE_DATE_EPOCH": nil, "OMP_NUM_THREADS": nil,
+	"GOMAXPROCS": nil, "GOGC": nil, "GOMEMLIMIT": nil, "GOTRACEBACK": nil, "CGO_ENABLED": nil,
+	"RUST_BACKTRACE": nil, "RUST_LIB_BACKTRACE": nil, "CARGO_TERM_COLOR": nil,
+	"PYTHONUNBUFFERED": nil, "PYTHONDONTWRITEBYTECODE": nil, "PYTHONHASHSEED": nil, "PYTHONFAULTHANDLER": nil, "PYTHONUTF8": nil,
+	"PIP_DISABLE_PIP_VERSION_CHECK": nil, "PIP_NO_INPUT": nil, "NODE_NO_WARNINGS": nil,
+	"NPM_CONFIG_LOGLEVEL": nil, "NPM_CONFIG_AUDIT": nil, "NPM_CONFIG_FUND": nil, "NPM_CONFIG_PROGRESS": nil, "NPM_CONFIG_COLOR": nil,
+	"NPM_CONFIG_OFFLINE": nil, "NPM_CONFIG_PREFER_OFFLINE": nil, "NPM_CONFIG_UPDATE_NOTIFIER": nil,
+	"GIT_TERMINAL_PROMPT": nil, "GIT_OPTIONAL_LOCKS": nil, "DOTNET_NOLOGO": nil, "DOTNET_CLI_TELEMETRY_OPTOUT": nil,
+}
+
+// plainWord matches values that are neither a path nor an option nor an address.
+var plainWord = lazyregexp.New(`^([A-Za-z0-9][A-Za-z0-9_.@-]{0,63})?$`)
+
+// Listed reports whether a variable with this value is on the allow list: it cannot
+// change what a program runs, reads, writes or reaches.
+func Listed(name, value string) bool {
+	values, ok := listed[name]
+	return ok && plainWord.MatchString(value) && (values == nil || slices.Contains(values, value))
+}
+
+// Unlisted returns the variables of env ("name=value") that are not on the allow list.
+func Unlisted(env []string) []string {
+	return slices.DeleteFunc(slices.Clone(env), func(pair string) bool {
+		name, value, _ := strings.Cut(pair, "=")
+		return Listed(name, value)
 	})
 }
 

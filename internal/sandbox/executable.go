@@ -84,6 +84,7 @@ func (p Program) Facts(argv []string) *tool.ExecFacts {
 		InlineCode:    slices.ContainsFunc(p.Names(), func(name string) bool { return InlineCode(name, argv) }),
 		Shebang:       p.Shebang,
 		Origin:        p.Origin,
+		Starts:        Starts(p.Names(), argv),
 	}
 }
 

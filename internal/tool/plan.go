@@ -89,7 +89,20 @@ type ExecFacts struct {
 	// certain to be none.
 	Arg1 string `json:"arg1,omitempty"`
 	Arg2 string `json:"arg2,omitempty"`
+	// Env are the names of the variables that the call sets and that are not on the
+	// allow list (sandbox.Listed), sorted; EnvUnknown where a line sets others.
+	Env []string `json:"env,omitempty"`
+	// Starts are the commands that the arguments have the program start, without
+	// directories, and as they are written where that is something else, sorted;
+	// StartsUnknown where one is not certain.
+	Starts []string `json:"starts,omitempty"`
 }
+
+// Elements of ExecFacts.Env and Starts for what is not known.
+const (
+	EnvUnknown    = "?"
+	StartsUnknown = "?"
+)
 
 // SessionFacts are what the session of a call did so far; policy reads them as
 // context.session (docs/sessions.md).

@@ -120,12 +120,15 @@ func (r *reading) wraps(words []string) bool {
 	case "exec":
 		return len(words) > 1
 	}
-	return sandbox.StartsOthers(name) || sandbox.StartsNamed(name, words[1:])
+	return sandbox.StartsOthers(name) || sandbox.InnerOf(name, words).Any()
 }
 
 // wrapped takes each argument of a wrapper for the beginning of the command that it
 // starts. Which one is, its own options decide.
 func (r *reading) wrapped(words []string, all bool, depth int) {
+	for _, text := range sandbox.InnerOf(words[0], words).Texts {
+		r.text(text, depth)
+	}
 	for i := 1; i < min(len(words), mostWords); i++ {
 		word := words[i]
 		switch {
