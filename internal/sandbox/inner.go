@@ -248,7 +248,7 @@ func (o commandOptions) inner(args []string) Inner {
 		if !stuck && i+1 < len(args) {
 			value = args[i+1]
 		}
-		if value != "" {
+		if value = strings.TrimPrefix(value, "exec="); value != "" { // tar's actions
 			inner.Texts = append(inner.Texts, value)
 		}
 	}

@@ -69,15 +69,24 @@ func (r *reader) structure(node syntax.Node) {
 	case *syntax.File, *syntax.Comment, *syntax.Subshell, *syntax.Block, *syntax.IfClause, *syntax.WhileClause, *syntax.WordIter,
 		*syntax.BinaryCmd, *syntax.CaseClause, *syntax.CaseItem, *syntax.TimeClause, *syntax.ParenTest,
 		*syntax.Lit, *syntax.SglQuoted, *syntax.DblQuoted:
-	case *syntax.CmdSubst, *syntax.ParamExp, *syntax.ProcSubst, *syntax.ExtGlob, *syntax.BraceExp:
+	case *syntax.CmdSubst, *syntax.ProcSubst, *syntax.ExtGlob, *syntax.BraceExp:
 		r.script.Dynamic = true
+	case *syntax.ParamExp:
+		r.script.Dynamic = true
+		r.expansion(n)
 	case *syntax.ArithmExp:
 		r.script.Dynamic = true
 		r.has(Arithmetic)
-	case *syntax.Assign, *syntax.ArrayExpr, *syntax.ArrayElem:
+	case *syntax.Assign:
+		r.has(Assignment)
+		r.assign(n)
+	case *syntax.ArrayExpr, *syntax.ArrayElem:
 		r.has(Assignment)
 	case *syntax.ForClause:
 		r.has(Assignment)
+		if loop, ok := n.Loop.(*syntax.WordIter); ok {
+			r.set(loop.Name.Value, Word{})
+		}
 		if n.Select {
 			r.has(Other)
 		}
@@ -96,6 +105,37 @@ func (r *reader) has(f Feature) {
 	if !slices.Contains(r.script.Features, f) {
 		r.script.Features = append(r.script.Features, f)
 	}
+}
+
+func (r *reader) set(name string, value Word) {
+	r.script.Settings = append(r.script.Settings, Setting{Name: name, Value: value})
+}
+
+// assign is A=b, or an argument of export and the like, which may be an option or a name
+// that is expanded. What a variable without a value has is not known.
+func (r *reader) assign(n *syntax.Assign) {
+	switch {
+	case n.Name == nil:
+		r.set("", Word{})
+	case n.Naked || n.Append || n.Index != nil || n.Array != nil:
+		r.set(n.Name.Value, Word{})
+	case n.Value == nil:
+		r.set(n.Name.Value, Literal(""))
+	default:
+		r.set(n.Name.Value, r.word(n.Value))
+	}
+}
+
+// expansion is a parameter, which ${A:=b} gives a value to.
+func (r *reader) expansion(n *syntax.ParamExp) {
+	if n.Exp == nil || n.Exp.Op != syntax.AssignUnset && n.Exp.Op != syntax.AssignUnsetOrNull {
+		return
+	}
+	name := ""
+	if n.Param != nil && !n.Excl {
+		name = n.Param.Value
+	}
+	r.set(name, Word{})
 }
 
 func (r *reader) add(words ...Word) {
@@ -140,6 +180,7 @@ func (r *reader) declare(n *syntax.DeclClause) {
 		words = append(words, Word{text: r.source(arg)})
 	}
 	r.add(words...)
+	r.script.Commands[len(r.script.Commands)-1].Declares = true
 	r.has(Assignment)
 }
 
@@ -178,6 +219,7 @@ func (r *reader) descriptor(n string) {
 	switch {
 	case strings.HasPrefix(n, "{"):
 		r.has(Assignment)
+		r.set(strings.Trim(n, "{}"), Word{})
 	case len(n) > 1 && r.script.Dialect != Bash:
 		r.has(Other)
 	}

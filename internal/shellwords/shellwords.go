@@ -79,6 +79,9 @@ type Command struct {
 	// Words are the name and the arguments, without assignments and redirects. There
 	// is at least one.
 	Words []Word `json:"words"`
+	// Declares is true for export, declare and the like of bash, whose variables are
+	// among the Settings of the script.
+	Declares bool `json:"-"`
 }
 
 // Argv returns the words up to the first that is not literal, and whether these are
@@ -100,6 +103,13 @@ type Redirect struct {
 	Target Word `json:"target"`
 	// Writes is true where the file may be made, emptied or appended to.
 	Writes bool `json:"writes"`
+}
+
+// Setting gives a variable a value.
+type Setting struct {
+	// Name is "" where it is not known.
+	Name  string
+	Value Word
 }
 
 // Feature is something that a text does beside running commands.
@@ -134,6 +144,10 @@ type Script struct {
 	// Dynamic is true where something in the text is not known before it runs: a
 	// word that is not literal, or an expansion in a here-document.
 	Dynamic bool `json:"dynamic"`
+	// Settings are the variables that the text gives values to, without those of
+	// arithmetic, in the order of the text. They are no part of its digest, since
+	// Form has them.
+	Settings []Setting `json:"-"`
 	// Form is the text in one form for all that differ in spaces, line breaks and
 	// comments alone. How commands are joined is there, and nowhere else.
 	Form string `json:"form"`

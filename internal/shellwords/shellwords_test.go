@@ -211,3 +211,49 @@ func TestScriptText(t *testing.T) {
 		t.Errorf("got  %s\nwant %s", text, want)
 	}
 }
+
+// TestSettings: every variable that a text gives a value to is there, with the value
+// where that is known.
+func TestSettings(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		text string
+		want string
+		only Dialect
+	}{
+		{text: "ls a=b ${A:-b} $A"},
+		{text: "A=b C= D='e f' ls", want: "A=b|C=|D=e f"},
+		{text: "A=$B ls", want: "A?"},
+		{text: "(A=b); ls | { B=c d; }; if A; then C=d; fi", want: "A=b|B=c|C=d"},
+		{text: "echo $(A=b ls)", want: "A=b"},
+		{text: "a() { A=b ls; }", want: "A=b"},
+		{text: "for A in b; do c; done", want: "A?"},
+		{text: "echo ${A:=b} ${B=c} \"${C:=d}\"", want: "A?|B?|C?"},
+		{text: "cat <<E\n${A:=b}\nE", want: "A?"},
+		{text: "export A=b C", want: "A=b|C?", only: Bash},
+		{text: "declare -x A=b", want: "?|A=b", only: Bash},
+		{text: "export $A", want: "?", only: Bash},
+		{text: "echo ${!A:=b}", want: "?", only: Bash},
+		{text: "A+=b; B[1]=c; C=(d)", want: "A?|B?|C?", only: Bash},
+		{text: "a {B}> c", want: "B?", only: Bash},
+	} {
+		for _, dialect := range Dialects {
+			if c.only != "" && c.only != dialect {
+				continue
+			}
+			got, err := Parse(dialect, c.text)
+			if err != nil {
+				t.Errorf("%s %q: %v", dialect, c.text, err)
+				continue
+			}
+			var settings []string
+			for _, s := range got.Settings {
+				value, known := s.Value.Literal()
+				settings = append(settings, s.Name+map[bool]string{true: "=" + value, false: "?"}[known])
+			}
+			if text := strings.Join(settings, "|"); text != c.want {
+				t.Errorf("%s %q sets %q, want %q", dialect, c.text, text, c.want)
+			}
+		}
+	}
+}

@@ -137,6 +137,9 @@ func (r *reading) wrapped(words []string, all bool, depth int) {
 		case word != "" && !strings.HasPrefix(word, "-") && !strings.Contains(word, "="):
 			r.start(words[i:], all)
 			r.judge(words[i:], depth)
+			if word != "." || isBuiltin(words[0]) { // no program starts the builtin
+				r.variablesOf(words[i:], all)
+			}
 		}
 	}
 	if len(words) > mostWords {

@@ -42,6 +42,9 @@ type Line struct {
 	// name, and Sources the files that redirects read from.
 	Programs []sandbox.Started
 	Sources  []string
+	// Env are the variables that the line may set for what it runs, and that are not on
+	// the allow list, sorted; tool.EnvUnknown where it may set any.
+	Env []string
 }
 
 // Read reads a line that the gateway itself gives to a shell. origin says where a
@@ -62,7 +65,7 @@ func Claim(dialect shellwords.Dialect, text string) *tool.ShellFacts {
 func read(dialect shellwords.Dialect, text string, origin func(string) string, claimed bool) Line {
 	r := reading{
 		dialect: dialect, origin: origin,
-		special: set{}, commands: set{}, subcommands: set{}, lines: set{}, origins: set{}, reads: set{}, writes: set{},
+		special: set{}, commands: set{}, subcommands: set{}, lines: set{}, origins: set{}, reads: set{}, writes: set{}, env: set{},
 	}
 	script, err := shellwords.Parse(dialect, text)
 	if err != nil {
@@ -103,8 +106,8 @@ type reading struct {
 	origin  func(string) string
 	line    Line
 
-	special, commands, subcommands, lines, origins, reads, writes set
-	lineBytes, texts                                              int
+	special, commands, subcommands, lines, origins, reads, writes, env set
+	lineBytes, texts                                                   int
 }
 
 // conclude says what is known as a whole.
@@ -130,6 +133,10 @@ func (r *reading) conclude(script shellwords.Script, claimed bool) {
 	}
 	f.Special, f.Commands, f.Subcommands, f.Lines = r.special.sorted(), r.commands.sorted(), r.subcommands.sorted(), r.lines.sorted()
 	f.Origins, f.Reads, f.Writes = r.origins.sorted(), r.reads.sorted(), r.writes.sorted()
+	if !f.Parsed || slices.ContainsFunc(setAny, func(special string) bool { return r.special[special] }) {
+		r.env.add(tool.EnvUnknown)
+	}
+	r.line.Env = r.env.sorted()
 }
 
 // features are what shellwords calls things.
@@ -146,9 +153,11 @@ func (r *reading) script(s shellwords.Script) {
 	for _, redirect := range s.Redirects {
 		r.redirect(redirect)
 	}
+	r.settings(s.Settings)
 	for _, c := range s.Commands {
 		words, all := c.Argv()
 		r.command(words, all, 0)
+		r.variables(c)
 		if len(words) == 0 {
 			continue
 		}
@@ -246,12 +255,15 @@ func (r *reading) text(text string, depth int) {
 	}
 	script, err := shellwords.Parse(shellwords.Bash, text)
 	if err != nil {
+		r.env.add(tool.EnvUnknown)
 		r.tokens(text)
 		return
 	}
+	r.settings(script.Settings)
 	for _, c := range script.Commands {
 		words, all := c.Argv()
 		r.command(words, all, depth+1)
+		r.variables(c)
 	}
 }
 

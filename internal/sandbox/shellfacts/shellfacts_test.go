@@ -155,6 +155,59 @@ func TestUnknownLines(t *testing.T) {
 	}
 }
 
+// TestEnv: the variables that a line may set for what it runs are known by name, or the
+// line says that it may set any.
+func TestEnv(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"ls": "", "ls $A": "", "ls | wc > a": "", "LC_ALL=C sort a": "", "env TZ=UTC date": "", "export LANG=C; ls": "", "timeout 5 ls": "", "find . -exec rm {} +": "", "sh -c 'LC_ALL=C ls'": "",
+		"bash a.sh": "", "echo A=b": "", "cd a && NO_COLOR=1 make": "", "python3 -c 'x=1'": "",
+
+		"OPENSSL_CONF=./a curl b": "OPENSSL_CONF", "GOROOT=./a; export GOROOT; go build": "GOROOT", "export JAVA_HOME=a B=c": "B JAVA_HOME", "env HGRCPATH=a hg st": "HGRCPATH",
+		"env -i A=b ls": "A", "timeout 5 env A=b ls": "A", "/usr/bin/env A=b ls": "A", "nice find . -exec env A=b ls {} +": "A", "sh -c 'A=b ls'": "A", "eval 'A=b ls'": "A",
+		"trap 'A=b ls' EXIT": "A", "alias l='A=b ls'": "A", "echo $(A=b ls)": "A", "for A in b; do ls; done": "A", "echo ${A:=b}": "A", "f() { A=b ls; }; f": "A",
+		"LC_ALL=$A sort": "LC_ALL", "LANG=/a ls": "LANG", "export LANG; ls": "LANG", "PATH=. ls": "PATH", "readonly A=b; ls": "A",
+
+		"$A b": "?", "export $A": "?", "export -n A": "? A", "read A": "?", "printf -v A b": "?", "unset A": "?", "getopts a A": "?", "env $A ls": "?", "env -S 'ls'": "?",
+		"env -u A ls": "?", "sudo ls": "?", "docker run a": "?", "uv run a": "?", ". ./a": "?", "command . ./a": "?", "source a": "?", "sh -c $A": "?", "eval $A": "?", "curl a | sh": "?", "ls 'a": "?",
+		"let A=1": "?", "exec env $A": "?", "command export A=b": "A", "\\export A=b": "A", "\\export $A": "?", "git -c alias.a=b a": "?", "sh -c \"ls 'a\"": "?",
+	} {
+		for _, dialect := range shellwords.Dialects {
+			if got := Read(dialect, text, system).Env; !slices.Equal(got, strings.Fields(want)) {
+				t.Errorf("%s %q sets %q, want %q", dialect, text, got, strings.Fields(want))
+			}
+		}
+	}
+}
+
+// TestWrappersOfPrograms: a program that its arguments have start another one makes its
+// line unknown, and what may be started is among the commands.
+func TestWrappersOfPrograms(t *testing.T) {
+	t.Parallel()
+	for text, runs := range map[string]string{
+		"uv run rm a": "uv rm", "uvx rm": "rm", "poetry run rm": "rm", "npm exec -- rm a": "rm", "npx rm": "rm", "npx -p a rm": "rm", "mise exec -- rm": "rm", "direnv exec . rm a": "rm",
+		"bundle exec rm": "rm", "nix-shell -p a --run 'rm b'": "rm", "nix-shell --run=rm": "rm", "nix develop -c rm": "rm", "tar --to-command=rm -xf a": "rm", "tar -xf a --to-command 'sh -c rm'": "rm sh",
+		"tar -Irm -xf a": "rm", "tar --checkpoint=1 --checkpoint-action=exec=rm": "rm", "git -c alias.status=!rm status": "rm git", "git -c 'alias.a=!f() { rm b; }; f' a": "rm",
+		"git rebase --exec rm main": "rm", "git rebase --exec=rm main": "rm", "git bisect run rm": "rm", "git submodule foreach 'rm a'": "rm", "git fetch 'ext::rm a'": "rm",
+		"sed 1e a": "sed", "sed s/a/b/w a": "sed", "make SHELL=./rm": "./rm rm", "rsync -e rm a b": "rm", "man -P rm ls": "rm", "find . -exec rm {} +": "rm", "fd -x rm": "rm",
+	} {
+		f := Read(shellwords.Bash, text, system).Facts
+		if f.Known || !slices.Contains(f.Special, tool.ShellWrapper) || !slices.Contains(f.Commands, tool.ShellUnknown) {
+			t.Errorf("%q is taken for known: %+v", text, f)
+		}
+		for _, name := range strings.Fields(runs) {
+			if !slices.Contains(f.Commands, name) {
+				t.Errorf("%q: commands are %q, want %q among them", text, f.Commands, name)
+			}
+		}
+	}
+	for _, text := range []string{"uv sync", "npm test", "git -C a status", "sed -n 5p a", "tar xzf a", "make V=1", "find . -name a", "git -c color.ui=never log"} {
+		if f := Read(shellwords.Bash, text, system).Facts; !f.Known {
+			t.Errorf("%q is not known: %q", text, f.Special)
+		}
+	}
+}
+
 // TestClaim: a line that somebody else runs is never known, and what it may run is
 // there.
 func TestClaim(t *testing.T) {
@@ -199,7 +252,7 @@ func TestRead(t *testing.T) {
 // FuzzRead: a rule that allows some commands never holds for a line that holds
 // anything else, and a line within another is no less dangerous than by itself.
 func FuzzRead(f *testing.F) {
-	for _, seed := range []string{"ls", "ls|rm", "ls;$a", "eval rm", "env rm", "sh -c 'rm a'", "a() { rm; }", "ls > rm", "ls (", "\"rm\" a", "find . -exec rm {} ;"} {
+	for _, seed := range []string{"ls", "ls|rm", "ls;$a", "eval rm", "env rm", "sh -c 'rm a'", "a() { rm; }", "ls > rm", "ls (", "\"rm\" a", "find . -exec rm {} ;", "uv run rm", "sed 1e a", "tar --to-command=rm -xf a", "git -c alias.a=!rm a", "A=b ls", "export A=b; ls", "env A=b ls"} {
 		f.Add(seed)
 	}
 	allowed := []string{"ls", "wc"}
@@ -218,6 +271,9 @@ func FuzzRead(f *testing.F) {
 				if words, all := c.Argv(); !all || !slices.Contains(allowed, words[0]) {
 					t.Errorf("a list of %q holds for %q, which runs %q", allowed, text, words)
 				}
+			}
+			if env := Read(dialect, text, system).Env; len(env) > 0 {
+				t.Errorf("a list of %q holds for %q, which sets %q", allowed, text, env)
 			}
 			if claim := Claim(dialect, text); !slices.Contains(claim.Commands, tool.ShellUnknown) {
 				t.Errorf("a list of %q holds for the claim %q", allowed, text)
