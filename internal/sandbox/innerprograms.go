@@ -27,11 +27,17 @@ func commandUntil(words []string, ends ...string) Inner {
 	return Inner{Commands: [][]string{words}}
 }
 
+// mostInner bounds the commands of one program that are read.
+const mostInner = 16
+
 // innerOfFind reads -exec and its siblings.
 func innerOfFind(args []string) Inner {
 	var inner Inner
 	for i, word := range args {
 		switch {
+		case len(inner.Commands) == mostInner:
+			inner.Unknown = true
+			return inner
 		case slices.Contains([]string{"-exec", "-execdir", "-ok", "-okdir"}, word):
 			inner.add(commandUntil(args[i+1:], ";", "+"))
 		case strings.HasPrefix(word, "-exec"), strings.HasPrefix(word, "-ok"):
@@ -46,6 +52,9 @@ func innerOfFd(args []string) Inner {
 	var inner Inner
 	for i, word := range args {
 		switch {
+		case len(inner.Commands) == mostInner:
+			inner.Unknown = true
+			return inner
 		case slices.Contains([]string{"-x", "-X", "--exec", "--exec-batch"}, word):
 			inner.add(commandUntil(args[i+1:], ";"))
 		case strings.HasPrefix(word, "--exec"), strings.HasPrefix(word, "-exec"):
