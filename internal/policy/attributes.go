@@ -44,6 +44,7 @@ func attributesOf(rows []Fact) []contextFact {
 var (
 	attrArgs     = attributeOfName("args")
 	attrApproval = attributeOfName("approval")
+	attrExec     = attributeOfName("exec")
 	attrSession  = attributeOfName("session")
 	attrNow      = attributeOfName("now")
 

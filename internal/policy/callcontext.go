@@ -100,7 +100,7 @@ func (s *Set) newCall(r *Request, has attributes) (*call, *refusal) {
 
 // findPolicies looks the candidates up and what they read.
 func (c *call) findPolicies() {
-	c.found = c.set.candidates(c.req)
+	c.found = c.set.candidates(c.req).covering(c.request)
 	c.reads = c.found.reads()
 }
 

@@ -174,6 +174,8 @@ var facts = [...]Fact{
 	{"exec.line", "String?", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Exec.Line }, "the whole command line, quoted as a shell has it: `git commit -m 'two words'`; not there for one of more than 16 KiB ([below](#command-lines-in-rules))"},
 	{"exec.arg1", "String?", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Exec.Arg1 }, "the first argument: `push` of `git push origin`; not there where it is an option, or may be the value of one ([below](#command-lines-in-rules))"},
 	{"exec.arg2", "String?", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Exec.Arg2 }, "the argument right after `arg1`, if it is no option"},
+	{"exec.env", "Set<String>", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Exec.Env }, "names of the variables that the call sets and that are not on the allow list of those which cannot change what runs; `?` where a line for a shell may set others ([below](#variables-and-inner-commands))"},
+	{"exec.starts", "Set<String>", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Exec.Starts }, "commands that the arguments have the program start, `pytest` of `uv run pytest`, named like those of `shell.commands`; `?` for one that is not certain ([below](#variables-and-inner-commands))"},
 	{"shell", "ShellFacts?", nil, bound, inAll, ofPlan, ByNobody, shellOf, "what the gateway reads in a line for a shell ([below](#lines-for-a-shell))"},
 	{"shell.dialect", "String", shellDialects, bound, inAll, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.Shell.Dialect }, "the language that the line is in"},
 	{"shell.claimed", "Bool", nil, bound, inAll, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.Shell.Claimed }, "somebody else runs the line, and only says which one it is"},
@@ -409,7 +411,18 @@ func (f *egressFacts) key() any {
 	return egressRecord(f.EgressMode)
 }
 
-func (f *execFacts) key() any { return *f }
+// execRecord is what a program is remembered by: its facts as bytes.
+type execRecord string
+
+// key is nil for a call that sets variables or starts more: few repeat.
+func (f *execFacts) key() any {
+	if len(f.Env)+len(f.Starts) > 0 {
+		return nil
+	}
+	r := &Request{Facts: tool.Facts{Exec: (*tool.ExecFacts)(f)}}
+	row := &contextFacts[attrExec.index()]
+	return execRecord(row.appendTo(nil, r, row.parts))
+}
 
 func execOf(r *Request) any {
 	if r.Facts.Exec == nil {

@@ -3,6 +3,7 @@ package policy
 import (
 	"iter"
 	"slices"
+	"strings"
 
 	"github.com/cedar-policy/cedar-go"
 	"github.com/cedar-policy/cedar-go/types"
@@ -89,6 +90,36 @@ func (c candidates) All() iter.Seq2[cedar.PolicyID, *cedar.Policy] {
 			}
 		}
 	}
+}
+
+// mustRead are the facts of a call that a permit without people covers only where it
+// reads them: by them a rule for a harmless command line could run something else.
+var mustRead = []string{"exec.env", "exec.starts"}
+
+// Unread names the facts of a call that p does not read and has to, so that it does not
+// cover the call: p waives an approval, and the call sets variables that are not on the
+// allow list, or has its program start another one. The permit of allow_sensitive_tools
+// is for everything.
+func Unread(p *expr.Policy, r *Request) []string {
+	if r.Facts.Exec == nil || !p.Permits() || p.Notes.Waives == "" || p.Builtin {
+		return nil
+	}
+	var unread []string
+	for _, name := range mustRead {
+		list, ok := FactNamed(name).at(r).(*[]string)
+		if ok && len(*list) > 0 && !p.Mentions(append([]string{"context"}, strings.Split(name, ".")...)...) {
+			unread = append(unread, name)
+		}
+	}
+	return unread
+}
+
+// covering leaves out the policies that do not cover the call.
+func (c candidates) covering(r *Request) candidates {
+	if r.Facts.Exec == nil {
+		return c
+	}
+	return slices.DeleteFunc(c, func(p *compiled) bool { return len(Unread(p.Policy, r)) > 0 })
 }
 
 // find returns the candidates for a request whose entities have the given

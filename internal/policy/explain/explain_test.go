@@ -66,7 +66,7 @@ func TestExplainedConjuncts(t *testing.T) {
 				`context.risk == 1=skipped context.risk:60]`},
 		{`when { if context has exec then context.exec.basename == "git" else context.protected }`,
 			`if context has exec then context.exec.basename == "git" else context.protected=true [` +
-				`context has exec=true context.exec:{"basename":"git", "in_workspace":false, "inline_code":false, "is_interpreter":false, "is_shell":false, "origin":"", "path":"/usr/bin/git", "sha256":"", "shebang":""} | ` +
+				`context has exec=true context.exec:{"basename":"git", "env":[], "in_workspace":false, "inline_code":false, "is_interpreter":false, "is_shell":false, "origin":"", "path":"/usr/bin/git", "sha256":"", "shebang":"", "starts":[]} | ` +
 				`context.exec.basename == "git"=true context.exec.basename:"git" | context.protected=skipped context.protected:false]`},
 		{`when { [ "a" , "b" ].contains(context.sandbox["tier"]) } unless { context.approval.granted }`,
 			`[ "a" , "b" ].contains(context.sandbox["tier"])=false context.sandbox.tier:"c"; ` +
@@ -77,7 +77,7 @@ func TestExplainedConjuncts(t *testing.T) {
 				`resource.destructive=true resource.destructive:true; principal is Agent=true principal:Agent::"coder"; ` +
 				`principal has owner=true principal.owner:User::"alice"`},
 		{`when { context has exec.basename && (context.args.argv.containsAll(["git"])) }`,
-			`context has exec.basename=true context.exec:{"basename":"git", "in_workspace":false, "inline_code":false, "is_interpreter":false, "is_shell":false, "origin":"", "path":"/usr/bin/git", "sha256":"", "shebang":""} ` +
+			`context has exec.basename=true context.exec:{"basename":"git", "env":[], "in_workspace":false, "inline_code":false, "is_interpreter":false, "is_shell":false, "origin":"", "path":"/usr/bin/git", "sha256":"", "shebang":"", "starts":[]} ` +
 				`context.exec.basename:"git"; context.args.argv.containsAll(["git"])=true context.args.argv:["git", "push"]`},
 		{`unless { context.now < datetime("2026-03-02") }`,
 			`context.now < datetime("2026-03-02")=false context.now:datetime("2026-03-02T10:00:00.000Z")`},
@@ -120,6 +120,28 @@ when {
 		if p.ID == "others" {
 			t.Error("a policy is explained whose scope does not match")
 		}
+	}
+}
+
+// TestExplainedUnread: a permit whose conditions hold, and that does not cover the call all
+// the same, says why.
+func TestExplainedUnread(t *testing.T) {
+	t.Parallel()
+	policies := `@id("w") @waives("approval: test") permit(principal, action == Action::"tool.execute/process.run", resource) when { context has exec && context.exec.basename == "git" && context.egress.mode != "none" };`
+	sets := func(env ...string) policy.Request {
+		return runs("git", `["git"]`, func(r *policy.Request) { r.Facts.Exec.Env = env })
+	}
+	if p := policyNamed(t, explained(t, policies, sets()), "w"); p.Outcome != explain.OutcomeSatisfied || !p.Determining {
+		t.Errorf("without a variable the permit is %+v", p)
+	}
+	e := explained(t, policies, sets("GOROOT"))
+	p := policyNamed(t, e, "w")
+	last := p.Conjuncts[len(p.Conjuncts)-1]
+	if p.Outcome != explain.OutcomeNotSatisfied || written(last) != `the permit reads context.exec.env, which is not empty=false context.exec.env:["GOROOT"]` {
+		t.Errorf("with a variable the permit is %+v", p)
+	}
+	if e.Nearest == nil || e.Effect != policy.Ask {
+		t.Errorf("%s, nearest %v", e.Effect, e.Nearest)
 	}
 }
 

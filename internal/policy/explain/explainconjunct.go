@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/cedar-policy/cedar-go/types"
@@ -43,7 +44,21 @@ func (v *sight) policy(p *expr.Policy) Policy {
 			out.Outcome = OutcomeNotSatisfied
 		}
 	}
+	for _, name := range policy.Unread(p, &v.request) {
+		out.Conjuncts = append(out.Conjuncts, Conjunct{
+			Text: unreadText(name), Line: p.Line, Column: 1, Clause: clauseWord(true), Outcome: OutcomeFalse,
+			Values: []Value{{Path: "context." + name, Value: valueText(v.valueAt(append([]string{"context"}, strings.Split(name, ".")...)))}},
+		})
+		if out.Outcome == OutcomeSatisfied {
+			out.Outcome = OutcomeNotSatisfied
+		}
+	}
 	return out
+}
+
+// unreadText says what a permit that waives an approval lacks to cover the call.
+func unreadText(name string) string {
+	return fmt.Sprintf("the permit reads context.%s, which is not empty", name)
 }
 
 // clause explains the conjuncts of one when or unless and returns the outcome

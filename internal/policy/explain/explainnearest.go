@@ -58,6 +58,9 @@ func (v *sight) falseParts(p *expr.Policy) (parts []string, hard int) {
 		fault, cost := v.clauseFaults(p, cond)
 		parts, hard = append(parts, fault...), hard+cost
 	}
+	for _, name := range policy.Unread(p, &v.request) {
+		parts, hard = append(parts, unreadText(name)+", is false"), hard+int(effortPolicy)
+	}
 	return parts, hard
 }
 

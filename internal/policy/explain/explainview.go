@@ -21,6 +21,8 @@ type sight struct {
 	view policy.View
 	call policy.Call
 	env  expr.Env
+	// request is the call for one file.
+	request policy.Request
 	// context is what policy sees, shown the same without what tool.Redact hides.
 	context, shown types.Record
 	// files are those of a call that changes several.
@@ -28,7 +30,7 @@ type sight struct {
 }
 
 func newSight(s *policy.Set, c policy.Call, r policy.Request, files []string) *sight {
-	v := &sight{set: s, view: s.View(), call: c, env: c.Env, files: files}
+	v := &sight{set: s, view: s.View(), call: c, env: c.Env, request: r, files: files}
 	v.context, _ = c.Env.Context.(types.Record)
 	clean := v.context.Map()
 	if _, ok := clean["args"]; ok {

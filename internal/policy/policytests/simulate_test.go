@@ -33,8 +33,8 @@ func TestReplaceFacts(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("facts (-want +got):\n%s", diff)
 	}
-	if *r.Facts.Exec != before {
-		t.Error("the facts of the request that was copied changed")
+	if diff := cmp.Diff(before, *r.Facts.Exec); diff != "" {
+		t.Errorf("the facts of the request that was copied changed:\n%s", diff)
 	}
 	if err := policytests.ReplaceFacts(&got, []byte(`{"exec":null}`)); err != nil || got.Facts.Exec != nil {
 		t.Errorf("null left %v, %v", got.Facts.Exec, err)
