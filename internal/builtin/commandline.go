@@ -1,6 +1,14 @@
 package builtin
 
-import "palyra/internal/commandline"
+import (
+	"slices"
+	"strings"
+
+	"palyra/internal/clip"
+	"palyra/internal/commandline"
+	"palyra/internal/sandbox"
+	"palyra/internal/tool"
+)
 
 // shownCommand is how many characters of a command line a summary shows.
 const shownCommand = 120
@@ -17,3 +25,64 @@ func commandLine(argv []string, most int) string {
 	tail := (most - len(gap)) / 3
 	return string(line[:most-len(gap)-tail]) + gap + string(line[len(line)-tail:])
 }
+
+// variables are the names of those that the call sets and that are not on the allow list,
+// sorted.
+func (c command) variables() []string {
+	var names []string
+	for _, pair := range sandbox.Unlisted(c.env) {
+		name, _, _ := strings.Cut(pair, "=")
+		names = append(names, name)
+	}
+	if c.line != nil {
+		names = append(names, c.line.Env...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// more says why the call may run more than its command line shows, "" where it does not.
+func (c command) more() string {
+	if names := c.variables(); len(names) > 0 {
+		return "it sets " + few(names) + ", which may change what runs"
+	}
+	if starts := sandbox.Starts(c.program.Names(), c.in.Argv); len(starts) > 0 {
+		return "its arguments have it start " + few(starts)
+	}
+	return ""
+}
+
+// few names some of many; unknown ones are others.
+func few(names []string) string {
+	const most = 5
+	names = slices.Clone(names)
+	if i := slices.Index(names, tool.EnvUnknown); i >= 0 {
+		names = append(slices.Delete(names, i, i+1), "others that are not known")
+	}
+	if len(names) > most {
+		names = append(names[:most], "more")
+	}
+	return strings.Join(names, ", ")
+}
+
+// moreNotes show the variables that are not on the allow list, with their values, and the
+// inner commands.
+func (c command) moreNotes() []string {
+	var notes []string
+	if pairs := sandbox.Unlisted(c.env); len(pairs) > 0 {
+		for i, pair := range pairs {
+			pairs[i] = commandline.Quote([]string{clip.Ellipsis(tool.RedactText(pair), shownVariable)})
+		}
+		notes = append(notes, "The call sets variables that may change what runs: "+strings.Join(pairs, " ")+".")
+	}
+	if c.line != nil && len(c.line.Env) > 0 {
+		notes = append(notes, "The line sets variables that may change what runs: "+few(c.line.Env)+".")
+	}
+	if starts := sandbox.Starts(c.program.Names(), c.in.Argv); len(starts) > 0 {
+		notes = append(notes, "The arguments have the program start "+few(starts)+".")
+	}
+	return notes
+}
+
+// shownVariable is how many bytes of a variable a note shows; the arguments have all.
+const shownVariable = 256

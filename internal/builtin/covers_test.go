@@ -41,6 +41,44 @@ func TestGrantsOfPrograms(t *testing.T) {
 	}
 }
 
+// TestMoreThanTheLine: a call that sets variables which may change what runs, or has its
+// program start another one, says so to policy and to people, and grants are for that very
+// call.
+func TestMoreThanTheLine(t *testing.T) {
+	t.Parallel()
+	b, _, bin := processBench(t, nil)
+	must.Do(t, os.WriteFile(filepath.Join(bin, "tar"), []byte("\x7fELFtar"), 0o755))
+	for name, c := range map[string]struct {
+		tool        string
+		in          object
+		env, starts string
+		only, note  string
+	}{
+		"control": {"process.run", object{"argv": []string{"git", "status"}}, "", "", "", ""},
+		"listed":  {"process.run", object{"argv": []string{"git", "status"}, "env": object{"LANG": "C", "CI": "1"}}, "", "", "", ""},
+		"variables": {"process.run", object{"argv": []string{"git", "status"}, "env": object{"OPENSSL_CONF": "./a b", "GOROOT": "c", "CI": "1"}}, "GOROOT OPENSSL_CONF", "",
+			"it sets GOROOT, OPENSSL_CONF, which may change what runs", "The call sets variables that may change what runs: GOROOT=c 'OPENSSL_CONF=./a b'."},
+		"value":  {"process.run", object{"argv": []string{"git", "status"}, "env": object{"LANG": "/a"}}, "LANG", "", "it sets LANG, which may change what runs", "LANG=/a."},
+		"secret": {"process.run", object{"argv": []string{"git", "status"}, "env": object{"KEY": "ghp_" + strings.Repeat("a1B2", 9)}}, "KEY", "", "it sets KEY, which may change what runs", "KEY=[redacted]"},
+		"inner":  {"process.run", object{"argv": []string{"git", "bisect", "run", "./a"}}, "", "./a a", "its arguments have it start ./a, a", "The arguments have the program start ./a, a."},
+		"tar": {"process.run", object{"argv": []string{"tar", "--to-command=./a", "-xf", "b"}}, "", "?", "its arguments have it start others that are not known",
+			"The arguments have the program start others that are not known."},
+		"line":         {"shell.run", object{"command": "A=b git status", "env": object{"GOROOT": "c"}}, "A GOROOT", "", "bash starts whatever program it is given", "The line sets variables that may change what runs: A."},
+		"plain line":   {"shell.run", object{"command": "LC_ALL=C git status"}, "", "", "bash starts whatever program it is given", ""},
+		"unknown line": {"shell.run", object{"command": "export $A; git status"}, "?", "", "bash starts whatever program it is given", "may change what runs: others that are not known."},
+	} {
+		plan := must.Get(b.plan(c.tool, c.in))(t)
+		exec := plan.Facts.Exec
+		if strings.Join(exec.Env, " ") != c.env || strings.Join(exec.Starts, " ") != c.starts || plan.ExactOnly != c.only {
+			t.Errorf("%s: env %q, starts %q, only %q", name, exec.Env, exec.Starts, plan.ExactOnly)
+		}
+		notes := strings.Join(plan.Preview.Notes, "\n")
+		if !strings.Contains(notes, c.note) || c.note == "" && strings.Contains(notes, "may change what runs") {
+			t.Errorf("%s: the notes are\n%s", name, notes)
+		}
+	}
+}
+
 // TestGrantsOfFiles: the files are named, or counted where they are too many.
 func TestGrantsOfFiles(t *testing.T) {
 	t.Parallel()

@@ -248,7 +248,10 @@ func (c command) exactOnly() string {
 	if c.own != "" {
 		return c.own + " is a file of the workspace, which may be another by then"
 	}
-	return c.program.RunsAnything()
+	if why := c.program.RunsAnything(); why != "" {
+		return why
+	}
+	return c.more()
 }
 
 // notes are what the person who approves should know beside the operands.
@@ -266,6 +269,7 @@ func (t process) notes(c command) []string {
 		notes = append(notes, "The caches of "+strings.Join(c.caches, ", ")+" are shared with other runs in this workspace, and what is written there is not looked at.")
 	}
 	notes = append(notes, c.namesakes()...)
+	notes = append(notes, c.moreNotes()...)
 	notes = append(notes, c.line.notes()...)
 	notes = append(notes, t.networkNotes(c)...)
 	notes = append(notes, c.injectionNotes()...)

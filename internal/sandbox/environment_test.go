@@ -1,8 +1,12 @@
 package sandbox
 
 import (
+	"os"
 	"slices"
+	"strings"
 	"testing"
+
+	"palyra/internal/must"
 )
 
 // TestListed: only variables that cannot change what runs are on the allow list, and only
@@ -36,6 +40,17 @@ func TestListed(t *testing.T) {
 			if !Listed(name, value) {
 				t.Errorf("%s=%s is no plain word", name, value)
 			}
+		}
+	}
+}
+
+// TestDocsOfListed: docs/policy.md has the variables of the allow list.
+func TestDocsOfListed(t *testing.T) {
+	t.Parallel()
+	text := string(must.Get(os.ReadFile("../../docs/policy.md"))(t))
+	for name := range listed {
+		if !strings.Contains(text, "`"+name+"`") {
+			t.Errorf("docs/policy.md does not have %s", name)
 		}
 	}
 }

@@ -96,8 +96,9 @@ func (c *coverage) add(v policy.Verdict, shown []explain.Policy) {
 		if slices.Contains(rests, p.ID) || applied && p.Effect == expr.EffectWord(false) {
 			at.Determined++
 		}
-		for n, conjunct := range p.Conjuncts {
-			at.Conditions[n].count(conjunct.Outcome)
+		// An explanation can go on with what the gateway requires of the policy.
+		for n := range at.Conditions {
+			at.Conditions[n].count(p.Conjuncts[n].Outcome)
 		}
 	}
 }
