@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -46,7 +47,7 @@ func factRows() []factRow {
 	laptop := profile.All()[0].Files[0].Text
 	byLinks := strings.ReplaceAll(laptop, "context.hard_links > 1", "context.hard_links > 99")
 	byPath := strings.ReplaceAll(laptop, "path_folded", "path")
-	return append(append(reducedRows(), ownershipRows()...), []factRow{
+	return slices.Concat(reducedRows(), ownershipRows(), innerRows(), []factRow{
 		{"GW-08", "secret file in capitals", laptop, byPath, func(g *gateway, _ bool) string {
 			g.file("config/.ENV", canary)
 			return g.reads("config/.ENV")
@@ -155,7 +156,7 @@ func factRows() []factRow {
 			g.turn(g.Dir, "there.txt")
 			return g.compareOutput(func(path string) []string { return []string{"call", "fs.list", "path=" + path} })
 		}},
-	}...)
+	})
 }
 
 // patchWrongly sends a patch that conflicts with a secret file and returns the whole output.

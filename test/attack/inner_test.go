@@ -1,0 +1,90 @@
+//go:build linux
+
+package attack
+
+import (
+	"fmt"
+	"strings"
+)
+
+// onlyProgram lets one program run without people, where something else holds too.
+func onlyProgram(name, and string) string {
+	return fmt.Sprintf(`@id("only") @reason("it is harmless") @waives("approval: the workspace is a temporary directory")
+permit(principal, action in [Action::"tool.execute/process.run", Action::"tool.execute/shell.run"], resource)
+when {
+  context.egress.mode != "none" && context has exec &&
+  (context.exec.basename == %q || context has shell && context.shell.commands.contains(%[1]q))%s
+};
+`, name, and)
+}
+
+// readsMore holds whatever variables a call sets and whatever its program starts.
+const readsMore = ` && !(context.exec.env.contains("nothing")) && !(context.exec.starts.contains("nothing"))`
+
+// innerRows are calls that make a harmless command line run or write something else: by a
+// variable (GW2-05), and by an argument that names a command (GW2-06).
+func innerRows() []factRow {
+	unread, read := func(name string) string { return onlyProgram(name, "") }, func(name string) string { return onlyProgram(name, readsMore) }
+	const write = "echo " + canary + " > made"
+	plain := func(g *gateway) { g.file("notes.txt", "line\n") }
+	return []factRow{
+		{"GW2-05", "variable under a rule for the program", unread("git"), read("git"), func(g *gateway, _ bool) string {
+			return g.unasked("process.run", argv("git", "rev-parse", canary), `env={"GIT_TRACE":"/workspace/made"}`)
+		}},
+		{"GW2-05", "variable that a line sets", unread("git"), read("git"), func(g *gateway, _ bool) string {
+			return g.unasked("shell.run", "command=GIT_TRACE=/workspace/made git rev-parse "+canary)
+		}},
+		{"GW2-05", "variable that a line exports", unread("git"), read("git"), func(g *gateway, _ bool) string {
+			return g.unasked("shell.run", "command=export GIT_TRACE=/workspace/made; git rev-parse "+canary)
+		}},
+		{"GW2-05", "variable under a grant for the program", "", read("git"), func(g *gateway, _ bool) string {
+			g.granted("process.run", argv("git", "--version"))
+			return g.unasked("process.run", argv("git", "rev-parse", canary), `env={"GIT_TRACE":"/workspace/made"}`)
+		}},
+		{"GW2-06", "script of sed under a rule for sed", unread("sed"), read("sed"), func(g *gateway, _ bool) string {
+			plain(g)
+			return g.unasked("process.run", argv("sed", "1e "+write, "notes.txt"))
+		}},
+		{"GW2-06", "script of sed under a grant for sed", "", read("sed"), func(g *gateway, _ bool) string {
+			plain(g)
+			g.granted("process.run", argv("sed", "-n", "1p", "notes.txt"))
+			return g.unasked("process.run", argv("sed", "s/line/"+write+"/e", "notes.txt"))
+		}},
+		{"GW2-06", "action of tar under a rule for tar", unread("tar"), read("tar"), func(g *gateway, _ bool) string {
+			g.file("notes.txt", strings.Repeat("line\n", 10000))
+			return g.unasked("process.run", argv("tar", "-cf", "all.tar", "--checkpoint=1", "--checkpoint-action=exec="+write, "notes.txt"))
+		}},
+		{"GW2-06", "alias of git under a rule for git", unread("git"), read("git"), func(g *gateway, _ bool) string {
+			return g.unasked("process.run", argv("git", "-c", "alias.look=!"+write, "look"))
+		}},
+		{"GW2-06", "command of find that a rule forbids", read("find") + `@id("no-cp") forbid(principal, action == Action::"tool.execute/process.run", resource) when { context has exec && context.exec.starts.contains("cp") };`,
+			read("find"), func(g *gateway, _ bool) string {
+				g.file("notes.txt", canary)
+				return g.unasked("process.run", argv("find", "notes.txt", "-exec", "/bin/cp", "{}", "made", ";"))
+			}},
+	}
+}
+
+func argv(words ...string) string { return "argv=" + list(words) }
+
+// unasked makes a call and returns what it left in the file made. People who are asked
+// deny it.
+func (g *gateway) unasked(args ...string) string {
+	g.T.Helper()
+	call := g.begin(append([]string{"call"}, args...)...)
+	if a, asked := call.Asked(); asked {
+		g.answer(a, "--deny", "--reason", "it does more than it seems to")
+	}
+	r := call.wait()
+	return g.Read("made") + r.Err
+}
+
+// granted has people give a grant for any call of the program.
+func (g *gateway) granted(args ...string) {
+	g.T.Helper()
+	call := g.begin(append([]string{"call"}, args...)...)
+	if a, asked := call.Asked(); asked {
+		g.answer(a, "--allow", "timeboxed", "--for", "1h", "--match", "subject")
+	}
+	call.wait()
+}
