@@ -5,6 +5,7 @@ package attack
 import (
 	"fmt"
 	"strings"
+	"syscall"
 )
 
 // onlyProgram lets one program run without people, where something else holds too.
@@ -24,41 +25,43 @@ const readsMore = ` && !(context.exec.env.contains("nothing")) && !(context.exec
 // innerRows are calls that make a harmless command line run or write something else: by a
 // variable (GW2-05), and by an argument that names a command (GW2-06).
 func innerRows() []factRow {
-	unread, read := func(name string) string { return onlyProgram(name, "") }, func(name string) string { return onlyProgram(name, readsMore) }
+	unread := func(name string) string { return onlyProgram(name, "") }
+	covers := func(name string) string { return onlyProgram(name, readsMore) }
 	const write = "echo " + canary + " > made"
-	plain := func(g *gateway) { g.file("notes.txt", "line\n") }
 	return []factRow{
-		{"GW2-05", "variable under a rule for the program", unread("git"), read("git"), func(g *gateway, _ bool) string {
+		{"GW2-05", "variable under a rule for the program", unread("git"), covers("git"), func(g *gateway, _ bool) string {
 			return g.unasked("process.run", argv("git", "rev-parse", canary), `env={"GIT_TRACE":"/workspace/made"}`)
 		}},
-		{"GW2-05", "variable that a line sets", unread("git"), read("git"), func(g *gateway, _ bool) string {
+		{"GW2-05", "variable that a line sets", unread("git"), covers("git"), func(g *gateway, _ bool) string {
+			g.withShells()
 			return g.unasked("shell.run", "command=GIT_TRACE=/workspace/made git rev-parse "+canary)
 		}},
-		{"GW2-05", "variable that a line exports", unread("git"), read("git"), func(g *gateway, _ bool) string {
+		{"GW2-05", "variable that a line exports", unread("git"), covers("git"), func(g *gateway, _ bool) string {
+			g.withShells()
 			return g.unasked("shell.run", "command=export GIT_TRACE=/workspace/made; git rev-parse "+canary)
 		}},
-		{"GW2-05", "variable under a grant for the program", "", read("git"), func(g *gateway, _ bool) string {
+		{"GW2-05", "variable under a grant for the program", "", covers("git"), func(g *gateway, _ bool) string {
 			g.granted("process.run", argv("git", "--version"))
 			return g.unasked("process.run", argv("git", "rev-parse", canary), `env={"GIT_TRACE":"/workspace/made"}`)
 		}},
-		{"GW2-06", "script of sed under a rule for sed", unread("sed"), read("sed"), func(g *gateway, _ bool) string {
-			plain(g)
+		{"GW2-06", "script of sed under a rule for sed", unread("sed"), covers("sed"), func(g *gateway, _ bool) string {
+			g.file("notes.txt", "line\n")
 			return g.unasked("process.run", argv("sed", "1e "+write, "notes.txt"))
 		}},
-		{"GW2-06", "script of sed under a grant for sed", "", read("sed"), func(g *gateway, _ bool) string {
-			plain(g)
+		{"GW2-06", "script of sed under a grant for sed", "", covers("sed"), func(g *gateway, _ bool) string {
+			g.file("notes.txt", "line\n")
 			g.granted("process.run", argv("sed", "-n", "1p", "notes.txt"))
 			return g.unasked("process.run", argv("sed", "s/line/"+write+"/e", "notes.txt"))
 		}},
-		{"GW2-06", "action of tar under a rule for tar", unread("tar"), read("tar"), func(g *gateway, _ bool) string {
+		{"GW2-06", "action of tar under a rule for tar", unread("tar"), covers("tar"), func(g *gateway, _ bool) string {
 			g.file("notes.txt", strings.Repeat("line\n", 10000))
 			return g.unasked("process.run", argv("tar", "-cf", "all.tar", "--checkpoint=1", "--checkpoint-action=exec="+write, "notes.txt"))
 		}},
-		{"GW2-06", "alias of git under a rule for git", unread("git"), read("git"), func(g *gateway, _ bool) string {
+		{"GW2-06", "alias of git under a rule for git", unread("git"), covers("git"), func(g *gateway, _ bool) string {
 			return g.unasked("process.run", argv("git", "-c", "alias.look=!"+write, "look"))
 		}},
-		{"GW2-06", "command of find that a rule forbids", read("find") + `@id("no-cp") forbid(principal, action == Action::"tool.execute/process.run", resource) when { context has exec && context.exec.starts.contains("cp") };`,
-			read("find"), func(g *gateway, _ bool) string {
+		{"GW2-06", "command of find that a rule forbids", covers("find") + `@id("no-cp") forbid(principal, action == Action::"tool.execute/process.run", resource) when { context has exec && context.exec.starts.contains("cp") };`,
+			covers("find"), func(g *gateway, _ bool) string {
 				g.file("notes.txt", canary)
 				return g.unasked("process.run", argv("find", "notes.txt", "-exec", "/bin/cp", "{}", "made", ";"))
 			}},
@@ -76,7 +79,15 @@ func (g *gateway) unasked(args ...string) string {
 		g.answer(a, "--deny", "--reason", "it does more than it seems to")
 	}
 	r := call.wait()
-	return g.Read("made") + r.Err
+	return g.Read("made") + strings.ReplaceAll(r.Err, canary, "the canary") // which the question shows
+}
+
+// withShells starts the gateway again, so that policy decides on shells.
+func (g *gateway) withShells() {
+	g.T.Helper()
+	g.end(syscall.SIGTERM)
+	g.write(g.Config, strings.Replace(read(g.T, g.Config), "allow_interpreters = true\n", "", 1))
+	g.mustStart()
 }
 
 // granted has people give a grant for any call of the program.
