@@ -3,8 +3,6 @@ package sandbox
 import (
 	"slices"
 	"strings"
-
-	"palyra/internal/lazyregexp"
 )
 
 // sedOptions are the options of sed without a value, and sedLetters their letters.
@@ -59,37 +57,95 @@ func innerOfSed(args []string) Inner {
 	return Inner{Unknown: !plainSed(strings.Join(scripts, "\n"))}
 }
 
-// sedCommand matches one command that neither runs nor writes anything.
-var sedCommand = lazyregexp.New(sedPattern())
-
-// sedPattern writes the expression. A delimiter in brackets is no match: not every sed
-// takes it for a part of the expression.
-func sedPattern() string {
-	body := func(delimiter string) string {
-		return `(?:\\[^\n]|\[\^?\]?[^\]\\\n` + delimiter + `]*\]|[^\\\n\[` + delimiter + `])*`
-	}
-	address := `(?:[0-9]+(?:~[0-9]+)?|\$|/` + body("/") + `/I?)`
-	commands := `[pdDgGhHnNxqQ=lPz{]`
-	for _, d := range []string{"/", `\|`, ",", "#", "@", ":", "!", "%", "_"} {
-		commands += "|s" + d + body(d) + d + `(?:\\[^\n]|[^\\\n` + d + `])*` + d + `[gpiI0-9]*`
-	}
-	return `^(?:` + address + `(?:,\+?` + address + `)?)?\s*!?\s*(?:` + commands + `)`
-}
-
-// plainSed reports whether a script has such commands alone.
+// plainSed reports whether a script has commands alone that neither run nor write
+// anything.
 func plainSed(script string) bool {
 	const separators = " \t\n;}"
-	for rest := strings.TrimLeft(script, separators); rest != ""; {
-		at := sedCommand.FindStringIndex(rest)
-		if at == nil {
+	rest := strings.TrimLeft(script, separators)
+	for rest != "" {
+		after, ok := plainSedCommand(rest)
+		if !ok {
 			return false
 		}
-		command := rest[:at[1]]
-		rest = rest[at[1]:]
-		if rest != "" && !strings.HasSuffix(command, "{") && strings.IndexByte(separators, rest[0]) < 0 {
+		block := rest[len(rest)-len(after)-1] == '{'
+		if after != "" && !block && strings.IndexByte(separators, after[0]) < 0 {
 			return false
 		}
-		rest = strings.TrimLeft(rest, separators)
+		rest = strings.TrimLeft(after, separators)
 	}
 	return true
+}
+
+// plainSedCommand returns what follows the first command of a script, with its addresses.
+func plainSedCommand(text string) (rest string, ok bool) {
+	rest, ok = sedAddress(text)
+	if second, two := strings.CutPrefix(rest, ","); ok && two {
+		rest, ok = sedAddress(strings.TrimPrefix(second, "+"))
+	}
+	rest = strings.TrimLeft(strings.TrimPrefix(strings.TrimLeft(rest, " "), "!"), " ")
+	switch {
+	case !ok || rest == "":
+		return "", false
+	case strings.IndexByte("pdDgGhHnNxqQ=lPz{", rest[0]) >= 0:
+		return rest[1:], true
+	case rest[0] == 's' && len(rest) > 1 && strings.IndexByte("/|,#@:!%_", rest[1]) >= 0:
+		delimiter := rest[1]
+		if rest, ok = sedExpression(rest[2:], delimiter, true); ok {
+			rest, ok = sedExpression(rest, delimiter, false)
+		}
+		return strings.TrimLeft(rest, "gpiI0123456789"), ok
+	}
+	return "", false
+}
+
+// sedAddress returns what follows an address: a number, $ or /expression/. There may be
+// none.
+func sedAddress(text string) (rest string, ok bool) {
+	const digits = "0123456789"
+	switch {
+	case strings.HasPrefix(text, "$"):
+		return text[1:], true
+	case strings.HasPrefix(text, "/"):
+		rest, ok = sedExpression(text[1:], '/', true)
+		return strings.TrimPrefix(rest, "I"), ok
+	}
+	rest = strings.TrimLeft(text, digits)
+	if step, is := strings.CutPrefix(rest, "~"); is && len(rest) < len(text) {
+		rest = strings.TrimLeft(step, digits)
+	}
+	return rest, true
+}
+
+// sedExpression returns what follows the end of an expression. It is not certain where
+// the delimiter stands in brackets: not every sed takes it for a part of the expression.
+func sedExpression(text string, delimiter byte, brackets bool) (rest string, ok bool) {
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == delimiter:
+			return text[i+1:], true
+		case c == '\n', c == '\\' && (i+1 == len(text) || text[i+1] == '\n'):
+			return "", false
+		case c == '\\':
+			i++
+		case c == '[' && brackets:
+			length, ok := sedBrackets(text[i+1:], delimiter)
+			if !ok {
+				return "", false
+			}
+			i += length
+		}
+	}
+	return "", false
+}
+
+// sedBrackets is the length of what stands behind [ up to the ], if it has neither the
+// delimiter nor a backslash.
+func sedBrackets(text string, delimiter byte) (length int, ok bool) {
+	inner := strings.TrimPrefix(strings.TrimPrefix(text, "^"), "]")
+	before := len(text) - len(inner)
+	end := strings.IndexByte(inner, ']')
+	if end < 0 || strings.IndexByte(inner[:end], delimiter) >= 0 || strings.ContainsAny(inner[:end], "\\\n") {
+		return 0, false
+	}
+	return before + end + 1, true
 }
