@@ -32,12 +32,14 @@ var withoutHelper = sync.OnceValues(func() (string, error) {
 
 // What operators of these tests permit.
 const (
-	// unattended lets programs and writes run without a human.
+	// unattended lets programs and writes run without a human, whatever variables they
+	// get and whatever they start.
 	unattended = `@id("unattended")
 @reason("runs unattended in the tests")
 @waives("approval: the workspace is a temporary directory")
 permit(principal, action in [Action::"tool.execute/process.run", Action::"tool.execute/fs.write", Action::"tool.execute/fs.patch"], resource)
-when { context.egress.mode != "none" };
+when { context.egress.mode != "none" }
+unless { context has exec && (context.exec.env.contains("nothing") || context.exec.starts.contains("nothing")) };
 `
 	// anyCommit takes the commit gate away.
 	anyCommit = `@id("any-commit")

@@ -83,7 +83,8 @@ const (
 @reason("any line runs in the tests")
 @waives("approval: the workspace is a temporary directory")
 permit(principal, action == Action::"tool.execute/shell.run", resource)
-when { context.egress.mode != "none" };
+when { context.egress.mode != "none" }
+unless { context has exec && context.exec.env.contains("nothing") };
 `
 	shellOnlyLs = `@id("only-ls")
 forbid(principal, action == Action::"tool.execute/shell.run", resource)
