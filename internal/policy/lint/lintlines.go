@@ -38,8 +38,15 @@ func checkLines(view policy.View) []finding.Finding {
 	return findings
 }
 
-// checkAmong finds rules that let a line run because something is among its commands,
-// whatever else it runs.
+// among are the sets of a call that a rule which allows something has to list, with an
+// example of the others that it lets through.
+var among = map[string]string{
+	"context.shell.commands": "ls; rm -r src", "context.shell.subcommands": "ls; rm -r src", "context.shell.lines": "ls; rm -r src", "context.shell.origins": "ls; rm -r src",
+	"context.exec.env": "GOOS=linux GOROOT=./go", "context.exec.starts": "find . -exec ls {} + -exec rm {} +",
+}
+
+// checkAmong finds rules that let a call run because something is among its commands or
+// variables, whatever else is.
 func checkAmong(p *expr.Policy) []finding.Finding {
 	var findings []finding.Finding
 	walkSenses(p, func(t *expr.Tree, s sense) {
@@ -48,12 +55,13 @@ func checkAmong(p *expr.Policy) []finding.Finding {
 		default:
 			return
 		}
-		chain := t.Kids[0].Chain()
-		if !s.grants || len(chain) != 3 || chain[1] != "shell" || !slices.Contains([]string{"commands", "subcommands", "lines", "origins"}, chain[2]) {
+		set := strings.Join(t.Kids[0].Chain(), ".")
+		example := among[set]
+		if !s.grants || example == "" {
 			return
 		}
-		f := p.At(t.At, finding.SeverityWarning, finding.CodeCommandLine, "this holds for every line that has it among others: ls; rm -r src")
-		f.Help = "list all that may be there: [...].containsAll(" + strings.Join(chain, ".") + ")"
+		f := p.At(t.At, finding.SeverityWarning, finding.CodeCommandLine, "this holds for every line that has it among others: %s", example)
+		f.Help = "list all that may be there: [...].containsAll(" + set + ")"
 		findings = append(findings, f)
 	})
 	return findings

@@ -64,14 +64,16 @@ func TestAmongCommands(t *testing.T) {
 	for _, policies := range []string{
 		permit(`context.shell.commands.contains("ls")`), permit(`context.shell.subcommands.containsAny(["git status"])`), permit(`context.shell.lines.containsAll(["ls"])`),
 		permit(`(context.shell.origins.contains("system") || context.risk < 3)`), forbid(`!context.shell.commands.contains("ls")`),
+		permit(`context has exec && context.exec.env.contains("GOOS")`), permit(`context has exec && context.exec.starts.contains("ls")`),
 	} {
-		if got := found(policies, finding.CodeCommandLine, lines); len(got) != 1 || !strings.Contains(got[0], "containsAll(context.shell.") {
+		if got := found(policies, finding.CodeCommandLine, lines); len(got) != 1 || !strings.Contains(got[0], "containsAll(context.") {
 			t.Errorf("%s: found %q", policies, got)
 		}
 	}
 	for _, policies := range []string{
 		permit(`["ls"].containsAll(context.shell.commands)`), permit(`!context.shell.commands.contains("rm")`), forbid(`context.shell.commands.contains("rm")`),
 		forbid(`context.shell.subcommands.containsAny(["git push", "git ?"])`), forbid(`context.shell.special.contains("eval")`),
+		permit(`context has exec && ["GOOS"].containsAll(context.exec.env)`), forbid(`context has exec && context.exec.starts.contains("curl")`),
 	} {
 		if got := found(policies, finding.CodeCommandLine, lines); len(got) > 0 {
 			t.Errorf("%s: found %q", policies, got)
