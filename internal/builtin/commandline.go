@@ -69,11 +69,8 @@ func few(names []string) string {
 // inner commands.
 func (c command) moreNotes() []string {
 	var notes []string
-	if pairs := sandbox.Unlisted(c.env); len(pairs) > 0 {
-		for i, pair := range pairs {
-			pairs[i] = commandline.Quote([]string{clip.Ellipsis(tool.RedactText(pair), shownVariable)})
-		}
-		notes = append(notes, "The call sets variables that may change what runs: "+strings.Join(pairs, " ")+".")
+	if pairs := c.shownVariables(); len(pairs) > 0 {
+		notes = append(notes, "The call sets variables that may change what runs: "+commandline.Quote(pairs)+".")
 	}
 	if c.line != nil && len(c.line.Env) > 0 {
 		notes = append(notes, "The line sets variables that may change what runs: "+few(c.line.Env)+".")
@@ -82,6 +79,15 @@ func (c command) moreNotes() []string {
 		notes = append(notes, "The arguments have the program start "+few(starts)+".")
 	}
 	return notes
+}
+
+// shownVariables are those of the call that are not on the allow list, as people see them.
+func (c command) shownVariables() []string {
+	pairs := sandbox.Unlisted(c.env)
+	for i, pair := range pairs {
+		pairs[i] = clip.Ellipsis(tool.RedactText(pair), shownVariable)
+	}
+	return pairs
 }
 
 // shownVariable is how many bytes of a variable a note shows; the arguments have all.

@@ -76,6 +76,12 @@ func TestMoreThanTheLine(t *testing.T) {
 		if !strings.Contains(notes, c.note) || c.note == "" && strings.Contains(notes, "may change what runs") {
 			t.Errorf("%s: the notes are\n%s", name, notes)
 		}
+		if _, pairs, _ := strings.Cut(strings.TrimSuffix(c.note, "."), "runs: "); strings.HasPrefix(c.note, "The call sets") && !strings.HasSuffix(plan.Preview.Summary, ", setting "+pairs) {
+			t.Errorf("%s: the summary is %q", name, plan.Preview.Summary)
+		}
+		if strings.Contains(notes+plan.Preview.Summary, "ghp_") {
+			t.Errorf("%s: a key is shown in %q", name, plan.Preview.Summary)
+		}
 	}
 }
 

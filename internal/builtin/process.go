@@ -229,6 +229,9 @@ func (t process) summary(c command) string {
 	if secrets := c.secrets(); len(secrets) > 0 {
 		text += ", with the secrets " + strings.Join(secrets, ", ")
 	}
+	if pairs := c.shownVariables(); len(pairs) > 0 {
+		text += ", setting " + commandLine(pairs, shownCommand)
+	}
 	return text
 }
 
