@@ -70,7 +70,8 @@ func (i Inner) names(depth int) []string {
 	}
 	for _, argv := range i.Commands {
 		name := argv[0]
-		out = append(out, name, path.Base(name))
+		lower := strings.ToLower(path.Base(name)) // some file systems take both for the same
+		out = append(out, name, path.Base(name), lower, strings.TrimSuffix(lower, ".exe"))
 		switch {
 		case depth == 0, StartsOthers(name), IsShell(name), InlineCode(name, argv), ReadsCodeFromStdin(name, argv):
 			out = append(out, tool.StartsUnknown)

@@ -21,7 +21,7 @@ func TestStarts(t *testing.T) {
 		// Wrappers with one command.
 		"uv run pytest -q": "pytest", "uv run --frozen -- pytest": "pytest", "uv tool run ruff": "ruff", "uvx ruff check": "ruff", "pipx run black .": "black",
 		"poetry run ./a.py": "./a.py a.py", "pdm run a": "a", "hatch run a": "a", "rye run a": "a", "pipenv run a": "a", "conda run a": "a", "mamba run a": "a",
-		"npm exec -- eslint .": "eslint", "npm exec --yes -- eslint": "eslint", "npm x eslint": "eslint", "npx eslint .": "eslint", "pnpm exec a": "a", "pnpm dlx a": "a",
+		"npm exec -- eslint .": "eslint", "npm exec --yes -- eslint": "eslint", "npm x eslint": "eslint", "npx /bin/RM.exe": "/bin/RM.exe RM.exe rm rm.exe", "npx eslint .": "eslint", "pnpm exec a": "a", "pnpm dlx a": "a",
 		"yarn exec a": "a", "yarn dlx a": "a", "yarn run a": "a", "bunx a": "a", "mise exec -- make": "make", "mise exec node@20 -- node a.js": "node", "direnv exec . make": "make",
 		"asdf exec a": "a", "rbenv exec a": "a", "pyenv exec a": "a", "bundle exec rake": "rake", "nix run a": "a", "nix develop -c make": "make", "nix shell a -c make": "make",
 		"find . -exec rm {} +": "rm", "find . -ok /bin/rm {} ;": "/bin/rm rm", "fd a -x rm": "rm", "git bisect run make test": "make", "ip netns exec a curl b": "curl",
