@@ -27,6 +27,7 @@ import (
 	"palyra/internal/hook"
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
+	"palyra/internal/journal"
 	"palyra/internal/journalkey"
 	"palyra/internal/keyadmin"
 	"palyra/internal/localsocket"
@@ -328,7 +329,15 @@ func endHeld(ctx context.Context, g *gateway, p access.Principal) int {
 	if err := g.vault.EndOf(context.WithoutCancel(ctx), p); err != nil {
 		g.log.ErrorContext(ctx, "the ends of leases are not in the journal", slog.String("principal", p.String()), slog.Any("error", err))
 	}
-	return g.upstreams.EndOf(p)
+	ended := g.upstreams.EndOf(p)
+	if len(ended) == 0 {
+		return 0
+	}
+	err := g.journal.Record(context.WithoutCancel(ctx), event.UpstreamEnded, journal.Daemon, p.String(), map[string]any{"instances": ended})
+	if err != nil {
+		g.log.ErrorContext(ctx, "the ends of instances of upstream servers are not in the journal", slog.String("principal", p.String()), slog.Any("error", err))
+	}
+	return len(ended)
 }
 
 // errorsOf answers the errors of a guarded route.

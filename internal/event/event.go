@@ -138,6 +138,7 @@ const (
 	UpstreamApproved  Code = "PAL-U103" // what an upstream server says of itself now was approved
 	UpstreamLoggedIn  Code = "PAL-U104" // somebody logged the gateway in at an upstream server
 	UpstreamLoggedOut Code = "PAL-U105" // a login at an upstream server was forgotten
+	UpstreamEnded     Code = "PAL-U106" // instances of upstream servers ended with a credential or the rights of whose they were
 	HookInstalled     Code = "PAL-H110" // what was written into an agent's settings is watched
 	HookChanged       Code = "PAL-H111" // an entry that was installed is not any more what was installed, or is so again
 	HookUninstalled   Code = "PAL-H112" // what was installed is watched no longer
@@ -183,7 +184,7 @@ var Codes = []Code{
 	ConsoleLink, ConsoleBegun, ConsoleEnded,
 	PolicyLoaded, PolicyRejected, Frozen, Thawed, ToolPinned, ToolSuspended, ToolResumed, PolicyReset,
 	GatewayChange, DualControlOff, PolicyProposed, CeilingSet,
-	UpstreamAdded, UpstreamRemoved, UpstreamSeen, UpstreamApproved, UpstreamLoggedIn, UpstreamLoggedOut,
+	UpstreamAdded, UpstreamRemoved, UpstreamSeen, UpstreamApproved, UpstreamLoggedIn, UpstreamLoggedOut, UpstreamEnded,
 	HookInstalled, HookChanged, HookUninstalled,
 	SkillInstalled, SkillRemoved, SkillChanged, SkillTampered, PublisherTrusted, PublisherDistrusted,
 	Notified, ChatUserMapped, ChatUserGone, ChatConsent,

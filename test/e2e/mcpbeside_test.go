@@ -106,6 +106,31 @@ func TestMCPBeside(t *testing.T) {
 	}
 }
 
+// TestInstancesEndWithTheToken: an agent's instance of an upstream server ends with the token
+// of the agent, and the journal says so.
+func TestInstancesEndWithTheToken(t *testing.T) {
+	t.Parallel()
+	g := startMCP(t)
+	url, _ := library(t, true)
+	g.ownerDoes("mcp", "add", "library", "--url", url)
+	g.policy("library.cedar", freeLibrary)
+	g.ownerDoes("policy", "reload")
+	a := g.goAgent(t, "", g.overHTTP())
+	must.Get(a.session.CallTool(t.Context(), &mcp.CallToolParams{Name: "library_meta", Arguments: map[string]any{"text": "x"}}))(t)
+	ended := func() string { return g.local().ok("journal", "list", "--code", "PAL-U106", "-o", "ndjson") }
+	if got := ended(); got != "" {
+		t.Fatalf("before the token was revoked: %s", got)
+	}
+	token := decode[struct {
+		ID string `json:"token_id"`
+	}](t, strings.SplitN(g.local().ok("tokens", "list", "-o", "ndjson"), "\n", 2)[0]).ID
+	g.ownerDoes("tokens", "revoke", "--yes", token)
+	must.Eventually(t, "the end is on record", func() (bool, string) {
+		got := ended()
+		return strings.Contains(got, `"subject":"agent:coder"`) && strings.Contains(got, `"server":"library"`), got
+	})
+}
+
 // passesNoMeta: what a client puts beside the arguments reaches no server, since nothing
 // judges, shows or records it. The control is an argument, which does.
 func passesNoMeta(t *testing.T, c *mcp.ClientSession) {

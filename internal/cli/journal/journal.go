@@ -70,7 +70,7 @@ var eventWords = map[event.Code]string{
 	event.RanOther: "RAN SOMETHING ELSE", event.Ungoverned: "UNGOVERNED CALL", event.ReportedLate: "reported late", event.Unjoined: "CALL NOT JOINED",
 	event.EvaluatedFor: "evaluated for", event.AskedFor: "asked for",
 	event.UpstreamAdded: "upstream added", event.UpstreamRemoved: "upstream removed", event.UpstreamSeen: "upstream says", event.UpstreamApproved: "upstream approved",
-	event.UpstreamLoggedIn: "upstream login", event.UpstreamLoggedOut: "upstream logout",
+	event.UpstreamLoggedIn: "upstream login", event.UpstreamLoggedOut: "upstream logout", event.UpstreamEnded: "upstreams ended",
 	event.SkillInstalled: "skill installed", event.SkillRemoved: "skill removed", event.SkillChanged: "skill changed", event.SkillTampered: "SKILL TAMPERED",
 	event.PublisherTrusted: "publisher trusted", event.PublisherDistrusted: "PUBLISHER DISTRUSTED",
 	event.Notified: "notified", event.ChatUserMapped: "chat user mapped", event.ChatUserGone: "chat user unmapped", event.ChatConsent: "chat user consent",

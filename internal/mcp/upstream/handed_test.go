@@ -276,8 +276,8 @@ func TestEndOf(t *testing.T) {
 		t.Fatalf("%d and %d instances, %d leases", instances("signer"), instances("own"), w.leases())
 	}
 	must.Do(t, w.vault.EndOf(t.Context(), access.User("nobody")))
-	if n := w.EndOf(access.User("nobody")); n != 0 || instances("own") != 2 || w.leases() != 1 {
-		t.Errorf("the end of another principal ended %d; %d instances are left, %d leases", n, instances("own"), w.leases())
+	if ended := w.EndOf(access.User("nobody")); len(ended) != 0 || instances("own") != 2 || w.leases() != 1 {
+		t.Errorf("the end of another principal ended %v; %d instances are left, %d leases", ended, instances("own"), w.leases())
 	}
 	must.Do(t, w.vault.EndOf(t.Context(), gatewaytest.Agent.Principal))
 	if w.leases() != 0 {
@@ -285,8 +285,8 @@ func TestEndOf(t *testing.T) {
 	}
 	w.Manager.EndOf(gatewaytest.Agent.Principal)
 	until(t, func() bool { return instances("signer") == 0 && instances("own") == 1 })
-	if n := w.Manager.EndOf(gatewaytest.Agent.Principal); n != 0 {
-		t.Errorf("a second end ended %d", n)
+	if ended := w.Manager.EndOf(gatewaytest.Agent.Principal); len(ended) != 0 {
+		t.Errorf("a second end ended %v", ended)
 	}
 }
 
@@ -326,8 +326,8 @@ func TestEndOfWhileCalled(t *testing.T) {
 				answered <- r
 			}()
 			<-entered
-			if n := w.Manager.EndOf(gatewaytest.Agent.Principal); n != 1 {
-				t.Errorf("%d instances ended", n)
+			if ended := w.Manager.EndOf(gatewaytest.Agent.Principal); len(ended) != 1 || ended[0].Server != "held" || ended[0].Shared != shared {
+				t.Errorf("%+v ended", ended)
 			}
 			if shared {
 				done()

@@ -485,11 +485,19 @@ var errIdle = errors.New("nobody calls the server")
 // errReduced ends the instances of a caller that may do less than before.
 var errReduced = errors.New("whose it is may do less than before")
 
+// Ended is an instance that EndOf ended.
+type Ended struct {
+	Server   string `json:"server"`
+	Instance string `json:"instance"`
+	// Shared is true for one that ends after the calls of others.
+	Shared bool `json:"shared,omitempty"`
+}
+
 // EndOf ends the instances that belong to a caller, without the time to end by themselves:
 // it may do less than before, or one of its credentials ended. A shared one that a call of
-// it started ends when the calls of others on it have. It returns how many there were, and
-// waits for none. What goes on in its name starts others.
-func (m *Manager) EndOf(p access.Principal) (n int) {
+// it started ends when the calls of others on it have. It waits for none. What goes on in
+// its name starts others.
+func (m *Manager) EndOf(p access.Principal) (ended []Ended) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, s := range m.slots {
@@ -504,9 +512,9 @@ func (m *Manager) EndOf(p access.Principal) (n int) {
 		default:
 			continue
 		}
-		n++
+		ended = append(ended, Ended{in.server.Name, in.id, in.owner != p})
 	}
-	return n
+	return ended
 }
 
 // kill ends an instance without the time to end by itself, and does not wait for it.
