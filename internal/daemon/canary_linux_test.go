@@ -151,7 +151,7 @@ func (g guesser) patch() string {
 }
 
 func (g guesser) call() (tool string, input map[string]any) {
-	switch g.IntN(9) {
+	switch g.IntN(10) {
 	case 0:
 		return "fs.read", map[string]any{"path": g.path(), "offset": g.IntN(9)}
 	case 1:
@@ -166,6 +166,9 @@ func (g guesser) call() (tool string, input map[string]any) {
 		return "fs.list", map[string]any{"path": g.path()}
 	case 7:
 		return "process.run", map[string]any{"argv": []string{g.one("cat", "make", "./dir/script.sh", "dir/script.sh", "none", "sort"), g.path(), g.line()}, "cwd": g.one(".", "dir")}
+	case 8:
+		header := g.one("vault://global/canary", "Bearer vault://global/canary", "Bearer "+g.line())
+		return g.one("http.fetch", "secrets.list"), map[string]any{"url": "https://example.com/" + g.line(), "headers": map[string]any{"authorization": header}}
 	default:
 		return "shell.run", map[string]any{"command": g.one("cat ", "sort < ", ". ./", "grep x ") + g.path()}
 	}
@@ -238,6 +241,9 @@ func startWithCanary(t *testing.T, policies string) (curious, *heard) {
 	must.Do(t, os.Symlink(".env", filepath.Join(dir, "link")))
 	d := start(t, cfg)
 	t.Cleanup(d.end)
+	must.Get(palyrav1connect.NewVaultServiceClient(d.client(), d.url()).PutSecret(t.Context(), &palyrav1.PutSecretRequest{
+		Ref: "vault://global/canary", Value: []byte(canary + "-as-a-secret"), Hosts: &palyrav1.HostList{Hosts: []string{"example.com:443"}},
+	}))(t)
 	bundle := filepath.Join(t.TempDir(), "coder")
 	must.Get(AddOperator(t.Context(), cfg, NewOperator{Name: "coder", Roles: []access.Role{access.RoleAgent}, Owner: access.User("local"), Dir: bundle, AcceptLoss: true}))(t)
 	h := newHeard()
@@ -274,6 +280,9 @@ func (g curious) ask(random guesser) (what string) {
 			// Whoever asks looks at the question in every way that it has, and leaves.
 			_, _ = g.approvals.GetApproval(ctx, &palyrav1.GetApprovalRequest{ApprovalId: asked.GetApprovalId()})
 			_, _ = g.approvals.ListApprovals(ctx, &palyrav1.ListApprovalsRequest{})
+			_, _ = g.approvals.EditApproval(ctx, &palyrav1.EditApprovalRequest{
+				ApprovalId: asked.GetApprovalId(), Version: asked.GetVersion(), ShownDigest: cmp.Or(asked.GetCallDigest(), canonical.Digest(text)), InputJson: text,
+			})
 			_, _ = g.approvals.CancelApproval(ctx, &palyrav1.CancelApprovalRequest{ApprovalId: asked.GetApprovalId()})
 			cancel()
 		}
