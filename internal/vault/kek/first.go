@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 
 	"palyra/internal/reason"
 )
@@ -99,6 +100,10 @@ func (r *Ring) choose(ctx context.Context) (_ Backend, ids []string, err error) 
 		if err := probe(ctx, b); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", spoken(b.Name()), err))
 			continue
+		}
+		if len(errs) > 0 {
+			r.o.Log.InfoContext(ctx, "a better backend for the key of the vault cannot be used",
+				slog.String("backend", b.Name()), slog.Any("problem", errors.Join(errs...)))
 		}
 		return b, nil, nil
 	}

@@ -1,6 +1,7 @@
 package kek_test
 
 import (
+	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
@@ -45,7 +46,7 @@ func TestGnomeKeyringBackend(t *testing.T) {
 	backs := make(map[string]func(*kek.Ring) error)
 	rings := make(map[string]*kek.Ring)
 	for _, gateway := range []string{"one", "another"} {
-		rings[gateway] = must.Get(kek.Open(kek.Options{Dir: t.TempDir(), Gateway: gateway, Backend: kek.Auto, Env: at(k.Address)}))(t)
+		rings[gateway] = must.Get(kek.Open(kek.Options{Dir: t.TempDir(), Gateway: gateway, Backend: kek.Auto, Env: at(k.Address), Log: slog.New(slog.NewTextHandler(t.Output(), nil))}))(t)
 		ids[gateway], backs[gateway] = wrapped(t, rings[gateway], gateway)
 		if s := rings[gateway].Status(t.Context()); s.Backend != kek.SecretService {
 			t.Fatalf("%+v", s)
