@@ -286,6 +286,18 @@ func takesContent(d tool.Descriptor) bool {
 	return slices.ContainsFunc(d.Capabilities, func(c tool.Capability) bool { return c != tool.FilesystemRead && c != tool.SecretsRead })
 }
 
+// planned is a call that is not made, with what it would do. It is nil when the arguments are
+// refused, and is there when planning fails, which may have read files.
+func (p *Pipeline) planned(ctx context.Context, s *Submission) (*call, error) {
+	c := newCall(p, s, nil, func(Event) {})
+	descriptor, input, err := p.Dispatcher.Check(s.Tool, s.Input)
+	if err != nil {
+		return nil, err
+	}
+	c.proposal.Tool, c.proposal.Input = descriptor, input
+	return c, c.planCall(ctx, tool.SessionFacts{CallsInRun: 1})
+}
+
 // planCall works out what the call would do, as facts for policy.
 func (c *call) planCall(ctx context.Context, session tool.SessionFacts) (err error) {
 	if c.plan, err = c.Dispatcher.Plan(ctx, c.proposal); errors.As(err, &c.conflict) {

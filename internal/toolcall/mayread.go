@@ -29,11 +29,8 @@ func (p *Pipeline) MayReadFile(ctx context.Context, caller access.Caller, worksp
 	if err != nil {
 		return false
 	}
-	c := newCall(p, &Submission{Caller: caller, Tool: tool.ReadFile, Input: input}, nil, func(Event) {})
-	if c.proposal.Tool, c.proposal.Input, err = p.Dispatcher.Check(tool.ReadFile, input); err != nil {
-		return false
-	}
-	if err := c.planCall(ctx, tool.SessionFacts{CallsInRun: 1}); err != nil {
+	c, err := p.planned(ctx, &Submission{Caller: caller, Tool: tool.ReadFile, Input: input})
+	if err != nil {
 		return false
 	}
 	return c.plan.Facts.Path == path && c.Evaluator.Current().Evaluate(c.request, nil).Effect() == policy.Allow

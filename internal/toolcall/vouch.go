@@ -5,7 +5,6 @@ import (
 
 	"palyra/internal/access"
 	"palyra/internal/approval"
-	"palyra/internal/tool"
 )
 
 // Vouch is what people said of a call when its agent announced it by its hook. Whoever
@@ -42,14 +41,12 @@ func (a *authorization) join() bool {
 // CallDigest is the digest of what a call would be, without a decision about it. What
 // planning read is journaled (Config.Looked), and the digest is for nobody outside.
 func (p *Pipeline) CallDigest(ctx context.Context, s Submission) (string, error) {
-	var err error
-	c := newCall(p, &s, nil, func(Event) {})
-	if c.proposal.Tool, c.proposal.Input, err = p.Dispatcher.Check(s.Tool, s.Input); err != nil {
+	c, err := p.planned(ctx, &s)
+	if c != nil {
+		p.look(access.Principal{}, c)
+	}
+	if err != nil {
 		return "", err
 	}
-	if err := c.planCall(ctx, tool.SessionFacts{CallsInRun: 1}); err != nil {
-		return "", err
-	}
-	p.look(access.Principal{}, c)
 	return c.digest, nil
 }
