@@ -54,13 +54,13 @@ func (r reader) asked(a approval.Record) *palyrav1.ApprovalRequested {
 }
 
 // decision leaves out the digest of the call where that is restricted.
-func (r reader) decision(d decision.Record, restricted bool) *palyrav1.ToolDecision {
+func (r reader) decision(d decision.Record, restricted func() bool) *palyrav1.ToolDecision {
 	m := &palyrav1.ToolDecision{
 		DecisionId: d.ID, Allowed: d.Allowed, Reason: string(d.Reason), Message: d.Message, Remedy: d.Remedy,
 		ApprovalId: d.ApprovalID, GrantId: d.GrantID, GrantCovers: d.GrantCovers, SnapshotDigest: d.SnapshotDigest,
 		PolicyVersion: d.PolicyVersion, At: timestamppb.New(d.At),
 	}
-	if !restricted || r.attested {
+	if r.attested || !restricted() {
 		m.CallDigest = d.CallDigest
 	}
 	if r.explain {
@@ -115,9 +115,9 @@ func editedMessage(e *tool.Edited) *palyrav1.ExecutedAsEdited {
 }
 
 // attestation leaves out the statement, which has digests of files, where that is restricted.
-func (r reader) attestation(a toolcall.Attestation, restricted bool) *palyrav1.ToolAttestation {
+func (r reader) attestation(a toolcall.Attestation, restricted func() bool) *palyrav1.ToolAttestation {
 	m := &palyrav1.ToolAttestation{AttestationId: a.Envelope.ID, JournalSeq: a.Seq}
-	if !restricted || r.attested {
+	if r.attested || !restricted() {
 		m.EnvelopeJson = a.Envelope.JSON
 	}
 	if statement, err := a.Envelope.Statement(); err == nil {

@@ -15,9 +15,9 @@ func TestDigestsOfFilesAreRestricted(t *testing.T) {
 	t.Parallel()
 	for _, restricted := range []bool{false, true} {
 		for _, attested := range []bool{false, true} {
-			r := reader{attested: attested}
-			d := r.decision(decision.Record{CallDigest: "sha256:a"}, restricted)
-			a := r.attestation(toolcall.Attestation{Envelope: attest.Envelope{ID: "01", JSON: []byte("{}")}}, restricted)
+			r, withheld := reader{attested: attested}, func() bool { return restricted }
+			d := r.decision(decision.Record{CallDigest: "sha256:a"}, withheld)
+			a := r.attestation(toolcall.Attestation{Envelope: attest.Envelope{ID: "01", JSON: []byte("{}")}}, withheld)
 			shown := !restricted || attested
 			if (d.GetCallDigest() != "") != shown || (a.GetEnvelopeJson() != nil) != shown || a.GetAttestationId() != "01" {
 				t.Errorf("restricted %t, attested %t: %v, %v", restricted, attested, d, a)

@@ -99,13 +99,13 @@ func (t *tapeReader) messages(e run.Event) []*palyrav1.RunEvent {
 			ApprovalId: e.Resolved.ApprovalID, State: stateMessage(e.Resolved.State), GrantId: e.Resolved.GrantID,
 		}}
 	case e.Decision != nil:
-		m.Event = &palyrav1.RunEvent_Decision{Decision: t.decision(*e.Decision, true)}
+		m.Event = &palyrav1.RunEvent_Decision{Decision: t.decision(*e.Decision, func() bool { return true })}
 	case e.Output != nil:
 		m.Event = &palyrav1.RunEvent_Output{Output: outputMessage(*e.Output)}
 	case e.Result != nil:
 		return resultParts(m, resultMessages(*e.Result))
 	case e.Attestation != nil:
-		m.Event = &palyrav1.RunEvent_Attestation{Attestation: t.attestation(*e.Attestation, e.Attestation.Envelope.NamesFiles())}
+		m.Event = &palyrav1.RunEvent_Attestation{Attestation: t.attestation(*e.Attestation, e.Attestation.Envelope.NamesFiles)}
 	case e.Finished != nil:
 		m.Event = &palyrav1.RunEvent_Finished{Finished: &palyrav1.RunFinished{Run: runMessage(*e.Finished)}}
 	}

@@ -127,11 +127,12 @@ func (c *call) recordOutcome(ctx context.Context, o *Outcome, keep bool) error {
 	if o.Attestation.Seq, err = c.record(ctx); err != nil {
 		return err
 	}
+	restricted := func() bool { return c.restricted(ctx) }
 	if c.atOnce {
-		c.observe(Event{Decision: &o.Decision, Restricted: c.restricted(), Follows: true})
+		c.observe(Event{Decision: &o.Decision, Restricted: restricted, Follows: true})
 	}
 	c.observe(Event{Result: &o.Report, Follows: true})
-	c.observe(Event{Attestation: &o.Attestation, Restricted: c.restricted()})
+	c.observe(Event{Attestation: &o.Attestation, Restricted: restricted})
 	return nil
 }
 

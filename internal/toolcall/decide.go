@@ -31,7 +31,7 @@ func (c *call) decide(ctx context.Context, record *decision.Record) (*decision.P
 	if err != nil {
 		return nil, err
 	}
-	c.observe(Event{Decision: record, Restricted: c.restricted()})
+	c.observe(Event{Decision: record, Restricted: func() bool { return c.restricted(ctx) }})
 	if !record.Allowed {
 		return nil, nil
 	}

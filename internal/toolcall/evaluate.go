@@ -38,7 +38,7 @@ func (p *Pipeline) Evaluate(ctx context.Context, s Submission) (Evaluation, erro
 	if c != nil {
 		p.look(access.Principal{}, c)
 	}
-	if err == nil && !c.mayDisclose(e.Plan.Contents) {
+	if err == nil && c.restricted(ctx) {
 		e.CallDigest = ""
 	}
 	return e, err

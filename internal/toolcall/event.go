@@ -20,10 +20,11 @@ type Event struct {
 	Ruling      *tool.CommitRuling
 	Result      *tool.Report
 	Attestation *Attestation
-	// Restricted is true for a decision and an attestation whose digests are made of files
-	// that policy does not let the caller read, or that are not known any more: they confirm
-	// a guess of the content.
-	Restricted bool
+	// Restricted reports of a decision and an attestation whether their digests are made of
+	// files that policy does not let the caller read, or that are not known any more: they
+	// confirm a guess of the content. It asks policy, so that only who shows the digests
+	// calls it, at once.
+	Restricted func() bool
 	// Follows is true when another event comes at once, without a wait.
 	Follows bool
 }

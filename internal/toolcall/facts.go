@@ -79,9 +79,16 @@ func (a *authorization) mayDisclose(files []tool.FileAccess) bool {
 	return a.mayDiscloseTo(a.sub.Caller, files)
 }
 
-// restricted reports whether the digest of the call tells its caller of files that it may
-// not read.
-func (a *authorization) restricted() bool { return !a.mayDisclose(a.plan.Contents) }
+// restricted reports whether the digest of the call confirms a guess of files that its
+// caller may not read: those that planning read, the operands, and a program of a workspace,
+// of which only people who decide see the digest.
+func (a *authorization) restricted(ctx context.Context) bool {
+	exec := a.plan.Facts.Exec
+	return exec != nil && exec.Origin == tool.OriginWorkspace || !a.mayDisclose(a.plan.Contents) ||
+		slices.ContainsFunc(a.plan.Binding.Operands, func(o tool.Operand) bool {
+			return !a.MayReadFile(ctx, a.sub.Caller, a.plan.Facts.Workspace, o.Path)
+		})
+}
 
 func (a *authorization) mayDiscloseTo(reader access.Caller, files []tool.FileAccess) bool {
 	set := a.Evaluator.Current()

@@ -46,7 +46,7 @@ func TestReadThatWaited(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, func(w *world) {
 				w.options = policytest.Options{TwoUsers: true, Policies: secretsAsk + c.reads}
-				w.read.Found.Facts.Path, w.read.Found.Files = "secret", []tool.FileIdentity{{Inode: 1, ChangedAt: 1}}
+				w.read.PathOfInput, w.read.Found.Facts.Path, w.read.Found.Files = false, "secret", []tool.FileIdentity{{Inode: 1, ChangedAt: 1}}
 			})
 			r := w.begin(readCall())
 			asked := r.asked()

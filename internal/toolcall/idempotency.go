@@ -197,7 +197,7 @@ func replay(past pastCall, observe func(Event)) (Outcome, error) {
 	if past.Refused != nil {
 		return Outcome{}, reason.Errorf(past.Refused.Reason, "%s", past.Refused.Message).WithRemedy("%s", past.Refused.Remedy)
 	}
-	observe(Event{Decision: past.Decided, Restricted: true})
+	observe(Event{Decision: past.Decided, Restricted: func() bool { return true }})
 	outcome := Outcome{Decision: *past.Decided}
 	if !past.Decided.Allowed {
 		return outcome, nil
@@ -215,6 +215,6 @@ func replay(past pastCall, observe func(Event)) (Outcome, error) {
 			WithRemedy("Look at attestation %s, which has the digest of the result; repeat the call under another key if that is safe.", past.Attested.AttestationID)
 	}
 	observe(Event{Result: &outcome.Report, Follows: true})
-	observe(Event{Attestation: &outcome.Attestation, Restricted: outcome.Attestation.Envelope.NamesFiles()})
+	observe(Event{Attestation: &outcome.Attestation, Restricted: outcome.Attestation.Envelope.NamesFiles})
 	return outcome, nil
 }

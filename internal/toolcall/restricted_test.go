@@ -10,6 +10,7 @@ import (
 	"palyra/internal/policy/policytest"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
+	"palyra/internal/toolcall"
 )
 
 const runForbidden = `
@@ -96,6 +97,52 @@ func TestConflictAtDispatch(t *testing.T) {
 		_, o, err := w.call(readCall())
 		if err != nil || o.Report.Outcome != tool.Refused || o.Report.Reason != string(reason.PatchConflict) || strings.Contains(o.Report.Message, "canary") != details {
 			t.Errorf("%s: %+v, %v", path, o.Report, err)
+		}
+	}
+}
+
+// TestRestrictedDigests: who may not read a file that the digest of a call is made of is not
+// told the digest, whether planning read the file, the call names it, or it is the program.
+// The control is the same call where policy lets the caller read.
+func TestRestrictedDigests(t *testing.T) {
+	t.Parallel()
+	facts := tool.Facts{Workspace: "default", Path: "rules", SandboxTier: "builtin", SandboxLevel: "none"}
+	for name, c := range map[string]struct {
+		find  func(*tool.Plan)
+		never bool
+	}{
+		"a file that planning read": {func(p *tool.Plan) {
+			p.Contents = []tool.FileAccess{{Tool: "fs.read", Input: []byte(`{"path":"rules"}`), Facts: facts}}
+		}, false},
+		"an operand": {func(p *tool.Plan) {
+			p.Binding.Operands = []tool.Operand{{Path: "rules", SHA256: gatewaytest.Digest("1")}}
+		}, false},
+		"a program of a workspace": {func(p *tool.Plan) { p.Facts.Exec = &tool.ExecFacts{Basename: "x", Origin: tool.OriginWorkspace} }, true},
+		"no file":                  {func(*tool.Plan) {}, false},
+	} {
+		for _, forbidden := range []bool{false, true} {
+			w := newWorld(t, func(w *world) {
+				unattended(w)
+				if forbidden {
+					w.options.Policies += `@id("no-reading") forbid(principal, action == Action::"tool.execute/fs.read", resource);`
+				}
+			})
+			w.run.Found.Facts.Workspace, w.run.Found.Binding.Operands = "default", nil
+			c.find(&w.run.Found)
+			want, told := c.never || forbidden && name != "no file", 0
+			_, err := w.Call(t.Context(), runCall(), func(e toolcall.Event) {
+				if e.Decision != nil || e.Attestation != nil {
+					if told++; e.Restricted() != want {
+						t.Errorf("%s, reading forbidden %t: restricted %t", name, forbidden, !want)
+					}
+				}
+			})
+			if err != nil || told != 2 {
+				t.Errorf("%s: %v, %d events", name, err, told)
+			}
+			if e := must.Get(w.Evaluate(t.Context(), runCall()))(t); (e.CallDigest == "") != want {
+				t.Errorf("%s, reading forbidden %t: a dry run returns the digest %q", name, forbidden, e.CallDigest)
+			}
 		}
 	}
 }

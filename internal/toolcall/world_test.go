@@ -89,6 +89,7 @@ func newWorld(t *testing.T, setup ...func(*world)) *world {
 		t: t, path: filepath.Join(sqlitetest.Dir(t), "palyra.db"), budget: 200, perSession: 1 << 30, idle: 30 * time.Minute,
 		read: gatewaytest.NewProbe(policytest.Read), run: gatewaytest.NewProbe(policytest.Run), fetch: gatewaytest.NewProbe(policytest.Fetch), secret: gatewaytest.NewProbe(secretTool),
 	}
+	w.read.PathOfInput = true
 	for _, fn := range setup {
 		fn(w)
 	}
