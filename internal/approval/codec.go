@@ -18,10 +18,10 @@ type payload struct {
 }
 
 // Sealed reports whether a store has to seal what people are shown of r. What is asked
-// about the gateway itself holds nothing of a tool, and has to be answered also while
-// the vault is locked.
+// about the gateway itself has nothing of a tool or of a workspace, unless it takes changes
+// back, and has to be answered also while the vault is locked.
 func (r Record) Sealed() bool {
-	return r.SubjectType != SubjectGatewayChange && r.SubjectType != SubjectDevicePairing
+	return r.SubjectType != SubjectGatewayChange && r.SubjectType != SubjectDevicePairing || r.Prompt.Workspace != ""
 }
 
 // EncodeOutline returns the stored form of r without what EncodePayload has: prompt and
@@ -36,7 +36,7 @@ func EncodePayload(r Record) ([]byte, error) {
 // outline leaves of prompt and binding what the journal's events have of them, too.
 func (r Record) outline() Record {
 	r.Prompt = Prompt{Title: r.Prompt.Title, Severity: r.Prompt.Severity, Summary: r.Prompt.Summary, Arguments: json.RawMessage("{}"),
-		Scopes: r.Prompt.Scopes, ExactOnly: r.Prompt.ExactOnly, AskedLately: r.Prompt.AskedLately, RequesterReason: r.Prompt.RequesterReason}
+		Workspace: r.Prompt.Workspace, Scopes: r.Prompt.Scopes, ExactOnly: r.Prompt.ExactOnly, AskedLately: r.Prompt.AskedLately, RequesterReason: r.Prompt.RequesterReason}
 	r.Binding = tool.Binding{
 		Principal: r.Binding.Principal, OnBehalfOf: r.Binding.OnBehalfOf,
 		Tool: r.Binding.Tool, ToolDefinitionDigest: r.Binding.ToolDefinitionDigest, Arguments: json.RawMessage("{}"),

@@ -132,10 +132,10 @@ func (t *Tally) Trailer(revision int64) Trailer {
 	return Trailer{Records: t.count, Digest: "sha256:" + hex.EncodeToString(t.sum.Sum(nil)), Revision: revision}
 }
 
-// Export calls fn with every record that the filter admits, newest first, and
-// returns the trailer. Page size and token of the filter do not count. Records
-// that are created meanwhile are left out.
-func (d *Desk) Export(ctx context.Context, f Filter, fn func(Record) error) (Trailer, error) {
+// Export calls write with the line of every record that the filter admits, newest first, and
+// returns the trailer. Each record is as view returns it. Page size and token of the filter do
+// not count. Records that are created meanwhile are left out.
+func (d *Desk) Export(ctx context.Context, f Filter, view func(Record) Record, write func(line []byte) error) (Trailer, error) {
 	revision, err := d.store.LastRevision(ctx)
 	if err != nil {
 		return Trailer{}, fmt.Errorf("exporting approvals: %w", err)
@@ -149,12 +149,12 @@ func (d *Desk) Export(ctx context.Context, f Filter, fn func(Record) error) (Tra
 		if reason.Of(rec.Withheld) == reason.VaultLocked { // an export is whole
 			return rec.Withheld
 		}
-		line, err := rec.Line()
+		line, err := view(rec.Stored()).Line()
 		if err != nil {
 			return err
 		}
 		tally.Add(line)
-		return fn(rec.Stored())
+		return write(line)
 	})
 	return tally.Trailer(revision), err
 }

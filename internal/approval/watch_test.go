@@ -126,6 +126,9 @@ func TestListPages(t *testing.T) {
 	}
 }
 
+// whole is the view of a caller who may see everything.
+func whole(r approval.Record) approval.Record { return r }
+
 func TestExport(t *testing.T) {
 	t.Parallel()
 	d := approvaltest.NewDesk(t)
@@ -133,9 +136,8 @@ func TestExport(t *testing.T) {
 		waiting(t, d, numbered(n, "r"))
 	}
 	var out bytes.Buffer
-	trailer := must.Get(d.Export(t.Context(), approval.Filter{}, func(r approval.Record) error {
-		line, err := r.Line()
-		out.Write(line)
+	trailer := must.Get(d.Export(t.Context(), approval.Filter{}, whole, func(line []byte) error {
+		_, err := out.Write(line)
 		return err
 	}))(t)
 	check := func(lines [][]byte) approval.Trailer {
@@ -157,8 +159,20 @@ func TestExport(t *testing.T) {
 	if got := check(lines); got.Digest == trailer.Digest {
 		t.Error("a changed export has the same digest")
 	}
+	short := must.Get(d.Export(t.Context(), approval.Filter{}, func(r approval.Record) approval.Record {
+		r.Prompt = approval.Prompt{}
+		return r
+	}, func(line []byte) error {
+		if bytes.Contains(line, []byte("echo")) {
+			t.Errorf("exported a line that the view leaves out: %s", line)
+		}
+		return nil
+	}))(t)
+	if short.Digest == trailer.Digest || short.Records != 3 {
+		t.Errorf("the trailer of a view is %+v", short)
+	}
 	boom := errors.New("boom")
-	if _, err := d.Export(t.Context(), approval.Filter{}, func(approval.Record) error { return boom }); !errors.Is(err, boom) {
+	if _, err := d.Export(t.Context(), approval.Filter{}, whole, func([]byte) error { return boom }); !errors.Is(err, boom) {
 		t.Errorf("the callback's error came back as %v", err)
 	}
 }

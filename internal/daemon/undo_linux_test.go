@@ -86,13 +86,19 @@ type undoing struct {
 
 func startUndoing(t *testing.T, argv ...string) undoing {
 	t.Helper()
+	return startUndoingUnder(t, "", argv...)
+}
+
+// startUndoingUnder is startUndoing with more policies.
+func startUndoingUnder(t *testing.T, policies string, argv ...string) undoing {
+	t.Helper()
 	needs.Sandbox(t)
 	cfg := policyConfigAt(t)
 	cfg.ProcessRunner.Enabled, cfg.AllowSensitiveTools = true, true
 	cfg.Approvals.Cooldown = 0
 	cfg.Workspaces = []config.Workspace{workspaceAt(t)}
 	// Nobody is asked about what the program changes that local runs.
-	write(t, filepath.Join(cfg.Policy.Dir, "made.cedar"), "@id(\"made\") @reason(\"a test\") @waives(\"approval: a test\")\npermit(principal == User::\"local\", action == Action::\"workspace.commit\", resource);\n")
+	write(t, filepath.Join(cfg.Policy.Dir, "made.cedar"), "@id(\"made\") @reason(\"a test\") @waives(\"approval: a test\")\npermit(principal == User::\"local\", action == Action::\"workspace.commit\", resource);\n"+policies)
 	d := newTeam(t, cfg)
 	u := undoing{d, &governed{running: d.running, dir: cfg.Workspaces[0].Path}, nil}
 	t.Cleanup(d.running.end)
@@ -261,5 +267,33 @@ func TestUndoWhileFrozen(t *testing.T) {
 	must.Do(t, u.undo(t.Context(), "cyd")) // which changes nothing, and asks nobody
 	if n := len(u.as("bob").events(event.Undone)); n != 1 {
 		t.Errorf("%d undos in the journal", n)
+	}
+}
+
+// TestFrozenUndoShowsNoForbiddenFile: the question about an undo while the gateway is frozen has
+// the diff for those who may decide it and for those who may read the files, and the answer is
+// bound to the files, which nobody is shown by digest. The control is a requester who may read.
+func TestFrozenUndoShowsNoForbiddenFile(t *testing.T) {
+	t.Parallel()
+	for policies, shown := range map[string]bool{
+		"@id(\"cyd\") @reason(\"cyd reads nothing\")\nforbid(principal == User::\"cyd\", action == Action::\"tool.execute/fs.read\", resource);\n": false,
+		"": true,
+	} {
+		u := startUndoingUnder(t, policies, "cp", "source.txt", "copy.txt")
+		must.Get(u.as("local").status.Freeze(t.Context(), &palyrav1.FreezeRequest{Reason: "look"}))(t)
+		question, done := u.asking("cyd")
+		if !strings.Contains(question.GetPrompt().GetDiff(), "copy.txt") {
+			t.Errorf("who may decide does not see the diff: %v", question.GetPrompt())
+		}
+		req := &palyrav1.GetApprovalRequest{ApprovalId: question.GetApprovalId()}
+		seen := must.Get(u.as("cyd").approvals.GetApproval(t.Context(), req))(t).GetApproval()
+		if p := seen.GetPrompt(); strings.Contains(p.GetDiff(), "copy.txt") != shown || (seen.GetCallDigest() != "") != shown || len(p.GetFiles()) > 0 != shown {
+			t.Errorf("with %q the requester sees %v", policies, seen)
+		}
+		if text := string(question.GetPrompt().GetArgumentsJson()); strings.Contains(text, "sha256:") || !strings.Contains(text, u.set.GetChangeSetId()) {
+			t.Errorf("the arguments are %s", text)
+		}
+		must.Do(t, u.as("bob").vote(question, true))
+		must.Do(t, <-done)
 	}
 }

@@ -26,8 +26,10 @@ type Question struct {
 	// Title and Summary say it in a few words and in one sentence; Notes say more.
 	Title, Summary string
 	Notes          []string
-	// Diff is a unified diff of texts that would change, if there are any.
-	Diff string
+	// Diff is a unified diff of texts that would change, if there are any. Workspace is that
+	// of the files in it, "" for texts of the gateway, and Root a digest of those files: the
+	// answer is bound to it, and nobody is shown it.
+	Diff, Workspace, Root string
 	// Details are the change itself. People see them as JSON, and the answer is bound
 	// to them: with other details, it is another question.
 	Details any
@@ -41,24 +43,31 @@ type Question struct {
 // changeType is that of a Plan's question.
 const changeType = approval.SubjectGatewayChange
 
-// binding is the question as approvals bind it, and its arguments.
-func (q Question) binding() (b tool.Binding, err error) {
+// binding is the question as approvals bind it, and its arguments as people are shown them.
+func (q Question) binding() (b tool.Binding, shown json.RawMessage, err error) {
 	details, err := canonical.Marshal(q.Details)
 	if err != nil {
-		return b, fmt.Errorf("encoding the details: %w", err)
+		return b, nil, fmt.Errorf("encoding the details: %w", err)
 	}
 	// The subject is bound, too: what is asked about is more than its details.
-	b.Arguments, err = canonical.Marshal(map[string]any{"subject": q.ID, "change": json.RawMessage(details)})
-	if err != nil {
-		return b, fmt.Errorf("encoding the question: %w", err)
+	arguments := map[string]any{"subject": q.ID, "change": json.RawMessage(details)}
+	if shown, err = canonical.Marshal(arguments); err != nil {
+		return b, nil, fmt.Errorf("encoding the question: %w", err)
+	}
+	b.Arguments = shown
+	if q.Root != "" {
+		arguments["files"] = q.Root
+		if b.Arguments, err = canonical.Marshal(arguments); err != nil {
+			return b, nil, fmt.Errorf("encoding the question: %w", err)
+		}
 	}
 	b.Principal, b.OnBehalfOf, b.Tool = q.Requester.Principal.String(), q.Requester.OnBehalfOf.String(), approval.GatewayTool(q.Type)
-	return b, nil
+	return b, shown, nil
 }
 
 // digest names the question.
 func (q Question) digest() (string, error) {
-	b, err := q.binding()
+	b, _, err := q.binding()
 	if err != nil {
 		return "", err
 	}
@@ -70,7 +79,7 @@ func (q Question) ask(snapshot string) (*approval.Ask, error) {
 	if approval.GatewayTool(q.Type) == "" {
 		return nil, fmt.Errorf("a question about the gateway of type %q", q.Type)
 	}
-	b, err := q.binding()
+	b, shown, err := q.binding()
 	if err != nil {
 		return nil, err
 	}
@@ -79,9 +88,9 @@ func (q Question) ask(snapshot string) (*approval.Ask, error) {
 		return nil, fmt.Errorf("encoding the rule: %w", err)
 	}
 	p := tool.Proposal{
-		ID: ulid.Make().String(), Caller: q.Requester, Input: b.Arguments, Tool: tool.Descriptor{Name: b.Tool, Title: q.Title},
+		ID: ulid.Make().String(), Caller: q.Requester, Input: shown, Tool: tool.Descriptor{Name: b.Tool, Title: q.Title},
 	}
-	plan := tool.Plan{Binding: b, Preview: tool.Preview{Summary: q.Summary, Diff: q.Diff, Notes: q.Notes}}
+	plan := tool.Plan{Binding: b, Facts: tool.Facts{Workspace: q.Workspace}, Preview: tool.Preview{Summary: q.Summary, Diff: q.Diff, Notes: q.Notes}}
 	prompt, err := approval.NewPrompt(p, plan, severity)
 	if err != nil {
 		return nil, err

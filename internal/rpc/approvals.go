@@ -314,20 +314,15 @@ func (a *approvals) takeBack(ctx context.Context, caller access.Caller, id, why 
 	return a.desk.RevokeApproval(ctx, caller, id, why)
 }
 
-// ExportApprovals streams all matching approvals with a trailer.
+// ExportApprovals streams all matching approvals, as the caller may see them, with a trailer.
 func (a *approvals) ExportApprovals(ctx context.Context, req *palyrav1.ExportApprovalsRequest, stream *connect.ServerStream[palyrav1.ExportApprovalsResponse]) error {
 	out := exportform.Approvals(parts(func(data []byte) error {
 		return stream.Send(&palyrav1.ExportApprovalsResponse{Data: data})
 	}), exportForm(req.GetFormat()))
+	caller := callerOf(ctx)
 	trailer, err := a.desk.Export(ctx, approval.Filter{
 		Traits: approval.Traits{States: wordsOf[approval.State](statePrefix, req.GetStates())}, Since: timeOf(req.GetSince()), Until: timeOf(req.GetUntil()),
-	}, func(r approval.Record) error {
-		line, err := r.Line()
-		if err != nil {
-			return err
-		}
-		return out.Record(line)
-	})
+	}, func(r approval.Record) approval.Record { return a.view(ctx, caller, r) }, out.Record)
 	if err != nil {
 		return err
 	}

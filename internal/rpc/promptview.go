@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	palyrav1 "palyra/gen/palyra/v1"
@@ -23,15 +24,22 @@ type prompts struct {
 
 // message is an approval as the caller may see it.
 func (p prompts) message(ctx context.Context, caller access.Caller, r approval.Record) *palyrav1.Approval {
-	m := approvalMessage(r)
-	if r.SubjectType == approval.SubjectGatewayChange || p.mayDecide(ctx, caller, r) {
-		return m
+	return approvalMessage(p.view(ctx, caller, r))
+}
+
+// view is an approval as the caller may see it. Changes of the gateway are shown whole to all
+// who see them, unless they have files of a workspace.
+func (p prompts) view(ctx context.Context, caller access.Caller, r approval.Record) approval.Record {
+	if r.SubjectType == approval.SubjectGatewayChange && r.Prompt.Workspace == "" || p.mayDecide(ctx, caller, r) {
+		return r
 	}
-	restrictProgram(m.GetPrompt())
-	if !p.seesContent(ctx, caller, r) {
-		restrictPrompt(m)
+	seen := p.seesContent(ctx, caller, r)
+	r.Prompt.Runs = withoutProgram(r.Prompt.Runs)
+	r.Binding.Executable = r.Prompt.Runs.Executable
+	if !seen {
+		r = restrict(r)
 	}
-	return m
+	return r
 }
 
 // mayDecide reports whether the caller may answer, be it with a proof of presence that is still
@@ -41,18 +49,18 @@ func (p prompts) mayDecide(ctx context.Context, caller access.Caller, r approval
 	return err == nil || reason.Of(err) == reason.PresenceNotProven
 }
 
-// restrictProgram leaves out the digest of the program, which may be a file of the workspace,
+// withoutProgram leaves out the digest of the program, which may be a file of the workspace,
 // and where that lies on the gateway's host.
-func restrictProgram(p *palyrav1.ApprovalPrompt) {
-	p.ExecutableDigest = ""
-	if argv := p.GetArgv(); len(argv) > 0 && strings.Contains(argv[0], "/") && !strings.HasPrefix(argv[0], "/") {
-		p.Executable = argv[0]
+func withoutProgram(e approval.Execution) approval.Execution {
+	e.Executable.SHA256 = ""
+	if len(e.Argv) > 0 && strings.Contains(e.Argv[0], "/") && !strings.HasPrefix(e.Argv[0], "/") {
+		e.Executable.Path = e.Argv[0]
 	}
+	return e
 }
 
 // seesContent reports whether a caller who may not decide may see what the prompt has from the
-// content of files. Changes of the gateway have none; policy files are judged by the
-// permissions of their own.
+// content of files. Policy files are judged by the permissions of their own.
 func (p prompts) seesContent(ctx context.Context, caller access.Caller, r approval.Record) bool {
 	if len(r.Prompt.Runs.Operands) == 0 && r.Prompt.Diff == "" {
 		return true
@@ -60,15 +68,21 @@ func (p prompts) seesContent(ctx context.Context, caller access.Caller, r approv
 	return p.pipeline.MayReadPrompt(ctx, caller, &r.Prompt)
 }
 
-// restrictPrompt leaves the arguments, the reason for asking and who has to answer. The summary
+// restrict leaves the arguments, the reason for asking and who has to answer. The summary
 // and the notes may state sizes and existence, and digests of files, and of the call, which
 // are made of those, confirm a guess of the content.
-func restrictPrompt(m *palyrav1.Approval) {
-	p := m.GetPrompt()
-	p.Diff, p.Files, p.Operands, p.DiffersFromLast = "", nil, nil, nil
-	p.Summary, p.Lead, m.CallDigest = "", "", ""
-	for _, e := range m.GetEdits() {
-		e.WasDigest, e.IsDigest = "", ""
-	}
+func restrict(r approval.Record) approval.Record {
+	p := &r.Prompt
+	p.Diff, p.Runs.Operands, p.Differs = "", nil, nil
+	p.Summary, p.Lead, r.CallDigest = "", "", ""
 	p.Notes = []string{noteRestricted}
+	r.Binding.Operands = nil
+	if subject, _, of := strings.Cut(r.SubjectID, ":sha256:"); of && strings.HasPrefix(subject, "commit:") {
+		r.SubjectID = subject
+	}
+	r.Edits = slices.Clone(r.Edits)
+	for i := range r.Edits {
+		r.Edits[i].WasDigest, r.Edits[i].IsDigest = "", ""
+	}
+	return r
 }

@@ -88,6 +88,15 @@ func TestPromptViews(t *testing.T) {
 					break
 				}
 			}
+			var export []byte
+			for _, part := range must.Get(collect(w.eve.approvals().ExportApprovals(t.Context(), &palyrav1.ExportApprovalsRequest{})))(t) {
+				export = append(export, part.GetData()...)
+			}
+			line, _, _ := strings.Cut(string(export), "\n")
+			if shown := c.auditor != ""; strings.Contains(line, contentBefore) != shown || strings.Contains(line, "17 bytes") != shown || !strings.Contains(line, asked.GetApprovalId()) ||
+				strings.Contains(line, gatewaytest.Digest("2")) != shown {
+				t.Errorf("the auditor exports %s", line)
+			}
 			withdrawn := must.Get(w.coder.approvals().CancelApproval(t.Context(), &palyrav1.CancelApprovalRequest{ApprovalId: asked.GetApprovalId(), Reason: "done"}))(t)
 			if got := contentOf(withdrawn.GetApproval()); got != c.requester {
 				t.Errorf("who withdrew the call sees %q", got)

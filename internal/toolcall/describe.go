@@ -53,7 +53,7 @@ func (p *Pipeline) Describe(ctx context.Context, d Description) (policy.Request,
 	}
 	var grants []policy.Grant
 	err = c.planCall(ctx, session)
-	p.look(d.By, c)
+	c.look(d.By)
 	switch {
 	case err == nil:
 		if grants, err = c.grants(ctx); err != nil {
@@ -87,14 +87,14 @@ type Look struct {
 }
 
 // look tells Config.Looked of a call that was planned for an answer.
-func (p *Pipeline) look(by access.Principal, c *call) {
-	if p.Looked == nil {
+func (a *authorization) look(by access.Principal) {
+	if a.Looked == nil {
 		return
 	}
 	if by.IsZero() {
-		by = c.proposal.Caller.Principal
+		by = a.proposal.Caller.Principal
 	}
-	p.Looked(Look{By: by, As: c.proposal.Caller.Principal, Tool: c.proposal.Tool.Name, Files: filesOf(&c.plan)})
+	a.Looked(Look{By: by, As: a.proposal.Caller.Principal, Tool: a.proposal.Tool.Name, Files: filesOf(&a.plan)})
 }
 
 // filesOf are the files that a plan is made of.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -137,8 +138,12 @@ func (w *waiting) change(ctx context.Context, caller access.Caller, rec approval
 	if a.proposal.Input, err = a.editedInput(was, input); err != nil {
 		return nil, nil, err
 	}
-	if a.plan, err = w.plan(a.proposal); err != nil {
-		return nil, nil, tool.Disclose(err, func(files []tool.FileAccess) bool { return a.mayDiscloseTo(caller, files) })
+	var conflict *tool.RestrictedError
+	if a.plan, err = w.plan(a.proposal); errors.As(err, &conflict) {
+		a.plan, err = conflict.Plan, nil
+	}
+	if err != nil {
+		return nil, nil, err
 	}
 	if a.digest, err = a.plan.Binding.Digest(); err != nil {
 		return nil, nil, err
@@ -152,7 +157,12 @@ func (w *waiting) change(ctx context.Context, caller access.Caller, rec approval
 	a.request.Capabilities = capabilities(&a.proposal.Tool, &a.plan.Facts)
 	a.request.Editors = append(slices.DeleteFunc(a.request.Editors, func(e access.Caller) bool { return e.Principal == caller.Principal }), caller)
 	if err := a.judgeEdit(ctx, caller); err != nil {
+		a.look(caller.Principal)
 		return nil, nil, err
+	}
+	if conflict != nil { // after the verdict, so that a denial does not depend on the content
+		a.look(caller.Principal)
+		return nil, nil, tool.Disclose(conflict, func(files []tool.FileAccess) bool { return a.mayDiscloseTo(caller, files) })
 	}
 	edited := &editedCall{input: a.proposal.Input, plan: a.plan, request: a.request}
 	if edited.changes, err = tool.ArgumentChanges(proposed, a.proposal.Input, a.proposal.Tool.SecretPaths); err != nil {

@@ -209,6 +209,44 @@ func TestEditIsJudged(t *testing.T) {
 	_, _ = r.wait()
 }
 
+// TestConflictOfAnEdit: an edit that policy denies is denied before the content of files counts,
+// and one that it does not deny conflicts, with the detail for editors who may read the file.
+func TestConflictOfAnEdit(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, withCarol, withPolicies(`
+@id("not-bob") forbid(principal == User::"bob", action == Action::"tool.execute/process.run", resource);
+@id("no-carol") forbid(principal == User::"carol", action == Action::"tool.execute/fs.read", resource) when { context has path && context.path == "secret" };`))
+	r := w.begin(runCall())
+	rec := r.asked()
+	for name, c := range map[string]struct {
+		who     access.Caller
+		path    string
+		want    reason.Code
+		details bool
+	}{
+		"denied, a conflict":               {bob, "plain", reason.PolicyDenied, false},
+		"a conflict in a secret file":      {carol, "secret", reason.PatchConflict, false},
+		"a conflict in a file to read":     {carol, "plain", reason.PatchConflict, true},
+		"the control: denied, no conflict": {bob, "", reason.PolicyDenied, false},
+	} {
+		w.run.Change(func(p *gatewaytest.Probe) {
+			if p.PlanErr = nil; c.path == "" {
+				return
+			}
+			plan := p.Found
+			plan.Contents = []tool.FileAccess{{Tool: "fs.read", Input: []byte(`{"path":"` + c.path + `"}`), Facts: tool.Facts{
+				Workspace: "default", Path: c.path, SandboxTier: "builtin", SandboxLevel: "none",
+			}}}
+			p.PlanErr = &tool.RestrictedError{Plan: plan, Detail: reason.Errorf(reason.PatchConflict, "line 3 is canary")}
+		})
+		if _, err := w.edit(c.who, rec, `{"argv":["make","-n"]}`); reason.Of(err) != c.want || strings.Contains(err.Error(), "canary") != c.details {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	r.leave()
+	_, _ = r.wait()
+}
+
 // What policy says of the editor holds until the call runs.
 func TestEditorLosesTheRight(t *testing.T) {
 	t.Parallel()

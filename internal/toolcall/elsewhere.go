@@ -31,7 +31,7 @@ type Note func(Elsewhere) (event.Draft, error)
 // call, or the zero value. A call that takes a secret of the vault is never allowed:
 // secrets stay here.
 func (p *Pipeline) MayElsewhere(ctx context.Context, s Submission, answer approval.Answer, note Note) (Elsewhere, error) {
-	c, evaluation, err := p.weigh(ctx, s, true)
+	c, evaluation, err := p.weighElsewhere(ctx, s)
 	if err != nil {
 		return Elsewhere{}, err
 	}
@@ -71,6 +71,16 @@ func (p *Pipeline) MayElsewhere(ctx context.Context, s Submission, answer approv
 	return out, nil
 }
 
+// weighElsewhere evaluates a call that another gateway would run, and has what planning it
+// read journaled.
+func (p *Pipeline) weighElsewhere(ctx context.Context, s Submission) (*call, Evaluation, error) {
+	c, evaluation, err := p.weigh(ctx, s, true)
+	if c != nil {
+		c.look(s.Asker.Principal)
+	}
+	return c, evaluation, err
+}
+
 // noteElsewhere journals an answer that uses nothing up.
 func (p *Pipeline) noteElsewhere(ctx context.Context, out Elsewhere, note Note) error {
 	draft, err := note(out)
@@ -86,7 +96,7 @@ func (p *Pipeline) noteElsewhere(ctx context.Context, out Elsewhere, note Note) 
 // told beside the call. The answer is kept for MayElsewhere: it is as good as that of a
 // call that waits, and for as long.
 func (p *Pipeline) AskElsewhere(ctx context.Context, s Submission, told string, observe func(*approval.Record)) (approval.Answer, error) {
-	c, _, err := p.weigh(ctx, s, true)
+	c, _, err := p.weighElsewhere(ctx, s)
 	if err != nil {
 		return approval.Answer{}, err
 	}

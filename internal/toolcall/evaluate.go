@@ -36,7 +36,7 @@ type SecretEvaluation struct {
 func (p *Pipeline) Evaluate(ctx context.Context, s Submission) (Evaluation, error) {
 	c, e, err := p.weigh(ctx, s, false)
 	if c != nil {
-		p.look(access.Principal{}, c)
+		c.look(access.Principal{})
 	}
 	if err == nil && c.restricted(ctx) {
 		e.CallDigest = ""

@@ -73,10 +73,12 @@ func (c *call) mayRead(a tool.FileAccess) bool {
 	}
 }
 
-// mayDisclose reports whether policy allows the caller to read all of the files without an
-// approval. Votes on the call do not count, because they approve the call's effect only.
+// mayDisclose reports whether policy allows the caller, and the asker if there is one, to
+// read all of the files without an approval. Votes on the call do not count, because they
+// approve the call's effect only.
 func (a *authorization) mayDisclose(files []tool.FileAccess) bool {
-	return a.mayDiscloseTo(a.sub.Caller, files)
+	asker := a.sub.Asker
+	return a.mayDiscloseTo(a.sub.Caller, files) && (asker.Principal.IsZero() || a.mayDiscloseTo(asker, files))
 }
 
 // restricted reports whether the digest of the call confirms a guess of files that its

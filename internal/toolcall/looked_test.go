@@ -1,9 +1,12 @@
 package toolcall_test
 
 import (
+	"errors"
 	"slices"
 	"testing"
 
+	"palyra/internal/approval"
+	"palyra/internal/gatewaytest"
 	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
@@ -33,6 +36,16 @@ func TestLooksAreTold(t *testing.T) {
 	}
 	if got = take(); len(got) != 1 || got[0].By != bob.Principal || got[0].As != agent.Principal {
 		t.Errorf("an explanation: %+v", got)
+	}
+	there := runCall()
+	there.Asker = bob
+	must.Get(p.MayElsewhere(t.Context(), there, approval.Answer{}, noted))(t)
+	if got = take(); len(got) != 1 || got[0].By != bob.Principal || got[0].As != there.Caller.Principal {
+		t.Errorf("a call that runs elsewhere: %+v", got)
+	}
+	w.run.Change(func(p *gatewaytest.Probe) { p.PlanErr = &tool.RestrictedError{Plan: w.run.Found, Detail: errors.New("a detail")} })
+	if _, err := p.AskElsewhere(t.Context(), there, "", nil); err == nil || len(take()) != 1 {
+		t.Errorf("a conflict of such a call: %v", err)
 	}
 	w.reload(`@id("no") @reason("no") forbid(principal, action in Action::"tool.execute", resource);`)
 	must.Get(p.Evaluate(t.Context(), readCall()))(t)

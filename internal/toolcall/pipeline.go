@@ -176,7 +176,10 @@ func New(cfg Config) (*Pipeline, error) {
 // Submission is one request to call a tool, from an authenticated caller.
 type Submission struct {
 	Caller access.Caller
-	Tool   string
+	// Asker gets the answer where that is another than the caller, as by AuthZEN; zero for
+	// others. It is told of files only what both may read.
+	Asker access.Caller
+	Tool  string
 	// Input is the JSON that the client sent; empty means {}.
 	Input []byte
 	// Session and Run are names that the client gives; an empty Session means

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"palyra/internal/access"
+	"palyra/internal/approval"
 	"palyra/internal/gatewaytest"
 	"palyra/internal/must"
 	"palyra/internal/policy/policytest"
@@ -74,6 +76,26 @@ func TestConflictDetails(t *testing.T) {
 				t.Errorf("a call that runs: %+v, %v", o.Report, err)
 			}
 		})
+	}
+}
+
+// TestConflictToAnAsker: who asks about the call of another is told the detail of a conflict only
+// where both may read the file. The control is an asker who may.
+func TestConflictToAnAsker(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, withPolicies(`@id("no-bob") forbid(principal == User::"bob", action == Action::"tool.execute/fs.read", resource);`))
+	facts := tool.Facts{Workspace: "default", Path: "plain", SandboxTier: "builtin", SandboxLevel: "none"}
+	w.run.Found.Contents = []tool.FileAccess{{Tool: "fs.read", Input: []byte(`{"path":"plain"}`), Facts: facts}}
+	w.run.PlanErr = &tool.RestrictedError{Plan: w.run.Found, Detail: reason.Errorf(reason.PatchConflict, "line 3 is canary")}
+	for asker, details := range map[*access.Caller]bool{&bob: false, &alice: true} {
+		s := runCall()
+		s.Asker = *asker
+		if _, err := w.MayElsewhere(t.Context(), s, approval.Answer{}, noted); reason.Of(err) != reason.PatchConflict || strings.Contains(err.Error(), "canary") != details {
+			t.Errorf("%s is told: %v", asker.Principal, err)
+		}
+		if _, err := w.AskElsewhere(t.Context(), s, "", nil); reason.Of(err) != reason.PatchConflict || strings.Contains(err.Error(), "canary") != details {
+			t.Errorf("%s, who wants people to be asked, is told: %v", asker.Principal, err)
+		}
 	}
 }
 

@@ -43,7 +43,7 @@ func (a *authorization) join() bool {
 func (p *Pipeline) CallDigest(ctx context.Context, s Submission) (string, error) {
 	c, err := p.planned(ctx, &s)
 	if c != nil {
-		p.look(access.Principal{}, c)
+		c.look(access.Principal{})
 	}
 	if err != nil {
 		return "", err

@@ -168,6 +168,9 @@ func (s *Service) submission(by access.Caller, e evaluation) (toolcall.Submissio
 		return toolcall.Submission{}, false
 	}
 	submission, err := e.submission(c, tool)
+	if by.Principal != c.Principal {
+		submission.Asker = by
+	}
 	return submission, err == nil
 }
 

@@ -46,8 +46,9 @@ func (w Workspaces) Undo(ctx context.Context, by access.Caller, workspace, id, n
 			Kind: gatewaychange.UndoChanges, Needs: access.PermWorkspaceUndo, Nothing: done.ID != "",
 			Question: gatewaychange.Question{
 				ID: "changes:" + workspace + ":" + id, Title: "Take back changes to workspace " + workspace,
-				Summary: fmt.Sprintf("%s The gateway is frozen, and stays so.", q.Preview.Summary), Notes: q.Preview.Notes, Diff: q.Preview.Diff,
-				Details: map[string]any{"workspace": workspace, "change_set_id": id, "root": q.Facts.Root, "note": note},
+				Summary: fmt.Sprintf("%s The gateway is frozen, and stays so.", q.Preview.Summary), Notes: q.Preview.Notes,
+				Diff: q.Preview.Diff, Workspace: workspace, Root: q.Facts.Root,
+				Details: map[string]any{"workspace": workspace, "change_set_id": id, "note": note},
 			},
 			Make: func(ctx context.Context) (err error) {
 				if done.ID == "" {
