@@ -21,9 +21,9 @@ func (db *DB) Tokens() TokenStore { return TokenStore{db} }
 
 const apiColumns = `id, name, principal, created_by, scopes, addresses, digest, created_at, expires_at, last_used_at, revoked_at, revoked_by, device`
 
-// Tokens returns all tokens, revoked ones included, the oldest first.
+// Tokens returns all tokens, revoked ones included, by ID.
 func (s TokenStore) Tokens(ctx context.Context) ([]token.Token, error) {
-	return list(ctx, s.db, "reading tokens", scanToken, "SELECT "+apiColumns+" FROM tokens ORDER BY created_at, id")
+	return list(ctx, s.db, "reading tokens", scanToken, "SELECT "+apiColumns+" FROM tokens ORDER BY id")
 }
 
 func scanToken(r *Row) (token.Token, error) {

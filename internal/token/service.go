@@ -1,6 +1,7 @@
 package token
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -273,7 +274,7 @@ func (s *Service) checkRoom(now time.Time) error {
 	return nil
 }
 
-// List returns all tokens, those that ended included, by ID, with their last use.
+// List returns all tokens, those that ended included, the oldest first, with their last use.
 func (s *Service) List() []Token {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -284,7 +285,7 @@ func (s *Service) List() []Token {
 		}
 		list = append(list, t)
 	}
-	slices.SortFunc(list, func(a, b Token) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortFunc(list, func(a, b Token) int { return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), strings.Compare(a.ID, b.ID)) })
 	return list
 }
 
