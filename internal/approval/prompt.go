@@ -25,6 +25,10 @@ type Prompt struct {
 	Runs      Execution       `json:"runs"`
 	// Workspace is that of the files in Diff and of the operands, "" when there are none.
 	Workspace string `json:"workspace,omitempty"`
+	// Contents are the files, relative to Workspace, of which the prompt may say what they
+	// contain or whether they are there. Unlisted is true where there may be more.
+	Contents []string `json:"contents,omitempty"`
+	Unlisted bool     `json:"unlisted,omitempty"`
 	// Diff is a unified diff of the files that would change.
 	Diff string  `json:"diff"`
 	Why  []Cause `json:"why"`
@@ -126,9 +130,16 @@ func NewPrompt(p tool.Proposal, plan tool.Plan, severity string, why ...Cause) (
 			Executor: p.Tool.Executor, Tier: plan.Facts.SandboxTier, Profile: b.SandboxProfile,
 			Egress: slices.Clone(b.Egress), Secrets: slices.Clone(plan.Facts.Secrets),
 		},
-		Workspace: plan.Facts.Workspace, Diff: plan.Preview.Diff, Why: why, Notes: notes, Lead: lead(plan, b),
+		Workspace: plan.Facts.Workspace, Contents: contentsOf(plan), Unlisted: plan.Unlisted, Diff: plan.Preview.Diff, Why: why, Notes: notes, Lead: lead(plan, b),
 	}
 	return prompt.clean(), nil
+}
+
+func contentsOf(plan tool.Plan) (paths []string) {
+	for _, f := range plan.Contents {
+		paths = append(paths, f.Facts.Path)
+	}
+	return paths
 }
 
 // lead is what a call is known by at a glance, "" where nothing but its summary is.

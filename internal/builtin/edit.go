@@ -29,9 +29,10 @@ type edit struct {
 	root *workspace.Root
 	// protected are the operator's patterns of protected paths.
 	protected []string
-	// targets are the resolved paths of the call. declaredRisk is the risk by the arguments
+	// targets are the resolved paths of the call, names as it gives them. declaredRisk is the risk by the arguments
 	// alone. Both are known before any file is read.
 	targets      []string
+	names        []string
 	declaredRisk int
 
 	changes []workspace.Change
@@ -52,6 +53,7 @@ func (e *edit) addTarget(real string, risk int, executable *bool) {
 // resolveTarget resolves a path of the call. Errors about the path as written are returned
 // as they are; errors about the location that it leads to are restricted.
 func (e *edit) resolveTarget(name string, risk int, executable *bool) (string, error) {
+	e.names = append(e.names, path.Clean(name))
 	real, err := e.root.Target(name)
 	if err != nil && (!filepath.IsLocal(name) || workspace.ProtectedForWriting(name)) {
 		return "", err
@@ -81,16 +83,20 @@ func (e *edit) contents() []tool.FileAccess {
 		if info, err := e.root.Stat(real); err == nil {
 			links = linksOf(info)
 		}
-		list[i] = readAccess(e.root, real, links)
+		list[i] = readAccess(e.root.Name(), real, links)
 	}
 	return list
 }
 
 // planFor returns the plan without file content.
 func (e *edit) planFor(paths []string, links, risk int) tool.Plan {
-	facts := fileFacts(e.root, commonPath(paths), links, risk)
+	facts := fileFacts(e.root.Name(), commonPath(paths), links, risk)
 	facts.Paths = paths
+	names := slices.Compact(slices.Sorted(slices.Values(e.names)))
+	named := fileFacts(e.root.Name(), commonPath(names), 0, e.declaredRisk)
+	named.Paths = names
 	return tool.Plan{
+		Named:         &named,
 		Binding:       tool.Binding{Cwd: e.root.Name() + ":."},
 		Facts:         facts,
 		Preview:       tool.Preview{Summary: fmt.Sprintf("Change %s in workspace %s.", namedOrCounted(paths), e.root.Name())},

@@ -57,9 +57,9 @@ const (
 )
 
 // fileFacts are the facts of a call about one path, which has that many names.
-func fileFacts(root *workspace.Root, real string, links, risk int) tool.Facts {
+func fileFacts(in, real string, links, risk int) tool.Facts {
 	facts := tool.Facts{
-		Workspace: root.Name(), Path: real, Protected: workspace.Protected(real),
+		Workspace: in, Path: real, Protected: workspace.Protected(real),
 		PathFolded: workspace.FoldCase(real), HardLinks: links,
 		Risk: risk, SandboxTier: "builtin", SandboxLevel: "none",
 	}
@@ -97,7 +97,6 @@ func (f files) see(name, verb string, t target, risk int) (*seen, error) {
 	if isContentError(err) && filepath.IsLocal(t.Path) {
 		s.plan.Facts.Path = path.Clean(t.Path)
 		s.describe(name, verb, risk)
-		s.plan.Contents = []tool.FileAccess{readAccess(root, s.plan.Facts.Path, 0)}
 		err = &tool.RestrictedError{Plan: s.plan, Detail: err}
 	}
 	if err != nil {
@@ -105,6 +104,8 @@ func (f files) see(name, verb string, t target, risk int) (*seen, error) {
 		return nil, err
 	}
 	s.describe(name, verb, risk)
+	named := fileFacts(root.Name(), path.Clean(t.Path), 0, risk)
+	s.plan.Named = &named
 	return s, nil
 }
 
@@ -144,7 +145,8 @@ func (s *seen) describe(name, verb string, risk int) {
 	}
 	s.plan = tool.Plan{
 		Binding:       tool.Binding{Cwd: s.root.Name() + ":" + real},
-		Facts:         fileFacts(s.root, real, links, risk),
+		Facts:         fileFacts(s.root.Name(), real, links, risk),
+		Contents:      []tool.FileAccess{readAccess(s.root.Name(), real, 0)},
 		Preview:       tool.Preview{Summary: fmt.Sprintf("%s %q in workspace %s.", verb, real, s.root.Name())},
 		Subject:       fmt.Sprintf("%s:%s:%s", name, s.root.Name(), subjectPart(real)),
 		SubjectCovers: fmt.Sprintf("any %s of %s in workspace %s", name, real, s.root.Name()),

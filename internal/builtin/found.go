@@ -18,18 +18,18 @@ type finder struct {
 // mayUse asks whether the tool may use an entry: as if the call had named it.
 func (f finder) mayUse(info workspace.Info) bool {
 	return f.call.MayRead(tool.FileAccess{
-		Tool: f.call.Proposal.Tool.Name, Input: f.call.Proposal.Input, Facts: fileFacts(f.root, info.Path, linksOf(info), f.risk),
+		Tool: f.call.Proposal.Tool.Name, Input: f.call.Proposal.Input, Facts: fileFacts(f.root.Name(), info.Path, linksOf(info), f.risk),
 	})
 }
 
 // mayRead asks whether fs.read might return the file: what a rule keeps from
 // fs.read is not to be had by looking for it.
 func (f finder) mayRead(info workspace.Info) bool {
-	return f.call.MayRead(readAccess(f.root, info.Path, linksOf(info)))
+	return f.call.MayRead(readAccess(f.root.Name(), info.Path, linksOf(info)))
 }
 
 // readAccess returns the fs.read call of one file with that number of hard links.
-func readAccess(root *workspace.Root, real string, links int) tool.FileAccess {
-	input, _ := canonical.Marshal(target{Path: real, Workspace: root.Name()}) // encoding two strings cannot fail
-	return tool.FileAccess{Tool: fsReadName, Input: input, Facts: fileFacts(root, real, links, riskRead)}
+func readAccess(in, real string, links int) tool.FileAccess {
+	input, _ := canonical.Marshal(target{Path: real, Workspace: in}) // encoding two strings cannot fail
+	return tool.FileAccess{Tool: fsReadName, Input: input, Facts: fileFacts(in, real, links, riskRead)}
 }

@@ -180,9 +180,15 @@ func (t process) Prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, e
 func (t process) plan(c command) (tool.Plan, error) {
 	named, err := c.operands()
 	if err != nil {
-		return tool.Plan{}, err
+		return tool.Plan{}, t.restrict(c, err)
+	}
+	contents, more := c.contents(named.Looked)
+	asNamed := t.facts(c)
+	if only, local := c.named(); local {
+		asNamed = t.facts(only)
 	}
 	return tool.Plan{
+		Contents: contents, Unlisted: more, Named: &asNamed,
 		Binding: tool.Binding{
 			Cwd: c.location(), Argv: c.in.Argv, Environment: slices.Concat(c.env, c.placeholders(), injecting.Bound(c.injections)), Executable: c.program.Executable,
 			Operands: named.Operands, SandboxProfile: t.profile(c), Egress: t.reach(c), Parsed: c.parsed(),

@@ -78,7 +78,12 @@ func (t process) check(ctx context.Context, p tool.Proposal) (command, error) {
 		t.available,
 		t.confined,
 		func(c *command) error { return t.checkSecrets(ctx, p, c) },
-		func(c *command) error { return c.missing },
+		func(c *command) error {
+			if c.missing != nil && ofWorkspace(c.in.Argv[0]) {
+				return t.restrict(*c, c.missing)
+			}
+			return c.missing
+		},
 		func(c *command) error { return sandbox.CheckRustup(c.program, c.in.Argv, c.toolchains) },
 	} {
 		if err := step(&c); err != nil {
@@ -189,14 +194,69 @@ func (t process) resolveCwd(c *command) error {
 		c.mode = sandbox.CopyOnWrite
 	}
 	info, err := root.Stat(inWorkspace(c.in.Cwd))
-	if err != nil {
-		return err
+	if err == nil && info.Kind != workspace.Dir {
+		err = reason.Errorf(reason.InvalidInput, "the working directory %q is a %s", info.Path, info.Kind).WithField("pointer", "/cwd")
 	}
-	if info.Kind != workspace.Dir {
-		return reason.Errorf(reason.InvalidInput, "the working directory %q is a %s", info.Path, info.Kind).WithField("pointer", "/cwd")
+	if err != nil {
+		return t.restrict(*c, err)
 	}
 	c.cwd = info.Path
-	return t.find(c, root)
+	if err := t.find(c, root); err != nil {
+		return t.restrict(*c, err)
+	}
+	return nil
+}
+
+// restrict wraps an error that depends on which files a workspace has in a
+// tool.RestrictedError, whose plan has of the files only the names that the call gives.
+func (t process) restrict(c command, err error) error {
+	c, local := c.named()
+	if !local {
+		return err
+	}
+	plan := tool.Plan{
+		Binding: tool.Binding{Cwd: c.location(), Argv: c.in.Argv}, Facts: t.facts(c), Preview: tool.Preview{Summary: t.summary(c)},
+	}
+	plan.Contents, plan.Unlisted = c.contents(nil)
+	return &tool.RestrictedError{Plan: plan, Detail: err}
+}
+
+// named is the call as its arguments give it, without a look at the files, and false for one
+// that names what is outside the workspace.
+func (c command) named() (command, bool) {
+	c.cwd = path.Clean(inWorkspace(c.in.Cwd))
+	name := c.in.Argv[0]
+	if !ofWorkspace(name) && c.own == "" {
+		return c, filepath.IsLocal(c.cwd)
+	}
+	inside := inWorkspace(name)
+	if inside == name {
+		inside = path.Join(c.cwd, name)
+	}
+	c.own, c.program = "./"+inside, sandbox.Program{Executable: tool.Executable{Path: "./" + inside}, Basename: path.Base(inside)}
+	return c, filepath.IsLocal(c.cwd) && filepath.IsLocal(inside)
+}
+
+// mostContents bounds the names of a call at which policy is asked who may know of files.
+const mostContents = 64
+
+// contents are the files at which a call was looked for: its working directory, a program of
+// the workspace, and looked, which are the names in its arguments. There are more where it
+// returns true.
+func (c command) contents(looked []string) (list []tool.FileAccess, more bool) {
+	names := slices.Clone(looked)
+	if c.cwd != "." {
+		names = append(names, c.cwd)
+	}
+	if c.own != "" {
+		names = append(names, path.Clean(c.own))
+	}
+	slices.Sort(names)
+	names = slices.Compact(names)
+	for _, name := range names[:min(len(names), mostContents)] {
+		list = append(list, readAccess(c.name, name, 0))
+	}
+	return list, len(names) > mostContents
 }
 
 // inWorkspace takes off the name that the workspace has inside the sandbox.

@@ -24,7 +24,7 @@ const resultPart = 1 << 20
 // reader is who reads the events of a call.
 type reader struct {
 	// explain is true for callers that may read policy, attested for those that may read
-	// attestations, which have the digests of calls.
+	// the journal, which has the digests of calls.
 	explain, attested bool
 	// view is an approval as the reader may see it.
 	view func(approval.Record) *palyrav1.Approval
@@ -33,7 +33,7 @@ type reader struct {
 // readerOf is the caller as a reader of events.
 func (g *gateway) readerOf(ctx context.Context, caller access.Caller) reader {
 	return reader{
-		explain: mayExplain(g.engine, caller), attested: may(g.engine, caller, access.PermAttestationRead),
+		explain: mayExplain(g.engine, caller), attested: may(g.engine, caller, access.PermJournalRead),
 		view: func(r approval.Record) *palyrav1.Approval { return g.message(ctx, caller, r) },
 	}
 }
@@ -83,35 +83,39 @@ func outputMessage(c toolcall.Chunk) *palyrav1.ToolOutputChunk {
 	return &palyrav1.ToolOutputChunk{Stream: c.Stream, Data: c.Data}
 }
 
-// resultMessages are a result in parts that fit into a message, at least one.
-func resultMessages(r tool.Report) []*palyrav1.ToolResult {
+// result is a result in parts that fit into a message, at least one.
+func (r reader) result(of tool.Report) []*palyrav1.ToolResult {
 	var parts []*palyrav1.ToolResult
-	rest := []byte(r.Result)
+	rest := []byte(of.Result)
 	for {
 		part := rest[:min(len(rest), resultPart)]
 		rest = rest[len(part):]
 		m := &palyrav1.ToolResult{
-			Outcome: string(r.Outcome), Reason: r.Reason, Message: r.Message, Remedy: r.Remedy,
-			ResultJson: part, More: len(rest) > 0, Duration: durationpb.New(r.FinishedAt.Sub(r.StartedAt)),
+			Outcome: string(of.Outcome), Reason: of.Reason, Message: of.Message, Remedy: of.Remedy,
+			ResultJson: part, More: len(rest) > 0, Duration: durationpb.New(of.FinishedAt.Sub(of.StartedAt)),
 		}
 		if len(parts) == 0 {
-			m.ExecutedAsEdited = editedMessage(r.Edited)
+			m.ExecutedAsEdited = r.edited(of.Edited)
 		}
 		parts = append(parts, m)
 		if !m.More {
-			m.ExecutionDigest = canonical.Digest(r.Result)
+			m.ExecutionDigest = canonical.Digest(of.Result)
 			return parts
 		}
 	}
 }
 
-func editedMessage(e *tool.Edited) *palyrav1.ExecutedAsEdited {
+// edited leaves out the digest of the call that was proposed unless the reader may read the
+// journal: the call may have been of files.
+func (r reader) edited(e *tool.Edited) *palyrav1.ExecutedAsEdited {
 	if e == nil {
 		return nil
 	}
-	return &palyrav1.ExecutedAsEdited{
-		ApprovalId: e.ApprovalID, By: e.By, Reason: e.Reason, ProposedCallDigest: e.Proposed, Changes: differenceMessages(e.Changes),
+	m := &palyrav1.ExecutedAsEdited{ApprovalId: e.ApprovalID, By: e.By, Reason: e.Reason, Changes: differenceMessages(e.Changes)}
+	if r.attested {
+		m.ProposedCallDigest = e.Proposed
 	}
+	return m
 }
 
 // attestation leaves out the statement, which has digests of files, where that is restricted.

@@ -97,7 +97,7 @@ func (s *callSender) observe(e toolcall.Event) {
 	case e.Output != nil:
 		s.send(&palyrav1.CallToolResponse{Event: &palyrav1.CallToolResponse_Output{Output: outputMessage(*e.Output)}})
 	case e.Result != nil:
-		for _, part := range resultMessages(*e.Result) {
+		for _, part := range s.result(*e.Result) {
 			s.send(&palyrav1.CallToolResponse{Event: &palyrav1.CallToolResponse_Result{Result: part}})
 		}
 	case e.Attestation != nil:

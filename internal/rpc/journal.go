@@ -11,8 +11,10 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/access"
 	"palyra/internal/attest"
 	"palyra/internal/journal"
+	"palyra/internal/policy"
 	"palyra/internal/reason"
 	"palyra/internal/rpc/exportform"
 )
@@ -208,13 +210,21 @@ func eventMessage(e journal.Event) *palyrav1.Event {
 	}
 }
 
-type attestations struct{ evidence Evidence }
+type attestations struct {
+	evidence Evidence
+	engine   *policy.Engine
+}
 
-// GetAttestation returns one envelope.
+// GetAttestation returns one envelope. Those that have digests of files are for callers who may
+// read the journal, which has them, too: a digest confirms a guess of the content.
 func (a *attestations) GetAttestation(ctx context.Context, req *palyrav1.GetAttestationRequest) (*palyrav1.GetAttestationResponse, error) {
 	found, err := a.evidence.Attestation(ctx, req.GetId())
 	if err != nil {
 		return nil, err
+	}
+	if of := (attest.Envelope{JSON: found.Envelope}); of.NamesFiles() && !may(a.engine, callerOf(ctx), access.PermJournalRead) {
+		return nil, reason.Errorf(reason.PermissionDenied, "attestation %s has digests of files and of the call, which are for readers of the journal", found.ID).
+			WithRemedy("Ask a person with journal.read, such as an auditor, to look at it.")
 	}
 	return &palyrav1.GetAttestationResponse{
 		AttestationId: found.ID, ProposalId: found.ProposalID, EnvelopeJson: found.Envelope, JournalSeq: found.Seq,
@@ -228,11 +238,15 @@ func (a *attestations) ListAttestations(ctx context.Context, req *palyrav1.ListA
 		return nil, err
 	}
 	res := &palyrav1.ListAttestationsResponse{NextPageToken: next}
+	digests := may(a.engine, callerOf(ctx), access.PermJournalRead)
 	for _, at := range list {
-		res.Attestations = append(res.Attestations, &palyrav1.AttestationSummary{
-			AttestationId: at.ID, ProposalId: at.ProposalID, CallDigest: at.CallDigest, JournalSeq: at.Seq,
-			At: timeMessage(at.At), Tool: at.Tool, Outcome: at.Outcome,
-		})
+		m := &palyrav1.AttestationSummary{
+			AttestationId: at.ID, ProposalId: at.ProposalID, JournalSeq: at.Seq, At: timeMessage(at.At), Tool: at.Tool, Outcome: at.Outcome,
+		}
+		if digests {
+			m.CallDigest = at.CallDigest
+		}
+		res.Attestations = append(res.Attestations, m)
 	}
 	return res, nil
 }

@@ -45,14 +45,21 @@ func (p *policies) SimulatePolicy(ctx context.Context, req *palyrav1.SimulatePol
 	return &palyrav1.SimulatePolicyResponse{Explanation: other, VerdictInForce: inForce.GetVerdict()}, err
 }
 
+// noteRestrictedFacts stands in the place of an explanation.
+const noteRestrictedFacts = "The explanation has facts of files that policy does not let you read. A person who may read the files or the journal can have it."
+
 // explainPast explains a call under the policies that judged it.
 func (p *policies) explainPast(ctx context.Context, id string) (*palyrav1.ExplainPolicyResponse, error) {
 	past, err := p.admin.Past(ctx, callerOf(ctx), id)
 	if err != nil {
 		return nil, err
 	}
-	m := explanationMessage(explain.Verdict(past.Set, past.Request, policy.Approval{}, past.Grants))
-	m.ProposalId, m.DecisionId, m.Notes = past.ProposalID, past.Decision.ID, past.Notes
+	m := &palyrav1.ExplainPolicyResponse{Notes: []string{noteRestrictedFacts}}
+	if caller := callerOf(ctx); may(p.engine, caller, access.PermJournalRead) || p.pipeline.MayReadFacts(ctx, caller, &past.Request.Facts) {
+		m = explanationMessage(explain.Verdict(past.Set, past.Request, policy.Approval{}, past.Grants))
+		m.Notes = past.Notes
+	}
+	m.ProposalId, m.DecisionId = past.ProposalID, past.Decision.ID
 	switch d := past.Decision; {
 	case d.ID == "":
 	case d.Allowed:
@@ -90,7 +97,7 @@ func (p *policies) described(ctx context.Context, d *palyrav1.CallDescription) (
 		Submission: toolcall.Submission{
 			Caller: caller, Tool: d.GetTool(), Input: d.GetInputJson(), Session: d.GetSession(), Channel: d.GetChannel(),
 		},
-		Facts: d.GetFactsJson(), At: timeOf(d.GetAt()), By: callerOf(ctx).Principal,
+		Facts: d.GetFactsJson(), At: timeOf(d.GetAt()), By: callerOf(ctx),
 	})
 	return describedCall{request, grants, d.GetVotes()}, err
 }

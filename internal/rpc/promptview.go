@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -33,11 +34,16 @@ func (p prompts) view(ctx context.Context, caller access.Caller, r approval.Reco
 	if r.SubjectType == approval.SubjectGatewayChange && r.Prompt.Workspace == "" || p.mayDecide(ctx, caller, r) {
 		return r
 	}
-	seen := p.seesContent(ctx, caller, r)
+	seen := p.pipeline.MayReadPrompt(ctx, caller, &r.Prompt)
+	own := r.Prompt.Runs.Executable.Path
 	r.Prompt.Runs = withoutProgram(r.Prompt.Runs)
 	r.Binding.Executable = r.Prompt.Runs.Executable
+	r.Prompt.Scopes = nil // which have the place of the program and the digest of the call, and are answers of others
 	if !seen {
 		r = restrict(r)
+	}
+	if !seen || own != r.Prompt.Runs.Executable.Path {
+		r.SubjectID, r.Subject, r.SubjectCovers = subjectOf(r), "", ""
 	}
 	return r
 }
@@ -59,13 +65,12 @@ func withoutProgram(e approval.Execution) approval.Execution {
 	return e
 }
 
-// seesContent reports whether a caller who may not decide may see what the prompt has from the
-// content of files. Policy files are judged by the permissions of their own.
-func (p prompts) seesContent(ctx context.Context, caller access.Caller, r approval.Record) bool {
-	if len(r.Prompt.Runs.Operands) == 0 && r.Prompt.Diff == "" {
-		return true
+// subjectOf is what an approval is about without the place or the digest of a file.
+func subjectOf(r approval.Record) string {
+	if subject, _, commit := strings.Cut(r.SubjectID, ":sha256:"); commit && strings.HasPrefix(subject, "commit:") {
+		return subject
 	}
-	return p.pipeline.MayReadPrompt(ctx, caller, &r.Prompt)
+	return cmp.Or(r.Binding.Tool, r.SubjectID)
 }
 
 // restrict leaves the arguments, the reason for asking and who has to answer. The summary
@@ -73,13 +78,10 @@ func (p prompts) seesContent(ctx context.Context, caller access.Caller, r approv
 // are made of those, confirm a guess of the content.
 func restrict(r approval.Record) approval.Record {
 	p := &r.Prompt
-	p.Diff, p.Runs.Operands, p.Differs = "", nil, nil
+	p.Diff, p.Contents, p.Runs.Operands, p.Differs = "", nil, nil, nil
 	p.Summary, p.Lead, r.CallDigest = "", "", ""
 	p.Notes = []string{noteRestricted}
 	r.Binding.Operands = nil
-	if subject, _, of := strings.Cut(r.SubjectID, ":sha256:"); of && strings.HasPrefix(subject, "commit:") {
-		r.SubjectID = subject
-	}
 	r.Edits = slices.Clone(r.Edits)
 	for i := range r.Edits {
 		r.Edits[i].WasDigest, r.Edits[i].IsDigest = "", ""

@@ -103,7 +103,7 @@ func (t *tapeReader) messages(e run.Event) []*palyrav1.RunEvent {
 	case e.Output != nil:
 		m.Event = &palyrav1.RunEvent_Output{Output: outputMessage(*e.Output)}
 	case e.Result != nil:
-		return resultParts(m, resultMessages(*e.Result))
+		return resultParts(m, t.result(*e.Result))
 	case e.Attestation != nil:
 		m.Event = &palyrav1.RunEvent_Attestation{Attestation: t.attestation(*e.Attestation, e.Attestation.Envelope.NamesFiles)}
 	case e.Finished != nil:

@@ -189,7 +189,7 @@ func New(stopping context.Context, cfg Config) (*Server, error) {
 	mux.Handle(palyrav1connect.NewApprovalsServiceHandler(asked, opts...))
 	mux.Handle(palyrav1connect.NewPolicyServiceHandler(&policies{admin: cfg.Policies, evidence: cfg.Evidence, engine: cfg.Engine, pipeline: cfg.Pipeline}, opts...))
 	mux.Handle(palyrav1connect.NewJournalServiceHandler(&journalService{cfg.Journal, cfg.Evidence}, opts...))
-	mux.Handle(palyrav1connect.NewAttestationServiceHandler(&attestations{cfg.Evidence}, opts...))
+	mux.Handle(palyrav1connect.NewAttestationServiceHandler(&attestations{cfg.Evidence, cfg.Engine}, opts...))
 	mux.Handle(palyrav1connect.NewStatusServiceHandler(&status{cfg.Gateway, cfg.Members, cfg.Passkeys, cfg.ChatUsers, cfg.Journal, cfg.Engine}, opts...))
 	mux.Handle(palyrav1connect.NewAccessServiceHandler(&members{cfg.Members, cfg.Engine}, opts...))
 	mux.Handle(palyrav1connect.NewIdentityServiceHandler(&devices{cfg.Members}, opts...))

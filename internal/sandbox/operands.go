@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -30,6 +31,8 @@ type Named struct {
 	// Unbound counts the arguments that look like paths and led to no file that
 	// could be bound. A program may find one there when it runs.
 	Unbound int
+	// Looked are the names, relative to the workspace, at which a file was looked for.
+	Looked []string
 }
 
 // Operands hashes the workspace files that a call names. `make -f rules/a.mk` in
@@ -69,7 +72,7 @@ func OperandsOf(root, cwd string, started ...Started) (Named, error) {
 		}
 	}
 	slices.SortFunc(b.operands, func(x, y tool.Operand) int { return strings.Compare(x.Path, y.Path) })
-	return Named{Operands: b.operands, Notes: b.notes, Unbound: b.unbound}, nil
+	return Named{Operands: b.operands, Notes: b.notes, Unbound: b.unbound, Looked: slices.Sorted(maps.Keys(b.seen))}, nil
 }
 
 // Changed hashes operands again and returns the paths of those that were changed

@@ -154,9 +154,15 @@ type Plan struct {
 	// Files are the files and directories that the facts were read from. They
 	// are in the digest of the facts that a permit holds and nowhere else.
 	Files []FileIdentity
-	// Contents lists the files whose content is part of the binding or the preview. Both
-	// MUST NOT be returned to callers that policy does not allow to read these files.
+	// Contents lists the files whose content, existence or place is part of the binding, the
+	// preview or the facts, and those that would be if they were there. None of these MUST be
+	// returned to callers that policy does not allow to read these files. Unlisted is true for
+	// a call of which there may be more.
 	Contents []FileAccess
+	Unlisted bool
+	// Named are the facts as far as the arguments give them, for explanations to people who
+	// may not read the files; nil where Facts says no more than that.
+	Named *Facts
 	// MaySend is the most bytes that the call can send out of this machine, 0 for
 	// none. Where nothing bounds them (egress preflight and unrestricted), it is
 	// the egress budget of the settings all the same.

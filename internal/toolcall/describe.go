@@ -20,8 +20,9 @@ type Description struct {
 	Submission Submission
 	// Facts replace those that planning would find (policytests.ReplaceFacts).
 	Facts []byte
-	// By is who describes it, where that is another than whose call it would be.
-	By access.Principal
+	// By is who describes it, where that is another than whose call it would be. Who may not
+	// read the files is told of a call with the facts that its arguments give.
+	By access.Caller
 	// At is when the call is taken to be proposed; zero is now.
 	At time.Time
 }
@@ -53,7 +54,10 @@ func (p *Pipeline) Describe(ctx context.Context, d Description) (policy.Request,
 	}
 	var grants []policy.Grant
 	err = c.planCall(ctx, session)
-	c.look(d.By)
+	c.look(d.By.Principal)
+	if err == nil {
+		c.restrictFacts(d.By)
+	}
 	switch {
 	case err == nil:
 		if grants, err = c.grants(ctx); err != nil {
@@ -69,6 +73,20 @@ func (p *Pipeline) Describe(ctx context.Context, d Description) (policy.Request,
 		grants = nil // those of the call do not cover its changes
 	}
 	return c.request, grants, err
+}
+
+// restrictFacts leaves the facts that the arguments of the call give to a reader, the caller if
+// there is no other, who may not read the files.
+func (c *call) restrictFacts(reader access.Caller) {
+	if reader.Principal.IsZero() {
+		reader = c.sub.Caller
+	}
+	if c.plan.Named == nil || !c.plan.Unlisted && c.mayDiscloseTo(reader, c.plan.Contents) {
+		return
+	}
+	c.plan.Facts = *c.plan.Named
+	c.request.Facts = c.plan.Facts
+	c.request.Capabilities = capabilities(&c.proposal.Tool, &c.plan.Facts)
 }
 
 // GrantAt gives a grant as the facts that policy read when a call used it.

@@ -12,7 +12,7 @@ import (
 // Evaluation is what policy would say of a call.
 type Evaluation struct {
 	Verdict policy.Verdict
-	// CallDigest is empty if the caller may not read the files that it covers.
+	// CallDigest and Plan.Subject are empty if the caller may not read the files of the call.
 	CallDigest string
 	Plan       tool.Plan
 	// Secrets are the verdicts on what the program of the call would get; none when
@@ -39,7 +39,7 @@ func (p *Pipeline) Evaluate(ctx context.Context, s Submission) (Evaluation, erro
 		c.look(access.Principal{})
 	}
 	if err == nil && c.restricted(ctx) {
-		e.CallDigest = ""
+		e.CallDigest, e.Plan.Subject = "", ""
 	}
 	return e, err
 }

@@ -81,12 +81,12 @@ func (a *authorization) mayDisclose(files []tool.FileAccess) bool {
 	return a.mayDiscloseTo(a.sub.Caller, files) && (asker.Principal.IsZero() || a.mayDiscloseTo(asker, files))
 }
 
-// restricted reports whether the digest of the call confirms a guess of files that its
-// caller may not read: those that planning read, the operands, and a program of a workspace,
-// of which only people who decide see the digest.
+// restricted reports whether the digest and the subject of the call confirm a guess of files
+// that its caller may not read: those that planning looked at, whether or not they are there,
+// the operands, and a program of a workspace, of which only people who decide see the digest.
 func (a *authorization) restricted(ctx context.Context) bool {
 	exec := a.plan.Facts.Exec
-	return exec != nil && exec.Origin == tool.OriginWorkspace || !a.mayDisclose(a.plan.Contents) ||
+	return exec != nil && exec.Origin == tool.OriginWorkspace || a.plan.Unlisted || !a.mayDisclose(a.plan.Contents) ||
 		slices.ContainsFunc(a.plan.Binding.Operands, func(o tool.Operand) bool {
 			return !a.MayReadFile(ctx, a.sub.Caller, a.plan.Facts.Workspace, o.Path)
 		})

@@ -31,7 +31,7 @@ func TestLooksAreTold(t *testing.T) {
 	if len(got) != 1 || got[0].By != agent.Principal || got[0].As != agent.Principal || got[0].Tool != "fs.read" {
 		t.Errorf("an evaluation: %+v", got)
 	}
-	if _, _, err := p.Describe(t.Context(), toolcall.Description{Submission: readCall(), By: bob.Principal}); err != nil {
+	if _, _, err := p.Describe(t.Context(), toolcall.Description{Submission: readCall(), By: bob}); err != nil {
 		t.Fatal(err)
 	}
 	if got = take(); len(got) != 1 || got[0].By != bob.Principal || got[0].As != agent.Principal {
@@ -43,7 +43,9 @@ func TestLooksAreTold(t *testing.T) {
 	if got = take(); len(got) != 1 || got[0].By != bob.Principal || got[0].As != there.Caller.Principal {
 		t.Errorf("a call that runs elsewhere: %+v", got)
 	}
-	w.run.Change(func(p *gatewaytest.Probe) { p.PlanErr = &tool.RestrictedError{Plan: w.run.Found, Detail: errors.New("a detail")} })
+	w.run.Change(func(p *gatewaytest.Probe) {
+		p.PlanErr = &tool.RestrictedError{Plan: w.run.Found, Detail: errors.New("a detail")}
+	})
 	if _, err := p.AskElsewhere(t.Context(), there, "", nil); err == nil || len(take()) != 1 {
 		t.Errorf("a conflict of such a call: %v", err)
 	}

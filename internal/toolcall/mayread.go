@@ -2,6 +2,7 @@ package toolcall
 
 import (
 	"context"
+	"path"
 	"slices"
 	"strings"
 
@@ -36,8 +37,8 @@ func (p *Pipeline) MayReadFile(ctx context.Context, caller access.Caller, worksp
 	return c.plan.Facts.Path == path && c.Evaluator.Current().Evaluate(c.request, nil).Effect() == policy.Allow
 }
 
-// MayReadPrompt reports whether the caller may read all files whose content is part of a
-// prompt: those of the diff and the operands. It is false for a prompt that does not say in
+// MayReadPrompt reports whether the caller may read all files of which a prompt may say
+// something: those that it names, and those of the diff and the operands. It is false for a prompt that does not say in
 // which workspace they are, as those of earlier versions do not.
 func (p *Pipeline) MayReadPrompt(ctx context.Context, caller access.Caller, prompt *approval.Prompt) bool {
 	paths, known := promptFiles(prompt)
@@ -47,9 +48,21 @@ func (p *Pipeline) MayReadPrompt(ctx context.Context, caller access.Caller, prom
 	return prompt.Workspace != "" && !slices.ContainsFunc(paths, func(path string) bool { return !p.MayReadFile(ctx, caller, prompt.Workspace, path) })
 }
 
+// MayReadFacts reports whether the caller may read all files that facts are of.
+func (p *Pipeline) MayReadFacts(ctx context.Context, caller access.Caller, facts *tool.Facts) bool {
+	paths := append(slices.Clone(facts.Paths), facts.Path)
+	if exec := facts.Exec; exec != nil && exec.InWorkspace {
+		paths = append(paths, path.Clean(exec.Basename))
+	}
+	return !slices.ContainsFunc(paths, func(path string) bool {
+		return path != "" && !p.MayReadFile(ctx, caller, facts.Workspace, path)
+	})
+}
+
 // promptFiles returns the files whose content is part of a prompt. It does not know them when
 // the diff cannot be parsed, or when a path has characters that the prompt writes out.
 func promptFiles(prompt *approval.Prompt) (paths []string, known bool) {
+	paths = slices.Clone(prompt.Contents)
 	for _, o := range prompt.Runs.Operands {
 		paths = append(paths, o.Path)
 	}
@@ -65,5 +78,5 @@ func promptFiles(prompt *approval.Prompt) (paths []string, known bool) {
 	paths = slices.Compact(paths)
 	escaped := slices.ContainsFunc(paths, func(path string) bool { return strings.Contains(path, `\`) })
 	unnamed := strings.Contains(prompt.Diff, "; not shown\n") // a comment with the sizes of a file
-	return paths, !escaped && !unnamed && (prompt.Diff == "" || len(changes) > 0)
+	return paths, !prompt.Unlisted && !escaped && !unnamed && (prompt.Diff == "" || len(changes) > 0)
 }
