@@ -10,6 +10,7 @@ import (
 	"palyra/internal/callrecord"
 	"palyra/internal/canonical"
 	"palyra/internal/journal"
+	"palyra/internal/policy"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
 )
@@ -56,7 +57,7 @@ func (p *Pipeline) callOnce(ctx context.Context, s *Submission, observe func(Eve
 		case found && unstarted(past.Story):
 			p.start(key, live, s, past.proposalID)
 		case found:
-			outcome, err := replay(past, live.Add)
+			outcome, err := p.replay(s, past, live.Add)
 			p.keyed.leave(key, live)
 			live.End(outcome, err)
 		default:
@@ -186,8 +187,27 @@ func unstarted(s callrecord.Story) bool {
 	return report.Outcome == tool.Refused && slices.Contains(passing, reason.Code(report.Reason))
 }
 
-// replay tells the story of an earlier call again.
-func replay(past pastCall, observe func(Event)) (Outcome, error) {
+// deniedNow reports whether the policies in force deny the caller a call that ran, by the facts
+// under which it ran.
+func (p *Pipeline) deniedNow(s *Submission, past callrecord.Story) bool {
+	_, input, err := p.Dispatcher.Check(s.Tool, s.Input)
+	if err != nil {
+		return true // there is no such tool any more
+	}
+	for _, e := range slices.Backward(past.Evaluations) {
+		if e.Request.Commit != nil || e.Request.Injection != nil {
+			continue
+		}
+		request := e.Request
+		request.Caller, request.Args, request.Time = s.Caller, input, time.Now().UTC()
+		return p.Evaluator.Current().Evaluate(request, nil).Effect() == policy.Deny
+	}
+	return true // there is nothing to judge it by
+}
+
+// replay tells the story of an earlier call again, unless policy denies the caller by now what
+// the call did.
+func (p *Pipeline) replay(s *Submission, past pastCall, observe func(Event)) (Outcome, error) {
 	if past.Proposed != nil {
 		observe(Event{Proposed: &Proposed{
 			ProposalID: past.Proposed.ProposalID, CallID: past.Proposed.CallID, Session: past.Session, Run: past.Run,
@@ -196,6 +216,10 @@ func replay(past pastCall, observe func(Event)) (Outcome, error) {
 	}
 	if past.Refused != nil {
 		return Outcome{}, reason.Errorf(past.Refused.Reason, "%s", past.Refused.Message).WithRemedy("%s", past.Refused.Remedy)
+	}
+	if past.Decided.Allowed && past.Attested != nil && p.deniedNow(s, past.Story) {
+		return Outcome{}, reason.Errorf(reason.PolicyDenied, "the call ran, and policy denies it by now, so that its result is not shown again").
+			WithRemedy("Attestation %s says what it did. An operator sees with `palyra policy explain %s` which rule denies it.", past.Attested.AttestationID, past.Proposed.ProposalID)
 	}
 	observe(Event{Decision: past.Decided, Restricted: func() bool { return true }})
 	outcome := Outcome{Decision: *past.Decided}

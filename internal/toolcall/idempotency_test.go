@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"strings"
 	"testing"
 
 	"palyra/internal/access"
@@ -84,6 +85,26 @@ func TestRetryReplaysTheCall(t *testing.T) {
 	}
 	w.read.Ran(t, 1)
 	w.checkEvidence(first)
+}
+
+// TestReplayUnderOtherPolicies: a retry gets the result of a call that ran only while policy lets
+// its caller make it. The control is the retry before.
+func TestReplayUnderOtherPolicies(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.read.Work = gatewaytest.Reports(`{"text":"canary"}`)
+	for range 2 {
+		if _, o, err := w.call(keyed(readCall())); err != nil || !strings.Contains(string(o.Report.Result), "canary") {
+			t.Fatalf("the control: %s, %v", o.Report.Result, err)
+		}
+	}
+	w.reload(`@id("no") @reason("no") forbid(principal, action == Action::"tool.execute/fs.read", resource);`)
+	r, o, err := w.call(keyed(readCall()))
+	if reason.Of(err) != reason.PolicyDenied || len(o.Report.Result) > 0 || !strings.Contains(err.Error(), "not shown again") {
+		t.Errorf("%+v, %v", o.Report, err)
+	}
+	wantSteps(t, "the events", r.kinds(), []string{"proposed"})
+	w.read.Ran(t, 1)
 }
 
 func TestKeyBelongsToOneCall(t *testing.T) {
