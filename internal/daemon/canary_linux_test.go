@@ -51,6 +51,7 @@ type heard struct {
 func (o overheard) RoundTrip(r *http.Request) (*http.Response, error) {
 	res, err := o.RoundTripper.RoundTrip(r)
 	if err != nil {
+		o.heard.broke(err)
 		return nil, err
 	}
 	for name, values := range res.Header {
@@ -83,6 +84,15 @@ func (h *heard) look(text []byte) {
 		if i := bytes.Index(text, form); i >= 0 && h.found == "" {
 			h.found = fmt.Sprintf("%s in %q", name, text[max(0, i-200):min(len(text), i+200)])
 		}
+	}
+}
+
+// broke notes that the gateway ended a request without an answer, as it does when it panics.
+func (h *heard) broke(err error) {
+	if strings.Contains(err.Error(), "INTERNAL_ERROR") {
+		h.mu.Lock()
+		h.found = err.Error()
+		h.mu.Unlock()
 	}
 }
 

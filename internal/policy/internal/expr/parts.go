@@ -74,8 +74,11 @@ func Reads(t *Tree) [][]string {
 func (t *Tree) Constants() []types.Value {
 	var out []types.Value
 	t.Walk(func(k *Tree) bool {
+		if k.hasVariable() { // without a request, a variable has no value, and evaluating it panics
+			return true
+		}
 		value, err := Eval(k.Node, Env{})
-		if len(Reads(k)) > 0 || err != nil {
+		if err != nil {
 			return true
 		}
 		if set, ok := value.(types.Set); ok {
@@ -85,6 +88,16 @@ func (t *Tree) Constants() []types.Value {
 		return false
 	})
 	return out
+}
+
+// hasVariable reports whether an expression reads principal, action, resource or context.
+func (t *Tree) hasVariable() (has bool) {
+	t.Walk(func(k *Tree) bool {
+		_, variable := k.Node.(NodeVariable)
+		has = has || variable
+		return !has
+	})
+	return has
 }
 
 // Constants are the values that a policy's conditions name.

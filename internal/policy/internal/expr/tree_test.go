@@ -1,6 +1,7 @@
 package expr
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -90,6 +91,34 @@ func TestDidYouMean(t *testing.T) {
 	} {
 		if got := finding.DidYouMean(c.name, []string{"risk", "host", "capabilities", "path"}); got != c.want {
 			t.Errorf("didYouMean(%q) = %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+// TestConstants: the values that a condition names, also beside a variable, which has no value
+// while nothing is judged: no construct of the language panics.
+func TestConstants(t *testing.T) {
+	t.Parallel()
+	of := func(text string) (out []string) {
+		policies, findings := Parse("a.cedar", "permit(principal, action, resource) when { "+text+" };", false)
+		if len(findings) > 0 || len(policies) != 1 {
+			t.Fatalf("%s: %v", text, findings)
+		}
+		for _, v := range policies[0].Constants() {
+			out = append(out, string(v.MarshalCedar()))
+		}
+		return out
+	}
+	for _, l := range laid {
+		of(l.text)
+	}
+	for text, want := range map[string][]string{
+		`principal != User::"a"`:                       {`User::"a"`},
+		`principal in [Role::"a", Role::"b"]`:          {`Role::"a"`, `Role::"b"`, `[Role::"a", Role::"b"]`},
+		`context.args.path == "x" && 1 < context.risk`: {`"x"`, "1"},
+	} {
+		if got := of(text); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", text, got, want)
 		}
 	}
 }
