@@ -17,11 +17,12 @@ import (
 // it must not.
 var ErrUntrusted = errors.New("others could change it")
 
-// Check refuses a file or directory that others could change, or put another in the place
-// of: what stands there once links are resolved, and every directory on the way, those of
-// links too, have to belong to root or to the user of this process, and must not be writable
-// by others, nor by a group that has other members. Outside are directories in which neither
-// it nor a link to it must lie, such as workspaces. It returns the path without links.
+// Check refuses a file or directory that others could change or replace. The file itself,
+// every directory above it and every symbolic link on the way MUST belong to root or to the
+// user of this process: the owner of a link can change where it points, also in a directory
+// with the sticky bit. The file and the directories MUST NOT be writable by others, nor by a
+// group that has other members. Neither it nor a link to it may lie in one of the
+// directories in outside, such as workspaces. It returns the path without links.
 //
 // A directory with the sticky bit, such as /tmp, may be writable by others: they replace
 // nothing in it that is not their own. What lies on a file system that is mounted read-only
@@ -29,63 +30,61 @@ var ErrUntrusted = errors.New("others could change it")
 //
 // Errors have the reason CONFIG_INVALID, the path, and the command that mends it.
 func Check(path string, outside []string) (resolved string, err error) {
-	resolved, links, err := walk(path)
+	resolved, way, err := walk(path)
 	if err != nil {
 		return "", reason.Errorf(reason.ConfigInvalid, "%s cannot be looked at: %w", path, err)
 	}
-	for _, at := range append(slices.Clone(links), resolved) {
+	for _, s := range way {
+		if !s.isLink() && s.path != resolved {
+			continue
+		}
 		for _, dir := range outside {
-			if within(at, dir) {
-				return "", refused(at, "lies in the workspace "+dir+", where programs write", "Move it to a directory that is in no workspace, such as ~/.config/palyra, and name it there.")
+			if within(s.path, dir) {
+				return "", refused(s.path, "lies in the workspace "+dir+", where programs write", "Move it to a directory that is in no workspace, such as ~/.config/palyra, and name it there.")
 			}
 		}
 	}
-	if err := checkAt(resolved, false); err != nil {
-		return "", err
-	}
-	for _, at := range append(links, resolved) {
-		for up := filepath.Dir(at); ; up = filepath.Dir(up) {
-			if err := checkAt(up, true); err != nil {
-				return "", err
-			}
-			if filepath.Dir(up) == up {
-				break
-			}
+	for _, s := range slices.Backward(way) {
+		if err := check(s, s.path != resolved); err != nil {
+			return "", err
 		}
 	}
 	return resolved, nil
 }
 
-func checkAt(path string, above bool) error {
-	info, err := os.Lstat(path)
-	if err != nil {
-		return reason.Errorf(reason.ConfigInvalid, "%s cannot be looked at: %w", path, err)
-	}
-	return check(path, info, above)
+// step is a directory or a link on the way to a file, or the file itself. Its path has no
+// links but itself.
+type step struct {
+	path string
+	info fs.FileInfo
 }
+
+func (s step) isLink() bool { return s.info.Mode()&fs.ModeSymlink != 0 }
 
 // mostLinks is how many links lead somewhere at most, as in Linux.
 const mostLinks = 40
 
-// walk resolves the links of a path, and returns them by their own paths without links.
-func walk(path string) (resolved string, links []string, err error) {
+// walk resolves the links of a path, and returns each step of the way, from the root on.
+func walk(path string) (resolved string, way []step, err error) {
 	if path, err = filepath.Abs(path); err != nil {
 		return "", nil, err
 	}
 	root := filepath.VolumeName(path) + string(filepath.Separator)
-	at, rest := root, split(path[len(root):])
+	at, rest, links := root, split(path[len(root):]), 0
+	if way, err = appendStep(way, root); err != nil {
+		return "", nil, err
+	}
 	for len(rest) > 0 {
 		next := filepath.Join(at, rest[0])
 		rest = rest[1:]
-		info, err := os.Lstat(next)
-		if err != nil {
+		if way, err = appendStep(way, next); err != nil {
 			return "", nil, err
 		}
-		if info.Mode()&fs.ModeSymlink == 0 {
+		if !way[len(way)-1].isLink() {
 			at = next
 			continue
 		}
-		if links = append(links, next); len(links) > mostLinks {
+		if links++; links > mostLinks {
 			return "", nil, &fs.PathError{Op: "resolve", Path: path, Err: errors.New("too many links")}
 		}
 		target, err := os.Readlink(next)
@@ -97,7 +96,12 @@ func walk(path string) (resolved string, links []string, err error) {
 		}
 		rest = append(split(target), rest...)
 	}
-	return at, links, nil
+	return at, way, nil
+}
+
+func appendStep(way []step, path string) ([]step, error) {
+	info, err := os.Lstat(path)
+	return append(way, step{path, info}), err
 }
 
 func split(path string) []string {

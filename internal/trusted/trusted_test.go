@@ -86,6 +86,26 @@ func TestCheck(t *testing.T) {
 			must.Do(t, os.Symlink(filepath.Join(dir, "a"), filepath.Join(dir, "open", "link")))
 			return filepath.Join(dir, "open", "link", "b", "p.cedar")
 		}, []string{"/open has mode 0777"}},
+		"a link of somebody else in a directory with the sticky bit": {func(t *testing.T, dir, file string) string {
+			return stickyLink(t, dir, file, 54321)
+		}, []string{"/open/link is a symbolic link of the user 54321", "chown -h"}},
+		"a directory behind a link of somebody else": {func(t *testing.T, dir, file string) string {
+			return filepath.Join(stickyLink(t, dir, filepath.Dir(file), 54321), "p.cedar")
+		}, []string{"/open/link is a symbolic link of the user 54321", "chown -h"}},
+		"a link of somebody else behind a link": {func(t *testing.T, dir, file string) string {
+			must.Do(t, os.Symlink(stickyLink(t, dir, file, 54321), filepath.Join(dir, "first")))
+			return filepath.Join(dir, "first")
+		}, []string{"/open/link is a symbolic link of the user 54321", "chown -h"}},
+		"a link past a directory of somebody else": {func(t *testing.T, dir, file string) string {
+			asRoot(t)
+			must.Do(t, os.Mkdir(filepath.Join(dir, "theirs"), 0o755))
+			must.Do(t, os.Chown(filepath.Join(dir, "theirs"), 54321, -1))
+			must.Do(t, os.Symlink("theirs/../a/b/p.cedar", filepath.Join(dir, "link")))
+			return filepath.Join(dir, "link")
+		}, []string{"/theirs belongs to the user 54321"}},
+		"a link of this user in a directory with the sticky bit": {func(t *testing.T, dir, file string) string {
+			return stickyLink(t, dir, file, os.Geteuid())
+		}, nil},
 		"a link in a workspace": {func(t *testing.T, dir, file string) string {
 			must.Do(t, os.Mkdir(filepath.Join(dir, "work"), 0o755))
 			must.Do(t, os.Symlink(file, filepath.Join(dir, "work", "link")))
@@ -148,8 +168,8 @@ func TestCheck(t *testing.T) {
 			var known *reason.Error
 			errors.As(err, &known)
 			for _, want := range append(c.wants, dir) {
-				if !strings.Contains(err.Error(), want) {
-					t.Errorf("%v lacks %q", err, want)
+				if !strings.Contains(err.Error()+known.Remedy, want) {
+					t.Errorf("%v (%s) lacks %q", err, known.Remedy, want)
 				}
 			}
 			if known.Remedy == "" {
@@ -160,6 +180,21 @@ func TestCheck(t *testing.T) {
 	if _, err := Check(filepath.Join(t.TempDir(), "none"), nil); err == nil || errors.Is(err, ErrUntrusted) {
 		t.Errorf("what is not there: %v", err)
 	}
+}
+
+// stickyLink is a link of a user in a directory such as /tmp, to which everybody writes.
+func stickyLink(t *testing.T, dir, target string, uid int) (link string) {
+	t.Helper()
+	if uid != os.Geteuid() {
+		asRoot(t)
+	}
+	open := filepath.Join(dir, "open")
+	must.Do(t, os.Mkdir(open, 0o700))
+	must.Do(t, os.Chmod(open, 0o777|os.ModeSticky))
+	link = filepath.Join(open, "link")
+	must.Do(t, os.Symlink(target, link))
+	must.Do(t, os.Lchown(link, uid, -1))
+	return link
 }
 
 func asRoot(t *testing.T) {

@@ -18,15 +18,22 @@ const (
 	passwdFile = "/etc/passwd"
 )
 
-// check refuses one path. above says that it is a directory above what is checked.
-func check(path string, info fs.FileInfo, above bool) error {
+// check refuses one step of a way. above is true for a directory above what is checked. The
+// mode of a link has no meaning.
+func check(s step, above bool) error {
+	path, info := s.path, s.info
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
 		return refused(path, "has no owner that can be told", "Put it on another file system.")
 	}
-	mode := info.Mode().Perm()
-	if own := os.Geteuid(); stat.Uid != 0 && int(stat.Uid) != own {
+	mode, own := info.Mode().Perm(), os.Geteuid()
+	switch foreign := stat.Uid != 0 && int(stat.Uid) != own; {
+	case foreign && s.isLink():
+		return refused(path, fmt.Sprintf("is a symbolic link of the user %d, who can point it elsewhere", stat.Uid), fmt.Sprintf("Run `chown -h %d %s` as root.", own, path))
+	case foreign:
 		return refused(path, fmt.Sprintf("belongs to the user %d (mode %04o)", stat.Uid, mode), fmt.Sprintf("Run `chown %d %s` as root.", own, path))
+	case s.isLink():
+		return nil
 	}
 	if mode&0o022 == 0 || sticky(info, above) || readOnly(path) {
 		return nil
