@@ -308,6 +308,7 @@ func webhookVotes(g *gateway) http.Handler {
 			}
 			return nil
 		},
+		SpendUnsigned: rpc.CountAgain,
 		Refused: func(ctx context.Context, code reason.Code) {
 			g.auditor.Refused(ctx, "webhook", webhookvotes.Route, code)
 		},

@@ -69,6 +69,8 @@ func credentials(m rpc.Method) string {
 	switch {
 	case m.Needs == rpc.NeedsNothing:
 		return "none"
+	case m.Needs == rpc.NeedsSignature:
+		return "signature of a member's device in the request"
 	case m.Needs == rpc.NeedsRenewable:
 		return "certificate, also one that expired in the last 30 days"
 	case m.Needs == rpc.NeedsCertificate:
@@ -90,7 +92,7 @@ func guardOf(r rpc.Route, who func(access.Permission) []string) string {
 		return "none | anybody | none | none"
 	}
 	if r.Guard.Permission == "" {
-		return fmt.Sprintf("none | anybody | `%s` | none", r.Guard.Limit)
+		return fmt.Sprintf("none | anybody | `%s` | %s", r.Guard.Limit, credentials(*r.Guard))
 	}
 	// No session of the console comes to their listeners.
 	row := *r.Guard

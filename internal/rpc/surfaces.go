@@ -19,7 +19,8 @@ import (
 type countKey struct{}
 
 // CountAgain counts a guarded request once more against its limits: one of several that
-// it holds. Its error is reason.RateLimited.
+// it holds, or one of NeedsSignature without a valid signature. Its error is
+// reason.RateLimited.
 func CountAgain(ctx context.Context) error {
 	if count, ok := ctx.Value(countKey{}).(func() error); ok {
 		return count()

@@ -37,6 +37,9 @@ type Handler struct {
 	Permit func(c access.Caller, p access.Permission) error
 	// Spend counts a vote of a member against its limits.
 	Spend func(c access.Caller) error
+	// SpendUnsigned counts a request without a valid signature against the limits of its
+	// sender (rpc.CountAgain).
+	SpendUnsigned func(ctx context.Context) error
 	// Refused is told of what did not count.
 	Refused func(ctx context.Context, code reason.Code)
 	Refuse  func(w http.ResponseWriter, r *http.Request, err error)
@@ -44,8 +47,8 @@ type Handler struct {
 	Now     func() time.Time
 }
 
-// mostBody bounds a signed vote in bytes.
-const mostBody = 64 << 10
+// mostBody bounds a signed vote in bytes: most are of 2 KiB, and the longest reason fits.
+const mostBody = 16 << 10
 
 // answer is what is left of the approval, and nothing of the call.
 type answer struct {
@@ -59,7 +62,7 @@ type answer struct {
 func (h Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	rec, err := h.vote(r)
 	if err != nil {
-		if code := reason.Of(err); code == reason.Unauthenticated || code == reason.PermissionDenied {
+		if code := reason.Of(err); code == reason.Unauthenticated || code == reason.PermissionDenied || code == reason.RateLimited {
 			h.Refused(r.Context(), code)
 		}
 		h.Refuse(w, r, err)
@@ -73,34 +76,19 @@ func (h Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h Handler) vote(r *http.Request) (approval.Record, error) {
-	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, mostBody))
-	var large *http.MaxBytesError
-	switch {
-	case errors.As(err, &large):
-		return approval.Record{}, reason.Errorf(reason.InputTooLarge, "a signed vote has at most %d bytes", mostBody)
-	case err != nil:
-		return approval.Record{}, reason.Errorf(reason.InvalidInput, "reading a vote: %w", err)
-	}
-	signed, chain, err := signedvote.Parse(body)
+	v, caller, err := h.verify(r)
 	if err != nil {
+		if limit := h.SpendUnsigned(r.Context()); limit != nil {
+			return approval.Record{}, limit
+		}
 		return approval.Record{}, err
 	}
-	// Whose certificate it is comes first: only then is its key anybody's.
-	caller, err := h.Authenticate(chain)
-	if err != nil {
-		return approval.Record{}, err
-	}
-	if err := signed.Verify(chain[0], h.Gateway, h.Now()); err != nil {
-		return approval.Record{}, err
-	}
-	caller.Surface, caller.Present = access.SurfaceWebhook, false
 	if err := h.Spend(caller); err != nil {
 		return approval.Record{}, err
 	}
 	if err := h.Permit(caller, access.PermApprovalDecide); err != nil {
 		return approval.Record{}, err
 	}
-	v := signed.Vote
 	if v.CallDigest == "" || v.Version < 1 {
 		return approval.Record{}, reason.Errorf(reason.InvalidInput, "a vote says which call was seen: call_digest and version are required")
 	}
@@ -110,4 +98,34 @@ func (h Handler) vote(r *http.Request) (approval.Record, error) {
 	return h.Desk.Decide(access.Precede(r.Context(), access.PrecedenceUrgent), caller, v.Approval, approval.Ballot{
 		Allow: v.Allow, Scope: approval.Once, Reason: v.Reason, ShownDigest: v.CallDigest, ShownVersion: v.Version,
 	})
+}
+
+// verify reads a signed vote and finds its voter. Anybody can cause its work, which no rate
+// limits: it MUST stay small, as the size of the body and of the chain bound it.
+func (h Handler) verify(r *http.Request) (signedvote.Vote, access.Caller, error) {
+	refused := func(err error) (signedvote.Vote, access.Caller, error) {
+		return signedvote.Vote{}, access.Caller{}, err
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, mostBody))
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		return refused(reason.Errorf(reason.InputTooLarge, "a signed vote has at most %d bytes", mostBody))
+	case err != nil:
+		return refused(reason.Errorf(reason.InvalidInput, "reading a vote: %w", err))
+	}
+	signed, chain, err := signedvote.Parse(body)
+	if err != nil {
+		return refused(err)
+	}
+	// Whose certificate it is comes first: only then is its key anybody's.
+	caller, err := h.Authenticate(chain)
+	if err != nil {
+		return refused(err)
+	}
+	if err := signed.Verify(chain[0], h.Gateway, h.Now()); err != nil {
+		return refused(err)
+	}
+	caller.Surface, caller.Present = access.SurfaceWebhook, false
+	return signed.Vote, caller, nil
 }

@@ -49,7 +49,7 @@ func TestVote(t *testing.T) {
 	must.Do(t, err)
 	ed, thief := newDevice(t, edKey), newDevice(t, must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t))
 	var refused []reason.Code
-	permit := error(nil)
+	permit, unsigned, limit := error(nil), 0, error(nil)
 	h := webhookvotes.Handler{
 		Gateway: "gateway.test", Desk: w.Desk, Log: slog.New(slog.DiscardHandler), Now: time.Now,
 		Authenticate: func(chain []*x509.Certificate) (access.Caller, error) {
@@ -59,7 +59,8 @@ func TestVote(t *testing.T) {
 			return access.Caller{Principal: access.User("ann"), OnBehalfOf: access.User("ann"), DeviceID: "d", Surface: access.SurfaceGRPC, Paired: true, Present: true}, nil
 		},
 		Permit: func(access.Caller, access.Permission) error { return permit }, Spend: func(access.Caller) error { return nil },
-		Refused: func(_ context.Context, code reason.Code) { refused = append(refused, code) },
+		SpendUnsigned: func(context.Context) error { unsigned++; return limit },
+		Refused:       func(_ context.Context, code reason.Code) { refused = append(refused, code) },
 		Refuse: func(rw http.ResponseWriter, _ *http.Request, err error) {
 			http.Error(rw, string(reason.Of(err)), http.StatusBadRequest)
 		},
@@ -116,6 +117,9 @@ func TestVote(t *testing.T) {
 			t.Errorf("%s: %d %s, want %s", name, code, got, c.want)
 		}
 	}
+	if unsigned != 10 {
+		t.Errorf("%d requests without a valid signature were counted as such, want 10", unsigned)
+	}
 	permit = reason.Errorf(reason.PermissionDenied, "no")
 	if _, got := post(text(sign(ec, vote(rec)))); got != string(reason.PermissionDenied) {
 		t.Errorf("without the permission: %s", got)
@@ -127,7 +131,13 @@ func TestVote(t *testing.T) {
 	if len(refused) != 8 {
 		t.Errorf("%d refusals are told: %v", len(refused), refused)
 	}
-	// The control: the same vote, as it was signed.
+	limit = reason.Errorf(reason.RateLimited, "too many")
+	for _, body := range [][]byte{[]byte("x"), text(stolen)} {
+		if _, got := post(body); got != string(reason.RateLimited) {
+			t.Errorf("%s for an unsigned request that is one too many", got)
+		}
+	}
+	// The control: the same vote, as it was signed. The limit of unsigned requests is not its own.
 	if code, got := post(text(sign(ec, vote(rec)))); code != http.StatusOK || !strings.Contains(got, `"state":"allowed"`) {
 		t.Fatalf("%d %s", code, got)
 	}
