@@ -186,7 +186,7 @@ var Rooms = []Room{
 	{Dir: "internal/statedir", Layer: layerGround, Only: []string{"internal/filelock", "internal/reason"}, Why: "where things lie in the state directory, whoever opens them"},
 	{Dir: "internal/keyring", Layer: layerGround, Only: []string{"internal/bus", "internal/reason"}, Why: "a keyring keeps bytes, whatever they are the key of"},
 	{Dir: "internal/identity/keyfile", Layer: layerGround, Only: []string{"internal/reason"}, Why: "a private file is guarded in one way, whatever it holds"},
-	{Dir: "internal/localsocket", Layer: layerGround, Only: []string{"internal/reason"}, Why: "whose process connects is the kernel's word; what that permits is policy's business"},
+	{Dir: "internal/localsocket", Layer: layerGround, Only: []string{"internal/reason", "internal/trusted"}, Why: "whose process connects is the kernel's word; what that permits is policy's business"},
 	{Dir: "internal/page", Layer: layerGround, Only: []string{"internal/reason"}, Why: "pages are the same whatever is listed"},
 	{Dir: "internal/bus", Layer: layerGround, Only: none, Why: "a bus is connected to in one way, whoever is asked over it"},
 	{Dir: "internal/strictyaml", Layer: layerGround, Only: none, Why: "a leaf: YAML is as strict whatever it says"},

@@ -15,6 +15,7 @@ import (
 	"syscall"
 
 	"palyra/internal/reason"
+	"palyra/internal/trusted"
 )
 
 // ErrNotOffered marks a socket that cannot be offered here; palyrad works without.
@@ -44,7 +45,7 @@ func Listen(path string) (*Listener, error) {
 
 // Shared listens at path for agents of other users than this process's: of the owner of
 // dir, and of those in also. No other user may be able to put a socket of theirs at path, so
-// that its directory is one that this user, or root, alone can write to.
+// that its directory and the way to it are what trusted.Check accepts.
 func Shared(path, dir string, also ...int64) (*Listener, error) {
 	owner, err := dirOwner(dir)
 	if err != nil {
@@ -53,40 +54,14 @@ func Shared(path, dir string, also ...int64) (*Listener, error) {
 	if len(path) > maxPath {
 		return nil, reason.Errorf(reason.ConfigInvalid, "the path %s of a socket has %d bytes, and may have %d", path, len(path), maxPath).WithRemedy("Set listen.hooks to a shorter one.")
 	}
-	if err := onlyOurs(filepath.Dir(path)); err != nil {
-		return nil, err
+	if _, err := trusted.Check(filepath.Dir(path), nil); err != nil {
+		return nil, fmt.Errorf("the directory of listen.hooks, in which another user could answer agents: %w", err)
 	}
 	l, err := listenAt(path, 0o666)
 	if err != nil {
 		return nil, err
 	}
 	return &Listener{Listener: l, owner: owner, also: also, shared: true, look: peerCredentials}, nil
-}
-
-// onlyOurs refuses a directory in which another user could put something, or which another
-// user could put aside: whoever can write to a directory above it can rename what is in
-// there, unless the sticky bit keeps it for its owner (rename(2)).
-func onlyOurs(dir string) error {
-	dir, err := filepath.EvalSymlinks(dir)
-	if err != nil {
-		return reason.Errorf(reason.ConfigInvalid, "the directory of listen.hooks: %w", err).
-			WithRemedy("Make it, with palyrad's user as its owner; in a unit of systemd by RuntimeDirectory=.")
-	}
-	for at := dir; ; at = filepath.Dir(at) {
-		info, err := os.Lstat(at)
-		if err != nil {
-			return reason.Errorf(reason.ConfigInvalid, "the directory of listen.hooks: %w", err)
-		}
-		st, ok := info.Sys().(*syscall.Stat_t)
-		kept := at != dir && info.Mode()&fs.ModeSticky != 0
-		if !ok || !info.IsDir() || info.Mode().Perm()&0o022 != 0 && !kept || int64(st.Uid) != int64(os.Geteuid()) && st.Uid != 0 {
-			return reason.Errorf(reason.ConfigInvalid, "others than palyrad's user can write to %s, and could answer agents in its place", at).
-				WithRemedy("Run `chmod 755 %s`, and `chown` it to palyrad's user.", at)
-		}
-		if at == filepath.Dir(at) {
-			return nil
-		}
-	}
 }
 
 // listenAt listens at a path, in place of the socket of a palyrad that was killed.

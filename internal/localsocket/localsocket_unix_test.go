@@ -175,11 +175,17 @@ func TestShared(t *testing.T) {
 	}
 }
 
+// others is a user, and a group, that is not this process's.
+const others = 54321
+
 // TestSharedNeedsADirectoryOfItsOwn: where others can write, they could put a socket of
 // theirs there while palyrad does not run. The control is TestShared.
 func TestSharedNeedsADirectoryOfItsOwn(t *testing.T) {
 	t.Parallel()
 	for mode, dir := range map[os.FileMode]string{0o775: private(t), 0o777: private(t), 0o777 | os.ModeSticky: private(t)} {
+		if mode == 0o775 && os.Chown(dir, -1, others) != nil {
+			continue // only root gives a directory to another group
+		}
 		must.Do(t, os.Chmod(dir, mode))
 		if l, err := Shared(filepath.Join(dir, "s"), dir); reason.Of(err) != reason.ConfigInvalid {
 			t.Errorf("%v: %v, %v", mode, l, err)
@@ -194,6 +200,23 @@ func TestSharedNeedsADirectoryOfItsOwn(t *testing.T) {
 		l, err := Shared(filepath.Join(dir, "s"), above)
 		if refused != (reason.Of(err) == reason.ConfigInvalid) {
 			t.Errorf("above it is %v: %v", mode, err)
+		}
+		if err == nil {
+			l.Close()
+		}
+	}
+	// So could the owner of a symbolic link on the way.
+	for _, uid := range []int{os.Geteuid(), others} {
+		open, dir := private(t), private(t)
+		must.Do(t, os.Chmod(open, 0o777|os.ModeSticky))
+		link := filepath.Join(open, "l")
+		must.Do(t, os.Symlink(dir, link))
+		if os.Lchown(link, uid, -1) != nil {
+			continue // only root gives a link to another user
+		}
+		l, err := Shared(filepath.Join(link, "s"), dir)
+		if refused := uid == others; refused != (reason.Of(err) == reason.ConfigInvalid) {
+			t.Errorf("behind a link of the user %d: %v", uid, err)
 		}
 		if err == nil {
 			l.Close()
