@@ -300,16 +300,18 @@ func apiServers(ctx context.Context, g *gateway) (api, agents, web *http.Server,
 	if g.tls, err = g.authority.RenewalTLS(slices.Concat(ca.Loopback(), g.cfg.Listen.ServerNames), g.identity.Allow, g.identity.AllowExpired); err != nil {
 		return nil, nil, nil, err
 	}
-	server := func(h http.Handler) *http.Server {
-		return &http.Server{
-			Handler: cutOff(h, stalledAfter), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
-			MaxHeaderBytes: maxHeader, ErrorLog: slog.NewLogLogger(g.log.Handler(), slog.LevelDebug), ConnContext: authenticationContext,
-		}
-	}
-	api, agents = server(handler), agentServer(server(handler.Agents()))
+	api, agents = newServer(handler, g.log), agentServer(newServer(handler.Agents(), g.log))
 	api.TLSConfig = g.tls
 	web, err = consoleServer(ctx, g, handler, api)
 	return api, agents, web, err
+}
+
+// newServer is a server with the limits of all that serve callers.
+func newServer(h http.Handler, log *slog.Logger) *http.Server {
+	return &http.Server{
+		Handler: cutOff(h, stalledAfter), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
+		MaxHeaderBytes: maxHeader, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), ConnContext: authenticationContext,
+	}
 }
 
 // endCredential ends what a device or a token has open, and returns what that was for the
