@@ -5,9 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
-	"unicode"
 
+	"palyra/internal/canonical"
 	"palyra/internal/reason"
 )
 
@@ -85,7 +84,7 @@ func (s *members) checkNames(object map[string]any, at string) *fault {
 	}
 	seen := make(map[string]string, len(object))
 	for _, name := range slices.Sorted(maps.Keys(object)) {
-		folded := foldName(name)
+		folded := canonical.Fold(name)
 		_, declared := s.declared[name]
 		if property, there := s.folded[folded]; there && !declared {
 			return &fault{pointer: at + "/" + escapePointer(name), message: "the key " + show(name) + " differs from the property " + show(property) + " only in case", hint: property}
@@ -169,8 +168,8 @@ func (s *members) add(schema map[string]any, at string) {
 func (s *members) declare(name string, at ...string) {
 	s.declared[name] = append(s.declared[name], at...)
 	// Of properties that fold alike, a message names the first.
-	if before, there := s.folded[foldName(name)]; !there || name < before {
-		s.folded[foldName(name)] = name
+	if before, there := s.folded[canonical.Fold(name)]; !there || name < before {
+		s.folded[canonical.Fold(name)] = name
 	}
 }
 
@@ -179,15 +178,4 @@ func tuple(at string, items []any) (places []string) {
 		places = append(places, at+"/"+strconv.Itoa(i))
 	}
 	return places
-}
-
-// foldName returns the same text for names that are equal under simple case folding.
-func foldName(name string) string {
-	return strings.Map(func(r rune) rune {
-		least := r
-		for next := unicode.SimpleFold(r); next != r; next = unicode.SimpleFold(next) {
-			least = min(least, next)
-		}
-		return least
-	}, name)
 }
