@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"palyra/internal/canonical"
 	"palyra/internal/reason"
 )
 
@@ -113,7 +114,7 @@ func read(ctx context.Context, in io.Reader, lines chan<- []byte) error {
 // take sends one message. Requests are sent at once, the others in their order.
 func (s *shim) take(ctx context.Context, line []byte) {
 	m := message{text: line}
-	if err := json.Unmarshal(line, &m); err != nil {
+	if err := canonical.Read(line, &m); err != nil {
 		s.fail(json.RawMessage("null"), parseError, "the message is no JSON-RPC message")
 		return
 	}
@@ -279,7 +280,7 @@ func (s *shim) write(text []byte) (answers bool) {
 		} `json:"result"`
 	}
 	var line bytes.Buffer
-	if json.Unmarshal(text, &m) != nil || json.Compact(&line, text) != nil {
+	if canonical.Read(text, &m) != nil || json.Compact(&line, text) != nil {
 		return false
 	}
 	if m.Result.Revision != "" {

@@ -3,7 +3,6 @@ package oauth
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/oauthex"
 
+	"palyra/internal/canonical"
 	"palyra/internal/clip"
 	"palyra/internal/egress"
 	"palyra/internal/login"
@@ -248,7 +248,7 @@ func fetch(ctx context.Context, client *http.Client, at string, into any) error 
 	if err = errors.Join(err, res.Body.Close()); err != nil {
 		return err
 	}
-	if err := json.Unmarshal(text, into); err != nil {
+	if err := canonical.Read(text, into); err != nil {
 		return fmt.Errorf("%s is no JSON document of metadata", at)
 	}
 	return nil

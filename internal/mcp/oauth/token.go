@@ -14,6 +14,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/oauthex"
 
+	"palyra/internal/canonical"
 	"palyra/internal/lazyregexp"
 	"palyra/internal/reason"
 )
@@ -78,7 +79,7 @@ func (s *Service) token(ctx context.Context, g *grant, secret string, form url.V
 		return away(g.Server, "its authorization server", errors.New("does not finish its answer"))
 	}
 	var a answer
-	wrong := json.Unmarshal(text, &a)
+	wrong := canonical.Read(text, &a)
 	switch {
 	case res.StatusCode >= http.StatusInternalServerError:
 		return away(g.Server, "its authorization server", errors.New("answers "+res.Status))
@@ -160,7 +161,7 @@ func (s *Service) register(ctx context.Context, g *grant, endpoint, redirect str
 	}
 	text, err := io.ReadAll(res.Body)
 	var made oauthex.ClientRegistrationResponse
-	if err = errors.Join(err, res.Body.Close()); err != nil || res.StatusCode != http.StatusCreated && res.StatusCode != http.StatusOK || json.Unmarshal(text, &made) != nil || made.ClientID == "" {
+	if err = errors.Join(err, res.Body.Close()); err != nil || res.StatusCode != http.StatusCreated && res.StatusCode != http.StatusOK || canonical.Read(text, &made) != nil || made.ClientID == "" {
 		return reason.Errorf(reason.LoginUnavailable, "the authorization server of %s does not register the gateway: it answers %s", g.Server, res.Status).
 			WithRemedy("Register a client there for the redirect http://127.0.0.1/callback, and have an operator add the server with --oauth-client ID.")
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"palyra/internal/canonical"
 	"palyra/internal/lazyregexp"
 	"palyra/internal/mcp/declared"
 	"palyra/internal/reason"
@@ -73,7 +74,7 @@ var strong = lazyregexp.New(`(^| )sha(256|384|512)-[A-Za-z0-9+/]{40,}={0,2}`)
 // digest and a URL of the registry.
 func readNPMLock(w declared.Wanted, r *declared.Resolution, wrote map[string][]byte) error {
 	var lock npmLockFile
-	if err := json.Unmarshal(wrote[npmLock], &lock); err != nil {
+	if err := canonical.Read(wrote[npmLock], &lock); err != nil {
 		return reason.Errorf(reason.ToolFailed, "npm left a lock that cannot be read: %w", err)
 	}
 	if lock.Version < 2 || lock.Version > 3 {
@@ -134,7 +135,7 @@ func checkNPM(r declared.Resolution, place, name string, e npmEntry) error {
 // npmPrograms are those that the package declares.
 func npmPrograms(r declared.Resolution, _ string) ([]string, error) {
 	var lock npmLockFile
-	if err := json.Unmarshal([]byte(r.Files[npmLock]), &lock); err != nil {
+	if err := canonical.Read([]byte(r.Files[npmLock]), &lock); err != nil {
 		return nil, err
 	}
 	bin := lock.Packages["node_modules/"+r.Name].Bin

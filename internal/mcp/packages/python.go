@@ -2,7 +2,6 @@ package packages
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"palyra/internal/canonical"
 	"palyra/internal/lazyregexp"
 	"palyra/internal/mcp/declared"
 	"palyra/internal/reason"
@@ -104,7 +104,7 @@ var (
 // SHA-256, and writes the requirements that install just these.
 func readPipReport(w declared.Wanted, r *declared.Resolution, wrote map[string][]byte) error {
 	var report pipReportFile
-	if err := json.Unmarshal(wrote[pipReport], &report); err != nil {
+	if err := canonical.Read(wrote[pipReport], &report); err != nil {
 		return reason.Errorf(reason.ToolFailed, "pip left a report that cannot be read: %w", err)
 	}
 	var lines []string

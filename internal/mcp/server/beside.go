@@ -13,6 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"palyra/internal/approval"
+	"palyra/internal/canonical"
 	"palyra/internal/clip"
 	declaration "palyra/internal/mcp/declared"
 	"palyra/internal/policy"
@@ -80,7 +81,7 @@ func (f *Face) listPrompts(v *visit) *mcp.ListPromptsResult {
 		for _, d := range definitions(s, declaration.KindPrompt) {
 			name, named := names.Wire(s.Server.Name + "/" + d.Name)
 			var p mcp.Prompt
-			if !named || json.Unmarshal(d.Text, &p) != nil {
+			if !named || canonical.Read(d.Text, &p) != nil {
 				continue
 			}
 			p.Name, p.Title, p.Description = name, clipped(p.Title), saidBy(s, p.Description)
@@ -103,7 +104,7 @@ func (f *Face) listTemplates(v *visit) *mcp.ListResourceTemplatesResult {
 		}
 		for _, d := range definitions(s, declaration.KindTemplate) {
 			var t mcp.ResourceTemplate
-			if json.Unmarshal(d.Text, &t) != nil {
+			if canonical.Read(d.Text, &t) != nil {
 				continue
 			}
 			t.URITemplate, t.Title, t.Description = wireURI(s.Server.Name, t.URITemplate), clipped(t.Title), saidBy(s, t.Description)
@@ -145,7 +146,7 @@ func (p place) String() string {
 func placeOf(cursor string) (p place, err error) {
 	text, err := base64.RawURLEncoding.DecodeString(cursor)
 	if err == nil && cursor != "" {
-		err = json.Unmarshal(text, &p)
+		err = canonical.Read(text, &p)
 	}
 	if err != nil {
 		return p, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "the cursor is none of this list"}
@@ -204,7 +205,7 @@ func (f *Face) page(ctx context.Context, v *visit, session *mcp.ServerSession, s
 	if err != nil || report == nil {
 		return page
 	}
-	if err := json.Unmarshal(report.Result, &page); err != nil {
+	if err := canonical.Read(report.Result, &page); err != nil {
 		f.Log.WarnContext(ctx, "an upstream server lists what are no resources", slog.String("upstream", server))
 		return mcp.ListResourcesResult{}
 	}
@@ -265,7 +266,7 @@ func (f *Face) complete(ctx context.Context, v *visit, session *mcp.ServerSessio
 		return r, err
 	}
 	var theirs mcp.CompleteResult
-	if err := json.Unmarshal(report.Result, &theirs); err != nil {
+	if err := canonical.Read(report.Result, &theirs); err != nil {
 		return r, nil //nolint:nilerr // what is no proposal is none
 	}
 	r.Completion = theirs.Completion

@@ -8,6 +8,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"palyra/internal/canonical"
 	"palyra/internal/tool"
 )
 
@@ -49,7 +50,7 @@ func faultIn(report tool.Report, uri string) error {
 			} `json:"rpc"`
 		} `json:"error"`
 	}
-	if report.Executor.Name != tool.MCPUpstream || report.Outcome == tool.Succeeded || json.Unmarshal(report.Result, &said) != nil || said.Error.RPC == nil {
+	if report.Executor.Name != tool.MCPUpstream || report.Outcome == tool.Succeeded || canonical.Read(report.Result, &said) != nil || said.Error.RPC == nil {
 		return nil //nolint:nilerr // it is no error of a server
 	}
 	e := said.Error.RPC

@@ -9,6 +9,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"palyra/internal/approval"
+	"palyra/internal/canonical"
 	"palyra/internal/clip"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
@@ -132,7 +133,7 @@ func upstreamResult(name string, report tool.Report, m callMeta) (*result, bool)
 		StructuredContent json.RawMessage   `json:"structuredContent"`
 		IsError           bool              `json:"isError"`
 	}
-	if json.Unmarshal(report.Result, &theirs) != nil || theirs.Content == nil && theirs.StructuredContent == nil {
+	if canonical.Read(report.Result, &theirs) != nil || theirs.Content == nil && theirs.StructuredContent == nil {
 		return nil, false
 	}
 	r := &result{ResultType: complete, IsError: theirs.IsError || report.Outcome != tool.Succeeded, Content: []any{}}

@@ -171,9 +171,14 @@ func (f *Face) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			WithRemedy("Send the messages one by one; batches are not part of the revisions from 2025-06-18 on."))
 		return
 	}
+	message, err := exactly(body)
+	if err != nil {
+		f.Refuse(w, r, err)
+		return
+	}
 	r, done := f.untilOver(v.into(r))
 	defer done()
-	r.Body = readCloser{body, r.Body}
+	r.Body = readCloser{message, r.Body}
 	if r.Method != http.MethodDelete {
 		answer, end := keepAlive(w, v.answered.Load)
 		defer end()

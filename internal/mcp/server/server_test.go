@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -250,6 +251,48 @@ func TestSessionsBelongToTheirCallers(t *testing.T) {
 	defer w.mu.Unlock()
 	if len(w.ended) != 1 || !strings.HasSuffix(w.ended[0], ".mcp-"+c.ID()) {
 		t.Errorf("ended %v", w.ended)
+	}
+}
+
+// TestMessagesAreReadExactly: a message of a client with a second spelling of a key that is
+// read is refused, whatever it is for, and so is one with a key twice. The controls have the
+// same second spelling where nothing is read, and are not refused for it.
+func TestMessagesAreReadExactly(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	begin := `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}%s}%s}`
+	call := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"text":"a"}%s}}`
+	for body, refused := range map[string]bool{
+		fmt.Sprintf(begin, ``, ``):                                                           false,
+		fmt.Sprintf(begin, ``, `,"METHOD":"ping"`):                                           true,
+		fmt.Sprintf(begin, ``, `,"method":"ping"`):                                           true,
+		fmt.Sprintf(begin, `,"Capabilities":{"sampling":{}}`, ``):                            true,
+		fmt.Sprintf(begin, `,"_meta":{"x":1,"X":2,"progressToken":1}`, ``):                   false,
+		fmt.Sprintf(begin, `,"_meta":{"progressToken":1,"ProgressToken":2}`, ``):             true,
+		fmt.Sprintf(begin, `,"other":1,"OTHER":2`, ``):                                       false,
+		fmt.Sprintf(call, `,"NAME":"fs.write"`):                                              true,
+		fmt.Sprintf(call, `,"Arguments":{"text":"b"}`):                                       true,
+		fmt.Sprintf(call, `,"_META":{}`):                                                     true,
+		fmt.Sprintf(call, `,"_meta":{"CallId":"1"}`):                                         true,
+		fmt.Sprintf(call, `,"_meta":{"palyra.dev/Requester-Reason":"r"}`):                    true,
+		fmt.Sprintf(call, `,"inputResponses":{"a":{"action":"decline","ACTION":"accept"}}`):  true,
+		fmt.Sprintf(call, `,"inputResponses":{"a":{"action":"decline"}},"requeststate":"s"`): true,
+		`{"jsonrpc":"2.0","id":1,"result":{"action":"decline","Action":"accept"}}`:           true,
+	} {
+		r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, w.http.URL+"/mcp", strings.NewReader(body)))(t)
+		r.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
+		res := must.Get(http.DefaultClient.Do(r))(t)
+		text, _ := io.ReadAll(res.Body)
+		_ = res.Body.Close()
+		if got := strings.Contains(string(text), "in two ways"); got != refused || !refused && res.StatusCode != http.StatusOK {
+			t.Errorf("%s: %d %s", body, res.StatusCode, text)
+		}
+	}
+	var control struct {
+		Method string `json:"method"`
+	}
+	if err := json.Unmarshal([]byte(fmt.Sprintf(begin, ``, `,"METHOD":"ping"`)), &control); err != nil || control.Method != "ping" {
+		t.Errorf("the control: encoding/json reads %q, %v", control.Method, err)
 	}
 }
 

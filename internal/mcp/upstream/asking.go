@@ -244,7 +244,7 @@ func (q *question) read(text json.RawMessage) (mcp.InputResponse, error) {
 	switch q.tool {
 	case declared.Elicit:
 		var a mcp.ElicitResult
-		if json.Unmarshal(text, &a) != nil || !slices.Contains([]string{"accept", "decline", "cancel"}, a.Action) {
+		if canonical.Read(text, &a) != nil || !slices.Contains([]string{"accept", "decline", "cancel"}, a.Action) {
 			return cancelled, nil //nolint:nilerr // what is no answer is none
 		}
 		a.Meta = nil
@@ -255,7 +255,10 @@ func (q *question) read(text json.RawMessage) (mcp.InputResponse, error) {
 		answer = new(mcp.ListRootsResult)
 	}
 	var fields map[string]any
-	err := json.Unmarshal(text, &fields)
+	err := canonical.Names(text, answer)
+	if err == nil {
+		err = json.Unmarshal(text, &fields)
+	}
 	if err == nil {
 		strip(fields, everyKey)
 		text, err = json.Marshal(fields)

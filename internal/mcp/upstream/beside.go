@@ -8,6 +8,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"palyra/internal/canonical"
 	"palyra/internal/mcp/declared"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
@@ -53,7 +54,7 @@ func (m *Manager) own(s declared.Server, digest string, approved declared.Sight)
 
 func listResources(ctx context.Context, s sending) (got, error) {
 	var p mcp.ListResourcesParams
-	if err := json.Unmarshal(s.input, &p); err != nil {
+	if err := canonical.Read(s.input, &p); err != nil {
 		return got{}, err
 	}
 	p.Meta = s.meta
@@ -63,7 +64,7 @@ func listResources(ctx context.Context, s sending) (got, error) {
 
 func readResource(ctx context.Context, s sending) (got, error) {
 	var p mcp.ReadResourceParams
-	if err := json.Unmarshal(s.input, &p); err != nil {
+	if err := canonical.Read(s.input, &p); err != nil {
 		return got{}, err
 	}
 	p.Meta, p.InputResponses, p.RequestState = s.meta, s.responses, s.state
@@ -76,7 +77,7 @@ func readResource(ctx context.Context, s sending) (got, error) {
 
 func getPrompt(ctx context.Context, s sending) (got, error) {
 	var p mcp.GetPromptParams
-	if err := json.Unmarshal(s.input, &p); err != nil {
+	if err := canonical.Read(s.input, &p); err != nil {
 		return got{}, err
 	}
 	p.Meta, p.InputResponses, p.RequestState = s.meta, s.responses, s.state
@@ -89,7 +90,7 @@ func getPrompt(ctx context.Context, s sending) (got, error) {
 
 func complete(ctx context.Context, s sending) (got, error) {
 	var p mcp.CompleteParams
-	if err := json.Unmarshal(s.input, &p); err != nil {
+	if err := canonical.Read(s.input, &p); err != nil {
 		return got{}, err
 	}
 	p.Meta = s.meta
@@ -107,11 +108,11 @@ func (t proxied) checkOwn(input json.RawMessage) error {
 		return err
 	}
 	var in struct {
-		Name string
-		Ref  mcp.CompleteReference
+		Name string                `json:"name"`
+		Ref  mcp.CompleteReference `json:"ref"`
 	}
 	if t.name == declared.GetPrompt || t.name == declared.Complete {
-		if err := json.Unmarshal(input, &in); err != nil {
+		if err := canonical.Read(input, &in); err != nil {
 			return reason.Errorf(reason.InvalidInput, "the input names no prompt: %w", err)
 		}
 	}

@@ -94,6 +94,15 @@ func TestMaliciousAnswers(t *testing.T) {
 		"two ids": {func(c *conversation, id json.RawMessage) {
 			fmt.Fprintf(c, `{"jsonrpc":"2.0","id":0,"id":%s,"result":%s}`+"\n", id, good)
 		}, "no JSON-RPC message"},
+		"a key in two spellings": {func(c *conversation, id json.RawMessage) {
+			c.reply(id, `{"content":[{"type":"text","text":"fine"}],"isError":false,"ISERROR":true}`)
+		}, "differs only in case"},
+		"a key in another case": {func(c *conversation, id json.RawMessage) {
+			c.reply(id, `{"content":[{"type":"text","text":"fine"}],"IsError":true}`)
+		}, "differs only in case"},
+		"two results": {func(c *conversation, id json.RawMessage) {
+			fmt.Fprintf(c, `{"jsonrpc":"2.0","id":%s,"result":%s,"RESULT":{"content":[]}}`+"\n", id, good)
+		}, "differs only in case"},
 		"nested deep": {func(c *conversation, id json.RawMessage) {
 			c.reply(id, strings.Repeat(`{"a":`, 500)+"1"+strings.Repeat("}", 500))
 		}, "nested deeper"},

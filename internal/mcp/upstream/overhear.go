@@ -11,6 +11,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"palyra/internal/canonical"
 	"palyra/internal/tool"
 )
 
@@ -24,12 +25,12 @@ func (in *instance) heard(ctx context.Context, method string, params json.RawMes
 	switch method {
 	case "notifications/progress":
 		var p mcp.ProgressNotificationParams
-		if json.Unmarshal(params, &p) == nil {
+		if canonical.Read(params, &p) == nil {
 			in.progressed(&p)
 		}
 	case "notifications/message":
 		var p mcp.LoggingMessageParams
-		if json.Unmarshal(params, &p) == nil {
+		if canonical.Read(params, &p) == nil {
 			in.logged(ctx, &p)
 		}
 	default:
@@ -84,19 +85,30 @@ func (o overheard) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	if kind, _, err := mime.ParseMediaType(response.Header.Get("Content-Type")); err == nil && kind == "text/event-stream" {
+	kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
+	switch kind {
+	case "application/json":
+		response.Body, err = wholeMessage(response.Body)
+	case "text/event-stream":
 		ctx := r.Context()
-		response.Body = &listening{ReadCloser: response.Body, heard: func(message []byte) {
-			if !mayNotify(message) {
-				return
-			}
-			m, err := decode(message)
-			if request, is := m.(*jsonrpc.Request); err == nil && is && !request.IsCall() {
-				o.in.heard(ctx, request.Method, request.Params)
-			}
-		}}
+		response.Body = &listening{ReadCloser: response.Body, heard: func(message []byte) error { return o.hear(ctx, message) }}
+	}
+	if err != nil {
+		return nil, err
 	}
 	return response, nil
+}
+
+// hear checks a message of a stream, and passes a notification on.
+func (o overheard) hear(ctx context.Context, message []byte) error {
+	if err := exactly(message); err != nil || !mayNotify(message) {
+		return err
+	}
+	m, err := decode(message)
+	if request, is := m.(*jsonrpc.Request); err == nil && is && !request.IsCall() {
+		o.in.heard(ctx, request.Method, request.Params)
+	}
+	return nil
 }
 
 // mayNotify reports whether a message may be a notification. Of most it can be told that
@@ -108,13 +120,19 @@ func mayNotify(message []byte) bool {
 // listening is a stream of events whose messages are heard before who reads gets them.
 type listening struct {
 	io.ReadCloser
-	heard func(message []byte)
+	heard func(message []byte) error
 	line  []byte
 	data  []byte
+	// fault is why nothing more is read.
+	fault error
 }
 
-// Read implements io.Reader.
+// Read implements io.Reader. A message that is refused ends the stream, before its reader
+// gets the end of it.
 func (l *listening) Read(p []byte) (int, error) {
+	if l.fault != nil {
+		return 0, l.fault
+	}
 	n, err := l.ReadCloser.Read(p)
 	for rest := p[:n]; len(rest) > 0; {
 		part, more, ended := bytes.Cut(rest, []byte("\n"))
@@ -126,14 +144,17 @@ func (l *listening) Read(p []byte) (int, error) {
 			l.line = l.line[:0]
 		}
 	}
+	if l.fault != nil {
+		return 0, l.fault
+	}
 	return n, err
 }
 
 // end takes a line. An empty one ends an event.
 func (l *listening) end(line []byte) {
 	if len(line) == 0 {
-		if len(l.data) > 0 {
-			l.heard(l.data)
+		if len(l.data) > 0 && l.fault == nil {
+			l.fault = l.heard(l.data)
 		}
 		l.data = l.data[:0]
 		return

@@ -249,8 +249,10 @@ func (t passing) run(ctx context.Context, c tool.Call) tool.Report {
 
 // question finds the question of a ticket.
 func (t passing) question(input json.RawMessage) (*question, error) {
-	var in struct{ Ticket string }
-	if err := json.Unmarshal(input, &in); err != nil {
+	var in struct {
+		Ticket string `json:"ticket"`
+	}
+	if err := canonical.Read(input, &in); err != nil {
 		return nil, err
 	}
 	m := t.manager

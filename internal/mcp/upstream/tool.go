@@ -10,6 +10,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"palyra/internal/canonical"
 	"palyra/internal/egress"
 	"palyra/internal/injecting"
 	"palyra/internal/mcp/declared"
@@ -48,7 +49,7 @@ type proxied struct {
 // operator trusts it, its tools count as destructive, open to the world and sensitive.
 func (m *Manager) describe(s declared.Server, digest string, d declared.Definition) (proxied, error) {
 	var said mcp.Tool
-	if err := json.Unmarshal(d.Text, &said); err != nil {
+	if err := canonical.Read(d.Text, &said); err != nil {
 		return proxied{}, fmt.Errorf("reading the definition of %s/%s: %w", s.Name, d.Name, err)
 	}
 	extended, err := withMeta(said.InputSchema, s.Meta)

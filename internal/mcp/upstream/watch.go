@@ -2,7 +2,6 @@ package upstream
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 	"sync"
 	"time"
@@ -10,6 +9,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"palyra/internal/access"
+	"palyra/internal/canonical"
 	"palyra/internal/reason"
 )
 
@@ -69,7 +69,7 @@ func (m *Manager) resourceUpdated(in *instance) func(context.Context, *mcp.Resou
 // subscribe is the call of <server>/mcp.subscribe.
 func subscribe(ctx context.Context, s sending) (got, error) {
 	var p mcp.SubscribeParams
-	if err := json.Unmarshal(s.input, &p); err != nil {
+	if err := canonical.Read(s.input, &p); err != nil {
 		return got{}, err
 	}
 	return got{result: map[string]any{}}, s.in.watch(ctx, p.URI)

@@ -138,6 +138,9 @@ func decode(line []byte) (jsonrpc.Message, error) {
 	if _, err := canonical.JSON(line); errors.Is(err, canonical.ErrDuplicateKey) {
 		return nil, err // two readers could take it for two messages
 	}
+	if err := exactly(line); err != nil {
+		return nil, err
+	}
 	return jsonrpc.DecodeMessage(line)
 }
 
