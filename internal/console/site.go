@@ -2,6 +2,7 @@ package console
 
 import (
 	"encoding/json"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"palyra/internal/access"
+	"palyra/internal/canonical"
 	"palyra/internal/reason"
 )
 
@@ -149,7 +151,11 @@ func (c *Console) login(w http.ResponseWriter, r *http.Request) {
 	var body struct {
 		Token string `json:"token"`
 	}
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody)).Decode(&body); err != nil {
+	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err == nil {
+		err = canonical.Read(text, &body)
+	}
+	if err != nil {
 		c.refuseStranger(w, r, reason.Errorf(reason.InvalidInput, "the body is no JSON object with a token"))
 		return
 	}

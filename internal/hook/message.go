@@ -7,9 +7,7 @@ import (
 	"strings"
 	"unicode"
 
-	jsonv2 "github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
-
+	"palyra/internal/canonical"
 	"palyra/internal/reason"
 )
 
@@ -70,13 +68,13 @@ func (m *Message) place() string {
 	return "hook-" + hex.EncodeToString(sum[:8])
 }
 
-// decode reads JSON strictly: a member that is there twice could mean one thing here
-// and another to the agent.
+// decode reads JSON strictly: a member that is there twice, or in two spellings, could mean
+// one thing here and another to the agent.
 func decode(body []byte, into any) error {
 	if len(body) > MaxBody {
 		return reason.Errorf(reason.InputTooLarge, "the hook sent more than %d bytes", MaxBody)
 	}
-	if err := jsonv2.Unmarshal(body, into, jsontext.AllowDuplicateNames(false)); err != nil {
+	if err := canonical.Read(body, into); err != nil {
 		return reason.Errorf(reason.InvalidInput, "the hook did not send the JSON of its agent: %w", err)
 	}
 	return nil

@@ -153,6 +153,26 @@ func TestGuardedFiles(t *testing.T) {
 
 // TestReportsThatDoNotFit: what an agent ran otherwise than it was let is an alarm, and
 // taints its session.
+// TestMessagesAreReadExactly: a message of an agent with a second spelling of a member that is
+// read is denied. The control has one of a member that is not.
+func TestMessagesAreReadExactly(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "")
+	for _, c := range []struct {
+		name    string
+		value   any
+		refused bool
+	}{
+		{"Transcript_Path", "/y", false},
+		{"Tool_Name", "Bash", true}, {"TOOL_INPUT", args{"file_path": "/x"}, true}, {"HOOK_EVENT_NAME", "PostToolUse", true}, {"Session_Id", "other", true},
+	} {
+		a := w.claude("PreToolUse", "t-"+strings.ToLower(c.name), "Read", args{"file_path": filepath.Join(w.ws, "a")}, c.name, c.value)
+		if a.says(reason.InvalidInput) != c.refused || (a.decision == "allow") == c.refused {
+			t.Errorf("with %s: %+v", c.name, a)
+		}
+	}
+}
+
 func TestReportsThatDoNotFit(t *testing.T) {
 	t.Parallel()
 	in := func(w *world) args { return args{"file_path": filepath.Join(w.ws, "a")} }

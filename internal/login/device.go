@@ -2,7 +2,6 @@ package login
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +12,7 @@ import (
 
 	"golang.org/x/oauth2"
 
+	"palyra/internal/canonical"
 	"palyra/internal/clip"
 	"palyra/internal/identity"
 	"palyra/internal/reason"
@@ -99,7 +99,7 @@ func (s *Service) authorizeDevice(ctx context.Context, p *provider) (a authorize
 	if res.StatusCode != http.StatusOK {
 		return a, unavailable(fmt.Errorf("its device authorization endpoint answers %s", res.Status))
 	}
-	if json.Unmarshal(text, &a) != nil || a.DeviceCode == "" || a.UserCode == "" || !webURL(a.VerificationURI) || a.VerificationURIComplete != "" && !webURL(a.VerificationURIComplete) {
+	if canonical.Read(text, &a) != nil || a.DeviceCode == "" || a.UserCode == "" || !webURL(a.VerificationURI) || a.VerificationURIComplete != "" && !webURL(a.VerificationURIComplete) {
 		return a, unavailable(errors.New("its device authorization endpoint answers something else than RFC 8628 says"))
 	}
 	a.UserCode = clip.To(a.UserCode, maxName)

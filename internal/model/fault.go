@@ -12,6 +12,7 @@ import (
 	"time"
 	"unicode"
 
+	"palyra/internal/canonical"
 	"palyra/internal/reason"
 )
 
@@ -164,7 +165,7 @@ func parseSaid(body []byte) said {
 		Error  json.RawMessage `json:"error"`
 		Detail any             `json:"detail"`
 	}
-	if json.Unmarshal(body, &outer) != nil {
+	if canonical.Read(body, &outer) != nil {
 		return said{message: string(body)}
 	}
 	if outer.Error == nil {
@@ -179,7 +180,7 @@ func parseSaid(body []byte) said {
 		Code    any `json:"code"`
 		Message any `json:"message"`
 	}
-	if json.Unmarshal(outer.Error, &inner) != nil {
+	if canonical.Read(outer.Error, &inner) != nil {
 		return said{message: string(body)}
 	}
 	out := said{kind: word(inner.Type), code: word(inner.Code), message: word(inner.Message)}

@@ -13,8 +13,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
-	"github.com/go-json-experiment/json"
-
+	"palyra/internal/canonical"
 	"palyra/internal/reason"
 )
 
@@ -69,7 +68,7 @@ func (a Assertion) Verify(publicKey []byte, party Party, said Statement) (signCo
 
 func (a Assertion) checkClient(party Party, challenge []byte) error {
 	var c clientData
-	if err := json.Unmarshal(a.ClientDataJSON, &c); err != nil {
+	if err := canonical.Read(a.ClientDataJSON, &c); err != nil {
 		return refused("its client data cannot be read: %v", err)
 	}
 	got, err := base64.RawURLEncoding.DecodeString(c.Challenge)

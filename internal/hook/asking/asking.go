@@ -186,19 +186,26 @@ func (h *Hook) ask(stdin io.Reader) verdict {
 	case len(input) > mostInput:
 		return h.denied(fmt.Errorf("the agent's message has more than %d bytes", mostInput))
 	}
-	var m struct {
-		Claude  string `json:"hook_event_name"`
-		Generic string `json:"event"`
-	}
+	// The names of a struct would match in every case; the gateway refuses a second spelling.
+	var m map[string]json.RawMessage
 	if err := json.Unmarshal(input, &m); err != nil {
 		return h.denied(fmt.Errorf("the agent's message is no JSON: %w", err))
 	}
-	h.told.Store(h.Agent == Generic && m.Generic != "" && m.Generic != "before" || h.Agent != "generic" && m.Claude != "" && m.Claude != "PreToolUse")
+	claude, generic := event(m["hook_event_name"]), event(m["event"])
+	h.told.Store(h.Agent == Generic && generic != "" && generic != "before" || h.Agent != Generic && claude != "" && claude != "PreToolUse")
 	decision, body, err := h.send(input)
 	if err != nil {
 		return h.denied(err)
 	}
 	return h.obey(decision, body)
+}
+
+// event reads the name of an event, "" for anything else.
+func event(text json.RawMessage) (name string) {
+	if json.Unmarshal(text, &name) != nil {
+		return ""
+	}
+	return name
 }
 
 // obey turns the gateway's answer into a verdict.

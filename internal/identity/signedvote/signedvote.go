@@ -10,7 +10,6 @@ import (
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -94,7 +93,7 @@ func Parse(body []byte) (s Signed, chain []*x509.Certificate, err error) {
 	if err != nil {
 		return s, nil, malformed(err)
 	}
-	if err := json.Unmarshal(strict, &s); err != nil {
+	if err := canonical.Read(strict, &s); err != nil {
 		return s, nil, malformed(err)
 	}
 	if len(s.Chain) == 0 || len(s.Chain) > mostChain {

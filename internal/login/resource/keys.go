@@ -16,6 +16,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
+	"palyra/internal/canonical"
 	"palyra/internal/clip"
 	"palyra/internal/dnsname"
 	"palyra/internal/egress"
@@ -256,7 +257,7 @@ func (k *keys) get(ctx context.Context, at string, into any) error {
 	if err = errors.Join(err, res.Body.Close()); err != nil {
 		return err
 	}
-	if err := json.Unmarshal(text, into); err != nil {
+	if err := canonical.Read(text, into); err != nil {
 		return fmt.Errorf("%s is no JSON document: %w", at, err)
 	}
 	return nil

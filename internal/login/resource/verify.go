@@ -11,6 +11,7 @@ import (
 
 	"github.com/coreos/go-oidc/v3/oidc"
 
+	"palyra/internal/canonical"
 	"palyra/internal/clip"
 	"palyra/internal/login"
 )
@@ -44,7 +45,7 @@ func claimedIssuer(token string) string {
 	}
 	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
 	var c login.Claims
-	if err != nil || json.Unmarshal(payload, &c) != nil {
+	if err != nil || canonical.Read(payload, &c) != nil {
 		return ""
 	}
 	return c.Text("iss")
@@ -55,7 +56,7 @@ func typ(token string) string {
 	header, _, _ := strings.Cut(token, ".")
 	text, err := base64.RawURLEncoding.DecodeString(header)
 	var h login.Claims
-	if err != nil || json.Unmarshal(text, &h) != nil {
+	if err != nil || canonical.Read(text, &h) != nil {
 		return ""
 	}
 	return strings.TrimPrefix(strings.ToLower(h.Text("typ")), "application/")

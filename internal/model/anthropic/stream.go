@@ -8,6 +8,7 @@ import (
 	sdk "github.com/anthropics/anthropic-sdk-go"
 	"github.com/anthropics/anthropic-sdk-go/packages/ssestream"
 
+	"palyra/internal/canonical"
 	"palyra/internal/model"
 )
 
@@ -15,7 +16,11 @@ import (
 func read(stream *ssestream.Stream[sdk.MessageStreamEventUnion], names model.Names, observe func(model.Event)) (model.Turn, error) {
 	a := &assembly{Draft: model.Draft{Observe: observe}, names: names, blocks: make(map[int64]*block)}
 	for stream.Next() {
-		whole, err := a.add(stream.Current())
+		event := stream.Current()
+		if err := canonical.Names([]byte(event.RawJSON()), eventKeys{}); err != nil {
+			return model.Turn{}, model.Invalid("an event can be read in two ways: %v", err)
+		}
+		whole, err := a.add(event)
 		if err != nil {
 			return model.Turn{}, err
 		}
@@ -27,6 +32,25 @@ func read(stream *ssestream.Stream[sdk.MessageStreamEventUnion], names model.Nam
 		return model.Turn{}, err
 	}
 	return model.Turn{}, model.ErrCut
+}
+
+// eventKeys are the keys of an event that decide what the turn is.
+type eventKeys struct {
+	Type  any `json:"type"`
+	Index any `json:"index"`
+	Block struct {
+		Type  any `json:"type"`
+		Text  any `json:"text"`
+		ID    any `json:"id"`
+		Name  any `json:"name"`
+		Input any `json:"input"`
+	} `json:"content_block"`
+	Delta struct {
+		Type    any `json:"type"`
+		Text    any `json:"text"`
+		Partial any `json:"partial_json"`
+		Stop    any `json:"stop_reason"`
+	} `json:"delta"`
 }
 
 // assembly is a turn of which a part has come.

@@ -1,6 +1,10 @@
 package openai
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"palyra/internal/canonical"
+)
 
 // The bodies of chat completions, as far as they are used
 // (https://platform.openai.com/docs/api-reference/chat/create and /streaming).
@@ -59,6 +63,12 @@ type chunk struct {
 		PromptTokens     int64 `json:"prompt_tokens"`
 		CompletionTokens int64 `json:"completion_tokens"`
 	} `json:"usage"`
+}
+
+// UnmarshalJSON reads a chunk by the exact names of its members: a call is what it says.
+func (c *chunk) UnmarshalJSON(text []byte) error {
+	type plain chunk
+	return canonical.Read(text, (*plain)(c))
 }
 
 type choice struct {

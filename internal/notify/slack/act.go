@@ -11,6 +11,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"palyra/internal/approval"
+	"palyra/internal/canonical"
 	"palyra/internal/notify"
 	"palyra/internal/reason"
 )
@@ -47,7 +48,7 @@ type act struct {
 // act does what a person wants, and tells them when it cannot be.
 func (s *Channel) act(ctx context.Context, team string, payload json.RawMessage) {
 	var a act
-	if json.Unmarshal(payload, &a) != nil {
+	if canonical.Read(payload, &a) != nil {
 		return
 	}
 	switch {

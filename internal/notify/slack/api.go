@@ -14,6 +14,7 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
+	"palyra/internal/canonical"
 	"palyra/internal/clip"
 	"palyra/internal/notify"
 )
@@ -88,7 +89,7 @@ func read(method string, res *http.Response, answer []byte, into any) error {
 		OK    bool   `json:"ok"`
 		Error string `json:"error"`
 	}
-	if err := json.Unmarshal(answer, &outcome); err != nil {
+	if err := canonical.Read(answer, &outcome); err != nil {
 		return fmt.Errorf("%s: the answer is not JSON", method)
 	}
 	if !outcome.OK {
@@ -101,7 +102,7 @@ func read(method string, res *http.Response, answer []byte, into any) error {
 	if into == nil {
 		return nil
 	}
-	if err := json.Unmarshal(answer, into); err != nil {
+	if err := canonical.Read(answer, into); err != nil {
 		return fmt.Errorf("%s: the answer is not what it should be", method)
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	"github.com/coder/websocket"
 	"github.com/oklog/ulid/v2"
 
+	"palyra/internal/canonical"
 	"palyra/internal/notify"
 )
 
@@ -131,7 +132,7 @@ func (s *Channel) receive(ctx context.Context, conn *websocket.Conn, acts chan<-
 		return fmt.Errorf("reading from the socket: %w", err)
 	}
 	var e envelope
-	if json.Unmarshal(text, &e) != nil {
+	if canonical.Read(text, &e) != nil {
 		return errors.New("what came over the socket is not JSON")
 	}
 	switch e.Type {

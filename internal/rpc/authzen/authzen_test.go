@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -284,6 +285,30 @@ func TestMalformed(t *testing.T) {
 		}
 	}
 	_, _, _ = w.ask("POST", "/access/v1/evaluation", about("agent:coder", "fs.read", reading), "X-Request-ID", "abc")
+}
+
+// TestBodiesAreReadExactly: a request with a second spelling of a member that is read is
+// refused. The control has one of a member that is not.
+func TestBodiesAreReadExactly(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "")
+	good := `{"subject":{"type":"agent","id":"coder"%s},"action":{"name":"tools/call"},"resource":{"type":"tool","id":"fs.read"},"context":{"arguments":{"path":"a"},"x":1,"X":2%s}%s}`
+	for _, c := range []struct {
+		subject, context, top string
+		refused               bool
+	}{
+		{}, {subject: `,"ID":"other"`, refused: true}, {subject: `,"Type":"user"`, refused: true},
+		{context: `,"Arguments":{"path":"b"}`, refused: true}, {context: `,"Requester_Reason":"r"`, refused: true}, {context: `,"approval":{"id":"a","Id":"b"}`, refused: true},
+		{top: `,"SUBJECT":{"type":"user","id":"ann"}`, refused: true}, {top: `,"Context":{}`, refused: true}, {top: `,"other":1,"OTHER":2`},
+	} {
+		body := fmt.Sprintf(good, c.subject, c.context, c.top)
+		for path, text := range map[string]string{"/access/v1/evaluation": body, "/access/v1/evaluations": `{"evaluations":[` + body + `]}`} {
+			status, _, answer := w.ask("POST", path, text)
+			if (status == http.StatusBadRequest && strings.Contains(answer, "only in case")) != c.refused || !c.refused && status != http.StatusOK {
+				t.Errorf("%s %s: %d %s", path, text, status, answer)
+			}
+		}
+	}
 }
 
 func TestBatch(t *testing.T) {

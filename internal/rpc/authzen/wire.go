@@ -117,7 +117,30 @@ func (e evaluation) approvalID() (id string, refers bool) {
 	return o.text("id"), true
 }
 
-// read reads a body as strict JSON, in which no member stands twice.
+// keys are the members that are read of an evaluation, beside those of a batch.
+type keys struct {
+	Subject  entityKeys `json:"subject"`
+	Action   entityKeys `json:"action"`
+	Resource entityKeys `json:"resource"`
+	Context  struct {
+		Arguments any        `json:"arguments"`
+		Channel   any        `json:"channel"`
+		Reason    any        `json:"requester_reason"`
+		Session   any        `json:"session"`
+		Approval  entityKeys `json:"approval"`
+	} `json:"context"`
+	Evaluations []keys `json:"evaluations"`
+}
+
+type entityKeys struct {
+	Type       any `json:"type"`
+	ID         any `json:"id"`
+	Name       any `json:"name"`
+	Properties any `json:"properties"`
+}
+
+// read reads a body as strict JSON, in which no member stands twice, nor one that is read in
+// a second spelling.
 func read(r *http.Request, into any) ([]byte, error) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
 	if err != nil {
@@ -128,6 +151,9 @@ func read(r *http.Request, into any) ([]byte, error) {
 	}
 	text, err := canonical.JSON(body)
 	if err != nil {
+		return nil, invalid("%s", clip.Ellipsis(err.Error(), maxText))
+	}
+	if err := errors.Join(canonical.Names(text, keys{}), canonical.Names(text, into)); err != nil {
 		return nil, invalid("%s", clip.Ellipsis(err.Error(), maxText))
 	}
 	if err := json.Unmarshal(text, into); err != nil {
