@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"context"
 	"slices"
-	"sync"
 	"strings"
+	"sync"
 	"testing"
 
 	"palyra/internal/access"
