@@ -184,7 +184,7 @@ func (t process) plan(c command) (tool.Plan, error) {
 	}
 	contents, more := c.contents(named.Looked)
 	asNamed := t.facts(c)
-	if only, local := c.named(); local {
+	if only, local := t.named(c); local {
 		asNamed = t.facts(only)
 	}
 	return tool.Plan{

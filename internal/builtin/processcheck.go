@@ -210,9 +210,12 @@ func (t process) resolveCwd(c *command) error {
 // restrict wraps an error that depends on which files a workspace has in a
 // tool.RestrictedError, whose plan has of the files only the names that the call gives.
 func (t process) restrict(c command, err error) error {
-	c, local := c.named()
+	c, local := t.named(c)
 	if !local {
 		return err
+	}
+	if wrong := t.readLine(&c); wrong != nil {
+		return wrong
 	}
 	plan := tool.Plan{
 		Binding: tool.Binding{Cwd: c.location(), Argv: c.in.Argv}, Facts: t.facts(c), Preview: tool.Preview{Summary: t.summary(c)},
@@ -223,10 +226,11 @@ func (t process) restrict(c command, err error) error {
 
 // named is the call as its arguments give it, without a look at the files, and false for one
 // that names what is outside the workspace.
-func (c command) named() (command, bool) {
+func (t process) named(c command) (command, bool) {
 	c.cwd = path.Clean(inWorkspace(c.in.Cwd))
 	name := c.in.Argv[0]
 	if !ofWorkspace(name) && c.own == "" {
+		t.name(&c)
 		return c, filepath.IsLocal(c.cwd)
 	}
 	inside := inWorkspace(name)
@@ -234,6 +238,7 @@ func (c command) named() (command, bool) {
 		inside = path.Join(c.cwd, name)
 	}
 	c.own, c.program = "./"+inside, sandbox.Program{Executable: tool.Executable{Path: "./" + inside}, Basename: path.Base(inside)}
+	t.name(&c)
 	return c, filepath.IsLocal(c.cwd) && filepath.IsLocal(inside)
 }
 

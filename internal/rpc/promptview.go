@@ -10,6 +10,7 @@ import (
 	"palyra/internal/access"
 	"palyra/internal/approval"
 	"palyra/internal/reason"
+	"palyra/internal/tool"
 	"palyra/internal/toolcall"
 )
 
@@ -73,16 +74,22 @@ func subjectOf(r approval.Record) string {
 	return cmp.Or(r.Binding.Tool, r.SubjectID)
 }
 
-// restrict leaves the arguments, the reason for asking and who has to answer. The summary
-// and the notes may state sizes and existence, and digests of files, and of the call, which
-// are made of those, confirm a guess of the content.
+// restrict leaves the arguments, the reason for asking and who has to answer. All else of a
+// prompt may state sizes, existence or where a link leads, and digests of files, and of the
+// call, which are made of those, confirm a guess of the content.
 func restrict(r approval.Record) approval.Record {
-	p := &r.Prompt
-	p.Diff, p.Contents, p.Runs.Operands, p.Differs = "", nil, nil, nil
-	p.Summary, p.Lead, r.CallDigest = "", "", ""
-	p.Notes = []string{noteRestricted}
-	r.Binding.Operands = nil
-	r.Edits = slices.Clone(r.Edits)
+	p, b := r.Prompt, r.Binding
+	runs := approval.Execution{Executable: p.Runs.Executable, Argv: p.Runs.Argv, Executor: p.Runs.Executor, Tier: p.Runs.Tier,
+		Profile: p.Runs.Profile, Egress: p.Runs.Egress, Secrets: p.Runs.Secrets}
+	r.Prompt = approval.Prompt{
+		Title: p.Title, Severity: p.Severity, Arguments: p.Arguments, Redacted: p.Redacted, Runs: runs, Why: p.Why, Changed: p.Changed,
+		RequesterReason: p.RequesterReason, Notes: []string{noteRestricted},
+	}
+	r.Binding = tool.Binding{
+		Principal: b.Principal, OnBehalfOf: b.OnBehalfOf, Tool: b.Tool, ToolDefinitionDigest: b.ToolDefinitionDigest, Elsewhere: b.Elsewhere,
+		Arguments: b.Arguments, Argv: b.Argv, Executable: runs.Executable, SandboxProfile: b.SandboxProfile, Egress: b.Egress,
+	}
+	r.CallDigest, r.Edits = "", slices.Clone(r.Edits)
 	for i := range r.Edits {
 		r.Edits[i].WasDigest, r.Edits[i].IsDigest = "", ""
 	}
