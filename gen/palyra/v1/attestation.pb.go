@@ -248,6 +248,7 @@ type AttestationSummary struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	AttestationId string                 `protobuf:"bytes,1,opt,name=attestation_id,json=attestationId,proto3" json:"attestation_id,omitempty"`
 	ProposalId    string                 `protobuf:"bytes,2,opt,name=proposal_id,json=proposalId,proto3" json:"proposal_id,omitempty"`
+	// For callers that may read the journal.
 	CallDigest    string                 `protobuf:"bytes,3,opt,name=call_digest,json=callDigest,proto3" json:"call_digest,omitempty"`
 	JournalSeq    int64                  `protobuf:"varint,4,opt,name=journal_seq,json=journalSeq,proto3" json:"journal_seq,omitempty"`
 	At            *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=at,proto3" json:"at,omitempty"`

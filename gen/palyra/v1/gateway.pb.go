@@ -718,7 +718,7 @@ type ToolDecision struct {
 	ApprovalId  string         `protobuf:"bytes,7,opt,name=approval_id,json=approvalId,proto3" json:"approval_id,omitempty"`
 	GrantId     string         `protobuf:"bytes,8,opt,name=grant_id,json=grantId,proto3" json:"grant_id,omitempty"`
 	// Left out for callers that may neither read all files that the digest is made of nor
-	// attestations.
+	// the journal.
 	CallDigest     string                 `protobuf:"bytes,9,opt,name=call_digest,json=callDigest,proto3" json:"call_digest,omitempty"`
 	SnapshotDigest string                 `protobuf:"bytes,10,opt,name=snapshot_digest,json=snapshotDigest,proto3" json:"snapshot_digest,omitempty"`
 	PolicyVersion  string                 `protobuf:"bytes,11,opt,name=policy_version,json=policyVersion,proto3" json:"policy_version,omitempty"`
@@ -1026,7 +1026,7 @@ type ExecutedAsEdited struct {
 	// The users who changed it.
 	By     []string `protobuf:"bytes,2,rep,name=by,proto3" json:"by,omitempty"`
 	Reason string   `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
-	// The digest of the call as it was proposed.
+	// The digest of the call as it was proposed, for callers that may read the journal.
 	ProposedCallDigest string `protobuf:"bytes,4,opt,name=proposed_call_digest,json=proposedCallDigest,proto3" json:"proposed_call_digest,omitempty"`
 	// The arguments that differ, by JSON Pointer (RFC 6901), secrets redacted. Empty for a
 	// result that is replayed.
@@ -1684,7 +1684,7 @@ type EvaluateToolResponse struct {
 	// What policy says of running the skill whose tool it is; absent for any other tool.
 	SkillGateDecision        *SkillGateDecision `protobuf:"bytes,9,opt,name=skill_gate_decision,json=skillGateDecision,proto3" json:"skill_gate_decision,omitempty"`
 	ProposalApprovalRequired bool               `protobuf:"varint,10,opt,name=proposal_approval_required,json=proposalApprovalRequired,proto3" json:"proposal_approval_required,omitempty"`
-	// The subject a grant with matcher "subject" would cover.
+	// The subject a grant with matcher "subject" would cover, for callers that get the digest.
 	ApprovalSubjectId string `protobuf:"bytes,11,opt,name=approval_subject_id,json=approvalSubjectId,proto3" json:"approval_subject_id,omitempty"`
 	// A live grant that would allow the call.
 	GrantId string `protobuf:"bytes,12,opt,name=grant_id,json=grantId,proto3" json:"grant_id,omitempty"`

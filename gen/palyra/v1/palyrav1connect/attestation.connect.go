@@ -46,6 +46,8 @@ const (
 
 // AttestationServiceClient is a client for the palyra.v1.AttestationService service.
 type AttestationServiceClient interface {
+	// GetAttestation returns one. A statement that has digests of files is PERMISSION_DENIED for
+	// callers that may not read the journal.
 	GetAttestation(context.Context, *v1.GetAttestationRequest) (*v1.GetAttestationResponse, error)
 	ListAttestations(context.Context, *v1.ListAttestationsRequest) (*v1.ListAttestationsResponse, error)
 	// GetKeySet returns all that an offline verifier needs.
@@ -123,6 +125,8 @@ func (c *attestationServiceClient) GetKeySet(ctx context.Context, req *v1.GetKey
 
 // AttestationServiceHandler is an implementation of the palyra.v1.AttestationService service.
 type AttestationServiceHandler interface {
+	// GetAttestation returns one. A statement that has digests of files is PERMISSION_DENIED for
+	// callers that may not read the journal.
 	GetAttestation(context.Context, *v1.GetAttestationRequest) (*v1.GetAttestationResponse, error)
 	ListAttestations(context.Context, *v1.ListAttestationsRequest) (*v1.ListAttestationsResponse, error)
 	// GetKeySet returns all that an offline verifier needs.

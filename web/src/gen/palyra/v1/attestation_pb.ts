@@ -132,6 +132,8 @@ export type AttestationSummary = Message<"palyra.v1.AttestationSummary"> & {
   proposalId: string;
 
   /**
+   * For callers that may read the journal.
+   *
    * @generated from field: string call_digest = 3;
    */
   callDigest: string;
@@ -205,6 +207,9 @@ export const GetKeySetResponseSchema: GenMessage<GetKeySetResponse> = /*@__PURE_
  */
 export const AttestationService: GenService<{
   /**
+   * GetAttestation returns one. A statement that has digests of files is PERMISSION_DENIED for
+   * callers that may not read the journal.
+   *
    * @generated from rpc palyra.v1.AttestationService.GetAttestation
    */
   getAttestation: {

@@ -347,7 +347,7 @@ export type ToolDecision = Message<"palyra.v1.ToolDecision"> & {
 
   /**
    * Left out for callers that may neither read all files that the digest is made of nor
-   * attestations.
+   * the journal.
    *
    * @generated from field: string call_digest = 9;
    */
@@ -503,7 +503,7 @@ export type ExecutedAsEdited = Message<"palyra.v1.ExecutedAsEdited"> & {
   reason: string;
 
   /**
-   * The digest of the call as it was proposed.
+   * The digest of the call as it was proposed, for callers that may read the journal.
    *
    * @generated from field: string proposed_call_digest = 4;
    */
@@ -902,7 +902,7 @@ export type EvaluateToolResponse = Message<"palyra.v1.EvaluateToolResponse"> & {
   proposalApprovalRequired: boolean;
 
   /**
-   * The subject a grant with matcher "subject" would cover.
+   * The subject a grant with matcher "subject" would cover, for callers that get the digest.
    *
    * @generated from field: string approval_subject_id = 11;
    */
