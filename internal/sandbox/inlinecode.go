@@ -101,6 +101,8 @@ var same = map[string]string{
 	"rscript": "r", "gawk": "awk", "mawk": "awk", "nawk": "awk", "runghc": "ghc", "qjs": "node", "bunx": "npx", "pwsh": "powershell",
 	"ash": "sh", "bash": "sh", "rbash": "sh", "dash": "sh", "zsh": "sh", "ksh": "sh", "ksh93": "sh", "mksh": "sh", "pdksh": "sh", "yash": "sh", "fish": "sh",
 	"csh": "sh", "tcsh": "sh", "rc": "sh", "nu": "sh", "xonsh": "sh", "elvish": "sh", "vi": "vim", "ex": "vim", "nvim": "vim",
+	"view": "vim", "rview": "vim", "rvim": "vim", "gvim": "vim", "gview": "vim", "rgvim": "vim", "rgview": "vim", "vimdiff": "vim", "gvimdiff": "vim", "evim": "vim", "eview": "vim",
+	"nvi": "vim", "nex": "vim", "nview": "vim", "elvis": "vim", "vile": "vim", "vimx": "vim",
 }
 
 // dialectOf is how an interpreter is told what to do. One whose flags are not known

@@ -10,11 +10,9 @@ import (
 // readers read the arguments of programs that name what they start in a way of their own.
 var readers = map[string]func(args []string) Inner{
 	"find": innerOfFind, "fd": innerOfFd, "git": innerOfGit, "sed": innerOfSed, "make": innerOfMake, "nix": innerOfNix, "nix-shell": innerOfNixShell, "ip": innerOfIP,
-	"cross-env": alwaysUnknown, "concurrently": alwaysUnknown, "watchexec": alwaysUnknown, "dotenv": alwaysUnknown,
+	"zip": innerOfZip, "gcc": innerOfGCC, "rustc": innerOfRustc, "cargo": innerOfCargo, "go": innerOfGo, "openssl": innerOfOpenSSL, "sqlite3": innerOfSQLite, "cmake": innerOfCMake,
+	"mvn": innerOfMaven, "task": innerOfStdin, "ctest": innerOfStdin, "rake": innerOfStdin,
 }
-
-// alwaysUnknown is of programs that start others whatever their arguments are.
-func alwaysUnknown([]string) Inner { return Inner{Unknown: true} }
 
 // commandUntil is the command in words up to one of the ends.
 func commandUntil(words []string, ends ...string) Inner {
@@ -104,99 +102,177 @@ func innerOfIP(args []string) Inner {
 var plainSetting = lazyregexp.New(`^([0-9]{0,6}|yes|no|true|false|on|off)$`)
 
 // innerOfMake reads the variables of the command line: recipes use SHELL, CC and others
-// as commands.
+// as commands. A makefile from standard input is in no file of the project.
 func innerOfMake(args []string) Inner {
-	var inner Inner
+	inner := innerOfStdin(args)
 	for _, word := range args {
 		name, value, set := strings.Cut(word, "=")
 		if set && !strings.HasPrefix(word, "-") && (strings.HasSuffix(name, "!") || !plainSetting.MatchString(value)) {
-			inner.Unknown = true
-			inner.Texts = append(inner.Texts, value)
+			inner.add(Inner{Texts: []string{value}})
 		}
 	}
 	return inner
 }
 
-// harmlessConfig are settings of git that start nothing; those with a dot at the end are
-// sections.
-var harmlessConfig = []string{"color.", "advice.", "column.", "user.name", "user.email", "core.quotepath", "core.abbrev", "init.defaultbranch", "log.date"}
-
-// gitOptions are the options of git's subcommands whose value is a command, or names a
-// directory with hooks.
-var gitOptions = map[string]commandOptions{
-	"rebase":     {long: []string{"--exec"}, short: "x", abbreviated: true},
-	"difftool":   {long: []string{"--extcmd"}, short: "x", abbreviated: true},
-	"grep":       {long: []string{"--open-files-in-pager"}, short: "O", abbreviated: true},
-	"clone":      {long: []string{"--upload-pack", "--config", "--template"}, short: "uc", abbreviated: true},
-	"init":       {long: []string{"--template"}, abbreviated: true},
-	"fetch":      {long: []string{"--upload-pack"}, abbreviated: true},
-	"pull":       {long: []string{"--upload-pack"}, abbreviated: true},
-	"fetch-pack": {long: []string{"--upload-pack", "--exec"}, abbreviated: true},
-	"ls-remote":  {long: []string{"--upload-pack", "--exec"}, abbreviated: true},
-	"push":       {long: []string{"--receive-pack", "--exec"}, abbreviated: true},
-	"send-pack":  {long: []string{"--receive-pack", "--exec"}, abbreviated: true},
-	"archive":    {long: []string{"--exec"}, abbreviated: true},
-	"send-email": {long: []string{"--sendmail-cmd", "--smtp-server", "--to-cmd", "--cc-cmd", "--header-cmd"}, abbreviated: true},
-	"instaweb":   {long: []string{"--browser", "--httpd"}, short: "bd", abbreviated: true},
-	"submodule":  {long: []string{"--upload-pack"}},
+// innerOfStdin reads whether a program takes its instructions from standard input.
+func innerOfStdin(args []string) Inner {
+	return Inner{Unknown: slices.ContainsFunc(args, func(word string) bool {
+		short := strings.HasPrefix(word, "-") && !strings.HasPrefix(word, "--")
+		return short && strings.HasSuffix(word, "-") || inNoFile(word)
+	})}
 }
 
-// innerOfGit reads settings that name commands, and the subcommands that start some.
-func innerOfGit(args []string) Inner {
-	var inner Inner
-	for len(args) > 0 && !operand(args[0]) {
-		rest := before["git"].skip(args)
-		switch {
-		case len(rest) < len(args):
-			args = rest
-		case args[0] == "-c" && len(args) > 1:
-			inner.add(innerOfSetting(args[1]))
-			args = args[2:]
-		case slices.Contains([]string{"--version", "-v", "--help", "-h", "--html-path", "--man-path", "--info-path"}, args[0]):
-			args = args[1:]
-		default:
-			// --exec-path, --config-env, and what is not known, which may take the next
-			// word as its value.
-			inner.Unknown = true
-			args = args[1:]
+// innerOfZip reads -TT, also at the end of other letters and with its value.
+func innerOfZip(args []string) Inner {
+	return Inner{Unknown: slices.ContainsFunc(args, func(word string) bool { return strings.HasPrefix(word, "-") && strings.Contains(word, "TT") })}
+}
+
+// innerOfGCC reads what the compiler passes on to the linker.
+func innerOfGCC(args []string) Inner {
+	var linker []string
+	for i, word := range args {
+		if text, ok := strings.CutPrefix(word, "-Wl,"); ok {
+			linker = append(linker, strings.Split(text, ",")...)
+		}
+		if word == "-Xlinker" && i+1 < len(args) {
+			linker = append(linker, args[i+1])
 		}
 	}
-	for _, word := range args {
-		if text, ok := strings.CutPrefix(word, "ext::"); ok { // of a remote
-			inner.add(Inner{Texts: []string{text}})
-		}
-	}
-	if len(args) == 0 {
-		return inner
-	}
-	name, rest := args[0], args[1:]
-	switch {
-	case slices.Contains([]string{"filter-branch", "remote-ext", "for-each-repo", "shell", "mergetool"}, name):
-		inner.Unknown = true
-	case name == "bisect" && slices.Contains(rest, "run"):
-		inner.add(commandUntil(rest[slices.Index(rest, "run")+1:]))
-	case name == "submodule" && slices.Contains(rest, "foreach"):
-		words := rest[slices.Index(rest, "foreach")+1:]
-		for len(words) > 0 && slices.Contains([]string{"--recursive", "--quiet", "-q"}, words[0]) {
-			words = words[1:]
-		}
-		inner.add(Inner{Unknown: true, Texts: []string{strings.Join(words, " ")}})
-	}
-	if options, ok := gitOptions[name]; ok {
-		inner.add(options.inner(rest))
-	}
+	inner := binutils.inner(linker)
+	inner.Unknown = inner.Unknown || namesCode("ld", linker)
 	return inner
 }
 
-// innerOfSetting reads name=value after git -c: an alias that begins with "!", a pager
-// and an editor are lines for a shell.
-func innerOfSetting(setting string) Inner {
-	name, value, _ := strings.Cut(setting, "=")
-	name = strings.ToLower(name)
-	if slices.ContainsFunc(harmlessConfig, func(known string) bool {
-		return name == known || strings.HasSuffix(known, ".") && strings.HasPrefix(name, known)
-	}) {
+// harmlessCodegen are options of rustc's code generation that start nothing.
+const harmlessCodegen commaList = "opt-level,debuginfo,codegen-units,target-cpu,target-feature,panic,lto,incremental,overflow-checks,debug-assertions,strip,metadata,extra-filename,relocation-model,code-model," +
+	"embed-bitcode,inline-threshold,prefer-dynamic,instrument-coverage,split-debuginfo,force-frame-pointers,rpath,no-redzone"
+
+// innerOfRustc reads -C, whose values name the linker and its options, and the options
+// that load other code into the compiler.
+func innerOfRustc(args []string) Inner {
+	for i, word := range args {
+		value, codegen := strings.CutPrefix(word, "-C")
+		if long, ok := strings.CutPrefix(word, "--codegen"); ok {
+			value, codegen = strings.TrimPrefix(long, "="), true
+		}
+		if codegen && value == "" && i+1 < len(args) {
+			value = args[i+1]
+		}
+		key, _, _ := strings.Cut(value, "=")
+		if codegen && !harmlessCodegen.has(strings.ReplaceAll(key, "_", "-")) || strings.HasPrefix(word, "-Z") || strings.HasPrefix(word, "--extern") || strings.HasPrefix(word, "--sysroot") {
+			return Inner{Unknown: true}
+		}
+	}
+	return Inner{}
+}
+
+// innerOfCargo reads the options of rustc behind "--".
+func innerOfCargo(args []string) Inner {
+	at := slices.Index(args, "--")
+	if at < 0 || !slices.ContainsFunc(args[:at], func(word string) bool { return slices.Contains([]string{"rustc", "rustdoc", "clippy"}, word) }) {
 		return Inner{}
 	}
-	return Inner{Unknown: true, Texts: []string{strings.TrimPrefix(value, "!")}}
+	return innerOfRustc(args[at+1:])
+}
+
+// plainLinking matches options of Go's linker that name no other one.
+var plainLinking = lazyregexp.New(`^('?-[swX]|-X=.*|-(buildid|compressdwarf|linkmode)=[a-z]*|[^-].*)$`)
+
+// innerOfGo reads -ldflags, which can name another linker and its options.
+func innerOfGo(args []string) Inner {
+	for i, word := range args {
+		name, value, stuck := strings.Cut(word, "=")
+		if strings.TrimLeft(name, "-") != "ldflags" || name == "ldflags" {
+			continue
+		}
+		if !stuck && i+1 < len(args) {
+			value = args[i+1]
+		}
+		if at := strings.Index(value, "=-"); at >= 0 && !strings.HasPrefix(value, "-") {
+			value = value[at+1:] // all=-s
+		}
+		if slices.ContainsFunc(strings.Fields(value), func(flag string) bool { return !plainLinking.MatchString(strings.Trim(flag, `"'`)) }) {
+			return Inner{Unknown: true}
+		}
+	}
+	return Inner{}
+}
+
+// innerOfOpenSSL reads `openssl engine`, an engine as the place of a key, and
+// configuration that loads either. Without arguments openssl reads commands.
+func innerOfOpenSSL(args []string) Inner {
+	return Inner{Unknown: len(args) == 0 || args[0] == "engine" || slices.ContainsFunc(args, func(word string) bool {
+		return strings.Contains(word, "engine:") || strings.TrimLeft(word, "-") == "config" && word != "config"
+	})}
+}
+
+// quietSQLite are the options of sqlite3 that start nothing; the second list takes a value.
+const (
+	quietSQLite  commaList = "header,noheader,csv,json,line,list,column,table,box,markdown,html,quote,ascii,tabs,readonly,batch,bail,version,help,stats,echo"
+	valuedSQLite commaList = "separator,nullvalue,newline,mmap"
+)
+
+// sqliteCommand matches SQL with a command of the shell of sqlite3, or a function that
+// loads code or starts an editor.
+var sqliteCommand = lazyregexp.New(`(?im)^\s*\.|load_extension|fts3_tokenizer|\bedit\s*\(`)
+
+// innerOfSQLite reads the statements. Without one sqlite3 reads commands from its input.
+func innerOfSQLite(args []string) Inner {
+	operands := 0
+	for i := 0; i < len(args); i++ {
+		name, dash := strings.CutPrefix(args[i], "-")
+		name = strings.TrimPrefix(name, "-")
+		switch {
+		case dash && valuedSQLite.has(name):
+			i++
+		case dash && name == "safe":
+			return Inner{} // sqlite3 refuses such commands
+		case dash && !quietSQLite.has(name), !dash && operands > 0 && sqliteCommand.MatchString(args[i]):
+			return Inner{Unknown: true}
+		case !dash:
+			operands++
+		}
+	}
+	return Inner{Unknown: operands < 2}
+}
+
+// plainDefinition matches names of variables of CMake whose value names no command.
+var plainDefinition = lazyregexp.New(`^[A-Za-z0-9_.+-]*(_PREFIX|_DIR|_PATH|_ROOT|_TYPE|_TYPES|_VERSION|_STANDARD|_STANDARD_REQUIRED|_EXTENSIONS|_COMMANDS|_TARGET|_ARCHITECTURES|_FILE|_LIBS|_NAME|_SUFFIX)(:[A-Z]+)?$`)
+
+// plainValue matches values that are no command whatever the variable: switches, types of
+// builds and versions.
+var plainValue = lazyregexp.New(`(?i)^(on|off|yes|no|true|false|release|debug|relwithdebinfo|minsizerel|[0-9.]*)$`)
+
+// innerOfCMake reads definitions, and what it passes on to make.
+func innerOfCMake(args []string) Inner {
+	inner := innerOfStdin(args)
+	if at := slices.Index(args, "--"); at >= 0 {
+		inner.add(innerOfMake(args[at+1:]))
+		args = args[:at]
+	}
+	for i, word := range args {
+		text, ok := strings.CutPrefix(word, "-D")
+		if text == "" && i+1 < len(args) {
+			text = args[i+1]
+		}
+		name, value, _ := strings.Cut(text, "=")
+		switch {
+		case word == "-E":
+			inner.Unknown = true
+		case !ok, plainValue.MatchString(value), plainDefinition.MatchString(name):
+		case strings.Contains(name, "FLAGS"):
+			inner.add(optionsOf["gcc"].inner(strings.Fields(value)))
+			inner.add(innerOfGCC(strings.Fields(value)))
+		default:
+			inner.Unknown = true
+		}
+	}
+	return inner
+}
+
+// innerOfMaven reads goals of plugins, any of which may stand behind others.
+func innerOfMaven(args []string) Inner {
+	return Inner{Unknown: slices.ContainsFunc(args, func(word string) bool {
+		return operand(word) && strings.Contains(word, ":") && !families["mvn"].harmless.has(word)
+	})}
 }

@@ -36,6 +36,7 @@ var interpreters = []string{
 	"python", "pypy", "ipython", "perl", "ruby", "irb", "node", "nodejs", "deno", "bun", "php", "php-cgi", "lua", "luajit", "texlua", "tclsh", "wish",
 	"r", "rscript", "julia", "java", "jshell", "groovy", "scala", "osascript", "awk", "gawk", "mawk", "nawk", "ghc", "runghc", "elixir", "erl", "escript",
 	"guile", "racket", "sbcl", "clisp", "ocaml", "swipl", "gjs", "qjs", "ts-node", "tsx", "npx", "bunx", "uvx", "pipx", "ed", "ex", "vi", "vim", "nvim", "emacs",
+	"view", "rview", "rvim", "gvim", "gview", "rgvim", "rgview", "vimdiff", "gvimdiff", "evim", "eview", "nvi", "nex", "nview", "elvis", "vile", "vimx",
 	"jython", "micropython", "jruby", "mruby", "raku", "perl6", "ghci", "iex", "octave", "clojure", "clj", "kotlin", "kotlinc", "swift", "dart", "crystal", "janet",
 	"ecl", "gst", "gforth", "d8", "jsc", "mujs", "cscript", "wscript", "mshta", "wasmtime", "wasmer", "gnuplot", "m4",
 }
@@ -43,6 +44,10 @@ var interpreters = []string{
 // build matches a name with a version and the mark of a build: python3.12-dbg,
 // perl5.36-x86_64-linux-gnu, busybox.static, python3.7m.
 var build = lazyregexp.New(`^([a-z][a-z_-]+[a-z])-?([0-9]{1,3}(\.[0-9]+)*[mtdu]{0,2})?([.-](dbg|debug|static|x86_64[a-z0-9_-]*|aarch64[a-z0-9_-]*))?$`)
+
+// alternative matches the name of one of several builds of a program, as Debian's
+// alternatives have them: vim.basic, emacs-nox, awk.real.
+var alternative = lazyregexp.New(`^(.+)[.-](basic|tiny|nox|gtk[0-9]?|athena|gnome|lucid|motif|pgtk|huge|normal|small|real|orig|original|distrib|dist|bin|openbsd|traditional)$`)
 
 // Family reduces a program's name to the one in the tables: without directory,
 // version and case, so that "Python3.12" is "python" and "bash.exe" is "bash".
@@ -60,6 +65,9 @@ func Family(name string) string {
 	}
 	if m := build.FindStringSubmatch(name); m != nil && known(m[1]) {
 		return m[1]
+	}
+	if m := alternative.FindStringSubmatch(name); m != nil && (known(Family(m[1])) || isWrapper(m[1])) {
+		return Family(m[1])
 	}
 	return name
 }

@@ -1,0 +1,154 @@
+package sandbox
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// harmlessConfig are settings of git that start nothing; those with a dot at the end are
+// sections.
+var harmlessConfig = []string{"color.", "advice.", "column.", "user.name", "user.email", "core.quotepath", "core.abbrev", "init.defaultbranch", "log.date"}
+
+// gitOptions are the options of git's subcommands whose value is a command, or names a
+// directory with hooks.
+var gitOptions = map[string]commandOptions{
+	"rebase":     {long: []string{"--exec"}, short: "x", abbreviated: true},
+	"grep":       {long: []string{"--open-files-in-pager"}, short: "O", abbreviated: true},
+	"clone":      {long: []string{"--upload-pack", "--config", "--template"}, short: "uc", abbreviated: true},
+	"init":       {long: []string{"--template"}, abbreviated: true},
+	"fetch":      {long: []string{"--upload-pack"}, abbreviated: true},
+	"pull":       {long: []string{"--upload-pack"}, abbreviated: true},
+	"fetch-pack": {long: []string{"--upload-pack", "--exec"}, abbreviated: true},
+	"ls-remote":  {long: []string{"--upload-pack", "--exec"}, abbreviated: true},
+	"push":       {long: []string{"--receive-pack", "--exec"}, abbreviated: true},
+	"send-pack":  {long: []string{"--receive-pack", "--exec"}, abbreviated: true},
+	"archive":    {long: []string{"--exec"}, abbreviated: true},
+	"submodule":  {long: []string{"--upload-pack"}},
+}
+
+// gitHarmless are the subcommands that start nothing but what the repository's
+// configuration and hooks say, and gitStarters others of git itself. Any other may be an
+// alias, or a program of the search path.
+const (
+	gitHarmless commaList = "add,am,annotate,apply,archive,bisect,blame,branch,bundle,cat-file,check-attr,check-ignore,check-mailmap,check-ref-format,checkout,checkout-index,cherry,cherry-pick,clean,clone,column,commit,commit-graph,commit-tree,config,count-objects," +
+		"describe,diff,diff-files,diff-index,diff-tree,fast-export,fast-import,fetch,fetch-pack,fmt-merge-msg,for-each-ref,format-patch,fsck,gc,get-tar-commit-id,grep,hash-object,help,index-pack,init,init-db,interpret-trailers,lfs,log,ls-files,ls-remote,ls-tree," +
+		"mailinfo,mailsplit,merge,merge-base,merge-file,merge-tree,mktag,mktree,multi-pack-index,mv,name-rev,notes,pack-objects,pack-redundant,pack-refs,patch-id,prune,prune-packed,pull,push,range-diff,read-tree,rebase,receive-pack,reflog,remote,repack,replace,request-pull,rerere,reset,restore," +
+		"rev-list,rev-parse,revert,rm,send-pack,shortlog,show,show-branch,show-index,show-ref,sparse-checkout,stage,stash,status,stripspace,submodule,switch,symbolic-ref,tag,unpack-file,unpack-objects,update-index,update-ref,update-server-info,upload-archive,upload-pack,var,verify-commit,verify-pack,verify-tag,version,whatchanged,worktree,write-tree"
+	gitStarters commaList = "citool,cvsserver,daemon,difftool,difftool--helper,filter-branch,for-each-repo,gui,http-backend,imap-send,instaweb,maintenance,merge-index,merge-octopus,merge-one-file,mergetool,p4,quiltimport,remote-ext,remote-fd,send-email,shell,svn,web--browse"
+)
+
+func gitKnows(subcommand string) bool {
+	return gitHarmless.has(subcommand) || gitStarters.has(subcommand)
+}
+
+// innerOfGit reads settings that name commands, and the subcommands that start some.
+func innerOfGit(args []string) Inner {
+	var inner Inner
+	for len(args) > 0 && !operand(args[0]) {
+		rest := before["git"].skip(args)
+		switch {
+		case len(rest) < len(args):
+			inner.Unknown = inner.Unknown || choosesRepository(args[:len(args)-len(rest)])
+			args = rest
+		case args[0] == "-c" && len(args) > 1:
+			inner.add(innerOfSetting(args[1]))
+			args = args[2:]
+		case slices.Contains([]string{"--version", "-v", "--help", "-h", "--html-path", "--man-path", "--info-path"}, args[0]):
+			args = args[1:]
+		default:
+			// --exec-path, --config-env, and what is not known, which may take the next
+			// word as its value.
+			inner.Unknown = true
+			args = args[1:]
+		}
+	}
+	for _, word := range args {
+		if text, ok := strings.CutPrefix(word, "ext::"); ok { // of a remote
+			inner.add(Inner{Texts: []string{text}})
+		}
+	}
+	if len(args) == 0 {
+		return inner
+	}
+	name, rest := args[0], args[1:]
+	switch {
+	case !gitHarmless.has(name):
+		inner.Unknown = true
+	case name == "bisect" && slices.Contains(rest, "run"):
+		inner.add(commandUntil(rest[slices.Index(rest, "run")+1:]))
+	case name == "submodule" && slices.Contains(rest, "foreach"):
+		words := rest[slices.Index(rest, "foreach")+1:]
+		for len(words) > 0 && slices.Contains([]string{"--recursive", "--quiet", "-q"}, words[0]) {
+			words = words[1:]
+		}
+		inner.add(Inner{Unknown: true, Texts: []string{strings.Join(words, " ")}})
+	}
+	if options, ok := gitOptions[name]; ok {
+		inner.add(options.inner(rest))
+	}
+	return inner
+}
+
+// choosesRepository reports whether options before the subcommand name the directory of
+// the repository, whose configuration can start programs. One that is called .git is
+// protected like that of the workspace. DIR of -C is looked at where the disk is known:
+// GitDirectories.
+func choosesRepository(words []string) bool {
+	for i, word := range words {
+		value, is := strings.CutPrefix(word, "--git-dir=")
+		if word == "--git-dir" && i+1 < len(words) {
+			value, is = words[i+1], true
+		}
+		if word == "--bare" || is && path.Base(value) != ".git" {
+			return true
+		}
+	}
+	return false
+}
+
+// GitDirectories are the directories that a command line of git may take for a
+// repository, relative to the one in which it is started: DIR of -C, and each argument
+// in it that could be a path.
+func GitDirectories(argv []string) []string {
+	dir := "."
+	for i, word := range argv {
+		if word == "-C" && i+1 < len(argv) {
+			if dir = join(dir, argv[i+1]); i > 16 {
+				break
+			}
+		}
+	}
+	directories := []string{dir}
+	for _, word := range argv[min(len(argv), 1):] {
+		_, value, stuck := strings.Cut(word, "=")
+		if !stuck {
+			value = strings.TrimPrefix(word, "file://")
+		}
+		if operand(value) {
+			directories = append(directories, join(dir, value))
+		}
+	}
+	return directories
+}
+
+// join is a path as the kernel follows it: a ".." may lead out of a symbolic link.
+func join(dir, name string) string {
+	if path.IsAbs(name) || dir == "." {
+		return name
+	}
+	return dir + "/" + name
+}
+
+// innerOfSetting reads name=value after git -c: an alias that begins with "!", a pager
+// and an editor are lines for a shell.
+func innerOfSetting(setting string) Inner {
+	name, value, _ := strings.Cut(setting, "=")
+	name = strings.ToLower(name)
+	if slices.ContainsFunc(harmlessConfig, func(known string) bool {
+		return name == known || strings.HasSuffix(known, ".") && strings.HasPrefix(name, known)
+	}) {
+		return Inner{}
+	}
+	return Inner{Unknown: true, Texts: []string{strings.TrimPrefix(value, "!")}}
+}
