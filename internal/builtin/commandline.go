@@ -41,12 +41,30 @@ func (c command) variables() []string {
 	return slices.Compact(names)
 }
 
+// starts are the commands that the arguments have the program start. Git may start some
+// by a repository of the workspace, too, also in a line for a shell.
+func (c command) starts() []string {
+	starts := sandbox.Starts(c.program.Names(), c.in.Argv)
+	var programs []sandbox.Started
+	if c.line != nil {
+		programs = c.line.Programs
+	} else {
+		for _, name := range c.program.Names() {
+			programs = append(programs, sandbox.Started{Argv: c.in.Argv, Basename: name})
+		}
+	}
+	if sandbox.ObeysRepository(c.root, c.cwd, programs...) && !slices.Contains(starts, tool.StartsUnknown) {
+		starts = append([]string{tool.StartsUnknown}, starts...)
+	}
+	return starts
+}
+
 // more says why the call may run more than its command line shows, "" where it does not.
 func (c command) more() string {
 	if names := c.variables(); len(names) > 0 {
 		return "it sets " + few(names) + ", which may change what runs"
 	}
-	if starts := sandbox.Starts(c.program.Names(), c.in.Argv); len(starts) > 0 {
+	if starts := c.starts(); len(starts) > 0 {
 		return "its arguments have it start " + few(starts)
 	}
 	return ""
@@ -75,7 +93,7 @@ func (c command) moreNotes() []string {
 	if c.line != nil && len(c.line.Env) > 0 {
 		notes = append(notes, "The line sets variables that may change what runs: "+few(c.line.Env)+".")
 	}
-	if starts := sandbox.Starts(c.program.Names(), c.in.Argv); len(starts) > 0 {
+	if starts := c.starts(); len(starts) > 0 {
 		notes = append(notes, "The arguments have the program start "+few(starts)+".")
 	}
 	return notes

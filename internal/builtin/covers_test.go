@@ -24,7 +24,7 @@ func TestGrantsOfPrograms(t *testing.T) {
 		"git": "", "python3": "python3 runs whatever code it is given", "find": "find starts whatever program it is given",
 		"./tool": "./tool is a file of the workspace, which may be another by then",
 	} {
-		plan := must.Get(b.plan("process.run", object{"argv": []string{argv0, "x"}}))(t)
+		plan := must.Get(b.plan("process.run", object{"argv": []string{argv0, "help"}}))(t)
 		if plan.ExactOnly != why {
 			t.Errorf("%s: %q, want %q", argv0, plan.ExactOnly, why)
 		}
@@ -48,6 +48,8 @@ func TestMoreThanTheLine(t *testing.T) {
 	t.Parallel()
 	b, _, bin := processBench(t, nil)
 	must.Do(t, os.WriteFile(filepath.Join(bin, "tar"), []byte("\x7fELFtar"), 0o755))
+	b.write("eg/HEAD", "ref: refs/heads/main\n")
+	b.write("eg/objects/a", "")
 	for name, c := range map[string]struct {
 		tool        string
 		in          object
@@ -63,9 +65,11 @@ func TestMoreThanTheLine(t *testing.T) {
 		"inner":  {"process.run", object{"argv": []string{"git", "bisect", "run", "./a"}}, "", "./a a", "its arguments have it start ./a, a", "The arguments have the program start ./a, a."},
 		"tar": {"process.run", object{"argv": []string{"tar", "--to-command=./a", "-xf", "b"}}, "", "?", "its arguments have it start others that are not known",
 			"The arguments have the program start others that are not known."},
-		"line":         {"shell.run", object{"command": "A=b git status", "env": object{"GOROOT": "c"}}, "A GOROOT", "", "bash starts whatever program it is given", "The line sets variables that may change what runs: A."},
-		"plain line":   {"shell.run", object{"command": "LC_ALL=C git status"}, "", "", "bash starts whatever program it is given", ""},
-		"unknown line": {"shell.run", object{"command": "export $A; git status"}, "?", "", "bash starts whatever program it is given", "may change what runs: others that are not known."},
+		"other repository":         {"process.run", object{"argv": []string{"git", "-C", "eg", "status"}}, "", "?", "its arguments have it start others that are not known", "start others that are not known."},
+		"line in other repository": {"shell.run", object{"command": "cd eg && git status"}, "", "?", "bash starts whatever program it is given", "start others that are not known."},
+		"line":                     {"shell.run", object{"command": "A=b git status", "env": object{"GOROOT": "c"}}, "A GOROOT", "", "bash starts whatever program it is given", "The line sets variables that may change what runs: A."},
+		"plain line":               {"shell.run", object{"command": "LC_ALL=C git status"}, "", "", "bash starts whatever program it is given", ""},
+		"unknown line":             {"shell.run", object{"command": "export $A; git status"}, "?", "", "bash starts whatever program it is given", "may change what runs: others that are not known."},
 	} {
 		plan := must.Get(b.plan(c.tool, c.in))(t)
 		exec := plan.Facts.Exec

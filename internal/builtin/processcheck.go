@@ -415,7 +415,7 @@ func (c command) facts() *tool.ExecFacts {
 		facts.Basename, facts.InWorkspace, facts.Origin = c.own, true, tool.OriginWorkspace
 	}
 	facts.InlineCode = facts.InlineCode || c.codeFromStdin()
-	facts.Env = c.variables()
+	facts.Env, facts.Starts = c.variables(), c.starts()
 	if line := commandline.Quote(append([]string{c.called}, c.in.Argv[1:]...)); len(line) <= longestLine {
 		facts.Line = line
 	}

@@ -88,7 +88,8 @@ func (i Inner) names(depth int) []string {
 		lower := strings.ToLower(path.Base(name)) // some file systems take both for the same
 		out = append(out, name, path.Base(name), lower, strings.TrimSuffix(lower, ".exe"))
 		switch {
-		case depth == 0, StartsOthers(name), IsShell(name), InlineCode(name, argv), ReadsCodeFromStdin(name, argv):
+		case depth == 0, wrapperFamily(name) == "git" && slices.Contains(argv, "-C"), // which nothing looks at here
+			StartsOthers(name), IsShell(name), InlineCode(name, argv), ReadsCodeFromStdin(name, argv):
 			out = append(out, tool.StartsUnknown)
 		default:
 			out = append(out, InnerOf(name, argv).names(depth-1)...)

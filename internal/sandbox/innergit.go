@@ -1,7 +1,9 @@
 package sandbox
 
 import (
+	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -92,8 +94,8 @@ func innerOfGit(args []string) Inner {
 
 // choosesRepository reports whether options before the subcommand name the directory of
 // the repository, whose configuration can start programs. One that is called .git is
-// protected like that of the workspace. DIR of -C is looked at where the disk is known:
-// GitDirectories.
+// protected like that of the workspace. DIR of -C is looked at on the disk, by
+// ObeysRepository.
 func choosesRepository(words []string) bool {
 	for i, word := range words {
 		value, is := strings.CutPrefix(word, "--git-dir=")
@@ -107,37 +109,93 @@ func choosesRepository(words []string) bool {
 	return false
 }
 
-// GitDirectories are the directories that a command line of git may take for a
-// repository, relative to the one in which it is started: DIR of -C, and each argument
-// in it that could be a path.
-func GitDirectories(argv []string) []string {
-	dir := "."
-	for i, word := range argv {
-		if word == "-C" && i+1 < len(argv) {
-			if dir = join(dir, argv[i+1]); i > 16 {
-				break
+// ObeysRepository reports whether one of the programs is git and may take a directory of
+// the workspace for its repository whose configuration is not protected: one with HEAD and
+// objects, that is not called .git. Such a directory comes with the files of a project,
+// and its configuration can name programs. Git finds it from the directory that it is
+// started in or told to go to (-C), or by an argument.
+func ObeysRepository(root, cwd string, started ...Started) bool {
+	const mostDirectories = 16
+	directories := []string{root + "/" + cwd}
+	for _, s := range started {
+		family := wrapperFamily(s.Basename)
+		switch {
+		case len(directories) > mostDirectories:
+			return true
+		case family == "git" || strings.HasPrefix(family, "git-"):
+			if slices.ContainsFunc(directories, func(dir string) bool { return mayObey(root, dir, s.Argv) }) {
+				return true
+			}
+		case s.Basename == "cd" && len(s.Argv) > 1: // of a line, which may or may not run it
+			for _, dir := range slices.Clone(directories) {
+				directories = append(directories, enter(root, dir, s.Argv[len(s.Argv)-1]))
 			}
 		}
 	}
-	directories := []string{dir}
-	for _, word := range argv[min(len(argv), 1):] {
-		_, value, stuck := strings.Cut(word, "=")
-		if !stuck {
-			value = strings.TrimPrefix(word, "file://")
-		}
-		if operand(value) {
-			directories = append(directories, join(dir, value))
-		}
-	}
-	return directories
+	return false
 }
 
-// join is a path as the kernel follows it: a ".." may lead out of a symbolic link.
-func join(dir, name string) string {
-	if path.IsAbs(name) || dir == "." {
+// mayObey is ObeysRepository of one command line in one directory.
+func mayObey(root, dir string, argv []string) bool {
+	for i, word := range argv[:max(len(argv)-1, 0)] {
+		if word == "-C" {
+			dir = enter(root, dir, argv[i+1])
+		}
+	}
+	if inside, bare := bareRepository(root, dir); !inside || bare {
+		return true
+	}
+	return slices.ContainsFunc(argv[1:], func(word string) bool {
+		if _, value, stuck := strings.Cut(word, "="); stuck {
+			word = value
+		}
+		word = strings.TrimPrefix(word, "file://")
+		inside, bare := false, false
+		if operand(word) {
+			inside, bare = bareRepository(root, enter(root, dir, word))
+		}
+		return inside && bare
+	})
+}
+
+// enter is the path on this machine of a name in a directory. It is not cleaned: ".."
+// leads out of the directory that a link stands for.
+func enter(root, dir, name string) string {
+	switch inside, ok := strings.CutPrefix(name, WorkspaceMount); {
+	case ok && (inside == "" || inside[0] == '/'):
+		return root + inside
+	case path.IsAbs(name):
 		return name
 	}
 	return dir + "/" + name
+}
+
+// bareRepository reports whether a path is in the workspace, and whether it or a
+// directory above it looks like a repository to git without being called .git. A link
+// that only leads somewhere in the sandbox is taken for one.
+func bareRepository(root, full string) (inside, bare bool) {
+	resolved, err := filepath.EvalSymlinks(full)
+	if err != nil {
+		return true, hasLink(root, full)
+	}
+	for dir := resolved; below(dir, root); dir = filepath.Dir(dir) {
+		inside = true
+		exists := func(name string) bool { _, err := os.Lstat(filepath.Join(dir, name)); return err == nil }
+		if !strings.Contains(dir+"/", "/.git/") && exists("HEAD") && (exists("objects") || exists("refs") || exists("commondir")) {
+			return true, true
+		}
+	}
+	return inside, false
+}
+
+// hasLink reports whether a part of a path below root is a symbolic link.
+func hasLink(root, full string) bool {
+	for name := full; below(name, root) && len(name) > len(root); name = path.Dir(name) {
+		if info, err := os.Lstat(name); err == nil && info.Mode()&os.ModeSymlink != 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // innerOfSetting reads name=value after git -c: an alias that begins with "!", a pager
