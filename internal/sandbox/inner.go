@@ -42,8 +42,8 @@ func InnerOf(basename string, argv []string) Inner {
 	if len(args) == 1 && slices.Contains([]string{"--version", "--help", "-h", "-V"}, args[0]) || isProxy(family, argv[0]) {
 		return inner
 	}
-	inner.Unknown = runsArguments.has(family) || strings.HasPrefix(family, "qemu-") && family != "qemu-img" ||
-		namesCode(family, args)
+	inner.add(innerOfNames(family, args))
+	inner.Unknown = inner.Unknown || runsArguments.has(family) || strings.HasPrefix(family, "qemu-") && family != "qemu-img"
 	if f, ok := families[family]; ok {
 		inner.add(f.inner(args))
 	}
@@ -99,8 +99,7 @@ func (i Inner) names(depth int) []string {
 }
 
 // target matches the machine that a compiler is for, before its name.
-var target = lazyregexp.New(`^(x86_64|aarch64|arm[a-z0-9]*|i[3-6]86|riscv64|powerpc64le|s390x)-((pc|unknown|none|w64|apple|linux)-)*` +
-	`(linux|gnu[a-z0-9]*|musl[a-z]*|eabi[a-z]*|elf|mingw32|android[a-z0-9]*)-`)
+var target = lazyregexp.New(`^(x86_64|aarch64|arm[a-z0-9]*|i[3-6]86|riscv64|powerpc64le|s390x)-((pc|unknown|none|w64|apple|linux)-)*(linux|gnu[a-z0-9]*|musl[a-z]*|eabi[a-z]*|elf|mingw32|android[a-z0-9]*)-`)
 
 // wrapperFamily is the Family of a program in the tables below: without a version and
 // without the machine that it compiles for.

@@ -180,10 +180,10 @@ func TestStartsByEveryName(t *testing.T) {
 	}
 }
 
-// FuzzStarts: no line of sed, tar or git in which a program is named in one of the ways
+// FuzzStarts: no line of sed, tar, git and others in which a program is named in one of the ways
 // of the seeds is taken for one that starts nothing, whatever stands around it.
 func FuzzStarts(f *testing.F) {
-	for _, seed := range []string{"-n", "--posix", "-C\x00a", "-x", "p;", "--", "-i", "s/a/b/", ""} {
+	for _, seed := range []string{"-n", "--posix", "-C\x00a", "-x", "p;", "--", "--..", "-i", "s/a/b/", ""} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -194,6 +194,8 @@ func FuzzStarts(f *testing.F) {
 			slices.Concat([]string{"sed", "-e", "1e"}, around),
 			slices.Concat([]string{"find"}, around, []string{"-exec", "rm", "{}", "+"}),
 			slices.Concat([]string{"rsync"}, around, []string{"--rsh=./a"}),
+			slices.Concat([]string{"some"}, around, []string{"--strip-program=./a"}),
+			slices.Concat([]string{"nm"}, around, []string{"--plugin", "./a"}),
 		} {
 			if argv[0] == "sed" && slices.ContainsFunc(around, func(word string) bool { return slices.Contains([]string{"--sandbox", "--version", "--help"}, word) }) {
 				continue

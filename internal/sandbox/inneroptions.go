@@ -195,46 +195,48 @@ var ownWords = map[string][]string{
 // defines are beginnings of a compiler's words that define names and name directories.
 var defines = []string{"-D", "-U", "-I", "-L", "-l"}
 
-// namesCode reports whether an option of any program has a name which says that its
-// value is a command or code. Response files, in which more options stand, count too.
-func namesCode(family string, args []string) bool {
+// innerOfNames reads the options of any program whose name says that the value is a
+// command or code. Response files, in which more options stand, count too.
+func innerOfNames(family string, args []string) Inner {
+	var inner Inner
 	if textPrograms.has(family) {
-		return false
+		return inner
 	}
-	return slices.ContainsFunc(args, func(word string) bool {
-		switch {
-		case slices.Contains(ownWords[family], word):
-			return false
-		case family == "gcc" && slices.ContainsFunc(defines, func(d string) bool { return strings.HasPrefix(word, d) }):
-			return false
-		case strings.HasPrefix(word, "@") && readsResponses.has(family):
-			return true
+	for _, word := range args {
+		if slices.Contains(ownWords[family], word) || family == "gcc" && slices.ContainsFunc(defines, func(d string) bool { return strings.HasPrefix(word, d) }) {
+			continue
 		}
-		return isCodeOption(word) || codeInWord.MatchString(word)
-	})
+		value, code := codeOption(word)
+		if code && value != "" {
+			inner.Texts = append(inner.Texts, value)
+		}
+		inner.Unknown = inner.Unknown || code || strings.HasPrefix(word, "@") && readsResponses.has(family) || codeInWord.MatchString(word)
+	}
+	return inner
 }
 
 // codeInWord matches JavaScript in an address, and a bus whose address is a command.
 var codeInWord = lazyregexp.New(`(?i)data:(text|application)/(javascript|typescript|node|wasm)|\bunixexec:`)
 
-// isCodeOption reports whether a word is an option whose name has one of codeParts. One
-// that begins with "no" switches something off, and a number names no command.
-func isCodeOption(word string) bool {
+// codeOption reports whether a word is an option whose name has one of codeParts, with
+// the value in the same word. One that begins with "no" switches something off, and a
+// number names no command.
+func codeOption(word string) (value string, code bool) {
 	text := strings.TrimLeft(word, "-")
 	single := len(word)-len(text) == 1
-	name, value, stuck := text, "", false
+	name, stuck := text, false
 	if at := strings.IndexAny(text, "=:"); at >= 0 {
 		name, value, stuck = text[:at], text[at+1:], true
 	}
 	switch {
 	case text == word, len(name) < 2, strings.ContainsAny(name, "/, "), plainOptions.has(name), stuck && plainSetting.MatchString(strings.ToLower(value)):
-		return false
+		return "", false
 	}
 	parts := nameParts(name)
-	if parts[0] == "no" {
-		return false
+	if len(parts) == 0 || parts[0] == "no" {
+		return "", false
 	}
-	return slices.ContainsFunc(parts, func(part string) bool {
+	return value, slices.ContainsFunc(parts, func(part string) bool {
 		return codeParts.has(part) || !single && slices.ContainsFunc(codeEnds, func(end string) bool { return strings.HasSuffix(part, end) })
 	}) || codeBeginnings.has(parts[len(parts)-1])
 }

@@ -139,7 +139,7 @@ func innerOfGCC(args []string) Inner {
 		}
 	}
 	inner := binutils.inner(linker)
-	inner.Unknown = inner.Unknown || namesCode("ld", linker)
+	inner.add(innerOfNames("ld", linker))
 	return inner
 }
 

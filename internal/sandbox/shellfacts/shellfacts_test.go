@@ -190,6 +190,7 @@ func TestWrappersOfPrograms(t *testing.T) {
 		"tar -Irm -xf a": "rm", "tar --checkpoint=1 --checkpoint-action=exec=rm": "rm", "git -c alias.status=!rm status": "rm git", "git -c 'alias.a=!f() { rm b; }; f' a": "rm",
 		"git rebase --exec rm main": "rm", "git rebase --exec=rm main": "rm", "git bisect run rm": "rm", "git submodule foreach 'rm a'": "rm", "git fetch 'ext::rm a'": "rm",
 		"sed 1e a": "sed", "sed s/a/b/w a": "sed", "make SHELL=./rm": "./rm rm", "rsync -e rm a b": "rm", "man -P rm ls": "rm", "find . -exec rm {} +": "rm", "fd -x rm": "rm",
+		"npm exe -- rm": "rm", "git lola rm": "rm", "install --strip-program=rm a b": "rm", "some --pager rm": "rm", "sotruss rm": "rm", "gcc @a b.c": "gcc", "git --git-dir=a status": "git", "make -f - rm": "rm", "rustup run stable rm": "rm",
 	} {
 		f := Read(shellwords.Bash, text, system).Facts
 		if f.Known || !slices.Contains(f.Special, tool.ShellWrapper) || !slices.Contains(f.Commands, tool.ShellUnknown) {
@@ -201,7 +202,7 @@ func TestWrappersOfPrograms(t *testing.T) {
 			}
 		}
 	}
-	for _, text := range []string{"uv sync", "npm test", "git -C a status", "sed -n 5p a", "tar xzf a", "make V=1", "find . -name a", "git -c color.ui=never log"} {
+	for _, text := range []string{"uv sync", "npm test", "git -C a status", "sed -n 5p a", "tar xzf a", "make V=1", "find . -name a", "git -c color.ui=never log", "npm --prefix web run build", "go test -run TestExec ./...", "eslint --config a.js src", "grep -rn -- --exec .", "git -C web log"} {
 		if f := Read(shellwords.Bash, text, system).Facts; !f.Known {
 			t.Errorf("%q is not known: %q", text, f.Special)
 		}
