@@ -94,24 +94,35 @@ func (c candidates) All() iter.Seq2[cedar.PolicyID, *cedar.Policy] {
 
 // mustRead are the facts of a call that a permit without people covers only where it
 // reads them: by them a rule for a harmless command line could run something else.
-var mustRead = []string{"exec.env", "exec.starts"}
+var mustRead = []string{"exec.env", "exec.starts", "exec.inline_code"}
 
 // Unread names the facts of a call that p does not read and has to, so that it does not
 // cover the call: p waives an approval, and the call sets variables that are not on the
-// allow list, or has its program start another one. The permit of allow_sensitive_tools
-// is for everything.
+// allow list, has its program start another one, or gives code to an interpreter. Of a
+// line for a shell, which is inline code itself, context.shell says what is not certain.
+// The permit of allow_sensitive_tools is for everything.
 func Unread(p *expr.Policy, r *Request) []string {
 	if r.Facts.Exec == nil || !p.Permits() || p.Notes.Waives == "" || p.Builtin {
 		return nil
 	}
 	var unread []string
 	for _, name := range mustRead {
-		list, ok := FactNamed(name).at(r).(*[]string)
-		if ok && len(*list) > 0 && !p.Mentions(append([]string{"context"}, strings.Split(name, ".")...)...) {
+		if isPresent(r, name) && !p.Mentions(append([]string{"context"}, strings.Split(name, ".")...)...) {
 			unread = append(unread, name)
 		}
 	}
 	return unread
+}
+
+// isPresent reports whether a fact of mustRead says anything of the call.
+func isPresent(r *Request, name string) bool {
+	switch value := FactNamed(name).at(r).(type) {
+	case *[]string:
+		return len(*value) > 0
+	case *bool:
+		return *value && r.Facts.Shell == nil
+	}
+	return false
 }
 
 // covering leaves out the policies that do not cover the call.

@@ -50,6 +50,34 @@ func TestUnread(t *testing.T) {
 	}
 }
 
+// TestUnreadInlineCode: a permit without people does not cover code for an interpreter
+// unless it reads that the call has some. A line for a shell is such code itself.
+func TestUnreadInlineCode(t *testing.T) {
+	t.Parallel()
+	const awk = `context has exec && context.exec.basename == "awk"`
+	for name, row := range map[string]struct {
+		condition    string
+		inline, line bool
+		want         policy.Effect
+	}{
+		"control":           {awk, false, false, policy.Allow},
+		"code":              {awk, true, false, policy.Ask},
+		"code that is read": {awk + ` && (context.exec.inline_code || context.exec.origin == "system")`, true, false, policy.Allow},
+		"code refused":      {awk + ` && !context.exec.inline_code`, true, false, policy.Ask},
+		"line":              {awk, true, true, policy.Allow},
+	} {
+		call := policytest.Request("process.run", `{"argv":["awk"]}`)
+		call.Facts.Exec = &tool.ExecFacts{Basename: "awk", Path: "/usr/bin/awk", InlineCode: row.inline}
+		if row.line {
+			call.Facts.Shell = &tool.ShellFacts{}
+		}
+		set := policytest.Set(t, policytest.Options{Policies: `@id("w") @waives("approval: test") permit(principal, action == Action::"tool.execute/process.run", resource) when { ` + row.condition + ` && context.egress.mode != "none" };`})
+		if v := set.Evaluate(call, nil); v.Effect() != row.want {
+			t.Errorf("%s: %s %s %v, want %s", name, v.Effect(), v.Reason(), v.Errors(), row.want)
+		}
+	}
+}
+
 // TestUnreadOfOthers: the rule holds for the secrets of a call too, for no other policies,
 // and not for the permit of allow_sensitive_tools, which is for everything.
 func TestUnreadOfOthers(t *testing.T) {
