@@ -33,13 +33,13 @@ var withoutHelper = sync.OnceValues(func() (string, error) {
 // What operators of these tests permit.
 const (
 	// unattended lets programs and writes run without a human, whatever variables they
-	// get and whatever they start.
+	// get, whatever they start and whatever code they are given.
 	unattended = `@id("unattended")
 @reason("runs unattended in the tests")
 @waives("approval: the workspace is a temporary directory")
 permit(principal, action in [Action::"tool.execute/process.run", Action::"tool.execute/fs.write", Action::"tool.execute/fs.patch"], resource)
 when { context.egress.mode != "none" }
-unless { context has exec && (context.exec.env.contains("nothing") || context.exec.starts.contains("nothing")) };
+unless { context has exec && (context.exec.env.contains("nothing") || context.exec.starts.contains("nothing") || ![true, false].contains(context.exec.inline_code)) };
 `
 	// anyCommit takes the commit gate away.
 	anyCommit = `@id("any-commit")

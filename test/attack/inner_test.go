@@ -4,8 +4,12 @@ package attack
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
+
+	"palyra/internal/must"
 )
 
 // onlyProgram lets one program run without people, where something else holds too.
@@ -19,8 +23,9 @@ when {
 `, name, and)
 }
 
-// readsMore holds whatever variables a call sets and whatever its program starts.
-const readsMore = ` && !(context.exec.env.contains("nothing")) && !(context.exec.starts.contains("nothing"))`
+// readsMore holds whatever variables a call sets, whatever its program starts and whatever
+// code it is given.
+const readsMore = ` && !(context.exec.env.contains("nothing")) && !(context.exec.starts.contains("nothing")) && [true, false].contains(context.exec.inline_code)`
 
 // innerRows are calls that make a harmless command line run or write something else: by a
 // variable (GW2-05), and by an argument that names a command (GW2-06).
@@ -65,6 +70,77 @@ func innerRows() []factRow {
 				g.file("notes.txt", canary)
 				return g.unasked("process.run", argv("find", "notes.txt", "-exec", "/bin/cp", "{}", "made", ";"))
 			}},
+	}
+}
+
+// argumentRows are calls in which an argument of one program's own names what runs
+// (GW2-71), git takes another repository of the workspace for its own (GW2-72), and an
+// interpreter gets code (GW2-73).
+func argumentRows() []factRow {
+	unread := func(name string) string { return onlyProgram(name, "") }
+	covers := func(name string) string { return onlyProgram(name, readsMore) }
+	evil := func(g *gateway) {
+		g.file("notes.txt", "line\n")
+		g.file("evil", "#!/bin/sh\necho "+canary+" >/workspace/made\ncat\n")
+		must.Do(g.T, os.Chmod(filepath.Join(g.Workspace, "evil"), 0o755))
+	}
+	repository := func(g *gateway) {
+		evil(g)
+		g.file("eg/HEAD", "ref: refs/heads/main\n")
+		g.file("eg/config", "[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tworktree = ..\n\tfsmonitor = /workspace/evil\n")
+		g.file("eg/objects/a", "")
+		g.file("eg/refs/heads/a", "")
+	}
+	return []factRow{
+		{"GW2-71", "program of install under a rule for install", unread("install"), covers("install"), func(g *gateway, _ bool) string {
+			evil(g)
+			return g.unasked("process.run", argv("install", "-s", "--strip-program=./evil", "notes.txt", "copy"))
+		}},
+		{"GW2-71", "beginning of an option under a grant for install", "", covers("install"), func(g *gateway, _ bool) string {
+			evil(g)
+			g.granted("process.run", argv("install", "--version"))
+			return g.unasked("process.run", argv("install", "-s", "--strip-p=./evil", "notes.txt", "copy"))
+		}},
+		{"GW2-71", "makefile on standard input under a rule for make", unread("make"), covers("make"), func(g *gateway, _ bool) string {
+			evil(g)
+			return g.unasked("process.run", argv("make", "all", "-f", "-"), "stdin=all:\n\t./evil </dev/null\n")
+		}},
+		{"GW2-71", "beginning of a subcommand under a rule for npm", unread("npm-cli.js"), covers("npm-cli.js"), func(g *gateway, _ bool) string {
+			evil(g)
+			return g.unasked("process.run", argv("npm", "exe", "--offline", "-c", "./evil </dev/null"))
+		}},
+		{"GW2-71", "test of zip under a rule for zip", unread("zip"), covers("zip"), func(g *gateway, _ bool) string {
+			evil(g)
+			return g.unasked("process.run", argv("zip", "-T", "out.zip", "notes.txt", "-TT./evil"))
+		}},
+		{"GW2-72", "directory of git under a rule for git", unread("git"), covers("git"), func(g *gateway, _ bool) string {
+			repository(g)
+			return g.unasked("process.run", argv("git", "--git-dir=eg", "status"))
+		}},
+		{"GW2-72", "directory that git goes to under a rule for git", unread("git"), covers("git"), func(g *gateway, _ bool) string {
+			repository(g)
+			return g.unasked("process.run", argv("git", "-C", "eg", "status"))
+		}},
+		{"GW2-72", "working directory under a grant for git", "", covers("git"), func(g *gateway, _ bool) string {
+			repository(g)
+			g.granted("process.run", argv("git", "--version"))
+			return g.unasked("process.run", argv("git", "status"), "cwd=eg")
+		}},
+		{"GW2-72", "line for a shell under a rule for git", unread("git"), covers("git"), func(g *gateway, _ bool) string {
+			g.withShells()
+			repository(g)
+			return g.unasked("shell.run", "command=git -C eg status")
+		}},
+		{"GW2-73", "editor of Debian's alternatives under a rule for it", unread("vim.basic"), covers("vim.basic"), func(g *gateway, _ bool) string {
+			g.withShells()
+			evil(g)
+			return g.unasked("process.run", argv("view", "-es", "-c", "!./evil </dev/null", "-c", "qa!"))
+		}},
+		{"GW2-73", "program of awk under a rule for awk", unread("mawk"), covers("mawk"), func(g *gateway, _ bool) string {
+			g.withShells()
+			evil(g)
+			return g.unasked("process.run", argv("awk", `BEGIN { system("./evil </dev/null") }`))
+		}},
 	}
 }
 

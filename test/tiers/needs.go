@@ -46,6 +46,7 @@ var (
 	dbus          = need{name: "a D-Bus daemon", install: "dbus-daemon=dbus-daemon"}
 	keyring       = need{name: "a keyring", install: "gnome-keyring-daemon=gnome-keyring"}
 	swtpm         = need{name: "a software TPM", install: "swtpm=swtpm"}
+	oddPrograms   = need{name: "zip, Vim and awk", install: "zip=zip vim.basic=vim mawk=mawk"}
 	tmux          = need{name: "tmux", install: "tmux=tmux"}
 	fonts         = need{name: "fonts", install: "/usr/share/fonts/truetype/dejavu=fonts-dejavu-core"}
 	chromium      = need{name: "Chromium", install: chromiumPackage()}

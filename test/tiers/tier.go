@@ -135,7 +135,7 @@ var tiers = []tier{
 	{
 		name: "attack", suite: core, memory: 4, budget: 3 * time.Minute,
 		about: "every attack of the catalogue, once, each with its control",
-		needs: slices.Concat(sandboxNeeds, []need{ipRoute, openssl}),
+		needs: slices.Concat(sandboxNeeds, []need{ipRoute, openssl, systemNode, oddPrograms}),
 		in:    func(p pkg) bool { return p.within("test/attack") || p.within("cmd/palyra-wasm") }, remaining: true,
 		// The tier attack-matrix has the race detector.
 		flags: goFlags{cgo: true, programs: true}, variables: []string{attackMatrix},
@@ -150,7 +150,7 @@ var tiers = []tier{
 	{
 		name: "attack-matrix", suite: long, memory: 6, budget: 5 * time.Minute,
 		about: "every attack against each wall alone, as root and as an ordinary user, with the race detector",
-		needs: slices.Concat(sandboxNeeds, []need{ipRoute, openssl}),
+		needs: slices.Concat(sandboxNeeds, []need{ipRoute, openssl, systemNode, oddPrograms}),
 		in:    func(p pkg) bool { return p.within("test/attack") },
 		flags: goFlags{race: true, programs: true, long: true}, variables: []string{attackMatrix},
 	},
