@@ -116,6 +116,10 @@ func choosesRepository(words []string) bool {
 // started in or told to go to (-C), or by an argument.
 func ObeysRepository(root, cwd string, started ...Started) bool {
 	const mostDirectories = 16
+	if resolved, err := filepath.EvalSymlinks(root); err == nil {
+		root = resolved
+	}
+	root = filepath.ToSlash(root)
 	directories := []string{root + "/" + cwd}
 	for _, s := range started {
 		family := wrapperFamily(s.Basename)
@@ -164,8 +168,8 @@ func enter(root, dir, name string) string {
 	switch inside, ok := strings.CutPrefix(name, WorkspaceMount); {
 	case ok && (inside == "" || inside[0] == '/'):
 		return root + inside
-	case path.IsAbs(name):
-		return name
+	case path.IsAbs(name), filepath.IsAbs(name):
+		return filepath.ToSlash(name)
 	}
 	return dir + "/" + name
 }
@@ -178,9 +182,9 @@ func bareRepository(root, full string) (inside, bare bool) {
 	if err != nil {
 		return true, hasLink(root, full)
 	}
-	for dir := resolved; below(dir, root); dir = filepath.Dir(dir) {
+	for dir := filepath.ToSlash(resolved); below(dir, root); dir = path.Dir(dir) {
 		inside = true
-		exists := func(name string) bool { _, err := os.Lstat(filepath.Join(dir, name)); return err == nil }
+		exists := func(name string) bool { _, err := os.Lstat(path.Join(dir, name)); return err == nil }
 		if !strings.Contains(dir+"/", "/.git/") && exists("HEAD") && (exists("objects") || exists("refs") || exists("commondir")) {
 			return true, true
 		}
