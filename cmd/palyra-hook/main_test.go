@@ -192,6 +192,55 @@ func TestReportsDenyNothing(t *testing.T) {
 	}
 }
 
+// TestUnknownEventsDeny: only the events that report something pass without an answer of the
+// gateway. Every other one is a question: a denial of every agent's form, also where the gateway
+// takes it for a report. The controls are the reports at the end.
+func TestUnknownEventsDeny(t *testing.T) {
+	t.Parallel()
+	none, _ := gateway(t, strings.Replace(allowing, "allow", "none", 1))
+	for agent, of := range map[string]struct {
+		deny, event        string
+		questions, reports []string
+	}{
+		"generic": {`"decision":"deny"`, "event",
+			[]string{"before", "Before", "bfore", "AFTER", "After", "failed ", "pre", "PostToolUse", ""}, []string{"after", "failed", "turn_end", "session_end"}},
+		"claude-code": {`"permissionDecision":"deny"`, "hook_event_name",
+			[]string{"PreToolUse", "preToolUse", "PreTolUse", "PermissionRequest", "postToolUse", "after", ""},
+			[]string{"PostToolUse", "PostToolUseFailure", "Stop", "SessionEnd"}},
+		"codex": {`"permissionDecision":"deny"`, "hook_event_name",
+			[]string{"PreToolUse", "pre_tool_use", "BeforeToolUse", "stop", "session_end", ""},
+			[]string{"PostToolUse", "PostToolUseFailure", "Stop", "SessionEnd"}},
+	} {
+		last := of.reports[0]
+		messages := []string{
+			`{}`, `[]`, `null`, `"` + last + `"`, `{"` + of.event + `":7}`, `{"` + of.event + `":["` + last + `"]}`,
+			// What the gateway reads as a question, or not at all, and a lax reader as a report.
+			`{"` + of.event + `":"` + of.questions[0] + `","` + of.event + `":"` + last + `"}`,
+			`{"` + of.event + `":"` + last + `","` + of.event + `":"` + of.questions[0] + `"}`,
+			`{"` + of.event + `":"` + of.questions[0] + `","` + strings.ToUpper(of.event) + `":"` + last + `"}`,
+			`{"` + strings.ToUpper(of.event) + `":"` + last + `"}`,
+			`{"` + of.event + `":"` + last + `","` + strings.ToUpper(of.event) + `":"` + of.questions[0] + `"}`,
+			`{"tool_input":{"` + of.event + `":"` + last + `"}}`,
+		}
+		for _, name := range of.questions {
+			messages = append(messages, `{"`+of.event+`":"`+name+`","session":"s","call":"c","tool":"shell","input":{}}`)
+		}
+		for _, socket := range []string{"/nowhere/s", none} {
+			for _, m := range messages {
+				code, out, errs := world{agent: agent, socket: socket, token: "t", input: m}.run()
+				if code != 2 || !strings.Contains(out, of.deny) || errs == "" {
+					t.Errorf("%s at %s: %s: %d %q %q", agent, socket, m, code, out, errs)
+				}
+			}
+			for _, name := range of.reports {
+				if code, _, errs := (world{agent: agent, socket: socket, token: "t", input: `{"x":1,"` + of.event + `":"` + name + `"}`}).run(); code != 0 {
+					t.Errorf("%s at %s: the report %s: %d %q", agent, socket, name, code, errs)
+				}
+			}
+		}
+	}
+}
+
 func TestGeneric(t *testing.T) {
 	t.Parallel()
 	w := world{agent: "generic", socket: "/nowhere/s", token: "t", input: `{"event":"before"}`}

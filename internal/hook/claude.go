@@ -92,8 +92,12 @@ var kinds = map[string]Kind{
 }
 
 func (c *common) message() (*Message, error) {
+	kind, ok := kinds[c.Event]
+	if !ok {
+		return nil, unknownEvent(c.Event).WithRemedy("Run `palyra hook install` again, which installs the hook for the known events only.")
+	}
 	m := &Message{
-		Kind: kinds[c.Event], Event: c.Event, Session: c.SessionID, CallID: c.CallID, Tool: c.Tool, Input: c.Input, Response: c.Response,
+		Kind: kind, Event: c.Event, Session: c.SessionID, CallID: c.CallID, Tool: c.Tool, Input: c.Input, Response: c.Response,
 		Cwd: c.Cwd, PermissionMode: c.PermissionMode, Busy: len(c.Background) > 0,
 	}
 	var why string

@@ -44,7 +44,7 @@ func readGeneric(body []byte) (*Message, error) {
 	}
 	kind, ok := genericEvents[g.Event]
 	if !ok {
-		return nil, reason.Errorf(reason.InvalidInput, "there is no event %q", g.Event).WithRemedy("`palyra hook schema` prints what is read.")
+		return nil, unknownEvent(g.Event).WithRemedy("`palyra hook schema` prints the events.")
 	}
 	m := &Message{
 		Kind: kind, Event: g.Event, Session: g.Session, CallID: g.Call, Tool: g.Tool, Input: g.Input, Response: g.Result, Message: g.Error,

@@ -165,6 +165,31 @@ func (w *world) people(answers func(*approval.Record) approval.Ballot) (stop fun
 func yes(*approval.Record) approval.Ballot { return approval.Ballot{Allow: true} }
 func no(*approval.Record) approval.Ballot  { return approval.Ballot{} }
 
+// TestUnknownEvents: a message whose event is not in the agent's list gets an error, which every
+// hook takes for a denial, and no answer of 200, after which the tool would run.
+func TestUnknownEvents(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "")
+	input := map[string]any{"command": "x"}
+	for _, event := range []string{"", "preToolUse", "PreTolUse", "PermissionRequest", "UserPromptSubmit", "before"} {
+		if a := w.claude(event, "c1", "Bash", input); a.status == http.StatusOK || a.decision != "" {
+			t.Errorf("claude-code: %q: %+v", event, a)
+		}
+		if a := w.send(t.Context(), "codex", strings.Replace(w.codex("c1", "Bash", input), "PreToolUse", event, 1)); a.status == http.StatusOK || a.decision != "" {
+			t.Errorf("codex: %q: %+v", event, a)
+		}
+	}
+	for _, event := range []string{"", "Before", "bfore", "PreToolUse"} {
+		if a := w.send(t.Context(), "generic", `{"event":"`+event+`","session":"s","call":"c1","tool":"shell","input":{"command":"x"}}`); a.status == http.StatusOK || a.decision != "" {
+			t.Errorf("generic: %q: %+v", event, a)
+		}
+	}
+	// The control: a report of the list is answered.
+	if a := w.claude("Stop", "", "", nil); a.status != http.StatusOK || a.decision != "none" {
+		t.Errorf("Stop: %+v", a)
+	}
+}
+
 // events are those of the journal with a code.
 func (w *world) events(code event.Code) []journal.Event {
 	w.t.Helper()

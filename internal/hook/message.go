@@ -11,14 +11,13 @@ import (
 	"palyra/internal/reason"
 )
 
-// Kind is what a hook tells of.
+// Kind is what a hook tells of. Events of other kinds are refused (unknownEvent).
 type Kind int
 
-// The kinds. The zero value is an event that the gateway has no use for.
+// The kinds. The zero value is the one that is decided.
 const (
-	Other Kind = iota
 	// Before asks whether a tool may run.
-	Before
+	Before Kind = iota
 	// After says that it ran; Failed that it did, or tried to, and failed.
 	After
 	Failed
@@ -78,6 +77,12 @@ func decode(body []byte, into any) error {
 		return reason.Errorf(reason.InvalidInput, "the hook did not send the JSON of its agent: %w", err)
 	}
 	return nil
+}
+
+// unknownEvent refuses an event that is not in the agent's list. An answer other than an error
+// would let the tool run where the event was meant as a question.
+func unknownEvent(event string) *reason.Error {
+	return reason.Errorf(reason.InvalidInput, "the hook sent the event %q, which is not known", event)
 }
 
 // check refuses what cannot be a name, so that none is taken for another.

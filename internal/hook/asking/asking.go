@@ -8,6 +8,7 @@
 package asking
 
 import (
+	"bytes"
 	_ "embed"
 	"encoding/json"
 	"errors"
@@ -16,6 +17,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -52,8 +54,7 @@ type Hook struct {
 	// Limit is how long the agent waits for this process.
 	Limit time.Duration
 
-	// told is true once it is known that the agent asks nothing, but tells of
-	// something: then there is nothing to deny.
+	// told is true once the message is known to be a report: then there is nothing to deny.
 	told atomic.Bool
 }
 
@@ -186,13 +187,15 @@ func (h *Hook) ask(stdin io.Reader) verdict {
 	case len(input) > mostInput:
 		return h.denied(fmt.Errorf("the agent's message has more than %d bytes", mostInput))
 	}
-	// The names of a struct would match in every case; the gateway refuses a second spelling.
-	var m map[string]json.RawMessage
-	if err := json.Unmarshal(input, &m); err != nil {
-		return h.denied(fmt.Errorf("the agent's message is no JSON: %w", err))
+	form := claudeForm
+	if h.Agent == Generic {
+		form = genericForm
 	}
-	claude, generic := event(m["hook_event_name"]), event(m["event"])
-	h.told.Store(h.Agent == Generic && generic != "" && generic != "before" || h.Agent != Generic && claude != "" && claude != "PreToolUse")
+	event, err := member(input, form.event)
+	if err != nil {
+		return h.denied(fmt.Errorf("the agent's message cannot be read: %w", err))
+	}
+	h.told.Store(slices.Contains(form.reports, event))
 	decision, body, err := h.send(input)
 	if err != nil {
 		return h.denied(err)
@@ -200,12 +203,53 @@ func (h *Hook) ask(stdin io.Reader) verdict {
 	return h.obey(decision, body)
 }
 
-// event reads the name of an event, "" for anything else.
-func event(text json.RawMessage) (name string) {
-	if json.Unmarshal(text, &name) != nil {
-		return ""
+// form is how messages name their event. reports are the events after which nothing can be
+// denied. Every other event is a question, also one that is not known: a misspelt question
+// that counted as a report would let the tool run.
+type form struct {
+	event   string
+	reports []string
+}
+
+var (
+	genericForm = form{"event", []string{"after", "failed", "turn_end", "session_end"}}
+	// claudeForm is the form of Codex, too.
+	claudeForm = form{"hook_event_name", []string{"PostToolUse", "PostToolUseFailure", "Stop", "SessionEnd"}}
+)
+
+// member returns a text at the top of an object, "" where it is missing. A second one and
+// another spelling are errors, as at the gateway: encoding/json would take the event of
+// {"event":"before","Event":"after"} for a report.
+func member(input []byte, name string) (string, error) {
+	if !json.Valid(input) {
+		return "", errors.New("it is not valid JSON")
 	}
-	return name
+	d := json.NewDecoder(bytes.NewReader(input))
+	if first, err := d.Token(); err != nil || first != json.Delim('{') {
+		return "", errors.New("it is not a JSON object")
+	}
+	text, found := "", false
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			return "", err
+		}
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return "", err
+		}
+		if spelled, ok := key.(string); !ok || !strings.EqualFold(spelled, name) {
+			continue
+		}
+		if found || key != name {
+			return "", fmt.Errorf("it has another %q, or another spelling of it", name)
+		}
+		if err := json.Unmarshal(value, &text); err != nil {
+			return "", fmt.Errorf("its %q is not a string", name)
+		}
+		found = true
+	}
+	return text, nil
 }
 
 // obey turns the gateway's answer into a verdict.
