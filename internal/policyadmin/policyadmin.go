@@ -270,6 +270,7 @@ func (p *Admin) apply(ctx context.Context, actor string, c candidate) (Reloaded,
 		p.proposed = ""
 	}
 	if same && c.activated == p.running.activated {
+		p.running = c // its files may differ in comments
 		p.suspend(ctx, chosen.suspended)
 		return result, nil
 	}

@@ -102,6 +102,10 @@ func (p *Admin) directoryProposed(ctx context.Context) error {
 	if err != nil || proposal.Version == p.proposed {
 		return err
 	}
+	if proposal.Version == proposal.Was && !p.running.activated {
+		p.running, p.proposed = c, "" // only comments or names of files differ, which take no second person
+		return nil
+	}
 	p.proposed = proposal.Version
 	p.use.Log.WarnContext(ctx, "the policy directory changed, and a second person has to approve that: `palyra policy reload` asks for it",
 		slog.String("version", proposal.Version))

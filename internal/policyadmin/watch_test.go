@@ -52,15 +52,19 @@ func (noJournal) List(context.Context, journal.Filter) ([]journal.Event, error) 
 func opened(t *testing.T) (*policyadmin.Admin, *gatewaytest.Log) { return openedAt(t, t.TempDir()) }
 
 // openedAt has loaded the policies of a directory.
-func openedAt(t *testing.T, dir string) (*policyadmin.Admin, *gatewaytest.Log) {
+func openedAt(t *testing.T, dir string, change ...func(*policyadmin.Config)) (*policyadmin.Admin, *gatewaytest.Log) {
 	t.Helper()
 	book := &gatewaytest.Log{}
 	cfg := config.Default()
 	cfg.Policy.Dir = dir
-	p := policyadmin.New(policyadmin.Config{
+	use := policyadmin.Config{
 		Settings: cfg, Store: sqlitetest.Open(t), Journal: noJournal{}, Engine: &policy.Engine{}, Members: oneOwner{}, Tools: builtinTools{},
 		Swapped: func() {}, Log: book.Logger(),
-	})
+	}
+	for _, c := range change {
+		c(&use)
+	}
+	p := policyadmin.New(use)
 	must.Do(t, p.Load(t.Context()))
 	return p, book
 }
@@ -127,6 +131,36 @@ func TestDirectoryChangesDuringAnActivation(t *testing.T) {
 	}
 	if _, err := p.Reload(t.Context(), operatorCaller()); err != nil || p.Set().Version() == empty || p.Notices() != nil {
 		t.Errorf("the reload does not return to the directory: %v", err)
+	}
+}
+
+// TestChangeOfComments: files that differ from those in force only in comments are in force,
+// also where a change takes a second person. The control is a change of a policy.
+func TestChangeOfComments(t *testing.T) {
+	t.Parallel()
+	two := func(c *policyadmin.Config) { c.TakesTwo = func() bool { return true } }
+	for name, change := range map[string][]func(*policyadmin.Config){"one person": nil, "two people": {two}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			file := filepath.Join(dir, "10-own.cedar")
+			write(t, file, forbids("echo"))
+			p, _ := openedAt(t, dir, change...)
+			before := p.Set().Version()
+			write(t, file, "// Why: the tool is not needed.\n"+forbids("echo"))
+			if p.Directory().InForce {
+				t.Error("the changed file counts before it was read")
+			}
+			must.Do(t, p.DirectoryChanged(t.Context()))
+			if d := p.Directory(); !d.InForce || p.Set().Version() != before {
+				t.Errorf("after a change of comments: %+v", d)
+			}
+			write(t, file, forbids("sleep"))
+			must.Do(t, p.DirectoryChanged(t.Context()))
+			if d := p.Directory(); d.InForce != (change == nil) || (p.Set().Version() == before) != (change != nil) {
+				t.Errorf("after a change of a policy: %+v", d)
+			}
+		})
 	}
 }
 
