@@ -31,11 +31,12 @@ func withMeta(schema any, keys []string) (any, error) {
 	}
 	declared := make(map[string]any, len(keys))
 	for _, key := range keys {
-		declared[key] = true // of any type: what it means is between caller and server
+		// Policy reads a string as it is; it would read a value of any type as its JSON.
+		declared[key] = map[string]any{"type": "string"}
 	}
 	extended, more := maps.Clone(said), map[string]any{metaArgument: map[string]any{
 		"type": "object", "properties": declared, "additionalProperties": false,
-		"description": "Keys of _meta that the upstream server gets with the call.",
+		"description": "Keys of _meta, each a string, that the upstream server gets with the call.",
 	}}
 	maps.Copy(more, properties)
 	extended["properties"] = more

@@ -194,11 +194,13 @@ func TestDeclaredMeta(t *testing.T) {
 	}
 	for _, input := range []string{
 		`{"_meta":{"com.example/other":"x"}}`, `{"_meta":{"progressToken":"x"}}`, `{"_meta":{"com.example/Tenant":"x"}}`, `{"_meta":"x"}`,
+		`{"_meta":{"com.example/tenant":7}}`, `{"_meta":{"com.example/tenant":{"a":"acme"}}}`,
 	} {
 		w.fails("meta/echo", input, reason.InvalidInput)
 	}
-	w.source = letsAll + `@id("no") forbid(principal, action == Action::"tool.execute/meta/echo", resource) when { context.args has _meta };`
+	w.source = letsAll + `@id("no") forbid(principal, action == Action::"tool.execute/meta/echo", resource) when { context.args has _meta && context.args._meta has "com.example/tenant" && context.args._meta["com.example/tenant"] == "acme" };`
 	must.Do(t, w.Rebuild(t.Context(), ""))
+	w.works("meta/echo", `{"name":"a","_meta":{"com.example/tenant":"other"}}`) // the control
 	denied, err := w.Call(t.Context(), toolcall.Submission{Caller: gatewaytest.Agent, Tool: "meta/echo", Input: []byte(`{"_meta":{"com.example/tenant":"acme"}}`)}, func(toolcall.Event) {})
 	if err != nil || denied.Decision.Allowed {
 		t.Errorf("policy does not read the key: %v, %+v", err, denied.Decision)
