@@ -146,7 +146,7 @@ func notices(g *gateway) []string {
 	list = append(list, g.skills.registry.Notices()...)
 	list = append(list, g.notify.Notices()...)
 	if names := g.policies.Suspended(); len(names) > 0 {
-		list = append(list, "suspended, because their changed definition does not fit the policies: "+strings.Join(names, ", ")+
+		list = append(list, "suspended, because the policies do not fit their definition: "+strings.Join(names, ", ")+
 			"; see `palyra policy check`, correct the policy, then `palyra policy reload`")
 	}
 	return list

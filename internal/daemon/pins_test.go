@@ -208,3 +208,63 @@ func TestBrokenPoliciesAreNotTheToolsFault(t *testing.T) {
 	w.wantEvents("test.a", "pinned")
 	w.stop()
 }
+
+// ofServer is shaped for a tool of an upstream server.
+func ofServer(name, property string) *gatewaytest.Probe {
+	p := shaped(name, property, "string")
+	p.Of.Executor = tool.MCPUpstream
+	return p
+}
+
+// TestNewServerThatPoliciesDoNotFit: a new upstream server that the policies which waited for it
+// do not fit stays out as a whole, over a restart, too. Everything else goes on, and a policy that
+// fits lets the server in. Policies that do not fit a server in force do not load.
+func TestNewServerThatPoliciesDoNotFit(t *testing.T) {
+	t.Parallel()
+	w := newPinWorld(t)
+	by := access.Caller{Principal: access.User("local")}
+	server := []dispatch.Tool{ofServer("docs/list", "y"), ofServer("docs/search", "y")}
+	states := func(when string, want reason.Code) {
+		t.Helper()
+		for _, name := range []string{"docs/list", "docs/search"} {
+			if code := w.callable(name, `{"y":"1"}`); code != want {
+				t.Errorf("%s: %s gives %q, want %q", when, name, code, want)
+			}
+		}
+		if code := w.callable("echo", `{"text":"x"}`); code != "" {
+			t.Errorf("%s: echo gives %q", when, code)
+		}
+		if named := strings.Contains(strings.Join(notices(w.g), "\n"), "docs/search"); named != (want != "") {
+			t.Errorf("%s: the status names the tool: %v", when, named)
+		}
+	}
+	w.policy(about("docs/search", `context.args.x == "no"`))
+	w.mustStart()
+	must.Do(t, w.g.router.SetTools("docs", server))
+	must.Do(t, w.g.policies.Rebuild(t.Context(), "user:local"))
+	states("new", reason.ToolSuspended)
+	if why := w.g.router.Suspended("docs/list"); why == nil || !strings.Contains(why.Message, "stays out as a whole") || !strings.Contains(why.NextStep(), "palyra policy check") {
+		t.Errorf("the reason is %v", why)
+	}
+	must.Do(t, w.g.policies.Rebuild(t.Context(), "user:local")) // as after a change of a member
+	w.mustStart(server...)
+	states("after a restart", reason.ToolSuspended)
+	w.wantEvents("docs/list", "")
+	w.policy(about("docs/search", `context.args.y == "no"`))
+	must.Get(w.g.policies.Reload(t.Context(), by))(t)
+	states("with a policy that fits", "")
+	w.wantEvents("docs/list", "pinned")
+	w.policy(about("docs/search", `context.args.x == "no"`))
+	if _, err := w.g.policies.Reload(t.Context(), by); reason.Of(err) != reason.PolicyInvalid {
+		t.Errorf("a policy that does not fit a server in force: %v", err)
+	}
+	states("after a policy that does not fit was refused", "")
+	// A server that was removed and comes back is new again.
+	w.mustStart()
+	must.Do(t, w.g.router.SetTools("docs", server))
+	must.Do(t, w.g.policies.Rebuild(t.Context(), "user:local"))
+	states("back again", reason.ToolSuspended)
+	w.mustStart(server...)
+	states("back again, after a restart", reason.ToolSuspended)
+	w.stop()
+}

@@ -177,14 +177,22 @@ func (r *Router) Suspend(tools map[string]*reason.Error) {
 	r.suspended.Store(&tools)
 }
 
+// Suspended says why Suspend keeps a tool from being called, nil where it does not.
+func (r *Router) Suspended(name string) *reason.Error {
+	if suspended := r.suspended.Load(); suspended != nil {
+		return (*suspended)[name]
+	}
+	return nil
+}
+
 // find finds a tool that may be called.
 func (r *Router) find(name string) (*entry, error) {
 	e, ok := r.tools.Load().byName[name]
 	if !ok {
 		return nil, r.unknown(name)
 	}
-	if suspended := r.suspended.Load(); suspended != nil && (*suspended)[name] != nil {
-		return nil, (*suspended)[name]
+	if suspended := r.Suspended(name); suspended != nil {
+		return nil, suspended
 	}
 	return e, nil
 }

@@ -3,10 +3,12 @@ package policyadmin
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 
 	"palyra/internal/canonical"
 	"palyra/internal/event"
@@ -59,10 +61,16 @@ func (p *Admin) definitions(ctx context.Context) ([]definition, map[string]pin, 
 // pinned is a policy set and the tool definitions that it was built from.
 type pinned struct {
 	set *policy.Set
-	// suspended are the tools whose changed definition the policies do not fit,
-	// with what is wrong. Their old definition is in the set.
+	// suspended are the tools whose definition the policies do not fit, with what is
+	// wrong. Their old definition is in the set; those of a new server, with leftOut, are
+	// not in it.
 	suspended map[string]error
 }
+
+// leftOut is the cause of a suspension of a tool that has no old definition.
+type leftOut struct{ error }
+
+func isLeftOut(cause error) bool { return errors.As(cause, new(leftOut)) }
 
 // builder makes a policy set from tool definitions. The tools in suspended
 // exist for the policies, and may not be called.
@@ -73,45 +81,107 @@ type builder func(tools []tool.Descriptor, suspended map[string]error) (*policy.
 // the tool is suspended, so that one tool does not keep the others from
 // running. Policies that do not load with the pins either are at fault
 // themselves.
-func choose(now []definition, pins map[string]pin, build builder) (pinned, error) {
+//
+// The tools of a new upstream server have no pins: when the policies do not fit them, all of
+// the server stays out, as if it were not there yet.
+func choose(now []definition, pins map[string]pin, inForce *policy.Set, build builder) (pinned, error) {
 	set, err := build(resolve(now, pins, nil), nil)
 	if err == nil {
 		return pinned{set: set}, nil
 	}
-	suspended := make(map[string]error)
-	for _, d := range now {
-		if p, ok := pins[d.Name]; ok && p.Digest != d.digest {
-			suspended[d.Name] = err
-		}
-	}
-	if len(suspended) == 0 {
+	units := unfit(now, pins, inForce, err)
+	if len(units) == 0 {
 		return pinned{}, err
+	}
+	suspended := make(map[string]error)
+	for _, unit := range units {
+		maps.Copy(suspended, unit)
 	}
 	set, pinsErr := build(resolve(now, pins, suspended), suspended)
 	if pinsErr != nil {
 		return pinned{}, err
 	}
-	for _, name := range slices.Sorted(maps.Keys(suspended)) {
+	for _, name := range slices.Sorted(maps.Keys(units)) {
 		without := maps.Clone(suspended)
-		delete(without, name)
+		maps.DeleteFunc(without, func(tool string, _ error) bool { return units[name][tool] != nil })
 		better, err := build(resolve(now, pins, without), without)
-		if err != nil {
-			suspended[name] = err
+		if err == nil {
+			set, suspended = better, without
 			continue
 		}
-		set, suspended = better, without
+		for tool, was := range units[name] {
+			if isLeftOut(was) {
+				suspended[tool] = leftOut{err}
+			} else {
+				suspended[tool] = err
+			}
+		}
 	}
 	return pinned{set: set, suspended: suspended}, nil
 }
 
-// resolve takes the pins of the tools in old, and what is there now of all
-// others.
+// unfit are the tools that may be at fault where policies do not load, with the cause: each
+// changed tool by itself, and the tools of each new upstream server together.
+func unfit(now []definition, pins map[string]pin, inForce *policy.Set, cause error) map[string]map[string]error {
+	units := make(map[string]map[string]error)
+	servers := newServers(now, pins, inForce)
+	for _, d := range now {
+		p, pinned := pins[d.Name]
+		switch server := serverOf(d); {
+		case servers[server]:
+			if units[server] == nil {
+				units[server] = make(map[string]error)
+			}
+			units[server][d.Name] = leftOut{cause}
+		case pinned && p.Digest != d.digest:
+			units[d.Name] = map[string]error{d.Name: cause}
+		}
+	}
+	return units
+}
+
+// newServers are the upstream servers of which no tool is in force. Before the first set it is
+// those whose tools were never in force, or did not fit when they were new.
+func newServers(now []definition, pins map[string]pin, inForce *policy.Set) map[string]bool {
+	known := make(map[string]bool)
+	if inForce != nil {
+		for _, d := range inForce.View().Config().Tools {
+			known[d.Name] = true
+		}
+	} else {
+		for _, d := range now {
+			p, pinned := pins[d.Name]
+			known[d.Name] = pinned && p.Refused != d.digest
+		}
+	}
+	servers := make(map[string]bool)
+	for _, d := range now {
+		if server := serverOf(d); server != "" {
+			before, seen := servers[server]
+			servers[server] = !known[d.Name] && (before || !seen)
+		}
+	}
+	return servers
+}
+
+// serverOf is the upstream server of a tool, "" for other tools.
+func serverOf(d definition) string {
+	if d.Executor != tool.MCPUpstream {
+		return ""
+	}
+	server, _, _ := strings.Cut(d.Name, "/")
+	return server
+}
+
+// resolve takes the pins of the tools in old, none of those that are left out, and what is
+// there now of all others.
 func resolve(now []definition, pins map[string]pin, old map[string]error) []tool.Descriptor {
 	list := make([]tool.Descriptor, 0, len(now))
 	for _, d := range now {
-		if old[d.Name] == nil {
+		switch cause := old[d.Name]; {
+		case cause == nil:
 			list = append(list, d.Descriptor)
-		} else {
+		case !isLeftOut(cause):
 			list = append(list, pins[d.Name].descriptor)
 		}
 	}
@@ -153,7 +223,7 @@ func (c *pinChanges) note(code event.Code, name string, payload any) error {
 // it is as it was.
 func (c *pinChanges) compare(d definition, was Pin, refused error) error {
 	switch {
-	case refused != nil && was.Refused == d.digest:
+	case refused != nil && (was.Refused == d.digest || was.Digest == ""):
 		return nil
 	case refused != nil:
 		was.Refused = d.digest
@@ -193,7 +263,7 @@ func (p *Admin) keepPins(ctx context.Context, now []definition, pins map[string]
 func (p *Admin) suspend(ctx context.Context, suspended map[string]error) {
 	refusals := make(map[string]*reason.Error, len(suspended))
 	for name, cause := range suspended {
-		refusals[name] = reason.Errorf(reason.ToolSuspended, "tool %s is suspended: its definition changed, and the policies do not fit the new one", name)
+		refusals[name] = refusal(name, cause)
 		if p.suspended[name] == nil {
 			p.use.Log.ErrorContext(ctx, "a tool is suspended; correct the policy and run `palyra policy reload`",
 				slog.String("tool", name), slog.String("error", cause.Error()))
@@ -206,6 +276,16 @@ func (p *Admin) suspend(ctx context.Context, suspended map[string]error) {
 	}
 	p.suspended = suspended
 	p.use.Tools.Suspend(refusals)
+}
+
+// refusal is the error of a call of a suspended tool.
+func refusal(name string, cause error) *reason.Error {
+	if isLeftOut(cause) {
+		server, _, _ := strings.Cut(name, "/")
+		return reason.Errorf(reason.ToolSuspended, "tool %s is suspended: the policies do not fit the tools of the new upstream server %s, which stays out as a whole", name, server).
+			WithRemedy("Ask an operator to correct what `palyra policy check` names, then `palyra policy reload`.")
+	}
+	return reason.Errorf(reason.ToolSuspended, "tool %s is suspended: its definition changed, and the policies do not fit the new one", name)
 }
 
 // Suspended names the tools that wait for a policy that fits them.

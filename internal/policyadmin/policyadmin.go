@@ -302,7 +302,7 @@ func (p *Admin) build(ctx context.Context, actor string, c candidate) (b built, 
 	if b.now, b.pins, err = p.definitions(ctx); err != nil {
 		return b, err
 	}
-	b.chosen, err = choose(b.now, b.pins, func(tools []tool.Descriptor, suspended map[string]error) (*policy.Set, error) {
+	b.chosen, err = choose(b.now, b.pins, p.use.Engine.Current(), func(tools []tool.Descriptor, suspended map[string]error) (*policy.Set, error) {
 		return loadUnless(p.use.Engine.Current(), p.setConfig(c.sources, tools, suspended))
 	})
 	if err == nil && len(c.tests) > 0 {

@@ -173,7 +173,7 @@ var Table = []Row{
 	{PolicyDenied, ExitPolicyDenied, "Policy does not allow this call.", "Ask an operator; `palyra policy check` and the journal show the rule."},
 	{PolicyError, ExitPolicyDenied, "Policy could not be evaluated, so the call is denied.", "Ask an operator to run `palyra policy check`."},
 	{PolicyInvalid, ExitFailure, "The policy set does not load.", "Run `palyra policy check` and mend what it names."},
-	{ToolSuspended, ExitPolicyDenied, "The tool is suspended.", "Ask an operator to correct the policy that does not fit its changed definition, then `palyra policy reload`."},
+	{ToolSuspended, ExitPolicyDenied, "The tool is suspended.", "Ask an operator to correct the policy that does not fit its definition, then `palyra policy reload`."},
 	{BudgetExceeded, ExitPolicyDenied, "The run or session has used all its calls.", "Start a new run, or ask a person to end the session with `palyra sessions end`, or to raise max_calls_per_run or max_calls_per_session."},
 	{FactsChanged, ExitConflict, "What policy judges the call by changed each time that it was judged.", "Propose the call again when the other calls have ended."},
 	{ModelBudget, ExitPolicyDenied, "The run used up its tokens.", "Start another run with the rest of the task, or ask an operator to raise runs.max_tokens."},

@@ -129,7 +129,7 @@ func (a *app) page(u *palyrav1.Upstream, full *palyrav1.GetUpstreamResponse) err
 		if u.GetApprovedAt() != nil {
 			p.Field("approved", a.Moment(u.GetApprovedAt())+" by "+u.GetApprovedBy())
 		}
-		p.Field("problem", u.GetProblem())
+		p.Block("problem", u.GetProblem())
 		p.Field("next", u.GetRemedy())
 		p.List("left out", u.GetLeftOut())
 		if full == nil {

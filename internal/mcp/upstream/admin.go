@@ -36,6 +36,11 @@ func (m *Manager) state(name string, k *kept) declared.State {
 	if k.problem != nil {
 		s.Problem, s.Remedy = k.problem.Message, k.problem.NextStep()
 	}
+	for _, d := range k.Approved.Definitions {
+		if why := m.use.Router.Suspended(name + "/" + d.Name); why != nil && d.Kind == declared.KindTool && s.Problem == "" {
+			s.Problem, s.Remedy = why.Message, why.NextStep()
+		}
+	}
 	for key, slot := range m.slots {
 		if in := slot.current.Load(); key.server == name && in != nil {
 			in.mu.Lock()
@@ -214,7 +219,7 @@ func (m *Manager) visit(ctx context.Context, l launch, lent []egress.Secret) (in
 }
 
 // rebuild gives the router the tools as they are approved now, and has the policies
-// made anew. If these do not load, the tools that there were are set again.
+// made anew.
 func (m *Manager) rebuild(ctx context.Context, by access.Caller, name string) error {
 	k, err := m.find(name)
 	if err != nil {

@@ -208,6 +208,27 @@ func TestDeclaredMeta(t *testing.T) {
 	w.works("meta/echo", `{"name":"a"}`)
 }
 
+// TestStateOfSuspended: a server whose tools the policies suspend has that as its problem, until
+// they do no longer.
+func TestStateOfSuspended(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.add("docs", serve(func(s *mcp.Server) {
+		add(s, "echo", "", func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) { return text("x"), nil })
+	}))
+	w.Router.Suspend(map[string]*reason.Error{"docs/echo": reason.Errorf(reason.ToolSuspended, "no policy fits\nfinding").WithRemedy("mend")})
+	if s := must.Get(w.Show("docs"))(t); s.Problem != "no policy fits\nfinding" || s.Remedy != "mend" {
+		t.Errorf("suspended: %+v", s)
+	}
+	if n := strings.Join(w.Notices(), "|"); !strings.Contains(n, "no policy fits;") || strings.Contains(n, "\n") {
+		t.Errorf("the notice is %q", n)
+	}
+	w.Router.Suspend(nil)
+	if s := must.Get(w.Show("docs"))(t); s.Problem != "" || len(w.Notices()) != 0 {
+		t.Errorf("not suspended any more: %+v", s)
+	}
+}
+
 // TestSchemas: schemas that are bombs, names that collide and names that are none are
 // left out, and said to be. The control is the same server's other tool.
 func TestSchemas(t *testing.T) {

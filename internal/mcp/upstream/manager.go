@@ -36,6 +36,8 @@ import (
 // Router has the tools that may be called.
 type Router interface {
 	SetTools(source string, tools []dispatch.Tool) error
+	// Suspended says why the policies keep a tool from being called, nil where they do not.
+	Suspended(name string) *reason.Error
 }
 
 // Policies are made anew when the tools changed.
@@ -444,13 +446,19 @@ func (m *Manager) Notices() (list []string) {
 	for _, s := range m.List() {
 		name := s.Server.Name
 		if s.Problem != "" {
-			list = append(list, "the upstream server "+name+" is of no use: "+s.Problem+"; see `palyra mcp show "+name+"`")
+			list = append(list, "the upstream server "+name+" is of no use: "+firstLine(s.Problem)+"; see `palyra mcp show "+name+"`")
 		}
 		if n := len(s.Changes); n > 0 {
 			list = append(list, fmt.Sprintf("the upstream server %s says something else than what was approved (%d definitions); its tools concerned are suspended: see `palyra mcp show %s`, then `palyra mcp approve %s`", name, n, name, name))
 		}
 	}
 	return list
+}
+
+// firstLine leaves out the findings that follow the message of policies which do not load.
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
+	return line
 }
 
 // sweep ends the instances that should, unless a call has their slot.

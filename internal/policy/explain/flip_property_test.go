@@ -244,6 +244,11 @@ func changesNoPolicy(f Flip) bool {
 // checkFlip applies a flip, loads what comes of it, and evaluates.
 func checkFlip(t *testing.T, seed uint64, s *policy.Set, r policy.Request, was policy.Verdict, f Flip) {
 	t.Helper()
+	for _, step := range f.Steps {
+		if step.Kind == StepPolicy && strings.Contains(step.Becomes, "\n") {
+			t.Errorf("seed %d: the permit is on several lines, which are escaped where it is shown: %q", seed, step.Becomes)
+		}
+	}
 	cfg := s.View().Config()
 	to, err := f.Apply(Scenario{Config: cfg, Request: r})
 	if err != nil {

@@ -61,7 +61,7 @@ func (f *search) addPermit() (change, bool) {
 	}
 	switch {
 	case sensitive && f.goal == policy.Allow, r.Commit != nil && !sensitive:
-		text = fmt.Sprintf("@waives(\"approval: decide whether %s with no human\")\n%s", what, text)
+		text = fmt.Sprintf("@waives(\"approval: decide whether %s with no human\") %s", what, text)
 	case sensitive:
 		when = append(when, "context.approval.granted")
 	}
