@@ -34,6 +34,9 @@ func (a *app) failed(ctx context.Context, cmd *cobra.Command, err error) int {
 		return reason.ExitFailure
 	}
 	e := client.Explain(cmd, err)
+	if a.Getenv(client.TokenVariable) != "" && (e.Code == reason.Unauthenticated || e.Code == reason.PermissionDenied) {
+		e = e.WithField("credential", "the token in "+client.TokenVariable+", which comes before the bundle of palyra; unset it to act with that")
+	}
 	a.PrintError(e)
 	return reason.Lookup(e.Code).Exit
 }

@@ -26,9 +26,6 @@ type App struct {
 	Context string
 	// Socket is the flag that asks for the local operator's socket.
 	Socket bool
-	// Token is an API token that speaks in place of the credential of the bundle, whose
-	// gateway it goes to; "" for none.
-	Token string
 	// Terminal names the session of calls that are typed at this terminal; "" where
 	// there is none.
 	Terminal string

@@ -84,7 +84,8 @@ type Gateway struct {
 	Console palyrav1connect.ConsoleServiceClient
 }
 
-// TokenVariable is the variable with the token of an agent (App.Token).
+// TokenVariable is the variable with an API token, which speaks in place of the credential of
+// the bundle, at the gateway of the bundle.
 const TokenVariable = "PALYRA_TOKEN" //nolint:gosec // the name of a variable
 
 // Connect reads the credential bundle and returns the clients. Nothing is sent
@@ -94,20 +95,19 @@ func (a *App) Connect(ctx context.Context) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	if a.Socket && a.Token != "" {
+	token := a.Getenv(TokenVariable)
+	if a.Socket && token != "" {
 		return nil, command.Usage("the socket is the local operator's, and takes no token").WithRemedy("Leave --socket out, or unset %s.", TokenVariable)
 	}
 	if a.Socket {
 		return a.overSocket(c)
 	}
-	b, err := readBundle(c)
+	b, err := a.bundle(c)
 	switch {
-	case err != nil && a.Token != "":
+	case err != nil && token != "":
 		return nil, err
 	case err != nil:
 		return a.withoutCertificate(c, err)
-	case a.Token != "":
-		b.Token = a.Token
 	}
 	address, err := c.reach(b)
 	if err != nil {
@@ -144,12 +144,13 @@ func (a *App) Device(ctx context.Context) (identity.Bundle, error) {
 	if err != nil {
 		return identity.Bundle{}, err
 	}
-	b, err := readBundle(c)
+	b, err := a.bundle(c)
 	if err != nil {
 		return b, err
 	}
 	if b.Token != "" {
-		return b, reason.Errorf(reason.PermissionDenied, "a token signs nothing: that takes a device").WithRemedy("Name the bundle of a device with --credentials.")
+		return b, reason.Errorf(reason.PermissionDenied, "a token signs nothing: that takes a device").
+			WithRemedy("Name the bundle of a device with --credentials, and unset %s.", TokenVariable)
 	}
 	return a.Unlocked(ctx, b)
 }
@@ -161,6 +162,20 @@ func (c client) reach(b identity.Bundle) (string, error) {
 		return "", command.Usage("address %q: want HOST:PORT", address).WithRemedy("Set --address or PALYRA_ADDRESS, for example 127.0.0.1:7443.")
 	}
 	return address, nil
+}
+
+// bundle reads the bundle, with the token of TokenVariable in place of its own credential.
+func (a *App) bundle(c client) (identity.Bundle, error) {
+	b, err := readBundle(c)
+	token := a.Getenv(TokenVariable)
+	switch {
+	case token == "":
+		return b, err
+	case err != nil:
+		return b, Explain(nil, err).WithRemedy("The token in %s needs the root of its gateway, which stands in a credential bundle: have one made with `palyra tokens create NAME --out DIR`, and name it with --credentials DIR.", TokenVariable)
+	}
+	b.Token = token
+	return b, nil
 }
 
 // readBundle reads the bundle; where there is none it says how to get one.

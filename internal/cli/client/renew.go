@@ -71,13 +71,13 @@ func (a *App) Rotate(ctx context.Context, id string) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := readBundle(c)
+	b, err := a.bundle(c)
 	if err != nil {
 		return nil, err
 	}
 	if b.Token != "" {
-		return nil, reason.Errorf(reason.InvalidInput, "the credential in %s is an API token, which has no key", c.credentials).
-			WithRemedy("Make another with `palyra tokens create` and revoke this one.")
+		return nil, reason.Errorf(reason.InvalidInput, "the credential in %s, or %s, is an API token, which has no key", c.credentials, TokenVariable).
+			WithRemedy("Make another with `palyra tokens create` and revoke this one; or unset %s.", TokenVariable)
 	}
 	if b.Kept != nil {
 		return nil, reason.Errorf(reason.InvalidInput, "the key of %s is kept elsewhere (%s), and its certificate is renewed for the same key", c.credentials, b.Kept.Place).
