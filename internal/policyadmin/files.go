@@ -44,7 +44,7 @@ type Directory struct {
 func (p *Admin) Directory() Directory {
 	d := Directory{Path: p.use.Settings.Policy.Dir}
 	sources, _, err := p.read()
-	d.Present, d.Files = d.Path != "" && isThere(d.Path), len(sources)
+	d.Present, d.Files = d.Path != "" && isThere(d.Path), countFiles(d.Path)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, one := range p.use.Engine.Current().View().Policies() {
@@ -66,7 +66,7 @@ func (p *Admin) outOfForce(d Directory, sources []policy.Source, err error) stri
 	case p.running.activated:
 		return "an activated version counts in its place; `palyra policy reload` returns to the directory"
 	case err != nil:
-		return err.Error()
+		return err.Error() + ". " + reason.Known(err, reason.PolicyInvalid).NextStep()
 	case !d.Present && len(p.running.sources) > 0:
 		return "it is gone, and what was in force stays; make it again, empty if the built-in policies are to count alone"
 	case !d.Present:
@@ -77,6 +77,26 @@ func (p *Admin) outOfForce(d Directory, sources []policy.Source, err error) stri
 		return "its files are not those in force; `palyra policy reload` says why"
 	}
 	return ""
+}
+
+// countFiles counts the policy files of a directory, also where they are not read because
+// others could change them; 0 where they cannot be listed.
+func countFiles(dir string) (n int) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return 0
+	}
+	for _, e := range entries {
+		if isPolicy(e.Name(), policySuffix) {
+			n++
+		}
+	}
+	return n
+}
+
+// isPolicy reports whether a file of that name is read for its suffix.
+func isPolicy(name, suffix string) bool {
+	return strings.HasSuffix(name, suffix) && !strings.HasPrefix(name, ".")
 }
 
 // isThere reports whether anything stands there. What cannot be looked at, or
@@ -151,7 +171,7 @@ func readFiles(dir, prefix, suffix string, check func(path string) error) ([]pol
 	}
 	var sources []policy.Source
 	for _, e := range entries {
-		if !strings.HasSuffix(e.Name(), suffix) || strings.HasPrefix(e.Name(), ".") {
+		if !isPolicy(e.Name(), suffix) {
 			continue
 		}
 		path := filepath.Join(dir, e.Name())
@@ -173,7 +193,7 @@ func readPolicy(path string) (string, error) {
 		err = &fs.PathError{Op: "read", Path: path, Err: errors.New("not a regular file of at most 1 MiB")}
 	}
 	if err != nil {
-		return "", reason.Errorf(reason.PolicyInvalid, "reading a policy file: %w", err)
+		return "", reason.Errorf(reason.PolicyInvalid, "reading a policy file: %w", err).WithRemedy("Correct the file %s, or remove it.", path)
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -70,6 +70,7 @@ func TestDecideFlags(t *testing.T) {
 		says string
 	}{
 		{[]string{"--deny"}, "a no needs a reason"},
+		{[]string{"--deny"}, "next: Say why with --reason TEXT."},
 		{[]string{"--deny", "--reason", "x", "--allow", "once"}, "exclude each other"},
 		{[]string{"--deny", "--reason", "x", "--for", "1h"}, "belong to --allow"},
 		{[]string{"--allow", "twice"}, "want one of once, session, timeboxed"},

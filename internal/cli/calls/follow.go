@@ -116,7 +116,7 @@ func (c *callRun) asked(ctx context.Context, v *palyrav1.Approval) {
 		c.question.Put(ctx)
 		return
 	}
-	question.SayHowToAnswer(c.a.App, v)
+	question.SayHowToAnswer(ctx, c.a.App, c.g, v)
 }
 
 // sayGrant says that a grant let the call through, where nobody was asked.

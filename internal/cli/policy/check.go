@@ -193,7 +193,7 @@ func readPolicies(paths []string) ([]policy.Source, error) {
 func readSource(what, path string) (policy.Source, error) {
 	text, err := command.ReadAtMost(path, maxSource+1)
 	if err != nil {
-		return policy.Source{}, command.Usage("reading %s: %w", what, err)
+		return policy.Source{}, command.Usage("reading %s: %w", what, err).WithRemedy("Correct the file or link %s, or remove it.", path)
 	}
 	if len(text) > maxSource {
 		return policy.Source{}, reason.Errorf(reason.InputTooLarge, "%s is larger than %d bytes", path, maxSource)

@@ -22,6 +22,7 @@ import (
 // call waits for whoever answers first.
 type Question struct {
 	a     *client.App
+	g     *client.Gateway
 	about *palyrav1.Approval
 	cast  Cast
 
@@ -45,7 +46,7 @@ func Unary(g *client.Gateway) Cast {
 // New is one about an approval; put asks it. Where policy wants a proof of presence and
 // this device can give one, a yes takes it.
 func New(a *client.App, g *client.Gateway, about *palyrav1.Approval, cast Cast) *Question {
-	return &Question{a: a, about: about, cast: func(ctx context.Context, vote *palyrav1.DecideApprovalRequest) (*palyrav1.Approval, error) {
+	return &Question{a: a, g: g, about: about, cast: func(ctx context.Context, vote *palyrav1.DecideApprovalRequest) (*palyrav1.Approval, error) {
 		if about.GetPresenceWanted() && vote.GetAllow() && HasPresence(a) {
 			if err := Prove(ctx, a, g, vote); err != nil {
 				return nil, err
@@ -113,7 +114,7 @@ func (q *Question) answer(ctx context.Context) {
 			return
 		case errors.Is(err, io.EOF), err == nil && vote.Leave:
 			a.Say("left pending")
-			SayHowToAnswer(a, v)
+			SayHowToAnswer(ctx, a, q.g, v)
 			return
 		case err != nil:
 			a.Say("%v", err)
@@ -135,7 +136,7 @@ func (q *Question) answer(ctx context.Context) {
 		switch e.Code {
 		case reason.InvalidInput, reason.PresenceNotProven: // another answer may be taken
 		case reason.PermissionDenied, reason.NotConnected:
-			SayHowToAnswer(a, v) // this way, no answer of this person is taken
+			SayHowToAnswer(ctx, a, q.g, v) // this way, no answer of this person is taken
 			return
 		default:
 			return
@@ -180,6 +181,17 @@ func callerOf(ctx context.Context, a *client.App, g *client.Gateway) (*palyrav1.
 	}
 }
 
+// othersAnswer reports whether the gateway would refuse an answer of this caller. What the
+// gateway does not say is left to it.
+func othersAnswer(ctx context.Context, g *client.Gateway, v *palyrav1.Approval) bool {
+	reply, err := g.Approvals.GetApproval(ctx, &palyrav1.GetApprovalRequest{ApprovalId: v.GetApprovalId()})
+	if err != nil {
+		return client.Explain(nil, err).Code == reason.PermissionDenied
+	}
+	you := reply.GetApproval().GetYou()
+	return you != nil && !you.GetMayDecide()
+}
+
 // SayPresence says after a yes without a proof of presence that policy wants one, and
 // how it is given.
 func SayPresence(a *client.App, after *palyrav1.Approval, vote *palyrav1.DecideApprovalRequest) {
@@ -193,9 +205,13 @@ func SayPresence(a *client.App, after *palyrav1.Approval, vote *palyrav1.DecideA
 	}
 }
 
-// SayHowToAnswer names the commands that answer an approval.
-func SayHowToAnswer(a *client.App, v *palyrav1.Approval) {
+// SayHowToAnswer names the commands that answer an approval. It says so where they are for
+// others: an agent that ran them would be refused.
+func SayHowToAnswer(ctx context.Context, a *client.App, g *client.Gateway, v *palyrav1.Approval) {
 	a.Say("waiting for approval %s (%s): %s", v.GetApprovalId(), a.Relative(v.GetExpiresAt()), printer.VisibleLine(Summary(v)))
+	if othersAnswer(ctx, g, v) {
+		a.Say("  you cannot answer it: a person who may decide it runs one of these commands")
+	}
 	a.Say("  see it:  palyra approvals show %s", v.GetApprovalId())
 	a.Say("  allow:   %s", Vote{Allow: true, Scope: palyrav1.ApprovalScope_APPROVAL_SCOPE_ONCE}.Command(v))
 	a.Say("  deny:    %s", Vote{Reason: "TEXT"}.Command(v))

@@ -89,7 +89,7 @@ func typedSpan(d time.Duration) string {
 func (v Vote) Check() error {
 	switch {
 	case !v.Allow && strings.TrimSpace(v.Reason) == "":
-		return command.Usage("a no needs a reason").WithRemedy("Say why: --deny --reason TEXT.")
+		return command.Usage("a no needs a reason").WithRemedy("Say why with --reason TEXT.")
 	case !v.Allow:
 		return nil
 	case v.Scope == palyrav1.ApprovalScope_APPROVAL_SCOPE_TIMEBOXED && (v.TTL < shortestGrant || v.TTL > longestGrant):

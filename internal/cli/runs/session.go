@@ -325,7 +325,7 @@ func (s *runSession) nextQuestion(ctx context.Context) {
 		s.endLine()
 		me, ok := question.Answerer(ctx, s.a.App, s.g, v)
 		if !ok {
-			question.SayHowToAnswer(s.a.App, v)
+			question.SayHowToAnswer(ctx, s.a.App, s.g, v)
 			continue
 		}
 		s.closePrompt() // what is typed now is the answer, and no message

@@ -84,7 +84,7 @@ func (c *calling) event(ctx context.Context, msg *palyrav1.CallToolResponse) {
 	case *palyrav1.CallToolResponse_ApprovalRequested:
 		v := e.ApprovalRequested.GetApproval()
 		if _, ok := question.Answerer(ctx, c.a.App, c.g, v); !ok {
-			question.SayHowToAnswer(c.a.App, v)
+			question.SayHowToAnswer(ctx, c.a.App, c.g, v)
 			return
 		}
 		c.question = question.New(c.a.App, c.g, v, question.Unary(c.g))
