@@ -249,6 +249,15 @@ func TestGeneric(t *testing.T) {
 	}
 }
 
+// TestTokenMessage: a token that cannot be read is no matter of `palyra hook install` alone.
+func TestTokenMessage(t *testing.T) {
+	t.Parallel()
+	w := world{agent: "generic", socket: "/nowhere/s", input: `{"event":"before"}`, more: []string{"-token-file", "/nowhere/t"}}
+	if code, _, errs := w.run(); code != 2 || !strings.Contains(errs, "palyra tokens create NAME --for agent:NAME --scope hook.report") {
+		t.Errorf("%d %q", code, errs)
+	}
+}
+
 func TestSchema(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer

@@ -65,7 +65,7 @@ func (c command) more() string {
 		return "it sets " + few(names) + ", which may change what runs"
 	}
 	if starts := c.starts(); len(starts) > 0 {
-		return "its arguments have it start " + few(starts)
+		return "its arguments start other programs: " + few(starts)
 	}
 	return ""
 }
@@ -75,7 +75,7 @@ func few(names []string) string {
 	const most = 5
 	names = slices.Clone(names)
 	if i := slices.Index(names, tool.EnvUnknown); i >= 0 {
-		names = append(slices.Delete(names, i, i+1), "others that are not known")
+		names = append(slices.Delete(names, i, i+1), "some that are not known")
 	}
 	if len(names) > most {
 		names = append(names[:most], "more")

@@ -29,7 +29,7 @@ func TestGrantsOfPrograms(t *testing.T) {
 			t.Errorf("%s: %q, want %q", argv0, plan.ExactOnly, why)
 		}
 	}
-	want := "any git command, any arguments, in workspace default"
+	want := "any git command, any arguments but those that start other programs, without variables that may change what runs, in workspace default"
 	if plan := must.Get(b.plan("process.run", object{"argv": []string{"git", "status"}}))(t); plan.SubjectCovers != want {
 		t.Errorf("offline: %q", plan.SubjectCovers)
 	}
@@ -62,14 +62,14 @@ func TestMoreThanTheLine(t *testing.T) {
 			"it sets GOROOT, OPENSSL_CONF, which may change what runs", "The call sets variables that may change what runs: GOROOT=c 'OPENSSL_CONF=./a b'."},
 		"value":  {"process.run", object{"argv": []string{"git", "status"}, "env": object{"LANG": "/a"}}, "LANG", "", "it sets LANG, which may change what runs", "LANG=/a."},
 		"secret": {"process.run", object{"argv": []string{"git", "status"}, "env": object{"KEY": "ghp_" + strings.Repeat("a1B2", 9)}}, "KEY", "", "it sets KEY, which may change what runs", "KEY=[redacted]"},
-		"inner":  {"process.run", object{"argv": []string{"git", "bisect", "run", "./a"}}, "", "./a a", "its arguments have it start ./a, a", "The arguments have the program start ./a, a."},
-		"tar": {"process.run", object{"argv": []string{"tar", "--to-command=./a", "-xf", "b"}}, "", "?", "its arguments have it start others that are not known",
-			"The arguments have the program start others that are not known."},
-		"other repository":         {"process.run", object{"argv": []string{"git", "-C", "eg", "status"}}, "", "?", "its arguments have it start others that are not known", "start others that are not known."},
-		"line in other repository": {"shell.run", object{"command": "cd eg && git status"}, "", "?", "bash starts whatever program it is given", "start others that are not known."},
+		"inner":  {"process.run", object{"argv": []string{"git", "bisect", "run", "./a"}}, "", "./a a", "its arguments start other programs: ./a, a", "The arguments have the program start ./a, a."},
+		"tar": {"process.run", object{"argv": []string{"tar", "--to-command=./a", "-xf", "b"}}, "", "?", "its arguments start other programs: some that are not known",
+			"The arguments have the program start some that are not known."},
+		"other repository":         {"process.run", object{"argv": []string{"git", "-C", "eg", "status"}}, "", "?", "its arguments start other programs: some that are not known", "start some that are not known."},
+		"line in other repository": {"shell.run", object{"command": "cd eg && git status"}, "", "?", "bash starts whatever program it is given", "start some that are not known."},
 		"line":                     {"shell.run", object{"command": "A=b git status", "env": object{"GOROOT": "c"}}, "A GOROOT", "", "bash starts whatever program it is given", "The line sets variables that may change what runs: A."},
 		"plain line":               {"shell.run", object{"command": "LC_ALL=C git status"}, "", "", "bash starts whatever program it is given", ""},
-		"unknown line":             {"shell.run", object{"command": "export $A; git status"}, "?", "", "bash starts whatever program it is given", "may change what runs: others that are not known."},
+		"unknown line":             {"shell.run", object{"command": "export $A; git status"}, "?", "", "bash starts whatever program it is given", "may change what runs: some that are not known."},
 	} {
 		plan := must.Get(b.plan(c.tool, c.in))(t)
 		exec := plan.Facts.Exec

@@ -245,7 +245,7 @@ func (t process) summary(c command) string {
 // whatever arguments and hosts, so that what the operator's rules let it reach is
 // part of it, also where this call asks for less.
 func (t process) anyCall(c command) string {
-	text := fmt.Sprintf("any %s command, any arguments, in workspace %s", c.program.Basename, c.name)
+	text := fmt.Sprintf("any %s command, any arguments but those that start other programs, without variables that may change what runs, in workspace %s", c.program.Basename, c.name)
 	if t.policy.Egress != egress.Strict || len(t.policy.Reach.Rules.Allow) > 0 {
 		text += ", with the network that programs may use here"
 	}

@@ -286,7 +286,7 @@ func apiServers(ctx context.Context, g *gateway) (api, agents, web *http.Server,
 		g.log.InfoContext(ctx, "a token ended what was open with it", append(attrs, slog.String("note", why.Message))...)
 	}
 	g.tokens.OnRevoke(func(t token.Token) {
-		endToken(t, reason.Errorf(reason.Unauthenticated, "the token %s was revoked", t.ID))
+		endToken(t, reason.Errorf(reason.Unauthenticated, "the token %s was revoked", t.ID).WithRemedy("Have another one made: `palyra tokens create`."))
 	})
 	g.identity.OnCut(func(p access.Principal, why *reason.Error) {
 		g.pairings.EndOf(ctx, p)

@@ -99,7 +99,7 @@ func (g *Gate) attainable(rule Rule, by access.Caller) (Rule, error) {
 		return rule, nil
 	}
 	return rule, reason.Errorf(reason.ApprovalUnattainable, "a change of the gateway takes a second person, and no owner or admin is independent of %s", by.Principal).
-		WithRemedy("Let %s do it, or say on the gateway's host that %s is a person of their own: `palyrad members confirm %s`.", named(g.people.able(rule)), by.Principal, by.Principal.Name)
+		WithRemedy("Let %s do it, or say on the gateway's host while palyrad is stopped that %s is a person of their own: `palyrad members confirm %s`.", named(g.people.able(rule)), by.Principal, by.Principal.Name)
 }
 
 // together makes the change that a yes is for.

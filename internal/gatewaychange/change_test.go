@@ -183,7 +183,7 @@ func TestUnattainable(t *testing.T) {
 	w.history = provenance.History{made("cyd", "ann"), {Member: access.User("cyd"), Kind: provenance.Changed, By: []access.Principal{access.User("bob")}}}
 	_, err := w.change("cyd")
 	want(t, err, reason.ApprovalUnattainable)
-	if !strings.Contains(reason.Known(err, "").NextStep(), "palyrad members confirm cyd") || w.made != 0 {
+	if next := reason.Known(err, "").NextStep(); !strings.Contains(next, "palyrad members confirm cyd") || !strings.Contains(next, "while palyrad is stopped") || w.made != 0 {
 		t.Errorf("%v, made %d", err, w.made)
 	}
 }

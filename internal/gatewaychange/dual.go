@@ -38,7 +38,7 @@ func (p People) DualControl(switchedOff bool) Standing {
 			}
 		}
 	}
-	return Standing{Why: fmt.Sprintf("no two of %s are independent of each other; `palyrad members confirm` on the gateway's host says who is a person of their own", named(able))}
+	return Standing{Why: fmt.Sprintf("no two of %s are independent of each other; `palyrad members confirm` on the gateway's host while palyrad is stopped says who is a person of their own", named(able))}
 }
 
 // able are those who can answer for a change, by what they are.

@@ -91,7 +91,7 @@ func (s *Service) confirm(ctx context.Context, actor access.Principal, name stri
 		return m, reason.Errorf(reason.NotFound, "there is no member %s", name).WithRemedy("See `palyra members list`.")
 	case m.Principal == actor:
 		return m, reason.Errorf(reason.PermissionDenied, "nobody confirms themselves").
-			WithRemedy("Ask another owner or admin, or confirm %s on the gateway's host: `palyrad members confirm %s`.", actor, actor.Name)
+			WithRemedy("Ask another owner or admin, or confirm %s on the gateway's host while palyrad is stopped: `palyrad members confirm %s`.", actor, actor.Name)
 	}
 	if err := s.counts(actor, m.Principal); err != nil {
 		return m, err
@@ -115,7 +115,7 @@ func (s *Service) counts(actor, member access.Principal) error {
 		return nil
 	}
 	return reason.Errorf(reason.PermissionDenied, "%s is in hands of %s, and so is %s: the word changes nothing", member, named(before), actor).
-		WithRemedy("Have an owner or admin confirm it whom they neither made nor changed, or confirm it on the gateway's host: `palyrad members confirm %s`.", member.Name)
+		WithRemedy("Have an owner or admin confirm it whom they neither made nor changed, or confirm it on the gateway's host while palyrad is stopped: `palyrad members confirm %s`.", member.Name)
 }
 
 // named lists principals in a sentence.

@@ -91,7 +91,7 @@ func (s *Service) OwnWord(by access.Caller) error {
 		return nil
 	}
 	return reason.Errorf(reason.PermissionDenied, "%s made or changed %s, or gave it a device, and could consent in its name", named(held), by.Principal).
-		WithRemedy("Have somebody whom neither made confirm it first: `palyra members confirm %s`, or on the gateway's host `palyrad members confirm %[1]s`. Then consent again.", by.Principal.Name)
+		WithRemedy("Have somebody whom neither made confirm it first: `palyra members confirm %s`, or on the gateway's host while palyrad is stopped `palyrad members confirm %[1]s`. Then consent again.", by.Principal.Name)
 }
 
 // Waiting are the agents of an owner that wait for consent and could act with it.

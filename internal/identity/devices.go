@@ -152,7 +152,13 @@ func (s *Service) revokeOnce(ctx context.Context, actor access.Principal, device
 
 // tellRevoked ends what a revoked device has open.
 func (s *Service) tellRevoked(dev Device) {
-	s.tell(dev, reason.Errorf(reason.Unauthenticated, "device %s was revoked", dev.ID))
+	s.tell(dev, revoked("device %s was revoked", dev.ID))
+}
+
+// revoked is the error of a request with a revoked device.
+func revoked(format string, args ...any) *reason.Error {
+	return reason.Errorf(reason.Unauthenticated, format, args...).
+		WithRemedy("Pair this machine as another device with `palyra pair`, or have a new bundle made on the gateway's host: `palyrad operator bundle NAME`.")
 }
 
 func (s *Service) tell(dev Device, why *reason.Error) {

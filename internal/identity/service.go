@@ -270,7 +270,7 @@ func (s *Service) live(id string) (Device, error) {
 		return Device{}, reason.Errorf(reason.Unauthenticated, "device %s is not known", id)
 	}
 	if d.Revoked() {
-		return Device{}, reason.Errorf(reason.Unauthenticated, "device %s was revoked at %s", id, d.RevokedAt.Format(time.RFC3339))
+		return Device{}, revoked("device %s was revoked at %s", id, d.RevokedAt.Format(time.RFC3339))
 	}
 	if d.Session() && !s.now().Before(d.LoginUntil) {
 		return Device{}, loggedOut(d)

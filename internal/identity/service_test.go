@@ -222,7 +222,12 @@ func TestTLS(t *testing.T) {
 		t.Errorf("control: %v", err)
 	}
 	var told []string
-	w.OnEnd(func(d identity.Device, _ *reason.Error) { told = append(told, d.ID) })
+	w.OnEnd(func(d identity.Device, why *reason.Error) {
+		told = append(told, d.ID)
+		if next := why.NextStep(); !strings.Contains(next, "palyra pair") || strings.Contains(next, "operator add") {
+			t.Errorf("the next step is %q", next)
+		}
+	})
 	must.Get(w.Revoke(t.Context(), identity.Local(), d.ID, "lost", true))(t)
 	if err := dial(t, server, b.ClientTLS()); reason.Of(err) != reason.Unauthenticated {
 		t.Errorf("a revoked device shook hands: %v", err)

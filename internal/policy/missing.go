@@ -95,7 +95,7 @@ func (s *Set) dependent(c *call, ballots []ballot) lack {
 	return lack{
 		text: fmt.Sprintf("%s may decide this and count as %s, since whoever made or changed a member could vote as it",
 			persons(len(ballots)), persons(max(1, c.is.Count(c.requester, users)))),
-		remedy: "Have somebody whom neither made confirm the others, `palyra members confirm NAME`, or confirm them on the gateway's host: `palyrad members confirm NAME`.",
+		remedy: "Have somebody whom neither made confirm the others, `palyra members confirm NAME`, or confirm them on the gateway's host while palyrad is stopped: `palyrad members confirm NAME`.",
 	}
 }
 

@@ -89,7 +89,7 @@ func TestDependentPeopleAreSaid(t *testing.T) {
 	if want := "3 people may decide this and count as 1 person, since whoever made or changed a member could vote as it"; !strings.Contains(v.Missing(), want) {
 		t.Errorf("%q does not say %q", v.Missing(), want)
 	}
-	if !strings.Contains(v.Remedy(), "members confirm") {
+	if !strings.Contains(v.Remedy(), "members confirm") || !strings.Contains(v.Remedy(), "while palyrad is stopped") {
 		t.Errorf("%q says no way", v.Remedy())
 	}
 }

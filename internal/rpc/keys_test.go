@@ -198,6 +198,12 @@ func TestDeviceActs(t *testing.T) {
 			t.Errorf("%s did\n%s\nwant\n%s", c.of.device, strings.Join(got, "\n"), strings.Join(c.want, "\n"))
 		}
 	}
+	// Calls and runs end with the device, so that there is nothing to take back.
+	must.Get(palyrav1connect.NewIdentityServiceClient(w.alice.http, w.url).RevokeDevice(t.Context(), &palyrav1.RevokeDeviceRequest{DeviceId: w.coder.device, AcceptLoss: true}))(t)
+	acts := must.Get(w.alice.life().ListDeviceActs(t.Context(), &palyrav1.ListDeviceActsRequest{DeviceId: w.coder.device}))(t).GetActs()
+	if len(acts) != 2 || acts[0].GetUndo() != "" || acts[1].GetUndo() != "" {
+		t.Errorf("after the revocation: %v", acts)
+	}
 }
 
 // Everybody sees the devices of their own and of their agents; others take access.read,

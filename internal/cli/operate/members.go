@@ -306,7 +306,8 @@ func (a *app) membersConfirm() *cobra.Command {
 		Long: "Say that a member is who it is said to be. Whoever adds a member, changes its roles or\n" +
 			"gives it a device could act as it; where policy wants two people, they count as one until\n" +
 			"somebody else confirms the member. A word counts for those in whose hands you are not;\n" +
-			"`palyrad members confirm NAME` on the gateway's host counts for everybody.",
+			"`palyrad members confirm NAME` on the gateway's host while palyrad is stopped counts\n" +
+			"for everybody.",
 		ValidArgsFunction: a.completeMembers(),
 		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error {
 			reply, err := g.Access.ConfirmMember(ctx, &palyrav1.ConfirmMemberRequest{Member: given[0]})

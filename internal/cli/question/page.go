@@ -44,7 +44,7 @@ func Page(a *client.App, p *printer.Page, v *palyrav1.Approval) {
 	p.Block("differs from the last allowed call", strings.Join(differenceLines(prompt), "\n"))
 	p.Field("asked before", askedBefore(prompt))
 	p.Block("a yes can cover", strings.Join(scopeLines(prompt), "\n"))
-	p.Wrapped("nothing wider", prompt.GetExactOnly())
+	p.Wrapped("only this call", prompt.GetExactOnly())
 	if !aboutChanges(v) {
 		p.Block("notes", strings.Join(prompt.GetNotes(), "\n"))
 	}

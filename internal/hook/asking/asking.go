@@ -29,6 +29,9 @@ import (
 //go:embed generic.schema.json
 var Schema string
 
+// newToken is how an agent gets a token.
+const newToken = "name the file of a token: palyra hook install writes that of claude-code and codex, palyra tokens create NAME --for agent:NAME --scope hook.report --out DIR that of others"
+
 // Generic is the agent whose messages have the gateway's own form.
 const Generic = "generic"
 
@@ -106,7 +109,7 @@ func (h *Hook) check() error {
 	case h.Socket == "":
 		return errors.New("it is not known where palyrad's socket is; set PALYRA_HOOK_SOCKET")
 	case strings.ContainsFunc(h.Token, func(r rune) bool { return r <= ' ' || r > '~' }):
-		return errors.New("the token has characters that no token has; run palyra hook install again")
+		return errors.New("the token has characters that no token has; " + newToken)
 	case h.Limit < time.Second:
 		return fmt.Errorf("the agent's limit of %s is shorter than a second", h.Limit)
 	}
@@ -129,7 +132,7 @@ func say(v verdict, stdout, stderr io.Writer) int {
 func ReadToken(path string) (string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return "", fmt.Errorf("the token cannot be read: %w; run palyra hook install again", err)
+		return "", fmt.Errorf("the token cannot be read: %w; %s", err, newToken)
 	}
 	return strings.TrimSpace(string(text)), nil
 }

@@ -92,6 +92,9 @@ func (s *Service) ListDeviceActs(ctx context.Context, req *palyrav1.ListDeviceAc
 	var last int64
 	for i := range events {
 		act := describe(&events[i])
+		if c := events[i].Code; d.Revoked() && (c == event.Proposed || c == event.RunStarted) {
+			act.Undo = "" // it ended with the device
+		}
 		res.Acts, last = append(res.Acts, act), act.GetSeq()
 	}
 	res.NextPageToken = p.Next(len(events), last)
