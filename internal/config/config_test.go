@@ -202,6 +202,7 @@ func TestFindings(t *testing.T) {
 		{"unknown key in a table", "[process_runner]\n  teir = \"c\"", []string{":2:3: process_runner.teir does not exist; did you mean process_runner.tier?"}},
 		{"unknown table", "[proces_runner]\ntier = \"c\"", []string{":1:2: proces_runner does not exist; did you mean process_runner?"}},
 		{"key in the wrong table", "[log]\nlevel = \"info\"\nallowed_tools = []", []string{":3:1: log.allowed_tools does not exist; did you mean allowed_tools?"}},
+		{"key that another table has", "[listen]\naddress = \"x\"", []string{":2:1: listen.address does not exist; did you mean client.address? A key belongs to the [table] above it; the keys of listen are agent_uids, agents, allow_remote, api, "}},
 		{"key of another table", "tier = \"c\"", []string{":1:1: tier does not exist; did you mean process_runner.tier?"}},
 		{"unknown key of a list of tables", "[[workspaces]]\nname = \"a\"\npath = \"/a\"\nreadonly = true", []string{":4:1: workspaces[0].readonly does not exist; did you mean workspaces[0].read_only?"}},
 		{"wrong types, all of them", "max_calls_per_run = \"many\"\nallow_sensitive_tools = 1\nlisten = 3\nworkspaces = \"x\"\nroles = [1]\n[approvals]\ncooldown = 60", []string{

@@ -97,7 +97,11 @@ func (b *binder) suggest(prefix, name string, fields map[string]reflect.Value) s
 	}
 	for _, known := range Keys() {
 		if known == name || strings.HasSuffix(known, "."+name) {
-			return fmt.Sprintf("did you mean %s? A key belongs to the [table] above it", known)
+			text := fmt.Sprintf("did you mean %s? A key belongs to the [table] above it", known)
+			if table := strings.TrimSuffix(prefix, "."); table != "" {
+				text += "; the keys of " + table + " are " + strings.Join(slices.Sorted(maps.Keys(fields)), ", ")
+			}
+			return text
 		}
 	}
 	return meant(prefix+name, Keys())
