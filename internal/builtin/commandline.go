@@ -42,7 +42,8 @@ func (c command) variables() []string {
 }
 
 // starts are the commands that the arguments have the program start. Git may start some
-// by a repository of the workspace, too, also in a line for a shell.
+// by a repository of the workspace, too, also in a line for a shell; of a call as its
+// arguments give it (process.named), repositories are not looked for.
 func (c command) starts() []string {
 	starts := sandbox.Starts(c.program.Names(), c.in.Argv)
 	var programs []sandbox.Started
@@ -53,7 +54,7 @@ func (c command) starts() []string {
 			programs = append(programs, sandbox.Started{Argv: c.in.Argv, Basename: name})
 		}
 	}
-	if sandbox.ObeysRepository(c.root, c.cwd, programs...) && !slices.Contains(starts, tool.StartsUnknown) {
+	if c.root != "" && sandbox.ObeysRepository(c.root, c.cwd, programs...) && !slices.Contains(starts, tool.StartsUnknown) {
 		starts = append([]string{tool.StartsUnknown}, starts...)
 	}
 	return starts

@@ -210,12 +210,12 @@ func (t process) resolveCwd(c *command) error {
 // restrict wraps an error that depends on which files a workspace has in a
 // tool.RestrictedError, whose plan has of the files only the names that the call gives.
 func (t process) restrict(c command, err error) error {
+	if wrong := t.readLine(&c); wrong != nil {
+		return wrong
+	}
 	c, local := t.named(c)
 	if !local {
 		return err
-	}
-	if wrong := t.readLine(&c); wrong != nil {
-		return wrong
 	}
 	plan := tool.Plan{
 		Binding: tool.Binding{Cwd: c.location(), Argv: c.in.Argv}, Facts: t.facts(c), Preview: tool.Preview{Summary: t.summary(c)},
@@ -227,7 +227,7 @@ func (t process) restrict(c command, err error) error {
 // named is the call as its arguments give it, without a look at the files, and false for one
 // that names what is outside the workspace.
 func (t process) named(c command) (command, bool) {
-	c.cwd = path.Clean(inWorkspace(c.in.Cwd))
+	c.root, c.cwd = "", path.Clean(inWorkspace(c.in.Cwd))
 	name := c.in.Argv[0]
 	if !ofWorkspace(name) && c.own == "" {
 		t.name(&c)

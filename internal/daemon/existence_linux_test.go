@@ -42,7 +42,9 @@ func TestExistenceIsNotTold(t *testing.T) {
 			g := startWithCanary(t, policies)
 			g.t = t
 			dir := g.cfg.Workspaces[0].Path
-			must.Do(t, os.Mkdir(filepath.Join(dir, "name-2"), 0o755))
+			must.Do(t, os.MkdirAll(filepath.Join(dir, "name-2", "objects"), 0o755)) // a repository of git
+			must.Do(t, os.Mkdir(filepath.Join(dir, "name-2", "refs"), 0o755))
+			must.Do(t, os.WriteFile(filepath.Join(dir, "name-2", "HEAD"), []byte("ref: refs/heads/main\n"), 0o644))
 			must.Do(t, os.Symlink("plain.txt", filepath.Join(dir, "name-3")))
 			must.Do(t, os.WriteFile(filepath.Join(dir, "name-4"), []byte("#!/bin/sh\necho\n"), 0o755))
 			must.Do(t, os.WriteFile(filepath.Join(dir, "name-5"), []byte("first\nlast\n"), 0o644))
@@ -51,7 +53,7 @@ func TestExistenceIsNotTold(t *testing.T) {
 				{"fs.read", `{"path":"NAME"}`}, {"fs.list", `{"path":"NAME"}`}, {"fs.search", `{"pattern":"x","path":"NAME"}`},
 				{"fs.write", `{"path":"NAME","content":"x","mode":"overwrite"}`}, {"fs.write", `{"path":"NAME","content":"x","mode":"create"}`},
 				{"fs.patch", `{"patch":"--- a/NAME\n+++ b/NAME\n@@ -1 +1 @@\n-first\n+new\n"}`},
-				{"process.run", `{"argv":["cat","NAME"]}`}, {"process.run", `{"argv":["./NAME","x"]}`}, {"process.run", `{"argv":["ls"],"cwd":"NAME"}`},
+				{"process.run", `{"argv":["cat","NAME"]}`}, {"process.run", `{"argv":["./NAME","x"]}`}, {"process.run", `{"argv":["ls"],"cwd":"NAME"}`}, {"process.run", `{"argv":["git","-C","NAME","status"]}`},
 				{"shell.run", `{"command":"cat NAME"}`}, {"shell.run", `{"command":"ls","cwd":"NAME"}`},
 			} {
 				answers := map[string]string{}
