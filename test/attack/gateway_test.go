@@ -185,3 +185,18 @@ func (g *gateway) attested() (text string, verified bool) {
 	_ = json.Unmarshal([]byte(text), &s)
 	return text, s.Verified
 }
+
+// restart starts the gateway again with another configuration.
+func (g *gateway) restart(change func(config string) string) {
+	g.T.Helper()
+	g.end(syscall.SIGTERM)
+	g.write(g.Config, change(read(g.T, g.Config)))
+	g.mustStart()
+}
+
+// executable writes a program of the workspace.
+func (g *gateway) executable(name, text string) {
+	g.T.Helper()
+	g.file(name, text)
+	must.Do(g.T, os.Chmod(filepath.Join(g.Workspace, name), 0o755))
+}
