@@ -42,9 +42,10 @@ type entrances struct {
 	// api is a client with the certificate of local, address the URL of the API.
 	api     *http.Client
 	address string
-	// agent is a client with a token of the agent, credentials the directory of its certificate.
-	agent       *http.Client
-	credentials string
+	// agent is a client with a token of the agent, token the id of the token, credentials the
+	// directory of the agent's certificate.
+	agent              *http.Client
+	token, credentials string
 }
 
 // entrances makes an agent, about which local may ask by AuthZEN.
@@ -57,13 +58,16 @@ func (g *gateway) entrances() *entrances {
 	if r := g.palyra("members", "consent", agentName); r.Code != 0 {
 		g.T.Fatal(r.Err)
 	}
-	var token struct{ Text string }
+	var token struct {
+		Text string
+		ID   string `json:"token_id"`
+	}
 	parse(g.T, g.palyra("tokens", "create", "mcp", "--for", "agent:"+agentName, "--scope", "tool.call", "-o", "json").Out, &token)
 	bundle := must.Get(identity.ReadBundle(filepath.Join(g.State, "operator")))(g.T)
 	anonymous := bundle.ClientTLS()
 	anonymous.Certificates, anonymous.GetClientCertificate = nil, nil
-	e.address = "https://" + bundle.Address
-	e.api, e.agent = over(g.T, bundle.ClientTLS(), ""), over(g.T, anonymous, token.Text)
+	e.address, e.token = "https://"+bundle.Address, token.ID
+	e.api, e.agent = clientOver(g.T, bundle.ClientTLS(), ""), clientOver(g.T, anonymous, token.Text)
 	return e
 }
 
@@ -141,8 +145,8 @@ func (e *entrances) mcp(tool string, meta mcp.Meta, input string) string {
 	return string(text)
 }
 
-// over is a client of the API, with a token if there is one.
-func over(t *testing.T, config *tls.Config, token string) *http.Client {
+// clientOver is a client of the API, with a token if there is one.
+func clientOver(t *testing.T, config *tls.Config, token string) *http.Client {
 	transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}
 	t.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: withToken{token, transport}}

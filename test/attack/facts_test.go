@@ -47,7 +47,7 @@ func factRows() []factRow {
 	laptop := profile.All()[0].Files[0].Text
 	byLinks := strings.ReplaceAll(laptop, "context.hard_links > 1", "context.hard_links > 99")
 	byPath := strings.ReplaceAll(laptop, "path_folded", "path")
-	return slices.Concat(questionRows(), reducedRows(), ownershipRows(), innerRows(), argumentRows(), disclosureRows(), elsewhereRows(), spellingRows(), joinRows(), metaRows(), []factRow{
+	return slices.Concat(questionRows(), reducedRows(), ownershipRows(), innerRows(), argumentRows(), disclosureRows(), elsewhereRows(), spellingRows(), joinRows(), metaRows(), revocationRows(), streamRows(), []factRow{
 		{"GW-08", "secret file in capitals", laptop, byPath, func(g *gateway, _ bool) string {
 			g.file("config/.ENV", canary)
 			return g.reads("config/.ENV")

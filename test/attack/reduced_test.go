@@ -88,14 +88,24 @@ func (g *gateway) gone(name string) string {
 // what of the program reached the workspace. The program would go on for a while; in the
 // control, in which nobody is reduced, it ends at once.
 func (g *gateway) reduced(late bool, reduce func()) string {
-	g.file("stubborn.py", "import signal, sys, time\nfor s in signal.SIGTERM, signal.SIGINT, signal.SIGHUP: signal.signal(s, signal.SIG_IGN)\n"+
-		"time.sleep(int(sys.argv[1]))\nopen('made', 'w').write(sys.argv[2])\n")
+	return g.reducedWith(late, g.member("dev", "developer", "operator"), reduce)
+}
+
+// reducedWith is reduced for the holder of a credential.
+func (g *gateway) reducedWith(late bool, credentials string, reduce func()) string {
+	g.stubborn()
 	seconds, token := map[bool]string{true: "20", false: "0"}[late], filepath.Base(g.Dir)
-	call := g.begin("--credentials", g.member("dev", "developer", "operator"), "call", "process.run", "argv="+list([]string{"python3", "stubborn.py", seconds, canary, token}))
+	call := g.begin("--credentials", credentials, "call", "process.run", "argv="+list([]string{"python3", "stubborn.py", seconds, canary, token}))
 	if late {
 		must.Eventually(g.T, "the program runs", func() (bool, string) { return inSandbox("python3", token) > 0, call.Err.String() })
 		reduce()
 	}
 	call.wait()
 	return g.Read("made")
+}
+
+// stubborn is a program that ignores signals and writes a file after a while.
+func (g *gateway) stubborn() {
+	g.file("stubborn.py", "import signal, sys, time\nfor s in signal.SIGTERM, signal.SIGINT, signal.SIGHUP: signal.signal(s, signal.SIG_IGN)\n"+
+		"time.sleep(int(sys.argv[1]))\nopen('made', 'w').write(sys.argv[2])\n")
 }
