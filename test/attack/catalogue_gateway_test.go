@@ -31,6 +31,9 @@ func gatewayRows() []row {
 	for _, r := range factRows() {
 		rows = append(rows, row{id: r.id, variant: r.variant, source: "judge one file, read another"})
 	}
+	for _, r := range otherUserRows() {
+		rows = append(rows, row{id: r.id, variant: r.variant, source: "files of another user", root: true})
+	}
 	for _, r := range shellRows() {
 		rows = append(rows, row{id: r.id, variant: r.variant, source: "a command within a command"})
 	}

@@ -10,13 +10,11 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"palyra/internal/identity"
 	"palyra/internal/must"
 	"palyra/internal/statedir"
 	"palyra/test/process"
@@ -63,11 +61,9 @@ func (g *gateway) entrances() *entrances {
 		ID   string `json:"token_id"`
 	}
 	parse(g.T, g.palyra("tokens", "create", "mcp", "--for", "agent:"+agentName, "--scope", "tool.call", "-o", "json").Out, &token)
-	bundle := must.Get(identity.ReadBundle(filepath.Join(g.State, "operator")))(g.T)
-	anonymous := bundle.ClientTLS()
-	anonymous.Certificates, anonymous.GetClientCertificate = nil, nil
+	bundle := g.bundle()
 	e.address, e.token = "https://"+bundle.Address, token.ID
-	e.api, e.agent = clientOver(g.T, bundle.ClientTLS(), ""), clientOver(g.T, anonymous, token.Text)
+	e.api, e.agent = clientOver(g.T, bundle.ClientTLS(), ""), clientOver(g.T, anonymous(bundle), token.Text)
 	return e
 }
 

@@ -47,7 +47,7 @@ func factRows() []factRow {
 	laptop := profile.All()[0].Files[0].Text
 	byLinks := strings.ReplaceAll(laptop, "context.hard_links > 1", "context.hard_links > 99")
 	byPath := strings.ReplaceAll(laptop, "path_folded", "path")
-	return slices.Concat(questionRows(), reducedRows(), ownershipRows(), innerRows(), argumentRows(), disclosureRows(), elsewhereRows(), spellingRows(), joinRows(), metaRows(), revocationRows(), streamRows(), []factRow{
+	return slices.Concat(questionRows(), reducedRows(), ownershipRows(), innerRows(), argumentRows(), disclosureRows(), elsewhereRows(), spellingRows(), joinRows(), metaRows(), revocationRows(), streamRows(), configurationRows(), strangerRows(), []factRow{
 		{"GW-08", "secret file in capitals", laptop, byPath, func(g *gateway, _ bool) string {
 			g.file("config/.ENV", canary)
 			return g.reads("config/.ENV")
@@ -255,7 +255,11 @@ func (g *gateway) flipping(call func() string) string {
 // it: what it is after is there to be had.
 func TestWhatIsJudgedIsWhatRuns(t *testing.T) {
 	t.Parallel()
-	for _, r := range factRows() {
+	rows := factRows()
+	if places.root {
+		rows = append(rows, otherUserRows()...)
+	}
+	for _, r := range rows {
 		t.Run(strings.ReplaceAll(r.id+" "+r.variant, " ", "_"), func(t *testing.T) {
 			t.Parallel()
 			try := func(policies string, late bool) string {
