@@ -183,17 +183,14 @@ func (t process) plan(c command) (tool.Plan, error) {
 		return tool.Plan{}, t.restrict(c, err)
 	}
 	contents, more := c.contents(named.Looked)
-	asNamed := t.facts(c)
-	if only, local := t.named(c); local {
-		asNamed = t.facts(only)
-	}
+	facts := t.facts(c)
 	return tool.Plan{
-		Contents: contents, Unlisted: more, Named: &asNamed,
+		Contents: contents, Unlisted: more, Named: t.namedFacts(c, facts),
 		Binding: tool.Binding{
 			Cwd: c.location(), Argv: c.in.Argv, Environment: slices.Concat(c.env, c.placeholders(), injecting.Bound(c.injections)), Executable: c.program.Executable,
 			Operands: named.Operands, SandboxProfile: t.profile(c), Egress: t.reach(c), Parsed: c.parsed(),
 		},
-		Facts: t.facts(c),
+		Facts: facts,
 		Preview: tool.Preview{
 			Summary: t.summary(c),
 			Notes:   append(named.Notes, t.notes(c)...),

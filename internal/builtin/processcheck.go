@@ -242,6 +242,20 @@ func (t process) named(c command) (command, bool) {
 	return c, filepath.IsLocal(c.cwd) && filepath.IsLocal(inside)
 }
 
+// namedFacts are the facts of the call as its arguments give it, nil where those are all that
+// the facts say.
+func (t process) namedFacts(c command, facts tool.Facts) *tool.Facts {
+	if c.own == "" && c.cwd == path.Clean(inWorkspace(c.in.Cwd)) && len(facts.Exec.Starts) == 0 {
+		return nil
+	}
+	only, local := t.named(c)
+	if !local {
+		return nil
+	}
+	named := t.facts(only)
+	return &named
+}
+
 // mostContents bounds the names of a call at which policy is asked who may know of files.
 const mostContents = 64
 
