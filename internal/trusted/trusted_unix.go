@@ -41,6 +41,9 @@ func check(s step, above bool) error {
 	if mode&0o002 != 0 {
 		return refused(path, fmt.Sprintf("has mode %04o: everybody may write to it", mode), fmt.Sprintf("Run `chmod go-w %s`.", path))
 	}
+	if sharedByList(path) {
+		return refused(path, "has an access control list by which others may write to it", fmt.Sprintf("Run `setfacl -b %s && chmod go-w %s`.", path, path))
+	}
 	if alone(stat.Gid, os.Geteuid(), groupFile, passwdFile) {
 		return nil
 	}
