@@ -249,7 +249,7 @@ func TestGeneric(t *testing.T) {
 	}
 }
 
-// TestTokenMessage: a token that cannot be read is no matter of `palyra hook install` alone.
+// TestTokenMessage: the message about a token that cannot be read names a next step for agents without `palyra hook install`, too.
 func TestTokenMessage(t *testing.T) {
 	t.Parallel()
 	w := world{agent: "generic", socket: "/nowhere/s", input: `{"event":"before"}`, more: []string{"-token-file", "/nowhere/t"}}
