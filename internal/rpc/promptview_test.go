@@ -127,6 +127,12 @@ func TestProgramInAPrompt(t *testing.T) {
 	if p := must.Get(w.eve.approvals().GetApproval(t.Context(), req))(t).GetApproval().GetPrompt(); p.GetExecutableDigest() != "" {
 		t.Errorf("the auditor sees %q", p.GetExecutableDigest())
 	}
+	if m := must.Get(w.eve.approvals().GetApproval(t.Context(), req))(t).GetApproval(); len(m.GetPrompt().GetScopes()) > 0 || m.GetSubjectId() != "process.run" {
+		t.Errorf("the auditor sees answers and a subject with the place of the program: %v %s", m.GetPrompt().GetScopes(), m.GetSubjectId())
+	}
+	if m := must.Get(w.bob.approvals().GetApproval(t.Context(), req))(t).GetApproval(); len(m.GetPrompt().GetScopes()) == 0 { // the control
+		t.Error("who may decide sees no answers")
+	}
 	if p := must.Get(w.bob.approvals().GetApproval(t.Context(), req))(t).GetApproval().GetPrompt(); p.GetExecutableDigest() != gatewaytest.Digest("a") || p.GetExecutable() != "/srv/project/run.sh" {
 		t.Errorf("who may decide sees %q %q", p.GetExecutable(), p.GetExecutableDigest())
 	}
