@@ -253,7 +253,13 @@ func neighbor(t *testing.T, env []string) int {
 	t.Helper()
 	cmd := exec.Command("sleep", "infinity")
 	cmd.Env = env
-	return process.Begin(t, cmd).Cmd.Process.Pid
+	pid := process.Begin(t, cmd).Cmd.Process.Pid
+	// Start returns before the kernel has given the new program its environment.
+	must.Eventually(t, "the process has its environment", func() (bool, string) {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+		return len(text) > 0, fmt.Sprint(err)
+	})
+	return pid
 }
 
 // bare runs a program in the workspace as palyrad's user, with nothing around it.
