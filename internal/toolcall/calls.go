@@ -122,13 +122,18 @@ func (p *Pipeline) PastCall(ctx context.Context, id string) (PastCall, error) {
 // Arguments are those of a call as they are kept, nil for none. They may be
 // reason.ResultExpired or reason.VaultLocked.
 func (p *Pipeline) Arguments(ctx context.Context, past *PastCall) ([]byte, error) {
-	switch {
-	case past.Proposed == nil:
+	if past.Proposed == nil {
 		return nil, nil
-	case past.Proposed.ArgumentsBlob != "":
-		return p.Ledger.Blob(ctx, past.Proposed.ArgumentsBlob)
 	}
-	return past.Proposed.Arguments, nil
+	return p.kept(ctx, past.Proposed.Arguments, past.Proposed.ArgumentsBlob)
+}
+
+// kept returns arguments that an event has, or the blob that it names.
+func (p *Pipeline) kept(ctx context.Context, arguments []byte, blob string) ([]byte, error) {
+	if blob != "" {
+		return p.Ledger.Blob(ctx, blob)
+	}
+	return arguments, nil
 }
 
 // ResultKept says why the result of a call cannot be had that has one:

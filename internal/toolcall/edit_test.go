@@ -3,6 +3,7 @@ package toolcall_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -97,6 +98,26 @@ func TestEditedCallRuns(t *testing.T) {
 	}
 	if len(both) != 2 || both[0] == both[1] {
 		t.Errorf("arguments in the journal: %v", both)
+	}
+}
+
+// TestReplayOfAnEdit: a retry of a call that people edited is judged by the arguments that ran. The
+// control is a policy that forbids other arguments, those that the client sent.
+func TestReplayOfAnEdit(t *testing.T) {
+	t.Parallel()
+	forbid := `@id("no") @reason("no") forbid(principal, action == Action::"tool.execute/process.run", resource) when { %scontext.args.argv.contains("-n") };`
+	for not, denied := range map[string]bool{"": true, "!": false} {
+		w := newWorld(t, withCarol)
+		receives(w.run)
+		r := w.begin(keyed(runCall()))
+		w.vote(carol, must.Get(w.edit(bob, r.asked(), `{"argv":["make","-n"]}`))(t), yes)
+		if o, err := r.wait(); err != nil || o.Report.Edited == nil {
+			t.Fatalf("%+v, %v", o.Report, err)
+		}
+		w.reload(fmt.Sprintf(forbid, not))
+		if _, o, err := w.call(keyed(runCall())); (reason.Of(err) == reason.PolicyDenied) != denied || (len(o.Report.Result) > 0) == denied {
+			t.Errorf("forbidden where %scontains(-n): %+v, %v", not, o.Report, err)
+		}
 	}
 }
 

@@ -57,7 +57,7 @@ func (p *Pipeline) callOnce(ctx context.Context, s *Submission, observe func(Eve
 		case found && unstarted(past.Story):
 			p.start(key, live, s, past.proposalID)
 		case found:
-			outcome, err := p.replay(s, past, live.Add)
+			outcome, err := p.replay(ctx, s, past, live.Add)
 			p.keyed.leave(key, live)
 			live.End(outcome, err)
 		default:
@@ -188,11 +188,20 @@ func unstarted(s callrecord.Story) bool {
 }
 
 // deniedNow reports whether the policies in force deny the caller a call that ran, by the facts
-// under which it ran.
-func (p *Pipeline) deniedNow(s *Submission, past callrecord.Story) bool {
+// under which it ran. A call that people edited is judged by the arguments that they gave it, as
+// the journal keeps them.
+func (p *Pipeline) deniedNow(ctx context.Context, s *Submission, past callrecord.Story) bool {
 	_, input, err := p.Dispatcher.Check(s.Tool, s.Input)
 	if err != nil {
 		return true // there is no such tool any more
+	}
+	for _, e := range past.Edits {
+		if e.CallDigest != past.Decided.CallDigest {
+			continue
+		}
+		if input, err = p.kept(ctx, e.Arguments, e.ArgumentsBlob); err != nil {
+			return true // what ran cannot be read, so that it cannot be judged
+		}
 	}
 	for _, e := range slices.Backward(past.Evaluations) {
 		if e.Request.Commit != nil || e.Request.Injection != nil {
@@ -207,7 +216,7 @@ func (p *Pipeline) deniedNow(s *Submission, past callrecord.Story) bool {
 
 // replay tells the story of an earlier call again, unless policy denies the caller by now what
 // the call did.
-func (p *Pipeline) replay(s *Submission, past pastCall, observe func(Event)) (Outcome, error) {
+func (p *Pipeline) replay(ctx context.Context, s *Submission, past pastCall, observe func(Event)) (Outcome, error) {
 	if past.Proposed != nil {
 		observe(Event{Proposed: &Proposed{
 			ProposalID: past.Proposed.ProposalID, CallID: past.Proposed.CallID, Session: past.Session, Run: past.Run,
@@ -217,7 +226,7 @@ func (p *Pipeline) replay(s *Submission, past pastCall, observe func(Event)) (Ou
 	if past.Refused != nil {
 		return Outcome{}, reason.Errorf(past.Refused.Reason, "%s", past.Refused.Message).WithRemedy("%s", past.Refused.Remedy)
 	}
-	if past.Decided.Allowed && past.Attested != nil && p.deniedNow(s, past.Story) {
+	if past.Decided.Allowed && past.Attested != nil && p.deniedNow(ctx, s, past.Story) {
 		return Outcome{}, reason.Errorf(reason.PolicyDenied, "the call ran, and policy denies it by now, so that its result is not shown again").
 			WithRemedy("Attestation %s says what it did. An operator sees with `palyra policy explain %s` which rule denies it.", past.Attested.AttestationID, past.Proposed.ProposalID)
 	}
