@@ -160,3 +160,15 @@ func TestPlainWords(t *testing.T) {
 		}
 	}
 }
+
+// TestHelpOfNoCommand: the help of a command that is none says so.
+func TestHelpOfNoCommand(t *testing.T) {
+	t.Parallel()
+	w := clitest.NewWorld(t)
+	for word, known := range map[string]bool{"undo": false, "workspace": true} {
+		r := w.Run(word, "--help")
+		if strings.Contains(r.Err, "unknown command") == known || r.Out == "" {
+			t.Errorf("palyra %s --help: %s", word, r.Err)
+		}
+	}
+}

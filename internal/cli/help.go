@@ -22,6 +22,10 @@ const styledWidth = 100
 // The styling asks the terminal for its background, so nothing but help, and
 // nothing that reads an answer afterwards, goes through it.
 func (a *app) help(cmd *cobra.Command, _ []string) {
+	// Of a group with a word that it does not know, cobra asks for the help of the group.
+	if given := cmd.Flags().Args(); cmd.HasSubCommands() && len(given) > 0 {
+		a.Say("%v", command.Group(cmd, given))
+	}
 	if cmd.Annotations["topic"] != "" || !a.Colour(a.OutTerminal) || a.Width < styledWidth {
 		fmt.Fprint(a.Out, plainHelp(cmd))
 		return

@@ -193,7 +193,7 @@ func (g *gateway) EvaluateTool(ctx context.Context, req *palyrav1.EvaluateToolRe
 		Verdict: v.Effect().String(), Reason: string(v.Reason()), Remedy: v.Remedy(),
 		PolicyVersion: v.PolicyVersion(), SnapshotDigest: v.SnapshotDigest(), CallDigest: e.CallDigest,
 		ProposalApprovalRequired: v.Effect() == policy.Ask,
-		ApprovalSubjectId:        e.Plan.Subject, GrantId: v.GrantID(), RequesterReasonWanted: e.ReasonWanted,
+		ApprovalSubjectId:        e.Plan.Subject, GrantId: v.GrantID(), RequesterReasonWanted: e.ReasonWanted, Frozen: e.Frozen,
 	}
 	explained := mayExplain(g.engine, caller)
 	if code := v.Reason(); code != "" {

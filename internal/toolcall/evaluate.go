@@ -21,6 +21,8 @@ type Evaluation struct {
 	// ReasonWanted is what policy wants to know of the requester before people are asked
 	// about the call or about a secret of it; "" when it wants nothing, or was told.
 	ReasonWanted string
+	// Frozen is true while the gateway is frozen, when the call would be refused.
+	Frozen bool
 }
 
 // SecretEvaluation is what policy would say of one secret of a call.
@@ -68,7 +70,7 @@ func (p *Pipeline) weigh(ctx context.Context, s Submission, elsewhere bool) (*ca
 		return c, Evaluation{}, err
 	}
 	secrets, err := c.evaluateInjections(ctx)
-	e := Evaluation{Verdict: c.verdict, CallDigest: c.digest, Plan: c.plan, Secrets: secrets}
+	e := Evaluation{Verdict: c.verdict, CallDigest: c.digest, Plan: c.plan, Secrets: secrets, Frozen: c.Dispatcher.Frozen()}
 	if c.reason == "" {
 		e.ReasonWanted = c.verdict.AskReason()
 		for _, one := range secrets {

@@ -232,6 +232,15 @@ func TestDryRunLeavesNothing(t *testing.T) {
 			t.Errorf("%s: %s, %+v, %v", name, e.Verdict.Effect(), e.Plan.Subject, err)
 		}
 	}
+	for _, frozen := range []bool{false, true} {
+		if frozen {
+			w.Router.Freeze()
+		}
+		if e, err := w.Pipeline.Evaluate(t.Context(), readCall()); err != nil || e.Frozen != frozen {
+			t.Errorf("frozen %v: %v, %v", frozen, e.Frozen, err)
+		}
+	}
+	w.Router.Thaw()
 	if _, err := w.Pipeline.Evaluate(t.Context(), toolcall.Submission{Caller: agent, Tool: "fs.raed"}); reason.Of(err) != reason.UnknownTool {
 		t.Errorf("an unknown tool: %v", err)
 	}

@@ -1694,8 +1694,10 @@ type EvaluateToolResponse struct {
 	// What policy wants to know of the requester before it asks people, such as "Which
 	// ticket?"; empty when it wants nothing, or requester_reason says it.
 	RequesterReasonWanted string `protobuf:"bytes,14,opt,name=requester_reason_wanted,json=requesterReasonWanted,proto3" json:"requester_reason_wanted,omitempty"`
-	unknownFields         protoimpl.UnknownFields
-	sizeCache             protoimpl.SizeCache
+	// The gateway is frozen: whatever the verdict is, it refuses the call until it is thawed.
+	Frozen        bool `protobuf:"varint,15,opt,name=frozen,proto3" json:"frozen,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *EvaluateToolResponse) Reset() {
@@ -1824,6 +1826,13 @@ func (x *EvaluateToolResponse) GetRequesterReasonWanted() string {
 		return x.RequesterReasonWanted
 	}
 	return ""
+}
+
+func (x *EvaluateToolResponse) GetFrozen() bool {
+	if x != nil {
+		return x.Frozen
+	}
+	return false
 }
 
 // SkillGateDecision says whether a skill may run at all, which is asked before anything
@@ -4980,7 +4989,7 @@ const file_palyra_v1_gateway_proto_rawDesc = "" +
 	"input_json\x18\x02 \x01(\fR\tinputJson\x12!\n" +
 	"\asession\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18@R\asession\x12\"\n" +
 	"\achannel\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\achannel\x123\n" +
-	"\x10requester_reason\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x0frequesterReason\"\xeb\x04\n" +
+	"\x10requester_reason\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x0frequesterReason\"\x83\x05\n" +
 	"\x14EvaluateToolResponse\x12\x18\n" +
 	"\averdict\x18\x01 \x01(\tR\averdict\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
@@ -4997,7 +5006,8 @@ const file_palyra_v1_gateway_proto_rawDesc = "" +
 	"\x13approval_subject_id\x18\v \x01(\tR\x11approvalSubjectId\x12\x19\n" +
 	"\bgrant_id\x18\f \x01(\tR\agrantId\x125\n" +
 	"\asecrets\x18\r \x03(\v2\x1b.palyra.v1.SecretEvaluationR\asecrets\x126\n" +
-	"\x17requester_reason_wanted\x18\x0e \x01(\tR\x15requesterReasonWanted\"\xaf\x01\n" +
+	"\x17requester_reason_wanted\x18\x0e \x01(\tR\x15requesterReasonWanted\x12\x16\n" +
+	"\x06frozen\x18\x0f \x01(\bR\x06frozen\"\xaf\x01\n" +
 	"\x11SkillGateDecision\x12\x14\n" +
 	"\x05skill\x18\x01 \x01(\tR\x05skill\x12\x18\n" +
 	"\aallowed\x18\x02 \x01(\bR\aallowed\x12\x18\n" +

@@ -162,6 +162,9 @@ func evaluationPage(p *printer.Page, v *palyrav1.EvaluateToolResponse) {
 	p.Field("reason", v.GetReason())
 	p.Field("because", v.GetMessage())
 	p.Field("next", v.GetRemedy())
+	if v.GetFrozen() {
+		p.Field("frozen", "the gateway refuses every call until `palyra thaw`")
+	}
 	p.Field("wants to know", v.GetRequesterReasonWanted())
 	p.List("policies", invocation.DeterminingLines(v.GetDetermining()))
 	p.Wrapped("skill", v.GetSkillGateDecision().GetMessage())

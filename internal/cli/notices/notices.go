@@ -204,7 +204,7 @@ func (a *app) mapUser() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			reply, err := g.Notices.MapChatUser(ctx, &palyrav1.MapChatUserRequest{Team: team, User: user, Member: given[1]})
+			reply, err := g.Notices.MapChatUser(ctx, &palyrav1.MapChatUserRequest{Team: team, User: user, Member: "user:" + strings.TrimPrefix(given[1], "user:")})
 			if err != nil {
 				return err
 			}

@@ -43,4 +43,12 @@ func TestNotices(t *testing.T) {
 	if len(w.Gateway.MappedUsers) != 0 {
 		t.Errorf("mapped: %v", w.Gateway.MappedUsers)
 	}
+	for _, member := range []string{"ada", "user:ada"} {
+		w.Want(w.Run("notify", "slack", "map", "T012AB3CD/U012AB3CD", member), 0)
+	}
+	for _, got := range w.Gateway.MappedUsers {
+		if got.GetMember() != "user:ada" {
+			t.Errorf("mapped to %s", got.GetMember())
+		}
+	}
 }

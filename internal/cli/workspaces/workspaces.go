@@ -217,6 +217,9 @@ func (a *app) undoChangeSet(ctx context.Context, g *client.Gateway, workspace, i
 	if err != nil {
 		return err
 	}
+	if s.GetState() == palyrav1.ChangeSetState_CHANGE_SET_STATE_UNDONE {
+		a.Say("%s was taken back before; nothing changed now. This is the change set that did it:", s.GetChangeSetId())
+	}
 	done := reply.GetChangeSet()
 	return a.PrintOne("ChangeSet", a.changeSetRecord(done), func(p *printer.Page) { a.changeSetFields(p, done) })
 }

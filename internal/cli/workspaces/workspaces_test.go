@@ -35,7 +35,12 @@ func TestWorkspaceUndo(t *testing.T) {
 			}
 		})
 	}
-	if got := len(w.Gateway.Undone); got != 2 || w.Gateway.Undone[0].GetReason() != "wrong" {
+	// The second undoing of a change set says that it was taken back before, the first does not.
+	again := w.Run("workspace", "undo", clitest.ChangeSetID)
+	if !strings.Contains(again.Err, "was taken back before") {
+		t.Errorf("undone again: %s", again.Err)
+	}
+	if got := len(w.Gateway.Undone); got != 3 || w.Gateway.Undone[0].GetReason() != "wrong" {
 		t.Errorf("%d were undone: %v", got, w.Gateway.Undone)
 	}
 }
