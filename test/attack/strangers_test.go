@@ -14,6 +14,8 @@ import (
 	"sync"
 	"time"
 
+	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/gen/palyra/v1/palyrav1connect"
 	"palyra/internal/identity"
 	"palyra/internal/must"
 )
@@ -54,7 +56,45 @@ func strangerRows() []factRow {
 			}
 			return ""
 		}},
+		{"GW2-20", "streams of one person without end", "", "", func(g *gateway, late bool) string {
+			count := 200
+			if late {
+				count = 300 // a principal has 256
+			}
+			if opened, err := g.watch(count); opened < count {
+				return fmt.Sprintf("%d were opened: %v", opened, err)
+			}
+			return canary
+		}},
 	}
+}
+
+// watch opens streams of the console as local, and returns how many were open at the same time,
+// and why the next one was not.
+func (g *gateway) watch(count int) (opened int, err error) {
+	g.T.Helper()
+	b := g.bundle()
+	ctx, end := context.WithCancel(g.T.Context())
+	defer end()
+	const each = 50 // of one connection
+	var console palyrav1connect.ConsoleServiceClient
+	for opened < count {
+		if opened%each == 0 {
+			transport := &http.Transport{TLSClientConfig: b.ClientTLS(), ForceAttemptHTTP2: true}
+			defer transport.CloseIdleConnections()
+			console = palyrav1connect.NewConsoleServiceClient(&http.Client{Transport: transport}, "https://"+b.Address)
+		}
+		stream, err := console.WatchConsole(ctx, &palyrav1.WatchConsoleRequest{})
+		if err == nil && !stream.Receive() {
+			err = stream.Err()
+		}
+		if err != nil {
+			return opened, err
+		}
+		defer stream.Close()
+		opened++
+	}
+	return opened, nil
 }
 
 // bundle is the credential of local.
