@@ -214,7 +214,7 @@ func (s *session) runGo(ctx context.Context, t tier) error {
 	flags.variables = t.environment()
 	c := newCollector(t.name, flags, s.add)
 	flags.run, flags.count = cmp.Or(s.run, flags.run), s.count
-	words := append([]string{"test", "-json", "-vet=off", "-timeout", "25m", "-p", fmt.Sprint(processorsOf(t))}, flags.arguments()...)
+	words := append([]string{"test", "-json", "-vet=off", "-timeout", "25m", "-p", fmt.Sprint(processorsOf(t) + t.beside)}, flags.arguments()...)
 	for _, p := range t.packages {
 		words = append(words, p.ImportPath)
 	}

@@ -26,6 +26,8 @@ type tier struct {
 	needs []need
 	// processors and memory (in GiB) are what it uses at most; 0 processors are all.
 	processors, memory int
+	// beside is how many packages run beside one on each processor, where packages wait much.
+	beside int
 	// budget is the time that it should take on two processors. A tier that takes
 	// longer is named in the summary, and does not fail.
 	budget time.Duration
@@ -94,7 +96,7 @@ var tiers = []tier{
 		about: "every package, without the tests that need root, a network, a browser or a foreign program",
 		needs: []need{goCommand, gitCommand},
 		in:    func(p pkg) bool { return !isForeign(p) && !requiresCgo(p) },
-		flags: goFlags{short: true},
+		flags: goFlags{short: true}, beside: 1, // internal/daemon takes 90 s and waits for half of them
 	},
 	{
 		name: "race", suite: core, memory: 6, budget: 4 * time.Minute,
