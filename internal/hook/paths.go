@@ -59,14 +59,23 @@ func (t *Tools) covers(path string) bool {
 	return guarded
 }
 
-// guardedIn are the guarded paths that a line for a shell, or a patch, spells out. Who
-// wants to hide one can: this tightens what is honest, and proves nothing.
+// guardedIn are the guarded paths that a line for a shell may write to, as far as it spells
+// them out. A line can hide one: this tightens what is honest, and proves nothing.
 func (t *Tools) guardedIn(line, cwd string) []string {
+	if t.home != "" {
+		line = strings.NewReplacer("${HOME}", t.home, "$HOME", t.home, " ~/", " "+t.home+"/", ">~/", ">"+t.home+"/").Replace(line)
+	}
 	var found []string
-	for _, word := range strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(" \t\r\n\"'`;|&<>()={},:", r) }) {
-		for from, to := range map[string]string{"$HOME": t.home, "${HOME}": t.home} {
-			word = strings.ReplaceAll(word, from, to)
-		}
+	for _, text := range maybeWritten(line) {
+		found = append(found, t.guardedAmong(text, cwd)...)
+	}
+	return found
+}
+
+// guardedAmong are the guarded paths among the words of a text, in whatever language it is.
+func (t *Tools) guardedAmong(text, cwd string) []string {
+	var found []string
+	for _, word := range strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" \t\r\n\"'`;|&<>()={},:", r) }) {
 		if at := t.locate(word, cwd); strings.ContainsAny(word, `/.\`) && (t.covers(at.abs) || t.covers(word)) {
 			found = append(found, at.abs)
 		}

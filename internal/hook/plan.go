@@ -140,12 +140,7 @@ func (p *planned) findPaths() {
 		}
 	}
 	if p.row.act == tool.ActShell || p.row.act == tool.ActInput || p.row.act == tool.ActUnknown {
-		text := p.line()
-		if p.row.wrap {
-			raw, _ := json.Marshal(p.args["input"])
-			text = string(raw)
-		}
-		external.Guarded = append(external.Guarded, p.guardedIn(text, p.msg.Cwd)...)
+		external.Guarded = append(external.Guarded, p.guardedInText()...)
 	}
 	external.Outside, external.Guarded = sorted(external.Outside), sorted(external.Guarded)
 	p.pathFacts()
@@ -157,6 +152,19 @@ func (p *planned) findPaths() {
 		p.risk(riskGuarded)
 		p.note("Says what agents or the gateway run: %s.", few(external.Guarded))
 	}
+}
+
+// guardedInText are the guarded files that the text of the call may write to. Only what is for
+// a shell that starts with it can be read as its language.
+func (p *planned) guardedInText() []string {
+	switch {
+	case p.row.wrap:
+		raw, _ := json.Marshal(p.args["input"])
+		return p.guardedAmong(string(raw), p.msg.Cwd)
+	case p.row.act == tool.ActShell:
+		return p.guardedIn(p.line(), p.msg.Cwd)
+	}
+	return p.guardedAmong(p.line(), p.msg.Cwd)
 }
 
 // pathFacts says of the paths in the workspace what those of the gateway's own tools

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -116,38 +117,118 @@ func TestOwnQuestions(t *testing.T) {
 	}
 }
 
-// TestGuardedFiles: no yes lets an agent change what agents or the gateway run. The
-// controls are files beside them; that it is the rule which denies is shown where the
-// rule is (package policy).
+// free lets agents do all that no rule forbids.
+const free = `@id("free") @reason("free") @waives("approval: the test's own")
+permit(principal, action in Action::"tool.execute", resource)
+when { context has external && context.sandbox.tier == "external" };
+`
+
+// TestGuardedFiles: a call that may change what agents or the gateway run asks, and the question
+// names the file. The controls are files beside them, and calls that only read or mention one.
 func TestGuardedFiles(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "")
-	stop := w.people(yes)
-	defer stop()
+	w := newWorld(t, free)
+	stop := w.people(no)
+	file := func(path ...string) string { return filepath.Join(append([]string{w.ws}, path...)...) }
+	settings, mcp := file(".claude", "settings.json"), file(".mcp.json")
+	var want []string
 	for i, c := range []struct {
-		name    string
-		input   args
-		guarded bool
+		name  string
+		input args
+		// guarded is the file that the question names, "" where nobody is asked.
+		guarded string
 	}{
-		{"Write", args{"file_path": filepath.Join(w.ws, ".claude", "settings.json"), "content": "{}"}, true},
-		{"Write", args{"file_path": filepath.Join(w.ws, ".claude", "plans", "notes.md"), "content": "{}"}, false},
-		{"Edit", args{"file_path": filepath.Join(w.ws, ".CLAUDE", "Settings.json"), "old_string": "a", "new_string": "b"}, true},
-		{"Write", args{"file_path": filepath.Join(w.ws, "sub", ".claude", "hooks", "x"), "content": "{}"}, true},
-		{"Write", args{"file_path": filepath.Join(w.ws, ".mcp.json"), "content": "{}"}, true},
-		{"Write", args{"file_path": filepath.Join(w.out, "state", "x"), "content": ""}, true},
-		{"Write", args{"file_path": filepath.Join(w.out, "estate", "x"), "content": ""}, false},
-		{"Bash", args{"command": "echo '{}' > .claude/settings.local.json"}, true},
-		{"Bash", args{"command": "echo '{}' > settings.local.json"}, false},
-		{"Bash", args{"command": "rm -rf " + filepath.Join(w.out, "state")}, true},
-		{"Bash", args{"command": "cp x \"$HOME/.codex/config.toml\""}, true},
-		{"Bash", args{"command": "cp x \"$HOME/.codexes/config.toml\""}, false},
-		{"BrandNewTool", args{"into": ".mcp.json"}, true},
-		{"Read", args{"file_path": filepath.Join(w.ws, ".claude", "settings.json")}, false},
+		{"Write", args{"file_path": settings, "content": "{}"}, settings},
+		{"Write", args{"file_path": file(".claude", "plans", "notes.md"), "content": "{}"}, ""},
+		{"Edit", args{"file_path": file(".CLAUDE", "Settings.json"), "old_string": "a", "new_string": "b"}, file(".CLAUDE", "Settings.json")},
+		{"Write", args{"file_path": file("sub", ".claude", "hooks", "x"), "content": "{}"}, file("sub", ".claude", "hooks", "x")},
+		{"Write", args{"file_path": mcp, "content": "{}"}, mcp},
+		{"Write", args{"file_path": filepath.Join(w.out, "state", "x"), "content": ""}, filepath.Join(w.out, "state", "x")},
+		{"BrandNewTool", args{"into": ".mcp.json"}, mcp},
+		{"Read", args{"file_path": settings}, ""},
 	} {
-		a := w.before("t"+strconv.Itoa(i), c.name, c.input)
-		if (a.decision == "deny") != c.guarded || c.guarded && !a.says(reason.PolicyDenied) {
-			t.Errorf("%s %v: %+v", c.name, c.input, a)
+		w.wantGuarded(&want, strconv.Itoa(i), c.name, c.input, c.guarded)
+	}
+	wantNamed(t, stop(), want)
+	stop = w.people(yes)
+	defer stop()
+	if a := w.before("yes", "Write", args{"file_path": mcp, "content": "{ }"}); a.decision != "allow" {
+		t.Errorf("a yes of a person: %+v", a)
+	}
+}
+
+// TestMentionIsNoWrite: a line for a shell asks about a guarded file that it may write to, and not
+// about one that it reads or mentions.
+func TestMentionIsNoWrite(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, free)
+	stop := w.people(no)
+	file := func(path ...string) string { return filepath.Join(append([]string{w.ws}, path...)...) }
+	mcp, home := file(".mcp.json"), must.Get(os.UserHomeDir())(t)
+	var want []string
+	for i, c := range []struct{ line, guarded string }{
+		{"echo '{}' > .claude/settings.local.json", file(".claude", "settings.local.json")},
+		{"echo '{}' > settings.local.json", ""},
+		{"rm -rf " + filepath.Join(w.out, "state"), filepath.Join(w.out, "state")},
+		{`cp x "$HOME/.codex/config.toml"`, filepath.Join(home, ".codex", "config.toml")},
+		{`cp x "$HOME/.codexes/config.toml"`, ""},
+		{"cp x ~/.codex/config.toml", filepath.Join(home, ".codex", "config.toml")},
+		{"cp .mcp.json /tmp/x", ""},
+		{"cp -t .claude x", file(".claude")},
+		{"mv .mcp.json old.json", mcp},
+		{"git commit -m 'docs: say where .mcp.json is'", ""},
+		{"git commit -m \"$(cat <<'EOF'\ndocs: say where .mcp.json is\nEOF\n)\"", ""},
+		{"git add .mcp.json && git -C . diff .mcp.json", ""},
+		{"git checkout -- .mcp.json", mcp},
+		{"git diff --output=.mcp.json", mcp},
+		{"make && git commit -m 'docs: .mcp.json'", ""},
+		{"ls .claude/", ""},
+		{"jq . .mcp.json", ""},
+		{"grep -rn --exclude-dir=.claude TODO .", ""},
+		{"cat > notes.md <<'EOF'\nEdit .mcp.json by hand.\nEOF", ""},
+		{"cat > .mcp.json <<'EOF'\n{}\nEOF", mcp},
+		{"python3 - <<'EOF'\nopen('.mcp.json', 'w')\nEOF", mcp},
+		{"python3 -c \"open('.mcp.json','w')\"", mcp},
+		{"echo .mcp.json | xargs rm", mcp},
+		{"sed -n 1,3p .mcp.json", ""},
+		{"sed -i s/a/b/ .mcp.json", mcp},
+		{"sed -ni s/a/b/ .mcp.json", mcp},
+		{"sort .mcp.json -o .mcp.json", mcp},
+		{"find .claude -name '*.json'", ""},
+		{"find .claude -name '*.json' -delete", file(".claude")},
+		{"cd .claude && cat settings.json", ""},
+		{"cd .claude && rm settings.json", file(".claude")},
+		{"F=.mcp.json; echo {} > $F", mcp},
+		{"tee .mcp.json < x", mcp},
+		{"cat() { rm \"$@\"; }; cat .mcp.json; true", mcp},
+	} {
+		w.wantGuarded(&want, "l"+strconv.Itoa(i), "Bash", args{"command": c.line}, c.guarded)
+	}
+	wantNamed(t, stop(), want)
+}
+
+// wantNamed wants questions that name these files, in this order.
+func wantNamed(t *testing.T, asked []approval.Record, want []string) {
+	t.Helper()
+	if len(asked) != len(want) {
+		t.Fatalf("%d were asked about, want %d", len(asked), len(want))
+	}
+	for i, r := range asked {
+		if !slices.ContainsFunc(r.Prompt.Notes, func(note string) bool { return strings.Contains(note, want[i]) }) {
+			t.Errorf("the question %q does not name %s: %q", r.Prompt.Summary, want[i], r.Prompt.Notes)
 		}
+	}
+}
+
+// wantGuarded makes a call, and wants it to be denied by the person where it is to be guarded.
+func (w *world) wantGuarded(want *[]string, id, name string, input args, guarded string) {
+	w.t.Helper()
+	a := w.before(id, name, input)
+	if (a.decision == "allow") != (guarded == "") || guarded != "" && !a.says(reason.ApprovalDenied) {
+		w.t.Errorf("%s %v: %+v", name, input, a)
+	}
+	if guarded != "" {
+		*want = append(*want, guarded)
 	}
 }
 

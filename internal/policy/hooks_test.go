@@ -10,7 +10,7 @@ import (
 	"palyra/internal/tool"
 )
 
-// TestHookRules: what the rules for agents' own calls deny and ask about. The control
+// TestHookRules: what the rules for agents' own calls ask about. The control
 // of each is the set without the rule.
 func TestHookRules(t *testing.T) {
 	t.Parallel()
@@ -30,6 +30,8 @@ func TestHookRules(t *testing.T) {
 			Args: json.RawMessage("{}"), Facts: tool.Facts{SandboxTier: "external", SandboxLevel: "none", External: external},
 		}
 	}
+	cfg.Sources = []Source{{Name: "free.cedar", Text: `@id("free") @reason("free") @waives("approval: the test's own")
+permit(principal, action == Action::"tool.execute/claude-code/Edit", resource) when { context.sandbox.tier == "external" };`}}
 	set := func(without string) *Set {
 		t.Helper()
 		defaults := slices.Clone(Defaults())
@@ -52,8 +54,8 @@ func TestHookRules(t *testing.T) {
 		facts               *tool.ExternalFacts
 		want                Effect
 	}{
-		{"a guarded file", edit.Name, "", guarded, Deny},
-		{"its control", edit.Name, "hooks.guarded", guarded, Ask},
+		{"a guarded file", edit.Name, "", guarded, Ask},
+		{"its control", edit.Name, "hooks.guarded", guarded, Allow},
 		{"a file outside", look.Name, "", outside, Ask},
 		{"its control", look.Name, "hooks.outside", outside, Allow},
 		{"a file in a workspace", look.Name, "", &tool.ExternalFacts{Agent: "claude-code", Act: tool.ActRead}, Allow},

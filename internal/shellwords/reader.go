@@ -66,8 +66,10 @@ func (r *reader) visit(node syntax.Node) bool {
 // structure is what runs, repeats or joins commands, and what words are made of.
 func (r *reader) structure(node syntax.Node) {
 	switch n := node.(type) {
+	case *syntax.BinaryCmd:
+		r.script.Pipes = r.script.Pipes || n.Op == syntax.Pipe || n.Op == syntax.PipeAll
 	case *syntax.File, *syntax.Comment, *syntax.Subshell, *syntax.Block, *syntax.IfClause, *syntax.WhileClause, *syntax.WordIter,
-		*syntax.BinaryCmd, *syntax.CaseClause, *syntax.CaseItem, *syntax.TimeClause, *syntax.ParenTest,
+		*syntax.CaseClause, *syntax.CaseItem, *syntax.TimeClause, *syntax.ParenTest,
 		*syntax.Lit, *syntax.SglQuoted, *syntax.DblQuoted:
 	case *syntax.CmdSubst, *syntax.ProcSubst, *syntax.ExtGlob, *syntax.BraceExp:
 		r.script.Dynamic = true
@@ -190,6 +192,7 @@ func (r *reader) redirect(n *syntax.Redirect) {
 	}
 	if n.Hdoc != nil {
 		r.documents[n.Hdoc] = true
+		r.script.Documents = append(r.script.Documents, r.source(n.Hdoc))
 	}
 	target := r.word(n.Word)
 	switch n.Op {

@@ -148,6 +148,10 @@ type Script struct {
 	// arithmetic, in the order of the text. They are no part of its digest, since
 	// Form has them.
 	Settings []Setting `json:"-"`
+	// Documents are the texts of here-documents, and Pipes is true where the output of one
+	// command goes to another. They are no part of the digest either.
+	Documents []string `json:"-"`
+	Pipes     bool     `json:"-"`
 	// Form is the text in one form for all that differ in spaces, line breaks and
 	// comments alone. How commands are joined is there, and nowhere else.
 	Form string `json:"form"`
