@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -32,19 +31,21 @@ type host struct {
 	home  string
 }
 
-// newHosts are two hosts with a wire between them, and no other way out.
-func newHosts(t *testing.T) (gateway, other *host) {
+// newHosts are two hosts with a wire between them, and no other way out. They see the given
+// directories.
+func newHosts(t *testing.T, directories ...string) (gateway, other *host) {
 	t.Helper()
-	hold := func(wrap ...string) *host {
-		held := process.Begin(t, exec.Command(wrap[0], append(wrap[1:], "sh", "-c", "echo ready; exec sleep infinity")...))
-		if held.Out.Await(regexp.MustCompile("ready"), held.Ended) == nil {
+	homes := []string{t.TempDir(), t.TempDir()}
+	hold := func(home string, wrap ...string) *host {
+		held := process.Begin(t, exec.Command(wrap[0], append(wrap[1:], "sh", "-c", "echo ready $$; exec sleep infinity")...))
+		ready := held.Out.Await(regexp.MustCompile(`ready (\d+)`), held.Ended)
+		if ready == nil {
 			t.Fatalf("there is no namespace for a host (enable unprivileged user namespaces): %s", held.Err)
 		}
-		target := strconv.Itoa(held.Cmd.Process.Pid)
-		return &host{t: t, enter: []string{"nsenter", "--target", target, "--user", "--net", "--preserve-credentials", "--"}, home: t.TempDir()}
+		return &host{t: t, enter: []string{"nsenter", "--target", ready[1], "--user", "--net", "--mount", "--preserve-credentials", "--"}, home: home}
 	}
-	gateway = hold("unshare", "--user", "--map-root-user", "--net")
-	other = hold(append(slices.Clone(gateway.enter), "unshare", "--net")...)
+	gateway = hold(homes[0], ownRoot(t, append(directories, homes...))...)
+	other = hold(homes[1], append(slices.Clone(gateway.enter), "unshare", "--net")...)
 	gateway.run("ip", "link", "add", "wire", "type", "veth", "peer", "name", "wire", "netns", other.enter[2]).Want(t, 0)
 	for h, address := range map[*host]string{gateway: gatewayHost, other: otherHost} {
 		h.run("ip", "link", "set", "lo", "up").Want(t, 0)
@@ -52,6 +53,28 @@ func newHosts(t *testing.T) (gateway, other *host) {
 		h.run("ip", "link", "set", "wire", "up").Want(t, 0)
 	}
 	return gateway, other
+}
+
+// ownRoot is the beginning of a command line that runs in namespaces in which the user of the test
+// is root. The directories above those given belong to that user: where the test's user is not
+// root, the system's own belong to nobody there, and palyrad takes no configuration from below
+// them. The rest of the system is as it is.
+func ownRoot(t *testing.T, directories []string) []string {
+	t.Helper()
+	line := []string{"bwrap", "--unshare-user", "--uid", "0", "--gid", "0", "--unshare-net", "--die-with-parent"}
+	for _, entry := range must.Get(os.ReadDir("/"))(t) {
+		path := "/" + entry.Name()
+		switch {
+		case entry.Type()&os.ModeSymlink != 0:
+			line = append(line, "--symlink", must.Get(os.Readlink(path))(t), path)
+		case entry.IsDir() && !slices.ContainsFunc(directories, func(dir string) bool { return strings.HasPrefix(dir+"/", path+"/") }):
+			line = append(line, "--dev-bind", path, path)
+		}
+	}
+	for _, dir := range directories {
+		line = append(line, "--dev-bind", dir, dir)
+	}
+	return append(line, "--")
 }
 
 func (h *host) command(program string, args ...string) *exec.Cmd {
@@ -145,8 +168,8 @@ func (r *remote) code(args ...string) string {
 // wrong PIN, it gets nothing; and what a kill of the gateway cuts off leaves no device.
 func TestPairingBetweenHosts(t *testing.T) {
 	t.Parallel()
-	near, far := newHosts(t)
 	g := newGateway(t)
+	near, far := newHosts(t, g.Dir, programs)
 	text := must.Get(os.ReadFile(g.Config))(t)
 	g.write(g.Config, strings.Replace(string(text), `api = "127.0.0.1:0"`, `api = "`+gatewayHost+`:7443"`+"\nallow_remote = true\nserver_names = [\"gateway.example\"]", 1))
 	g.Wrap = near.enter
