@@ -34,6 +34,8 @@ func maybeWritten(line string) []string {
 		case len(words) > 0 && slices.Contains([]string{"cd", "pushd"}, words[0]):
 			directories = append(directories, words[1:]...)
 		case onlyReads(words, all):
+		case all && sandbox.IsShell(path.Base(words[0])) && len(words) > 2 && clustered(words[1:2], 'c') && !script.Pipes && len(script.Documents) == 0:
+			texts = append(texts, maybeWritten(words[2])...)
 		case !all || script.Pipes || len(script.Documents) > 0 || len(script.Features) > 0:
 			return whole
 		default:

@@ -11,10 +11,12 @@ import (
 	"time"
 
 	"palyra/internal/access"
+	"palyra/internal/canonical"
 	"palyra/internal/decision"
 	"palyra/internal/event"
 	"palyra/internal/reason"
 	"palyra/internal/rejoin"
+	"palyra/internal/tool"
 	"palyra/internal/toolcall"
 )
 
@@ -145,7 +147,8 @@ func (s *Service) ask(ctx context.Context, caller access.Caller, a *Agent, m *Me
 	v := newVisit(a, m, name, s.Stopping)
 	v.asked = digestOf(input)
 	if v.digest = v.asked; v.digest == "" {
-		return s.denied(ctx, reason.Errorf(reason.InvalidInput, "the input of the call is not JSON that can be told apart from other JSON"))
+		_, err := canonical.JSON(input)
+		return s.denied(ctx, tool.InputError(err))
 	}
 	v, mine, err := s.enter(id, v)
 	if err != nil {

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"palyra/internal/canonical"
+	"palyra/internal/commandline"
 	"palyra/internal/tool"
 )
 
@@ -130,6 +132,9 @@ func (a *Agent) submitted(m *Message) (r row, toolName string, input json.RawMes
 	if len(input) == 0 {
 		input = json.RawMessage("{}")
 	}
+	if r.line != "" {
+		input = lined(input, r.line)
+	}
 	if r.wrap {
 		wrapped := map[string]any{"tool": name, "input": input}
 		if r.act == tool.ActMCP {
@@ -140,6 +145,29 @@ func (a *Agent) submitted(m *Message) (r row, toolName string, input json.RawMes
 		}
 	}
 	return r, a.Name + "/" + r.name, input, nil
+}
+
+// lined is an input whose line for a shell is a list of words, as versions of Codex send it, with
+// the line that stands for these words. Any other input is returned as it is.
+func lined(input json.RawMessage, name string) json.RawMessage {
+	if _, err := canonical.JSON(input); err != nil {
+		return input // which is refused: reading it here could drop a second spelling
+	}
+	var args map[string]json.RawMessage
+	var words []string
+	if json.Unmarshal(input, &args) != nil || json.Unmarshal(args[name], &words) != nil || len(words) == 0 {
+		return input
+	}
+	line, err := json.Marshal(commandline.Quote(words))
+	if err != nil {
+		return input
+	}
+	args[name] = line
+	out, err := json.Marshal(args)
+	if err != nil {
+		return input
+	}
+	return out
 }
 
 // descriptor is the definition of a row's tool.

@@ -37,7 +37,7 @@ func (s *Schema) read(raw []byte) (text json.RawMessage, value any, err error) {
 		raw = []byte("{}")
 	}
 	if text, err = canonical.JSON(raw); err != nil {
-		return nil, nil, inputError(err)
+		return nil, nil, InputError(err)
 	}
 	if err := json.Unmarshal(text, &value); err != nil {
 		return nil, nil, reason.Errorf(reason.InvalidInput, "reading input: %w", err)
@@ -48,8 +48,8 @@ func (s *Schema) read(raw []byte) (text json.RawMessage, value any, err error) {
 	return text, value, nil
 }
 
-// inputError gives the errors of package canonical their reason.
-func inputError(err error) error {
+// InputError gives the errors of package canonical their reason.
+func InputError(err error) error {
 	code := reason.InvalidInput
 	switch {
 	case errors.Is(err, canonical.ErrTooLarge):
