@@ -182,7 +182,7 @@ var Rooms = []Room{
 	{Dir: "internal/activated", Layer: layerGround, Only: []string{"internal/reason"}, Why: "what a service manager hands over is taken in one place, once"},
 	{Dir: "internal/agentfiles", Layer: layerGround, Only: []string{"internal/workspace"}, Why: "where agents keep settings is one table, for those who write them and those who guard them"},
 	{Dir: "internal/fileedit", Layer: layerGround, Only: []string{"internal/identity/keyfile", "internal/reason"}, Why: "a file of somebody else is replaced in one way, whatever it holds"},
-	{Dir: "internal/config", Layer: layerGround, Only: []string{"internal/access", "internal/clip", "internal/dnsname", "internal/lazyregexp", "internal/nearest", "internal/reason"}, Why: "the file and its checks; the stages of a call get plain values from daemon"},
+	{Dir: "internal/config", Layer: layerGround, Only: []string{"internal/access", "internal/clip", "internal/dnsname", "internal/lazyregexp", "internal/nearest", "internal/reason", "internal/tomledit"}, Why: "the file and its checks; the stages of a call get plain values from daemon"},
 	{Dir: "internal/statedir", Layer: layerGround, Only: []string{"internal/filelock", "internal/reason"}, Why: "where things lie in the state directory, whoever opens them"},
 	{Dir: "internal/keyring", Layer: layerGround, Only: []string{"internal/bus", "internal/reason"}, Why: "a keyring keeps bytes, whatever they are the key of"},
 	{Dir: "internal/identity/keyfile", Layer: layerGround, Only: []string{"internal/reason"}, Why: "a private file is guarded in one way, whatever it holds"},

@@ -13,6 +13,7 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 
 	"palyra/internal/nearest"
+	"palyra/internal/tomledit"
 )
 
 // applyFile sets the keys that the text of a file holds. The library decodes the
@@ -20,6 +21,7 @@ import (
 // the fields of Config is done here and not by the library, which would stop at the
 // first error: so all findings come at once, each with its line and column.
 func applyFile(path string, text []byte, c *Config, origins Origins) Findings {
+	text = tomledit.Unmarked(text)
 	var doc map[string]any
 	if err := toml.Unmarshal(text, &doc); err != nil {
 		return Findings{syntaxFinding(path, err)}

@@ -8,8 +8,9 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/pelletier/go-toml/v2"
 	"github.com/pelletier/go-toml/v2/unstable"
+
+	"palyra/internal/tomledit"
 )
 
 // errNotMoved is a text in which the moved keys cannot be told from the rest.
@@ -20,15 +21,19 @@ var errNotMoved = errors.New("the secrets of this file cannot be taken out witho
 // their key file. Every other byte stays as it is. The result is parsed and compared
 // with the text: it is an error when anything else would have changed.
 func MoveSecrets(text []byte, refs map[int]string) ([]byte, error) {
+	return tomledit.Edit(text, func(text []byte) ([]byte, error) { return moveSecrets(text, refs) })
+}
+
+func moveSecrets(text []byte, refs map[int]string) ([]byte, error) {
 	before := make(map[string]any)
-	if err := toml.Unmarshal(text, &before); err != nil {
+	if err := tomledit.Decode(text, &before); err != nil {
 		return nil, err
 	}
 	m := mover{text: text, refs: refs}
 	m.find()
 	edited := m.edited()
 	after := make(map[string]any)
-	if toml.Unmarshal(edited, &after) != nil || !reflect.DeepEqual(after, moved(before, refs)) {
+	if tomledit.Decode(edited, &after) != nil || !reflect.DeepEqual(after, moved(before, refs)) {
 		return nil, errNotMoved
 	}
 	return edited, nil

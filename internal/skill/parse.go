@@ -17,6 +17,7 @@ import (
 	"palyra/internal/lazyregexp"
 	"palyra/internal/nearest"
 	"palyra/internal/reason"
+	"palyra/internal/tomledit"
 	"palyra/internal/tool"
 )
 
@@ -57,7 +58,7 @@ func ParseManifest(text []byte) (*Manifest, error) {
 		return nil, reason.Errorf(reason.InvalidUTF8, "skill.toml is no UTF-8")
 	}
 	m := &Manifest{}
-	if err := toml.NewDecoder(bytes.NewReader(text)).DisallowUnknownFields().Decode(m); err != nil {
+	if err := toml.NewDecoder(bytes.NewReader(tomledit.Unmarked(text))).DisallowUnknownFields().Decode(m); err != nil {
 		return nil, unreadable(err)
 	}
 	c := checker{}

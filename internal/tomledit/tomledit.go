@@ -42,8 +42,23 @@ type Pair struct {
 	Value any
 }
 
-// Decode reads a text into v, as go-toml does.
-func Decode(text []byte, v any) error { return told(toml.Unmarshal(text, v)) }
+// Decode reads a text into v, as go-toml does. A byte-order mark may stand before it.
+func Decode(text []byte, v any) error { return told(toml.Unmarshal(Unmarked(text), v)) }
+
+// mark is the byte-order mark that some editors write before a text.
+var mark = []byte("\ufeff")
+
+// Unmarked is a text without the byte-order mark before it.
+func Unmarked(text []byte) []byte { return bytes.TrimPrefix(text, mark) }
+
+// Edit edits a text behind its byte-order mark, which stays.
+func Edit(text []byte, edit func([]byte) ([]byte, error)) ([]byte, error) {
+	edited, err := edit(Unmarked(text))
+	if err != nil || !bytes.HasPrefix(text, mark) {
+		return edited, err
+	}
+	return slices.Concat(mark, edited), nil
+}
 
 // told gives an error of the parser its place.
 func told(err error) error {
@@ -144,6 +159,14 @@ func (s *source) eol() string {
 // table, which is made where there is none. made is the path of what was added, nil where
 // nothing was; Remove of it gives the text of before.
 func Set(text []byte, path []string, value any) (edited []byte, made []string, err error) {
+	edited, err = Edit(text, func(text []byte) (edited []byte, err error) {
+		edited, made, err = set(text, path, value)
+		return edited, err
+	})
+	return edited, made, err
+}
+
+func set(text []byte, path []string, value any) (edited []byte, made []string, err error) {
 	before, err := decode(text)
 	if err != nil {
 		return nil, nil, err
@@ -246,12 +269,12 @@ func (s *source) addBlock(block string) []byte {
 
 // AddTable adds a table that is not there.
 func AddTable(text []byte, path []string, pairs ...Pair) ([]byte, error) {
-	return addTable(text, path, "[", "]", pairs)
+	return Edit(text, func(text []byte) ([]byte, error) { return addTable(text, path, "[", "]", pairs) })
 }
 
 // AppendTable adds one more table to a list of tables.
 func AppendTable(text []byte, path []string, pairs ...Pair) ([]byte, error) {
-	return addTable(text, path, "[[", "]]", pairs)
+	return Edit(text, func(text []byte) ([]byte, error) { return addTable(text, path, "[[", "]]", pairs) })
 }
 
 func addTable(text []byte, path []string, open, end string, pairs []Pair) ([]byte, error) {
@@ -284,6 +307,10 @@ func addTable(text []byte, path []string, open, end string, pairs []Pair) ([]byt
 
 // Remove takes a key out, or a table with all that is below it.
 func Remove(text []byte, path []string) ([]byte, error) {
+	return Edit(text, func(text []byte) ([]byte, error) { return remove(text, path) })
+}
+
+func remove(text []byte, path []string) ([]byte, error) {
 	before, err := decode(text)
 	if err != nil {
 		return nil, err
@@ -306,6 +333,10 @@ func Remove(text []byte, path []string) ([]byte, error) {
 
 // RemoveTable takes one of a list of tables out, from 0.
 func RemoveTable(text []byte, path []string, index int) ([]byte, error) {
+	return Edit(text, func(text []byte) ([]byte, error) { return removeTable(text, path, index) })
+}
+
+func removeTable(text []byte, path []string, index int) ([]byte, error) {
 	before, err := decode(text)
 	if err != nil {
 		return nil, err

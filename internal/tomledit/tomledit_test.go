@@ -40,6 +40,8 @@ func TestSet(t *testing.T) {
 		"the root":              {"a = 1\n[d]\n", []string{"c"}, "a = 1\nc = \"x\"\n[d]\n", "c"},
 		"dotted keys":           {"b.a = 1\n[d]\n", []string{"b", "c"}, "b.a = 1\nb.c = \"x\"\n[d]\n", "b.c"},
 		"the last line":         {"[b]\na = 1", []string{"b", "c"}, "[b]\na = 1\nc = \"x\"", "b.c"},
+		"a byte-order mark":     {"\ufeffa = 1\n", []string{"b", "c"}, "\ufeffa = 1\n\n[b]\nc = \"x\"\n", "b"},
+		"root behind a mark":    {"\ufeff[d]\n", []string{"c"}, "\ufeffc = \"x\"\n[d]\n", "c"},
 		"a key with a dot":      {"", []string{"b", "c.d"}, "[b]\n\"c.d\" = \"x\"\n", "b"},
 	} {
 		edited, made, err := Set([]byte(c.text), c.path, "x")

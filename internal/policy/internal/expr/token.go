@@ -55,9 +55,15 @@ type lexer struct {
 	errors       []lexError
 }
 
+// byteOrderMark is what some editors put before the text of a file.
+const byteOrderMark = "\ufeff"
+
 // Tokenize splits a policy text, and says where it is not made of tokens.
 func Tokenize(text string) ([]Token, []lexError) {
 	l := &lexer{text: text, line: 1, column: 1}
+	if strings.HasPrefix(text, byteOrderMark) {
+		l.at = len(byteOrderMark)
+	}
 	for l.at < len(l.text) {
 		l.next()
 	}
@@ -125,9 +131,13 @@ func (l *lexer) punct(rest string) {
 		return
 	}
 	r, size := utf8.DecodeRuneInString(rest)
-	if r == utf8.RuneError && size == 1 {
+	switch name := span(rest[size:], func(b byte) bool { return identByte(b, false) }); {
+	case r == utf8.RuneError && size == 1:
 		l.fail("invalid UTF-8")
-	} else {
+	case r == '?' && name > 0:
+		l.fail(fmt.Sprintf("this is a template of Cedar, and the gateway takes none: name a principal or a resource instead of %s", rest[:size+name]))
+		size += name
+	default:
 		l.fail(fmt.Sprintf("unexpected character %q", r))
 	}
 	l.advance(size)
