@@ -44,7 +44,7 @@ func newHosts(t *testing.T, directories ...string) (gateway, other *host) {
 		}
 		return &host{t: t, enter: []string{"nsenter", "--target", ready[1], "--user", "--net", "--mount", "--preserve-credentials", "--"}, home: home}
 	}
-	gateway = hold(homes[0], ownRoot(t, append(directories, homes...))...)
+	gateway = hold(homes[0], process.OwnRoot(t, append(directories, homes...), "--unshare-net")...)
 	other = hold(homes[1], append(slices.Clone(gateway.enter), "unshare", "--net")...)
 	gateway.run("ip", "link", "add", "wire", "type", "veth", "peer", "name", "wire", "netns", other.enter[2]).Want(t, 0)
 	for h, address := range map[*host]string{gateway: gatewayHost, other: otherHost} {
@@ -53,28 +53,6 @@ func newHosts(t *testing.T, directories ...string) (gateway, other *host) {
 		h.run("ip", "link", "set", "wire", "up").Want(t, 0)
 	}
 	return gateway, other
-}
-
-// ownRoot is the beginning of a command line that runs in namespaces in which the user of the test
-// is root. The directories above those given belong to that user: where the test's user is not
-// root, the system's own belong to nobody there, and palyrad takes no configuration from below
-// them. The rest of the system is as it is.
-func ownRoot(t *testing.T, directories []string) []string {
-	t.Helper()
-	line := []string{"bwrap", "--unshare-user", "--uid", "0", "--gid", "0", "--unshare-net", "--die-with-parent"}
-	for _, entry := range must.Get(os.ReadDir("/"))(t) {
-		path := "/" + entry.Name()
-		switch {
-		case entry.Type()&os.ModeSymlink != 0:
-			line = append(line, "--symlink", must.Get(os.Readlink(path))(t), path)
-		case entry.IsDir() && !slices.ContainsFunc(directories, func(dir string) bool { return strings.HasPrefix(dir+"/", path+"/") }):
-			line = append(line, "--dev-bind", path, path)
-		}
-	}
-	for _, dir := range directories {
-		line = append(line, "--dev-bind", dir, dir)
-	}
-	return append(line, "--")
 }
 
 func (h *host) command(program string, args ...string) *exec.Cmd {
