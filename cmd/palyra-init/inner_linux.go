@@ -130,7 +130,7 @@ func prepare(i inside.Inner, order inside.Order, fds []int) (unpinned []int, err
 
 // execTool runs the tool in place of this program.
 func execTool(order inside.Order) error {
-	return fail(inside.StepExec, unlessBusy(func() error { return unix.Exec(program(order), order.Argv, order.Env) }))
+	return fail(inside.StepExec, notStarted(program(order), unlessBusy(func() error { return unix.Exec(program(order), order.Argv, order.Env) })))
 }
 
 // program is the path of what is run.

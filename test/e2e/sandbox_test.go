@@ -197,3 +197,23 @@ func checkAttested(t *testing.T, c *client) {
 		t.Errorf("the attestation lists the namespaces %v", i.Namespaces)
 	}
 }
+
+// TestMissingInterpreter: a script of the workspace whose interpreter does not exist says so, and not
+// that the script is missing. The control is a script whose interpreter exists.
+func TestMissingInterpreter(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t)
+	g.policy("10.cedar", waived)
+	for name, text := range map[string]string{"none.sh": "#!/x/y\n", "windows.sh": "#!/bin/sh\r\ntrue\r\n", "fine.sh": "#!/bin/sh\necho ran\n"} {
+		g.file(name, text)
+		must.Do(t, os.Chmod(filepath.Join(g.Workspace, name), 0o755)) // #nosec G302 -- it is to be started
+	}
+	g.Start()
+	c := g.local()
+	for name, want := range map[string]string{"none.sh": "interpreter /x/y does not exist", "windows.sh": "line ends of Windows"} {
+		c.run("call", "process.run", `argv=["./`+name+`"]`).Want(t, 9, "SPAWN_FAILED", want)
+	}
+	if out := c.ok("call", "process.run", `argv=["./fine.sh"]`); !strings.Contains(out, "ran") {
+		t.Errorf("the control: %s", out)
+	}
+}

@@ -99,7 +99,11 @@ func refusal(r inside.Report) error {
 			return reason.Errorf(reason.SpawnFailed, "the program could not be started: its file is open for writing").
 				WithRemedy("Try again when whatever writes the program has closed it (`fuser -v FILE` names it).")
 		}
-		return reason.Errorf(reason.SpawnFailed, "the program could not be started: %s", r.Error)
+		err := reason.Errorf(reason.SpawnFailed, "the program could not be started: %s", r.Error)
+		if strings.HasPrefix(r.Error, "interpreter ") {
+			err = err.WithRemedy("Correct the first line of the script, or install the interpreter below /usr or in a toolchain.")
+		}
+		return err
 	case inside.StepExecutable:
 		if unix.Errno(r.Errno) == unix.ESTALE {
 			return reason.Errorf(reason.BindingMismatch, "the program changed between the check and its start")
