@@ -108,6 +108,9 @@ func notices(g *gateway) []string {
 	if g.cfg.AllowSensitiveTools {
 		list = append(list, "allow_sensitive_tools is true: sensitive tools run without asking anybody")
 	}
+	if openNetwork(g.cfg.ProcessRunner) {
+		list = append(list, "programs have the network of the machine (process_runner.egress_enforcement_mode = \"unrestricted\"): calls of them are denied unless a policy permits context.egress.mode == \"none\"")
+	}
 	if deciders := slices.DeleteFunc(g.registry.List(), func(m access.Member) bool { return !m.Decides() }); len(deciders) == 1 {
 		list = append(list, deciders[0].Principal.String()+" alone answers approvals, also those of their own calls; add a second with `palyrad operator add`")
 	}

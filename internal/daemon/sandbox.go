@@ -103,6 +103,11 @@ func logToolchains(ctx context.Context, log *slog.Logger, found toolchain.Found)
 	}
 }
 
+// openNetwork reports whether programs run with the network of the machine.
+func openNetwork(p config.ProcessRunner) bool {
+	return p.Enabled && p.EgressEnforcementMode == config.EgressUnrestricted
+}
+
 // logIsolation logs what programs get, so that less than asked for is never silent.
 func logIsolation(ctx context.Context, log *slog.Logger, p config.ProcessRunner, chosen sandbox.Choice) {
 	st := chosen.Status
@@ -115,6 +120,10 @@ func logIsolation(ctx context.Context, log *slog.Logger, p config.ProcessRunner,
 			slog.String("tier", string(st.Tier)), slog.String("rung", string(st.Rung)), slog.String("problem", chosen.Lack))
 	default:
 		log.InfoContext(ctx, "sandbox", slog.String("tier", string(st.Tier)), slog.String("rung", string(st.Rung)), slog.String("limits", st.Limits))
+	}
+	if openNetwork(p) {
+		log.WarnContext(ctx, "programs have the network of the machine (process_runner.egress_enforcement_mode), and nothing bounds what they reach",
+			slog.String("remedy", "Set it to \"strict\", or permit context.egress.mode == \"none\" by a policy; the default policies deny such calls."))
 	}
 	if p.Enabled && st.Available && st.Tight != "" {
 		log.WarnContext(ctx, "programs at their limits do not fit beside palyrad", slog.String("problem", st.Tight), slog.String("remedy", doctor.MoreRoom))

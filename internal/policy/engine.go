@@ -154,9 +154,17 @@ func (s *Set) deny(c *call, voters *electorate, best outcome) Verdict {
 	if lack := s.lacking(c, voters); lack.text != "" {
 		v.code = reason.ApprovalUnattainable
 		v.missing, v.remedy = lack.text, lack.remedy
+		return v
+	}
+	if f := &c.request.Facts; len(v.determining) == 0 && f.EgressMode == "none" && f.SandboxTier != "external" {
+		v.remedy = openNetwork
 	}
 	return v
 }
+
+// openNetwork is the next step for a program that would have the network of the machine, which
+// no default policy permits.
+const openNetwork = "The operator set process_runner.egress_enforcement_mode = \"unrestricted\". Ask an operator to set it to \"strict\", or to add a permit that says context.egress.mode == \"none\"."
 
 // denial is a deny by policies, with the first remedy among them.
 func denial(by []*compiled) Verdict {

@@ -217,3 +217,28 @@ func TestMissingInterpreter(t *testing.T) {
 		t.Errorf("the control: %s", out)
 	}
 }
+
+// TestOpenNetwork: where the operator lets programs have the network of the machine, the start warns,
+// the status says so, and a call that no policy permits names the permit that it takes. The controls
+// are a gateway that does not, and a policy that permits it.
+func TestOpenNetwork(t *testing.T) {
+	t.Parallel()
+	for mode, open := range map[string]bool{"strict": false, "unrestricted": true, "none": true} {
+		g := newGateway(t, "[process_runner]", `egress_enforcement_mode = "`+mode+`"`)
+		g.Start()
+		c := g.local()
+		if warned := strings.Contains(g.Log().String(), "programs have the network of the machine"); warned != open {
+			t.Errorf("%s: the log warns: %v", mode, warned)
+		}
+		if status := c.ok("status"); strings.Contains(status, "programs have the network of the machine") != open {
+			t.Errorf("%s: %s", mode, status)
+		}
+		if !open {
+			continue
+		}
+		c.run("call", "process.run", `argv=["true"]`).Want(t, 3, "POLICY_DENIED", `context.egress.mode == "none"`)
+		g.policy("10.cedar", `@id("open") @reason("open") @waives("approval: the test's own") permit(principal, action == Action::"tool.execute/process.run", resource) when { context.egress.mode == "none" };`)
+		c.ok("policy", "reload")
+		c.ok("call", "process.run", `argv=["true"]`)
+	}
+}
