@@ -124,7 +124,7 @@ func read(response *http.Response, most int64) (fetchResult, error) {
 	}
 	result := fetchResult{
 		Status: response.StatusCode, URL: response.Request.URL.String(), Headers: map[string]string{},
-		body: asBody(data, truncated), Bytes: len(data), SHA256: canonical.Digest(data), Truncated: truncated,
+		body: asOutput(data, truncated), Bytes: len(data), SHA256: canonical.Digest(data), Truncated: truncated,
 		Redirects: []string{},
 	}
 	for _, name := range responseHeaders {

@@ -16,6 +16,7 @@ type stream struct {
 	// Tail is the end of the stream when bytes before it are missing, in the
 	// same encoding.
 	Tail       string `json:"tail,omitempty"`
+	ExactTail  string `json:"tail_base64,omitempty"`
 	TotalBytes int64  `json:"total_bytes"`
 	SHA256     string `json:"sha256"`
 	Truncated  bool   `json:"truncated"`
@@ -102,14 +103,13 @@ func keptSHA256(s sandbox.Stream) string {
 
 // streamOf encodes both ends of a stream the same way.
 func streamOf(s sandbox.Stream) stream {
-	head := asBody(s.Head, s.Truncated)
+	head := asOutput(s.Head, s.Truncated)
 	out := stream{body: head, TotalBytes: s.Total, SHA256: s.SHA256, Truncated: s.Truncated}
 	if len(s.Tail) == 0 {
 		return out
 	}
-	tail := trimStart(s.Tail)
-	if head.Encoding == encodingText && isText(tail) {
-		out.Tail = string(tail)
+	if tail := asOutput(trimStart(s.Tail), false); head.Encoding == encodingText && tail.Encoding == encodingText {
+		out.Tail, out.ExactTail = tail.Content, tail.Exact
 		return out
 	}
 	out.body = encodeAs(s.Head, false)

@@ -55,25 +55,64 @@ const (
 type body struct {
 	Content  string `json:"content"`
 	Encoding string `json:"encoding"`
+	// Exact are the bytes as base64, where Content has replacement characters.
+	Exact string `json:"content_base64,omitempty"`
 }
 
 // asBody encodes bytes. When data was cut, a character that the cut went
 // through does not make it binary: it is left out.
 func asBody(data []byte, cut bool) body {
 	if cut {
-		if n := len(data); n > 0 {
-			for back := 1; back <= min(utf8.UTFMax-1, n); back++ {
-				if utf8.RuneStart(data[n-back]) {
-					if !utf8.FullRune(data[n-back:]) {
-						data = data[:n-back]
-					}
-					break
-				}
-			}
-		}
+		data = trimEnd(data)
 	}
 	return encodeAs(data, isText(data))
 }
+
+// asOutput is asBody for what is read and not written back. Bytes that are text but for a few are
+// text with replacement characters, and come as base64 beside it.
+func asOutput(data []byte, cut bool) body {
+	if cut {
+		data = trimEnd(data)
+	}
+	if isText(data) || !mostlyText(data) {
+		return encodeAs(data, isText(data))
+	}
+	return body{Content: replaced(data), Encoding: encodingText, Exact: encodeAs(data, false).Content}
+}
+
+// trimEnd leaves out the beginning of a character that the cut went through.
+func trimEnd(data []byte) []byte {
+	n := len(data)
+	for back := 1; back <= min(utf8.UTFMax-1, n); back++ {
+		if utf8.RuneStart(data[n-back]) {
+			if !utf8.FullRune(data[n-back:]) {
+				return data[:n-back]
+			}
+			break
+		}
+	}
+	return data
+}
+
+// mostlyText reports whether at most a tenth of the bytes are not UTF-8, as in text in another
+// encoding, and none is a NUL.
+func mostlyText(data []byte) bool {
+	wrong := 0
+	for rest := data; len(rest) > 0; {
+		r, size := utf8.DecodeRune(rest)
+		if r == 0 {
+			return false
+		}
+		if r == utf8.RuneError && size == 1 {
+			wrong++
+		}
+		rest = rest[size:]
+	}
+	return 10*wrong <= len(data)
+}
+
+// replaced is text with one replacement character for each byte that is not UTF-8.
+func replaced(data []byte) string { return string([]rune(string(data))) }
 
 func isText(data []byte) bool {
 	return utf8.Valid(data) && !strings.ContainsRune(string(data), 0)
@@ -81,9 +120,9 @@ func isText(data []byte) bool {
 
 func encodeAs(data []byte, text bool) body {
 	if text {
-		return body{string(data), encodingText}
+		return body{Content: string(data), Encoding: encodingText}
 	}
-	return body{base64.StdEncoding.EncodeToString(data), encodingBase64}
+	return body{Content: base64.StdEncoding.EncodeToString(data), Encoding: encodingBase64}
 }
 
 // given reads the bytes that a call passes either as text or as base64.
