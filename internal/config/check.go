@@ -344,8 +344,8 @@ func (k *checker) hosts(key string, rules []string) {
 		switch {
 		case rule == "" || strings.ContainsFunc(rule, func(r rune) bool { return r <= ' ' || r > '~' }):
 			k.find(key, "has "+quote(rule), "use an ASCII host name or address, with an optional :port")
-		case strings.Contains(rule, "://") || strings.Contains(rule, "@"):
-			k.find(key, "has "+quote(rule), "leave out scheme, user and path")
+		case isURL(rule):
+			k.find(key, "has "+quote(rule), "leave out scheme, user and path: write "+hostOf(rule))
 		case rule == "*" || strings.HasPrefix(rule, "*:"):
 			k.find(key, "has "+quote(rule), "name the hosts, or *.domain for every host below a domain")
 		case wrongPort(rule):

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"net/netip"
 	"path"
 	"strconv"
 	"strings"
@@ -110,7 +111,7 @@ func (k *checker) ports(key string, rules []string) {
 	different := make(map[string]bool)
 	for _, rule := range rules {
 		switch {
-		case rule == "" || strings.Contains(rule, "://"):
+		case rule == "" || isURL(rule):
 			// It was found already.
 		case !hasPort(rule):
 			k.find(key, "has "+quote(rule)+", which names no port", "write the port that programs may reach, such as "+withPort(rule))
@@ -133,6 +134,37 @@ func hasPort(rule string) bool { return portForm.MatchString(rule) }
 func wrongPort(rule string) bool {
 	port, err := strconv.Atoi(rule[strings.LastIndexByte(rule, ':')+1:])
 	return hasPort(rule) && (err != nil || port < 1 || port > 65535)
+}
+
+// isURL reports whether a host rule has more than a host rule has: a scheme, a user or a path. The
+// slash of a range of addresses is none of a path.
+func isURL(rule string) bool {
+	if at := strings.LastIndexByte(rule, ':'); at > 0 && hasPort(rule) {
+		rule = rule[:at]
+	}
+	_, err := netip.ParsePrefix(strings.Trim(rule, "[]"))
+	return err != nil && strings.ContainsAny(rule, "/?#@")
+}
+
+// hostOf is the host rule that somebody meant who wrote a URL, or a part of one.
+func hostOf(url string) string {
+	scheme, rest, ok := strings.Cut(url, "://")
+	if !ok {
+		scheme, rest = "", url
+	}
+	if end := strings.IndexAny(rest, "/?#"); end >= 0 {
+		rest = rest[:end]
+	}
+	host := rest[strings.LastIndexByte(rest, '@')+1:]
+	switch {
+	case host == "":
+		return "a host and a port, such as example.org:443"
+	case hasPort(host):
+		return host
+	case scheme == "http":
+		return strings.TrimSuffix(withPort(host), ":443") + ":80"
+	}
+	return withPort(host)
 }
 
 func withPort(rule string) string {
