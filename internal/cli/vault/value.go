@@ -71,9 +71,10 @@ func (a *app) put() *cobra.Command {
 	c := &cobra.Command{
 		Use: "put REF", Short: "Keep a value as the next version of a secret", Args: onlyRef,
 		Long: "Keep a value, read from stdin, from --file, or typed at a prompt. It is never an\n" +
-			"argument: others could read that in the list of processes. One line end at the end\n" +
-			"of stdin is not part of the value; a file is kept byte for byte. The last 5 versions\n" +
-			"are kept, and what was said of the secret before stays as it is.\n\n" +
+			"argument: others could read that in the list of processes. A file is kept byte for\n" +
+			"byte, and so is what comes on stdin where the secret is a file (--as-file) or has\n" +
+			"several lines; of a single line, the line end is not part of the value. The last 5\n" +
+			"versions are kept, and what was said of the secret before stays as it is.\n\n" +
 			"A secret with --host travels in one header to these hosts alone, put there by the\n" +
 			"gateway: no program and no model sees it.",
 		Example: "palyra vault put vault://global/github --host api.github.com:443 < token\n" +
@@ -87,6 +88,12 @@ func (a *app) put() *cobra.Command {
 		}
 		var err error
 		if req.Value, err = a.value(ctx, file); err != nil {
+			return err
+		}
+		if file == "" && !a.isFile(ctx, g, req) {
+			req.Value = withoutLineEnd(req.GetValue())
+		}
+		if err := checked(req.GetValue()); err != nil {
 			return err
 		}
 		defer clear(req.GetValue())
@@ -136,6 +143,26 @@ func (a *app) send(ctx context.Context, g *client.Gateway, req *palyrav1.PutSecr
 	return a.page(reply.GetSecret())
 }
 
+// isFile reports whether programs get the secret as a file, by what is said of it now or was
+// said before.
+func (a *app) isFile(ctx context.Context, g *client.Gateway, req *palyrav1.PutSecretRequest) bool {
+	if req.File != nil {
+		return req.GetFile() != ""
+	}
+	// Of a secret that is not there, or that the caller may not see, nothing was said before.
+	before, err := g.Vault.GetSecret(ctx, &palyrav1.GetSecretRequest{Ref: req.GetRef()})
+	return err == nil && before.GetSecret().GetFile() != ""
+}
+
+// withoutLineEnd is a value of one line without its line end. One of several lines, such as a
+// private key, stays as it is: readers of such files want its last line end.
+func withoutLineEnd(value []byte) []byte {
+	if bytes.ContainsRune(bytes.TrimRight(value, "\r\n"), '\n') {
+		return value
+	}
+	return bytes.TrimSuffix(bytes.TrimSuffix(value, []byte("\n")), []byte("\r"))
+}
+
 // value reads the value from a file, from stdin, or from whoever is asked.
 func (a *app) value(ctx context.Context, file string) ([]byte, error) {
 	switch {
@@ -144,31 +171,28 @@ func (a *app) value(ctx context.Context, file string) ([]byte, error) {
 		if err != nil {
 			return nil, reason.Errorf(reason.InvalidInput, "reading the value: %w", err).WithRemedy("Name a file that you may read.")
 		}
-		return a.checked(value)
+		return value, nil
 	case !a.InTerminal:
 		value, err := io.ReadAll(io.LimitReader(a.In, vault.MaxValue+3)) // what follows is no value whatever is cut off
 		if err != nil {
 			return nil, reason.Errorf(reason.InvalidInput, "reading the value from stdin: %w", err)
 		}
-		return a.checked(bytes.TrimSuffix(bytes.TrimSuffix(value, []byte("\n")), []byte("\r")))
+		return value, nil
 	case !a.Interactive():
 		return nil, command.Usage("there is no value, and nobody to ask for it").WithRemedy("Give it on stdin or with --file.")
 	}
 	typed, err := a.AskHidden(ctx, "value: ")
-	if err != nil {
-		return nil, err
-	}
-	return a.checked([]byte(typed))
+	return []byte(typed), err
 }
 
-func (a *app) checked(value []byte) ([]byte, error) {
+func checked(value []byte) error {
 	switch {
 	case len(value) == 0:
-		return nil, reason.Errorf(reason.InvalidInput, "the value is empty").WithRemedy("Give it on stdin or with --file.")
+		return reason.Errorf(reason.InvalidInput, "the value is empty").WithRemedy("Give it on stdin or with --file.")
 	case len(value) > vault.MaxValue:
-		return nil, reason.Errorf(reason.InputTooLarge, "the value has more than %d bytes", vault.MaxValue).WithRemedy("Keep the data in a file of your own, encrypted, and its key in the vault.")
+		return reason.Errorf(reason.InputTooLarge, "the value has more than %d bytes", vault.MaxValue).WithRemedy("Keep the data in a file of your own, encrypted, and its key in the vault.")
 	}
-	return value, nil
+	return nil
 }
 
 func (a *app) get() *cobra.Command {
