@@ -64,7 +64,7 @@ func ParseScope(s string) (Kind, string, error) {
 		return Kind(kind), id, nil
 	}
 	return "", "", reason.Errorf(reason.InvalidInput, "%q is no scope", s).
-		WithRemedy("Use global, or user:, agent:, channel:, skill: or node: and a name.")
+		WithRemedy("Use global, or user:, agent: or skill: and a name.")
 }
 
 func (r Ref) check() error {
@@ -73,6 +73,16 @@ func (r Ref) check() error {
 	}
 	if !config.SecretKey(r.Key) {
 		return reason.Errorf(reason.InvalidInput, "%q is no key", r.Key).WithRemedy("Use 1 to 128 of a-z, 0-9, '.', '_' and '-', and not '.' or '..' alone.")
+	}
+	return nil
+}
+
+// isRead refuses a scope whose secrets no call may use: a secret there would look as if something
+// used it. One that was put by an older release can still be read and removed.
+func (r Ref) isRead() error {
+	if kind, _, err := ParseScope(r.Scope); err != nil || kind == Channel || kind == Node {
+		return reason.Errorf(reason.InvalidInput, "nothing uses the secrets of a %s", kind).
+			WithRemedy("Use global, or the scope of the user, agent or skill whose calls need the secret.")
 	}
 	return nil
 }

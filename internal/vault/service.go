@@ -151,6 +151,9 @@ func (s *Service) Put(ctx context.Context, caller access.Caller, ref Ref, value 
 	if err := s.may(caller, access.PermVaultPut, ref); err != nil {
 		return Secret{}, err
 	}
+	if err := ref.isRead(); err != nil {
+		return Secret{}, err
+	}
 	var m Secret
 	err := again(ref, func() (err error) {
 		m, err = s.put(ctx, caller, ref, value, set)

@@ -99,6 +99,8 @@ func TestPutRefuses(t *testing.T) {
 		"a key that goes nowhere":  {"global/.", "value", vault.Metadata{}, reason.InvalidInput},
 		"somebody else's secret":   {"user:bob/x", "value", vault.Metadata{}, reason.PermissionDenied},
 		"a scope that is none":     {"team:x/x", "value", vault.Metadata{}, reason.InvalidInput},
+		"a scope of channels":      {"channel:ops/x", "value", vault.Metadata{}, reason.InvalidInput},
+		"a scope of nodes":         {"node:n1/x", "value", vault.Metadata{}, reason.InvalidInput},
 		"a scope without a name":   {"user:/x", "value", vault.Metadata{}, reason.InvalidInput},
 		"a global scope of a name": {"global:x/x", "value", vault.Metadata{}, reason.InvalidInput},
 		"a key with a slash":       {"global/x/y", "value", vault.Metadata{}, reason.InvalidInput},
