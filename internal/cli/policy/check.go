@@ -18,6 +18,7 @@ import (
 	"palyra/internal/policy"
 	"palyra/internal/policy/finding"
 	"palyra/internal/policy/lint"
+	"palyra/internal/policy/policytests"
 	"palyra/internal/reason"
 	"palyra/internal/rpc/policyreport"
 )
@@ -28,8 +29,9 @@ const maxSource = 1 << 20
 func (a *app) policyCheck() *cobra.Command {
 	var offline bool
 	c := &cobra.Command{Use: "check [FILE|DIR ...]", Short: "Check policy files; nothing is loaded", Args: command.Args(0, -1),
-		Long: "Check policy files: syntax, schema, types, duplicate ids and lints. Nothing is\n" +
-			"loaded. The running gateway checks them against its own schema, tools and\n" +
+		Long: "Check policy files: syntax, schema, types, duplicate ids and lints, and whether the\n" +
+			"tests beside them (*.test.yaml) can be read; `palyra policy test` runs them. Nothing\n" +
+			"is loaded. The running gateway checks them against its own schema, tools and\n" +
 			"members; without one they are checked here, against the built-in tools and the\n" +
 			"configuration. Without an argument it checks policy.dir of the configuration.\n" +
 			"Exits 1 when there is an error.",
@@ -49,7 +51,11 @@ func (a *app) checkPolicy(ctx context.Context, paths []string, offline bool) err
 		}
 		paths = []string{dir}
 	}
-	sources, err := readPolicies(paths)
+	policies, tests, err := testsBeside(paths)
+	if err != nil {
+		return err
+	}
+	sources, err := readPolicies(policies)
 	if err != nil {
 		return err
 	}
@@ -57,6 +63,7 @@ func (a *app) checkPolicy(ctx context.Context, paths []string, offline bool) err
 	if err != nil {
 		return err
 	}
+	findings = append(findings, policyreport.Findings(policytests.Check(tests))...)
 	var records []printer.Record
 	failed, warned, left := 0, 0, 0
 	for _, f := range findings {
@@ -74,7 +81,7 @@ func (a *app) checkPolicy(ctx context.Context, paths []string, offline bool) err
 	if err := a.PrintFindings("PolicyFinding", records); err != nil {
 		return err
 	}
-	a.Say("%s, %s, %s; checked %s", printer.Plural(len(sources), "file"), printer.Plural(failed, "error"), printer.Plural(warned, "warning"), where)
+	a.Say("%s, %s, %s; checked %s", printer.Plural(len(sources)+len(tests), "file"), printer.Plural(failed, "error"), printer.Plural(warned, "warning"), where)
 	if left > 0 {
 		a.Say("left out: %s about tools that no policy file can change; -o wide shows them", printer.Plural(left, "warning"))
 	}
@@ -157,6 +164,30 @@ func (a *app) policyConfig(sources []policy.Source) (policy.Config, error) {
 		}
 	}
 	return cfg, nil
+}
+
+// testsBeside reads the test files among paths and in their directories, and returns the other
+// paths.
+func testsBeside(paths []string) (policies []string, tests []policy.Source, err error) {
+	for _, path := range paths {
+		files := []string{path}
+		if !strings.HasSuffix(path, testSuffix) {
+			policies, files = append(policies, path), nil
+		}
+		if info, err := os.Stat(path); err == nil && info.IsDir() {
+			if files, err = testsIn(path); err != nil {
+				return nil, nil, err
+			}
+		}
+		for _, file := range files {
+			source, err := readSource("tests", file)
+			if err != nil {
+				return nil, nil, err
+			}
+			tests = append(tests, source)
+		}
+	}
+	return policies, tests, nil
 }
 
 // readPolicies reads files, and the *.cedar files of directories by name.

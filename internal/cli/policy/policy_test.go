@@ -328,3 +328,29 @@ func TestPolicyCheckOfTheConfiguration(t *testing.T) {
 		t.Error(r.Err)
 	}
 }
+
+// TestCheckReadsTests: what is wrong in the test files beside policies is an error of the check. The
+// control is a test file that can be read.
+func TestCheckReadsTests(t *testing.T) {
+	t.Parallel()
+	w := clitest.NewWorld(t)
+	file := w.Write("p/10.cedar", `@id("a") @reason("a") forbid(principal == User::"bob", action, resource);`)
+	fine := w.Write("p/tests/fine.test.yaml", "tests:\n  - name: reads\n    call: {principal: \"user:ada\", tool: fs.read, args: {path: a}}\n    expect: {verdict: allow}\n")
+	dir := filepath.Dir(file)
+	if r := w.Run("policy", "check", dir, "--offline"); r.Code != 0 || !strings.Contains(r.Err, "2 files, 0 errors") {
+		t.Errorf("the control: exit %d\n%s%s", r.Code, r.Out, r.Err)
+	}
+	for name, text := range map[string]string{
+		"an unknown key": "tests:\n  - name: x\n    calls: {}\n", "no YAML": "tests: [\n", "no such effect": "tests:\n  - name: x\n    call: {principal: \"user:ada\", tool: fs.read}\n    expect: {verdict: maybe}\n",
+	} {
+		bad := w.Write("p/bad.test.yaml", text)
+		for _, path := range []string{dir, bad} {
+			if r := w.Run("policy", "check", path, "--offline"); r.Code != 1 || !strings.Contains(r.Out+r.Err, "bad.test.yaml:") {
+				t.Errorf("%s: exit %d\n%s%s", name, r.Code, r.Out, r.Err)
+			}
+		}
+	}
+	if r := w.Run("policy", "check", fine, "--offline"); r.Code != 0 {
+		t.Errorf("a test file alone: exit %d\n%s%s", r.Code, r.Out, r.Err)
+	}
+}

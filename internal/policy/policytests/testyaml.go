@@ -76,6 +76,12 @@ type (
 // SetPlace notes where the entry stands.
 func (e *testEntry) SetPlace(line, column int) { e.line, e.column = line, column }
 
+// Check reads test files and returns what is wrong with them. It runs nothing.
+func Check(files []policy.Source) []finding.Finding {
+	_, findings := parseTests(files)
+	return findings
+}
+
 // parseTests reads test files. An unknown key is an error, with its place.
 func parseTests(files []policy.Source) (cases []testCase, findings []finding.Finding) {
 	for _, f := range files {
