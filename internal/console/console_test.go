@@ -442,6 +442,23 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
+// TestPathWithADot: a path of a screen shows the console, whatever the name in it has; a file that
+// is missing is not found.
+func TestPathWithADot(t *testing.T) {
+	t.Parallel()
+	b := newWorld(t).browser()
+	for path, want := range map[string]int{
+		"/tools/process.run": http.StatusOK, "/members/user:jane.doe": http.StatusOK, "/vault/vault:%2F%2Fuser%2Fjane.doe%2Fkey.pem": http.StatusOK,
+		"/servers/io.github.example.js": http.StatusOK, "/skills/palyra.example": http.StatusOK,
+		"/assets/main-2.js": http.StatusNotFound, "/favicon.ico": http.StatusNotFound, "/.well-known/openid-configuration": http.StatusNotFound, "/console/v1/none": http.StatusNotFound,
+	} {
+		res := b.do(http.MethodGet, path, "")
+		if res.StatusCode != want || want == http.StatusOK && !strings.HasPrefix(res.Header.Get("Content-Type"), "text/html") {
+			t.Errorf("%s: %d %v, want %d", path, res.StatusCode, res.Header, want)
+		}
+	}
+}
+
 func TestParseOrigin(t *testing.T) {
 	t.Parallel()
 	for text, ok := range map[string]bool{

@@ -83,7 +83,7 @@ func (p *pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f, known := p.byName[name]
 	switch {
 	case known && name != indexPage:
-	case path.Ext(name) != "" || strings.HasPrefix(name, "assets/") || strings.HasPrefix(name, "console/"):
+	case isFile(name):
 		http.NotFound(w, r)
 		return
 	default:
@@ -112,6 +112,13 @@ func (p *pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	// A browser that left wants nothing.
 	_, _ = w.Write(text)
+}
+
+// isFile reports whether a name belongs to a file or a route, which never shows the index. Every
+// other path is a page, also one with a dot: the name of a tool (/tools/process.run) or a member.
+func isFile(name string) bool {
+	folder, _, below := strings.Cut(name, "/")
+	return folder == "assets" || folder == "console" || strings.HasPrefix(name, ".") || !below && path.Ext(name) != ""
 }
 
 // worker reports whether a file is the script of a Worker that compiles WebAssembly: it
