@@ -66,8 +66,10 @@ type detail struct {
 	top      int
 	// since is when it appeared; answers count some time later.
 	since time.Time
-	// changed says what became of it since it was shown.
-	changed string
+	// changed says what became of it since it was shown; counted is that this is the caller's own
+	// answer, and voted that the caller allowed it.
+	changed        string
+	counted, voted bool
 	// then is what its key asked for in the list, and comes once it is shown.
 	then string
 }
@@ -160,12 +162,13 @@ func (m *model) changed(v *palyrav1.Approval) tea.Cmd {
 		}
 	} else {
 		m.rows.put(r, m.filter.admits)
+		m.rows.reveal(m.room())
 	}
 	if m.open == nil || m.open.id != r.id || m.open.approval == nil || v.GetVersion() <= m.open.approval.GetVersion() {
 		return nil
 	}
 	if !m.sending {
-		m.open.changed = becameOf(m.open.approval, v)
+		m.open.became(v)
 	}
 	m.open.since = m.Now()
 	if d, ok := m.dialog.(*confirming); ok && !m.sending {
@@ -187,6 +190,16 @@ func (m *model) leaveVote() {
 	}
 }
 
+// became notes what happened to the approval since it was shown. A call that runs by the caller's
+// own answer is no news about somebody else's.
+func (d *detail) became(v *palyrav1.Approval) {
+	if d.voted && v.GetState() == palyrav1.ApprovalState_APPROVAL_STATE_CONSUMED {
+		d.changed, d.counted = "your answer counts: the call was let through", true
+		return
+	}
+	d.changed, d.counted = becameOf(d.approval, v), false
+}
+
 // becameOf says what happened to an approval that is on the screen.
 func becameOf(was, v *palyrav1.Approval) string {
 	state := printer.Enum(v.GetState())
@@ -198,6 +211,8 @@ func becameOf(was, v *palyrav1.Approval) string {
 		return votes[len(votes)-1].GetUser() + " voted while you looked"
 	case v.GetState() == palyrav1.ApprovalState_APPROVAL_STATE_PENDING:
 		return "it changed while you looked"
+	case v.GetState() == palyrav1.ApprovalState_APPROVAL_STATE_CONSUMED && len(votes) == len(was.GetVotes()):
+		return "the call was let through"
 	case len(votes) > len(was.GetVotes()):
 		last := votes[len(votes)-1]
 		return fmt.Sprintf("%s decided it (%s): %s", last.GetUser(), last.GetSurface(), state)
@@ -243,6 +258,7 @@ func (m *model) listed(msg listedMsg) {
 		for _, r := range msg.rows {
 			m.rows.put(r, m.filter.admits)
 		}
+		m.rows.begin()
 		m.rows.reveal(m.room())
 	}
 }
@@ -263,7 +279,7 @@ func (m *model) shown(msg shownMsg) {
 		m.open.since = m.Now()
 	}
 	if was != nil && msg.approval.GetVersion() > was.GetVersion() && m.open.changed == "" && !m.sending {
-		m.open.changed = becameOf(was, msg.approval)
+		m.open.became(msg.approval)
 	}
 	if was != nil && was.GetCallDigest() != msg.approval.GetCallDigest() {
 		m.open.top = 0
@@ -289,7 +305,7 @@ func (m *model) voted(msg votedMsg) tea.Cmd {
 		}
 		m.dialog = nil
 		if m.open != nil && m.open.id == msg.id {
-			m.open.changed = m.notice
+			m.open.changed, m.open.counted = m.notice, false
 			return m.show(msg.id)
 		}
 		return nil
@@ -305,7 +321,7 @@ func (m *model) voted(msg votedMsg) tea.Cmd {
 		said += ", with grant " + v.GetGrantId() + " (g shows it)"
 	}
 	if m.open != nil && m.open.id == msg.id {
-		m.open.changed, m.open.approval = said, v
+		m.open.changed, m.open.counted, m.open.voted, m.open.approval = said, true, msg.vote.GetAllow(), v
 		return m.show(msg.id)
 	}
 	return nil

@@ -71,6 +71,16 @@ type rows struct {
 	list []*row
 	// at is where the cursor stands, top the first row on the screen.
 	at, top int
+	// moved is that the cursor stays on its row, because a person moved it or the list was read.
+	moved bool
+}
+
+// begin puts the cursor on the first row when the list was read for the first time. The stream of
+// changes may have brought a later row before.
+func (s *rows) begin() {
+	if !s.moved {
+		s.at, s.top, s.moved = 0, 0, true
+	}
 }
 
 func (s *rows) find(id string) (int, bool) {
@@ -106,13 +116,14 @@ func (s *rows) under() *row {
 
 // move moves the cursor; room is how many rows the screen has.
 func (s *rows) move(by, room int) {
+	s.moved = true
 	s.at = max(0, min(s.at+by, len(s.list)-1))
 	s.reveal(room)
 }
 
-// reveal scrolls so that the cursor is on the screen.
+// reveal scrolls so that the cursor is on the screen, and no line is empty while rows are above it.
 func (s *rows) reveal(room int) {
-	s.top = max(0, min(s.top, len(s.list)-1, s.at))
+	s.top = max(0, min(s.top, len(s.list)-max(1, room), s.at))
 	s.top = max(s.top, s.at-max(1, room)+1)
 }
 

@@ -231,6 +231,83 @@ func TestStableOrder(t *testing.T) {
 	s.shows("> git commit -m one · call fifty")
 }
 
+// TestListFromTheTop: the screen has as many requests as there is room for, whichever order the
+// stream of changes and the list bring them in, and the cursor begins at the first.
+func TestListFromTheTop(t *testing.T) {
+	t.Parallel()
+	for name, begin := range map[string]func(s *seat){
+		"the list alone":           func(s *seat) { s.Tell(tui.Opened()) },
+		"the newest by the stream": func(s *seat) { s.Tell(tui.Changed(numbered(7, "call 7"))); s.Tell(tui.Opened()) },
+		"all by the stream, newest": func(s *seat) {
+			for n := 7; n > 0; n-- {
+				s.Tell(tui.Changed(numbered(n, fmt.Sprint("call ", n))))
+			}
+			s.Tell(tui.Opened())
+		},
+		"a larger terminal at the end": func(s *seat) {
+			s.Tell(tea.WindowSizeMsg{Width: 80, Height: 24})
+			s.Tell(tui.Opened())
+			s.keys("end")
+			for n := 8; n < 13; n++ {
+				s.asks(numbered(n, fmt.Sprint("call ", n)))
+			}
+			s.keys("end")
+			s.Tell(tea.WindowSizeMsg{Width: 80, Height: 40})
+			s.keys("home")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSeat(t, false)
+			for n := 1; n <= 7; n++ {
+				v := numbered(n, fmt.Sprint("call ", n))
+				s.w.Gateway.Approvals[v.GetApprovalId()] = v
+			}
+			begin(s)
+			for n := 1; n <= 7; n++ {
+				s.shows(fmt.Sprint("call ", n))
+			}
+			if line := s.Screen()[1]; !strings.HasPrefix(line, "> ") || !strings.Contains(line, "call 1") {
+				t.Errorf("the cursor is not at the first request:\n%s", s.text())
+			}
+		})
+	}
+}
+
+// TestOwnApproval: a call that runs by the caller's own yes is a success, and what somebody else
+// did is a change.
+func TestOwnApproval(t *testing.T) {
+	t.Parallel()
+	become := func(s *seat, state palyrav1.ApprovalState, voter string) {
+		v := proto.CloneOf(s.w.Gateway.Approvals[clitest.SomeApproval().GetApprovalId()])
+		v.State, v.Version = state, v.GetVersion()+1
+		if voter != "" {
+			v.Votes = append(v.Votes, &palyrav1.ApprovalVote{User: voter, Surface: "console", At: timestamppb.New(clitest.Now)})
+		}
+		s.asks(v)
+	}
+	s := newSeat(t, false)
+	s.asks(clitest.SomeApproval())
+	s.keys("a", "y")
+	s.shows("✓ your answer counts: allowed")
+	become(s, palyrav1.ApprovalState_APPROVAL_STATE_CONSUMED, "")
+	s.shows("✓ your answer counts: the call was let through")
+	s.lacks("! ")
+
+	s = newSeat(t, false)
+	s.asks(clitest.SomeApproval())
+	s.keys("a", "y")
+	become(s, palyrav1.ApprovalState_APPROVAL_STATE_REVOKED, "user:eve")
+	s.shows("! user:eve decided it (console): revoked")
+	s.lacks("✓")
+
+	s = newSeat(t, false)
+	s.asks(clitest.SomeApproval())
+	s.keys("enter")
+	become(s, palyrav1.ApprovalState_APPROVAL_STATE_CONSUMED, "user:eve")
+	s.shows("! user:eve decided it (console): consumed")
+	s.lacks("✓")
+}
+
 // TestConflicts: what somebody else does to what is on the screen is said, and the
 // answer that was begun is gone.
 func TestConflicts(t *testing.T) {

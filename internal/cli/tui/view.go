@@ -190,7 +190,9 @@ func (m *model) foot() []string {
 		if n := len(m.open.lines); n > 0 {
 			rule = m.ruleWith(fmt.Sprintf(" line %d of %d ", min(m.open.top+1, n), n))
 		}
-		if m.open.changed != "" {
+		if m.open.counted {
+			lines = append(lines, style.Green(clip("✓ "+m.open.changed, m.width)))
+		} else if m.open.changed != "" {
 			lines = append(lines, style.Yellow(clip("! "+m.open.changed, m.width)))
 		}
 		lines = append(lines, m.asked()...)
