@@ -2,6 +2,7 @@ package tui
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -24,6 +25,23 @@ func NewSeat(a *client.App, g *client.Gateway) *Seat {
 func (s *Seat) Tell(msg tea.Msg) {
 	_, cmd := s.m.Update(msg)
 	s.run(cmd)
+}
+
+// Acts gives it a key, and reports whether that did anything.
+func (s *Seat) Acts(key tea.KeyPressMsg) bool {
+	before := strings.Join(s.Screen(), "\n")
+	_, cmd := s.m.Update(key)
+	acts := cmd != nil
+	s.run(cmd)
+	return acts || strings.Join(s.Screen(), "\n") != before
+}
+
+// Helped are the names of the keys that ? lists.
+func Helped() (names []string) {
+	for _, k := range keyHelp {
+		names = append(names, strings.FieldsFunc(k[0], func(r rune) bool { return r == ' ' || r == ',' })...)
+	}
+	return names
 }
 
 func (s *Seat) run(cmd tea.Cmd) {

@@ -9,21 +9,28 @@ import (
 	"palyra/internal/cli/question"
 )
 
-// keyHelp is what ? shows, and docs/tui.md has.
+// keyHelp is what ? shows: every key that acts. A test tries the keys that it leaves out.
 var keyHelp = [][2]string{
-	{"j k, arrows, PgUp PgDn", "move; G to the newest, Home to the oldest"},
-	{"Enter", "show the call in full"},
+	{"j k, Down Up", "move"},
+	{"PgDn PgUp, Space, Ctrl-F Ctrl-B", "move by a page"},
+	{"Home, End G", "to the oldest, to the newest"},
+	{"Enter", "show the call in full; in a dialog, go on"},
 	{"a", "allow this call once: asks to confirm with y"},
-	{"s", "allow more than once: shows what each answer would cover"},
+	{"s", "allow more than once: shows what is covered"},
 	{"d", "deny, with a reason"},
+	{"y, n", "after a or s: allow; leave it pending"},
+	{"p", "pause the list; after a or s: with presence"},
 	{"c", "the same as a command line, to copy"},
 	{"/", "filter; Esc in the list takes it away"},
-	{"p", "pause the list, and go on"},
 	{"x", "take what was answered off the list"},
-	{"g", "grants: see them, and take them back with r"},
-	{"Ctrl-L", "ask the gateway anew"},
-	{"Esc", "back; what was not answered stays pending"},
+	{"g", "grants: see them, and leave them"},
+	{"r", "in the grants: take one back"},
+	{"Ctrl-L", "ask the gateway again"},
+	{"Ctrl-U Ctrl-W, Backspace Ctrl-H", "delete the line, a word, a character"},
+	{"Esc, Left, Backspace", "back; an unanswered call stays pending"},
+	{"Ctrl-Z", "suspend"},
 	{"q, Ctrl-C", "leave"},
+	{"?", "this help; any key goes back"},
 }
 
 // key takes a key where it belongs: to the dialog, else to the screen.

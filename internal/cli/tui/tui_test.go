@@ -2,6 +2,7 @@ package tui_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -306,6 +307,73 @@ func TestOwnApproval(t *testing.T) {
 	become(s, palyrav1.ApprovalState_APPROVAL_STATE_CONSUMED, "user:eve")
 	s.shows("! user:eve decided it (console): consumed")
 	s.lacks("✓")
+}
+
+// TestHelpListsEveryKey: a key that does something on any screen is in the help, and what the help
+// lists does something.
+func TestHelpListsEveryKey(t *testing.T) {
+	t.Parallel()
+	screens := map[string][]string{"list": nil, "end of the list": {"end"}, "detail": {"enter"}, "end of the detail": {"enter", "end"}, "grants": {"g"}, "confirm": {"a"}, "choose": {"s"}, "last choice": {"s", "j"}, "copy": {"c"}, "a filter": {"/", "b"}, "a reason": {"d", "b"}, "a reason to revoke": {"g", "r", "b"}}
+	names := map[string]string{"pgdown": "PgDn", "pgup": "PgUp"}
+	helped, acted := tui.Helped(), map[string]bool{}
+	for screen, way := range screens {
+		fresh := func() *seat {
+			s := newSeat(t, false)
+			s.w.Populate()
+			for n := 1; n <= 15; n++ {
+				v := numbered(n, fmt.Sprint("call ", n))
+				v.Prompt.Diff = strings.Repeat("+ line\n", 40)
+				s.w.Gateway.Approvals[v.GetApprovalId()] = v
+			}
+			s.Tell(tui.Opened())
+			answered := numbered(2, "call 2")
+			answered.State, answered.Version = palyrav1.ApprovalState_APPROVAL_STATE_DENIED, 2
+			s.Tell(tui.Changed(answered))
+			s.keys(way...)
+			s.now = s.now.Add(time.Second)
+			return s
+		}
+		s := fresh()
+		for _, k := range everyKey() {
+			if k.Text != "" && k.Text != " " && strings.Contains(screen, "a ") {
+				continue // it is typed
+			}
+			if !s.Acts(k) {
+				continue
+			}
+			name := k.String()
+			if letter, ok := strings.CutPrefix(name, "ctrl+"); ok {
+				name = "Ctrl-" + strings.ToUpper(letter)
+			} else if names[name] != "" {
+				name = names[name]
+			} else if len(name) > 1 {
+				name = strings.ToUpper(name[:1]) + name[1:]
+			}
+			if acted[name] = true; !slices.Contains(helped, name) {
+				t.Errorf("%s: %s acts, and ? does not list it", screen, name)
+			}
+			s = fresh()
+		}
+	}
+	for _, name := range helped {
+		if !acted[name] {
+			t.Errorf("? lists %s, which does nothing", name)
+		}
+	}
+}
+
+// everyKey are the keys that a terminal sends.
+func everyKey() (list []tea.KeyPressMsg) {
+	for r := '!'; r <= '~'; r++ {
+		list = append(list, tea.KeyPressMsg{Code: r, Text: string(r)})
+	}
+	for r := 'a'; r <= 'z'; r++ {
+		list = append(list, tea.KeyPressMsg{Code: r, Mod: tea.ModCtrl})
+	}
+	for _, code := range []rune{tea.KeyEnter, tea.KeyEscape, tea.KeyTab, tea.KeyBackspace, tea.KeyDelete, tea.KeyUp, tea.KeyDown, tea.KeyLeft, tea.KeyRight, tea.KeyPgUp, tea.KeyPgDown, tea.KeyHome, tea.KeyEnd, tea.KeyInsert, tea.KeyF1} {
+		list = append(list, tea.KeyPressMsg{Code: code})
+	}
+	return append(list, tea.KeyPressMsg{Code: tea.KeySpace, Text: " "})
 }
 
 // TestConflicts: what somebody else does to what is on the screen is said, and the

@@ -124,11 +124,11 @@ func (m *model) body(room int) []string {
 }
 
 func (m *model) helpLines() []string {
-	lines := []string{""}
+	var lines []string
 	for _, k := range keyHelp {
-		lines = append(lines, fmt.Sprintf("  %-24s %s", k[0], k[1]))
+		lines = append(lines, fmt.Sprintf("  %-33s %s", k[0], k[1]))
 	}
-	return append(lines, "", "  any key goes back")
+	return lines
 }
 
 func (m *model) listBody(room int) []string {
@@ -186,7 +186,7 @@ func (m *model) foot() []string {
 	style := m.OutStyle()
 	rule := strings.Repeat("─", m.width)
 	var lines []string
-	if m.open != nil && m.open.approval != nil && m.grants == nil {
+	if m.open != nil && m.open.approval != nil && m.grants == nil && !m.help {
 		if n := len(m.open.lines); n > 0 {
 			rule = m.ruleWith(fmt.Sprintf(" line %d of %d ", min(m.open.top+1, n), n))
 		}
@@ -246,6 +246,8 @@ func (m *model) asked() []string {
 // of offering one.
 func (m *model) keyLine() string {
 	switch {
+	case m.help:
+		return "any key goes back"
 	case m.grants != nil:
 		return "j k move   r take back   c copy as command   Esc back   ? help   q quit"
 	case m.open != nil && m.open.approval == nil:
