@@ -26,6 +26,8 @@ import (
 
 var (
 	advised = regexp.MustCompile("`(palyrad? [^`]+)`")
+	// copied is a command line of the console: its first words, and the end or what the console fills in.
+	copied = regexp.MustCompile(`palyra\(((?:"[^"]*",? ?)+)(.)`)
 	// filledIn is a verb of a format, which becomes a word.
 	filledIn = regexp.MustCompile(`%(\[\d+\])?[sqdv]`)
 )
@@ -120,6 +122,20 @@ func advice(t *testing.T, root string) map[string]string {
 			return nil
 		}))
 	}
+	must.Do(t, filepath.WalkDir(filepath.Join(root, "web", "src"), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.Contains(filepath.Ext(path), ".ts") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, m := range copied.FindAllStringSubmatch(string(text), -1) {
+			words := append([]string{"palyra"}, strings.FieldsFunc(m[1], func(r rune) bool { return r == '"' || r == ',' || r == ' ' })...)
+			if m[2] != ")" {
+				words = append(words, "X")
+			}
+			found[strings.Join(words, " ")] = path
+		}
+		return err
+	}))
 	return found
 }
 

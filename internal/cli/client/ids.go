@@ -19,12 +19,17 @@ const (
 
 var idForm = lazyregexp.New(`^[0-9A-Z]+$`)
 
+// IsID reports whether a word has the form of an id, or of the beginning of one, in any case.
+func IsID(word string) bool {
+	return len(word) >= shortestPrefix && len(word) <= idLength && idForm.MatchString(strings.ToUpper(word))
+}
+
 // findID completes an id of which a person gave the beginning, in any case.
 // known lists the ids there are; it is asked only when part of the id is left
 // away.
 func findID(kind, given string, known func() ([]string, error)) (string, error) {
 	id := strings.ToUpper(strings.TrimSpace(given))
-	if len(id) < shortestPrefix || len(id) > idLength || !idForm.MatchString(id) {
+	if !IsID(id) {
 		return "", command.Usage("%q is not the id of any %s", given, kind).
 			WithRemedy("Give its %d letters and digits, or at least the first %d.", idLength, shortestPrefix)
 	}

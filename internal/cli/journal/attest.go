@@ -3,7 +3,9 @@ package journal
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 	"time"
@@ -148,8 +150,9 @@ func used(grants []attest.GrantUse) (lines []string) {
 
 func (a *app) attestVerify() *cobra.Command {
 	var keys, result string
-	c := &cobra.Command{Use: "verify FILE", Short: "Verify an attestation; with --keys no gateway is needed", Args: command.Args(1, 1),
-		Long: "Verify an attestation: a DSSE envelope, or what `palyra attest show -o json`\nwrote (- for stdin). Without --keys the gateway is asked for its key set, which\nmust lead to the CA of your credential bundle. Exits 8 when it does not verify.",
+	c := &cobra.Command{Use: "verify FILE|ID", Short: "Verify an attestation; with a file and --keys no gateway is needed", Args: command.Args(1, 1),
+		Long:              "Verify an attestation: a DSSE envelope, or what `palyra attest show -o json`\nwrote (- for stdin). The id of an attestation or of its proposal, where no file\nhas that name, is fetched from the gateway. Without --keys the gateway is asked\nfor its key set, which must lead to the CA of your credential bundle. Exits 8\nwhen it does not verify.",
+		ValidArgsFunction: a.completeAttestations(),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return a.verifyAttestation(cmd.Context(), given[0], keys, result)
 		}}
@@ -158,8 +161,8 @@ func (a *app) attestVerify() *cobra.Command {
 	return c
 }
 
-func (a *app) verifyAttestation(ctx context.Context, path, keys, result string) error {
-	envelope, err := a.readEnvelope(path)
+func (a *app) verifyAttestation(ctx context.Context, given, keys, result string) error {
+	envelope, err := a.envelopeOf(ctx, given)
 	if err != nil {
 		return err
 	}
@@ -226,12 +229,29 @@ func looksLikeKeys(text []byte) bool {
 	return json.Unmarshal(text, &doc) == nil && len(doc.Keys) > 0 && len(doc.CARoot) > 0
 }
 
+// envelopeOf reads the envelope from a file, or fetches that of an id.
+func (a *app) envelopeOf(ctx context.Context, given string) ([]byte, error) {
+	if _, err := os.Stat(given); given == "-" || !errors.Is(err, fs.ErrNotExist) || !client.IsID(given) {
+		return a.readEnvelope(given)
+	}
+	g, err := a.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	id, err := findAttestation(ctx, g, given)
+	if err != nil {
+		return nil, err
+	}
+	v, err := g.Attestations.GetAttestation(ctx, &palyrav1.GetAttestationRequest{Id: id})
+	return v.GetEnvelopeJson(), err
+}
+
 // readEnvelope reads an envelope, or takes it out of the CLI's own document.
 func (a *app) readEnvelope(path string) ([]byte, error) {
 	text, err := command.ReadFile(a.In, path, attest.MaxEnvelope)
 	if err != nil {
 		return nil, reason.Errorf(reason.InvalidInput, "reading the attestation: %w", err).
-			WithRemedy("Name a file; `palyra attest show ID -o json` writes one.")
+			WithRemedy("Name a file that `palyra attest show ID -o json` wrote, or the id of an attestation.")
 	}
 	var doc struct {
 		APIVersion string          `json:"apiVersion"`

@@ -226,6 +226,12 @@ func TestAttest(t *testing.T) {
 	document := w.Write("document.json", w.Run("attest", "show", id, "-o", "json").Out)
 	right, wrong := w.Write("right", `{"text":"three"}`), w.Write("wrong", `{"text":"four"}`)
 	w.Want(w.Run("attest", "verify", envelope), 0)
+	for given, code := range map[string]int{id: 0, strings.ToLower(id): 0, id[:10]: 0, "01ZZZZZZZZZZZZZZZZZZZZZZZZ": 1, "nowhere.json": 2} {
+		if r := w.Run("attest", "verify", given); r.Code != code || code == 0 && !strings.Contains(r.Out, "yes, signed by ") {
+			t.Errorf("verify %s: exit code %d, want %d: %s%s", given, r.Code, code, r.Out, r.Err)
+		}
+	}
+	w.Want(w.Run("attest", "verify", id, "--keys", keys, "--result", wrong), 8)
 
 	w.Env["PALYRA_ADDRESS"] = clitest.ClosedAddress // from here on offline
 	for _, c := range []struct {

@@ -3,7 +3,6 @@ import { client } from "../../api/transport";
 import type { Exam } from "../../gen/palyra/v1/console_pb";
 import { ConsoleService } from "../../gen/palyra/v1/console_pb";
 import { Section } from "../../shell/Screen";
-import { palyra } from "../../text/cli";
 import type { Tone } from "../../ui/Badge";
 import { Badge } from "../../ui/Badge";
 import { Button } from "../../ui/Button";
@@ -23,7 +22,7 @@ export function Exams() {
           <Button size="small" needs="config.read" off={look.isPending ? "It is looking." : undefined} onClick={() => look.mutate()}>
             {look.data === undefined ? "Examine the gateway" : "Examine it again"}
           </Button>
-          <CopyAsCli command={palyra("doctor")} />
+          <CopyAsCli command="palyrad doctor" />
         </>
       }
     >
