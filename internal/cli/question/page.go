@@ -85,7 +85,11 @@ func SummaryLines(v *palyrav1.Approval) string { return printer.Hanging(Summary(
 
 func askedBy(v *palyrav1.Approval) string {
 	who := printer.OnBehalf(v.GetRequestedBy(), v.GetOnBehalfOf())
-	for _, part := range [][2]string{{"session", v.GetSession()}, {"run", v.GetRun()}, {"device", v.GetDevice()}, {"channel", v.GetChannel()}} {
+	run := v.GetRun()
+	if run == v.GetProposalId() {
+		run = "" // a call outside of runs
+	}
+	for _, part := range [][2]string{{"session", v.GetSession()}, {"run", run}, {"device", v.GetDevice()}, {"channel", v.GetChannel()}} {
 		if part[1] != "" {
 			who += ", " + part[0] + " " + part[1]
 		}

@@ -5,6 +5,7 @@ import type { Call, CallStep } from "../../gen/palyra/v1/gateway_pb";
 import { CallState, GatewayService } from "../../gen/palyra/v1/gateway_pb";
 import { AttestationService } from "../../gen/palyra/v1/attestation_pb";
 import { hasScreen } from "../../routes";
+import { RunLink } from "../../shell/RunLink";
 import { Screen, Section } from "../../shell/Screen";
 import { ScreenLink, useParam, useQueryParam } from "../../shell/router";
 import { palyra } from "../../text/cli";
@@ -130,7 +131,7 @@ function One({ id }: { id: string }) {
               ["Ended", call.endedAt !== undefined && <Time at={call.endedAt} full />],
               ["Exit code", call.exitCode !== undefined && String(call.exitCode)],
               ["Session", call.session !== "" && <Id id={call.session} />],
-              ["Run", call.run !== "" && <ScreenLink to={`/runs/${call.run}`}>{call.run}</ScreenLink>],
+              ["Run", call.run !== "" && call.run !== call.proposalId && <RunLink run={call.run} />],
               ["Approval", call.approvalId !== "" && <ScreenLink to={`/approvals/${call.approvalId}`}>{call.approvalId}</ScreenLink>],
               ["Grant", call.grantId !== "" && <Id id={call.grantId} keep={26} />],
               ["Decision", call.decisionId !== "" && <Decision id={call.decisionId} />],

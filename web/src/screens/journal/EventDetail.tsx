@@ -2,7 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { client } from "../../api/transport";
 import { useCan } from "../../api/whoami";
 import { JournalService } from "../../gen/palyra/v1/journal_pb";
-import { hasScreen } from "../../routes";
+import { RunLink } from "../../shell/RunLink";
 import { Screen, Section } from "../../shell/Screen";
 import { ScreenLink } from "../../shell/router";
 import { palyra } from "../../text/cli";
@@ -46,7 +46,7 @@ export function EventDetail({ seq }: { seq: bigint }) {
               ["Actor", event.actor !== "" && <Filtered facet="actor" value={event.actor} />],
               ["Subject", event.subject !== "" && <Filtered facet="subject" value={event.subject} />],
               ["Session", event.session !== "" && <Filtered facet="session" value={event.session} />],
-              ["Run", event.run !== "" && (hasScreen("/runs") ? <ScreenLink to={`/runs/${event.run}`}>{event.run}</ScreenLink> : <Id id={event.run} keep={26} />)],
+              ["Run", event.run !== "" && <RunLink run={event.run} />],
               ["Id", <Id id={event.eventId} keep={26} />],
             ]}
           />
