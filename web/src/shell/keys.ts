@@ -6,7 +6,8 @@ export interface Key {
   key: string;
   /** What it does, for the help. */
   says: string;
-  run: () => void;
+  /** Absent where the part of the page that has the focus takes the key itself. */
+  run?: () => void;
 }
 
 const active: Key[][] = [];
@@ -50,7 +51,7 @@ function listen(): void {
     if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || event.defaultPrevented) return;
     if (!keysOn() || typing(event.target) || inDialog()) return;
     const key = activeKeys().find((k) => k.key === event.key);
-    if (key === undefined) return;
+    if (key?.run === undefined) return;
     event.preventDefault();
     key.run();
   });
@@ -58,16 +59,16 @@ function listen(): void {
 
 /** Has keys act while the component is on screen. */
 export function useKeys(keys: readonly Key[]): void {
-  const run = useEffectEvent((key: string) => keys.find((k) => k.key === key)?.run());
-  const names = keys.map((k) => `${k.key}\t${k.says}`).join("\n");
+  const run = useEffectEvent((key: string) => keys.find((k) => k.key === key)?.run?.());
+  const names = keys.map((k) => `${k.key}\t${k.says}\t${k.run === undefined ? "" : "acts"}`).join("\n");
   useEffect(() => {
     listen();
     const mine = names
       .split("\n")
       .filter((line) => line !== "")
       .map((line) => {
-        const [key = "", says = ""] = line.split("\t");
-        return { key, says, run: () => run(key) };
+        const [key = "", says = "", acts] = line.split("\t");
+        return acts === "" ? { key, says } : { key, says, run: () => run(key) };
       });
     active.push(mine);
     return () => {

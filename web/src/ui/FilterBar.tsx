@@ -19,7 +19,10 @@ export function FilterBar({ screen, facets, line, onChange }: { screen: string; 
   const input = useRef<HTMLInputElement>(null);
   const [typed, setTyped] = useState<string | undefined>(undefined);
   const [adding, setAdding] = useState(false);
-  useKeys([{ key: "/", says: "Filter", run: () => input.current?.focus() }]);
+  useKeys([
+    { key: "/", says: "Filter", run: () => input.current?.focus() },
+    { key: "Esc", says: "Leave the filter as it was, while it is typed" },
+  ]);
   const change = (terms: readonly Term[]) => onChange(formatFilter(terms));
   const drop = (at: number) => change(filter.terms.filter((_, i) => i !== at));
   const turn = (at: number) => change(filter.terms.map((t, i) => (i === at ? { ...t, exclude: !t.exclude } : t)));

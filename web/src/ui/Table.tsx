@@ -87,17 +87,19 @@ export function Table<Row>({ label, rows, columns, rowKey, href, rowHeight = 44,
   useKeys([
     { key: "j", says: "Next row", run: () => move(1) },
     { key: "k", says: "Row before", run: () => move(-1) },
+    { key: "↓ ↑", says: "Next row, row before, when a row has the focus" },
     ...(href === undefined
       ? []
       : [
           {
             key: "o",
-            says: "Open the row (also Enter)",
+            says: "Open the row",
             run: () => {
               const row = rows[at];
               if (row !== undefined) go(href(row));
             },
           },
+          { key: "Enter", says: "Open the row that has the focus" },
         ]),
   ]);
 
