@@ -197,7 +197,7 @@ func (a *approvals) WatchApprovals(ctx context.Context, req *palyrav1.WatchAppro
 
 // beatEvery is the pause between two heartbeats of a stream, by which a watcher knows
 // that what it shows is so.
-const beatEvery = 10 * time.Second
+const beatEvery = 2 * time.Second
 
 // beat sends heartbeats until ctx ends or one is not taken.
 func beat(ctx context.Context, send func() error) {

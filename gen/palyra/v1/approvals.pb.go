@@ -2478,7 +2478,7 @@ func (x *WatchApprovalsRequest) GetCursor() string {
 }
 
 // WatchApprovalsResponse is one approval as it is after a change, or a
-// heartbeat without one, which comes every ten seconds.
+// heartbeat without one, which comes every two seconds.
 type WatchApprovalsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Approval      *Approval              `protobuf:"bytes,1,opt,name=approval,proto3" json:"approval,omitempty"`

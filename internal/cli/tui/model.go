@@ -15,9 +15,9 @@ import (
 	"palyra/internal/reason"
 )
 
-// quiet is how long the gateway may say nothing before the screen is called stale; it
-// says something every ten seconds.
-const quiet = 25 * time.Second
+// quiet is how long the gateway may say nothing before the screen is called stale. It sends a
+// heartbeat every two seconds.
+const quiet = 4500 * time.Millisecond
 
 // model is all that the screen shows. It changes in Update alone.
 type model struct {

@@ -501,10 +501,10 @@ func TestLiveOrStale(t *testing.T) {
 	s.now = s.now.Add(time.Minute)
 	s.shows("● live") // an older gateway, which says nothing by itself
 	s.Tell(tui.Beat())
-	s.now = s.now.Add(20 * time.Second)
+	s.now = s.now.Add(4 * time.Second)
 	s.shows("● live")
-	s.now = s.now.Add(20 * time.Second)
-	s.shows("○ stale 40s")
+	s.now = s.now.Add(time.Second)
+	s.shows("○ stale 5s")
 	s.Tell(tui.Beat())
 	s.Tell(tui.Lost())
 	s.shows("○ stale", "trying again")

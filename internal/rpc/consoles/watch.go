@@ -18,9 +18,10 @@ const (
 	// kept is how many events a client may have missed and go on without asking for
 	// everything again.
 	kept = 4096
-	// heartbeat is how often a quiet stream says that it is alive, headEvery how often at
+	// heartbeat is how often a quiet stream says that it is alive; pages call themselves stale when
+	// they miss two (web/src/live/connection.ts). headEvery how often at
 	// most it says how far the journal is.
-	heartbeat, headEvery = 10 * time.Second, time.Second
+	heartbeat, headEvery = 2 * time.Second, time.Second
 )
 
 // Journal is what streams follow.

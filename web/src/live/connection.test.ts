@@ -164,7 +164,7 @@ test("a stream that breaks is stale until it is back, and misses nothing", async
   gateway.last().fail(new TypeError("Failed to fetch"));
   await settle();
   expect(a.live.state().mark).toBe("stale");
-  await settle(10_000);
+  await settle(1_000);
   expect(gateway.opened).toHaveLength(2);
   expect(gateway.last().after).toBe(3);
   gateway.last().give(event(4));
@@ -177,8 +177,22 @@ test("a stream that says nothing is given up", async () => {
   const a = tab();
   await settle();
   gateway.last().give(event(3));
-  await settle(26_000);
+  await settle(4_000);
+  expect(a.live.state().mark).toBe("live");
+  await settle(1_000);
   expect(a.live.state().mark).toBe("stale");
+});
+
+test("a follower and a tab at its start learn of the silence as fast", async () => {
+  const [leader, follower] = [tab(), tab()];
+  await settle();
+  gateway.last().give(event(3));
+  await settle(5_000);
+  expect([leader.live.state().mark, follower.live.state().mark]).toEqual(["stale", "stale"]);
+  const first = new Connection(new Gateway(), "another member", over);
+  open.push(first);
+  await settle(5_000);
+  expect(first.state().mark).toBe("stale");
 });
 
 test("a pause holds events back, and urgent listeners hear them", async () => {

@@ -31,8 +31,9 @@ type Message = { type: "event"; event: LiveEvent } | { type: "mark"; mark: Mark;
 type Listener = (event: LiveEvent) => void;
 
 /** The gateway says something at least this often. */
-export const heartbeat = 10_000;
-const silence = 2.5 * heartbeat;
+export const heartbeat = 2_000;
+/** A person learns within five seconds that the gateway is silent; one late heartbeat is none. */
+const silence = 2.25 * heartbeat;
 
 export class Connection {
   #state: LiveState = { mark: "connecting", since: Date.now(), paused: false, held: 0, gateway: undefined };

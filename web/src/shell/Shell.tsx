@@ -19,6 +19,7 @@ import { KeysHelp } from "./KeysHelp";
 import { useKeys } from "./keys";
 import { LiveMark } from "./LiveMark";
 import { ScreenLink } from "./router";
+import { Silent } from "./Silent";
 import type { Theme } from "./theme";
 import { setTheme, useTheme } from "./theme";
 
@@ -71,6 +72,7 @@ export function Shell() {
             </Notice>
           </div>
         )}
+        <Silent />
         <main id="main" ref={main} tabIndex={-1} className="min-h-0 flex-1 overflow-y-auto outline-none">
           {me.data !== undefined ? (
             <Outlet />

@@ -1272,7 +1272,7 @@ export const WatchApprovalsRequestSchema: GenMessage<WatchApprovalsRequest> = /*
 
 /**
  * WatchApprovalsResponse is one approval as it is after a change, or a
- * heartbeat without one, which comes every ten seconds.
+ * heartbeat without one, which comes every two seconds.
  *
  * @generated from message palyra.v1.WatchApprovalsResponse
  */
