@@ -58,6 +58,9 @@ func (c *cooldown) evict(now time.Time) {
 	delete(c.asks, oldest)
 }
 
+// until is when a record stops answering.
+func (c *cooldown) until(rec *Record) time.Time { return rec.ClosedAt.Add(c.span) }
+
 func (c *cooldown) forget(now time.Time) {
 	for key, rec := range c.asks {
 		if now.Sub(rec.ClosedAt) >= c.span {
@@ -66,13 +69,19 @@ func (c *cooldown) forget(now time.Time) {
 	}
 }
 
-// recall returns the record that the ask is answered from.
+// recall returns the record that the ask is answered from. A record of another policy answers
+// nothing, and one that expired does not hold up a person, who asks once and means it; a program
+// would ask again and again.
 func (c *cooldown) recall(ask *Ask, now time.Time) (Record, bool) {
 	caller := ask.Proposal.Caller
 	for _, what := range []string{ask.Resolved, ask.CallDigest} {
 		key := coolKey{caller.Principal, caller.OnBehalfOf, what}
 		rec, ok := c.asks[key]
-		if ok && now.Sub(rec.ClosedAt) < c.span {
+		holds := ok && now.Before(c.until(&rec)) && rec.SnapshotDigest == ask.SnapshotDigest
+		if holds && rec.State == Expired && caller.Principal.Kind == access.KindUser {
+			continue
+		}
+		if holds {
 			return rec, true
 		}
 		delete(c.asks, key)

@@ -82,15 +82,17 @@ func TestCooldown(t *testing.T) {
 		p, rec := waiting(t, d)
 		decide(t, d, alice, rec.ID, no)
 		<-p.Done
+		until := time.Now().Add(time.Minute + time.Second).UTC().Format(time.RFC3339)
 		for name, change := range map[string]func(*approval.Ask){
 			"same": func(*approval.Ask) {}, "new session": otherSession, "new run": func(a *approval.Ask) { a.Proposal.Run = "r2" },
 		} {
 			a, err := d.Resolve(t.Context(), new(approvaltest.Ask(t, change)), nil)
-			if err != nil || a.Kind() != approval.ByDenial || a.ApprovalID() != rec.ID || !strings.Contains(a.Message(), "a moment ago") {
+			if err != nil || a.Kind() != approval.ByDenial || a.ApprovalID() != rec.ID || !strings.Contains(a.Message(), "a moment ago; that holds until "+until) || !strings.Contains(a.Remedy(), until) {
 				t.Errorf("%s: %v %q, %v", name, a.Kind(), a.Message(), err)
 			}
 		}
-		waiting(t, d, otherArguments) // control: another call may ask
+		waiting(t, d, func(a *approval.Ask) { a.SnapshotDigest = "sha256:another" }) // another policy
+		waiting(t, d, otherArguments)                                                // control: another call may ask
 		time.Sleep(time.Minute)
 		if _, again := waiting(t, d); again.ID == rec.ID {
 			t.Error("a denied record was asked again")
@@ -106,6 +108,31 @@ func TestExpiredAskCoolsDown(t *testing.T) {
 		<-p.Done
 		a, err := d.Resolve(t.Context(), new(approvaltest.Ask(t)), nil)
 		if err != nil || a.Kind() != approval.ByExpiry {
+			t.Errorf("%v, %v", a.Kind(), err)
+		}
+	})
+}
+
+// TestExpiredAskOfAPerson: a question that nobody answered is asked again when a person calls
+// again, and a denial is not.
+func TestExpiredAskOfAPerson(t *testing.T) {
+	t.Parallel()
+	person := func(a *approval.Ask) {
+		a.Proposal.Caller.Principal, a.Proposal.Caller.OnBehalfOf = bob.Principal, bob.Principal
+		a.Plan.Binding.Principal, a.Plan.Binding.OnBehalfOf = bob.Principal.String(), bob.Principal.String()
+	}
+	bubble(t, func(t *testing.T) {
+		d := approvaltest.NewDesk(t)
+		p, expired := waiting(t, d, person)
+		<-p.Done
+		again, rec := waiting(t, d, person)
+		if rec.ID == expired.ID {
+			t.Error("the expired record answers")
+		}
+		decide(t, d, alice, rec.ID, no)
+		<-again.Done
+		a, err := d.Resolve(t.Context(), new(approvaltest.Ask(t, person)), nil)
+		if err != nil || a.Kind() != approval.ByDenial {
 			t.Errorf("%v, %v", a.Kind(), err)
 		}
 	})

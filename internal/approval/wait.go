@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"time"
 
 	"palyra/internal/event"
 	"palyra/internal/reason"
@@ -95,7 +96,9 @@ func (d *Desk) attempt(ctx context.Context, ask *Ask, observer func(*Record)) (*
 	switch how {
 	case remembered:
 		a := answerOf(rec)
-		a.message += " (the same was answered a moment ago)"
+		until := d.cool.until(rec).UTC().Truncate(time.Second).Add(time.Second).Format(time.RFC3339)
+		a.message += " (the same was answered a moment ago; that holds until " + until + ")"
+		a.remedy = a.Remedy() + " The same call is asked about again after " + until + "."
 		return a, nil
 	case claimed:
 		observer(rec)
