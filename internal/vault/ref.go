@@ -51,6 +51,9 @@ func ParseRef(s string) (Ref, error) {
 		return Ref{}, reason.Errorf(reason.InvalidInput, "%q names no secret", s).
 			WithRemedy("Write a scope and a key, such as vault://global/github or vault://user:ann/smtp.")
 	}
+	if err := checkForm(scope, key); err != nil {
+		return r, err
+	}
 	return r, r.check()
 }
 
@@ -65,6 +68,16 @@ func ParseScope(s string) (Kind, string, error) {
 	}
 	return "", "", reason.Errorf(reason.InvalidInput, "%q is no scope", s).
 		WithRemedy("Use global, or user:, agent: or skill: and a name.")
+}
+
+// checkForm refuses a reference whose kind and name stand in two parts of the path, such as
+// user/local/x, and names the form that it takes.
+func checkForm(kind, rest string) error {
+	if id, key, split := strings.Cut(rest, "/"); split && slices.Contains(named, Kind(kind)) && idForm.MatchString(id) && config.SecretKey(key) {
+		return reason.Errorf(reason.InvalidInput, "%q is no scope: the name of the %s belongs to it", kind, kind).
+			WithRemedy("Write %s%s:%s/%s.", Scheme, kind, id, key)
+	}
+	return nil
 }
 
 func (r Ref) check() error {

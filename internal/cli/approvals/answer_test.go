@@ -1,10 +1,15 @@
 package approvals_test
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/spf13/pflag"
+
 	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/cli/approvals"
+	"palyra/internal/cli/client"
 	"palyra/internal/cli/clitest"
 )
 
@@ -94,6 +99,28 @@ func TestAnswerWithoutATerminal(t *testing.T) {
 	w.Want(w.Run("approve", clitest.ApprovalID, "--digest", clitest.SomeApproval().GetCallDigest()), 0)
 	if len(w.Gateway.Votes) != 1 {
 		t.Error("no vote was sent")
+	}
+}
+
+// TestAnswersNameTheirOwnFlags: an error of `palyra approve` or `palyra deny` names only flags that
+// the command has.
+func TestAnswersNameTheirOwnFlags(t *testing.T) {
+	t.Parallel()
+	digest := clitest.SomeApproval().GetCallDigest()
+	for name, flags := range map[string]*pflag.FlagSet{"approve": approvals.ApproveCommand(new(client.App)).Flags(), "deny": approvals.DenyCommand(new(client.App)).Flags()} {
+		for _, more := range [][]string{
+			nil, {clitest.ApprovalID}, {clitest.ApprovalID, "--digest", digest}, {clitest.ApprovalID, "--digest", "x"}, {"--reason", "x"}, {"9"},
+			{clitest.ApprovalID, "--no-browser", "--reason", "x"}, {clitest.ApprovalID, "--reason", "x"}, {clitest.ApprovalID, "--digest", digest, "--reason", strings.Repeat("x", 2000)},
+		} {
+			w := clitest.NewWorld(t)
+			w.Pending()
+			r := w.Run(append([]string{name}, more...)...)
+			for _, flag := range regexp.MustCompile(`--([a-z-]+)`).FindAllStringSubmatch(r.Err, -1) {
+				if flags.Lookup(flag[1]) == nil {
+					t.Errorf("%s %q names --%s: %s", name, more, flag[1], r.Err)
+				}
+			}
+		}
 	}
 }
 
