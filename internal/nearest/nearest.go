@@ -2,6 +2,12 @@
 // mean" in messages.
 package nearest
 
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
 // Of returns the name that a person most likely meant by word, or "" when
 // none is close: at most two edits away, and less than half of the word.
 func Of(word string, names []string) string {
@@ -13,6 +19,20 @@ func Of(word string, names []string) string {
 		}
 	}
 	return found
+}
+
+// Three returns the names that are nearest to word, nearest first: at most three. A name that
+// contains the word, or is contained in it, comes before others.
+func Three(word string, names []string) []string {
+	far := func(name string) int {
+		if word != "" && (strings.Contains(name, word) || strings.Contains(word, name)) {
+			return 0
+		}
+		return distance([]rune(word), []rune(name))
+	}
+	list := slices.Clone(names)
+	slices.SortStableFunc(list, func(a, b string) int { return cmp.Compare(far(a), far(b)) })
+	return list[:min(len(list), 3)]
 }
 
 // distance is the number of insertions, deletions, replacements and swaps of

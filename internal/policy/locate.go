@@ -7,6 +7,7 @@ import (
 	"github.com/cedar-policy/cedar-go/types"
 
 	"palyra/internal/lazyregexp"
+	"palyra/internal/nearest"
 	"palyra/internal/policy/finding"
 	"palyra/internal/policy/internal/expr"
 	"palyra/internal/policy/internal/names"
@@ -90,8 +91,8 @@ func (l *linter) unknownAttribute(p *compiled, name string, m message) finding.F
 		return f
 	}
 	f.Help = finding.DidYouMean(last, known)
-	if f.Help == "" && len(known) > 0 && len(known) <= 40 {
-		f.Help = "there are: " + strings.Join(known, ", ")
+	if f.Help == "" && len(known) > 0 {
+		f.Help = "the nearest are: " + strings.Join(nearest.Three(last, known), ", ")
 	}
 	return f
 }
