@@ -367,6 +367,9 @@ forbid(principal, action == Action::"tool.execute/process.run", resource);`
 	if len(hidden) != 2 || hidden[0].GetReason() != string(reason.ToolSuspended) || hidden[0].GetMessage() != "its definition changed" || hidden[0].GetRemedy() == "" {
 		t.Errorf("of a suspended tool a developer is told %v", hidden)
 	}
+	if text := list(w.coder).String(); strings.Contains(text, "fs.read") {
+		t.Errorf("an agent is told of a suspended tool that it may ask for: %s", text)
+	}
 }
 
 // A session can be ended only by whom it belongs to: its name is the device's.

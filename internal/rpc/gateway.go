@@ -137,11 +137,13 @@ func (g *gateway) ListTools(ctx context.Context, _ *palyrav1.ListToolsRequest) (
 		if err != nil {
 			return nil, err
 		}
-		if unusable := g.router.Unusable(d.Name); explained && (!listed || unusable != nil) {
+		unusable := g.router.Unusable(d.Name)
+		switch {
+		case listed && unusable == nil:
+			res.Tools = append(res.Tools, m)
+		case explained:
 			res.Hidden = append(res.Hidden, hiddenMessage(m, unusable, set.Bars(caller, d.Name)))
-			continue
 		}
-		res.Tools = append(res.Tools, m)
 	}
 	return res, nil
 }
