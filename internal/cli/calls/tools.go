@@ -13,6 +13,7 @@ import (
 	"palyra/internal/cli/invocation"
 	"palyra/internal/cli/printer"
 	"palyra/internal/reason"
+	"palyra/internal/tool"
 )
 
 var toolListing = printer.Listing{
@@ -32,14 +33,17 @@ var hiddenListing = printer.Listing{
 // ToolsCommand is `palyra tools`.
 func ToolsCommand(program *client.App) *cobra.Command {
 	a := &app{program}
-	var hidden bool
+	var f toolFlags
 	list := &cobra.Command{Use: "list", Short: "List the tools that policy could let you call", Args: command.Args(0, 0),
 		Long: "List the tools that policy could let you call.\n\n" +
+			"With --agents, list the tools that agents run themselves and ask about by their\n" +
+			"hooks; no other caller can call them.\n\n" +
 			"With --hidden, list the others and why no call of yours can use them: the\n" +
 			"settings leave them out, policy forbids them, or nothing here can run them. Only\n" +
 			"who may explain policy is told of them; `palyra tools show NAME` has the next step.",
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.listTools(cmd.Context(), hidden) }}
-	list.Flags().BoolVar(&hidden, "hidden", false, "list the tools that no call of yours can use, and why")
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.listTools(cmd.Context(), f) }}
+	list.Flags().BoolVar(&f.agents, "agents", false, "list the tools that agents run themselves, and ask about by their hooks")
+	list.Flags().BoolVar(&f.hidden, "hidden", false, "list the tools that no call of yours can use, and why")
 	show := &cobra.Command{Use: "show NAME", Short: "Show one tool with its input schema", Args: command.Args(1, 1),
 		ValidArgsFunction: a.CompleteTools(),
 		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error {
@@ -50,12 +54,19 @@ func ToolsCommand(program *client.App) *cobra.Command {
 		if len(given) > 0 {
 			return command.Group(cmd, given)
 		}
-		return a.listTools(cmd.Context(), false)
+		return a.listTools(cmd.Context(), f)
 	}
+	tools.Flags().AddFlagSet(list.Flags())
 	return tools
 }
 
-func (a *app) listTools(ctx context.Context, hidden bool) error {
+// toolFlags choose which tools are listed.
+type toolFlags struct{ agents, hidden bool }
+
+// proposedByHooks reports whether a tool is an agent's own, which only the agent's hook proposes.
+func proposedByHooks(t *palyrav1.Tool) bool { return t.GetExecutor() == string(tool.External) }
+
+func (a *app) listTools(ctx context.Context, f toolFlags) error {
 	g, err := a.Connect(ctx)
 	if err != nil {
 		return err
@@ -64,13 +75,29 @@ func (a *app) listTools(ctx context.Context, hidden bool) error {
 	if err != nil {
 		return err
 	}
-	if hidden {
-		return a.PrintList(hiddenListing, printer.Records(reply.GetHidden(), hiddenRecord))
+	// The two kinds are listed apart, hidden ones too.
+	others := 0
+	tools := slices.DeleteFunc(reply.GetTools(), func(t *palyrav1.Tool) bool {
+		other := proposedByHooks(t) != f.agents
+		if other {
+			others++
+		}
+		return other
+	})
+	hidden := slices.DeleteFunc(reply.GetHidden(), func(h *palyrav1.HiddenTool) bool { return proposedByHooks(h.GetTool()) != f.agents })
+	if f.hidden {
+		return a.PrintList(hiddenListing, printer.Records(hidden, hiddenRecord))
 	}
-	if err := a.PrintList(toolListing, printer.Records(reply.GetTools(), toolRecord)); err != nil {
+	if err := a.PrintList(toolListing, printer.Records(tools, toolRecord)); err != nil {
 		return err
 	}
-	if n := len(reply.GetHidden()); n > 0 && slices.Contains([]string{printer.FormatTable, printer.FormatWide}, a.Format()) {
+	if !slices.Contains([]string{printer.FormatTable, printer.FormatWide}, a.Format()) {
+		return nil
+	}
+	if others > 0 && !f.agents {
+		a.Say("%d more of agents: palyra tools list --agents", others)
+	}
+	if n := len(hidden); n > 0 {
 		a.Say("%d hidden: palyra tools list --hidden", n)
 	}
 	return nil

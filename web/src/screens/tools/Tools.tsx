@@ -3,10 +3,11 @@ import { client } from "../../api/transport";
 import type { Determining, HiddenTool, Tool } from "../../gen/palyra/v1/gateway_pb";
 import { GatewayService } from "../../gen/palyra/v1/gateway_pb";
 import { Screen, Section } from "../../shell/Screen";
-import { ScreenLink, useParam } from "../../shell/router";
+import { ScreenLink, useParam, useQueryParam } from "../../shell/router";
 import { palyra } from "../../text/cli";
 import { Badge } from "../../ui/Badge";
 import { Id } from "../../ui/Copy";
+import { Checkbox } from "../../ui/Field";
 import { Json } from "../../ui/Json";
 import { KeyValue } from "../../ui/KeyValue";
 import { EmptyState, ErrorState, Loading, Notice } from "../../ui/State";
@@ -18,20 +19,26 @@ interface Row {
   hidden?: HiddenTool;
 }
 
+/** Whether agents run the tool themselves, and ask about it by their hooks. */
+function proposedByHooks(tool: Tool): boolean {
+  return tool.executor === "external";
+}
+
 /** The catalog as policy lets this member see it, and what it keeps back with the reason. */
 export default function Tools() {
   const name = useParam("name");
   const query = useQuery({ queryKey: ["tools"], queryFn: ({ signal }) => client(GatewayService).listTools({}, { signal }) });
   const rows: Row[] = [...(query.data?.tools ?? []).map((tool) => ({ tool })), ...(query.data?.hidden ?? []).flatMap((hidden) => (hidden.tool === undefined ? [] : [{ tool: hidden.tool, hidden }]))];
+  const [agents, setAgents] = useQueryParam("agents", "no");
   const one = rows.find((row) => row.tool.name === name);
   return (
-    <Screen title={name === "" ? "Tools" : name} command={palyra("tools", ...(name === "" ? ["list"] : ["show", name]))} fill={name === ""} actions={name !== "" && <ScreenLink to="/tools">All tools</ScreenLink>}>
+    <Screen title={name === "" ? "Tools" : name} command={palyra("tools", ...(name === "" ? ["list", ...(agents === "yes" ? ["--agents"] : [])] : ["show", name]))} fill={name === ""} actions={name === "" ? <Checkbox label="Tools of agents" checked={agents === "yes"} onChange={(event) => setAgents(event.target.checked ? "yes" : "no")} /> : <ScreenLink to="/tools">All tools</ScreenLink>}>
       {query.isPending ? (
         <Loading what="tools" />
       ) : query.isError ? (
         <ErrorState error={query.error} retry={() => void query.refetch()} />
       ) : name === "" ? (
-        <All rows={rows} />
+        <All rows={rows.filter((row) => proposedByHooks(row.tool) === (agents === "yes"))} />
       ) : one === undefined ? (
         <EmptyState title="There is no such tool for you" />
       ) : (
