@@ -1,6 +1,7 @@
 package builtin
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -13,17 +14,15 @@ import (
 // shownCommand is how many characters of a command line a summary shows.
 const shownCommand = 120
 
-// commandLine is the command line of a call. A long one loses its middle, since
-// its beginning says what runs and its end often what it is done to:
-// rm -rf a b c ... y z.
+// commandLine is the command line of a call. A long one is cut at its end, and says how much is
+// missing. A gap in the middle could hide an argument between two that look complete.
 func commandLine(argv []string, most int) string {
 	line := []rune(commandline.Quote(argv))
 	if len(line) <= most {
 		return string(line)
 	}
-	const gap = " ... "
-	tail := (most - len(gap)) / 3
-	return string(line[:most-len(gap)-tail]) + gap + string(line[len(line)-tail:])
+	shown := most - len(" ... (1000000 more characters)")
+	return fmt.Sprintf("%s ... (%d more characters)", string(line[:shown]), len(line)-shown)
 }
 
 // variables are the names of those that the call sets and that are not on the allow list,

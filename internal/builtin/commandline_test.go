@@ -1,8 +1,11 @@
 package builtin
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+
+	"palyra/internal/commandline"
 )
 
 func TestCommandLine(t *testing.T) {
@@ -22,9 +25,20 @@ func TestCommandLine(t *testing.T) {
 			t.Errorf("%q is %s, want %s", c.argv, got, c.want)
 		}
 	}
-	// The middle goes, and what stands first and last stays.
-	long := commandLine(append([]string{"rm", "-rf"}, strings.Split(strings.Repeat("directory ", 40)+"/workspace", " ")...), shownCommand)
-	if n := len([]rune(long)); n != shownCommand || !strings.HasPrefix(long, "rm -rf directory ") || !strings.Contains(long, " ... ") || !strings.HasSuffix(long, " /workspace") {
-		t.Errorf("%d characters: %s", n, long)
+}
+
+// TestLongCommandLine: a long line is cut at its end, never in the middle, and says that it was.
+func TestLongCommandLine(t *testing.T) {
+	t.Parallel()
+	for name, argv := range map[string][]string{
+		"rm -rf with the argument in the middle": append([]string{"rm", "-rf", strings.Repeat("a", 60), "notes/ann"}, strings.Split(strings.Repeat("directory ", 40)+"last", " ")...),
+		"a script":                               {"sh", "-c", "echo " + strings.Repeat("x", 500) + "; rm -rf notes/ann"},
+		"two bytes each":                         {"printf", strings.Repeat("é", 300)},
+	} {
+		whole, got := commandline.Quote(argv), commandLine(argv, shownCommand)
+		shown, rest, cut := strings.Cut(got, " ... (")
+		if !cut || !strings.HasPrefix(whole, shown) || len([]rune(got)) > shownCommand || rest != fmt.Sprintf("%d more characters)", len([]rune(whole))-len([]rune(shown))) {
+			t.Errorf("%s: %d characters: %s", name, len([]rune(got)), got)
+		}
 	}
 }
