@@ -133,7 +133,10 @@ func measure(rows [][]string) []int {
 }
 
 // whole are the columns that are of no use when they are cut: ids and times.
-var whole = []string{"ID", "KEY", "SEQ", "SUBJECT", "AT", "LEFT", "ENDS", "CERTIFICATE ENDS", "REVOKED"}
+var whole = []string{
+	"ID", "KEY", "SEQ", "SUBJECT", "AT", "LEFT", "ENDS", "CERTIFICATE ENDS", "REVOKED", "APPROVAL", "COMMITTED", "CREATED", "EXPIRES", "LAST",
+	"LAST USED", "LOADED", "QUEUED", "SINCE", "STARTED", "UPDATED",
+}
 
 // roomy are columns that say what a row is about, with the width that others go
 // for.

@@ -1,6 +1,7 @@
 package printer_test
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 
@@ -88,6 +89,31 @@ func TestColours(t *testing.T) {
 		bad := w.With(printer.Streams{ErrTerminal: c.terminal}, append(c.args, "nothing")...)
 		if got := strings.Contains(bad.Err, "\x1b["); got != c.want {
 			t.Errorf("%s: colours in errors %v, want %v: %q", c.name, got, c.want, bad.Err)
+		}
+	}
+}
+
+// TestTimesAndIDsStayWhole: at 80 columns no list cuts a time or an id, and none is wider.
+func TestTimesAndIDsStayWhole(t *testing.T) {
+	t.Parallel()
+	w := clitest.NewWorld(t)
+	w.Populate()
+	w.Journaled().Attested(t, `{}`)
+	cut := regexp.MustCompile(`\b(20\d\d-[0-9TZ:-]*|[0-9][0-9A-Z]{5,25})…`)
+	for _, list := range []string{
+		"approvals list", "grants list --all", "runs list", "calls list", "sessions list --all", "console sessions", "devices list", "tokens list --all", "vault list", "pairing list",
+		"policy versions", "notify list", "notify deliveries", "notify slack list", "attest list", "journal list --last 50", "skills list", "skills trust list", "members list --all", "mcp list",
+	} {
+		r := w.With(printer.Streams{OutTerminal: true, Width: 80}, append([]string{"--no-color"}, strings.Fields(list)...)...)
+		w.Want(r, 0)
+		if found := cut.FindString(r.Out); found != "" {
+			t.Errorf("%s cuts %s:\n%s", list, found, r.Out)
+		}
+		for line := range strings.Lines(r.Out) {
+			if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > 80 {
+				t.Errorf("%s has %d columns:\n%s", list, n, r.Out)
+				break
+			}
 		}
 	}
 }
