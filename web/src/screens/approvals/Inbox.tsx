@@ -25,7 +25,7 @@ import { Countdown, Time } from "../../ui/Time";
 import { Untrusted } from "../../ui/Untrusted";
 import { BatchReview } from "./BatchReview";
 import { exportFlags, exportOf, facets, flagsOf, oldestFirst, requestOf, shows } from "./facets";
-import { emptyList, reduce, rowsOf } from "./list";
+import { emptyList, linger, reduce, rowsOf } from "./list";
 import { headline, stateTones, states, word } from "./words";
 
 const pageSize = 200;
@@ -101,9 +101,19 @@ function Asks({ line, onLine, open }: { line: string; onLine: (line: string) => 
     const last = listed.at(-1)?.approvalId;
     const passes = shows(filter, approval, gatewayNow());
     const isNew = passes && approval.state === ApprovalState.PENDING && !rows.some((r) => r.approvalId === approval.approvalId) && !list.held.some((r) => r.approvalId === approval.approvalId);
-    act({ type: "told", approval, passes, free: upwards || free(), listed, below: query.hasNextPage && last !== undefined && (upwards ? approval.approvalId > last : approval.approvalId < last) });
+    act({ type: "told", approval, passes, at: Date.now(), free: upwards || free(), listed, below: query.hasNextPage && last !== undefined && (upwards ? approval.approvalId > last : approval.approvalId < last) });
     if (isNew) announce(`New ask: ${oneLine(headline(approval), 120)}`);
   };
+  // What ended shows how for a while, then leaves as soon as rows may move.
+  const tidy = useEffectEvent(() => {
+    if (free()) act({ type: "tidy", before: Date.now() - linger });
+  });
+  const ending = list.ended.size > 0;
+  useEffect(() => {
+    if (!ending) return;
+    const timer = setInterval(() => tidy(), 1_000);
+    return () => clearInterval(timer);
+  }, [ending]);
   // What the stream says while the list is on its way may be newer than the list: it is
   // heard once the list is there. A list that was read before the stream began is read again.
   const early = useRef<{ approvals: Approval[]; again: boolean }>({ approvals: [], again: false });

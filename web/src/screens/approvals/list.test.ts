@@ -9,8 +9,8 @@ function approval(id: string, version = 1, state = ApprovalState.PENDING): Appro
   return create(ApprovalSchema, { approvalId: id, version: BigInt(version), state });
 }
 
-function told(list: List, a: Approval, over: { passes?: boolean; free?: boolean; listed?: Approval[]; below?: boolean } = {}): List {
-  return reduce(list, { type: "told", approval: a, passes: true, free: false, listed: [], below: false, ...over });
+function told(list: List, a: Approval, over: { passes?: boolean; at?: number; free?: boolean; listed?: Approval[]; below?: boolean } = {}): List {
+  return reduce(list, { type: "told", approval: a, passes: true, at: 0, free: false, listed: [], below: false, ...over });
 }
 
 const ids = (rows: readonly Approval[]) => rows.map((a) => a.approvalId);
@@ -58,4 +58,27 @@ test("an ask that was answered while it was held back is not shown", () => {
 test("what the filter does not show, or what belongs on a later page, stays away", () => {
   expect(told(emptyList, approval("06"), { passes: false })).toBe(emptyList);
   expect(told(emptyList, approval("01"), { below: true })).toBe(emptyList);
+});
+
+test("what ended shows how for a while, and leaves when rows may move", () => {
+  const listed = [approval("05"), approval("04"), approval("03")];
+  let list = told(emptyList, approval("05", 2, ApprovalState.DENIED), { listed, passes: false, at: 1_000 });
+  list = told(list, approval("04", 2, ApprovalState.EXPIRED), { listed, passes: false, at: 9_000 });
+  expect(ids(rowsOf(list, listed))).toEqual(["05", "04", "03"]);
+  list = told(list, approval("05", 3, ApprovalState.DENIED), { listed, passes: false, at: 9_000 });
+  list = reduce(list, { type: "tidy", before: 1_000 });
+  expect(ids(rowsOf(list, listed))).toEqual(["04", "03"]);
+  expect(ids(rowsOf(list, listed, true))).toEqual(["04", "03"]);
+  expect(reduce(list, { type: "tidy", before: 2_000 })).toBe(list);
+});
+
+test("what was cancelled, consumed or revoked leaves, and what passes again comes back", () => {
+  const states = [ApprovalState.CANCELLED, ApprovalState.CONSUMED, ApprovalState.REVOKED];
+  const listed = states.map((_, i) => approval(`0${i}`));
+  let list: List = emptyList;
+  for (const [i, state] of states.entries()) list = told(list, approval(`0${i}`, 2, state), { listed, passes: false });
+  list = reduce(list, { type: "tidy", before: 0 });
+  expect(rowsOf(list, listed)).toEqual([]);
+  list = told(list, approval("01", 3), { listed });
+  expect(ids(rowsOf(list, listed))).toEqual(["01"]);
 });

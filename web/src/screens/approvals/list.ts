@@ -9,9 +9,15 @@ export interface List {
   held: readonly Approval[];
   /** The newest that is known of what is shown or held, by id. */
   known: ReadonlyMap<string, Approval>;
+  /** What the filter shows no longer, and is still a row with its end; by id, when it was told. */
+  ended: ReadonlyMap<string, number>;
+  /** What is no row any more. */
+  gone: ReadonlySet<string>;
 }
 
-export const emptyList: List = { fresh: [], held: [], known: new Map() };
+export const emptyList: List = { fresh: [], held: [], known: new Map(), ended: new Map(), gone: new Set() };
+/** How long a row shows how it ended, in milliseconds, before it leaves. */
+export const linger = 10_000;
 
 export type Act =
   /** The stream told of an approval. */
@@ -20,6 +26,8 @@ export type Act =
       approval: Approval;
       /** Whether the filter shows it. */
       passes: boolean;
+      /** When it was told, in milliseconds. */
+      at: number;
       /** Whether rows may move now. */
       free: boolean;
       /** The pages that are loaded, and whether the approval belongs below them. */
@@ -28,6 +36,8 @@ export type Act =
     }
   /** The reader wants to see what is held back. */
   | { type: "show" }
+  /** Rows may move: those whose end was told before this time leave. */
+  | { type: "tidy"; before: number }
   /** The pages were loaded anew. */
   | { type: "anew" };
 
@@ -43,7 +53,15 @@ export function reduce(list: List, act: Act): List {
         known.set(id, approval);
         // What is held back and is no longer wanted is not shown later.
         const held = list.held.some((a) => a.approvalId === id) && !act.passes ? list.held.filter((a) => a.approvalId !== id) : list.held;
-        return { ...list, known, held };
+        const ended = new Map(list.ended);
+        const gone = new Set(list.gone);
+        if (act.passes) {
+          ended.delete(id);
+          gone.delete(id);
+        } else if (!gone.has(id)) {
+          ended.set(id, ended.get(id) ?? act.at);
+        }
+        return { ...list, known, held, ended, gone };
       }
       if (!act.passes || act.below) return list;
       known.set(id, approval);
@@ -51,6 +69,11 @@ export function reduce(list: List, act: Act): List {
     }
     case "show":
       return { ...list, fresh: merge(list.held, list.fresh), held: [] };
+    case "tidy": {
+      const leaving = [...list.ended].filter(([, at]) => at <= act.before).map(([id]) => id);
+      if (leaving.length === 0) return list;
+      return { ...list, ended: new Map([...list.ended].filter(([id]) => !leaving.includes(id))), gone: new Set([...list.gone, ...leaving]) };
+    }
     case "anew":
       return emptyList;
   }
@@ -67,7 +90,7 @@ export function rowsOf(list: List, listed: readonly Approval[], upwards = false)
   const seen = new Set<string>();
   const rows: Approval[] = [];
   for (const approval of upwards ? [...listed, ...list.fresh.toReversed()] : [...list.fresh, ...listed]) {
-    if (seen.has(approval.approvalId)) continue;
+    if (seen.has(approval.approvalId) || list.gone.has(approval.approvalId)) continue;
     seen.add(approval.approvalId);
     const newer = list.known.get(approval.approvalId);
     rows.push(newer !== undefined && newer.version >= approval.version ? newer : approval);
