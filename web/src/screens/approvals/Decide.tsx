@@ -21,7 +21,7 @@ import { Untrusted } from "../../ui/Untrusted";
 import { useArmed } from "./armed";
 import { askedOf } from "./asked";
 import type { Choice } from "./decide";
-import { commandOf, conflict, defaultTtl, labelOf, offerName, timesUpTo, voteOf, waits } from "./decide";
+import { commandOf, conflict, coversOf, defaultTtl, labelOf, offerName, timesUpTo, voteOf, waits } from "./decide";
 import { EditDialog } from "./Edit";
 import { needsOf } from "./Needs";
 import { PresenceNotice, useMeans } from "./Presence";
@@ -227,7 +227,7 @@ function Form({ approval, busy, proving, again, onEdit, onVote }: {
           </div>
           {offer !== undefined && (
             <p className="text-sm text-quiet">
-              <OfferText offer={offer} />
+              <OfferText offer={offer} ttl={ttl} />
             </p>
           )}
         </div>
@@ -258,7 +258,7 @@ function Form({ approval, busy, proving, again, onEdit, onVote }: {
             <Untrusted text={headline(approval)} />
           </p>
           <p>
-            <Untrusted text={offer?.covers ?? "This one call."} />
+            <Untrusted text={offer === undefined ? "This one call." : coversOf(offer, ttl)} />
           </p>
           <div className="flex justify-end gap-2">
             <Button onClick={() => setAsking(false)}>Back</Button>
@@ -274,11 +274,11 @@ function Form({ approval, busy, proving, again, onEdit, onVote }: {
 }
 
 /** What a yes would cover, exactly, and would have covered. */
-export function OfferText({ offer }: { offer: ApprovalScopeOffer }) {
+export function OfferText({ offer, ttl }: { offer: ApprovalScopeOffer; ttl?: number }) {
   const can = useCan(offer.permission === "" ? undefined : offer.permission);
   return (
     <>
-      <Untrusted text={offer.covers} />
+      <Untrusted text={coversOf(offer, ttl)} />
       {offer.scope !== ApprovalScope.ONCE && <span className="whitespace-nowrap"> · would have covered {Number(offer.coveredLastWeek).toLocaleString()} in the last 7 days</span>}
       {!can && <span> · takes the permission {offer.permission}</span>}
     </>

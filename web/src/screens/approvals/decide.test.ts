@@ -3,7 +3,7 @@ import { durationFromMs } from "@bufbuild/protobuf/wkt";
 import { expect, test } from "vitest";
 import { ApprovalSchema, ApprovalScope, ApprovalScopeOfferSchema, ApprovalState, GrantMatch } from "../../gen/palyra/v1/approvals_pb";
 import { parseFilter } from "../../ui/filter";
-import { commandOf, labelOf, timesUpTo, voteOf } from "./decide";
+import { commandOf, coversOf, labelOf, timesUpTo, voteOf } from "./decide";
 import { facets, flagsOf, requestOf, shows } from "./facets";
 import { needsOf } from "./Needs";
 
@@ -25,6 +25,15 @@ test("the button says how far a yes reaches", () => {
   expect(labelOf({ allow: true, offer: timed, ttl: 900_000, uses: 0 })).toBe("Allow for 15m");
   expect(labelOf({ allow: true, offer: undefined, ttl: 0, uses: 0 })).toBe("Allow once");
   expect(timesUpTo(7_200_000).map((t) => t.label)).toEqual(["5m", "15m", "30m", "1h", "2h"]);
+});
+
+test("what a yes covers names the time that was chosen", () => {
+  const offer = { what: "any git command", by: "by agent:claude", covers: "any git command, by agent:claude, for up to 7 days" };
+  const of = (scope: ApprovalScope) => create(ApprovalScopeOfferSchema, { ...offer, scope });
+  expect(coversOf(of(ApprovalScope.TIMEBOXED), 900_000)).toBe("any git command, by agent:claude, for up to 15m");
+  expect(coversOf(of(ApprovalScope.TIMEBOXED), 7_200_000)).toBe("any git command, by agent:claude, for up to 2h");
+  expect(coversOf(of(ApprovalScope.TIMEBOXED))).toBe(offer.covers);
+  expect(coversOf(of(ApprovalScope.SESSION), 900_000)).toBe(offer.covers);
 });
 
 test("a filter asks the gateway, and judges what the stream tells in the same way", () => {

@@ -46,6 +46,11 @@ export function timesUpTo(longest: number): { value: string; label: string }[] {
   return fit.map((t) => ({ value: String(t), label: length(t) }));
 }
 
+/** What a yes covers, with the time that was chosen where it is for a time. */
+export function coversOf(offer: ApprovalScopeOffer, ttl?: number): string {
+  return ttl !== undefined && offer.scope === ApprovalScope.TIMEBOXED && offer.what !== "" ? `${offer.what}, ${offer.by}, for up to ${length(ttl)}` : offer.covers;
+}
+
 /** What the button says: the decision with its reach. */
 export function labelOf(choice: Choice): string {
   if (!choice.allow) return "Deny";
