@@ -31,7 +31,7 @@ var changeSetListing = printer.Listing{
 	Columns: []string{"ID", "COMMITTED", "STATE", "ADDED", "MODIFIED", "DELETED", "PROTECTED", "FOR"},
 	Wide:    []string{"BYTES", "CALL", "UNDOES", "ROOT"},
 	Empty:   "no change sets are kept",
-	Drop:    []string{"FOR", "PROTECTED"},
+	Drop:    []string{"FOR", "PROTECTED", "DELETED"},
 }
 
 // Command is `palyra workspace`.
