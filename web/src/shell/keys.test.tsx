@@ -1,10 +1,14 @@
+import { create } from "@bufbuild/protobuf";
+import { QueryClientProvider } from "@tanstack/react-query";
 import { cleanup, fireEvent, render, screen } from "@testing-library/react";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { newQueryClient } from "../api/query";
+import { whoamiKey } from "../api/whoami";
+import { WhoamiResponseSchema } from "../gen/palyra/v1/console_pb";
 import { FilterBar } from "../ui/FilterBar";
 import { Table } from "../ui/Table";
 import { KeysHelp } from "./KeysHelp";
 
-vi.mock("../api/whoami", () => ({ useCan: () => true }));
 vi.mock("./router", () => ({ useGo: () => () => undefined, ScreenLink: () => null }));
 
 beforeEach(() => {
@@ -25,12 +29,14 @@ afterEach(() => {
 
 test("the help lists every key that acts", () => {
   const changed = vi.fn();
+  const client = newQueryClient();
+  client.setQueryData(whoamiKey, create(WhoamiResponseSchema, {}));
   const page = (help: boolean) => (
-    <>
+    <QueryClientProvider client={client}>
       <FilterBar screen="calls" facets={[{ id: "tool", label: "Tool" }]} line="" onChange={changed} />
       <Table label="Rows" rows={["a", "b"]} rowKey={(row) => row} rowHeight={40} href={(row) => `/${row}`} columns={[{ id: "row", label: "Row", className: "grow", cell: (row) => row }]} />
       <KeysHelp open={help} onClose={() => undefined} />
-    </>
+    </QueryClientProvider>
   );
   const { rerender } = render(page(false));
   const filter = screen.getByRole("searchbox");
