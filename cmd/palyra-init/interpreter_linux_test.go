@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestNotStarted: a program that the kernel does not start for want of another file is told apart
-// from one that is missing itself. The control is the kernel's own word for it.
+// TestNotStarted: the error for a program whose interpreter or loader is missing differs from the error
+// for a program that is missing itself. The control is the kernel's own word for it.
 func TestNotStarted(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
