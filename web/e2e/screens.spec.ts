@@ -38,7 +38,7 @@ const content: Readonly<Record<string, { shows: string | RegExp; opens?: string 
   "/runs": { shows: "read the file", opens: /read the file/ },
   "/calls": { shows: "process.run", opens: /process\.run/ },
   "/changes": { shows: "1 added", opens: /1 added/ },
-  "/tools": { shows: "claude-code/Bash", opens: /claude-code\/Bash/ },
+  "/tools": { shows: "fs.read", opens: /fs\.read/ },
   "/policies": { shows: "defaults/10-ceilings.cedar" },
   "/servers": { shows: "No MCP server is behind this gateway" },
   "/skills": { shows: "notes", opens: /notes/ },
@@ -96,6 +96,17 @@ for (const screen of screens) {
     await expect(page.locator("main").getByRole("heading", { level: 1 }).last()).toHaveText(title);
   });
 }
+
+test("tools of agents are listed when they are asked for", { tag: "@matrix" }, async ({ inbox: page, gateway }) => {
+  await fill(gateway);
+  await page.goto(new URL("/tools", page.url()).href);
+  const table = page.locator("main").getByRole("table");
+  await expect(table.getByRole("link", { name: /fs\.read/ }).first()).toBeVisible();
+  await expect(table.getByRole("link", { name: /claude-code\/Bash/ })).toHaveCount(0);
+  await page.getByLabel("Tools of agents").check();
+  await table.getByRole("link", { name: /claude-code\/Bash/ }).first().click();
+  await expect(page.locator("main").getByRole("heading", { name: "claude-code/Bash" })).toBeVisible();
+});
 
 test("a run is started and watched from the console", async ({ inbox: page, gateway }) => {
   await fill(gateway);
