@@ -1,6 +1,8 @@
 package builtin
 
 import (
+	"math"
+
 	"palyra/internal/canonical"
 	"palyra/internal/tool"
 	"palyra/internal/workspace"
@@ -32,4 +34,13 @@ func (f finder) mayRead(info workspace.Info) bool {
 func readAccess(in, real string, links int) tool.FileAccess {
 	input, _ := canonical.Marshal(target{Path: real, Workspace: in}) // encoding two strings cannot fail
 	return tool.FileAccess{Tool: fsReadName, Input: input, Facts: fileFacts(in, real, links, riskRead)}
+}
+
+// linksOf is how many names a file has, 0 for what is no file and where the
+// platform does not say.
+func linksOf(info workspace.Info) int {
+	if info.Kind != workspace.File {
+		return 0
+	}
+	return int(min(info.Links, math.MaxInt32))
 }

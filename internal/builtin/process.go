@@ -275,6 +275,7 @@ func (t process) notes(c command) []string {
 		notes = append(notes, "The caches of "+strings.Join(c.caches, ", ")+" are shared with other runs in this workspace, and what is written there is not looked at.")
 	}
 	notes = append(notes, c.namesakes()...)
+	notes = append(notes, c.throughNotes()...)
 	notes = append(notes, c.moreNotes()...)
 	notes = append(notes, c.line.notes()...)
 	notes = append(notes, t.networkNotes(c)...)

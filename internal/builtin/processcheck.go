@@ -37,6 +37,10 @@ type command struct {
 	// own is "./" and the workspace-relative path of a program that is a file
 	// of the workspace, "" for others.
 	own string
+	// asked is argv as the call gives it, where in.Argv is another: see find. nil for others.
+	asked []string
+	// through are the files of the workspace that led to a program outside it.
+	through []string
 	// called is the program as the command line names it.
 	called string
 	env    []string
@@ -79,7 +83,7 @@ func (t process) check(ctx context.Context, p tool.Proposal) (command, error) {
 		t.confined,
 		func(c *command) error { return t.checkSecrets(ctx, p, c) },
 		func(c *command) error {
-			if c.missing != nil && ofWorkspace(c.in.Argv[0]) {
+			if c.missing != nil && ofWorkspace(c.given()[0]) {
 				return t.restrict(*c, c.missing)
 			}
 			return c.missing
@@ -227,15 +231,13 @@ func (t process) restrict(c command, err error) error {
 // named is the call as its arguments give it, without a look at the files, and false for one
 // that names what is outside the workspace.
 func (t process) named(c command) (command, bool) {
-	c.root, c.cwd = "", path.Clean(inWorkspace(c.in.Cwd))
-	name := c.in.Argv[0]
-	if !ofWorkspace(name) && c.own == "" {
+	c.in.Argv, c.asked, c.through = c.given(), nil, nil
+	cwd := path.Clean(inWorkspace(c.in.Cwd))
+	inside, own := insideOf(c.in.Argv[0], c.root, cwd)
+	c.root, c.cwd = "", cwd
+	if !own {
 		t.name(&c)
 		return c, filepath.IsLocal(c.cwd)
-	}
-	inside := inWorkspace(name)
-	if inside == name {
-		inside = path.Join(c.cwd, name)
 	}
 	c.own, c.program = "./"+inside, sandbox.Program{Executable: tool.Executable{Path: "./" + inside}, Basename: path.Base(inside)}
 	t.name(&c)
@@ -245,7 +247,7 @@ func (t process) named(c command) (command, bool) {
 // namedFacts are the facts of the call as its arguments give it, nil where those are all that
 // the facts say.
 func (t process) namedFacts(c command, facts tool.Facts) *tool.Facts {
-	if c.own == "" && c.cwd == path.Clean(inWorkspace(c.in.Cwd)) && len(facts.Exec.Starts) == 0 {
+	if c.own == "" && len(c.through) == 0 && c.cwd == path.Clean(inWorkspace(c.in.Cwd)) && len(facts.Exec.Starts) == 0 {
 		return nil
 	}
 	only, local := t.named(c)
@@ -259,11 +261,19 @@ func (t process) namedFacts(c command, facts tool.Facts) *tool.Facts {
 // mostContents bounds the names of a call at which policy is asked who may know of files.
 const mostContents = 64
 
-// contents are the files at which a call was looked for: its working directory, a program of
-// the workspace, and looked, which are the names in its arguments. There are more where it
+// given is argv as the call gives it.
+func (c command) given() []string {
+	if c.asked != nil {
+		return c.asked
+	}
+	return c.in.Argv
+}
+
+// contents are the files at which a call was looked for: its working directory, the program of
+// the workspace or what led to another, and looked, which are the names in its arguments. There are more where it
 // returns true.
 func (c command) contents(looked []string) (list []tool.FileAccess, more bool) {
-	names := slices.Clone(looked)
+	names := slices.Concat(looked, c.through)
 	if c.cwd != "." {
 		names = append(names, c.cwd)
 	}
@@ -284,29 +294,6 @@ func inWorkspace(p string) string {
 		return "."
 	}
 	return strings.TrimPrefix(p, sandbox.WorkspaceMount+"/")
-}
-
-// find resolves a program of the workspace, and sees whether one that was named
-// by an absolute path is one.
-func (t process) find(c *command, root *workspace.Root) error {
-	name := c.in.Argv[0]
-	if ofWorkspace(name) {
-		inside := inWorkspace(name)
-		if inside == name {
-			inside = path.Join(c.cwd, name)
-		}
-		info, err := root.Stat(inside)
-		if err != nil {
-			return err
-		}
-		c.program, c.missing = t.resolver.ResolveExecutable(filepath.Join(root.Path(), filepath.FromSlash(info.Path)), nil)
-	}
-	if rest, own := strings.CutPrefix(c.program.Path, strings.TrimSuffix(root.Path(), "/")+"/"); own {
-		c.own = "./" + rest
-		c.program = t.resolver.CopyOf(c.program, c.search)
-		return t.judge(c)
-	}
-	return nil
 }
 
 // judge applies the operator's lists and the guards, in the order of their
@@ -352,13 +339,16 @@ func (t process) allowed(c *command) bool {
 	if len(t.policy.AllowedExecutables) == 0 {
 		return true
 	}
-	name := c.in.Argv[0]
+	name, called := c.in.Argv[0], c.program.Called
+	if len(c.through) > 0 {
+		name, called = c.program.Path, c.program.Basename
+	}
 	system := c.own == "" && (!strings.Contains(name, "/") || slices.Contains(c.search, path.Dir(name)))
 	return slices.ContainsFunc(t.policy.AllowedExecutables, func(allowed string) bool {
 		if filepath.IsAbs(allowed) {
 			return allowed == c.program.Path || system && allowed == name
 		}
-		return system && (allowed == c.program.Basename || allowed == c.program.Called)
+		return system && (allowed == c.program.Basename || allowed == called)
 	})
 }
 
@@ -445,7 +435,7 @@ const longestLine = 16 << 10
 // all others, so that another program of a trusted name does not read like it.
 func (t process) name(c *command) {
 	c.called = cmp.Or(c.own, c.in.Argv[0])
-	if base := path.Base(c.called); c.own == "" && base != c.called {
+	if base := path.Base(c.called); c.own == "" && len(c.through) == 0 && base != c.called {
 		if found, err := t.resolver.ResolveExecutable(base, t.policy.SearchPath); err == nil && found.Path == c.program.Path {
 			c.called = base
 		}

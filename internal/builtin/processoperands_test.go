@@ -139,6 +139,80 @@ func TestOwnProgramsAreNoSystemPrograms(t *testing.T) {
 	open.refused("process.run", object{"argv": []string{"./snake"}, "stdin": "1"}, reason.InlineCode)
 }
 
+// TestProgramsThroughTheWorkspace: a link to a program outside the workspace, and a script whose
+// interpreter is named by the workspace's path on the machine, start under the rules of what they
+// resolve to. The controls are links that lead to no program, and one that stays inside.
+func TestProgramsThroughTheWorkspace(t *testing.T) {
+	t.Parallel()
+	b, r, bin := processBench(t, nil)
+	must.Do(t, os.MkdirAll(filepath.Join(b.dir, ".venv/bin"), 0o755))
+	for name, target := range map[string]string{
+		".venv/bin/python": filepath.Join(bin, "python"), "version": filepath.Join(bin, "git"), "programs": bin, "python3": filepath.Join(bin, "git"),
+		"shadow": "/etc/shadow", "nothing": "/nothing/at/all", "sh": filepath.Join(bin, "bash"), "own": "plain",
+	} {
+		link(t, target, filepath.Join(b.dir, name))
+	}
+	for name, content := range map[string]string{
+		"plain": "\x7fELFplain", ".venv/bin/pip": "#!" + b.dir + "/.venv/bin/python -I\nimport pip\n", "again": "#!\t" + b.dir + "/.venv/bin/pip  x y \n",
+		"loop": "#!" + b.dir + "/loop\n", "foreign": "#!/usr/bin/env python3\n",
+	} {
+		b.write(name, content)
+		must.Do(t, os.Chmod(filepath.Join(b.dir, name), 0o755))
+	}
+	python, git := filepath.Join(bin, "python3.12"), filepath.Join(bin, "git")
+	for _, row := range []struct {
+		argv           []string
+		path, basename string
+		runs           []string
+	}{
+		{[]string{".venv/bin/python", "x.py"}, python, "python3.12", []string{".venv/bin/python", "x.py"}},
+		{[]string{filepath.Join(b.dir, ".venv/bin/python"), "x.py"}, python, "python3.12", []string{"/workspace/.venv/bin/python", "x.py"}},
+		{[]string{"/workspace/.venv/bin/python"}, python, "python3.12", []string{"/workspace/.venv/bin/python"}},
+		{[]string{".venv/bin/pip", "list"}, python, "python3.12", []string{"/workspace/.venv/bin/python", "-I", ".venv/bin/pip", "list"}},
+		{[]string{"./again"}, python, "python3.12", []string{"/workspace/.venv/bin/python", "-I", "/workspace/.venv/bin/pip", "x y", "./again"}},
+		{[]string{"./version", "log"}, git, "git", []string{git, "log"}},
+		{[]string{"./python3", "log"}, git, "git", []string{git, "log"}},
+		{[]string{"programs/git", "log"}, git, "git", []string{git, "log"}},
+		{[]string{"./own"}, filepath.Join(b.dir, "plain"), "./plain", []string{"./own"}},
+		{[]string{"./foreign"}, filepath.Join(b.dir, "foreign"), "./foreign", []string{"./foreign"}},
+	} {
+		plan, err := b.plan("process.run", object{"argv": row.argv})
+		if err != nil {
+			t.Errorf("%q: %v", row.argv, err)
+			continue
+		}
+		e, through := plan.Facts.Exec, row.path == python || row.path == git
+		if e.Path != row.path || e.Basename != row.basename || e.IsInterpreter != (row.path == python) || e.InWorkspace == through {
+			t.Errorf("%q: facts %+v", row.argv, e)
+		}
+		if !slices.Equal(plan.Binding.Argv, row.runs) || plan.Binding.Executable.Path != row.path {
+			t.Errorf("%q: bound to %q of %s, want %q", row.argv, plan.Binding.Argv, plan.Binding.Executable.Path, row.runs)
+		}
+		if through && (plan.Named == nil || !strings.HasPrefix(plan.Named.Exec.Basename, "./") || len(plan.Contents) == 0) {
+			t.Errorf("%q: for people who may not read its files it is %+v, with the files %v", row.argv, plan.Named, plan.Contents)
+		}
+		noted := slices.ContainsFunc(plan.Preview.Notes, func(note string) bool { return strings.Contains(note, row.argv[0]+" stands for "+row.path) })
+		if noted != through {
+			t.Errorf("%q: the notes %q", row.argv, plan.Preview.Notes)
+		}
+		if report, _ := b.call(t.Context(), "process.run", object{"argv": row.argv}); report.Outcome != tool.Succeeded {
+			t.Errorf("%q: %+v", row.argv, report)
+		} else if ran := r.specs[len(r.specs)-1]; !slices.Equal(ran.Argv, row.runs) || ran.Executable.Path != row.path {
+			t.Errorf("%q: ran %q of %s", row.argv, ran.Argv, ran.Executable.Path)
+		}
+	}
+	for _, name := range []string{"./shadow", "./nothing"} {
+		b.refused("process.run", object{"argv": []string{name}}, reason.WorkspaceScope)
+	}
+	b.refused("process.run", object{"argv": []string{"./loop"}}, reason.SpawnFailed)
+	strict, _, _ := processBench(t, func(c *Config) { c.Process.AllowInterpreters = new(false) })
+	link(t, filepath.Join(bin, "bash"), filepath.Join(strict.dir, "build"))
+	strict.refused("process.run", object{"argv": []string{"./build", "-c", "id"}}, reason.ExecutableDenied)
+	listed, _, _ := processBench(t, func(c *Config) { c.Process.AllowedExecutables = []string{"tool"} })
+	link(t, filepath.Join(bin, "git"), filepath.Join(listed.dir, "tool"))
+	listed.refused("process.run", object{"argv": []string{"./tool"}}, reason.ExecutableDenied)
+}
+
 func TestNpmIsItsScript(t *testing.T) {
 	t.Parallel()
 	for layout, row := range map[string]struct{ file, target, basename string }{

@@ -25,12 +25,22 @@ type Program struct {
 	// Shebang is the basename of the interpreter that a script names in its
 	// first line ("" for a binary); "env" is looked through.
 	Shebang string
+	// Interpreter is what that line names.
+	Interpreter Interpreter
 	// Origin is where the file lies, as tool.ExecFacts names it. The caller says
 	// which files are the workspace's.
 	Origin string
 	// Copy is the basename of an installed launcher or interpreter that has
 	// the same bytes, "" for none; CopyOf sets it.
 	Copy string
+}
+
+// Interpreter is what the first line of a script names, as execve(2) reads it.
+type Interpreter struct {
+	// Path is "" for a binary, and may be relative.
+	Path string
+	// Argument is the rest of the line, "" for none.
+	Argument string
 }
 
 // Names are those by which the guards know the program: as resolved, as
@@ -126,7 +136,7 @@ func (r *Resolver) ResolveExecutable(name string, path []string) (Program, error
 		return Program{}, reason.Errorf(reason.SpawnFailed, "the program %q cannot be read", shorten(name)).WithCause(err)
 	}
 	p.Executable = tool.Executable{Path: resolved, SHA256: sum}
-	p.Shebang = shebang(f)
+	p.Shebang, p.Interpreter = shebang(f)
 	return p, nil
 }
 
@@ -238,29 +248,32 @@ func openRegular(name string) (*os.File, error) {
 	return f, nil
 }
 
-// shebang returns the basename of a script's interpreter.
-func shebang(f *os.File) string {
+// shebang returns the basename of a script's interpreter, and what its first line says.
+func shebang(f *os.File) (string, Interpreter) {
 	head := make([]byte, 256)
 	n, _ := f.ReadAt(head, 0)
 	line, ok := bytes.CutPrefix(head[:n], []byte("#!"))
 	if !ok {
-		return ""
+		return "", Interpreter{}
 	}
 	line, _, _ = bytes.Cut(line, []byte("\n"))
 	words := strings.Fields(string(line))
 	if len(words) == 0 {
-		return "sh" // what a shell would do with it
+		return "sh", Interpreter{} // what a shell would do with it
 	}
+	named := strings.TrimLeft(string(line), " \t")
+	end := len(named) - len(strings.TrimLeftFunc(named, func(r rune) bool { return r != ' ' && r != '\t' }))
+	interpreter := Interpreter{Path: named[:end], Argument: strings.Trim(named[end:], " \t")}
 	name := filepath.Base(words[0])
 	if Family(name) != "env" {
-		return name
+		return name, interpreter
 	}
 	for _, word := range words[1:] {
 		if !strings.HasPrefix(word, "-") && !strings.Contains(word, "=") {
-			return filepath.Base(word)
+			return filepath.Base(word), interpreter
 		}
 	}
-	return name
+	return name, interpreter
 }
 
 // originOf tells the system's own programs by the directory that they lie in.

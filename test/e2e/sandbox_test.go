@@ -218,6 +218,34 @@ func TestMissingInterpreter(t *testing.T) {
 	}
 }
 
+// TestVirtualEnvironment: the programs of a virtual environment of Python run: its python is a link
+// to the machine's, and its scripts name it by the path that the workspace has on the machine. The
+// control is a rule about python, which holds for both.
+func TestVirtualEnvironment(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t)
+	g.policy("10.cedar", waived)
+	bin := filepath.Join(g.Workspace, ".venv", "bin")
+	// The distribution's own Python: another one is not seen in the sandbox.
+	if out, err := exec.CommandContext(t.Context(), "/usr/bin/python3", "-m", "venv", "--without-pip", filepath.Dir(bin)).CombinedOutput(); err != nil {
+		t.Fatalf("making the environment: %v: %s", err, out)
+	}
+	g.file(".venv/bin/where", "#!"+bin+"/python3\nimport sys\nprint(sys.prefix, sys.argv[1:])\n")
+	must.Do(t, os.Chmod(filepath.Join(bin, "where"), 0o755)) // #nosec G302 -- it is to be started
+	g.Start()
+	c := g.local()
+	for _, argv := range []string{`[".venv/bin/where","x"]`, `[".venv/bin/python3",".venv/bin/where","x"]`} {
+		if out := c.ok("call", "process.run", "argv="+argv); !strings.Contains(out, "/workspace/.venv ['x']") {
+			t.Errorf("%s: %s", argv, out)
+		}
+	}
+	g.policy("20.cedar", `@id("no-python") forbid (principal, action, resource) when { context has exec && context.exec has basename && context.exec.basename like "python*" };`)
+	c.ok("policy", "reload")
+	for _, argv := range []string{`[".venv/bin/where","x"]`, `[".venv/bin/python3",".venv/bin/where","x"]`} {
+		c.run("call", "process.run", "argv="+argv).Want(t, 3, "no-python")
+	}
+}
+
 // TestOpenNetwork: where the operator lets programs have the network of the machine, the start warns,
 // the status says so, and a call that no policy permits names the permit that it takes. The controls
 // are a gateway that does not, and a policy that permits it.
