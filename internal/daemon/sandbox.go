@@ -108,6 +108,15 @@ func openNetwork(p config.ProcessRunner) bool {
 	return p.Enabled && p.EgressEnforcementMode == config.EgressUnrestricted
 }
 
+// asPrograms is the sandbox as programs have it: where none run it names no tier.
+func asPrograms(p config.ProcessRunner, probed sandbox.Status) sandbox.Status {
+	if p.Enabled {
+		return probed
+	}
+	off := reason.Lookup(reason.SandboxDisabled)
+	return sandbox.Status{Problem: strings.TrimSuffix(off.Sentence, "."), Remedy: off.Remedy}
+}
+
 // logIsolation logs what programs get, so that less than asked for is never silent.
 func logIsolation(ctx context.Context, log *slog.Logger, p config.ProcessRunner, chosen sandbox.Choice) {
 	st := chosen.Status

@@ -4,12 +4,14 @@ import (
 	"context"
 	"log/slog"
 	"os"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
 
 	"palyra/internal/access"
+	"palyra/internal/config"
 	"palyra/internal/gatewaytest"
 	"palyra/internal/must"
 	"palyra/internal/needs"
@@ -59,6 +61,27 @@ func TestLessIsNeverSilent(t *testing.T) {
 		t.Errorf("%d are prepared", n)
 	}
 	g.isolation = was
+}
+
+// TestNoProgramsNoTier: the status of a gateway that runs no programs names no tier that they would
+// have. The control is one that runs them.
+func TestNoProgramsNoTier(t *testing.T) {
+	t.Parallel()
+	probed := sandbox.Status{Available: true, Tier: sandbox.TierC, Rung: sandbox.Full, Backend: "bubblewrap 0.8.0", Layers: []string{"a"}}
+	for enabled, want := range map[bool]sandbox.Status{
+		true:  probed,
+		false: {Problem: "Running programs is switched off", Remedy: "Set process_runner.enabled = true."},
+	} {
+		if got := asPrograms(config.ProcessRunner{Enabled: enabled}, probed); !reflect.DeepEqual(got, want) {
+			t.Errorf("enabled %t: %+v", enabled, got)
+		}
+	}
+	g := must.Get(build(t.Context(), Options{Config: testConfig(t), Log: slog.New(slog.DiscardHandler)}))(t)
+	t.Cleanup(func() { _ = g.close(nil) })
+	must.Do(t, g.policies.Load(t.Context()))
+	if st := must.Get(control{g}.Status(t.Context()))(t); st.Sandbox.Tier != "" || !strings.Contains(st.Sandbox.Problem, "switched off") {
+		t.Errorf("the status is %+v", st.Sandbox)
+	}
 }
 
 // TestWhatEndsPreparedSandboxes: what they were built for may have changed.

@@ -6,6 +6,7 @@
 package decision
 
 import (
+	"fmt"
 	"time"
 
 	"palyra/internal/approval"
@@ -27,6 +28,8 @@ type Budget struct {
 	Used int
 	// Session is the session that counts; "" for a run.
 	Session string
+	// Said is the answer of people who were asked whether the session may go on, "" for none.
+	Said string
 }
 
 // exceeded says that the budget is used up.
@@ -34,7 +37,11 @@ func (b Budget) exceeded() *reason.Error {
 	if b.Session == "" {
 		return reason.Errorf(reason.BudgetExceeded, "this is call %d of the run and %d are allowed", b.Used, b.Limit)
 	}
-	return reason.Errorf(reason.BudgetExceeded, "this is call %d of session %s and %d are allowed", b.Used, b.Session, b.Limit).
+	text := fmt.Sprintf("this is call %d of session %s and %d are allowed", b.Used, b.Session, b.Limit)
+	if b.Said != "" {
+		text += "; whether it may go on was asked: " + b.Said
+	}
+	return reason.Errorf(reason.BudgetExceeded, "%s", text).
 		WithRemedy("A person can start the count anew with `palyra sessions end %s`, or raise max_calls_per_session.", b.Session)
 }
 

@@ -274,7 +274,7 @@ func TestOneAsksForMore(t *testing.T) {
 		t.Fatal("two calls ask")
 	}
 	first.Allow(first.More(200))
-	first.Asked(turn, false)
+	first.Asked(turn, false, "")
 	<-other.Answered
 	if _, limit := second.Budget(1, 1); limit != 202 || other.Refused {
 		t.Errorf("the limit is %d, refused %t", limit, other.Refused)

@@ -103,11 +103,18 @@ func (c *Call) Budget(perRun, perSession int) (number, limit int) {
 // Turn is one question to people whether a session may make more calls. One call
 // asks it; others that are beyond the budget meanwhile wait for the same answer.
 type Turn struct {
+	// Asked is closed when people are asked, which may be never.
+	Asked chan struct{}
+	// Question is what they are asked, for those who wait with the call that asks. It is set
+	// before Asked is closed.
+	Question any
 	// Answered is closed when people have answered, or the call that asked has
 	// given up.
 	Answered chan struct{}
-	// Refused is true when they said no. It is set before Answered is closed.
+	// Refused is true when they said no, and Said is what they said with it, "" for nothing. Both are
+	// set before Answered is closed.
 	Refused bool
+	Said    string
 }
 
 // AskMore begins a Turn, which this call has to end with Asked. When another call
@@ -118,16 +125,16 @@ func (c *Call) AskMore() (turn *Turn, mine bool) {
 	if c.s.asking != nil {
 		return c.s.asking, false
 	}
-	c.s.asking = &Turn{Answered: make(chan struct{})}
+	c.s.asking = &Turn{Asked: make(chan struct{}), Answered: make(chan struct{})}
 	return c.s.asking, true
 }
 
 // Asked ends the turn.
-func (c *Call) Asked(turn *Turn, refused bool) {
+func (c *Call) Asked(turn *Turn, refused bool, said string) {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
 	c.s.asking = nil
-	turn.Refused = refused
+	turn.Refused, turn.Said = refused, said
 	close(turn.Answered)
 }
 

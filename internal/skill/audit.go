@@ -58,6 +58,7 @@ const (
 	CodeFuel          = "SKILL_FUEL"
 	CodeWildcard      = "SKILL_WILDCARD"
 	CodeSecretRead    = "SKILL_SECRET_READ"
+	CodeChannels      = "SKILL_CHANNELS"
 	CodeModule        = "SKILL_MODULE"
 	CodeModuleMissing = "SKILL_MODULE_MISSING"
 	CodeModuleUnused  = "SKILL_MODULE_UNUSED"
@@ -132,6 +133,10 @@ func (a *audit) tool(t Tool) {
 		}
 		a.say(severity, CodeWildcard, t.ID, "Have its publisher name the hosts, or allow wildcards for this package (--allow-wildcards).",
 			"it asks for more than single hosts: %s", strings.Join(wide, ", "))
+	}
+	if len(t.Capabilities.Channels) > 0 {
+		a.say(Error, CodeChannels, t.ID, "Have its publisher leave the channels out; http reaches the interface of a messaging service.",
+			"it asks to send messages to %s, and this version of the gateway has no channels", strings.Join(t.Capabilities.Channels, ", "))
 	}
 	for _, s := range t.Capabilities.Secrets {
 		if s.Use == Read {

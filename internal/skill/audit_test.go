@@ -46,6 +46,7 @@ func TestAudit(t *testing.T) {
 		severity skill.Severity
 		wants    string
 	}{
+		"a channel":            {manifest: strings.Replace(manifest, "storage_bytes = ", "channels = [\"team\"]\nstorage_bytes = ", 1), code: skill.CodeChannels, severity: skill.Error, wants: "send messages to team"},
 		"a wildcard":           {manifest: with("api.example.org:443", "*.example.org"), code: skill.CodeWildcard, severity: skill.Error, wants: "more than single hosts: *.example.org"},
 		"every host":           {manifest: with("api.example.org:443", "*"), code: skill.CodeWildcard, severity: skill.Error, wants: "more than single hosts: *"},
 		"a prefix":             {manifest: with("api.example.org:443", "192.0.2.0/24"), code: skill.CodeWildcard, severity: skill.Error, wants: "192.0.2.0/24"},

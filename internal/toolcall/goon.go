@@ -27,52 +27,79 @@ func (a *authorization) askToGoOn(ctx context.Context) error {
 	for a.budget.Session != "" && a.budget.Used > a.budget.Limit && a.verdict.Effect() != policy.Deny {
 		turn, mine := a.counted.AskMore()
 		if !mine {
-			select {
-			case <-turn.Answered:
-			case <-ctx.Done():
-				return leftEarly(ctx, "while it was asked whether the session may go on")
+			if err := a.waitFor(ctx, turn); err != nil {
+				return err
 			}
 			if a.takeBudget(); turn.Refused {
+				a.budget.Said = turn.Said
 				return nil
 			}
 			continue
 		}
-		allowed, refused, err := a.askForMore(ctx)
-		a.counted.Asked(turn, refused)
+		allowed, refused, said, err := a.askForMore(ctx, turn)
+		a.counted.Asked(turn, refused, said)
 		if a.takeBudget(); err != nil || !allowed {
+			a.budget.Said = said
 			return err
 		}
 	}
 	return nil
 }
 
+// waitFor waits with another call for the answer that this one needs, too, and shows its caller
+// what people are asked.
+func (a *authorization) waitFor(ctx context.Context, turn *session.Turn) error {
+	asked := turn.Asked
+	for {
+		select {
+		case <-asked:
+			if r, is := turn.Question.(*approval.Record); is {
+				a.observe(Event{Asked: r})
+			}
+			asked = nil
+		case <-turn.Answered:
+			return nil
+		case <-ctx.Done():
+			return leftEarly(ctx, "while it was asked whether the session may go on")
+		}
+	}
+}
+
 // askForMore asks, and lets the session go on after a yes. Refused says that
-// people said no, or that there are none.
-func (a *authorization) askForMore(ctx context.Context) (allowed, refused bool, err error) {
+// people said no, or that there are none, and said is what they said with it.
+func (a *authorization) askForMore(ctx context.Context, turn *session.Turn) (allowed, refused bool, said string, err error) {
 	if !a.Evaluator.Current().SomebodyDecides(a.request, policy.SeverityMedium) {
-		return false, true, nil
+		return false, true, "", nil
 	}
 	ask, err := a.moreAsk()
 	if err != nil {
-		return false, false, err
+		return false, false, "", err
 	}
 	// What led to the ask is durable before anyone is asked.
 	if err := a.flush(ctx); err != nil {
-		return false, false, err
+		return false, false, "", err
 	}
-	answer, err := a.Approver.Resolve(ctx, ask, a.observeAsk())
+	observe := a.observeAsk()
+	answer, err := a.Approver.Resolve(ctx, ask, func(r *approval.Record) {
+		if turn.Question == nil {
+			shown := *r
+			turn.Question = &shown
+			close(turn.Asked)
+		}
+		observe(r)
+	})
 	if err != nil {
-		return false, false, err
+		return false, false, "", err
 	}
 	a.observe(Event{Resolved: &answer})
 	switch {
 	case ctx.Err() != nil && !answer.Allowed():
-		return false, false, leftEarly(ctx, "while it was asked whether the session may go on")
+		return false, false, "", leftEarly(ctx, "while it was asked whether the session may go on")
 	case !answer.Allowed():
-		return false, true, nil
+		return false, true, answer.Message(), nil
 	}
 	err = a.extend(context.WithoutCancel(ctx), answer)
-	return err == nil, answerLost(err) != nil, lostIsNo(err)
+	return err == nil, answerLost(err) != nil, "", lostIsNo(err)
 }
 
 // lostIsNo turns the error of an answer that was revoked before its use into a no.

@@ -289,8 +289,11 @@ func TestSessionIsNotLetGoOn(t *testing.T) {
 		t.Errorf("a denied call: %+v, %v", o.Decision, err)
 	}
 	r := w.begin(readCall())
-	w.vote(alice, r.asked(), no)
+	w.vote(alice, r.asked(), approval.Ballot{Reason: "finish what you have"})
 	o, err := r.wait()
+	if !strings.Contains(o.Decision.Message, "finish what you have") {
+		t.Errorf("what people said is left out: %s", o.Decision.Message)
+	}
 	if err != nil || o.Decision.Allowed || o.Decision.Reason != reason.BudgetExceeded || !strings.Contains(o.Decision.Remedy, "palyra sessions end ") {
 		t.Errorf("%+v, %v", o.Decision, err)
 	}
@@ -343,7 +346,16 @@ func TestOneAskForManyCalls(t *testing.T) {
 				}
 			}))
 		}
-		w.vote(alice, <-asks, ballot)
+		// Each of them shows its caller the question; without that a caller does not know what waits.
+		var rec approval.Record
+		for i := range calls {
+			shown := <-asks
+			if i > 0 && shown.ID != rec.ID {
+				t.Errorf("%s: a call that waits shows %s, want %s", name, shown.ID, rec.ID)
+			}
+			rec = shown
+		}
+		w.vote(alice, rec, ballot)
 		for _, r := range calls {
 			if o, err := r.wait(); err != nil || o.Decision.Allowed != ballot.Allow {
 				t.Errorf("%s: %+v, %v", name, o.Decision, err)
