@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"palyra/internal/access"
+	"palyra/internal/plural"
 	"palyra/internal/reason"
 )
 
@@ -53,9 +54,9 @@ func (q *quota) take(run runKey, now time.Time) error {
 	recent, made := fresh(q.created[run], now), fresh(q.made[run.principal], now)
 	switch {
 	case q.perRun[run] >= q.limits.PendingPerRun:
-		return limitError("the run has %d approvals waiting, the most it may have", q.limits.PendingPerRun)
+		return limitError("the run has %s waiting, the most it may have", plural.Of(q.limits.PendingPerRun, "approval"))
 	case q.principal[run.principal] >= q.limits.PendingPerPrincipal:
-		return limitError("%s has %d approvals waiting, the most it may have", run.principal, q.limits.PendingPerPrincipal)
+		return limitError("%s has %s waiting, the most it may have", run.principal, plural.Of(q.limits.PendingPerPrincipal, "approval"))
 	case len(recent) >= q.limits.CreatedPerMinute:
 		return limitError("the run asked for %d approvals within a minute, the most it may", q.limits.CreatedPerMinute).
 			WithField("retry_after", recent[0].Add(rateWindow).Sub(now).String())

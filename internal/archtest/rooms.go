@@ -205,6 +205,7 @@ var Rooms = []Room{
 	{Dir: "internal/dsse", Layer: layerLeaf, Only: none, Why: "a leaf: whatever is signed is so in one form, and read as strictly"},
 	{Dir: "internal/encoded", Layer: layerLeaf, Only: none, Why: "a leaf: whoever looks for secrets reads encodings the same way"},
 	{Dir: "internal/clip", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
+	{Dir: "internal/plural", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
 	{Dir: "internal/commandline", Layer: layerLeaf, Only: []string{"internal/lazyregexp"}, Why: "a leaf: what policies compare, questions show and lists have is one line"},
 	{Dir: "internal/shellwords", Layer: layerLeaf, Only: none, Why: "a leaf: what a text says in a shell's language is the same whoever runs it; what that means for policy is said above"},
 	{Dir: "internal/dnsname", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},

@@ -13,6 +13,7 @@ import (
 	"filippo.io/age"
 	"github.com/spf13/cobra"
 
+	"palyra/internal/plural"
 	"palyra/internal/reason"
 	"palyra/internal/statedir"
 )
@@ -52,7 +53,7 @@ func Command(w Ways) *cobra.Command {
 
 func (w Written) print(cmd *cobra.Command, to string) error {
 	out := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintf(out, "backup\t%s (%d bytes)\ngateway\t%s\nCA\t%s\nmade at\t%s\njournal\t%d events, root %s\n", to, w.Bytes, w.Gateway, w.CARoot, w.MadeAt.Format(time.RFC3339), w.Size, w.Root)
+	_, _ = fmt.Fprintf(out, "backup\t%s (%d bytes)\ngateway\t%s\nCA\t%s\nmade at\t%s\njournal\t%s, root %s\n", to, w.Bytes, w.Gateway, w.CARoot, w.MadeAt.Format(time.RFC3339), plural.Of(w.Size, "event"), w.Root)
 	if err := out.Flush(); err != nil {
 		return err
 	}
@@ -126,7 +127,7 @@ func (r Result) print(cmd *cobra.Command, dir string) error {
 		return err
 	}
 	out := cmd.OutOrStdout()
-	if _, err := fmt.Fprintf(out, "restored  %s\ngateway   %s\nCA        %s\nbackup    of %s, by palyrad %s\njournal   %d events, root %s\n", dir, r.Gateway, r.CARoot, r.MadeAt.Format(time.RFC3339), r.Release, r.Size, r.Root); err != nil {
+	if _, err := fmt.Fprintf(out, "restored  %s\ngateway   %s\nCA        %s\nbackup    of %s, by palyrad %s\njournal   %s, root %s\n", dir, r.Gateway, r.CARoot, r.MadeAt.Format(time.RFC3339), r.Release, plural.Of(r.Size, "event"), r.Root); err != nil {
 		return err
 	}
 	if n := r.Mark.Newest; n != nil && n.Size > r.Size {

@@ -8,6 +8,7 @@ import (
 	"palyra/internal/approval"
 	"palyra/internal/event"
 	"palyra/internal/journal"
+	"palyra/internal/plural"
 	"palyra/internal/reason"
 )
 
@@ -51,7 +52,7 @@ func start(ctx context.Context, p Parts, reached func(string)) (r journal.Restor
 func (p Parts) end(ctx context.Context, mark Mark) (journal.Restored, error) {
 	r := mark.Restored
 	if head := p.Journal.Head().Seq; head < r.Backup.Size {
-		return r, reason.Errorf(reason.VerificationFailed, "the journal has %d events, the backup had %d", head, r.Backup.Size)
+		return r, reason.Errorf(reason.VerificationFailed, "the journal has %s, the backup had %d", plural.Of(head, "event"), r.Backup.Size)
 	}
 	done, err := p.Journal.List(ctx, journal.Filter{Code: string(event.Restored), Subject: mark.ID, Limit: 1})
 	if err != nil {

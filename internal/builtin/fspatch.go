@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"palyra/internal/clip"
+	"palyra/internal/plural"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
 	"palyra/internal/workspace/unified"
@@ -49,7 +50,7 @@ func patchSummary(e *edit) string {
 	paths := e.paths()
 	summary := fmt.Sprintf("Change %q in workspace %s.", paths[0], e.root.Name())
 	if len(paths) > 1 {
-		summary = fmt.Sprintf("Change %d files in workspace %s: %s.", len(paths), e.root.Name(), clip.Ellipsis(strings.Join(paths, ", "), 300))
+		summary = fmt.Sprintf("Change %s in workspace %s: %s.", plural.Of(len(paths), "file"), e.root.Name(), clip.Ellipsis(strings.Join(paths, ", "), 300))
 	}
 	return summary
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"palyra/internal/committing"
+	"palyra/internal/plural"
 	"palyra/internal/sandbox"
 	"palyra/internal/tool"
 )
@@ -73,7 +74,7 @@ func violationNotes(ran sandbox.Report) []string {
 		notes = append(notes, note)
 	}
 	if more := len(order) - len(notes); more > 0 || ran.ViolationsMissed > 0 {
-		notes = append(notes, fmt.Sprintf("More was denied: %d other system calls, and %d attempts that were not recorded one by one.", more, ran.ViolationsMissed))
+		notes = append(notes, fmt.Sprintf("More was denied: %d other system calls, and %s that were not recorded one by one.", more, plural.Of(ran.ViolationsMissed, "attempt")))
 	}
 	return notes
 }

@@ -13,6 +13,7 @@ import (
 	"palyra/internal/egress"
 	"palyra/internal/fairqueue"
 	"palyra/internal/injecting"
+	"palyra/internal/plural"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
 	"palyra/internal/tool"
@@ -203,8 +204,8 @@ func (t process) inTurn(ctx context.Context, caller access.Caller, spec sandbox.
 	var full *fairqueue.Full
 	switch {
 	case errors.As(err, &full):
-		return sandbox.Report{}, reason.Errorf(reason.RateLimited, "%d calls wait already for other programs to end; try again in %s",
-			full.Waiting, full.RetryAfter.Round(time.Second)).WithField("retry_after", full.RetryAfter.String()).
+		return sandbox.Report{}, reason.Errorf(reason.RateLimited, "%s wait already for other programs to end; try again in %s",
+			plural.Of(full.Waiting, "call"), full.RetryAfter.Round(time.Second)).WithField("retry_after", full.RetryAfter.String()).
 			WithRemedy("Try again later, or ask the operator to raise process_runner.max_concurrent or max_waiting.")
 	case err != nil:
 		return sandbox.Report{}, reason.Errorf(reason.Cancelled, "the call ended while it %w", errNotStarted).

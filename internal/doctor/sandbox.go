@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"palyra/internal/config"
+	"palyra/internal/plural"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/places"
 	"palyra/internal/sandbox/toolchain"
@@ -137,7 +138,7 @@ func roomFinding(st sandbox.Status) finding {
 	case st.Tight != "":
 		return doubtful(st.Tight, MoreRoom)
 	case st.AtOnce > 0:
-		return fine(fmt.Sprintf("%d programs at once fit beside palyrad, each with its part; limits by %s", st.AtOnce, st.Limits))
+		return fine(fmt.Sprintf("there is room for %s at once beside palyrad, each with its part; limits by %s", plural.Of(st.AtOnce, "program"), st.Limits))
 	}
 	return fine("programs at their limits fit beside palyrad; limits by " + st.Limits)
 }

@@ -14,6 +14,7 @@ import (
 	"palyra/internal/identity"
 	"palyra/internal/journal"
 	"palyra/internal/journalkey"
+	"palyra/internal/plural"
 	"palyra/internal/reason"
 	"palyra/internal/statedir"
 )
@@ -196,7 +197,7 @@ func (p *patient) vault(ctx context.Context) finding {
 	case s.Locked:
 		return finding{Failed, s.String(), s.Remedy}
 	case s.Leftover > 0:
-		return doubtful(fmt.Sprintf("%s; %d keys that count no more could not be deleted yet", s, s.Leftover), "palyrad deletes them while it runs, once the backend that has them answers.")
+		return doubtful(fmt.Sprintf("%s; %s that count no more could not be deleted yet", s, plural.Of(s.Leftover, "key")), "palyrad deletes them while it runs, once the backend that has them answers.")
 	}
 	return fine(s.String() + ", key " + s.ID)
 }
@@ -251,7 +252,7 @@ func (p *patient) readJournal(ctx context.Context) (detail string, head journal.
 		return "", head, err
 	}
 	head = db.Head()
-	return fmt.Sprintf("%d events; the last checkpoint and what follows it verify (`palyra journal verify` looks at all of it)", head.Seq), head, nil
+	return fmt.Sprintf("%s; the last checkpoint and what follows it verify (`palyra journal verify` looks at all of it)", plural.Of(head.Seq, "event")), head, nil
 }
 
 // clockBehind is by how much a clock may be behind the journal before it counts.

@@ -14,6 +14,7 @@ import (
 	"palyra/internal/console"
 	"palyra/internal/console/certificate"
 	"palyra/internal/model/providers"
+	"palyra/internal/plural"
 	"palyra/internal/policy"
 	policyfinding "palyra/internal/policy/finding"
 	"palyra/internal/policy/lint"
@@ -184,7 +185,7 @@ func (p *patient) policy(ctx context.Context) finding {
 			warnings = append(warnings, f)
 		}
 	}
-	detail := fmt.Sprintf("%d files of %s beside the built-in policies", len(sources), cmp.Or(p.Settings.Policy.Dir, "policy.dir"))
+	detail := fmt.Sprintf("%s of %s beside the built-in policies", plural.Of(len(sources), "file"), cmp.Or(p.Settings.Policy.Dir, "policy.dir"))
 	check := "Run `palyra policy check` and `palyra policy test`."
 	switch {
 	case len(faults) > 0:
@@ -192,7 +193,7 @@ func (p *patient) policy(ctx context.Context) finding {
 	case p.Settings.AllowSensitiveTools:
 		return doubtful(detail+"; allow_sensitive_tools is true: sensitive tools run without asking anybody", "Set it to false, and permit what may run unattended tool by tool.")
 	case len(warnings) > 0:
-		return doubtful(fmt.Sprintf("%s; %d warnings, the first: %s", detail, len(warnings), warnings[0].Message), check)
+		return doubtful(fmt.Sprintf("%s; %s, the first: %s", detail, plural.Of(len(warnings), "warning"), warnings[0].Message), check)
 	}
 	return fine(detail)
 }

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"palyra/internal/plural"
 	"palyra/internal/tool"
 )
 
@@ -89,7 +90,7 @@ func Explanations(list []tool.Connection, missed int, hosts []string) []string {
 		}
 	}
 	if more := len(told) - len(sentences); more > 0 || missed > 0 {
-		sentences = append(sentences, fmt.Sprintf("More was kept from the network: %d other hosts or reasons, and %d connections that were not recorded one by one.", more, missed))
+		sentences = append(sentences, fmt.Sprintf("More was kept from the network: %d other hosts or reasons, and %s that were not recorded one by one.", more, plural.Of(missed, "connection")))
 	}
 	return sentences
 }

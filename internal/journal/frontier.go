@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"golang.org/x/mod/sumdb/tlog"
+
+	"palyra/internal/plural"
 )
 
 // maxLag bounds how many events may lie between a checkpoint's size and the
@@ -91,7 +93,7 @@ func (r *roots) settle(size int64) {
 func (r *roots) at(size int64) ([32]byte, error) {
 	n := size - r.base.size
 	if n < 0 || n > int64(len(r.queue)) {
-		return [32]byte{}, fmt.Errorf("it covers %d events, not between %d and %d", size, r.base.size, r.size())
+		return [32]byte{}, fmt.Errorf("it covers %s, not between %d and %d", plural.Of(size, "event"), r.base.size, r.size())
 	}
 	f := frontier{size: r.base.size, roots: slices.Clone(r.base.roots)}
 	for _, h := range r.queue[:n] {

@@ -7,6 +7,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
 
+	"palyra/internal/plural"
 	"palyra/internal/reason"
 )
 
@@ -78,7 +79,7 @@ func VerifyProof(p Proof, gateway string, known note.Verifiers) error {
 		return corrupt(p.Event.Seq, err.Error())
 	}
 	if p.Event.Seq > cp.Size {
-		return corrupt(p.Event.Seq, fmt.Sprintf("the checkpoint covers %d events only", cp.Size))
+		return corrupt(p.Event.Seq, fmt.Sprintf("the checkpoint covers %s only", plural.Of(cp.Size, "event")))
 	}
 	if err := tlog.CheckRecord(p.Hashes, cp.Size, cp.Root, p.Event.Seq-1, leaf(p.Event.Hash)); err != nil {
 		return corrupt(p.Event.Seq, "the audit path does not lead to the checkpoint's root")
@@ -94,7 +95,7 @@ func (l *Log) Consistency(ctx context.Context, older, newer int64) (Consistency,
 	case older < 0 || newer < older:
 		return c, reason.Errorf(reason.InvalidInput, "a consistency proof goes from a smaller to a larger size, not from %d to %d", older, newer)
 	case newer > head:
-		return c, reason.Errorf(reason.NotFound, "the journal has %d events, not %d", head, newer).
+		return c, reason.Errorf(reason.NotFound, "the journal has %s, not %d", plural.Of(head, "event"), newer).
 			WithRemedy("If a signed checkpoint says otherwise, the journal was rolled back: run `palyra journal verify`.")
 	case older == 0 || older == newer:
 		return c, nil

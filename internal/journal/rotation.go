@@ -16,6 +16,7 @@ import (
 
 	"palyra/internal/canonical"
 	"palyra/internal/event"
+	"palyra/internal/plural"
 )
 
 // rotationTag begins the text that both keys of a rotation sign. It cannot be
@@ -202,7 +203,7 @@ func (w *walker) rotation(e *Event) error {
 	case old.Last > 0 && old.Last != r.Last:
 		return bad("it lets the key %s sign for %d events, the key set for %d", r.Old, r.Last, old.Last)
 	case r.Last < old.First || r.Last < w.sum.Signed.Size:
-		return bad("it ends the key %s at %d events, and a checkpoint over %d was signed", r.Old, r.Last, w.sum.Signed.Size)
+		return bad("it ends the key %s at %s, and a checkpoint over %d was signed", r.Old, plural.Of(r.Last, "event"), w.sum.Signed.Size)
 	}
 	old.Last, old.rotated = r.Last, true
 	w.sum.Rotations++

@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 
+	"palyra/internal/plural"
 	"palyra/internal/reason"
 )
 
@@ -112,9 +113,9 @@ func (s *Signers) allows(sig note.Signature, size int64) error {
 	case k == nil:
 		return nil
 	case k.Last > 0 && size > k.Last:
-		return fmt.Errorf("checkpoint: it covers %d events and is signed by the key %s, which signed for no more than %d", size, k.Verifier, k.Last)
+		return fmt.Errorf("checkpoint: it covers %s and is signed by the key %s, which signed for no more than %d", plural.Of(size, "event"), k.Verifier, k.Last)
 	case size < k.First:
-		return fmt.Errorf("checkpoint: it covers %d events and is signed by the key %s, which signed for no less than %d", size, k.Verifier, k.First)
+		return fmt.Errorf("checkpoint: it covers %s and is signed by the key %s, which signed for no less than %d", plural.Of(size, "event"), k.Verifier, k.First)
 	case k.due:
 		return fmt.Errorf("checkpoint: it is signed by the key %s, and no event before it says that this key took over", k.Verifier)
 	}

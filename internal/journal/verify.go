@@ -11,6 +11,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"palyra/internal/event"
+	"palyra/internal/plural"
 )
 
 // Summary says what a verification covered.
@@ -184,7 +185,7 @@ func (w *walker) checkpoint(e *Event) error {
 	}
 	w.sum.Checkpoints++
 	if cp.Size < w.sum.Signed.Size {
-		return corrupt(e.Seq, fmt.Sprintf("the checkpoint covers %d events, the one before it %d: it was rolled back", cp.Size, w.sum.Signed.Size))
+		return corrupt(e.Seq, fmt.Sprintf("the checkpoint covers %s, the one before it %d: it was rolled back", plural.Of(cp.Size, "event"), w.sum.Signed.Size))
 	}
 	if cp.Size >= w.roots.base.size {
 		if err := w.checkRoot(cp, e.Seq); err != nil {
@@ -226,7 +227,7 @@ func (w *walker) end(whole bool) error {
 }
 
 func rolledBack(cp Checkpoint, end int64) error {
-	return corrupt(end+1, fmt.Sprintf("a signed checkpoint covers %d events, the journal ends at %d: it was rolled back", cp.Size, end))
+	return corrupt(end+1, fmt.Sprintf("a signed checkpoint covers %s, the journal ends at %d: it was rolled back", plural.Of(cp.Size, "event"), end))
 }
 
 // eventCheckpoint opens the note in a checkpoint event.
@@ -243,7 +244,7 @@ func eventCheckpoint(e *Event, gateway string, known note.Verifiers) (Checkpoint
 		return Checkpoint{}, corrupt(e.Seq, err.Error())
 	}
 	if cp.Size >= e.Seq {
-		return Checkpoint{}, corrupt(e.Seq, fmt.Sprintf("the checkpoint covers %d events, itself included", cp.Size))
+		return Checkpoint{}, corrupt(e.Seq, fmt.Sprintf("the checkpoint covers %s, itself included", plural.Of(cp.Size, "event")))
 	}
 	return cp, nil
 }

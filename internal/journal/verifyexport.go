@@ -15,6 +15,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"palyra/internal/canonical"
+	"palyra/internal/plural"
 )
 
 // maxLine is the longest line of an export in bytes: 64 MiB.
@@ -329,7 +330,7 @@ func (v *exportReader) checkSeal(t *exportTrailer) error {
 		return errors.New("trailer: sha256 is not that of the bytes before it")
 	}
 	if t.Count != have.count {
-		return corrupt(v.prev.Seq+1, fmt.Sprintf("the trailer counts %d events, there are %d", t.Count, have.count))
+		return corrupt(v.prev.Seq+1, fmt.Sprintf("the trailer counts %s, there are %d", plural.Of(t.Count, "event"), have.count))
 	}
 	return v.compareSeal(have, n.Text)
 }
@@ -366,7 +367,7 @@ func (v *exportReader) checkLast(text string) error {
 		return fmt.Errorf("trailer: %w", err)
 	}
 	if cp.Size != v.prev.Seq {
-		return corrupt(min(cp.Size, v.prev.Seq)+1, fmt.Sprintf("the trailer's checkpoint covers %d events, the export ends at %d", cp.Size, v.prev.Seq))
+		return corrupt(min(cp.Size, v.prev.Seq)+1, fmt.Sprintf("the trailer's checkpoint covers %s, the export ends at %d", plural.Of(cp.Size, "event"), v.prev.Seq))
 	}
 	if err := v.walk.checkRoot(cp, cp.Size); err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cedar-policy/cedar-go/types"
 
+	"palyra/internal/plural"
 	"palyra/internal/policy/finding"
 	"palyra/internal/policy/internal/expr"
 	"palyra/internal/policy/internal/names"
@@ -168,7 +169,7 @@ func forActions(actions []string) string {
 	case 1, 2, 3:
 		return " for " + strings.Join(actions, ", ")
 	default:
-		return " for " + strings.Join(actions[:2], ", ") + " and " + finding.Count(len(actions)-2, "more action")
+		return " for " + strings.Join(actions[:2], ", ") + " and " + plural.Of(len(actions)-2, "more action")
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"palyra/internal/access"
+	"palyra/internal/plural"
 	"palyra/internal/reason"
 )
 
@@ -117,7 +118,7 @@ func (o *openStreams) last(of access.Principal) (leave func(), err error) {
 	defer o.mu.Unlock()
 	own := o.lasting[of]
 	if own >= mostStreamsEach || o.total >= mostStreams && own > 0 {
-		return nil, reason.Errorf(reason.QuotaExceeded, "%s has %d streams open, and the gateway %d", of, own, o.total).
+		return nil, reason.Errorf(reason.QuotaExceeded, "%s has %s open, and the gateway %d", of, plural.Of(own, "stream"), o.total).
 			WithRemedy("Close some: pages of the console, and commands that follow something.")
 	}
 	if o.lasting == nil {

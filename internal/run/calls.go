@@ -13,6 +13,7 @@ import (
 	"palyra/internal/canonical"
 	"palyra/internal/clip"
 	"palyra/internal/model"
+	"palyra/internal/plural"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
 	"palyra/internal/toolcall"
@@ -147,7 +148,7 @@ func (c *conversation) inWorkspace(name string, wanted model.Call) json.RawMessa
 }
 
 func outOfCalls(b Budget) *ending {
-	return failed(reason.Errorf(reason.BudgetExceeded, "the run may make %d calls and wanted more", b.Calls))
+	return failed(reason.Errorf(reason.BudgetExceeded, "the run may make %s and wanted more", plural.Of(b.Calls, "call")))
 }
 
 // led is what becomes durable with the call.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"palyra/internal/access"
+	"palyra/internal/plural"
 	"palyra/internal/reason"
 )
 
@@ -82,7 +83,7 @@ func (b *mailbox) accept(ctx context.Context, by access.Caller, text string) err
 	case text == "":
 		return reason.Errorf(reason.InvalidInput, "the message is empty").WithField("field", "text")
 	case b.waiting() >= mostQueued:
-		return reason.Errorf(reason.RateLimited, "%d messages wait for the model's next turn", mostQueued).
+		return reason.Errorf(reason.RateLimited, "%s wait for the model's next turn", plural.Of(mostQueued, "message")).
 			WithRemedy("Wait for the model's next turn.")
 	}
 	return b.keep(ctx, by, text)

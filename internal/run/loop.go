@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"palyra/internal/model"
+	"palyra/internal/plural"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
 )
@@ -177,7 +178,7 @@ func (c *conversation) goOn(ctx context.Context, t model.Turn) *ending {
 func (c *conversation) outOfTokens() *ending {
 	record := c.run.snapshot()
 	if used := record.Usage.tokens(); used >= record.Budget.Tokens {
-		return failed(reason.Errorf(reason.ModelBudget, "the run used %d tokens and %d are allowed", used, record.Budget.Tokens))
+		return failed(reason.Errorf(reason.ModelBudget, "the run used %s and %d are allowed", plural.Of(used, "token"), record.Budget.Tokens))
 	}
 	return nil
 }
@@ -188,7 +189,7 @@ func (u Usage) tokens() int64 { return u.InputTokens + u.OutputTokens }
 func badStop(t model.Turn) *ending {
 	switch t.Stop {
 	case model.MaxTokens:
-		return failed(reason.Errorf(reason.ModelBudget, "the model's answer reached the bound of one turn, %d tokens, and was cut off", t.Usage.OutputTokens).
+		return failed(reason.Errorf(reason.ModelBudget, "the model's answer reached the bound of one turn, %s, and was cut off", plural.Of(t.Usage.OutputTokens, "token")).
 			WithRemedy("Raise max_output_tokens of the model in palyra.toml, or give it a smaller task."))
 	case model.Refusal:
 		return failed(reason.Errorf(reason.ModelRejected, "the model refused to go on").

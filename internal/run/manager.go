@@ -11,6 +11,7 @@ import (
 	"palyra/internal/access"
 	"palyra/internal/approval"
 	"palyra/internal/model"
+	"palyra/internal/plural"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
 	"palyra/internal/toolcall"
@@ -177,7 +178,7 @@ func (m *Manager) enter(r *active) error {
 	case m.closing:
 		return reason.Errorf(reason.ShuttingDown, "the gateway is stopping")
 	case m.perPrincipal[p] >= m.Limits.ActivePerPrincipal:
-		return reason.Errorf(reason.RateLimited, "%s has %d runs under way", p, m.perPrincipal[p]).
+		return reason.Errorf(reason.RateLimited, "%s has %s under way", p, plural.Of(m.perPrincipal[p], "run")).
 			WithRemedy("Wait until one has ended, or cancel one with `palyra runs cancel`.")
 	}
 	m.perPrincipal[p]++

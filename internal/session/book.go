@@ -9,6 +9,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"palyra/internal/access"
+	"palyra/internal/plural"
 	"palyra/internal/reason"
 )
 
@@ -164,7 +165,7 @@ func (b *Book) enter(caller access.Caller, key Key, run string) (*Call, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.underWay[key.Principal] >= mostUnderWay {
-		return nil, reason.Errorf(reason.RateLimited, "%s has %d calls under way", key.Principal, mostUnderWay).
+		return nil, reason.Errorf(reason.RateLimited, "%s has %s under way", key.Principal, plural.Of(mostUnderWay, "call")).
 			WithRemedy("Wait until some have ended, or cancel what waits for approval.")
 	}
 	s, known := b.sessions[key]

@@ -12,6 +12,7 @@ import (
 	"palyra/internal/cli/command"
 	"palyra/internal/cli/printer"
 	"palyra/internal/cli/question"
+	"palyra/internal/plural"
 )
 
 // ApproveCommand is `palyra approve`.
@@ -108,7 +109,7 @@ func (a *app) meant(waiting []*palyrav1.Approval, given []string) (string, error
 	case len(given) == 1:
 		n, _ := strconv.Atoi(given[0])
 		if n < 1 || n > len(waiting) {
-			return "", command.Usage("there is no number %d: %d approvals wait", n, len(waiting))
+			return "", command.Usage("no waiting approval has the number %d; they go up to %d", n, len(waiting))
 		}
 		return waiting[n-1].GetApprovalId(), nil
 	case len(waiting) == 1:
@@ -117,7 +118,7 @@ func (a *app) meant(waiting []*palyrav1.Approval, given []string) (string, error
 	for i, v := range waiting {
 		a.Say("%s", printer.Clip(fmt.Sprintf("%3d  %s  %s", i+1, v.GetApprovalId(), printer.VisibleLine(question.Summary(v))), printer.PageWidth))
 	}
-	return "", command.Usage("%d approvals wait, and none is chosen", len(waiting)).
+	return "", command.Usage("%s wait, and none is chosen", plural.Of(len(waiting), "approval")).
 		WithRemedy("Name one: `palyra approve NUMBER` or its ID; it is shown before your answer counts.")
 }
 

@@ -11,6 +11,7 @@ import (
 	"palyra/internal/cli/command"
 	"palyra/internal/cli/printer"
 	"palyra/internal/cli/question"
+	"palyra/internal/plural"
 )
 
 var grantListing = printer.Listing{
@@ -82,7 +83,7 @@ func (a *app) revokeGrant(ctx context.Context, g *client.Gateway, id, why string
 	return a.PrintOne("Grant", a.grantRecord(v), func(p *printer.Page) {
 		p.Field("grant", v.GetGrantId())
 		p.Field("state", question.GrantState(v, a.Now()))
-		p.Field("was used", printer.Plural(int(v.GetUses()), "time"))
+		p.Field("was used", plural.Of(int(v.GetUses()), "time"))
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"palyra/internal/agentfiles"
+	"palyra/internal/plural"
 	"palyra/internal/reason"
 	"palyra/internal/tomledit"
 )
@@ -133,7 +134,7 @@ func (s Site) trust(ctx context.Context, hooks, config *Edit, w Wanted) error {
 		}
 	}
 	if ours != len(codexEvents) || trusted != ours {
-		return reason.Errorf(reason.VerificationFailed, "Codex lists %d hooks of Palyra and would run %d; it should be %d", ours, trusted, len(codexEvents)).
+		return reason.Errorf(reason.VerificationFailed, "Codex lists %s of Palyra and would run %d; it should be %d", plural.Of(ours, "hook"), trusted, len(codexEvents)).
 			WithRemedy("This Codex is too old, or newer than what Palyra knows: update both. Nothing was installed.")
 	}
 	return nil

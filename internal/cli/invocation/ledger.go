@@ -11,6 +11,7 @@ import (
 	"palyra/internal/cli/printer"
 	"palyra/internal/event"
 	"palyra/internal/journal"
+	"palyra/internal/plural"
 	"palyra/internal/tool"
 )
 
@@ -60,7 +61,7 @@ func targetOf(c tool.Connection) string {
 	case c.Count == 0:
 		return target
 	case target == "":
-		return fmt.Sprintf("%d others", c.Count)
+		return plural.Of(c.Count, "other")
 	}
 	return fmt.Sprintf("%d to %s", c.Count, target)
 }

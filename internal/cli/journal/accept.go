@@ -17,6 +17,7 @@ import (
 	"palyra/internal/cli/witness"
 	"palyra/internal/event"
 	"palyra/internal/journal"
+	"palyra/internal/plural"
 	"palyra/internal/reason"
 )
 
@@ -185,13 +186,13 @@ func (a *app) printRestore(before journal.Checkpoint, r restore) error {
 	}
 	return a.PrintOne("Restore", printer.Record{Name: r.now.Origin, Body: body}, func(p *printer.Page) {
 		p.Field("gateway", r.now.Origin)
-		p.Field("seen before", fmt.Sprintf("%d events, root %s", before.Size, hex.EncodeToString(before.Root[:])))
-		p.Field("backup", fmt.Sprintf("%d events, root %s", r.Backup.Size, r.Backup.Root))
-		p.Field("now", fmt.Sprintf("%d events, root %s", r.now.Size, hex.EncodeToString(r.now.Root[:])))
+		p.Field("seen before", fmt.Sprintf("%s, root %s", plural.Of(before.Size, "event"), hex.EncodeToString(before.Root[:])))
+		p.Field("backup", fmt.Sprintf("%s, root %s", plural.Of(r.Backup.Size, "event"), r.Backup.Root))
+		p.Field("now", fmt.Sprintf("%s, root %s", plural.Of(r.now.Size, "event"), hex.EncodeToString(r.now.Root[:])))
 		p.Field("restored", fmt.Sprintf("from a backup of %s, at %s (event %d)", r.MadeAt.Format(time.RFC3339), r.event.At.Format(time.RFC3339), r.event.Seq))
 		p.Field("lost", fmt.Sprintf("the events %d to %d that were seen, and what came after them", r.Backup.Size+1, before.Size))
 		if n := r.Newest; n != nil && n.Size != before.Size {
-			p.Field("newest known", fmt.Sprintf("%d events, root %s, by the operator's word", n.Size, n.Root))
+			p.Field("newest known", fmt.Sprintf("%s, root %s, by the operator's word", plural.Of(n.Size, "event"), n.Root))
 		}
 	})
 }

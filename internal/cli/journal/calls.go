@@ -14,6 +14,7 @@ import (
 	"palyra/internal/decision"
 	"palyra/internal/event"
 	"palyra/internal/journal"
+	"palyra/internal/plural"
 )
 
 // calls follows the events of calls while an export is read, so that each
@@ -445,7 +446,7 @@ func (h *heads) contradicts(j *attest.Journal, proposed int64) string {
 	case j == nil:
 		return ""
 	case j.Size >= proposed:
-		return fmt.Sprintf("says that the journal had %d events when the call was proposed, which is event %d", j.Size, proposed)
+		return fmt.Sprintf("says that the journal had %s when the call was proposed, which is event %d", plural.Of(j.Size, "event"), proposed)
 	case j.Size == 0 && j.HeadSHA256 != strings.Repeat("0", 64):
 		return fmt.Sprintf("says that the empty journal had the head %s", j.HeadSHA256)
 	}

@@ -17,6 +17,7 @@ import (
 	"palyra/internal/cli/witness"
 	"palyra/internal/identity/ca"
 	"palyra/internal/journal"
+	"palyra/internal/plural"
 	"palyra/internal/progress"
 	"palyra/internal/reason"
 	"palyra/internal/sqlite"
@@ -88,7 +89,7 @@ func (a *app) printState(dir, key, trusted string, sum journal.Summary) error {
 	return a.PrintOne("JournalVerification", printer.Record{Name: sum.Gateway, Body: body}, func(p *printer.Page) {
 		p.Field("verified", "the journal and the blobs in "+dir)
 		p.Field("gateway", sum.Gateway)
-		p.Field("events", fmt.Sprintf("%d (%d to %d), %s", sum.Events, sum.First, sum.Last, printer.Plural(int(sum.Checkpoints), "checkpoint")))
+		p.Field("events", fmt.Sprintf("%d (%d to %d), %s", sum.Events, sum.First, sum.Last, plural.Of(int(sum.Checkpoints), "checkpoint")))
 		p.Field("signed up to", fmt.Sprint(sum.Signed.Size))
 		p.Field("trusted key", key)
 		p.Field("known from", cmp.Or(trusted, "the state directory itself: it proves that the journal is whole, not that nobody with access made it anew"))

@@ -21,6 +21,7 @@ import (
 	"palyra/internal/event"
 	"palyra/internal/journal"
 	"palyra/internal/passkey"
+	"palyra/internal/plural"
 	"palyra/internal/progress"
 	"palyra/internal/reason"
 )
@@ -406,19 +407,19 @@ func (v *verification) print(sum journal.Summary) error {
 		}
 		p.Field("verified", v.name)
 		p.Field("gateway", sum.Gateway)
-		p.Field("events", fmt.Sprintf("%d (%d to %d), %s", sum.Events, sum.First, sum.Last, printer.Plural(int(sum.Checkpoints), "checkpoint")))
+		p.Field("events", fmt.Sprintf("%d (%d to %d), %s", sum.Events, sum.First, sum.Last, plural.Of(int(sum.Checkpoints), "checkpoint")))
 		if sum.Rotations > 0 {
-			p.Field("key replaced", printer.Plural(int(sum.Rotations), "time"))
+			p.Field("key replaced", plural.Of(int(sum.Rotations), "time"))
 		}
 		if sum.Erased > 0 {
-			p.Field("erased", printer.Plural(int(sum.Erased), "payload"))
+			p.Field("erased", plural.Of(int(sum.Erased), "payload"))
 		}
 		p.Field("attestations", fmt.Sprintf("%d verified", v.attestations))
 		if v.attestations > 0 {
 			p.Field("agreeing", fmt.Sprintf("%d with the events beside them", v.attestations-v.begunEarlier)+v.notCompared())
 		}
 		if n := v.passkeys.Verified + v.passkeys.Unknown; n > 0 {
-			p.Field("passkeys", fmt.Sprintf("%d votes proven by their voters' passkeys", v.passkeys.Verified)+earlier(v.passkeys.Unknown))
+			p.Field("passkeys", fmt.Sprintf("%s proven by their voters' passkeys", plural.Of(v.passkeys.Verified, "vote"))+earlier(v.passkeys.Unknown))
 		}
 		p.Field("signed up to", fmt.Sprint(sum.Signed.Size))
 		p.Field("trusted key", sum.Key+trustedBy(v.keyBy))

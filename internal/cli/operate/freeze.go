@@ -9,6 +9,7 @@ import (
 	"palyra/internal/cli/client"
 	"palyra/internal/cli/command"
 	"palyra/internal/cli/printer"
+	"palyra/internal/plural"
 )
 
 // FreezeCommand is `palyra freeze`.
@@ -24,7 +25,7 @@ func FreezeCommand(program *client.App) *cobra.Command {
 			}
 			return a.PrintOne("Freeze", printer.Record{Name: "frozen", Body: printer.ProtoObject(reply)}, func(p *printer.Page) {
 				p.Field("state", "frozen")
-				p.Field("stopped", printer.Plural(int(reply.GetStopped()), "call"))
+				p.Field("stopped", plural.Of(int(reply.GetStopped()), "call"))
 				p.Field("reason", reply.GetState().GetReason())
 				p.Field("thaw with", "palyra thaw")
 			})

@@ -15,6 +15,7 @@ import (
 	"palyra/internal/cli/command"
 	"palyra/internal/cli/printer"
 	"palyra/internal/cli/witness"
+	"palyra/internal/plural"
 )
 
 // app is one run of the program, with the commands of this family.
@@ -61,10 +62,10 @@ func (a *app) statusPage(p *printer.Page, address string, s *palyrav1.GetStatusR
 		p.Wrapped("policies", client.PolicyDirectory(d))
 	}
 	p.Field("snapshot", s.GetSnapshotDigest())
-	p.Field("journal", fmt.Sprintf("%s, last checkpoint over %d", printer.Plural(int(s.GetJournalSize()), "event"), s.GetLastCheckpointSize()))
-	p.Field("waiting", printer.Plural(int(s.GetPendingApprovals()), "approval"))
+	p.Field("journal", fmt.Sprintf("%s, last checkpoint over %d", plural.Of(int(s.GetJournalSize()), "event"), s.GetLastCheckpointSize()))
+	p.Field("waiting", plural.Of(int(s.GetPendingApprovals()), "approval"))
 	p.Field("grants", fmt.Sprintf("%d live", s.GetLiveGrants()))
-	p.Field("in flight", printer.Plural(int(s.GetCallsInFlight()), "call"))
+	p.Field("in flight", plural.Of(int(s.GetCallsInFlight()), "call"))
 	p.Field("runs", fmt.Sprintf("%d active", s.GetActiveRuns()))
 	p.List("workspaces", workspaceLines(s.GetWorkspaces()))
 	p.List("models", modelLines(s.GetModels()))

@@ -15,6 +15,7 @@ import (
 	"palyra/internal/cli/command"
 	"palyra/internal/cli/printer"
 	"palyra/internal/config"
+	"palyra/internal/plural"
 	"palyra/internal/policy"
 	"palyra/internal/policy/finding"
 	"palyra/internal/policy/lint"
@@ -81,9 +82,9 @@ func (a *app) checkPolicy(ctx context.Context, paths []string, offline bool) err
 	if err := a.PrintFindings("PolicyFinding", records); err != nil {
 		return err
 	}
-	a.Say("%s, %s, %s; checked %s", printer.Plural(len(sources)+len(tests), "file"), printer.Plural(failed, "error"), printer.Plural(warned, "warning"), where)
+	a.Say("%s, %s, %s; checked %s", plural.Of(len(sources)+len(tests), "file"), plural.Of(failed, "error"), plural.Of(warned, "warning"), where)
 	if left > 0 {
-		a.Say("left out: %s about tools that no policy file can change; -o wide shows them", printer.Plural(left, "warning"))
+		a.Say("left out: %s about tools that no policy file can change; -o wide shows them", plural.Of(left, "warning"))
 	}
 	a.Say("%s", stands.text)
 	if failed > 0 {

@@ -7,6 +7,7 @@ import (
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/cli/printer"
+	"palyra/internal/plural"
 )
 
 // printExplanation shows an explanation: for people the verdict first, then
@@ -102,7 +103,7 @@ func explainedPolicies(p *printer.Page, list []*palyrav1.ExplainedPolicy, all bo
 		p.Gap()
 	}
 	if rest > 0 {
-		p.Hang(0, "", printer.Plural(rest, "more policy")+" in scope, which did not decide; -o wide shows them")
+		p.Hang(0, "", plural.Of(rest, "more policy")+" in scope, which did not decide; -o wide shows them")
 	}
 }
 

@@ -1,19 +1,15 @@
 package printer
 
 import (
-	"fmt"
 	"strings"
 )
 
-// Plural is a number with what it counts.
-func Plural(n int, one string) string {
-	if n == 1 {
-		return "1 " + one
+// Sentence is s with a full stop, so that a sentence may follow it.
+func Sentence(s string) string {
+	if s == "" || strings.HasSuffix(s, ".") || strings.HasSuffix(s, "?") || strings.HasSuffix(s, ":") {
+		return s
 	}
-	if strings.HasSuffix(one, "y") {
-		return fmt.Sprintf("%d %sies", n, strings.TrimSuffix(one, "y"))
-	}
-	return fmt.Sprintf("%d %ss", n, one)
+	return s + "."
 }
 
 // FirstLine is s up to the end of its first line.

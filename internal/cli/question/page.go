@@ -8,6 +8,7 @@ import (
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/cli/client"
 	"palyra/internal/cli/printer"
+	"palyra/internal/plural"
 )
 
 // Page writes all that a person must see before they answer. Nothing
@@ -185,7 +186,7 @@ func calls(n int64) string {
 	if n == 1 {
 		return "1 call"
 	}
-	return fmt.Sprintf("%d calls", n)
+	return plural.Of(n, "call")
 }
 
 // changedLines say how the call was changed since it was proposed.

@@ -19,6 +19,7 @@ import (
 	"palyra/internal/cli/invocation"
 	"palyra/internal/cli/printer"
 	"palyra/internal/cli/witness"
+	"palyra/internal/plural"
 	"palyra/internal/reason"
 )
 
@@ -131,7 +132,7 @@ func (a *app) report(ctx context.Context, g *client.Gateway, prove Prover, id, o
 		return err
 	}
 	if len(r.wrong) > 0 {
-		return reason.Errorf(reason.VerificationFailed, "%s of the report did not verify: %s", printer.Plural(len(r.wrong), "part"), r.wrong[0])
+		return reason.Errorf(reason.VerificationFailed, "%s of the report did not verify: %s", plural.Of(len(r.wrong), "part"), r.wrong[0])
 	}
 	return nil
 }

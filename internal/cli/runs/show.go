@@ -14,6 +14,7 @@ import (
 	"palyra/internal/cli/command"
 	"palyra/internal/cli/invocation"
 	"palyra/internal/cli/printer"
+	"palyra/internal/plural"
 )
 
 func (a *app) runsShow() *cobra.Command {
@@ -235,15 +236,15 @@ func (a *app) runPage(p *printer.Page, r *palyrav1.Run, story *runStory) {
 
 func runUsed(r *palyrav1.Run) string {
 	u := r.GetUsage()
-	return fmt.Sprintf("%s, %s, %s in, %d out, %s", printer.Plural(int(u.GetCalls()), "call"), printer.Plural(int(u.GetTurns()), "turn"),
-		printer.Plural(int(u.GetInputTokens()), "token"), u.GetOutputTokens(), tidy(u.GetWallClock().AsDuration()))
+	return fmt.Sprintf("%s, %s, %s in, %d out, %s", plural.Of(int(u.GetCalls()), "call"), plural.Of(int(u.GetTurns()), "turn"),
+		plural.Of(int(u.GetInputTokens()), "token"), u.GetOutputTokens(), tidy(u.GetWallClock().AsDuration()))
 }
 
 func runAllowed(b *palyrav1.RunBudget) string {
 	if b == nil {
 		return ""
 	}
-	return fmt.Sprintf("%s, %s, %s", printer.Plural(int(b.GetCalls()), "call"), printer.Plural(int(b.GetTokens()), "token"), printer.Span(b.GetWallClock().AsDuration()))
+	return fmt.Sprintf("%s, %s, %s", plural.Of(int(b.GetCalls()), "call"), plural.Of(int(b.GetTokens()), "token"), printer.Span(b.GetWallClock().AsDuration()))
 }
 
 // callSteps is one line for each thing that happened to a call.

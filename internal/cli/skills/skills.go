@@ -14,6 +14,7 @@ import (
 	"palyra/internal/cli/client"
 	"palyra/internal/cli/command"
 	"palyra/internal/cli/printer"
+	"palyra/internal/plural"
 	"palyra/internal/reason"
 	"palyra/internal/skill"
 	"palyra/internal/skill/workshop"
@@ -241,7 +242,7 @@ func (a *app) say(p *skill.Package, found []skill.Finding) error {
 	if err := a.PrintFindings("SkillFinding", records); err != nil {
 		return err
 	}
-	a.Say("%s %s: %s, %s", p.Manifest.ID, p.Manifest.Version, printer.Plural(failed, "error"), printer.Plural(len(found)-failed, "warning"))
+	a.Say("%s %s: %s, %s", p.Manifest.ID, p.Manifest.Version, plural.Of(failed, "error"), plural.Of(len(found)-failed, "warning"))
 	if failed > 0 {
 		return command.Exit(reason.ExitVerification)
 	}

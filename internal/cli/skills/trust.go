@@ -11,6 +11,7 @@ import (
 	"palyra/internal/cli/client"
 	"palyra/internal/cli/command"
 	"palyra/internal/cli/printer"
+	"palyra/internal/plural"
 )
 
 var publishers = printer.Listing{
@@ -98,7 +99,7 @@ func (a *app) trustRemove() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			a.Say("%s is not trusted any more; %s quarantined", given[0], printer.Plural(len(reply.GetSkills()), "version"))
+			a.Say("%s is not trusted any more; %s quarantined", given[0], plural.Of(len(reply.GetSkills()), "version"))
 			return nil
 		}),
 	}

@@ -6,6 +6,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/cli/printer"
 	"palyra/internal/cli/question"
 )
 
@@ -205,7 +206,7 @@ func (m *model) refusal() string {
 	if you == nil || you.GetMayDecide() || you.GetWithPresence() && m.presence {
 		return ""
 	}
-	return strings.TrimSpace(you.GetMessage() + " " + you.GetRemedy())
+	return strings.TrimSpace(printer.Sentence(you.GetMessage()) + " " + you.GetRemedy())
 }
 
 // choose filters the list by a text that can be read.

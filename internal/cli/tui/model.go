@@ -12,6 +12,7 @@ import (
 	"palyra/internal/cli/client"
 	"palyra/internal/cli/printer"
 	"palyra/internal/cli/question"
+	"palyra/internal/plural"
 	"palyra/internal/reason"
 )
 
@@ -241,7 +242,7 @@ func (m *model) answered(msg tea.Msg) tea.Cmd {
 	case revokedMsg:
 		m.notice = errorLine(msg.err)
 		if msg.err == nil {
-			m.notice = "revoked: " + msg.grant.GetGrantId() + ", was used " + printer.Plural(int(msg.grant.GetUses()), "time")
+			m.notice = "revoked: " + msg.grant.GetGrantId() + ", was used " + plural.Of(int(msg.grant.GetUses()), "time")
 		}
 		return m.listGrants()
 	}

@@ -12,6 +12,7 @@ import (
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/cli/printer"
 	"palyra/internal/cli/question"
+	"palyra/internal/plural"
 )
 
 // The smallest terminal that has room for a question.
@@ -68,7 +69,7 @@ func (m *model) head() string {
 		}
 		left += ", " + orNone(v.GetSeverity())
 	default:
-		left += "  " + printer.Plural(m.rows.waiting(), "call") + " waiting"
+		left += "  " + plural.Of(m.rows.waiting(), "call") + " waiting"
 		if m.more {
 			left += fmt.Sprintf(", the oldest %d are listed", len(m.rows.list))
 		}

@@ -10,6 +10,7 @@ import (
 	"palyra/internal/cli/client"
 	"palyra/internal/cli/command"
 	"palyra/internal/cli/taking"
+	"palyra/internal/plural"
 	"palyra/internal/reason"
 )
 
@@ -41,7 +42,7 @@ func (a *app) install(ctx context.Context, g *client.Gateway, server string, f t
 	if err != nil {
 		return made, err
 	}
-	a.Say("%s %s of %s, with %d packages in all", r.GetName(), r.GetVersion(), r.GetRegistry(), r.GetPackages())
+	a.Say("%s %s of %s, with %s in all", r.GetName(), r.GetVersion(), r.GetRegistry(), plural.Of(r.GetPackages(), "package"))
 	result, err := a.call(ctx, g, installTool, input, "installing ...")
 	if err != nil {
 		return made, err

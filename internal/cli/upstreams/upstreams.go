@@ -13,6 +13,7 @@ import (
 	"palyra/internal/cli/client"
 	"palyra/internal/cli/command"
 	"palyra/internal/cli/printer"
+	"palyra/internal/plural"
 )
 
 // app is one run of the program, with the commands of this family.
@@ -124,7 +125,7 @@ func (a *app) page(u *palyrav1.Upstream, full *palyrav1.GetUpstreamResponse) err
 		p.Field("says it is", u.GetImplementation())
 		p.Field("protocol", u.GetProtocol())
 		p.Field("tools", fmt.Sprintf("%d, %d of them suspended", u.GetTools(), u.GetSuspended()))
-		p.Field("instances", fmt.Sprintf("%d, with %d calls under way", u.GetInstances(), u.GetCalls()))
+		p.Field("instances", fmt.Sprintf("%d, with %s under way", u.GetInstances(), plural.Of(u.GetCalls(), "call")))
 		p.Field("added", a.Moment(u.GetAddedAt())+" by "+u.GetAddedBy())
 		if u.GetApprovedAt() != nil {
 			p.Field("approved", a.Moment(u.GetApprovedAt())+" by "+u.GetApprovedBy())

@@ -15,6 +15,7 @@ import (
 	"palyra/internal/cli/client"
 	"palyra/internal/cli/command"
 	"palyra/internal/cli/printer"
+	"palyra/internal/plural"
 	"palyra/internal/reason"
 )
 
@@ -31,7 +32,7 @@ func (a *app) rekey() *cobra.Command {
 				return err
 			}
 			if len(done.GetUnreadable()) > 0 {
-				a.Say("the old keys are kept: %d values cannot be read; restore them, or remove them and rekey again", len(done.GetUnreadable()))
+				a.Say("the old keys are kept: %s cannot be read; restore them, or remove them and rekey again", plural.Of(len(done.GetUnreadable()), "value"))
 			}
 			return a.PrintOne("Rekey", printer.Record{Name: done.GetKeyId(), Body: printer.ProtoObject(done)}, func(p *printer.Page) {
 				p.Field("key", done.GetKeyId())

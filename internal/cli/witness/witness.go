@@ -16,6 +16,7 @@ import (
 	"palyra/internal/canonical"
 	"palyra/internal/cli/client"
 	"palyra/internal/journal"
+	"palyra/internal/plural"
 	"palyra/internal/reason"
 )
 
@@ -143,7 +144,7 @@ const whatNow = "If the gateway was restored from a backup, `palyra journal acce
 // RolledBack is the error for a journal that has fewer events than a checkpoint that
 // was seen.
 func RolledBack(before journal.Checkpoint, size int64) error {
-	return reason.Errorf(reason.VerificationFailed, "the journal was rolled back: it has %d events, and a signed checkpoint over %d was seen before", size, before.Size).
+	return reason.Errorf(reason.VerificationFailed, "the journal was rolled back: it has %s, and a signed checkpoint over %d was seen before", plural.Of(size, "event"), before.Size).
 		WithRemedy(whatNow)
 }
 

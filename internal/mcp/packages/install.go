@@ -15,6 +15,7 @@ import (
 	"palyra/internal/canonical"
 	"palyra/internal/egress"
 	"palyra/internal/mcp/declared"
+	"palyra/internal/plural"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
 	"palyra/internal/tool"
@@ -132,7 +133,7 @@ func (t Install) plan(r declared.Resolution, c command, digest string) tool.Plan
 			WorkspaceMode: string(sandbox.CopyOnWrite),
 		},
 		Preview: tool.Preview{
-			Summary: fmt.Sprintf("Install %s %s (%s) from %s for the upstream server %s, with %d packages in all.", r.Name, r.Version, r.Integrity, r.Registry, r.Server, len(r.Parts)),
+			Summary: fmt.Sprintf("Install %s %s (%s) from %s for the upstream server %s, with %s in all.", r.Name, r.Version, r.Integrity, r.Registry, r.Server, plural.Of(len(r.Parts), "package")),
 			Notes:   notes(r),
 		},
 		Subject: ToolName + ":" + digest, SubjectCovers: fmt.Sprintf("the installation of %s %s for the upstream server %s", r.Name, r.Version, r.Server),
@@ -153,7 +154,7 @@ func notes(r declared.Resolution) []string {
 		list = append(list, fmt.Sprintf("The registry is shown the secret vault://%s, of which the sandbox has a placeholder.", r.Login.Secret))
 	}
 	if n := len(r.Scripts); n > 0 {
-		list = append(list, fmt.Sprintf("%d packages have scripts for their installation, and may not work without them: %s.", n, shortened(r.Scripts)))
+		list = append(list, fmt.Sprintf("Scripts for the installation, without which it may not work, are left out of %s: %s.", plural.Of(n, "package"), shortened(r.Scripts)))
 	}
 	var parts []string
 	for _, p := range r.Parts {

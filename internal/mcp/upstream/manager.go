@@ -25,6 +25,7 @@ import (
 	"palyra/internal/event"
 	"palyra/internal/mcp/declared"
 	"palyra/internal/mcp/oauth"
+	"palyra/internal/plural"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
 	"palyra/internal/tool"
@@ -449,7 +450,7 @@ func (m *Manager) Notices() (list []string) {
 			list = append(list, "the upstream server "+name+" is of no use: "+firstLine(s.Problem)+"; see `palyra mcp show "+name+"`")
 		}
 		if n := len(s.Changes); n > 0 {
-			list = append(list, fmt.Sprintf("the upstream server %s says something else than what was approved (%d definitions); its tools concerned are suspended: see `palyra mcp show %s`, then `palyra mcp approve %s`", name, n, name, name))
+			list = append(list, fmt.Sprintf("the upstream server %s says something else than what was approved (%s); its tools concerned are suspended: see `palyra mcp show %s`, then `palyra mcp approve %s`", name, plural.Of(n, "definition"), name, name))
 		}
 	}
 	return list

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"palyra/internal/plural"
 	"palyra/internal/reason"
 )
 
@@ -122,20 +123,12 @@ func (e *LoadError) Error() string {
 			lines = append(lines, f.String())
 		}
 	}
-	return fmt.Sprintf("the policy set does not load: %s\n%s", Count(len(lines), "error"), strings.Join(lines, "\n"))
+	return fmt.Sprintf("the policy set does not load: %s\n%s", plural.Of(len(lines), "error"), strings.Join(lines, "\n"))
 }
 
 // Unwrap gives the error its reason code, PolicyInvalid.
 func (e *LoadError) Unwrap() error {
 	return reason.Errorf(reason.PolicyInvalid, "%s", e.Error())
-}
-
-// Count says how many of a noun: "1 error", "2 errors".
-func Count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // HasErrors reports whether one of them is an error.

@@ -1,6 +1,7 @@
 // Errors of the gateway: a code of docs/reasons.md, a sentence and what to do next.
 import { BinaryReader, WireType } from "@bufbuild/protobuf/wire";
 import { Code, ConnectError } from "@connectrpc/connect";
+import { sentence } from "../text/sentence";
 
 /** What went wrong, for people. */
 export interface Failure {
@@ -46,11 +47,6 @@ export function sessionOver(thrown: unknown): boolean {
 
 function transient(code: Code): boolean {
   return code === Code.Unavailable || code === Code.DeadlineExceeded || code === Code.ResourceExhausted;
-}
-
-function sentence(text: string): string {
-  const first = text.charAt(0).toUpperCase() + text.slice(1);
-  return /[.!?:]$/.test(first) ? first : `${first}.`;
 }
 
 /** google.rpc.ErrorInfo: reason 1, domain 2, metadata 3. */

@@ -9,6 +9,7 @@ import type { Approval, ApprovalScopeOffer } from "../../gen/palyra/v1/approvals
 import { ApprovalScope, ApprovalState, ApprovalsService } from "../../gen/palyra/v1/approvals_pb";
 import { announce } from "../../shell/announce";
 import { useKeys } from "../../shell/keys";
+import { sentence } from "../../text/sentence";
 import { durationMs, ms } from "../../text/time";
 import { Button } from "../../ui/Button";
 import { useNow } from "../../ui/clock";
@@ -142,7 +143,7 @@ function Standing({ approval, again, children }: { approval: Approval; again: bo
       <Notice tone="warn">
         <p className="font-semibold">{approval.edits.length === 0 ? "This is your own call, so somebody else answers it." : "You changed this call, or it is your own: somebody else answers it."}</p>
         <p>
-          <Untrusted text={you.message} /> <Untrusted text={you.remedy} />
+          <Untrusted text={sentence(you.message)} /> <Untrusted text={you.remedy} />
         </p>
       </Notice>
     );

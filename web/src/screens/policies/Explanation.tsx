@@ -2,6 +2,7 @@ import type { ExplainedConjunct, ExplainedPolicy, ExplainPolicyResponse, PolicyF
 import { hasScreen } from "../../routes";
 import { Section } from "../../shell/Screen";
 import { ScreenLink } from "../../shell/router";
+import { sentence } from "../../text/sentence";
 import { Badge } from "../../ui/Badge";
 import { Id } from "../../ui/Copy";
 import { Json } from "../../ui/Json";
@@ -117,7 +118,7 @@ function Policy({ policy }: { policy: ExplainedPolicy }) {
       </summary>
       {policy.reason !== "" && (
         <p className="mt-1 text-sm">
-          <Untrusted text={policy.reason} /> {policy.remedy !== "" && <Untrusted text={policy.remedy} />}
+          <Untrusted text={sentence(policy.reason)} /> {policy.remedy !== "" && <Untrusted text={policy.remedy} />}
         </p>
       )}
       {policy.conjuncts.length === 0 ? <p className="mt-1 text-sm text-quiet">It has no conditions: its scope is enough.</p> : <Conjuncts conjuncts={policy.conjuncts} label={`Conditions of ${policy.policyId}`} />}

@@ -5,6 +5,7 @@ import type { InspectSkillResponse } from "../../gen/palyra/v1/skill_pb";
 import { SkillService } from "../../gen/palyra/v1/skill_pb";
 import { announce } from "../../shell/announce";
 import { useGo } from "../../shell/router";
+import { sentence } from "../../text/sentence";
 import { Button } from "../../ui/Button";
 import { Id } from "../../ui/Copy";
 import { Dialog } from "../../ui/Dialog";
@@ -137,7 +138,7 @@ function Seen({ seen }: { seen: InspectSkillResponse }) {
         <Notice tone="bad">
           <p className="font-semibold">It cannot be installed</p>
           <p>
-            <Untrusted text={seen.problem} /> <Words text={seen.remedy} />
+            <Untrusted text={sentence(seen.problem)} /> <Words text={seen.remedy} />
           </p>
         </Notice>
       )}

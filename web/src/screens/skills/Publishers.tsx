@@ -3,6 +3,7 @@ import { useState } from "react";
 import { client } from "../../api/transport";
 import type { SkillPublisher } from "../../gen/palyra/v1/skill_pb";
 import { SkillService } from "../../gen/palyra/v1/skill_pb";
+import { sentence } from "../../text/sentence";
 import { plain } from "../../text/visible";
 import { Act } from "../../ui/Act";
 import { Badge } from "../../ui/Badge";
@@ -64,7 +65,7 @@ function One({ publisher }: { publisher: SkillPublisher }) {
       </div>
       {publisher.problem !== "" && (
         <Notice tone="bad">
-          <Untrusted text={publisher.problem} /> <Words text={publisher.remedy} />
+          <Untrusted text={sentence(publisher.problem)} /> <Words text={publisher.remedy} />
         </Notice>
       )}
       <KeyValue

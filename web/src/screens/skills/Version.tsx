@@ -5,6 +5,7 @@ import { SkillService, SkillStatus } from "../../gen/palyra/v1/skill_pb";
 import { Screen, Section } from "../../shell/Screen";
 import { ScreenLink, useGo } from "../../shell/router";
 import { palyra } from "../../text/cli";
+import { sentence } from "../../text/sentence";
 import { Act } from "../../ui/Act";
 import { Badge } from "../../ui/Badge";
 import { Id } from "../../ui/Copy";
@@ -45,7 +46,7 @@ function Whole({ found, skill }: { found: GetSkillResponse; skill: Skill }) {
         <Notice tone={skill.problem === "" ? "warn" : "bad"}>
           <p className="font-semibold">Its tools cannot be called</p>
           <p>
-            <Untrusted text={found.problem} /> <Words text={found.remedy} />
+            <Untrusted text={sentence(found.problem)} /> <Words text={found.remedy} />
           </p>
         </Notice>
       )}

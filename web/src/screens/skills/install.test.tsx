@@ -92,7 +92,7 @@ test("another package is compared anew", async () => {
 test("what cannot be installed has no button, and says why", async () => {
   gateway.seen = { ...known, problem: "another key signed it", remedy: "Ask the publisher.", newPublisher: true, findings: [{ severity: "error", code: "SKILL_SIGNATURE", what: "it was changed" }] };
   await choose();
-  expect(screen.getByText("another key signed it")).toBeDefined();
+  expect(screen.getByText("Another key signed it.")).toBeDefined();
   expect(screen.getByText("SKILL_SIGNATURE")).toBeDefined();
   expect(screen.queryByRole("button", { name: /install this/i })).toBeNull();
   expect(screen.queryByRole("checkbox")).toBeNull();

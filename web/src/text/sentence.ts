@@ -1,0 +1,6 @@
+/** A text of the gateway as a sentence that others may follow: with a capital and a full stop. */
+export function sentence(text: string): string {
+  if (text === "") return "";
+  const first = text.charAt(0).toUpperCase() + text.slice(1);
+  return /[.!?:]$/.test(first) ? first : `${first}.`;
+}
