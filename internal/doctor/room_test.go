@@ -44,7 +44,7 @@ func TestGroupsFinding(t *testing.T) {
 		{sandbox.Status{Available: true, Limits: "rlimit"}, "systemd makes it", nil, OK, "limits by rlimit where this runs; a palyrad started here would have cgroup_v2: systemd makes it"},
 		{sandbox.Status{Available: true, Limits: "cgroup_v1"}, "systemd makes it", nil, OK, "would have cgroup_v2"},
 		{sandbox.Status{Available: true, Limits: "cgroup_v1"}, "", errors.New("no bus"), OK, "limits by cgroup_v1"},
-		{sandbox.Status{Available: true, Limits: "rlimit"}, "", errors.New("no bus"), Warning, "limits by rlimit, which hold for each process and not for a program as a whole: no bus"},
+		{sandbox.Status{Available: true, Limits: "rlimit"}, "", errors.New("no bus"), Warning, "limits by rlimit, which hold for each process; palyrad adds up the memory of a program and ends it beyond its limit: no bus"},
 		{sandbox.Status{Available: true, Limits: "rlimit"}, "", nil, Warning, "no controllers"},
 	} {
 		asked := false

@@ -184,7 +184,7 @@ func groupsFinding(st sandbox.Status, how string, err error) finding {
 	if err != nil {
 		why = err.Error()
 	}
-	return doubtful(fmt.Sprintf("limits by %s, which hold for each process and not for a program as a whole: %s", rlimit, why),
+	return doubtful(fmt.Sprintf("limits by %s, which hold for each process; palyrad adds up the memory of a program and ends it beyond its limit: %s", rlimit, why),
 		"Run palyrad as a systemd unit with Delegate=yes; docs/operations.md has more.")
 }
 

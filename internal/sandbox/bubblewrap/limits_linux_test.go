@@ -314,6 +314,40 @@ func TestResults(t *testing.T) {
 	}
 }
 
+// TestMemoryWithoutControlGroups: what the processes of a run hold together ends it, where each of
+// them holds less than the limit, and address space that nobody uses counts for nothing. The
+// controls are runs with room, of which one shares its memory.
+func TestMemoryWithoutControlGroups(t *testing.T) {
+	t.Parallel()
+	const (
+		many = "import os, time\nfor _ in range(6):\n    if os.fork() == 0:\n        held = bytearray(b'x') * (40 << 20)\n        time.sleep(SECONDS)\n        os._exit(0)\nfor _ in range(6):\n    os.wait()\nprint('all ended')"
+		// Six processes that have the same 40 MiB mapped hold them once.
+		shared = "import mmap, os, time\nheld = mmap.mmap(-1, 40 << 20)\nheld.write(b'x' * (40 << 20))\nfor _ in range(6):\n    if os.fork() == 0:\n        sum(held[i] for i in range(0, 40 << 20, 4096))\n        time.sleep(1)\n        os._exit(0)\nfor _ in range(6):\n    os.wait()\nprint('all ended')"
+		// V8 reserves 10 GiB for each memory of WebAssembly.
+		reserved = "import mmap, time\nlarge = [mmap.mmap(-1, 10 << 30, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000, prot=0) for _ in range(3)]\ntime.sleep(1)\nprint('all ended')"
+	)
+	for name, c := range map[string]struct {
+		script string
+		memory int64
+		want   sandbox.Quota
+	}{
+		"many processes":           {strings.Replace(many, "SECONDS", "3600", 1), 128 << 20, sandbox.QuotaMemory},
+		"many processes with room": {strings.Replace(many, "SECONDS", "1", 1), 512 << 20, ""},
+		"shared memory":            {shared, 128 << 20, ""},
+		"reserved address space":   {reserved, 128 << 20, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := jailtest.Spec(t, jailtest.Workspace(t), "python3", "-S", "-c", c.script)
+			s.Limits.Memory = c.memory
+			report := jailtest.Run(t, newTestRunner(t, jail.LayerGroup), s)
+			if report.Quota != c.want || report.TimedOut || c.want == "" && string(report.Stdout.Head) != "all ended\n" {
+				t.Errorf("ended with %s, want quota %q: %s%s", jailtest.Ending(report), c.want, report.Stdout.Head, report.Stderr.Head)
+			}
+		})
+	}
+}
+
 // A machine without control groups runs programs under rlimits alone, and says
 // so.
 func TestWithoutControlGroups(t *testing.T) {

@@ -56,6 +56,9 @@ func (c *Cell) watch(ctx context.Context) (exceeded <-chan sandbox.Quota, unwatc
 	if c.meter != nil {
 		watches = append(watches, c.meter.Watch)
 	}
+	if memory := c.weigh(); memory != nil {
+		watches = append(watches, memory.Watch)
+	}
 	found := make(chan sandbox.Quota, len(watches))
 	var running sync.WaitGroup
 	for _, watch := range watches {
