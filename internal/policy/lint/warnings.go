@@ -46,6 +46,7 @@ func warningsOf(view policy.View, found []finding.Finding) []finding.Finding {
 		out = append(out, checkSpelling(p)...)
 		out = append(out, checkCommandLine(p)...)
 		out = append(out, checkAmong(p)...)
+		out = append(out, checkForms(p)...)
 		out = append(out, checkActions(p)...)
 	}
 	out = append(out, checkLines(view)...)
