@@ -58,8 +58,9 @@ func (m Machine) Guards(g Gateway) []Guarded {
 		}
 	}
 	for _, dir := range []Guarded{{Path: m.ClaudeDir()}, {Path: ".claude", Anywhere: true}} {
-		// What Claude Code's own tools write: plans, and its notes on projects.
-		dir.Except, dir.Why = []string{"plans", "projects"}, AgentSettings
+		// What Claude Code's own tools write: plans, its notes on projects, and worktrees of git,
+		// in which the files of an agent count as in any directory.
+		dir.Except, dir.Why = []string{"plans", "projects", "worktrees"}, AgentSettings
 		list = append(list, dir)
 	}
 	add(AgentSettings, m.claudeManaged(), m.codexManaged(), m.claudeFile(), m.CodexDir(), filepath.Join(m.codeUser(), "mcp.json"), filepath.Join(m.codeUser(), "tasks.json"))

@@ -13,6 +13,9 @@ import (
 type place struct {
 	// workspace and rel are "" for what is in no declared workspace.
 	workspace, rel string
+	// linked is true in a worktree beside the workspace of its repository: rel is the path that
+	// the file has there.
+	linked bool
 	// abs is the absolute path without links, or the path as it was written where that
 	// cannot be said.
 	abs string
@@ -37,7 +40,11 @@ func (t *Tools) locate(name, cwd string) place {
 	if err != nil {
 		return place{abs: filepath.Clean(name)}
 	}
-	return place{workspace: held, rel: rel, abs: real}
+	if held != "" {
+		return place{workspace: held, rel: rel, abs: real}
+	}
+	held, rel = t.workspaces.Worktree(real)
+	return place{workspace: held, rel: rel, linked: held != "", abs: real}
 }
 
 // resolved are guards with the links of their paths resolved, beside them.

@@ -188,6 +188,9 @@ func (p *planned) pathFacts() {
 		return
 	}
 	f.Paths = nil
+	if slices.ContainsFunc(p.at, func(at place) bool { return at.linked }) {
+		return // the workspace has another file there
+	}
 	root, err := p.workspaces.Open(f.Workspace)
 	if err != nil {
 		return
@@ -373,6 +376,10 @@ func (p *planned) where() string {
 	for _, at := range p.at {
 		if at.workspace == "" {
 			names = append(names, strconv.Quote(at.abs))
+			continue
+		}
+		if at.linked {
+			names = append(names, fmt.Sprintf("%q in a worktree of workspace %s", at.abs, at.workspace))
 			continue
 		}
 		names = append(names, fmt.Sprintf("%q in workspace %s", at.rel, at.workspace))

@@ -118,6 +118,9 @@ func (p *planned) content(ctx context.Context, at place) (text []byte, exists bo
 	if at.workspace == "" {
 		return nil, false, "The file is not read for the diff: it is in no declared workspace."
 	}
+	if at.linked {
+		return nil, false, "The file is not read for the diff: it is in a worktree beside its workspace."
+	}
 	root, err := p.workspaces.Open(at.workspace)
 	if err != nil {
 		return nil, false, "The workspace cannot be opened, so that the diff does not show the file."

@@ -3,6 +3,7 @@ package hook_test
 import (
 	"context"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -155,6 +156,45 @@ func TestGuardedFiles(t *testing.T) {
 	if a := w.before("yes", "Write", args{"file_path": mcp, "content": "{ }"}); a.decision != "allow" {
 		t.Errorf("a yes of a person: %+v", a)
 	}
+}
+
+// TestWorktrees: the files of a git worktree are files of their project's workspace, below
+// .claude/worktrees as well as beside the workspace. The controls are the files in it that agents
+// obey, and a directory beside it that is no worktree.
+func TestWorktrees(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, free+`@id("asks") forbid(principal, action in Action::"tool.execute", resource)
+when { context has external && !context.external.outside.isEmpty() } unless { context.approval.granted };
+`)
+	git := func(args ...string) {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), "git", append([]string{"-C", w.ws, "-c", "user.name=t", "-c", "user.email=t@example.org"}, args...)...)
+		cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_CONFIG_SYSTEM="+os.DevNull)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("git %v: %v: %s", args, err, out)
+		}
+	}
+	beside := filepath.Join(w.out, "feature")
+	git("init", "-q")
+	git("commit", "-q", "--allow-empty", "-m", "one")
+	git("worktree", "add", "-q", ".claude/worktrees/x")
+	git("worktree", "add", "-q", ".worktrees/y")
+	git("worktree", "add", "-q", beside)
+	stop := w.people(no)
+	var want []string
+	for i, c := range []struct{ file, guarded string }{
+		{filepath.Join(w.ws, ".claude/worktrees/x/src/main.go"), ""},
+		{filepath.Join(w.ws, ".worktrees/y/main.go"), ""},
+		{filepath.Join(beside, "main.go"), ""},
+		{filepath.Join(w.ws, ".claude/worktrees/x/.claude/settings.json"), filepath.Join(w.ws, ".claude/worktrees/x/.claude/settings.json")},
+		{filepath.Join(beside, ".mcp.json"), filepath.Join(beside, ".mcp.json")},
+	} {
+		w.wantGuarded(&want, strconv.Itoa(i), "Write", args{"file_path": c.file, "content": "x"}, c.guarded)
+	}
+	if a := w.before("outside", "Write", args{"file_path": filepath.Join(w.out, "main.go"), "content": "x"}); a.decision == "allow" {
+		t.Errorf("a file in no workspace: %+v", a)
+	}
+	wantNamed(t, stop(), append(want, "In no declared workspace"))
 }
 
 // TestMentionIsNoWrite: a line for a shell asks about a guarded file that it may write to, and not

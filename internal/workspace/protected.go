@@ -22,7 +22,7 @@ func Protected(rel string) bool {
 		if part == ".git" && protectedGit(rest) {
 			return true
 		}
-		if slices.Contains(protectedDirs, part) {
+		if slices.Contains(protectedDirs, part) && !worktreeOf(part, rest) {
 			return true
 		}
 		if protectedBelow(part, rest) {
@@ -38,6 +38,13 @@ func Protected(rel string) bool {
 func ProtectedForWriting(rel string) bool {
 	parts := foldedParts(rel)
 	return Protected(rel) || len(parts) > 0 && parts[len(parts)-1] == "head"
+}
+
+// worktreeOf reports whether what stands below a protected directory is in a worktree of git there,
+// as Claude Code makes them: no program takes commands from it but by the names that are judged in
+// every directory.
+func worktreeOf(dir string, rest []string) bool {
+	return dir == ".claude" && len(rest) > 1 && rest[0] == "worktrees"
 }
 
 // gitEntries are what git obeys in a repository, a submodule or a worktree.

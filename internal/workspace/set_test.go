@@ -157,6 +157,7 @@ func TestProtected(t *testing.T) {
 		".github/workflows/ci.yml", ".GitHub/Workflows/ci.yml", ".github/actions/x/action.yml", ".gitlab-ci.yml", ".circleci/config.yml", "Jenkinsfile", "azure-pipelines.yml",
 		".clinerules/x.md", ".run/x.run.xml", ".config/mise.toml", "mise.local.toml", ".yarn/releases/yarn.cjs", ".mvn/wrapper/maven-wrapper.properties",
 		"gradle/wrapper/gradle-wrapper.jar", "lefthook.toml", ".pnp.cjs", ".Rprofile", ".irbrc",
+		".claude/worktrees", ".claude/worktrees/x/.claude/settings.json", ".claude/worktrees/x/.mcp.json", ".claude/worktrees/x/.git", ".codex/worktrees/x/a.go", ".worktrees/x/.claude/settings.json",
 		".mcp.json.", ".mcp.json ", ".mcp.json:stream", ".mcp\u00ad.json", ".en\u017frc/../.envrc",
 	}
 	for _, p := range protected {
@@ -168,6 +169,7 @@ func TestProtected(t *testing.T) {
 		".", "", "main.go", "docs/a.md", ".gitignore", ".gitattributes", "git/config", "agit/.gitkeep", ".git/index", ".git/refs/heads/main", ".git/logs/HEAD",
 		".git/refs/heads/hooks", ".git/objects/ab/cdef", ".git/packed-refs", "hooks/pre-commit", "config", "info/x", "claude/settings.json",
 		".github/CODEOWNERS", ".github/ISSUE_TEMPLATE.md", "vscode/tasks.json", "bashrc", "tasks.json", ".config/app.toml", ".cargo/README.md", "README.md", "AGENTS.md", ".yarn/cache/x.zip", "gradle/libs.versions.toml", ".env.example", "git~2file/x"[4:],
+		".claude/worktrees/x", ".claude/worktrees/x/src/main.go", ".worktrees/x/src/main.go",
 	}
 	for _, p := range normal {
 		if Protected(p) {

@@ -1,0 +1,88 @@
+package workspace
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// mostGitFile bounds the files in which git writes the path of a directory.
+const mostGitFile = 4 << 10
+
+// Worktree returns the workspace of the repository whose linked worktree (git-worktree(1)) an
+// absolute path without links is in, and the path there as the repository has it; "" for none. A
+// worktree and its repository name each other: a directory that only says that it is
+// one is none.
+func (s *Set) Worktree(real string) (workspace, rel string) {
+	for dir := real; filepath.Dir(dir) != dir; dir = filepath.Dir(dir) {
+		dotGit := filepath.Join(dir, ".git")
+		info, err := os.Lstat(dotGit)
+		if err != nil {
+			continue
+		}
+		if !info.Mode().IsRegular() {
+			return "", ""
+		}
+		project := projectOf(dotGit)
+		if project == "" {
+			return "", ""
+		}
+		inside, err := filepath.Rel(dir, real)
+		if err != nil {
+			return "", ""
+		}
+		workspace, rel, _, err = s.Holding(filepath.Join(project, inside))
+		if err != nil || workspace == "" {
+			return "", ""
+		}
+		return workspace, rel
+	}
+	return "", ""
+}
+
+// projectOf returns the directory of the repository that a worktree's file .git names, and that
+// names this file in turn; "" for none.
+func projectOf(dotGit string) string {
+	named, is := strings.CutPrefix(oneLine(dotGit), "gitdir: ")
+	if !is {
+		return ""
+	}
+	if !filepath.IsAbs(named) {
+		named = filepath.Join(filepath.Dir(dotGit), named)
+	}
+	admin, err := filepath.EvalSymlinks(named)
+	if err != nil {
+		return ""
+	}
+	back := oneLine(filepath.Join(admin, "gitdir"))
+	if !filepath.IsAbs(back) {
+		back = filepath.Join(admin, back)
+	}
+	if real, err := filepath.EvalSymlinks(back); err != nil || real != dotGit {
+		return ""
+	}
+	worktrees := filepath.Dir(admin)
+	if git := filepath.Dir(worktrees); filepath.Base(worktrees) == "worktrees" && filepath.Base(git) == ".git" {
+		return filepath.Dir(git)
+	}
+	return ""
+}
+
+// oneLine is what a small regular file says, "" for anything else.
+func oneLine(name string) string {
+	file, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return ""
+	}
+	defer file.Close()
+	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() || info.Size() > mostGitFile {
+		return ""
+	}
+	text, err := io.ReadAll(io.LimitReader(file, mostGitFile))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimRight(string(text), "\r\n")
+}
