@@ -317,9 +317,13 @@ func (t process) lowerRung() bool {
 // profile names everything of the sandbox that the call or the settings decide.
 func (t process) profile(c command) string {
 	l := c.limits
-	return fmt.Sprintf("tier=%s rung=%s workspace=%s dry_run=%t caches=%s toolchains=%s required=%s wall_ms=%d cpu_ms=%d memory=%d output=%d processes=%d open_files=%d file_size=%d tmp=%d disk=%d files=%d",
+	repository := ""
+	if c.repository.dir != "" {
+		repository = " repository=" + c.repository.dir
+	}
+	return fmt.Sprintf("tier=%s rung=%s workspace=%s dry_run=%t caches=%s toolchains=%s required=%s wall_ms=%d cpu_ms=%d memory=%d output=%d processes=%d open_files=%d file_size=%d tmp=%d disk=%d files=%d%s",
 		t.tier(), cmp.Or(string(t.measured.Rung), string(sandbox.Full)), c.mode, c.in.DryRun, strings.Join(c.caches, ","), c.shownToolchains(), strings.Join(t.policy.Required, ","),
-		l.Wall.Milliseconds(), l.CPU.Milliseconds(), l.Memory, l.Output, l.Processes, l.OpenFiles, l.FileSize, l.Tmp, l.Disk, l.Files)
+		l.Wall.Milliseconds(), l.CPU.Milliseconds(), l.Memory, l.Output, l.Processes, l.OpenFiles, l.FileSize, l.Tmp, l.Disk, l.Files, repository)
 }
 
 func (t process) risk(c command) int {

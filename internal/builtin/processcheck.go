@@ -41,6 +41,8 @@ type command struct {
 	asked []string
 	// through are the files of the workspace that led to a program outside it.
 	through []string
+	// repository is the directory of git of a workspace that is a worktree beside its repository.
+	repository repository
 	// called is the program as the command line names it.
 	called string
 	env    []string
@@ -187,6 +189,7 @@ func (t process) resolveCwd(c *command) error {
 	}
 	defer root.Close()
 	c.root, c.name = root.Path(), root.Name()
+	c.repository.dir, c.repository.workspace, c.repository.rel = t.set.Repository(c.root)
 	settings := t.policy.Workspaces[c.name]
 	c.protected = settings.Protected
 	switch {

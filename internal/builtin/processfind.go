@@ -9,8 +9,31 @@ import (
 
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
+	"palyra/internal/tool"
 	"palyra/internal/workspace"
 )
+
+// repository is what a worktree of git is made of that lies in another workspace: its objects, refs
+// and index.
+type repository struct {
+	dir string
+	// workspace and rel are where dir is.
+	workspace, rel string
+}
+
+// shown is the repository as the sandbox shows it: read-only, at the path by which the worktree names
+// it. It is shown to callers who may read it there.
+func (r repository) shown(call tool.Call) []sandbox.Toolchain {
+	if r.dir == "" || call.MayRead == nil {
+		return nil
+	}
+	for _, name := range []string{"", "HEAD", "config"} {
+		if !call.MayRead(readAccess(r.workspace, path.Join(r.rel, name), 0)) {
+			return nil
+		}
+	}
+	return []sandbox.Toolchain{{Name: "git repository", Dirs: []string{r.dir}, Git: true}}
+}
 
 // mostInterpreters bounds how many interpreters are followed that are scripts themselves. It is
 // the kernel's bound (execve(2), "Interpreter scripts").

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -43,6 +44,15 @@ func (a Author) GitConfig() string {
 		return ""
 	}
 	return "[user]\n" + b.String()
+}
+
+// GitConfig is the configuration of git that a run has beside that of its repository, "" for none.
+func (s Spec) GitConfig() string {
+	text := s.Author.GitConfig()
+	if slices.ContainsFunc(s.Toolchains, func(t Toolchain) bool { return t.Git }) {
+		text += "[safe]\n\tdirectory = *\n"
+	}
+	return text
 }
 
 // quoteGit writes a value as git reads it back: in quotes, only these two

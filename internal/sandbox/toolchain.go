@@ -23,6 +23,9 @@ type Toolchain struct {
 	// programs in bin, where all of them are shown; "" where only one is. Programs of
 	// a version that is not in Bins are started by their path.
 	Versions string
+	// Git is true of a directory of git that belongs to the workspace: git trusts it, whoever
+	// owns it.
+	Git bool
 	// Env holds name=value pairs that its programs need, whatever the caller may set.
 	Env []string
 }

@@ -42,6 +42,21 @@ func (s *Set) Worktree(real string) (workspace, rel string) {
 	return "", ""
 }
 
+// Repository returns the directory of the repository whose linked worktree a workspace with that
+// root is, and where that is in another workspace; "" for none.
+func (s *Set) Repository(root string) (dir, workspace, rel string) {
+	project := projectOf(filepath.Join(root, ".git"))
+	if project == "" {
+		return "", "", ""
+	}
+	dir = filepath.Join(project, ".git")
+	workspace, rel, _, err := s.Holding(dir)
+	if err != nil || workspace == "" || s.byName[workspace].Path == root {
+		return "", "", ""
+	}
+	return dir, workspace, rel
+}
+
 // projectOf returns the directory of the repository that a worktree's file .git names, and that
 // names this file in turn; "" for none.
 func projectOf(dotGit string) string {

@@ -246,6 +246,53 @@ func TestVirtualEnvironment(t *testing.T) {
 	}
 }
 
+// TestWorktreeAsWorkspace: git works in a workspace that is a worktree of another workspace's
+// repository, which it sees read-only. The controls are a policy that keeps the caller from the
+// repository, and a repository in no workspace.
+func TestWorktreeAsWorkspace(t *testing.T) {
+	t.Parallel()
+	base := must.Get(filepath.EvalSymlinks(t.TempDir()))(t)
+	strange, feature, other := filepath.Join(base, "strange"), filepath.Join(base, "feature"), filepath.Join(base, "other")
+	g := newGateway(t, "[[workspaces]]\nname = \"feature\"\npath = \""+feature+"\"\n[[workspaces]]\nname = \"other\"\npath = \""+other+"\"\n")
+	git := func(dir string, args ...string) {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), "git", append([]string{"-C", dir, "-c", "user.name=t", "-c", "user.email=t@example.org"}, args...)...)
+		cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_CONFIG_SYSTEM="+os.DevNull)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("git %v: %v: %s", args, err, out)
+		}
+	}
+	must.Do(t, os.Mkdir(strange, 0o700))
+	for dir, worktree := range map[string]string{g.Workspace: feature, strange: other} {
+		must.Do(t, os.WriteFile(filepath.Join(dir, "a.txt"), []byte("hello\n"), 0o600))
+		git(dir, "init", "-q")
+		git(dir, "add", "a.txt")
+		git(dir, "commit", "-q", "-m", "the first commit")
+		git(dir, "worktree", "add", "-q", worktree)
+	}
+	g.policy("10.cedar", waived)
+	g.Start()
+	c := g.local()
+	if out := c.ok("call", "process.run", "workspace=feature", `argv=["git","log"]`); !strings.Contains(out, "the first commit") {
+		t.Errorf("git log: %s", out)
+	}
+	must.Do(t, os.WriteFile(filepath.Join(feature, "b.txt"), nil, 0o600))
+	if out := c.ok("call", "process.run", "workspace=feature", `argv=["git","status","--short"]`); !strings.Contains(out, "b.txt") || strings.Contains(out, "a.txt") {
+		t.Errorf("git status: %s", out)
+	}
+	if out := c.run("call", "process.run", "workspace=feature", `argv=["git","commit","--allow-empty","-m","x"]`).Out; strings.Contains(out, "[feature") {
+		t.Errorf("the repository was written: %s", out)
+	}
+	if out := c.run("call", "process.run", "workspace=other", `argv=["git","log"]`).Out; strings.Contains(out, "the first commit") {
+		t.Errorf("a repository in no workspace is seen: %s", out)
+	}
+	g.policy("20.cedar", `@id("no-git") forbid (principal, action == Action::"tool.execute/fs.read", resource) when { context has path && context.path like ".git*" };`)
+	c.ok("policy", "reload")
+	if out := c.run("call", "process.run", "workspace=feature", `argv=["git","log"]`).Out; strings.Contains(out, "the first commit") {
+		t.Errorf("a repository that policy hides is seen: %s", out)
+	}
+}
+
 // TestOpenNetwork: where the operator lets programs have the network of the machine, the start warns,
 // the status says so, and a call that no policy permits names the permit that it takes. The controls
 // are a gateway that does not, and a policy that permits it.

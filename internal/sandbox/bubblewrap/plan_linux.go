@@ -117,7 +117,7 @@ func (d *draft) data() error {
 // author puts a configuration of git into /etc, which is weaker than those of the
 // program's home and of a repository.
 func (d *draft) author() error {
-	content := d.spec.Author.GitConfig()
+	content := d.spec.GitConfig()
 	if content == "" {
 		return nil
 	}

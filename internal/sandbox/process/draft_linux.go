@@ -100,7 +100,7 @@ func (d *draft) namespaced() error {
 		return err
 	}
 	ground := inside.Ground{Tmp: d.spec.Limits.Tmp, Files: names(), Caches: d.sources}
-	if content := d.spec.Author.GitConfig(); content != "" {
+	if content := d.spec.GitConfig(); content != "" {
 		d.gitConfig = gitConfig
 		ground.Files = append(ground.Files, inside.File{Path: gitConfig, Content: content})
 	}

@@ -43,7 +43,7 @@ func (d *draft) makeScratch() error {
 // makeGitConfig writes git's configuration beside the directories of the program,
 // which may read it.
 func (d *draft) makeGitConfig() error {
-	content := d.spec.Author.GitConfig()
+	content := d.spec.GitConfig()
 	if content == "" {
 		return nil
 	}
