@@ -13,37 +13,25 @@ import (
 	"palyra/internal/lazyregexp"
 )
 
-// entry is a server as a client's configuration has it, in the words of all of them.
-type entry struct {
-	Type    string            `json:"type" toml:"type"`
-	Command string            `json:"command" toml:"command"`
-	Args    []string          `json:"args" toml:"args"`
-	Env     map[string]string `json:"env" toml:"env"`
-	EnvFile string            `json:"envFile" toml:"-"`
-	Dir     string            `json:"cwd" toml:"cwd"`
-	URL     string            `json:"url" toml:"url"`
-	Headers map[string]string `json:"headers" toml:"http_headers"`
-	// Codex: the names of variables that hold what is sent.
-	TokenVariable string            `json:"-" toml:"bearer_token_env_var"`
-	HeaderEnv     map[string]string `json:"-" toml:"env_http_headers"`
-	Variables     []string          `json:"-" toml:"env_vars"`
-	// What a client itself does for a login or at the start of a server.
-	HeadersHelper string `json:"headersHelper" toml:"-"`
-	Disabled      bool   `json:"disabled" toml:"-"`
-	Enabled       *bool  `json:"-" toml:"enabled"`
-}
-
 // elsewhere is why a command line cannot be moved that does not name its program, "" for
 // one that can.
-func elsewhere(e entry) string {
-	program := programOf(e.Command)
+func elsewhere(argv []string) string {
+	program := programOf(argv[0])
+	options, rest := front(program, argv[1:])
 	first := ""
-	if len(e.Args) > 0 {
-		first = e.Args[0]
+	if len(rest) > 0 {
+		first = rest[0]
 	}
 	switch {
-	case slices.Contains([]string{"npm", "pnpm", "yarn", "bun", "uv"}, program) && slices.Contains([]string{"exec", "x", "dlx", "run", "tool", "create"}, first):
-		return program + " " + first + " may fetch what it starts, and the sandbox is offline: name the installed program itself"
+	case slices.Contains([]string{"npm", "pnpm", "yarn", "bun", "uv"}, program) && slices.Contains([]string{"exec", "x", "dlx", "run", "start", "tool", "create"}, first):
+		more, remedy := "", "name the installed program itself"
+		if dir := directoryOf(slices.Concat(options, rest[1:])); dir != "" {
+			more = " and does not have the directory " + dir
+		}
+		if program == "uv" {
+			remedy = "name the interpreter of the installed environment, such as .venv/bin/python, and add it with --workspace"
+		}
+		return program + " " + first + " may fetch what it starts, and the sandbox is offline" + more + ": " + remedy
 	case slices.Contains([]string{"docker", "podman", "nerdctl", "wsl", "ssh"}, program):
 		return program + " starts the server outside of any sandbox of the gateway"
 	case slices.Contains([]string{"sh", "bash", "zsh", "dash", "fish", "cmd", "powershell", "pwsh", "env"}, program):
@@ -52,20 +40,7 @@ func elsewhere(e entry) string {
 	return ""
 }
 
-var (
-	// secretName are names of variables whose values are secrets.
-	secretName = lazyregexp.New(`(?i)(key|token|secret|passw|pwd|credential|auth|cookie|(^|_)pat($|_)|(^|_)pass($|_)|dsn|connection)`)
-	// plainValue are values that nobody would keep secret: words, numbers, paths and URLs
-	// without a user.
-	plainValue = lazyregexp.New(`^([A-Za-z][A-Za-z_-]{0,30}|[0-9.]{1,12}|/[^\s@]*|https?://[^\s@?#]*|)$`)
-	varies     = lazyregexp.New(`\$\{|\$[A-Z_]|%[A-Z_]+%`)
-)
-
-// isSecret reports whether a variable holds a secret, as far as can be told: what looks
-// like neither is taken for one.
-func isSecret(name, value string) bool {
-	return secretName.MatchString(name) || !plainValue.MatchString(value)
-}
+var varies = lazyregexp.New(`\$\{|\$[A-Z_]|%[A-Z_]+%`)
 
 // plain is a name in lower case, with '-' for all that is no letter, digit or one of more.
 func plain(name, more string) string {
@@ -109,15 +84,19 @@ func judge(agent agentfiles.Agent, name string, e entry, t *Taker) Server {
 }
 
 func (s *Server) program(e entry, hosts []string, inject bool) string {
-	argv := append([]string{e.Command}, e.Args...)
+	argv, why := Words(append([]string{e.Command}, e.args()...))
+	if why != "" {
+		return why
+	}
 	f, why, fetches := Fetch(argv)
 	if !fetches {
-		why = elsewhere(e)
+		why = elsewhere(argv)
 	}
 	if why != "" {
 		return why
 	}
-	texts := slices.Concat(argv, slices.Collect(maps.Values(e.Env)))
+	env := set(e.Env)
+	texts := slices.Concat(argv, slices.Collect(maps.Values(env)))
 	switch {
 	case slices.ContainsFunc(texts, varies.MatchString):
 		return "it uses variables that the client fills in"
@@ -125,15 +104,15 @@ func (s *Server) program(e entry, hosts []string, inject bool) string {
 		return "it runs in the directory " + e.Dir + ", which no sandbox has: add it with --workspace"
 	case e.EnvFile != "" || len(e.Variables) > 0:
 		return "it takes variables from elsewhere: name them with their values"
-	case !fetches && strings.ContainsAny(e.Command, `/\`) && !filepath.IsAbs(e.Command):
+	case !fetches && strings.ContainsAny(argv[0], `/\`) && !filepath.IsAbs(argv[0]):
 		return "its program is named relative to a directory"
 	}
 	s.declared = &palyrav1.UpstreamServer{Name: s.Name, Command: argv, Hosts: hosts}
 	if fetches {
 		s.fetched, s.Package = &f, f.Named()
 	}
-	for _, variable := range sorted(e.Env) {
-		value := e.Env[variable]
+	for _, variable := range sorted(env) {
+		value := env[variable]
 		switch {
 		case !isSecret(variable, value):
 			s.declared.Env = append(s.declared.Env, variable+"="+value)
@@ -157,10 +136,8 @@ func (s *Server) program(e entry, hosts []string, inject bool) string {
 
 func (s *Server) remote(e entry) string {
 	u, err := url.Parse(e.URL)
-	texts := []string{e.URL}
-	for _, value := range e.Headers {
-		texts = append(texts, value)
-	}
+	headers := set(e.Headers)
+	texts := append(slices.Collect(maps.Values(headers)), e.URL)
 	switch {
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
 		return "its URL is not https://host/path"
@@ -178,8 +155,8 @@ func (s *Server) remote(e entry) string {
 		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
 	}
 	s.declared = &palyrav1.UpstreamServer{Name: s.Name, Url: e.URL}
-	for _, name := range sorted(e.Headers) {
-		scheme, value, two := strings.Cut(e.Headers[name], " ")
+	for _, name := range sorted(headers) {
+		scheme, value, two := strings.Cut(headers[name], " ")
 		if !two {
 			scheme, value = "", scheme
 		}

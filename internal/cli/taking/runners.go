@@ -1,6 +1,7 @@
 package taking
 
 import (
+	"os"
 	"slices"
 	"strings"
 
@@ -71,6 +72,71 @@ func programOf(command string) string {
 	return strings.TrimSuffix(strings.TrimSuffix(program, ".exe"), ".cmd")
 }
 
+// valued are options that stand before the subcommand of a program and have a value.
+var valued = map[string][]string{
+	"uv":   {"--directory", "--project", "--cache-dir", "--config-file", "--color", "--allow-insecure-host", "--python-preference"},
+	"npm":  {"--prefix", "-C", "--registry", "--cache", "--userconfig", "-w", "--workspace", "--loglevel"},
+	"pnpm": {"-C", "--dir", "-F", "--filter", "--reporter", "--loglevel"},
+	"yarn": {"--cwd", "--cache-folder"},
+	"bun":  {"--cwd", "-c", "--config"},
+}
+
+// front are the options before the subcommand of a program, and what stands behind them.
+func front(program string, args []string) (options, rest []string) {
+	at := 0
+	for at < len(args) && strings.HasPrefix(args[at], "-") {
+		if slices.Contains(valued[program], args[at]) {
+			at++
+		}
+		at++
+	}
+	at = min(at, len(args))
+	return args[:at], args[at:]
+}
+
+// directoryOf is the directory in which options have a program work, "" if none does.
+func directoryOf(args []string) string {
+	for i, arg := range args {
+		option, value, joined := strings.Cut(arg, "=")
+		switch {
+		case !slices.Contains([]string{"--directory", "--project", "--prefix", "--dir", "--cwd", "-C"}, option):
+		case joined:
+			return value
+		case i+1 < len(args):
+			return args[i+1]
+		}
+	}
+	return ""
+}
+
+// Words is a command line whose first word may be a whole line ("npx -y @x/y"), word by
+// word, or why it cannot be: a line for a shell is not taken apart. `cmd /c`, by which
+// clients start scripts on Windows, is left out.
+func Words(argv []string) (words []string, why string) {
+	if len(argv) == 0 {
+		return argv, ""
+	}
+	if len(argv) > 2 && programOf(argv[0]) == "cmd" && strings.EqualFold(argv[1], "/c") {
+		return Words(argv[2:])
+	}
+	line := strings.Fields(argv[0])
+	if len(line) < 2 || runners[programOf(argv[0])] != nil || exists(argv[0]) {
+		return argv, ""
+	}
+	if strings.ContainsAny(argv[0], "'\"`$&|;<>(){}*?~#\\") {
+		return nil, "its command is a line for a shell: put the program into the command, and each of its words into the arguments"
+	}
+	if strings.Contains(line[0], "/") && !exists(line[0]) {
+		return argv, ""
+	}
+	return append(line, argv[1:]...), ""
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
 // Fetch reads a command line. is reports whether it fetches its program, and why is why
 // that cannot be moved, "" where it can.
 func Fetch(argv []string) (f Fetched, why string, is bool) {
@@ -79,8 +145,12 @@ func Fetch(argv []string) (f Fetched, why string, is bool) {
 	}
 	program := programOf(argv[0])
 	for _, r := range runners[program] {
-		if len(argv) > len(r.words) && slices.Equal(argv[1:1+len(r.words)], r.words) {
-			f, why = r.read(strings.Join(append([]string{program}, r.words...), " "), argv[1+len(r.words):])
+		options, rest := []string(nil), argv[1:]
+		if len(r.words) > 0 {
+			options, rest = front(program, rest)
+		}
+		if len(rest) >= len(r.words) && slices.Equal(rest[:len(r.words)], r.words) {
+			f, why = r.read(strings.Join(append([]string{program}, r.words...), " "), slices.Concat(options, rest[len(r.words):]))
 			return f, why, true
 		}
 	}
@@ -90,7 +160,7 @@ func Fetch(argv []string) (f Fetched, why string, is bool) {
 // read reads what stands behind the runner.
 func (r runner) read(called string, args []string) (f Fetched, why string) {
 	spec := ""
-	for len(args) > 0 && strings.HasPrefix(args[0], "-") {
+	for args = apart(args); len(args) > 0 && strings.HasPrefix(args[0], "-"); args = apart(args[1:]) {
 		option, value, joined := strings.Cut(args[0], "=")
 		switch {
 		case option == "--":
@@ -99,10 +169,11 @@ func (r runner) read(called string, args []string) (f Fetched, why string) {
 			if spec = value; !joined {
 				spec, args = args[1], args[1:]
 			}
+		case directoryOf(args[:min(2, len(args))]) != "":
+			return f, called + " works in the directory " + directoryOf(args) + ", which the sandbox does not have: add it with --workspace, without " + option
 		default:
 			return f, "the option " + option + " of " + called + " has no meaning for a package that is installed once: leave it out"
 		}
-		args = args[1:]
 	}
 	if len(args) == 0 {
 		return f, called + " names no package"
@@ -118,6 +189,15 @@ func (r runner) read(called string, args []string) (f Fetched, why string) {
 		return f, spec + " is no package of a registry, which has a digest of it: install it yourself, and name the installed program"
 	}
 	return f, ""
+}
+
+// apart are arguments whose first may be several in one word ("-y @x/y"): no option and no
+// package has a space in it.
+func apart(args []string) []string {
+	if len(args) == 0 || !strings.ContainsAny(args[0], " \t") {
+		return args
+	}
+	return append(strings.Fields(args[0]), args[1:]...)
 }
 
 // split takes a version off the name of a package: "@x/y@1.2", "name==1.0", "name@latest".

@@ -66,7 +66,8 @@ type secret struct {
 // Server is an entry of a file, and what becomes of it.
 type Server struct {
 	Agent string `json:"agent"`
-	// Entry is its name in the file, Name that at the gateway. Project is the directory
+	// Entry is its name in the file, "" for a file or a part of one that cannot be read;
+	// Name is that at the gateway. Project is the directory
 	// for which it counts, "" for one that always does.
 	Entry   string `json:"entry"`
 	Project string `json:"project,omitempty"`
@@ -110,7 +111,8 @@ type record struct {
 	Files   []saved  `json:"files"`
 }
 
-// Plan reads the files of agents and judges their servers. It changes nothing.
+// Plan reads the files of agents and judges their servers. It changes nothing. A file, or a
+// part of one, that cannot be read is a row with the reason, and hides no other.
 func (t *Taker) Plan(ctx context.Context, agents []agentfiles.Agent, project string) ([]Server, error) {
 	there, err := t.Gateway.Servers(ctx)
 	if err != nil {
@@ -122,11 +124,7 @@ func (t *Taker) Plan(ctx context.Context, agents []agentfiles.Agent, project str
 			if !file.Has(agentfiles.Servers) || file.Scope == agentfiles.Managed {
 				continue
 			}
-			found, err := t.read(file, project)
-			if err != nil {
-				return nil, err
-			}
-			for _, one := range found {
+			for _, one := range t.read(file, project) {
 				one.same = one.Why == "" && slices.ContainsFunc(list, func(o Server) bool {
 					return o.Why == "" && o.Name == one.Name && reflect.DeepEqual(o.entry, one.entry)
 				})
@@ -138,79 +136,6 @@ func (t *Taker) Plan(ctx context.Context, agents []agentfiles.Agent, project str
 				}
 				list = append(list, one)
 			}
-		}
-	}
-	return list, nil
-}
-
-// read judges what one file has.
-func (t *Taker) read(file agentfiles.File, project string) (list []Server, err error) {
-	f, err := fileedit.Read(file.Path, t.root(file, project))
-	if err != nil || !f.Exists() {
-		return nil, err
-	}
-	all, err := entries(file, f.Text)
-	if err != nil {
-		return nil, reason.Errorf(reason.ConfigInvalid, "%s: %w", f.Path, err).WithRemedy("Mend the file; nothing was written.")
-	}
-	for i := range all {
-		at := all[i].at
-		s := judge(file.Agent, at[len(at)-1], all[i].entry, t)
-		s.File, s.file, s.at, s.entry, s.Project = f.Path, file, at, all[i].entry, all[i].project
-		list = append(list, s)
-	}
-	return list, nil
-}
-
-// place is an entry and where it stands in its file.
-type place struct {
-	at      []string
-	project string
-	entry   entry
-}
-
-// entries are those of a file, by name, those that always count before those of projects.
-func entries(file agentfiles.File, text []byte) (list []place, err error) {
-	if file.Format == agentfiles.TOML {
-		var doc struct {
-			Servers map[string]entry `toml:"mcp_servers"`
-		}
-		err = tomledit.Decode(text, &doc)
-		for _, name := range sorted(doc.Servers) {
-			list = append(list, place{at: []string{file.Key, name}, entry: doc.Servers[name]})
-		}
-		return list, err
-	}
-	var doc map[string]json.RawMessage
-	if err := jsonc.Decode(text, &doc); err != nil {
-		return nil, err
-	}
-	add := func(project string, servers json.RawMessage, at ...string) error {
-		var all map[string]json.RawMessage
-		if servers != nil {
-			if err := json.Unmarshal(servers, &all); err != nil {
-				return err
-			}
-		}
-		for _, name := range sorted(all) {
-			one := place{at: append(slices.Clone(at), name), project: project}
-			if json.Unmarshal(all[name], &one.entry) != nil {
-				one.entry = entry{} // judged as what it is: neither a command nor a URL
-			}
-			list = append(list, one)
-		}
-		return nil
-	}
-	if err := add("", doc[file.Key], file.Key); err != nil || file.Projects == "" || doc[file.Projects] == nil {
-		return list, err
-	}
-	var projects map[string]map[string]json.RawMessage
-	if err := json.Unmarshal(doc[file.Projects], &projects); err != nil {
-		return nil, err
-	}
-	for _, dir := range sorted(projects) {
-		if err := add(dir, projects[dir][file.Key], file.Projects, dir, file.Key); err != nil {
-			return nil, err
 		}
 	}
 	return list, nil

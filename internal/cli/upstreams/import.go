@@ -1,6 +1,7 @@
 package upstreams
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"path/filepath"
@@ -182,7 +183,7 @@ func (a *app) planned(plan []taking.Server) error {
 	records := make([]printer.Record, 0, len(plan))
 	for _, s := range plan {
 		records = append(records, printer.Record{
-			Name: s.Entry,
+			Name: cmp.Or(s.Entry, s.File),
 			Body: printer.Object{
 				{Name: "client", Value: s.Agent}, {Name: "server", Value: s.Entry}, {Name: "name", Value: s.Name}, {Name: "file", Value: s.File}, {Name: "project", Value: s.Project}, {Name: "package", Value: s.Package},
 				{Name: "stays_because", Value: s.Why}, {Name: "secrets", Value: s.Secrets}, {Name: "login", Value: s.Login},

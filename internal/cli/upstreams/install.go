@@ -52,7 +52,12 @@ func (a *app) install(ctx context.Context, g *client.Gateway, server string, f t
 
 // fetched has a server come from its package, if its command is one of npx and the like.
 func (a *app) fetched(ctx context.Context, g *client.Gateway, s *palyrav1.UpstreamServer, from registry) error {
-	f, why, is := taking.Fetch(s.GetCommand())
+	words, why := taking.Words(s.GetCommand())
+	if why != "" {
+		return command.Usage("%s", why)
+	}
+	s.Command = words
+	f, why, is := taking.Fetch(words)
 	switch {
 	case !is && from != registry{}:
 		return command.Usage("--registry is for commands such as npx, bunx, uvx and pipx")
