@@ -178,7 +178,7 @@ var Rooms = []Room{
 	{Dir: "internal/tool", Layer: layerWords, Only: []string{"internal/access", "internal/canonical", "internal/clip", "internal/encoded", "internal/lazyregexp", "internal/nearest", "internal/reason"}, Why: "the vocabulary of a call, shared by every stage, must drag nothing in"},
 	{Dir: "internal/egress", Layer: layerWords, Also: []string{"internal/tool"}, Why: "host rules are the same whoever fetches"},
 
-	{Dir: "internal/workspace", Layer: layerGround, Only: []string{"internal/canonical", "internal/clip", "internal/lazyregexp", "internal/reason"}, Why: "files inside a declared root, whoever opens them"},
+	{Dir: "internal/workspace", Layer: layerGround, Only: []string{"internal/canonical", "internal/clip", "internal/lazyregexp", "internal/nearest", "internal/reason"}, Why: "files inside a declared root, whoever opens them"},
 	{Dir: "internal/activated", Layer: layerGround, Only: []string{"internal/reason"}, Why: "what a service manager hands over is taken in one place, once"},
 	{Dir: "internal/agentfiles", Layer: layerGround, Only: []string{"internal/workspace"}, Why: "where agents keep settings is one table, for those who write them and those who guard them"},
 	{Dir: "internal/fileedit", Layer: layerGround, Only: []string{"internal/identity/keyfile", "internal/reason"}, Why: "a file of somebody else is replaced in one way, whatever it holds"},

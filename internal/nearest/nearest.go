@@ -4,6 +4,7 @@ package nearest
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -64,4 +65,22 @@ func distance(a, b []rune) int {
 		}
 	}
 	return rows[len(a)][len(b)]
+}
+
+// mostNamed is how many names a message lists whole.
+const mostNamed = 8
+
+// Help is a did-you-mean for a word that should be one of some. When none is near it names
+// all of a few, and the three nearest of many.
+func Help(word string, known []string) string {
+	if best := Of(word, known); best != "" {
+		return "Did you mean " + best + "?"
+	}
+	switch {
+	case len(known) == 0:
+		return "There is none."
+	case len(known) <= mostNamed:
+		return "Use one of: " + strings.Join(known, ", ") + "."
+	}
+	return fmt.Sprintf("The nearest of %d are: %s.", len(known), strings.Join(Three(word, known), ", "))
 }

@@ -103,14 +103,10 @@ func (m *Manager) check(s Start) (Start, error) {
 
 func (m *Manager) unknownModel(name string) error {
 	names := slices.Sorted(maps.Keys(m.Models))
-	switch near := nearest.Of(name, names); {
-	case len(names) == 0:
+	if len(names) == 0 {
 		return reason.Errorf(reason.UnknownModel, "no model is configured")
-	case near != "":
-		return reason.Errorf(reason.UnknownModel, "there is no model %q", name).WithRemedy("Did you mean %q?", near)
-	default:
-		return reason.Errorf(reason.UnknownModel, "there is no model %q; there are %q", name, names)
 	}
+	return reason.Errorf(reason.UnknownModel, "there is no model %q", name).WithRemedy("%s", nearest.Help(name, names))
 }
 
 func (m *Manager) checkWorkspace(s Start) (Start, error) {
@@ -128,10 +124,7 @@ func (m *Manager) checkWorkspace(s Start) (Start, error) {
 		return s, nil
 	}
 	e := reason.Errorf(reason.UnknownWorkspace, "there is no workspace %q", s.Workspace)
-	if near := nearest.Of(s.Workspace, names); near != "" {
-		e = e.WithRemedy("Did you mean %q?", near)
-	}
-	return s, e
+	return s, e.WithRemedy("%s", nearest.Help(s.Workspace, names))
 }
 
 // budget fills in the bounds of the gateway and refuses what is above them.

@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"palyra/internal/lazyregexp"
+	"palyra/internal/nearest"
 	"palyra/internal/reason"
 )
 
@@ -171,6 +172,6 @@ func (s *Set) find(name string) (Declaration, error) {
 		return d, nil
 	}
 	return Declaration{}, reason.Errorf(reason.UnknownWorkspace, "workspace %s was not declared", quote(name)).
-		WithRemedy("Use one of: %s.", strings.Join(s.names, ", ")).
+		WithRemedy("%s", nearest.Help(name, s.names)).
 		WithField("declared", strings.Join(s.names, ", "))
 }

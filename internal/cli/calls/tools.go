@@ -12,6 +12,7 @@ import (
 	"palyra/internal/cli/command"
 	"palyra/internal/cli/invocation"
 	"palyra/internal/cli/printer"
+	"palyra/internal/nearest"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
 )
@@ -136,7 +137,7 @@ func (a *app) showTool(ctx context.Context, g *client.Gateway, name string) erro
 			return a.PrintOne("HiddenTool", hiddenRecord(h), func(p *printer.Page) { hiddenPage(p, h) })
 		}
 	}
-	return reason.Errorf(reason.UnknownTool, "there is no tool %q for you", name).WithRemedy("%s", command.Nearest(name, names))
+	return reason.Errorf(reason.UnknownTool, "there is no tool %q for you", name).WithRemedy("%s", nearest.Help(name, names))
 }
 
 func hiddenPage(p *printer.Page, h *palyrav1.HiddenTool) {

@@ -5,6 +5,8 @@ package command
 
 import (
 	"github.com/spf13/cobra"
+
+	"palyra/internal/nearest"
 )
 
 // Group is what a command that only has subcommands does: it shows its help,
@@ -20,7 +22,7 @@ func Group(cmd *cobra.Command, args []string) error {
 		}
 	}
 	return Usage("unknown command %q for %q", args[0], cmd.CommandPath()).
-		WithRemedy("%s", Nearest(args[0], known))
+		WithRemedy("%s", nearest.Help(args[0], known))
 }
 
 // NewGroup is a command that only has subcommands.

@@ -16,6 +16,7 @@ import (
 	"palyra/internal/cli/command"
 	"palyra/internal/cli/invocation"
 	"palyra/internal/cli/printer"
+	"palyra/internal/nearest"
 	"palyra/internal/policy"
 )
 
@@ -123,7 +124,7 @@ func factsFrom(given []string) ([]byte, error) {
 		path = strings.TrimPrefix(path, "context.")
 		if _, known := types[path]; !ok || !known {
 			return nil, command.Usage("--fact %q: want PATH=VALUE with a fact that policies read", g).
-				WithRemedy("%s", command.Nearest(path, slices.Sorted(maps.Keys(types))))
+				WithRemedy("%s", nearest.Help(path, slices.Sorted(maps.Keys(types))))
 		}
 		texts[path] = append(texts[path], value)
 	}

@@ -18,6 +18,7 @@ import (
 	"palyra/internal/cli/command"
 	"palyra/internal/cli/printer"
 	"palyra/internal/config"
+	"palyra/internal/nearest"
 	"palyra/internal/policy"
 	"palyra/internal/policy/profile"
 	"palyra/internal/reason"
@@ -173,7 +174,7 @@ func findProfile(name string) (profile.Profile, error) {
 	if name == "" {
 		return profile.Profile{}, command.Usage("--profile is missing").WithRemedy("Choose one of %s.", strings.Join(profileNames(), ", "))
 	}
-	return profile.Profile{}, command.Usage("there is no profile %q", name).WithRemedy("%s", command.Nearest(name, profileNames()))
+	return profile.Profile{}, command.Usage("there is no profile %q", name).WithRemedy("%s", nearest.Help(name, profileNames()))
 }
 
 // initDir is the directory to write to, absolute: the one that palyrad reads when

@@ -12,6 +12,7 @@ import (
 	"palyra/internal/cli/client"
 	"palyra/internal/cli/command"
 	"palyra/internal/cli/printer"
+	"palyra/internal/nearest"
 	"palyra/internal/reason"
 )
 
@@ -91,7 +92,7 @@ func (a *app) showSource(v *palyrav1.GetPolicyResponse, name string) error {
 		}
 	}
 	return reason.Errorf(reason.NotFound, "policy version %s has no file %q", v.GetVersion(), name).
-		WithRemedy("%s", command.Nearest(name, sourceNames(v)))
+		WithRemedy("%s", nearest.Help(name, sourceNames(v)))
 }
 
 func sourceNames(v *palyrav1.GetPolicyResponse) []string {

@@ -1,13 +1,13 @@
-package command
+package nearest
 
 import (
 	"fmt"
 	"testing"
 )
 
-// TestNearest: an unknown word is answered with the name that was meant, all of a few names, or
+// TestHelp: an unknown word is answered with the name that was meant, all of a few names, or
 // the three nearest of many.
-func TestNearest(t *testing.T) {
+func TestHelp(t *testing.T) {
 	t.Parallel()
 	few := []string{"list", "show", "add"}
 	var many []string
@@ -24,10 +24,10 @@ func TestNearest(t *testing.T) {
 		{"frobnicate", few, "Use one of: list, show, add."},
 		{"proces.run", many, "Did you mean process.run?"},
 		{"process", many, "The nearest of 100 are: process.run, fs.read, claude/Tool0."},
-		{"x", nil, "Use one of: ."},
+		{"x", nil, "There is none."},
 	} {
-		if got := Nearest(c.word, c.known); got != c.want {
-			t.Errorf("Nearest(%q) = %q, want %q", c.word, got, c.want)
+		if got := Help(c.word, c.known); got != c.want {
+			t.Errorf("Help(%q) = %q, want %q", c.word, got, c.want)
 		}
 	}
 }
