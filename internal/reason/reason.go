@@ -166,7 +166,7 @@ var Table = []Row{
 	{SpawnFailed, ExitSandbox, "The program could not be started.", "Check that the program exists and is executable."},
 	{TimedOut, ExitTimedOut, "The call ran into its deadline and was stopped.", "Do less in one call, or raise timeout_ms within the operator's limit."},
 	{QuotaExceeded, ExitFailure, "The call used up a resource limit and was stopped.", "Do less in one call, or ask the operator to raise the limit."},
-	{UpstreamUnavailable, ExitFailure, "An upstream server cannot be reached, does not start, or broke the protocol.", "Read the message. The server is tried again by itself; `palyra mcp refresh NAME` tries it now."},
+	{UpstreamUnavailable, ExitFailure, "An upstream server cannot be reached, does not start, or broke the protocol.", "Read the message. The next call of the server tries it again; `palyra mcp refresh NAME` tries it now."},
 	{UpstreamLogin, ExitFailure, "An upstream server wants a login that is not there, or that ended.", "Log in with `palyra mcp login SERVER`, and make the call again."},
 	{ToolFailed, ExitFailure, "The tool failed.", "Read the error, correct the call and try again."},
 	{Cancelled, ExitFailure, "The call was cancelled.", "Start it again if it is still wanted."},

@@ -35,6 +35,13 @@ func (m *Manager) state(name string, k *kept) declared.State {
 	s := declared.State{Kept: k.Kept, Digest: k.digest, Changes: k.changes}
 	if k.problem != nil {
 		s.Problem, s.Remedy = k.problem.Message, k.problem.NextStep()
+		if len(k.Approved.Definitions) == 0 && k.problem.Remedy == "" && slices.Contains([]reason.Code{reason.UpstreamUnavailable, reason.SpawnFailed}, k.problem.Code) {
+			// It has no tools, so that no call will try it again.
+			s.Remedy = "Mend what the message names, then `palyra mcp refresh " + name + "`."
+		}
+	}
+	if k.stray != "" {
+		s.Seen.LeftOut = append(slices.Clip(s.Seen.LeftOut), namedStray(k.stray)+" and was left out: have the server write its log to standard error")
 	}
 	for _, d := range k.Approved.Definitions {
 		if why := m.use.Router.Suspended(name + "/" + d.Name); why != nil && d.Kind == declared.KindTool && s.Problem == "" {

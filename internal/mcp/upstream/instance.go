@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -63,9 +64,16 @@ type instance struct {
 	// listen opens a further session, for what the server says between calls.
 	listen func(context.Context) (*mcp.ClientSession, error)
 
+	// refusal is the status of the last answer that was an error, and oldTransport that
+	// the server speaks the transport of 2024.
+	refusal      atomic.Int32
+	oldTransport atomic.Bool
+
 	watching watching
 
 	mu sync.Mutex
+	// strayLine is the first line of a log among the messages of a process.
+	strayLine string
 	// calls are those under way, by progress token.
 	calls map[string]*running
 	// active counts them; used is when the last of them ended.
@@ -161,6 +169,9 @@ func (t *tail) last() string {
 // unavailable says why an instance is of no use.
 func (in *instance) unavailable(err error) *reason.Error {
 	var known *reason.Error
+	if errors.Is(err, errOldTransport) {
+		return reason.Errorf(reason.UpstreamUnavailable, "%s%w", failedPrefix(in.server.Name), errOldTransport).WithRemedy("%s", errOldTransport.Remedy).WithField("server", in.server.Name)
+	}
 	if errors.As(err, &known) && known.Code != reason.Internal {
 		return known
 	}
@@ -168,7 +179,47 @@ func (in *instance) unavailable(err error) *reason.Error {
 	if why := in.cause(); why != "" {
 		text = why
 	}
-	return reason.Errorf(reason.UpstreamUnavailable, "%s%s", failedPrefix(in.server.Name), text).WithField("server", in.server.Name)
+	failed := reason.Errorf(reason.UpstreamUnavailable, "%s%s", failedPrefix(in.server.Name), text).WithField("server", in.server.Name)
+	if remedy := in.remedy(); remedy != "" {
+		return failed.WithRemedy("%s", remedy)
+	}
+	return failed
+}
+
+// late is the error of a server that did not answer in time, with what it wrote instead.
+func (in *instance) late(why error) error {
+	line := in.wroteStray()
+	var known *reason.Error
+	if line == "" || !errors.As(why, &known) {
+		return why
+	}
+	return reason.Errorf(known.Code, "%s; %s", known.Message, line).WithRemedy(logRemedy, in.server.Name)
+}
+
+// The exit codes by which shells, env and the sandbox say that a program is not there, or is
+// not one.
+const (
+	notExecutable = 126
+	notFound      = 127
+)
+
+// remedy is the next step where the process itself has to be mended, "" where a further
+// attempt may do.
+func (in *instance) remedy() string {
+	if in.pipe == nil {
+		return ""
+	}
+	select {
+	case <-in.ended:
+		if code := in.final.ExitCode; code != nil && (*code == notFound || *code == notExecutable) {
+			return "The program, or one that it starts, does not exist in the sandbox or is not executable: install it, then `palyra mcp refresh " + in.server.Name + "`."
+		}
+	default:
+	}
+	if in.wroteStray() != "" {
+		return fmt.Sprintf(logRemedy, in.server.Name)
+	}
+	return ""
 }
 
 func failedPrefix(server string) string { return "the upstream server " + server + " failed: " }
@@ -196,6 +247,9 @@ func (in *instance) cause() string {
 		if len(parts) == 0 {
 			return ""
 		}
+	}
+	if line := in.wroteStray(); line != "" {
+		parts = append(parts, line)
 	}
 	if said := in.stderr.last(); said != "" {
 		parts = append(parts, "it wrote: "+said)

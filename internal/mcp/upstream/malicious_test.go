@@ -86,14 +86,14 @@ func TestMaliciousAnswers(t *testing.T) {
 				}
 			}
 		}, "more than 5000 messages"},
-		"no JSON":          {func(c *conversation, _ json.RawMessage) { io.WriteString(c, "Listening on port 8080\n") }, "no JSON-RPC message"},
-		"another protocol": {func(c *conversation, id json.RawMessage) { fmt.Fprintf(c, `{"id":%s,"result":{}}`+"\n", id) }, "no JSON-RPC message"},
+		"text before an answer": {func(c *conversation, id json.RawMessage) { io.WriteString(c, "Ready. "); c.reply(id, good) }, `the line "Ready. {`},
+		"another protocol":      {func(c *conversation, id json.RawMessage) { fmt.Fprintf(c, `{"id":%s,"result":{}}`+"\n", id) }, "not a JSON-RPC message"},
 		"a batch": {func(c *conversation, id json.RawMessage) {
 			fmt.Fprintf(c, `[{"jsonrpc":"2.0","id":%s,"result":%s}]`+"\n", id, good)
-		}, "no JSON-RPC message"},
+		}, "not a JSON-RPC message"},
 		"two ids": {func(c *conversation, id json.RawMessage) {
 			fmt.Fprintf(c, `{"jsonrpc":"2.0","id":0,"id":%s,"result":%s}`+"\n", id, good)
-		}, "no JSON-RPC message"},
+		}, "not a JSON-RPC message"},
 		"a key in two spellings": {func(c *conversation, id json.RawMessage) {
 			c.reply(id, `{"content":[{"type":"text","text":"fine"}],"isError":false,"ISERROR":true}`)
 		}, "differs only in case"},

@@ -164,6 +164,8 @@ type kept struct {
 	changes []declared.Change
 	// stale says that the server told of changes since it was looked at.
 	stale bool
+	// stray is a line of a log that its program wrote among its messages, "" for none.
+	stray string
 	// problem is why it was of no use when it was needed last, nil if it was.
 	problem *reason.Error
 }

@@ -85,13 +85,16 @@ func (o overheard) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
+	if response.StatusCode >= http.StatusBadRequest {
+		o.in.refusal.Store(int32(response.StatusCode))
+	}
 	kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
 	switch kind {
 	case "application/json":
 		response.Body, err = wholeMessage(response.Body)
 	case "text/event-stream":
 		ctx := r.Context()
-		response.Body = &listening{ReadCloser: response.Body, heard: func(message []byte) error { return o.hear(ctx, message) }}
+		response.Body = &listening{ReadCloser: response.Body, heard: func(message []byte) error { return o.hear(ctx, message) }, old: func() { o.in.oldTransport.Store(true) }}
 	}
 	if err != nil {
 		return nil, err
@@ -121,8 +124,10 @@ func mayNotify(message []byte) bool {
 type listening struct {
 	io.ReadCloser
 	heard func(message []byte) error
-	line  []byte
-	data  []byte
+	// old is called at the event of the old transport.
+	old  func()
+	line []byte
+	data []byte
 	// fault is why nothing more is read.
 	fault error
 }
@@ -157,6 +162,11 @@ func (l *listening) end(line []byte) {
 			l.fault = l.heard(l.data)
 		}
 		l.data = l.data[:0]
+		return
+	}
+	if announcesEndpoint(line) {
+		l.old()
+		l.fault = errOldTransport
 		return
 	}
 	if data, is := bytes.CutPrefix(line, []byte("data:")); is && len(l.data)+len(data) <= mostMessage {

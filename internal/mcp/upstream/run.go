@@ -250,8 +250,11 @@ func (m *Manager) fill(ctx context.Context, s *slot, l launch, lent []egress.Sec
 		in.retire()
 	}
 	if wait := time.Until(s.until); wait > 0 {
+		if s.last.Code == reason.SpawnFailed { // time alone brings no program
+			return nil, s.last
+		}
 		return nil, reason.Errorf(reason.UpstreamUnavailable, "the upstream server %s failed %d times in a row and is tried again in %s: %s",
-			l.server.Name, s.failures, wait.Round(time.Second/10), strings.TrimPrefix(s.last.Message, failedPrefix(l.server.Name))).WithField("retry_after", wait.Round(time.Second/10).String())
+			l.server.Name, s.failures, wait.Round(time.Second/10), strings.TrimPrefix(s.last.Message, failedPrefix(l.server.Name))).WithField("retry_after", wait.Round(time.Second/10).String()).WithRemedy("%s", s.last.NextStep())
 	}
 	if len(l.injections) > 0 && l.handed == nil {
 		return nil, errUnstarted

@@ -70,9 +70,11 @@ func (m *Manager) start(ctx context.Context, l launch, lent []egress.Secret) (*i
 	ctx, cancel := context.WithTimeoutCause(ctx, m.use.ConnectTime, reason.Errorf(reason.UpstreamUnavailable, "the upstream server %s did not answer within %s", l.server.Name, m.use.ConnectTime))
 	defer cancel()
 	var transport mcp.Transport
+	var remote *mcp.StreamableClientTransport
 	var err error
 	if l.server.Remote() {
-		transport, err = m.dial(in, l)
+		remote, err = m.dial(in, l)
+		transport = remote
 		in.listen = func(ctx context.Context) (*mcp.ClientSession, error) {
 			further, err := m.dial(in, l)
 			if err != nil {
@@ -89,8 +91,11 @@ func (m *Manager) start(ctx context.Context, l launch, lent []egress.Secret) (*i
 		in.session, err = m.client(in).Connect(ctx, transport, nil)
 	}
 	if err != nil {
-		if ctx.Err() != nil {
-			err = context.Cause(ctx)
+		switch {
+		case remote != nil && in.speaksOld(ctx, remote):
+			err = errOldTransport
+		case ctx.Err() != nil:
+			err = in.late(context.Cause(ctx))
 		}
 		in.close(err)
 		in.discard()
@@ -113,6 +118,8 @@ func (m *Manager) spawn(ctx context.Context, in *instance, l launch) error {
 	}
 	in.pipe, in.ended = newPipe(write), make(chan struct{})
 	in.pipe.heard = in.heard
+	in.pipe.stray = func(line []byte) { m.stray(in, line) }
+	m.noted(l.server.Name, func(k *kept) { k.stray = "" })
 	started := make(chan struct{})
 	spec := m.spec(in, l)
 	spec.Session = &sandbox.Session{Stdin: read, Started: func(u sandbox.Underway) {

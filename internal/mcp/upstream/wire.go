@@ -40,6 +40,8 @@ type pipe struct {
 	writing sync.Mutex
 	// heard takes notifications that the library need not have.
 	heard func(ctx context.Context, method string, params json.RawMessage) bool
+	// stray gets lines of a log that stand among the messages.
+	stray func(line []byte)
 
 	mu sync.Mutex
 	// bytes and messages are those since the last call began.
@@ -77,8 +79,14 @@ func (p *pipe) Read(ctx context.Context) (jsonrpc.Message, error) {
 			continue
 		}
 		message, err := decode(line)
+		if err != nil && isStray(line) {
+			if p.stray != nil {
+				p.stray(line)
+			}
+			continue
+		}
 		if err != nil {
-			return nil, p.end(fmt.Errorf("it sent what is no JSON-RPC message: %w", err))
+			return nil, p.end(fmt.Errorf("it sent the line %s, which is not a JSON-RPC message: %w", quoted(clean(string(line), mostStray)), err))
 		}
 		if r, is := message.(*jsonrpc.Request); is && !r.IsCall() && p.heard != nil && p.heard(ctx, r.Method, r.Params) {
 			continue

@@ -69,7 +69,7 @@ func (w *world) Rebuild(context.Context, string) error {
 func newWorld(t *testing.T, change ...func(*upstream.Config)) *world {
 	t.Helper()
 	db := sqlitetest.Open(t)
-	w := &world{t: t, db: db, engine: policytest.Engine(t, policytest.Options{Policies: letsAll}), runner: &runner{t: t}, source: letsAll}
+	w := &world{t: t, db: db, engine: policytest.Engine(t, policytest.Options{Policies: letsAll}), runner: &runner{}, source: letsAll}
 	w.Gateway = gatewaytest.New(t, gatewaytest.Config{DB: db, Engine: w.engine, Notary: gatewaytest.Notary(t)})
 	dir := must.Get(filepath.EvalSymlinks(t.TempDir()))(t)
 	w.config = upstream.Config{
@@ -160,7 +160,6 @@ func (w *world) fails(name, input string, want reason.Code) tool.Report {
 
 // runner is a sandbox in which programs are functions. It has Tier C by its own word.
 type runner struct {
-	t  *testing.T
 	mu sync.Mutex
 	// programs are by the second word of the command line.
 	programs map[string]func(*conversation)
@@ -204,7 +203,10 @@ func (r *runner) Run(ctx context.Context, s sandbox.Spec) (sandbox.Report, error
 	if program == nil {
 		return sandbox.Report{}, reason.Errorf(reason.SpawnFailed, "there is no such program")
 	}
-	in := must.Get(dup(s.Session.Stdin))(r.t)
+	in, err := dup(s.Session.Stdin)
+	if err != nil { // whoever started it has gone
+		return sandbox.Report{}, reason.Errorf(reason.Cancelled, "the start was cancelled")
+	}
 	c := &conversation{in: in, ctx: ctx, env: s.Pairs(), out: func(b []byte) { s.Output("stdout", b) }, err: func(b []byte) { s.Output("stderr", b) }}
 	if s.Scrub != nil && !unscrubbed {
 		from, to := io.Pipe()
