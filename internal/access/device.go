@@ -4,6 +4,9 @@ import "context"
 
 type deviceKey struct{}
 
+// ReachesExecutors lets an executor record the device of its request (dispatch.Isolate).
+func (deviceKey) ReachesExecutors() {}
+
 // WithDevice returns a context of a request that a device made, so that the journal can
 // say from where somebody changed what.
 func WithDevice(ctx context.Context, id string) context.Context {

@@ -26,6 +26,10 @@ const (
 
 type precedenceKey struct{}
 
+// ReachesExecutors lets what an executor writes have the precedence of its request
+// (dispatch.Isolate).
+func (precedenceKey) ReachesExecutors() {}
+
 // Precede returns a context under which writes have precedence p, or that of ctx
 // when it is higher.
 func Precede(ctx context.Context, p Precedence) context.Context {

@@ -95,6 +95,9 @@ type reversal struct {
 // ownKey marks the calls that Undo makes.
 type ownKey struct{}
 
+// ReachesExecutors lets the tool see the mark (dispatch.Isolate).
+func (ownKey) ReachesExecutors() {}
+
 func (c *ChangeSets) reversal(ctx context.Context, p tool.Proposal) (*reversal, error) {
 	// The permission workspace.undo is asked before Undo, which a model or another client that
 	// calls tools for a person does not pass.

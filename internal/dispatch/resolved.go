@@ -23,6 +23,8 @@ func (r *Router) Resolved(ctx context.Context, p tool.Proposal, plan tool.Plan) 
 		return tool.Resolved{}, err
 	}
 	if t, ok := e.tool.(Resolver); ok {
+		ctx, end := Isolate(ctx)
+		defer end()
 		return t.Resolve(ctx, p, plan)
 	}
 	return tool.Resolved{Act: e.descriptor.Name, What: map[string]any{"arguments": canonical.Digest(p.Input)}}, nil

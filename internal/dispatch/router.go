@@ -273,6 +273,8 @@ func (r *Router) Plan(ctx context.Context, p tool.Proposal) (plan tool.Plan, err
 	if err != nil {
 		return plan, err
 	}
+	ctx, end := Isolate(ctx)
+	defer end()
 	plan, err = e.tool.Plan(ctx, p)
 	if restricted := (*tool.RestrictedError)(nil); errors.As(err, &restricted) {
 		e.bind(&restricted.Plan.Binding, &p)
@@ -300,6 +302,8 @@ func (r *Router) prepare(ctx context.Context, p *tool.Proposal, prepared *tool.P
 	if err != nil {
 		return err
 	}
+	ctx, end := Isolate(ctx)
+	defer end()
 	if *prepared, err = e.tool.Prepare(ctx, *p); err != nil {
 		*prepared = tool.Prepared{}
 		return err
@@ -353,8 +357,10 @@ func (r *Router) Run(ctx context.Context, d *Decided) (report tool.Report) {
 		r.refuse(ctx, &d.Proposal, started, err, &report)
 		return report
 	}
-	running, clock, end := withDeadline(ctx, r.limit(d.Proposal.Tool.Name))
+	isolated, end := Isolate(ctx)
 	defer end()
+	running, clock, stop := withDeadline(isolated, r.limit(d.Proposal.Tool.Name))
+	defer stop()
 	r.execute(running, prepared, d.call(running, &prepared.Plan, clock), started, &report)
 	r.alarm(ctx, &d.Proposal, report.Egress.Observed)
 	if report.Outcome == tool.Succeeded {

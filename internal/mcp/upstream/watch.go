@@ -10,6 +10,7 @@ import (
 
 	"palyra/internal/access"
 	"palyra/internal/canonical"
+	"palyra/internal/dispatch"
 	"palyra/internal/reason"
 )
 
@@ -188,6 +189,8 @@ func (m *Manager) Unsubscribe(ctx context.Context, server string, owner access.P
 	if in == nil || !in.watches(uri) {
 		return nil
 	}
+	ctx, end := dispatch.Isolate(ctx) // that of a client has the values of its session
+	defer end()
 	session, err := in.watchBy(ctx)
 	if err != nil {
 		return err
