@@ -178,7 +178,8 @@ func (t process) known(c *command) error {
 // ofWorkspace reports whether argv[0] names a file of the workspace by how it
 // is written.
 func ofWorkspace(name string) bool {
-	return inWorkspace(name) != name || strings.Contains(name, "/") && !path.IsAbs(name)
+	_, is := sandbox.Inside(name, "", "")
+	return is
 }
 
 // resolveCwd finds workspace, working directory and a program of the workspace.
@@ -200,7 +201,7 @@ func (t process) resolveCwd(c *command) error {
 	default:
 		c.mode = sandbox.CopyOnWrite
 	}
-	info, err := root.Stat(inWorkspace(c.in.Cwd))
+	info, err := root.Stat(sandbox.TrimMount(c.in.Cwd))
 	if err == nil && info.Kind != workspace.Dir {
 		err = reason.Errorf(reason.InvalidInput, "the working directory %q is a %s", info.Path, info.Kind).WithField("pointer", "/cwd")
 	}
@@ -235,8 +236,8 @@ func (t process) restrict(c command, err error) error {
 // that names what is outside the workspace.
 func (t process) named(c command) (command, bool) {
 	c.in.Argv, c.asked, c.through = c.given(), nil, nil
-	cwd := path.Clean(inWorkspace(c.in.Cwd))
-	inside, own := insideOf(c.in.Argv[0], c.root, cwd)
+	cwd := path.Clean(sandbox.TrimMount(c.in.Cwd))
+	inside, own := sandbox.Inside(c.in.Argv[0], c.root, cwd)
 	c.root, c.cwd = "", cwd
 	if !own {
 		t.name(&c)
@@ -250,7 +251,7 @@ func (t process) named(c command) (command, bool) {
 // namedFacts are the facts of the call as its arguments give it, nil where those are all that
 // the facts say.
 func (t process) namedFacts(c command, facts tool.Facts) *tool.Facts {
-	if c.own == "" && len(c.through) == 0 && c.cwd == path.Clean(inWorkspace(c.in.Cwd)) && len(facts.Exec.Starts) == 0 {
+	if c.own == "" && len(c.through) == 0 && c.cwd == path.Clean(sandbox.TrimMount(c.in.Cwd)) && len(facts.Exec.Starts) == 0 {
 		return nil
 	}
 	only, local := t.named(c)
@@ -289,14 +290,6 @@ func (c command) contents(looked []string) (list []tool.FileAccess, more bool) {
 		list = append(list, readAccess(c.name, name, 0))
 	}
 	return list, len(names) > mostContents
-}
-
-// inWorkspace takes off the name that the workspace has inside the sandbox.
-func inWorkspace(p string) string {
-	if p == sandbox.WorkspaceMount {
-		return "."
-	}
-	return strings.TrimPrefix(p, sandbox.WorkspaceMount+"/")
 }
 
 // judge applies the operator's lists and the guards, in the order of their

@@ -75,7 +75,7 @@ func (c *command) start(argv ...string) {
 // locate finds the file that the program is.
 func (t process) locate(c *command, root *workspace.Root) error {
 	c.own = ""
-	if inside, is := insideOf(c.in.Argv[0], root.Path(), c.cwd); is {
+	if inside, is := sandbox.Inside(c.in.Argv[0], root.Path(), c.cwd); is {
 		info, err := root.Stat(inside)
 		if reason.Of(err) == reason.WorkspaceScope && filepath.IsLocal(inside) {
 			return t.follow(c, root, inside)
@@ -90,19 +90,6 @@ func (t process) locate(c *command, root *workspace.Root) error {
 		c.program = t.resolver.CopyOf(c.program, c.search)
 	}
 	return nil
-}
-
-// insideOf is the path in the workspace with that root that the name of a program means, false for
-// a name that means none. The path may lead out of the workspace.
-func insideOf(name, root, cwd string) (inside string, is bool) {
-	if rest, below := strings.CutPrefix(name, strings.TrimSuffix(root, "/")+"/"); root != "" && below {
-		return path.Clean(rest), true
-	}
-	inside = inWorkspace(name)
-	if inside == name {
-		inside = path.Join(cwd, name)
-	}
-	return inside, ofWorkspace(name)
 }
 
 // follow resolves a link that leads to a program outside the workspace. Every failure has the same

@@ -10,6 +10,7 @@ import (
 
 	"palyra/internal/canonical"
 	"palyra/internal/injecting"
+	"palyra/internal/sandbox"
 	"palyra/internal/tool"
 	"palyra/internal/workspace"
 )
@@ -163,7 +164,7 @@ func (t process) oneSpelling(root *workspace.Root, c command, word string) strin
 	if word == "" || strings.HasPrefix(word, "-") || strings.Contains(word, "://") || strings.ContainsRune(word, 0) {
 		return word
 	}
-	inside := inWorkspace(word)
+	inside := sandbox.TrimMount(word)
 	if inside == word {
 		if path.IsAbs(word) {
 			return path.Clean(word)

@@ -398,6 +398,7 @@ func openUpstreams(ctx context.Context, g *gateway, process builtin.ProcessPolic
 		Store:    g.stores.upstreams, Router: g.router, Policies: g.policies, Lender: g.lending, Logins: g.mcpLogins, Prefixes: g.packages, Enabled: process.Enabled,
 		SearchPath: process.SearchPath, Toolchains: func() []sandbox.Toolchain { return g.isolation.toolchains.Now().Toolchains },
 		Limits: process.Limits, Required: process.Required, Workspaces: g.workspaces, Protected: protected, History: g.isolation.history,
+		State: statedir.Upstreams(g.cfg.StateDir), StateLimit: g.cfg.ProcessRunner.CacheLimitBytes,
 		Empty: empty, Denied: denied, OwnHosts: ownHosts(g.cfg), Gateway: g.own, Version: version.Get().Version, Log: g.log,
 	}
 	if g.isolation.watch != nil {

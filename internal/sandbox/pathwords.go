@@ -105,3 +105,23 @@ func fromRoot(cwd, word string) (string, bool) {
 	}
 	return "", false
 }
+
+// Inside is the path in the workspace with that root that the name of a program means, false for
+// a name that means none. The path may lead out of the workspace.
+func Inside(name, root, cwd string) (inside string, is bool) {
+	if rest, below := strings.CutPrefix(name, strings.TrimSuffix(root, "/")+"/"); root != "" && below {
+		return path.Clean(rest), true
+	}
+	if inside = TrimMount(name); inside != name {
+		return inside, true
+	}
+	return path.Join(cwd, name), strings.Contains(name, "/") && !path.IsAbs(name)
+}
+
+// TrimMount takes off the name that the workspace has inside the sandbox.
+func TrimMount(p string) string {
+	if p == WorkspaceMount {
+		return "."
+	}
+	return strings.TrimPrefix(p, WorkspaceMount+"/")
+}

@@ -46,6 +46,10 @@ func Empty(stateDir string) string { return filepath.Join(stateDir, "empty") }
 // Packages is where the packages of upstream servers are installed.
 func Packages(stateDir string) string { return filepath.Join(stateDir, "packages") }
 
+// Upstreams is where the programs of upstream servers keep state. What they write there may be
+// anything, and is no part of a backup.
+func Upstreams(stateDir string) string { return filepath.Join(stateDir, "upstreams") }
+
 // Compiled is where the compiled code of WebAssembly guests is.
 func Compiled(stateDir string) string { return filepath.Join(stateDir, "wasm") }
 
@@ -67,7 +71,7 @@ var entries = map[string]bool{
 	"palyra.db": true, "palyra.db-head": true, "ca": true, "operator": true, "vault.json": true, "vault.kek": true, "vault.dpapi": true, "console.json": true, "console-ca": true, "skills": true,
 
 	"palyra.db-wal": false, "palyra.db-shm": false, "palyra.db-reserve": false, "palyrad.lock": false, "palyrad.sock": false, "hooks.sock": false, "empty": false,
-	"sandbox": false, "quarantine": false, "undo": false, "cache": false, "packages": false, "wasm": false, "restored": false, "backup.tmp": false, "ca.new": false,
+	"sandbox": false, "quarantine": false, "undo": false, "cache": false, "packages": false, "upstreams": false, "wasm": false, "restored": false, "backup.tmp": false, "ca.new": false,
 }
 
 // Kept reports whether a file below a state directory, named with slashes, belongs

@@ -317,7 +317,7 @@ func (m *Manager) Remove(ctx context.Context, by access.Caller, name string) err
 	if err := m.drop(ctx, name); err != nil {
 		return err
 	}
-	return m.tidy(name)
+	return errors.Join(m.tidy(name), m.removeState(name))
 }
 
 // tidy removes what is installed for a server and not used. The caller has ended the

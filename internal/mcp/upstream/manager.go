@@ -105,6 +105,10 @@ type Config struct {
 	// Protected are further patterns of protected paths, by workspace.
 	Protected map[string][]string
 	History   overlay.History
+	// State is the directory below which programs keep state, "" for none, and StateLimit
+	// how many bytes each may have there, 0 for any number.
+	State      string
+	StateLimit int64
 	// Empty is an empty directory that programs without a workspace see.
 	Empty string
 	// Denied are the hosts that no URL may lead to, whoever added it.
@@ -246,6 +250,7 @@ func (m *Manager) Load(ctx context.Context) error {
 		m.servers[k.Server.Name] = one
 		m.mu.Unlock()
 	}
+	m.sweepState()
 	return nil
 }
 
@@ -375,13 +380,9 @@ func (m *Manager) local(l *launch) error {
 		search = prefix.Bins
 		l.chains = append([]sandbox.Toolchain{prefix}, l.chains...)
 	}
-	program, err := m.resolver.ResolveExecutable(s.Command[0], search)
-	if err != nil {
-		return err
-	}
-	l.program = program.Executable
+	l.argv = s.Command
 	if s.Workspace == "" {
-		return nil
+		return m.outside(l, search)
 	}
 	root, err := m.use.Workspaces.Open(s.Workspace)
 	if err != nil {
@@ -392,7 +393,21 @@ func (m *Manager) local(l *launch) error {
 	if s.Write && !root.ReadOnly() {
 		l.mode = sandbox.CopyOnWrite
 	}
-	return nil
+	if _, inside := sandbox.Inside(s.Command[0], root.Path(), ""); inside {
+		return m.inWorkspace(l, root)
+	}
+	return m.outside(l, search)
+}
+
+// outside finds a program of the machine or of a package.
+func (m *Manager) outside(l *launch, search []string) error {
+	program, err := m.resolver.ResolveExecutable(l.argv[0], search)
+	if _, inside := sandbox.Inside(l.argv[0], "", ""); err != nil && inside && l.server.Workspace == "" {
+		return reason.Errorf(reason.SpawnFailed, "the program %q of the upstream server %s is below a workspace, and the server has none", l.argv[0], l.server.Name).
+			WithRemedy("Add the server with --workspace.")
+	}
+	l.program = program.Executable
+	return err
 }
 
 // secretsFor are the secrets of a server that the caller may use, all or none.
@@ -427,6 +442,7 @@ func (m *Manager) Run(ctx context.Context) error {
 		select {
 		case <-ticker.C:
 			m.sweep(func(in *instance) bool { return in.idleFor(m.use.Idle) && !m.watched(in) })
+			m.endOversized()
 			continue
 		case <-ctx.Done():
 		}

@@ -64,6 +64,13 @@ func files() int {
 		return fmt.Sprintf("%d %s", len(os.Getenv(i.Name)), os.Getenv(i.Name)), nil
 	}))
 	add(s, "leave", "", handle(func(i in) (string, error) { return "left", os.WriteFile(i.Content, []byte(os.Getenv(i.Name)), 0o644) }))
+	add(s, "keep", "", handle(func(i in) (string, error) {
+		return "kept", os.WriteFile(filepath.Join(os.Getenv("STATE_DIRECTORY"), i.Name), []byte(i.Content), 0o600)
+	}))
+	add(s, "recall", "", handle(func(i in) (string, error) {
+		b, err := os.ReadFile(filepath.Join(os.Getenv("STATE_DIRECTORY"), i.Name))
+		return string(b), err
+	}))
 	add(s, "write", "", handle(func(i in) (string, error) { return "written", os.WriteFile(i.Name, []byte("new"), 0o644) }))
 	if err := s.Run(context.Background(), &mcp.StdioTransport{}); err != nil && !errors.Is(err, io.EOF) {
 		return 1

@@ -34,7 +34,9 @@ type launch struct {
 	// by is the caller that needs it.
 	by      access.Caller
 	program tool.Executable
-	chains  []sandbox.Toolchain
+	// argv is the command line as it starts.
+	argv   []string
+	chains []sandbox.Toolchain
 	// root and protected are of the server's workspace; root is the empty directory
 	// of servers without one.
 	root      string
@@ -57,7 +59,7 @@ func (l launch) shown() []egress.Secret { return slices.Concat(l.secrets, l.toke
 
 // key tells launches apart: another program, secret or setting is another instance.
 func (l launch) key() string {
-	return fmt.Sprintf("%q", []any{l.server.Name, l.digest, l.owner, l.program, l.chains, l.root, l.protected, l.mode, bound(l.shown()), injecting.Bound(l.injections)})
+	return fmt.Sprintf("%q", []any{l.server.Name, l.digest, l.owner, l.program, l.argv, l.chains, l.root, l.protected, l.mode, bound(l.shown()), injecting.Bound(l.injections)})
 }
 
 // start starts or dials a server and shakes hands. Who waits for ctx bounds only that.
@@ -112,6 +114,10 @@ func (m *Manager) spawn(ctx context.Context, in *instance, l launch) error {
 			return err
 		}
 	}
+	state, err := m.openState(l)
+	if err != nil {
+		return err
+	}
 	read, write, err := os.Pipe()
 	if err != nil {
 		return fmt.Errorf("making a pipe: %w", err)
@@ -122,6 +128,7 @@ func (m *Manager) spawn(ctx context.Context, in *instance, l launch) error {
 	m.noted(l.server.Name, func(k *kept) { k.stray = "" })
 	started := make(chan struct{})
 	spec := m.spec(in, l)
+	spec.Caches = state
 	spec.Session = &sandbox.Session{Stdin: read, Started: func(u sandbox.Underway) {
 		in.underway = u
 		close(started)
@@ -164,7 +171,7 @@ func (m *Manager) spec(in *instance, l launch) sandbox.Spec {
 	// it writes.
 	limits.CPU = mostCPU
 	return sandbox.Spec{
-		Argv: l.server.Command, Executable: l.program, WorkspaceRoot: l.root, WorkspaceName: l.server.Workspace, Workspace: l.mode, Protected: l.protected,
+		Argv: l.argv, Executable: l.program, WorkspaceRoot: l.root, WorkspaceName: l.server.Workspace, Workspace: l.mode, Protected: l.protected,
 		Toolchains: l.chains, Env: l.server.Environment(), Limits: limits, Egress: egress.Strict, Network: m.network(l, &in.till), Required: m.use.Required,
 		Owner: "mcp/" + l.server.Name + "/" + l.owner.String(),
 		Output: func(stream string, chunk []byte) {
