@@ -216,6 +216,20 @@ func (d *Desk) endRecord(ctx context.Context, id, note string) error {
 	}
 }
 
+// EndUnused ends a record of a change of the gateway that is not made, and notes why:
+// pending becomes cancelled, allowed expired. One that was settled otherwise is left.
+func (d *Desk) EndUnused(ctx context.Context, id, why string) error {
+	return d.endRecord(context.WithoutCancel(ctx), id, why)
+}
+
+// goneNote is the note of a record that ends at a start.
+func goneNote(r Record) string {
+	if r.AboutGateway() {
+		return "palyrad stopped while it waited; ask again"
+	}
+	return "its run is gone"
+}
+
 // MarkRunsGone is for the start of the daemon, before calls come in, when all calls
 // that asked are gone. Allowed records that were not consumed expire. Pending
 // records about changes expire, too, since the changes are gone, and so do questions
@@ -223,21 +237,22 @@ func (d *Desk) endRecord(ctx context.Context, id, note string) error {
 // records stay, show RunGone, and can still be decided; a repeated identical call
 // joins them.
 func (d *Desk) MarkRunsGone(ctx context.Context) error {
-	for _, id := range d.goneIDs() {
-		if err := d.endRecord(ctx, id, "its run is gone"); err != nil {
+	for id, note := range d.gone() {
+		if err := d.endRecord(ctx, id, note); err != nil {
 			return fmt.Errorf("expiring approvals of runs that are gone: %w", err)
 		}
 	}
 	return nil
 }
 
-func (d *Desk) goneIDs() []string {
+// gone are the records that MarkRunsGone ends, by id, with their notes.
+func (d *Desk) gone() map[string]string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	var ids []string
+	ids := map[string]string{}
 	for id, e := range d.open {
 		if e.rec.State == Allowed || e.rec.AboutCommit() || e.rec.AboutGateway() {
-			ids = append(ids, id)
+			ids[id] = goneNote(e.rec)
 		}
 	}
 	return ids

@@ -57,6 +57,9 @@ func TestExitCodes(t *testing.T) {
 		{"no sandbox", 9, func(w *clitest.World) {
 			w.Plays(clitest.Allowed(), clitest.Finished("refused", reason.SandboxUnavailable, ""))
 		}, []string{"call", "process.run"}, "bubblewrap"},
+		{"a change that waits", 11, func(w *clitest.World) {
+			w.Gateway.Fail = clitest.GatewayError(connect.CodeFailedPrecondition, reason.ChangePending, "the change waits", map[string]string{"approval_id": clitest.ApprovalID})
+		}, []string{"thaw"}, "the change waits"},
 		{"deadline", 124, func(w *clitest.World) {
 			w.Plays(clitest.Allowed(), clitest.Finished("timed_out", reason.TimedOut, clitest.ProcessJSON(-1, "half", "")))
 		}, []string{"call", "process.run"}, "deadline"},

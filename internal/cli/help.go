@@ -71,7 +71,9 @@ func exitCodesTopic() *cobra.Command {
 	for _, row := range exitCodes {
 		fmt.Fprintf(&b, "  %3d  %s\n", row.code, row.meaning)
 	}
-	b.WriteString("\n`palyra call` exits 0 whatever the tool's own exit code, which is in the\n" +
+	b.WriteString("\nA change that waits for a second person exits 11 and prints the id of its request;\n" +
+		"with --wait it exits 0 once the change is applied.\n" +
+		"\n`palyra call` exits 0 whatever the tool's own exit code, which is in the\n" +
 		"result; the others say that the call did not run to its end. `palyra run` and\n" +
 		"`palyra runs watch` exit 0 when the run completed, whatever became of its calls,\n" +
 		"1 when it was cancelled, and otherwise as the reason for its end says.\n\n" +
@@ -98,6 +100,7 @@ var exitCodes = []struct {
 	{reason.ExitVerification, "verification failed"},
 	{reason.ExitSandbox, "sandbox unavailable"},
 	{reason.ExitUnproven, "whole, but not proven whose it is"},
+	{reason.ExitPending, "pending: the change waits for a second person and is not applied yet"},
 	{reason.ExitTimedOut, "the tool ran into its deadline"},
 	{reason.ExitInterrupted, "interrupted (Ctrl-C) before its end"},
 }

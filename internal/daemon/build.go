@@ -538,7 +538,7 @@ func openApprovals(ctx context.Context, g *gateway, o Options) error {
 	if err != nil {
 		return err
 	}
-	g.changing = gatewaychange.New(gatewaychange.Config{Desk: g.desk, People: people, Journal: g.journal, SwitchedOff: !g.cfg.DualControl})
+	g.changing = gatewaychange.New(gatewaychange.Config{Desk: g.desk, People: people, Journal: g.journal, SwitchedOff: !g.cfg.DualControl, Log: g.log})
 	if err := g.changing.Begin(ctx); err != nil {
 		return err
 	}

@@ -127,6 +127,7 @@ func (g *gateway) run(ctx context.Context, o Options) error {
 	front.Go(func() error { return g.drain(frontCtx, late, drained) })
 	front.Go(func() error { return g.policies.Watch(frontCtx, o.Reload) })
 	front.Go(func() error { return keepIdentity(frontCtx, g) })
+	front.Go(func() error { return g.changing.Run(frontCtx) })
 	front.Go(func() error { return g.pairings.Run(frontCtx) })
 	front.Go(func() error { return g.authzen.Run(frontCtx) })
 	front.Go(func() error { return g.mcp.Run(frontCtx) })

@@ -260,6 +260,9 @@ func swapped(g *gateway) {
 	if g.lookAgain != nil {
 		g.lookAgain()
 	}
+	if g.changing != nil {
+		g.changing.Recheck()
+	}
 }
 
 // openNotify makes what tells people elsewhere. Nobody is told yet.

@@ -44,10 +44,24 @@ func (m *members) Add(ctx context.Context, by access.Caller, n rpc.NewMember) (r
 	if err := m.policies.Rebuild(ctx, by.Principal.String()); err != nil {
 		return rpc.Credential{}, err
 	}
+	return credential(m.authority, added), nil
+}
+
+func credential(authority *ca.Authority, a identity.Admission) rpc.Credential {
 	return rpc.Credential{
-		Member: added.Member, Device: added.Device, Chain: string(added.Certificate.PEM),
-		Root: string(m.authority.RootPEM()), ServerName: serverName,
-	}, nil
+		Member: a.Member, Device: a.Device, Chain: string(a.Certificate.PEM),
+		Root: string(authority.RootPEM()), ServerName: serverName,
+	}
+}
+
+// Collect returns the credential of a member that was added already.
+func (m *members) Collect(ctx context.Context, by access.Caller, n rpc.NewMember) (rpc.Credential, bool, error) {
+	member := access.Member{Principal: access.Principal{Kind: n.Kind, Name: n.Name}, Owner: n.Owner, Roles: n.Roles}
+	added, found, err := m.Service.Collect(ctx, by.Principal, member, n.Request)
+	if !found || err != nil {
+		return rpc.Credential{}, found, err
+	}
+	return credential(m.authority, added), true, nil
 }
 
 // liveDevice reports whether a device may still act.

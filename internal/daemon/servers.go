@@ -328,6 +328,7 @@ func endCredential(ctx context.Context, g *gateway, handler *rpc.Server, id stri
 // endHeld ends what outlives the calls of a principal, and returns how many instances of
 // upstream servers that were.
 func endHeld(ctx context.Context, g *gateway, p access.Principal) int {
+	g.changing.Recheck()
 	if err := g.vault.EndOf(context.WithoutCancel(ctx), p); err != nil {
 		g.log.ErrorContext(ctx, "the ends of leases are not in the journal", slog.String("principal", p.String()), slog.Any("error", err))
 	}

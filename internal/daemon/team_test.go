@@ -120,7 +120,8 @@ func (p person) vote(v *palyrav1.Approval, allow bool) error {
 	return rpc.ReasonOf(err)
 }
 
-// withdraw ends the wait of whoever asked, which takes the question back.
+// withdraw ends the wait of the requester, who then takes the question back: it waits
+// without a caller until then.
 func (w *waiting) withdraw() {
 	w.t.Helper()
 	seen := must.Get(w.approvals.WatchApprovals(w.t.Context(), &palyrav1.WatchApprovalsRequest{}))(w.t)
@@ -132,6 +133,12 @@ func (w *waiting) withdraw() {
 	if err := <-w.done; err == nil {
 		w.t.Errorf("%s: done for somebody who left", w.question.GetSubjectId())
 	}
+	id := w.question.GetApprovalId()
+	if v := must.Get(w.approvals.GetApproval(w.t.Context(), &palyrav1.GetApprovalRequest{ApprovalId: id}))(w.t).GetApproval(); v.GetState() != palyrav1.ApprovalState_APPROVAL_STATE_PENDING {
+		w.t.Errorf("%s is %s once its caller left", w.question.GetSubjectId(), v.GetState())
+	}
+	asker := w.team.as(strings.TrimPrefix(w.question.GetRequestedBy(), "user:"))
+	must.Get(asker.approvals.CancelApproval(w.t.Context(), &palyrav1.CancelApprovalRequest{ApprovalId: id}))(w.t)
 	for seen.Receive() {
 		v := seen.Msg().GetApproval()
 		if v.GetApprovalId() == w.question.GetApprovalId() && v.GetState() != palyrav1.ApprovalState_APPROVAL_STATE_PENDING {

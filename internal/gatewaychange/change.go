@@ -21,9 +21,12 @@ type Plan struct {
 	Needs access.Permission
 	// Nothing is true for what would change nothing: then nobody is asked.
 	Nothing bool
-	// Make makes the change that is described, and no other.
-	Make func(context.Context) error
+	// Make makes the change that is described, and no other, and returns its result.
+	Make func(context.Context) (any, error)
 }
+
+// Planner makes the plan of a change as it would be made now.
+type Planner func(context.Context) (*Plan, error)
 
 // Word is by whose word a change was made. It is zero where nothing changed.
 type Word struct {
@@ -31,6 +34,8 @@ type Word struct {
 	ApprovalID string
 	// Alone says why one person's word was enough.
 	Alone string
+	// Made is the result of Plan.Make.
+	Made any
 }
 
 // changed is the payload of event.GatewayChange.
@@ -48,37 +53,45 @@ type changed struct {
 	Why   string `json:"why,omitempty"`
 }
 
-// Change makes a change for somebody: with the yes of a second person where there
-// are two, and by their word alone where not, which the journal says. The plan is made
-// anew once people have answered, and the change is made only if it is the same.
+// Change makes a change for a requester: with the yes of a second person where there
+// are two, and by the requester's word alone where not, which the journal records. The
+// plan is made again once people have answered, and the change is made only if it is the
+// same.
+//
+// A change that waits for its answer does not depend on its caller: it is applied, or
+// ends, also after ctx has ended. With wait, Change returns after that. Without it, it
+// returns reason.ChangePending, with the fields approval_id and expires_at, once the
+// question is stored. The same change by the same requester joins the one that waits.
 //
 // Errors are those of Ask and of the plan; reason.ApprovalUnattainable where changes
-// take two and nobody is independent of whoever asks; reason.BindingMismatch when
-// what would change is something else by then.
-func (g *Gate) Change(ctx context.Context, by access.Caller, plan func(context.Context) (*Plan, error)) (Word, error) {
+// take two and nobody is independent of the requester; reason.BindingMismatch when
+// the change is a different one by then; reason.ShuttingDown once Run has ended.
+func (g *Gate) Change(ctx context.Context, by access.Caller, wait bool, plan Planner) (Word, error) {
 	p, err := g.plan(ctx, by, plan)
 	if err != nil {
 		return Word{}, err
 	}
 	if p.Nothing {
-		return Word{}, p.Make(ctx)
+		made, err := p.Make(ctx)
+		return Word{Made: made}, err
 	}
 	state := g.DualControl()
 	if !state.On {
-		return Word{Alone: state.Why}, g.alone(ctx, p, state.Why)
+		made, err := g.alone(ctx, p, state.Why)
+		return Word{Alone: state.Why, Made: made}, err
 	}
 	if p.Question.Rule, err = g.attainable(p.Question.Rule, by); err != nil {
 		return Word{}, err
 	}
-	yes, err := g.Ask(ctx, p.Question, nil)
+	w, err := g.start(ctx, p, plan)
 	if err != nil {
 		return Word{}, err
 	}
-	return Word{ApprovalID: yes.ApprovalID()}, g.together(ctx, by, yes, plan)
+	return w.result(ctx, wait)
 }
 
 // plan makes the plan and completes its question.
-func (g *Gate) plan(ctx context.Context, by access.Caller, make func(context.Context) (*Plan, error)) (*Plan, error) {
+func (g *Gate) plan(ctx context.Context, by access.Caller, make Planner) (*Plan, error) {
 	p, err := make(ctx)
 	if err != nil {
 		return nil, err
@@ -103,23 +116,23 @@ func (g *Gate) attainable(rule Rule, by access.Caller) (Rule, error) {
 }
 
 // together makes the change that a yes is for.
-func (g *Gate) together(ctx context.Context, by access.Caller, yes Yes, plan func(context.Context) (*Plan, error)) error {
+func (g *Gate) together(ctx context.Context, by access.Caller, yes Yes, plan Planner) (any, error) {
 	g.making.Lock()
 	defer g.making.Unlock()
 	p, err := g.plan(ctx, by, plan)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	digest, err := p.Question.digest()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if p.Nothing || digest != yes.answer.CallDigest() {
-		return reason.Errorf(reason.BindingMismatch, "what would change is something else by now than what was approved").
+		return nil, reason.Errorf(reason.BindingMismatch, "what would change is something else by now than what was approved").
 			WithRemedy("Try again: the change is asked about as it is now.")
 	}
 	if err := g.still(by, p.Needs); err != nil {
-		return err
+		return nil, err
 	}
 	c := p.payload(digest)
 	c.ApprovalID = yes.ApprovalID()
@@ -130,31 +143,31 @@ func (g *Gate) together(ctx context.Context, by access.Caller, yes Yes, plan fun
 	}
 	draft, err := event.DraftOf(event.GatewayChange, by.Principal.String(), p.Question.ID, c)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := yes.Use(ctx, draft); err != nil {
-		return err
+		return nil, err
 	}
 	return p.Make(ctx)
 }
 
 // alone makes a change by one person's word, after the journal says so.
-func (g *Gate) alone(ctx context.Context, p *Plan, why string) error {
+func (g *Gate) alone(ctx context.Context, p *Plan, why string) (any, error) {
 	g.making.Lock()
 	defer g.making.Unlock()
 	if g.DualControl().On {
-		return reason.Errorf(reason.BindingMismatch, "by now, changes of the gateway take a second person").WithRemedy("Try again: somebody is asked.")
+		return nil, reason.Errorf(reason.BindingMismatch, "by now, changes of the gateway take a second person").WithRemedy("Try again: somebody is asked.")
 	}
 	digest, err := p.Question.digest()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	c := p.payload(digest)
 	c.Alone, c.Why = true, why
 	if err := g.journal.Record(ctx, event.GatewayChange, p.Question.Requester.Principal.String(), p.Question.ID, c); err != nil {
-		return err
+		return nil, err
 	}
-	g.remember(c)
+	g.note(c.notice(g.now().UTC()))
 	return p.Make(ctx)
 }
 
@@ -163,7 +176,7 @@ func (p *Plan) payload(digest string) changed {
 	return changed{Kind: p.Kind, Digest: digest, RequestedBy: q.Requester.Principal, Device: q.Requester.DeviceID, Summary: q.Summary}
 }
 
-// still returns nil when whoever asked may still do it: they waited, perhaps for
+// still returns nil when the requester may still make the change: it waited, perhaps for
 // long.
 func (g *Gate) still(by access.Caller, needs access.Permission) error {
 	m, ok := g.people.Members.Active(by.Principal)

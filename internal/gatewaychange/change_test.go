@@ -49,6 +49,7 @@ type changing struct {
 	gate  *gatewaychange.Gate
 	book  *book
 	made  int
+	fails error
 	roles string
 	plan  gatewaychange.Plan
 }
@@ -65,13 +66,17 @@ func newChanging(t *testing.T, policies string, change ...func(*gatewaychange.Co
 	return c
 }
 
-// change asks for the change that c.plan and c.roles say, as somebody.
+// change asks for the change that c.plan and c.roles say, as somebody, and waits.
 func (c *changing) change(by string) (gatewaychange.Word, error) {
-	return c.gate.Change(c.t.Context(), approvaltest.Caller(by), func(context.Context) (*gatewaychange.Plan, error) {
+	return c.request(c.t.Context(), by, true)
+}
+
+func (c *changing) request(ctx context.Context, by string, wait bool) (gatewaychange.Word, error) {
+	return c.gate.Change(ctx, approvaltest.Caller(by), wait, func(context.Context) (*gatewaychange.Plan, error) {
 		p := c.plan
 		p.Question.ID, p.Question.Title, p.Question.Summary = "member.update:user:dan", "Change dan", "Change dan."
 		p.Question.Details = map[string]string{"roles": c.roles}
-		p.Make = func(context.Context) error { c.made++; return nil }
+		p.Make = func(context.Context) (any, error) { c.made++; return c.made, c.fails }
 		return &p, nil
 	})
 }
@@ -245,7 +250,7 @@ func TestNothingToAsk(t *testing.T) {
 	t.Parallel()
 	w := newChanging(t, "")
 	w.plan.Nothing = true
-	if o, err := w.change("ann"); err != nil || o != (gatewaychange.Word{}) || w.made != 1 {
+	if o, err := w.change("ann"); err != nil || o != (gatewaychange.Word{Made: 1}) || w.made != 1 {
 		t.Errorf("%+v, %v", o, err)
 	}
 }

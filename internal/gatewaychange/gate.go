@@ -2,6 +2,7 @@ package gatewaychange
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -15,6 +16,8 @@ import (
 type Desk interface {
 	Resolve(ctx context.Context, ask *approval.Ask, observer func(*approval.Record)) (approval.Answer, error)
 	Consume(ctx context.Context, a approval.Answer, extra ...event.Draft) error
+	// EndUnused ends a record of a change that is not made, and notes why.
+	EndUnused(ctx context.Context, id, why string) error
 	Get(ctx context.Context, id string) (approval.Record, error)
 }
 
@@ -28,6 +31,8 @@ type Config struct {
 	SwitchedOff bool
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
+	// Log may be nil.
+	Log *slog.Logger
 }
 
 // Gate asks about changes. It is safe for concurrent use.
@@ -37,12 +42,20 @@ type Gate struct {
 	journal     Journal
 	switchedOff bool
 	now         func() time.Time
+	log         *slog.Logger
 
 	// making lets one change be made at a time, from the last look at it to its end.
 	making sync.Mutex
 
+	// running counts the changes of waiting, so that Run can wait for them.
+	running sync.WaitGroup
+
 	mu     sync.Mutex
 	lately []notice
+	// waiting are the changes that wait or are being made, by the digest of the question.
+	waiting map[string]*waitingChange
+	// stopped is true once Run has ended: no change starts to wait.
+	stopped bool
 }
 
 // New returns a gate.
@@ -50,7 +63,13 @@ func New(c Config) *Gate {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	return &Gate{desk: c.Desk, people: c.People, journal: c.Journal, switchedOff: c.SwitchedOff, now: c.Now}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Gate{
+		desk: c.Desk, people: c.People, journal: c.Journal, switchedOff: c.SwitchedOff, now: c.Now, log: c.Log,
+		waiting: map[string]*waitingChange{},
+	}
 }
 
 // Yes is what people answered. It is good for one change, and until Use.

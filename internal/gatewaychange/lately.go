@@ -90,10 +90,10 @@ func restored(e journal.Event) (notice, bool) {
 		r.MadeAt.Format(time.RFC3339), e.At.Format(time.RFC3339))}, true
 }
 
-func (g *Gate) remember(c changed) {
+func (g *Gate) note(n notice) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.lately = append(g.lately, c.notice(g.now().UTC()))
+	g.lately = append(g.lately, n)
 	if n := len(g.lately); n > kept {
 		g.lately = g.lately[n-kept:]
 	}

@@ -81,6 +81,7 @@ const (
 	ApprovalLimit        Code = "APPROVAL_LIMIT"
 	ApprovalUnattainable Code = "APPROVAL_UNATTAINABLE"
 	StillWaiting         Code = "STILL_WAITING"
+	ChangePending        Code = "CHANGE_PENDING"
 	BindingMismatch      Code = "APPROVAL_BINDING_MISMATCH"
 	DigestMismatch       Code = "DIGEST_MISMATCH"
 	PresenceNotProven    Code = "PRESENCE_NOT_PROVEN"
@@ -123,6 +124,7 @@ const (
 	ExitVerification = 8
 	ExitSandbox      = 9
 	ExitUnproven     = 10
+	ExitPending      = 11
 	ExitTimedOut     = 124
 	// ExitInterrupted is what shells expect of a command that Ctrl-C ended.
 	ExitInterrupted = 130
@@ -205,6 +207,7 @@ var Table = []Row{
 	{ApprovalConflict, ExitConflict, "The approval was already decided.", "Look at it with `palyra approvals show`."},
 	{ApprovalLimit, ExitPolicyDenied, "Too many approvals are waiting or were asked for.", "Wait until some are answered."},
 	{ApprovalUnattainable, ExitPolicyDenied, "No one who could approve this call exists.", "Ask an operator to add a member with the role that policy wants: `palyrad operator add`."},
+	{ChangePending, ExitPending, "The change waits for a second person, and is applied once they approve.", "Another person answers with `palyra approve`; `palyra approvals list` shows the request."},
 	{StillWaiting, ExitExpired, "The client's time for a call is over, and the call goes on without it.", "Make the same call again: it goes on where it was left."},
 	{BindingMismatch, ExitConflict, "The call is no longer the one that was approved.", "Propose it again; the changed fields are named."},
 	{DigestMismatch, ExitConflict, "The digest does not match the call that waits.", "Look at it again with `palyra approvals show` and use the digest it prints."},

@@ -74,7 +74,7 @@ func TestExitCodes(t *testing.T) {
 	t.Parallel()
 	known := []int{
 		reason.ExitFailure, reason.ExitUsage, reason.ExitPolicyDenied, reason.ExitDenied, reason.ExitExpired,
-		reason.ExitNotConnected, reason.ExitConflict, reason.ExitVerification, reason.ExitSandbox, reason.ExitUnproven, reason.ExitTimedOut,
+		reason.ExitNotConnected, reason.ExitConflict, reason.ExitVerification, reason.ExitSandbox, reason.ExitUnproven, reason.ExitPending, reason.ExitTimedOut,
 	}
 	used := make(map[int]bool)
 	for _, row := range reason.Table {

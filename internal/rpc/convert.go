@@ -115,6 +115,9 @@ func approvalMessage(r approval.Record) *palyrav1.Approval {
 		Needs:          needsMessage(r.Needs),
 		PresenceWanted: r.State == approval.Pending && strings.Contains(r.Missing, policy.PresenceProven),
 	}
+	if r.State == approval.Expired || r.State == approval.Cancelled || r.State == approval.Revoked {
+		m.EndedBecause, m.EndedBy = r.Note, r.ChangedBy
+	}
 	for _, v := range r.Votes {
 		m.Votes = append(m.Votes, voteMessage(v))
 	}

@@ -87,6 +87,7 @@ var codes = map[reason.Code]connect.Code{
 	reason.ApprovalConflict:     connect.CodeAborted,
 	reason.ApprovalLimit:        connect.CodeResourceExhausted,
 	reason.ApprovalUnattainable: connect.CodePermissionDenied,
+	reason.ChangePending:        connect.CodeFailedPrecondition,
 	reason.StillWaiting:         connect.CodeDeadlineExceeded,
 	reason.BindingMismatch:      connect.CodeFailedPrecondition,
 	reason.DigestMismatch:       connect.CodeFailedPrecondition,

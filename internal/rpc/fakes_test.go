@@ -221,6 +221,10 @@ func (m membersFake) Add(ctx context.Context, by access.Caller, n rpc.NewMember)
 	return rpc.Credential{Member: a.Member, Device: a.Device}, err
 }
 
+func (m membersFake) Collect(context.Context, access.Caller, rpc.NewMember) (rpc.Credential, bool, error) {
+	return rpc.Credential{}, false, nil
+}
+
 func (m membersFake) Renew(ctx context.Context, device, byKey string, csr []byte) (rpc.Credential, error) {
 	issued, err := m.Service.Renew(ctx, device, byKey, csr)
 	return rpc.Credential{Chain: string(issued.PEM)}, err

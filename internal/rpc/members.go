@@ -21,6 +21,9 @@ import (
 type Members interface {
 	List() []access.Member
 	Add(ctx context.Context, by access.Caller, m NewMember) (Credential, error)
+	// Collect returns the credential of a member that the caller added with the same key,
+	// and that was never used; false where there is none.
+	Collect(ctx context.Context, by access.Caller, m NewMember) (Credential, bool, error)
 	// What follows is in force, and known to policy, when it returns.
 	UpdateMember(ctx context.Context, by access.Principal, c identity.MemberChange) (access.Member, error)
 	DisableMember(ctx context.Context, by access.Principal, s identity.Standing) (access.Member, error)

@@ -25,7 +25,7 @@ func TestCeilingTakesTwo(t *testing.T) {
 	local := g.local()
 	ask := func(channel string) (*pending, process.Ask) {
 		t.Helper()
-		change := local.begin("access", "allow", channel)
+		change := local.begin("access", "allow", "--wait", channel)
 		m := change.Err.Await(waitsFor, change.Ended)
 		if m == nil {
 			t.Fatalf("nobody is asked: %s%s", change.Out, change.Err)

@@ -353,7 +353,10 @@ type Approval struct {
 	// are for many.
 	You *ApprovalStanding `protobuf:"bytes,26,opt,name=you,proto3" json:"you,omitempty"`
 	// How the call was changed since it was asked about, the first change first.
-	Edits         []*ApprovalEdit `protobuf:"bytes,27,rep,name=edits,proto3" json:"edits,omitempty"`
+	Edits []*ApprovalEdit `protobuf:"bytes,27,rep,name=edits,proto3" json:"edits,omitempty"`
+	// Why it ended without being used, and who ended it: expired, cancelled, revoked.
+	EndedBecause  string `protobuf:"bytes,28,opt,name=ended_because,json=endedBecause,proto3" json:"ended_because,omitempty"`
+	EndedBy       string `protobuf:"bytes,29,opt,name=ended_by,json=endedBy,proto3" json:"ended_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -575,6 +578,20 @@ func (x *Approval) GetEdits() []*ApprovalEdit {
 		return x.Edits
 	}
 	return nil
+}
+
+func (x *Approval) GetEndedBecause() string {
+	if x != nil {
+		return x.EndedBecause
+	}
+	return ""
+}
+
+func (x *Approval) GetEndedBy() string {
+	if x != nil {
+		return x.EndedBy
+	}
+	return ""
 }
 
 // ApprovalEdit is one change of the call, by somebody who may answer.
@@ -3285,7 +3302,7 @@ var File_palyra_v1_approvals_proto protoreflect.FileDescriptor
 
 const file_palyra_v1_approvals_proto_rawDesc = "" +
 	"\n" +
-	"\x19palyra/v1/approvals.proto\x12\tpalyra.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1epalyra/v1/presence_proof.proto\"\x9d\b\n" +
+	"\x19palyra/v1/approvals.proto\x12\tpalyra.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1epalyra/v1/presence_proof.proto\"\xdd\b\n" +
 	"\bApproval\x12\x1f\n" +
 	"\vapproval_id\x18\x01 \x01(\tR\n" +
 	"approvalId\x12\x1f\n" +
@@ -3322,7 +3339,9 @@ const file_palyra_v1_approvals_proto_rawDesc = "" +
 	"\x0fpresence_wanted\x18\x18 \x01(\bR\x0epresenceWanted\x12.\n" +
 	"\x05needs\x18\x19 \x01(\v2\x18.palyra.v1.ApprovalNeedsR\x05needs\x12-\n" +
 	"\x03you\x18\x1a \x01(\v2\x1b.palyra.v1.ApprovalStandingR\x03you\x12-\n" +
-	"\x05edits\x18\x1b \x03(\v2\x17.palyra.v1.ApprovalEditR\x05edits\"\xbc\x01\n" +
+	"\x05edits\x18\x1b \x03(\v2\x17.palyra.v1.ApprovalEditR\x05edits\x12#\n" +
+	"\rended_because\x18\x1c \x01(\tR\fendedBecause\x12\x19\n" +
+	"\bended_by\x18\x1d \x01(\tR\aendedBy\"\xbc\x01\n" +
 	"\fApprovalEdit\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x18\n" +
 	"\asurface\x18\x02 \x01(\tR\asurface\x12*\n" +

@@ -3,6 +3,7 @@ package client
 import (
 	"bytes"
 	"context"
+	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -11,10 +12,13 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/gen/palyra/v1/palyrav1connect"
+	"palyra/internal/cli/command"
 	"palyra/internal/cli/printer"
+	"palyra/internal/reason"
 	"palyra/internal/rpc/changetable"
 )
 
@@ -43,6 +47,7 @@ func (asking) ListApprovals(_ context.Context, req *palyrav1.ListApprovalsReques
 type request struct {
 	connect.AnyRequest
 	procedure string
+	header    http.Header
 }
 
 func (r request) Spec() connect.Spec { return connect.Spec{Procedure: r.procedure} }
@@ -96,6 +101,59 @@ func TestChangeSaysWhomItWaitsFor(t *testing.T) {
 					}
 				}
 			})
+		})
+	}
+}
+
+// Header implements connect.AnyRequest.
+func (r request) Header() http.Header { return r.header }
+
+// A command that may wait for a second person asks the gateway not to have it wait, unless
+// it has --wait; it prints the approval of a change that waits and ends with the exit code
+// for that. Other errors and successes are what they were.
+func TestWaits(t *testing.T) {
+	t.Parallel()
+	pending := reason.Errorf(reason.ChangePending, "the change waits for another owner").
+		WithField("approval_id", "01MINE").WithField("expires_at", "2026-03-04T05:06:07Z").WithRemedy("Another person answers.")
+	denied := reason.Errorf(reason.ApprovalDenied, "bob said no")
+	for name, c := range map[string]struct {
+		args   []string
+		err    error
+		header string
+		want   error
+		out    string
+	}{
+		"waits, and is left":       {nil, pending, changetable.NoWait, command.Exit(reason.ExitPending), "01MINE"},
+		"applied at once":          {nil, nil, changetable.NoWait, nil, ""},
+		"denied":                   {nil, denied, changetable.NoWait, denied, ""},
+		"--wait, applied":          {[]string{"--wait"}, nil, "", nil, ""},
+		"--wait, denied":           {[]string{"--wait"}, denied, "", denied, ""},
+		"--wait, an old pending":   {[]string{"--wait"}, pending, "", pending, ""},
+		"the id alone for scripts": {[]string{"-o", "name"}, pending, changetable.NoWait, command.Exit(reason.ExitPending), "01MINE\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var out, said bytes.Buffer
+			a := NewApp(printer.Streams{Out: &out, Err: &said})
+			req := request{procedure: palyrav1connect.StatusServiceThawProcedure, header: http.Header{}}
+			d := deadline{a: a, g: &Gateway{Status: asking{}, Approvals: asking{}}}
+			cmd := a.Waits(&cobra.Command{Use: "thaw", SilenceErrors: true, SilenceUsage: true, RunE: func(cmd *cobra.Command, _ []string) error {
+				_, err := d.WrapUnary(func(context.Context, connect.AnyRequest) (connect.AnyResponse, error) {
+					return connect.NewResponse(&palyrav1.ThawResponse{}), c.err
+				})(cmd.Context(), req)
+				return err
+			}})
+			cmd.Flags().StringVarP(&a.Output, "output", "o", "", "")
+			cmd.SetArgs(c.args)
+			if err := cmd.ExecuteContext(t.Context()); !errors.Is(err, c.want) {
+				t.Errorf("%v, want %v", err, c.want)
+			}
+			if got := req.header.Get(changetable.WaitHeader); got != c.header {
+				t.Errorf("%s: %q, want %q", changetable.WaitHeader, got, c.header)
+			}
+			if !strings.Contains(out.String(), c.out) || c.out == "" && out.Len() > 0 || strings.HasSuffix(c.out, "\n") && out.String() != c.out {
+				t.Errorf("stdout %q, want %q", out.String(), c.out)
+			}
 		})
 	}
 }

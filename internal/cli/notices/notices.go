@@ -169,7 +169,7 @@ func userState(u *palyrav1.ChatUser) string {
 }
 
 func (a *app) slack() *cobra.Command {
-	return command.NewGroup("slack", "Say which members users of Slack are", a.users(), a.mapUser(), a.consentUser(), a.unmapUser())
+	return command.NewGroup("slack", "Say which members users of Slack are", a.users(), a.Waits(a.mapUser()), a.consentUser(), a.unmapUser())
 }
 
 func (a *app) users() *cobra.Command {

@@ -37,7 +37,7 @@ func FreezeCommand(program *client.App) *cobra.Command {
 // ThawCommand is `palyra thaw`.
 func ThawCommand(program *client.App) *cobra.Command {
 	a := &app{program}
-	return &cobra.Command{Use: "thaw", Short: "Let tool calls go on after a freeze", Args: command.Args(0, 0),
+	return a.Waits(&cobra.Command{Use: "thaw", Short: "Let tool calls go on after a freeze", Args: command.Args(0, 0),
 		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, _ []string) error {
 			reply, err := g.Status.Thaw(ctx, &palyrav1.ThawRequest{})
 			if err != nil {
@@ -50,5 +50,5 @@ func ThawCommand(program *client.App) *cobra.Command {
 			return a.PrintOne("Thaw", printer.Record{Name: state, Body: printer.ProtoObject(reply)}, func(p *printer.Page) {
 				p.Field("state", state)
 			})
-		})}
+		})})
 }

@@ -30,8 +30,8 @@ var memberListing = printer.Listing{
 func MembersCommand(program *client.App) *cobra.Command {
 	a := &app{program}
 	return command.NewGroup("members", "The users and agents: list, add, change, disable and remove them",
-		a.membersList(), a.membersShow(), a.membersAdd(), a.membersRoles(), a.membersOwner(),
-		a.membersDisable(), a.membersEnable(), a.membersConfirm(), a.membersConsent(), a.membersRemove())
+		a.membersList(), a.membersShow(), a.Waits(a.membersAdd()), a.Waits(a.membersRoles()), a.Waits(a.membersOwner()),
+		a.membersDisable(), a.Waits(a.membersEnable()), a.Waits(a.membersConfirm()), a.membersConsent(), a.Waits(a.membersRemove()))
 }
 
 func (a *app) membersList() *cobra.Command {
@@ -171,7 +171,8 @@ func (a *app) membersAdd() *cobra.Command {
 	var owner, out string
 	var sure bool
 	c := &cobra.Command{Use: "add NAME", Short: "Add a user or an agent, and write its credential bundle", Args: command.Args(1, 1),
-		Long: "Add a user or an agent, and write its credential bundle: a directory with a key that\nwas made here and never leaves it. Give it to the person, or to the agent's machine, and\nkeep no copy. With --owner it is an agent that acts for that user,\nonce the user consents: `palyra members consent NAME`. A name that a removed\nmember had is not free again.",
+		Long: "Add a user or an agent, and write its credential bundle: a directory with a key that\nwas made here and never leaves it. Give it to the person, or to the agent's machine, and\nkeep no copy. With --owner it is an agent that acts for that user,\nonce the user consents: `palyra members consent NAME`. A name that a removed\nmember had is not free again.\n\n" +
+			"If the change waits for a second person, the directory holds the key alone. The same\ncommand again, once the change is approved, completes the bundle.",
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return a.addMember(cmd.Context(), given[0], roles, owner, out, sure)
 		}}
@@ -197,7 +198,7 @@ func (a *app) addMember(ctx context.Context, name string, roles []string, owner,
 	if out == "" {
 		out = name + ".palyra"
 	}
-	if _, err := os.Lstat(out); err == nil {
+	if _, _, err := identity.ReadPending(out); err != nil {
 		return reason.Errorf(reason.AlreadyExists, "%s exists already", out).WithRemedy("Name another directory with --out, or remove this one.")
 	}
 	g, err := a.Connect(ctx)
@@ -217,8 +218,10 @@ func (a *app) addMember(ctx context.Context, name string, roles []string, owner,
 }
 
 // bundleFor makes a key in a directory, has the member added with it, and writes the
-// bundle. Nothing is left of the directory when the gateway refuses.
+// bundle. A directory that holds such a key already is completed. Nothing is left of a new
+// directory when the gateway refuses; the key stays as long as the member may be added with it.
 func (a *app) bundleFor(ctx context.Context, g *client.Gateway, req *palyrav1.AddMemberRequest, dir string, sure bool) (*palyrav1.AddMemberResponse, error) {
+	_, before := os.Lstat(dir)
 	key, err := identity.BundleKey(dir)
 	if err != nil {
 		return nil, err
@@ -236,7 +239,9 @@ func (a *app) bundleFor(ctx context.Context, g *client.Gateway, req *palyrav1.Ad
 		return err
 	})
 	if err != nil {
-		_ = os.RemoveAll(dir)
+		if before != nil && refused(ctx, err) {
+			_ = os.RemoveAll(dir)
+		}
 		return nil, err
 	}
 	chain, err := ca.ParseChain([]byte(reply.GetCertificateChain()))
@@ -245,6 +250,13 @@ func (a *app) bundleFor(ctx context.Context, g *client.Gateway, req *palyrav1.Ad
 	}
 	made := identity.Bundle{Root: g.Root, Chain: slices.Concat([]*x509.Certificate{}, chain), Key: key, Address: g.Address, ServerName: reply.GetServerName()}
 	return reply, identity.WriteBundle(dir, made)
+}
+
+// refused reports whether an error says that a change is not made: it neither waits nor is
+// its result unknown.
+func refused(ctx context.Context, err error) bool {
+	code := client.Explain(nil, err).Code
+	return ctx.Err() == nil && code != reason.ChangePending && code != reason.NotConnected && code != reason.ShuttingDown
 }
 
 func (a *app) membersRoles() *cobra.Command {

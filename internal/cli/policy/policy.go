@@ -30,7 +30,7 @@ func Command(program *client.App) *cobra.Command {
 		RunE: func(cmd *cobra.Command, given []string) error { return a.showSnapshot(cmd.Context(), given[0]) }}
 	return command.NewGroup("policy", "Check, test, explain, show and change the policy",
 		a.policyCheck(), a.policyTest(), a.policyExplain(), a.policySimulate(), a.policyShow(), a.policyDiff(),
-		a.policyVersions(), a.policyActivate(), reload, snapshot, a.policyInit())
+		a.policyVersions(), a.Waits(a.policyActivate()), a.Waits(reload), snapshot, a.policyInit())
 }
 
 func (a *app) policyShow() *cobra.Command {

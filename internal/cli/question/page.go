@@ -51,6 +51,7 @@ func Page(a *client.App, p *printer.Page, v *palyrav1.Approval) {
 	}
 	p.Block("edited, in place of what was proposed", strings.Join(changedLines(v), "\n"))
 	p.Block("votes", strings.Join(voteLines(v), "\n"))
+	p.Wrapped("ended because", endedBecause(v))
 	p.Field("missing", v.GetMissing())
 	p.Field("needs", Needs(v))
 	p.Field("you", standing(v))
@@ -58,6 +59,14 @@ func Page(a *client.App, p *printer.Page, v *palyrav1.Approval) {
 	if v.GetRunGone() {
 		p.Field("note", "nobody waits for this answer any more")
 	}
+}
+
+// endedBecause is why an approval ended without being used, and by whom.
+func endedBecause(v *palyrav1.Approval) string {
+	if v.GetEndedBecause() == "" || v.GetEndedBy() == "" {
+		return v.GetEndedBecause()
+	}
+	return v.GetEndedBecause() + " (" + v.GetEndedBy() + ")"
 }
 
 // aboutChanges reports whether an approval asks about what a program changed in

@@ -48,9 +48,9 @@ func (a *app) ceilings() *cobra.Command {
 }
 
 func (a *app) allow() *cobra.Command {
-	return a.setCeiling("allow", "Let a principal or a messaging channel in", true,
+	return a.Waits(a.setCeiling("allow", "Let a principal or a messaging channel in", true,
 		"Let a principal in again that `palyra access forbid` keeps out, or a messaging channel.\nNothing that palyra.toml leaves out is let in by it, and policies still decide.",
-		"palyra access allow channel:ops\npalyra access allow agent:helper")
+		"palyra access allow channel:ops\npalyra access allow agent:helper"))
 }
 
 func (a *app) forbid() *cobra.Command {

@@ -30,7 +30,7 @@ func Command(program *client.App) *cobra.Command {
 	a := &app{program}
 	return command.NewGroup("skills", "Make skills, packages of WebAssembly tools, and install them",
 		a.begin(), a.build(), a.keygen(), a.sign(), a.verify(), a.audit(),
-		a.install(), a.list(), a.show(), a.quarantine(), a.disable(), a.enable(), a.remove(), a.trust())
+		a.Waits(a.install()), a.list(), a.show(), a.quarantine(), a.disable(), a.Waits(a.enable()), a.remove(), a.trust())
 }
 
 func (a *app) begin() *cobra.Command {

@@ -23,7 +23,7 @@ var publishers = printer.Listing{
 }
 
 func (a *app) trust() *cobra.Command {
-	return command.NewGroup("trust", "Say whose signature of skills counts", a.trustAdd(), a.trustList(), a.trustRemove())
+	return command.NewGroup("trust", "Say whose signature of skills counts", a.Waits(a.trustAdd()), a.trustList(), a.trustRemove())
 }
 
 func publisher(p *palyrav1.SkillPublisher) printer.Record {

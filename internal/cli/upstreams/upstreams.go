@@ -32,7 +32,7 @@ var listing = printer.Listing{
 func Command(program *client.App, others ...*cobra.Command) *cobra.Command {
 	a := &app{program}
 	return command.NewGroup("mcp", "Put the tools of MCP servers behind the gateway",
-		append([]*cobra.Command{a.add(), a.list(), a.show(), a.refresh(), a.update(), a.approve(), a.login(), a.logout(), a.importCommand(), a.remove()}, others...)...)
+		append([]*cobra.Command{a.Waits(a.add()), a.list(), a.show(), a.refresh(), a.Waits(a.update()), a.Waits(a.approve()), a.login(), a.logout(), a.importCommand(), a.remove()}, others...)...)
 }
 
 func record(u *palyrav1.Upstream) printer.Record {

@@ -93,3 +93,11 @@ const (
 	ApprovalHeader = "Palyra-Approval"
 	AloneHeader    = "Palyra-Alone"
 )
+
+// WaitHeader with the value NoWait has a request for a change answered once its question is
+// stored, with reason.ChangePending. Without it the answer comes when the change was made
+// or has ended.
+const (
+	WaitHeader = "Palyra-Wait"
+	NoWait     = "no"
+)

@@ -17,12 +17,8 @@ type ChatUsers struct {
 }
 
 // Map says which member a user is.
-func (c ChatUsers) Map(ctx context.Context, by access.Caller, team, user string, member access.Principal) (made notify.ChatUser, err error) {
-	make := func(ctx context.Context) (err error) {
-		made, err = c.Users.Map(ctx, by, team, user, member)
-		return err
-	}
-	err = change(ctx, c.Gate, by, func(context.Context) (*gatewaychange.Plan, error) {
+func (c ChatUsers) Map(ctx context.Context, by access.Caller, team, user string, member access.Principal) (notify.ChatUser, error) {
+	return change[notify.ChatUser](ctx, c.Gate, by, func(context.Context) (*gatewaychange.Plan, error) {
 		changes, err := c.CheckMap(team, user, member)
 		if err != nil {
 			return nil, err
@@ -34,11 +30,7 @@ func (c ChatUsers) Map(ctx context.Context, by access.Caller, team, user string,
 				Summary: fmt.Sprintf("Let the user %s of the Slack workspace %s answer approvals as %s.", user, team, member),
 				Details: map[string]any{"team": team, "user": user, "member": member}, Rule: gatewaychange.Rule{Owner: true},
 			},
-			Make: make,
+			Make: func(ctx context.Context) (any, error) { return c.Users.Map(ctx, by, team, user, member) },
 		}, nil
 	})
-	if err == nil && made.ID == "" { // nothing changed
-		err = make(ctx)
-	}
-	return made, err
 }

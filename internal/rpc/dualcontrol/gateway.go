@@ -49,7 +49,7 @@ func (p Policies) SetCeiling(ctx context.Context, by access.Caller, c policyadmi
 	if !c.Allowed {
 		return p.Policies.SetCeiling(ctx, by, c)
 	}
-	err = change(ctx, p.Gate, by, func(context.Context) (*gatewaychange.Plan, error) {
+	set, err = change[policyadmin.Ceiling](ctx, p.Gate, by, func(context.Context) (*gatewaychange.Plan, error) {
 		changes, err := p.Proposer.CheckCeiling(by, c)
 		if err != nil {
 			return nil, err
@@ -60,10 +60,7 @@ func (p Policies) SetCeiling(ctx context.Context, by access.Caller, c policyadmi
 				ID: "ceiling:" + c.Name, Title: "Let " + c.Name + " in", Summary: "Let " + c.Name + " in; policies still decide what it may do.",
 				Details: map[string]any{"name": c.Name, "reason": c.Reason}, Rule: gatewaychange.Rule{Owner: !strings.HasPrefix(c.Name, "channel:")},
 			},
-			Make: func(ctx context.Context) (err error) {
-				set, err = p.Policies.SetCeiling(ctx, by, c)
-				return err
-			},
+			Make: func(ctx context.Context) (any, error) { return p.Policies.SetCeiling(ctx, by, c) },
 		}, nil
 	})
 	for _, is := range p.Ceilings() {
@@ -74,21 +71,17 @@ func (p Policies) SetCeiling(ctx context.Context, by access.Caller, c policyadmi
 	return set, err
 }
 
-func (p Policies) change(ctx context.Context, by access.Caller, kind gatewaychange.Kind, version string) (r policyadmin.Reloaded, err error) {
-	err = change(ctx, p.Gate, by, func(ctx context.Context) (*gatewaychange.Plan, error) {
+func (p Policies) change(ctx context.Context, by access.Caller, kind gatewaychange.Kind, version string) (policyadmin.Reloaded, error) {
+	return change[policyadmin.Reloaded](ctx, p.Gate, by, func(ctx context.Context) (*gatewaychange.Plan, error) {
 		proposal, err := p.Proposer.Propose(ctx, by, version)
 		if err != nil {
 			return nil, err
 		}
 		return &gatewaychange.Plan{
 			Kind: kind, Needs: access.PermPolicyActivate, Nothing: !proposal.Changes(), Question: asked(proposal),
-			Make: func(ctx context.Context) error {
-				r, err = p.Proposer.Enact(ctx, by, proposal)
-				return err
-			},
+			Make: func(ctx context.Context) (any, error) { return p.Proposer.Enact(ctx, by, proposal) },
 		}, nil
 	})
-	return r, err
 }
 
 // asked is what a second person is asked about policies. The version is the digest of
@@ -151,8 +144,8 @@ type Gateway struct {
 }
 
 // Thaw lets calls run again.
-func (g Gateway) Thaw(ctx context.Context, by access.Caller) (after rpc.FreezeState, err error) {
-	err = change(ctx, g.Gate, by, func(ctx context.Context) (*gatewaychange.Plan, error) {
+func (g Gateway) Thaw(ctx context.Context, by access.Caller) (rpc.FreezeState, error) {
+	return change[rpc.FreezeState](ctx, g.Gate, by, func(ctx context.Context) (*gatewaychange.Plan, error) {
 		f := g.Frozen(ctx)
 		return &gatewaychange.Plan{
 			Kind: gatewaychange.Thaw, Needs: access.PermGatewayThaw, Nothing: !f.Frozen,
@@ -160,11 +153,7 @@ func (g Gateway) Thaw(ctx context.Context, by access.Caller) (after rpc.FreezeSt
 				ID: "thaw", Title: "End the freeze", Summary: fmt.Sprintf("End the freeze of %s: calls run again.", f.By),
 				Details: map[string]any{"frozen_by": f.By, "since": f.At, "reason": f.Reason},
 			},
-			Make: func(ctx context.Context) (err error) {
-				after, err = g.Gateway.Thaw(ctx, by)
-				return err
-			},
+			Make: func(ctx context.Context) (any, error) { return g.Gateway.Thaw(ctx, by) },
 		}, nil
 	})
-	return after, err
 }

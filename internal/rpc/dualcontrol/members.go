@@ -19,18 +19,23 @@ import (
 	"palyra/internal/rpc/changetable"
 )
 
-// change makes a change through the gate, and tells the caller by whose word.
-func change(ctx context.Context, gate *gatewaychange.Gate, by access.Caller, plan func(context.Context) (*gatewaychange.Plan, error)) error {
-	word, err := gate.Change(ctx, by, plan)
-	if info, ok := connect.CallInfoForHandlerContext(ctx); ok && err == nil {
-		if word.ApprovalID != "" {
-			info.ResponseHeader().Set(changetable.ApprovalHeader, word.ApprovalID)
-		}
-		if word.Alone != "" {
-			info.ResponseHeader().Set(changetable.AloneHeader, word.Alone)
-		}
+// change makes a change through the gate, and names in the headers of the answer by whose
+// word it was made. A request with changetable.WaitHeader returns once the question stands.
+func change[T any](ctx context.Context, gate *gatewaychange.Gate, by access.Caller, plan gatewaychange.Planner) (made T, err error) {
+	info, called := connect.CallInfoForHandlerContext(ctx)
+	wait := !called || info.RequestHeader().Get(changetable.WaitHeader) != changetable.NoWait
+	word, err := gate.Change(ctx, by, wait, plan)
+	if err != nil {
+		return made, err
 	}
-	return err
+	if called && word.ApprovalID != "" {
+		info.ResponseHeader().Set(changetable.ApprovalHeader, word.ApprovalID)
+	}
+	if called && word.Alone != "" {
+		info.ResponseHeader().Set(changetable.AloneHeader, word.Alone)
+	}
+	made, _ = word.Made.(T)
+	return made, nil
 }
 
 // Members are members whose changes take a second person.
@@ -39,78 +44,77 @@ type Members struct {
 	Gate *gatewaychange.Gate
 }
 
-// Add adds a member.
-func (m Members) Add(ctx context.Context, by access.Caller, n rpc.NewMember) (made rpc.Credential, err error) {
+// Add adds a member. A caller that went away while the change waited gets the credential
+// by the same request again.
+func (m Members) Add(ctx context.Context, by access.Caller, n rpc.NewMember) (rpc.Credential, error) {
+	if made, added, err := m.Collect(ctx, by, n); added {
+		return made, err
+	}
 	title := fmt.Sprintf("Add %s:%s with %s", n.Kind, n.Name, roles(n.Roles))
-	err = m.change(ctx, gatewaychange.AddMember, title, func(ctx context.Context) (err error) {
-		made, err = m.Members.Add(ctx, by, n)
-		return err
+	return changeMember(ctx, m, gatewaychange.AddMember, title, func(ctx context.Context) (rpc.Credential, error) {
+		return m.Members.Add(ctx, by, n)
 	})
-	return made, err
 }
 
 // UpdateMember gives and takes roles, and gives an agent another owner.
-func (m Members) UpdateMember(ctx context.Context, by access.Principal, c identity.MemberChange) (after access.Member, err error) {
-	err = m.change(ctx, gatewaychange.UpdateMember, "Change "+c.Member, func(ctx context.Context) (err error) {
-		after, err = m.Members.UpdateMember(ctx, by, c)
-		return err
+func (m Members) UpdateMember(ctx context.Context, by access.Principal, c identity.MemberChange) (access.Member, error) {
+	return changeMember(ctx, m, gatewaychange.UpdateMember, "Change "+c.Member, func(ctx context.Context) (access.Member, error) {
+		return m.Members.UpdateMember(ctx, by, c)
 	})
-	return after, err
 }
 
 // EnableMember lets a disabled member act again.
-func (m Members) EnableMember(ctx context.Context, by access.Principal, s identity.Standing) (after access.Member, err error) {
-	err = m.change(ctx, gatewaychange.EnableMember, "Enable "+s.Member, func(ctx context.Context) (err error) {
-		after, err = m.Members.EnableMember(ctx, by, s)
-		return err
+func (m Members) EnableMember(ctx context.Context, by access.Principal, s identity.Standing) (access.Member, error) {
+	return changeMember(ctx, m, gatewaychange.EnableMember, "Enable "+s.Member, func(ctx context.Context) (access.Member, error) {
+		return m.Members.EnableMember(ctx, by, s)
 	})
-	return after, err
 }
 
 // ConfirmMember says that a member is who it is said to be.
-func (m Members) ConfirmMember(ctx context.Context, by access.Principal, name string) (after access.Member, err error) {
-	err = m.change(ctx, gatewaychange.ConfirmMember, "Confirm that "+name+" is a person of their own", func(ctx context.Context) (err error) {
-		after, err = m.Members.ConfirmMember(ctx, by, name)
-		return err
+func (m Members) ConfirmMember(ctx context.Context, by access.Principal, name string) (access.Member, error) {
+	return changeMember(ctx, m, gatewaychange.ConfirmMember, "Confirm that "+name+" is a person of their own", func(ctx context.Context) (access.Member, error) {
+		return m.Members.ConfirmMember(ctx, by, name)
 	})
-	return after, err
 }
 
 // RemoveMember ends a member for good.
-func (m Members) RemoveMember(ctx context.Context, by access.Principal, s identity.Standing) (removed identity.Removal, err error) {
-	err = m.change(ctx, gatewaychange.RemoveMember, "Remove "+s.Member+" for good", func(ctx context.Context) (err error) {
-		removed, err = m.Members.RemoveMember(ctx, by, s)
-		return err
+func (m Members) RemoveMember(ctx context.Context, by access.Principal, s identity.Standing) (identity.Removal, error) {
+	return changeMember(ctx, m, gatewaychange.RemoveMember, "Remove "+s.Member+" for good", func(ctx context.Context) (identity.Removal, error) {
+		return m.Members.RemoveMember(ctx, by, s)
 	})
-	return removed, err
 }
 
 // AddDevice gives a member another device.
-func (m Members) AddDevice(ctx context.Context, by access.Caller, r identity.Recovery) (made rpc.Credential, err error) {
-	err = m.change(ctx, gatewaychange.AddDevice, "Give "+r.Member+" another device", func(ctx context.Context) (err error) {
-		made, err = m.Members.AddDevice(ctx, by, r)
-		return err
+func (m Members) AddDevice(ctx context.Context, by access.Caller, r identity.Recovery) (rpc.Credential, error) {
+	return changeMember(ctx, m, gatewaychange.AddDevice, "Give "+r.Member+" another device", func(ctx context.Context) (rpc.Credential, error) {
+		return m.Members.AddDevice(ctx, by, r)
 	})
-	return made, err
 }
 
-// change asks about a change and makes it. What would change is what the change
-// itself comes to in a rehearsal.
-func (m Members) change(ctx context.Context, kind gatewaychange.Kind, title string, apply func(context.Context) error) error {
+// changeMember makes a change of members through the gate. What would change is the
+// result of the change itself in a rehearsal.
+func changeMember[T any](ctx context.Context, m Members, kind gatewaychange.Kind, title string, apply func(context.Context) (T, error)) (T, error) {
 	needs := access.PermAccessWrite
 	if kind == gatewaychange.AddDevice {
 		needs = access.PermAccessWriteOwner
 	}
-	return change(ctx, m.Gate, rpc.CallerOf(ctx), func(ctx context.Context) (*gatewaychange.Plan, error) {
-		planned, err := identity.Rehearse(ctx, apply)
+	return change[T](ctx, m.Gate, rpc.CallerOf(ctx), func(ctx context.Context) (*gatewaychange.Plan, error) {
+		planned, err := identity.Rehearse(ctx, func(ctx context.Context) error {
+			_, err := apply(ctx)
+			return err
+		})
 		if err != nil {
 			return nil, err
 		}
-		p := &gatewaychange.Plan{Kind: kind, Needs: needs, Nothing: planned == nil, Make: apply}
+		p := &gatewaychange.Plan{Kind: kind, Needs: needs, Nothing: planned == nil}
+		p.Make = func(ctx context.Context) (any, error) { return apply(ctx) }
 		if planned == nil {
 			return p, nil
 		}
 		d := m.details(*planned)
+		if m.needsOwner(d) {
+			p.Needs = access.PermAccessWriteOwner
+		}
 		p.Question = gatewaychange.Question{
 			ID: string(kind) + ":" + d.subject(), Title: title, Summary: d.summary(title), Details: d, Rule: gatewaychange.Rule{Owner: m.concernsOwners(d)},
 		}
@@ -226,12 +230,21 @@ func roles(list []access.Role) string {
 	return "the roles " + strings.Join(names, ", ")
 }
 
+func powerful(list []access.Role) bool {
+	return slices.Contains(list, access.RoleOwner) || slices.Contains(list, access.RoleAdmin)
+}
+
+// needsOwner reports whether the change takes the permission access.write_owner, as the
+// handlers ask for it: owners or admins are made or changed, or get another agent.
+func (m Members) needsOwner(d details) bool {
+	return slices.ContainsFunc(d.Members, func(n memberDetail) bool {
+		return powerful(n.Roles) || powerful(n.WasRoles) || !n.New && n.Owner != n.WasOwner && powerful(m.member(n.Owner).Roles)
+	})
+}
+
 // concernsOwners reports whether owners or admins are made, changed, or get a device,
 // or the agent of one does: who acts in their name acts as they do.
 func (m Members) concernsOwners(d details) bool {
-	powerful := func(list []access.Role) bool {
-		return slices.Contains(list, access.RoleOwner) || slices.Contains(list, access.RoleAdmin)
-	}
 	for _, p := range d.of() {
 		if known := m.member(p); powerful(known.Roles) || powerful(m.member(known.Owner).Roles) {
 			return true

@@ -53,8 +53,8 @@ func (i installation) equal(o installation) bool {
 
 // Install installs a staged package. An update that gains nothing over the version that
 // runs asks nobody.
-func (s *Skills) Install(ctx context.Context, by access.Caller, digest string) (made registry.Installed, err error) {
-	err = change(ctx, s.Gate, by, func(ctx context.Context) (*gatewaychange.Plan, error) {
+func (s *Skills) Install(ctx context.Context, by access.Caller, digest string) (registry.Installed, error) {
+	return change[registry.Installed](ctx, s.Gate, by, func(ctx context.Context) (*gatewaychange.Plan, error) {
 		planned, found, err := s.installation(ctx, digest)
 		if err != nil {
 			return nil, err
@@ -65,23 +65,21 @@ func (s *Skills) Install(ctx context.Context, by access.Caller, digest string) (
 		}
 		return &gatewaychange.Plan{
 			Kind: gatewaychange.InstallSkill, Needs: access.PermSkillWrite, Nothing: planned.nothing(), Question: planned.question(found),
-			Make: func(ctx context.Context) error {
+			Make: func(ctx context.Context) (any, error) {
 				s.changing.Lock()
 				defer s.changing.Unlock()
 				now, _, err := s.installation(ctx, digest)
 				if err != nil {
-					return err
+					return nil, err
 				}
 				if !now.equal(planned) {
-					return reason.Errorf(reason.BindingMismatch, "what is installed changed meanwhile, and with it what this package would change").
+					return nil, reason.Errorf(reason.BindingMismatch, "what is installed changed meanwhile, and with it what this package would change").
 						WithRemedy("Try again: it is looked at as it is now.")
 				}
-				made, err = s.Manager.Install(ctx, by, digest)
-				return err
+				return s.Manager.Install(ctx, by, digest)
 			},
 		}, nil
 	})
-	return made, err
 }
 
 // installation is what installing a package is now, with what its audit found.
@@ -151,23 +149,17 @@ func standing(i registry.Installed) string {
 
 // SetStatus gives a version a status. To enable one takes a second person; to keep one from
 // running takes nobody else.
-func (s *Skills) SetStatus(ctx context.Context, by access.Caller, name, version string, status registry.Status, why string) (is registry.Installed, err error) {
-	set := func(ctx context.Context) (err error) {
-		s.changing.Lock()
-		defer s.changing.Unlock()
-		is, err = s.Manager.SetStatus(ctx, by, name, version, status, why)
-		return err
-	}
+func (s *Skills) SetStatus(ctx context.Context, by access.Caller, name, version string, status registry.Status, why string) (registry.Installed, error) {
 	if status != registry.Active {
-		return is, set(ctx)
+		return s.setStatus(ctx, by, name, version, status, why)
 	}
-	err = change(ctx, s.Gate, by, func(context.Context) (*gatewaychange.Plan, error) {
+	return change[registry.Installed](ctx, s.Gate, by, func(context.Context) (*gatewaychange.Plan, error) {
 		one, err := s.Get(name, version)
 		if err != nil {
 			return nil, err
 		}
 		// The current version may be another one when people have answered.
-		version = one.Version
+		version := one.Version
 		asks := registry.Asks(one.Manifest)
 		return &gatewaychange.Plan{
 			Kind: gatewaychange.EnableSkill, Needs: access.PermSkillWrite, Nothing: one.Current && one.Status == registry.Active && one.Problem == nil,
@@ -180,10 +172,15 @@ func (s *Skills) SetStatus(ctx context.Context, by access.Caller, name, version 
 				},
 				Notes: asksFor(asks, ""),
 			},
-			Make: set,
+			Make: func(ctx context.Context) (any, error) { return s.setStatus(ctx, by, name, version, status, why) },
 		}, nil
 	})
-	return is, err
+}
+
+func (s *Skills) setStatus(ctx context.Context, by access.Caller, name, version string, status registry.Status, why string) (registry.Installed, error) {
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	return s.Manager.SetStatus(ctx, by, name, version, status, why)
 }
 
 // Remove removes a version.
@@ -195,7 +192,7 @@ func (s *Skills) Remove(ctx context.Context, by access.Caller, name, version str
 
 // Trust trusts a publisher's key.
 func (s *Skills) Trust(ctx context.Context, by access.Caller, p registry.Publisher) error {
-	return change(ctx, s.Gate, by, func(context.Context) (*gatewaychange.Plan, error) {
+	_, err := change[struct{}](ctx, s.Gate, by, func(context.Context) (*gatewaychange.Plan, error) {
 		key := dsse.KeyID(p.PublicKey)
 		if err := skill.CheckPublisher(p.Name); err != nil {
 			return nil, err
@@ -212,10 +209,10 @@ func (s *Skills) Trust(ctx context.Context, by access.Caller, p registry.Publish
 				Details: map[string]any{"publisher": p.Name, "key": key, "was_key": was.KeyID, "was_distrusted": was.Distrusted},
 				Notes:   []string{"Compare the key with what the publisher says over another way."},
 			},
-			Make: func(ctx context.Context) error {
+			Make: func(ctx context.Context) (any, error) {
 				s.changing.Lock()
 				defer s.changing.Unlock()
-				return s.Manager.Trust(ctx, by, p)
+				return nil, s.Manager.Trust(ctx, by, p)
 			},
 		}
 		if was.Distrusted {
@@ -223,6 +220,7 @@ func (s *Skills) Trust(ctx context.Context, by access.Caller, p registry.Publish
 		}
 		return plan, nil
 	})
+	return err
 }
 
 // publisher is what is known of a publisher, the zero value for nothing.

@@ -20,8 +20,8 @@ type Upstreams struct {
 }
 
 // Add adds a server.
-func (u Upstreams) Add(ctx context.Context, by access.Caller, s declared.Server) (state declared.State, err error) {
-	err = change(ctx, u.Gate, by, func(context.Context) (*gatewaychange.Plan, error) {
+func (u Upstreams) Add(ctx context.Context, by access.Caller, s declared.Server) (declared.State, error) {
+	return change[declared.State](ctx, u.Gate, by, func(context.Context) (*gatewaychange.Plan, error) {
 		s, err := u.Check(s)
 		if err != nil {
 			return nil, err
@@ -32,18 +32,16 @@ func (u Upstreams) Add(ctx context.Context, by access.Caller, s declared.Server)
 				ID: "upstream:" + s.Name, Title: "Add the upstream server " + s.Name,
 				Summary: fmt.Sprintf("Add the upstream MCP server %s: %s.", s.Name, s.Where()), Details: s, Notes: notes(s),
 			},
-			Make: func(ctx context.Context) (err error) {
-				state, err = u.Manager.Add(ctx, by, s)
-				return err
+			Make: func(ctx context.Context) (any, error) {
+				return u.Manager.Add(ctx, by, s)
 			},
 		}, nil
 	})
-	return state, err
 }
 
 // Update has a server come from what is installed as prefix.
-func (u Upstreams) Update(ctx context.Context, by access.Caller, name, prefix string) (state declared.State, err error) {
-	err = change(ctx, u.Gate, by, func(context.Context) (*gatewaychange.Plan, error) {
+func (u Upstreams) Update(ctx context.Context, by access.Caller, name, prefix string) (declared.State, error) {
+	return change[declared.State](ctx, u.Gate, by, func(context.Context) (*gatewaychange.Plan, error) {
 		s, err := u.Updated(name, prefix)
 		if err != nil {
 			return nil, err
@@ -54,13 +52,11 @@ func (u Upstreams) Update(ctx context.Context, by access.Caller, name, prefix st
 				ID: "upstream:" + name + ":" + prefix, Title: "Update the upstream server " + name,
 				Summary: fmt.Sprintf("Have the upstream MCP server %s come from %s.", name, s.Package), Details: s, Notes: notes(s),
 			},
-			Make: func(ctx context.Context) (err error) {
-				state, err = u.Manager.Update(ctx, by, name, prefix)
-				return err
+			Make: func(ctx context.Context) (any, error) {
+				return u.Manager.Update(ctx, by, name, prefix)
 			},
 		}, nil
 	})
-	return state, err
 }
 
 // notes are what the second person should look at.
@@ -81,8 +77,8 @@ func notes(s declared.Server) (list []string) {
 }
 
 // Approve accepts what a server says of itself.
-func (u Upstreams) Approve(ctx context.Context, by access.Caller, name, digest string) (state declared.State, err error) {
-	err = change(ctx, u.Gate, by, func(context.Context) (*gatewaychange.Plan, error) {
+func (u Upstreams) Approve(ctx context.Context, by access.Caller, name, digest string) (declared.State, error) {
+	return change[declared.State](ctx, u.Gate, by, func(context.Context) (*gatewaychange.Plan, error) {
 		now, err := u.Show(name)
 		if err != nil {
 			return nil, err
@@ -102,11 +98,9 @@ func (u Upstreams) Approve(ctx context.Context, by access.Caller, name, digest s
 				Summary: fmt.Sprintf("Approve %d changed definitions of the upstream MCP server %s.", len(now.Changes), name),
 				Details: map[string]any{"name": name, "pending_digest": digest, "changes": changed}, Diff: upstreams.Diff(now.Changes),
 			},
-			Make: func(ctx context.Context) (err error) {
-				state, err = u.Manager.Approve(ctx, by, name, digest)
-				return err
+			Make: func(ctx context.Context) (any, error) {
+				return u.Manager.Approve(ctx, by, name, digest)
 			},
 		}, nil
 	})
-	return state, err
 }

@@ -37,9 +37,13 @@ func (w Workspaces) Undo(ctx context.Context, by access.Caller, workspace, id, n
 	if !slices.Contains(by.Roles, access.RoleOwner) && !slices.Contains(by.Roles, access.RoleAdmin) {
 		return set, reason.Errorf(reason.GatewayFrozen, "an operator froze the gateway: only an owner or admin takes changes back until it thaws")
 	}
-	err = change(ctx, w.Gate, by, func(context.Context) (*gatewaychange.Plan, error) {
+	return change[overlay.Summary](ctx, w.Gate, by, func(context.Context) (*gatewaychange.Plan, error) {
+		if !w.Frozen() {
+			return nil, reason.Errorf(reason.BindingMismatch, "the gateway is not frozen any more").
+				WithRemedy("Take the changes back by a call: `palyra workspace undo`.")
+		}
 		q, done, err := w.Plan(workspace, id)
-		if set = done; err != nil {
+		if err != nil {
 			return nil, err
 		}
 		return &gatewaychange.Plan{
@@ -50,13 +54,12 @@ func (w Workspaces) Undo(ctx context.Context, by access.Caller, workspace, id, n
 				Diff: q.Preview.Diff, Workspace: workspace, Root: q.Facts.Root,
 				Details: map[string]any{"workspace": workspace, "change_set_id": id, "note": note},
 			},
-			Make: func(ctx context.Context) (err error) {
-				if done.ID == "" {
-					set, err = w.UndoFrozen(ctx, by, workspace, id, note)
+			Make: func(ctx context.Context) (any, error) {
+				if done.ID != "" {
+					return done, nil
 				}
-				return err
+				return w.UndoFrozen(ctx, by, workspace, id, note)
 			},
 		}, nil
 	})
-	return set, err
 }

@@ -74,7 +74,7 @@ function Steps({ close }: { close: () => void }) {
       {seen?.problem === "" && seen.newPublisher && (
         <Checkbox label="I compared the id of the key with what the publisher told me over another way" checked={compared} onChange={(event) => setCompared(event.target.checked)} />
       )}
-      {install.isPending && <Notice>The gateway installs it. Where changes take two people, it asks the second one and waits for them; who leaves this takes the question back.</Notice>}
+      {install.isPending && <Notice>The gateway installs it. Where changes take two people, it asks the second one. You may leave this page: the skill is installed once they approve. The inbox has the request, and there you can withdraw it.</Notice>}
       {install.isError && <ErrorState error={install.error} />}
       <div className="flex flex-wrap justify-end gap-2">
         <Button onClick={close}>Leave it</Button>

@@ -1,0 +1,54 @@
+package client
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"palyra/internal/cli/command"
+	"palyra/internal/cli/printer"
+	"palyra/internal/reason"
+)
+
+// noWait marks the context of a command that does not wait for a second person.
+type noWait struct{}
+
+// Waits adds --wait to a command whose change may take a second person. Without the flag,
+// a change that waits ends the command with its approval and exit code reason.ExitPending;
+// the gateway applies it once it is approved.
+func (a *App) Waits(c *cobra.Command) *cobra.Command {
+	var wait bool
+	c.Flags().BoolVar(&wait, "wait", false, "if a second person has to approve, wait until the change is applied")
+	run := c.RunE
+	c.RunE = func(cmd *cobra.Command, given []string) error {
+		if wait {
+			return run(cmd, given)
+		}
+		cmd.SetContext(context.WithValue(cmd.Context(), noWait{}, true))
+		err := run(cmd, given)
+		if err == nil || Explain(cmd, err).Code != reason.ChangePending {
+			return err
+		}
+		return a.pending(Explain(cmd, err))
+	}
+	return c
+}
+
+// pending prints a change that waits.
+func (a *App) pending(e *reason.Error) error {
+	id, expires := e.Fields["approval_id"], e.Fields["expires_at"]
+	body := printer.Object{{"approval_id", id}, {"state", "pending"}, {"expires_at", expires}}
+	err := a.PrintOne("PendingChange", printer.Record{Name: id, Body: body}, func(p *printer.Page) {
+		p.Field("approval", id)
+		p.Field("state", "pending: the change is not applied yet")
+		p.Field("expires", expires)
+	})
+	if err != nil {
+		return err
+	}
+	a.Say("%s", printer.VisibleLine(e.Message))
+	if e.Remedy != "" {
+		a.Say("next: %s", printer.VisibleLine(e.Remedy))
+	}
+	return command.Exit(reason.ExitPending)
+}

@@ -1,0 +1,64 @@
+package identity
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"slices"
+
+	"palyra/internal/access"
+	"palyra/internal/canonical"
+	"palyra/internal/provenance"
+)
+
+// Collect returns another certificate for the device with which actor added m, if its
+// key signed csr and was never used. The change that added m may have been applied after
+// its requester had gone, and the first certificate was lost with the answer. It is
+// false for every other member: AddMember then returns why it cannot be added.
+//
+// It gives nobody power: the device has the key already, and could renew its certificate.
+func (s *Service) Collect(ctx context.Context, actor access.Principal, m access.Member, csr []byte) (Admission, bool, error) {
+	was, known := s.registry.Get(m.Principal)
+	if !known || was.Owner != m.Owner || !slices.Equal(was.Roles, tidy(m.Roles)) || !s.added(actor, m.Principal) {
+		return Admission{}, false, nil
+	}
+	dev, found := s.unused(m.Principal, keyOfRequest(csr))
+	if !found {
+		return Admission{}, false, nil
+	}
+	cert, err := s.Renew(ctx, dev.ID, dev.KeySHA256, csr)
+	return Admission{Member: was, Device: dev, Certificate: cert}, true, err
+}
+
+// added reports whether actor made a member.
+func (s *Service) added(actor, member access.Principal) bool {
+	return slices.ContainsFunc(s.History(), func(a provenance.Act) bool {
+		return a.Member == member && a.Kind == provenance.Made && slices.Contains(a.By, actor)
+	})
+}
+
+// unused is the device of a member whose only key is the given one, which is valid and was
+// never used.
+func (s *Service) unused(member access.Principal, key string) (Device, bool) {
+	now := s.now()
+	for _, d := range s.Devices() {
+		if d.Principal == member && !d.Revoked() && len(d.Keys) == 1 && d.Keys[0].SHA256 == key && d.Keys[0].UsedAt.IsZero() && now.Before(d.NotAfter) {
+			return d, true
+		}
+	}
+	return Device{}, false
+}
+
+// keyOfRequest is the digest of the key of a certificate request (PEM), "" for a request
+// that does not parse.
+func keyOfRequest(request []byte) string {
+	block, _ := pem.Decode(request)
+	if block == nil {
+		return ""
+	}
+	parsed, err := x509.ParseCertificateRequest(block.Bytes)
+	if err != nil {
+		return ""
+	}
+	return canonical.Digest(parsed.RawSubjectPublicKeyInfo)
+}
