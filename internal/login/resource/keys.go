@@ -232,7 +232,7 @@ func (k *keys) discover(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if said.Issuer != k.issuer.Name {
+	if !SameIssuer(said.Issuer, k.issuer.Name) {
 		return "", fmt.Errorf("its metadata is of %q", clip.Ellipsis(said.Issuer, maxText))
 	}
 	jwks, err := url.Parse(said.JWKS)

@@ -99,10 +99,10 @@ func New(c Config) (*Service, error) {
 		if err := i.check(); err != nil {
 			return nil, fmt.Errorf("oauth issuer %s: %w", i.Name, err)
 		}
-		if s.issuers[i.Name] != nil {
+		if s.issuers[normalized(i.Name)] != nil {
 			return nil, fmt.Errorf("oauth issuer %s is there twice", i.Name)
 		}
-		s.issuers[i.Name] = &issuer{i, newKeys(i, c)}
+		s.issuers[normalized(i.Name)] = &issuer{i, newKeys(i, c)}
 	}
 	return s, nil
 }
@@ -133,8 +133,8 @@ func (s *Service) Offered() bool { return s != nil && len(s.issuers) > 0 }
 // names are those of the issuers, in order.
 func (s *Service) names() []string {
 	var names []string
-	for name := range s.issuers {
-		names = append(names, name)
+	for _, i := range s.issuers {
+		names = append(names, i.Name)
 	}
 	slices.Sort(names)
 	return names
@@ -163,11 +163,12 @@ func (s *Service) Authenticate(ctx context.Context, token string) (access.Caller
 	}
 	// Only an issuer that is configured is asked for keys, and a token's own word says
 	// which; what it says counts once those keys verified it.
-	i, known := s.issuers[claimedIssuer(token)]
+	claimed := claimedIssuer(token)
+	i, known := s.issuers[normalized(claimed)]
 	if !known {
 		return access.Caller{}, refused("its issuer is none of this gateway's (oauth_issuers)")
 	}
-	v, err := i.verify(ctx, token, s.now())
+	v, err := i.verify(ctx, claimed, token, s.now())
 	if err != nil {
 		return access.Caller{}, err
 	}

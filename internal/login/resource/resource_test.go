@@ -512,3 +512,20 @@ func TestKeySets(t *testing.T) {
 		t.Errorf("a key of one kind, named as another: %v", err)
 	}
 }
+
+// TestIssuerInOtherWords: an issuer that is written with a slash behind the host is the one that
+// is configured, in its metadata and in its tokens. The control is a path, which is another issuer.
+func TestIssuerInOtherWords(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.provider = logintest.Start(t, "")
+	issuer := w.provider.Issuer()
+	w.issuer.Name, w.issuer.Rules = issuer, egress.Rules{Allow: must.Get(resource.Hosts(issuer))(t)}
+	w.restart()
+	w.provider.Discovery(func(said map[string]any) { said["issuer"] = issuer + "/" })
+	for claim, ok := range map[string]bool{issuer: true, issuer + "/": true, issuer + "//": false, issuer + "/x": false, "https" + strings.TrimPrefix(issuer, "http"): false} {
+		if _, err := w.with(map[string]any{"iss": claim}); (err == nil) != ok {
+			t.Errorf("%s: %v", claim, err)
+		}
+	}
+}

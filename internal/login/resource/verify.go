@@ -63,13 +63,13 @@ func typ(token string) string {
 }
 
 // verify checks a token as RFC 9068, section 4 says: type, issuer, audience, algorithm
-// and signature, and time.
-func (i *issuer) verify(ctx context.Context, token string, now time.Time) (verified, error) {
+// and signature, and time. claimed is how the token spells the issuer.
+func (i *issuer) verify(ctx context.Context, claimed, token string, now time.Time) (verified, error) {
 	switch t := typ(token); {
 	case t != "at+jwt" && (i.TypedTokens || t != "" && t != "jwt"):
 		return verified{}, refused("its type is %q, and not at+jwt", clip.Ellipsis(t, maxText))
 	}
-	read, err := oidc.NewVerifier(i.Name, i.keys, &oidc.Config{
+	read, err := oidc.NewVerifier(claimed, i.keys, &oidc.Config{
 		ClientID: i.Audience, SupportedSigningAlgs: i.Algorithms, Now: func() time.Time { return now },
 	}).Verify(ctx, token)
 	if err != nil {

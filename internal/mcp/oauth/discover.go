@@ -121,7 +121,7 @@ func protectedResource(ctx context.Context, client *http.Client, server, named s
 		places = slices.Insert(places, 0, origin+wellKnown+path)
 	}
 	if named != "" {
-		if where, err := url.Parse(named); err != nil || where.Scheme != u.Scheme || where.Host != u.Host || where.User != nil {
+		if where, err := url.Parse(named); err != nil || where.Scheme != u.Scheme || !sameHost(where, u) || where.User != nil {
 			return nil, fmt.Errorf("it says that its metadata is at %s, which is not on its own host", clip.Ellipsis(named, mostText))
 		}
 		places = []string{named}
@@ -143,14 +143,19 @@ func protectedResource(ctx context.Context, client *http.Client, server, named s
 
 // covers reports whether a resource is the server: its URL, or the beginning of its
 // path. A token for another resource would be somebody else's.
-func covers(resource string, server *url.URL) bool {
-	r, err := url.Parse(resource)
-	if err != nil || r.Scheme != server.Scheme || !strings.EqualFold(r.Host, server.Host) || r.User != nil || r.RawQuery != "" && r.RawQuery != server.RawQuery || r.Fragment != "" {
+func covers(named string, server *url.URL) bool {
+	r, err := url.Parse(named)
+	if err != nil || r.Scheme != server.Scheme || !sameHost(r, server) || r.User != nil || r.RawQuery != "" && r.RawQuery != server.RawQuery || r.Fragment != "" {
 		return false
 	}
 	path := strings.TrimSuffix(r.EscapedPath(), "/")
 	own := strings.TrimSuffix(server.EscapedPath(), "/")
 	return own == path || strings.HasPrefix(own, path+"/")
+}
+
+// sameHost reports whether two URLs of one scheme have the same host and port.
+func sameHost(a, b *url.URL) bool {
+	return resource.SameIssuer(a.Scheme+"://"+strings.ToLower(a.Host), a.Scheme+"://"+strings.ToLower(b.Host))
 }
 
 // chooseIssuer is the declared one, or one on the server's own host.
@@ -169,7 +174,7 @@ func chooseIssuer(server declared.Server, about *oauthex.ProtectedResourceMetada
 	}
 	for _, issuer := range about.AuthorizationServers {
 		i, err := url.Parse(issuer)
-		if err == nil && (issuer == want || want == "" && i.Scheme == "https" && i.Host == u.Host) {
+		if err == nil && (resource.SameIssuer(issuer, want) || want == "" && i.Scheme == "https" && sameHost(i, u)) {
 			return issuer, nil
 		}
 	}
@@ -214,7 +219,7 @@ func (s *Service) issuer(ctx context.Context, server declared.Server, issuer str
 // checkIssuer refuses an authorization server that is another (RFC 8414, section 3.3),
 // that does not bind codes to whoever asked for them, or whose endpoints are not TLS.
 func checkIssuer(server, issuer string, m oauthex.AuthServerMeta) error {
-	if m.Issuer != issuer {
+	if !resource.SameIssuer(m.Issuer, issuer) {
 		return away(server, "its authorization server", fmt.Errorf("calls itself %s, and is %s", clip.Ellipsis(m.Issuer, mostText), issuer))
 	}
 	if !slices.Contains(m.CodeChallengeMethodsSupported, "S256") {

@@ -30,6 +30,7 @@ import (
 	"palyra/internal/egress"
 	"palyra/internal/event"
 	"palyra/internal/login"
+	"palyra/internal/login/resource"
 	"palyra/internal/mcp/declared"
 	"palyra/internal/reason"
 	"palyra/internal/vault"
@@ -288,7 +289,7 @@ func (s *Service) Complete(ctx context.Context, by access.Caller, a Answer, find
 	switch {
 	case a.State == "" || subtle.ConstantTimeCompare([]byte(w.state), []byte(a.State)) != 1:
 		return Done{}, reason.Errorf(reason.LoginRefused, "the answer is not of this login")
-	case a.Issuer != "" && a.Issuer != g.Issuer, a.Issuer == "" && w.answers:
+	case a.Issuer != "" && !resource.SameIssuer(a.Issuer, g.Issuer), a.Issuer == "" && w.answers:
 		return Done{}, reason.Errorf(reason.LoginRefused, "the answer does not come from the authorization server %s: it names %q", g.Issuer, clip.Ellipsis(a.Issuer, mostText)).
 			WithRemedy("Another server may have tried to get the code. Nothing was sent to anybody; log in again.")
 	case a.Code == "":

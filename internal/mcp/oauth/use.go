@@ -9,6 +9,7 @@ import (
 
 	"palyra/internal/access"
 	"palyra/internal/egress"
+	"palyra/internal/login/resource"
 	"palyra/internal/mcp/declared"
 	"palyra/internal/reason"
 	"palyra/internal/vault"
@@ -121,7 +122,7 @@ func (s *Service) Use(ctx context.Context, c access.Caller, server declared.Serv
 // usable refuses a login of another URL or another authorization server: the server
 // was declared anew since.
 func usable(server declared.Server, g grant) error {
-	if g.URL != server.URL || server.OAuth.Issuer != "" && server.OAuth.Issuer != g.Issuer {
+	if g.URL != server.URL || server.OAuth.Issuer != "" && !resource.SameIssuer(server.OAuth.Issuer, g.Issuer) {
 		return required(server, "the login was for "+g.URL+" by "+g.Issuer+", before the server was declared anew")
 	}
 	return nil

@@ -326,6 +326,30 @@ func TestHostilePlaces(t *testing.T) {
 	}
 }
 
+// TestIssuersInOtherWords: a server whose issuer is written with a slash behind the host gives
+// a login, wherever it is written so. The control is TestHostilePlaces.
+func TestIssuersInOtherWords(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(w *loginWorld, o *declared.OAuth){
+		"metadata": func(w *loginWorld, _ *declared.OAuth) {
+			w.place.metadata = func(m map[string]any) { m["issuer"] = w.place.as.URL + "/" }
+		},
+		"authorization_servers": func(w *loginWorld, _ *declared.OAuth) {
+			w.place.resource = func(m map[string]any) { m["authorization_servers"] = []string{w.place.as.URL + "/"} }
+		},
+		"declared": func(w *loginWorld, o *declared.OAuth) { o.Issuer = w.place.as.URL + "/" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newLoginWorld(t)
+			w.logIn(func(o *declared.OAuth) { change(w, o) })
+			r := must.Get(w.callAs(w.person, "there/hello", `{}`, tool.Peer{}))(t)
+			if r.Outcome != tool.Succeeded {
+				t.Errorf("the login is not used: %s %s", r.Reason, r.Message)
+			}
+		})
+	}
+}
+
 // TestClients logs in with a client metadata document, and with a registered client.
 func TestClients(t *testing.T) {
 	t.Parallel()
