@@ -99,7 +99,7 @@ var Rooms = []Room{
 	{Dir: "internal/cli/moving", Layer: layerNouns, Why: "what leaves a configuration for the vault is moved, undone and finished apart from how that is typed and shown"},
 	{Dir: "internal/cli/notify", Layer: layerNouns, Only: []string{"internal/bus", "internal/clip", "internal/cli/printer"}, Why: "what tells the desktop of a call knows no gateway, so that it cannot answer"},
 	{Dir: "internal/cli/client", Layer: layerClient, Why: "the one way to the gateway knows no command"},
-	{Dir: "internal/cli/printer", Layer: layerPrinter, Only: []string{"internal/cli/command", "internal/lazyregexp", "internal/progress", "internal/reason"}, Why: "what prints knows no gateway, so that what it prints does not depend on who is asked"},
+	{Dir: "internal/cli/printer", Layer: layerPrinter, Only: []string{"internal/cli/command", "internal/lazyregexp", "internal/nearest", "internal/progress", "internal/reason"}, Why: "what prints knows no gateway, so that what it prints does not depend on who is asked"},
 	{Dir: "internal/cli/command", Layer: layerCommand, Only: []string{"internal/lazyregexp", "internal/nearest", "internal/reason"}, Why: "what every command is built of knows none of them"},
 
 	{Dir: "internal/rpc", Layer: layerSurface, Why: "a surface proposes calls to the pipeline and does not reach around it"},
