@@ -141,7 +141,7 @@ func entryOf(t Tool) (*entry, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tool %q: %w", d.Name, err)
 	}
-	schema, err := tool.CompileSchema(d.InputSchema)
+	schema, err := d.CompileInput()
 	if err != nil {
 		return nil, fmt.Errorf("tool %q: input schema: %w", d.Name, err)
 	}

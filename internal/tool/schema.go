@@ -17,6 +17,8 @@ type Schema struct {
 	resolved *jsonschema.Resolved
 	// plain says of most values that they fit; nil for a schema that is not plain.
 	plain *plain
+	// effort is what a check costs; nil for a schema that is plain.
+	effort *effort
 	// document is the schema as JSON, nil where no key can be unknown: plainly closed schemas
 	// refuse unknown keys.
 	document any
@@ -37,6 +39,37 @@ func CompileSchema(text json.RawMessage) (*Schema, error) {
 	if err := checkReferences(document); err != nil {
 		return nil, reason.Errorf(reason.InvalidInput, "input schema: %w", err)
 	}
+	return compileChecked(text, document, &jsonschema.ResolveOptions{ValidateDefaults: true})
+}
+
+// CompileInput compiles what calls of a tool are checked against (CheckedSchema).
+func (d Descriptor) CompileInput() (*Schema, error) {
+	if d.Executor != MCPUpstream {
+		return CompileSchema(d.InputSchema)
+	}
+	text, err := d.CheckedSchema()
+	if err != nil {
+		return nil, err
+	}
+	var document any
+	if err := json.Unmarshal(text, &document); err != nil {
+		return nil, fmt.Errorf("reading the schema of %s: %w", d.Name, err)
+	}
+	return compileChecked(text, document, nil) // its references are those of Checkable
+}
+
+// CheckedSchema is the schema that calls are checked against: for tools of upstream servers
+// the part of theirs that can be checked here.
+func (d Descriptor) CheckedSchema() (json.RawMessage, error) {
+	if d.Executor != MCPUpstream {
+		return d.InputSchema, nil
+	}
+	text, _, err := Checkable(d.InputSchema)
+	return text, err
+}
+
+// compileChecked compiles a schema whose references were checked.
+func compileChecked(text []byte, document any, options *jsonschema.ResolveOptions) (*Schema, error) {
 	var root jsonschema.Schema
 	if err := json.Unmarshal(text, &root); err != nil {
 		return nil, reason.Errorf(reason.InvalidInput, "reading input schema: %w", err)
@@ -44,7 +77,7 @@ func CompileSchema(text json.RawMessage) (*Schema, error) {
 	if root.Type != "object" {
 		return nil, reason.Errorf(reason.InvalidInput, `input schema: the top level must have "type": "object"`)
 	}
-	resolved, err := root.Resolve(&jsonschema.ResolveOptions{ValidateDefaults: true})
+	resolved, err := root.Resolve(options)
 	if err != nil {
 		return nil, reason.Errorf(reason.InvalidInput, "resolving input schema: %w", err)
 	}
@@ -53,6 +86,9 @@ func CompileSchema(text json.RawMessage) (*Schema, error) {
 		top.Schema = ""
 	}
 	s := &Schema{resolved: resolved, plain: plainOf(&top)}
+	if s.plain == nil {
+		s.effort = (&efforts{root: document, places: map[string]*effort{}}).at("")
+	}
 	if s.plain == nil || !s.plain.refusesUnknown() {
 		s.document = document
 	}
@@ -64,6 +100,11 @@ func CompileSchema(text json.RawMessage) (*Schema, error) {
 func (s *Schema) validate(value any) error {
 	if s.plain != nil && s.plain.fits(value) {
 		return nil
+	}
+	if s.effort != nil {
+		if err := s.affordable(value); err != nil {
+			return err
+		}
 	}
 	return s.validateFully(value)
 }
@@ -86,7 +127,7 @@ func (s *Schema) checkKeys(value any) error {
 	if s.document == nil {
 		return nil
 	}
-	c := &keyChecker{root: s.document, known: map[string]*members{}}
+	c := &keyChecker{root: s.document, known: map[string]*members{}, left: mostSteps + mostStepsPerValue*valuesIn(value)}
 	if found := c.check(value, []string{""}, ""); found != nil {
 		return found.err()
 	}
@@ -97,6 +138,9 @@ func (s *Schema) checkKeys(value any) error {
 func (f *fault) err() error {
 	refused := reason.Errorf(cmp.Or(f.code, reason.InvalidInput), "%s: %s", pointerName(f.pointer), f.message).
 		WithField("pointer", f.pointer)
+	if f.remedy != "" {
+		refused = refused.WithRemedy("%s", f.remedy)
+	}
 	if f.hint != "" {
 		refused = refused.WithRemedy("Did you mean %q?", f.hint)
 	}

@@ -27,6 +27,7 @@ type fault struct {
 	message string
 	hint    string
 	code    reason.Code // "" for InvalidInput
+	remedy  string      // "" for that of the code
 }
 
 // explain finds the fault of a value that the validator has already refused.
@@ -238,7 +239,8 @@ func typeName(value any) string {
 	return "object"
 }
 
-// plainError takes the library's own trail of schema paths off its message.
+// plainError names the keyword that refused a value. The rest of the library's message shows
+// values as Go prints them.
 func plainError(err error) string {
 	text := err.Error()
 	for strings.HasPrefix(text, "validating ") {
@@ -248,7 +250,21 @@ func plainError(err error) string {
 		}
 		text = rest
 	}
-	return clip.Ellipsis(text, mostShown)
+	keyword, _, _ := strings.Cut(text, ":")
+	keyword, _, _ = strings.Cut(keyword, "[") // of dependentRequired["name"]
+	switch {
+	case strings.HasPrefix(text, "unexpected additional properties"):
+		return "it has properties that the schema does not declare"
+	case slices.Contains(refusing, keyword):
+		return "it does not fit the keyword " + keyword + " of the schema"
+	}
+	return "it does not fit the schema"
+}
+
+// refusing are the keywords that the library names.
+var refusing = []string{
+	"allOf", "anyOf", "const", "contains", "dependentRequired", "enum", "exclusiveMaximum", "exclusiveMinimum", "maxContains", "maxItems", "maxLength", "maxProperties",
+	"maximum", "minContains", "minItems", "minLength", "minProperties", "minimum", "multipleOf", "not", "oneOf", "pattern", "required", "type", "uniqueItems",
 }
 
 func show(value any) string {

@@ -23,6 +23,8 @@ type keyChecker struct {
 	root any
 	// known has the members of each list of schemas, by their places.
 	known map[string]*members
+	// left are the places that it may still look at.
+	left int
 }
 
 // members is what several schemas that apply to one value say of its members.
@@ -55,6 +57,9 @@ func (s *members) below(name string) []string {
 
 // check returns a fault for the first such key in a value.
 func (c *keyChecker) check(value any, places []string, at string) *fault {
+	if c.left -= 1 + len(places); c.left < 0 {
+		return &fault{pointer: at, code: reason.InputTooLarge, message: "looking for its keys in the schema of the tool takes too many steps", remedy: smallerInput}
+	}
 	switch value := value.(type) {
 	case map[string]any:
 		s := c.membersOf(places)

@@ -636,7 +636,9 @@ type Upstream struct {
 	Instances int32 `protobuf:"varint,16,opt,name=instances,proto3" json:"instances,omitempty"`
 	Calls     int32 `protobuf:"varint,17,opt,name=calls,proto3" json:"calls,omitempty"`
 	// Definitions that are not taken, each with why.
-	LeftOut       []string `protobuf:"bytes,18,rep,name=left_out,json=leftOut,proto3" json:"left_out,omitempty"`
+	LeftOut []string `protobuf:"bytes,18,rep,name=left_out,json=leftOut,proto3" json:"left_out,omitempty"`
+	// Keywords of input schemas that calls are not checked against: the server has to.
+	Unchecked     []string `protobuf:"bytes,19,rep,name=unchecked,proto3" json:"unchecked,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -793,6 +795,13 @@ func (x *Upstream) GetCalls() int32 {
 func (x *Upstream) GetLeftOut() []string {
 	if x != nil {
 		return x.LeftOut
+	}
+	return nil
+}
+
+func (x *Upstream) GetUnchecked() []string {
+	if x != nil {
+		return x.Unchecked
 	}
 	return nil
 }
@@ -2079,7 +2088,7 @@ const file_palyra_v1_mcp_proto_rawDesc = "" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
 	"\x06change\x18\x03 \x01(\tR\x06change\x12\x19\n" +
 	"\bwas_json\x18\x04 \x01(\fR\awasJson\x12\x17\n" +
-	"\ais_json\x18\x05 \x01(\fR\x06isJson\"\xf4\x04\n" +
+	"\ais_json\x18\x05 \x01(\fR\x06isJson\"\x92\x05\n" +
 	"\bUpstream\x121\n" +
 	"\x06server\x18\x01 \x01(\v2\x19.palyra.v1.UpstreamServerR\x06server\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\tR\x06digest\x12\x19\n" +
@@ -2101,7 +2110,8 @@ const file_palyra_v1_mcp_proto_rawDesc = "" +
 	"\x06remedy\x18\x0f \x01(\tR\x06remedy\x12\x1c\n" +
 	"\tinstances\x18\x10 \x01(\x05R\tinstances\x12\x14\n" +
 	"\x05calls\x18\x11 \x01(\x05R\x05calls\x12\x19\n" +
-	"\bleft_out\x18\x12 \x03(\tR\aleftOut\"\x16\n" +
+	"\bleft_out\x18\x12 \x03(\tR\aleftOut\x12\x1c\n" +
+	"\tunchecked\x18\x13 \x03(\tR\tunchecked\"\x16\n" +
 	"\x14ListUpstreamsRequest\"J\n" +
 	"\x15ListUpstreamsResponse\x121\n" +
 	"\tupstreams\x18\x01 \x03(\v2\x13.palyra.v1.UpstreamR\tupstreams\"3\n" +

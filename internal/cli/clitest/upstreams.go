@@ -25,6 +25,7 @@ func someUpstream() *palyrav1.Upstream {
 		Digest: "sha256:aa", AddedBy: "user:ada", AddedAt: timestamppb.New(Now.Add(-48 * time.Hour)), SeenAt: timestamppb.New(Now.Add(-time.Hour)),
 		ApprovedBy: "user:ada", ApprovedAt: timestamppb.New(Now.Add(-48 * time.Hour)), Implementation: "github-mcp-server 1.2", Protocol: "2025-11-25",
 		Tools: 12, Suspended: 1, Pending: 1, PendingDigest: "sha256:bb", Instances: 2, Calls: 1, LeftOut: []string{"tool odd name: its name"},
+		Unchecked: []string{"tool find: pattern at /properties/q: the pattern is of a dialect that cannot be checked here"},
 	}
 }
 
@@ -53,7 +54,7 @@ func (s fakeUpstreams) AddUpstream(_ context.Context, req *palyrav1.AddUpstreamR
 	defer s.f.Mu.Unlock()
 	s.f.AddedUpstreams = append(s.f.AddedUpstreams, req.GetServer())
 	u := someUpstream()
-	u.Server, u.Pending, u.PendingDigest, u.Suspended, u.Instances, u.Calls, u.LeftOut = req.GetServer(), 0, "", 0, 0, 0, nil
+	u.Server, u.Pending, u.PendingDigest, u.Suspended, u.Instances, u.Calls, u.LeftOut, u.Unchecked = req.GetServer(), 0, "", 0, 0, 0, nil, nil
 	return &palyrav1.AddUpstreamResponse{Upstream: u}, nil
 }
 

@@ -133,6 +133,7 @@ func (a *app) page(u *palyrav1.Upstream, full *palyrav1.GetUpstreamResponse) err
 		p.Block("problem", u.GetProblem())
 		p.Field("next", u.GetRemedy())
 		p.List("left out", u.GetLeftOut())
+		p.List("not checked", u.GetUnchecked())
 		if full == nil {
 			return
 		}

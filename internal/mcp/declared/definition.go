@@ -74,6 +74,9 @@ type Sight struct {
 	Definitions []Definition `json:"definitions"`
 	// LeftOut says of each definition that is not taken, why.
 	LeftOut []string `json:"left_out,omitempty"`
+	// Unchecked are the keywords of schemas that calls are not checked against: the server
+	// has to.
+	Unchecked []string `json:"unchecked,omitempty"`
 	// Resources, Prompts, Completions and Subscriptions say what the server offers
 	// beside tools, Logs that it takes a level for its log.
 	Resources     bool `json:"resources,omitempty"`

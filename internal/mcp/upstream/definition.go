@@ -17,6 +17,7 @@ import (
 const (
 	mostDefinitions = 512
 	mostText        = 64 << 10
+	mostSchemaBytes = 64 << 10
 	mostDescription = 8 << 10
 )
 
@@ -45,7 +46,8 @@ func (s *sighting) leave(what, format string, args ...any) {
 // full reports whether there is no room for more.
 func (s *sighting) full() bool { return len(s.Definitions) >= mostDefinitions }
 
-func (s *sighting) add(kind declared.Kind, name string, content any) {
+// add takes a definition, and reports whether it did.
+func (s *sighting) add(kind declared.Kind, name string, content any) bool {
 	text, err := canonical.Marshal(content)
 	switch {
 	case s.full():
@@ -58,7 +60,9 @@ func (s *sighting) add(kind declared.Kind, name string, content any) {
 		s.Definitions = append(s.Definitions, declared.Definition{Kind: kind, Name: name, Digest: canonical.Digest(text), Text: text})
 		folded := string(kind) + " " + fold(name)
 		s.taken[folded] = append(s.taken[folded], name)
+		return true
 	}
+	return false
 }
 
 // fold makes names alike that a person, or the names on the wire, could take for one
@@ -83,11 +87,12 @@ func (s *sighting) tool(t *mcp.Tool) {
 	if err == nil {
 		schema, err = canonical.Marshal(extended)
 	}
-	if err == nil {
-		err = bounded(schema)
+	if n := len(schema); err == nil && n > mostSchemaBytes {
+		err = fmt.Errorf("it has %d bytes, and at most %d are taken", n, mostSchemaBytes)
 	}
+	var unchecked []tool.Unchecked
 	if err == nil {
-		_, err = tool.CompileSchema(schema)
+		unchecked, err = checkable(schema)
 	}
 	if err != nil {
 		s.leave(what, "its input schema is not taken: %v", err)
@@ -95,7 +100,33 @@ func (s *sighting) tool(t *mcp.Tool) {
 	}
 	bare := *t
 	bare.Meta, bare.Icons = nil, nil
-	s.add(declared.KindTool, t.Name, bare)
+	if s.add(declared.KindTool, t.Name, bare) {
+		s.notChecked(what, unchecked)
+	}
+}
+
+// checkable lists what calls are not checked against. What compiles here compiles for calls.
+func checkable(schema []byte) ([]tool.Unchecked, error) {
+	_, unchecked, err := tool.Checkable(schema)
+	if err == nil {
+		_, err = tool.Descriptor{Executor: tool.MCPUpstream, InputSchema: schema}.CompileInput()
+	}
+	return unchecked, err
+}
+
+// notChecked records the keywords that are left to the server.
+func (s *sighting) notChecked(what string, unchecked []tool.Unchecked) {
+	const most, mostOfTool = 256, 8
+	for i, u := range unchecked {
+		line := u.String()
+		if i == mostOfTool {
+			line = fmt.Sprintf("%d more keywords", len(unchecked)-i)
+		}
+		if i > mostOfTool || len(s.Unchecked) >= most {
+			return
+		}
+		s.Unchecked = append(s.Unchecked, clean(what+": "+line, 400))
+	}
 }
 
 // done leaves names out that collide: nobody knows which of them was meant.
@@ -112,5 +143,6 @@ func (s *sighting) done() declared.Sight {
 	}
 	slices.SortFunc(s.Definitions, func(a, b declared.Definition) int { return strings.Compare(a.Key(), b.Key()) })
 	slices.Sort(s.LeftOut)
+	slices.Sort(s.Unchecked)
 	return s.Sight
 }

@@ -229,8 +229,9 @@ func TestStateOfSuspended(t *testing.T) {
 	}
 }
 
-// TestSchemas: schemas that are bombs, names that collide and names that are none are
-// left out, and said to be. The control is the same server's other tool.
+// TestSchemas: a schema that is too large or describes no object, names that collide and names
+// that are none are left out, and said to be. What cannot be checked of other schemas is left
+// to the server, and said to be; a call of which the check would take for ever is refused.
 func TestSchemas(t *testing.T) {
 	t.Parallel()
 	deep := strings.Repeat(`{"type":"object","properties":{"a":`, 40) + `{"type":"string"}` + strings.Repeat(`}}`, 40)
@@ -262,14 +263,22 @@ func TestSchemas(t *testing.T) {
 	for _, d := range state.Approved.Definitions {
 		names = append(names, d.Name)
 	}
-	if got := strings.Join(names, " "); got != "draft7 t tree" {
+	if got := strings.Join(names, " "); got != "cycle deep draft7 laughs outside t tree" {
 		t.Errorf("taken: %s; left out %q, problem %s", got, state.Seen.LeftOut, state.Problem)
 	}
-	if len(state.Seen.LeftOut) != 10 {
+	if len(state.Seen.LeftOut) != 6 {
 		t.Errorf("left out %d: %q", len(state.Seen.LeftOut), state.Seen.LeftOut)
+	}
+	if got := strings.Join(state.Seen.Unchecked, "; "); !strings.Contains(got, "tool deep: the schema at /properties/a") || !strings.Contains(got, "tool outside: $ref at /properties/a: it leads to no schema within this one") || len(state.Seen.Unchecked) != 2 {
+		t.Errorf("not checked: %q", state.Seen.Unchecked)
 	}
 	w.works("bombs/t", `{}`)
 	w.works("bombs/tree", `{"left":{"right":{}}}`)
+	w.works("bombs/outside", `{"a":1}`)
+	w.works("bombs/deep", `{"a":{}}`)
+	w.fails("bombs/deep", `{"a":1}`, reason.InvalidInput)
+	w.works("bombs/cycle", `{"a":{"a":{}}}`)
+	w.fails("bombs/cycle", strings.Repeat(`{"a":`, 60)+`{}`+strings.Repeat(`}`, 60), reason.InputTooLarge)
 }
 
 // TestDescriptions: what a server says is shown as its own words, without what hides

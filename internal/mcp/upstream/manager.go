@@ -606,12 +606,12 @@ func (m *Manager) saw(ctx context.Context, name string, seen declared.Sight, act
 	if first {
 		now.Approved, now.ApprovedBy, now.ApprovedAt = seen, actor, now.SeenAt
 	}
-	if !first && slices.EqualFunc(k.Seen.Definitions, seen.Definitions, func(a, b declared.Definition) bool { return a.Key() == b.Key() && a.Digest == b.Digest }) {
+	if !first && slices.Equal(k.Seen.Unchecked, seen.Unchecked) && slices.EqualFunc(k.Seen.Definitions, seen.Definitions, func(a, b declared.Definition) bool { return a.Key() == b.Key() && a.Digest == b.Digest }) {
 		m.noted(name, func(k *kept) { k.stale = false })
 		return nil
 	}
 	draft, err := event.DraftOf(event.UpstreamSeen, actor, name, sighted{
-		Server: name, First: first, Changes: notesOf(declared.Differences(k.Seen.Definitions, seen.Definitions)), LeftOut: seen.LeftOut,
+		Server: name, First: first, Changes: notesOf(declared.Differences(k.Seen.Definitions, seen.Definitions)), LeftOut: seen.LeftOut, Unchecked: seen.Unchecked,
 	})
 	if err != nil {
 		return err

@@ -27,6 +27,8 @@ type sighted struct {
 	First   bool         `json:"first,omitempty"`
 	Changes []changeNote `json:"changes"`
 	LeftOut []string     `json:"left_out,omitempty"`
+	// Unchecked are the keywords that are left to the server.
+	Unchecked []string `json:"unchecked,omitempty"`
 }
 
 type changeNote struct {

@@ -312,7 +312,7 @@ func (f *search) otherTool() (change, bool) {
 		return change{}, false
 	}
 	other := descriptor(f.view, name)
-	schema, err := tool.CompileSchema(other.InputSchema)
+	schema, err := other.CompileInput()
 	return change{
 		effort: effortCaller, say: fmt.Sprintf("call %s (no tool is named %s)", name, expr.ClipText(was)),
 		step: Step{Kind: StepContext, Path: "tool", Was: expr.ClipText(was), Becomes: name},

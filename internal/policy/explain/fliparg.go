@@ -12,7 +12,6 @@ import (
 	"palyra/internal/policy"
 	"palyra/internal/policy/internal/args"
 	"palyra/internal/policy/internal/expr"
-	"palyra/internal/tool"
 )
 
 // argument returns the place of an argument that the tool's schema declares.
@@ -45,11 +44,11 @@ func (f *search) argument(chain []string) []place {
 // checkedArgs is the canonical form of arguments that the tool's schema takes.
 func (f *search) checkedArgs(args []byte) (json.RawMessage, error) {
 	if f.schema == nil {
-		text := descriptor(f.view, f.from.Request.Tool).InputSchema
-		if len(text) == 0 {
-			text = json.RawMessage(`{"type":"object"}`)
+		d := descriptor(f.view, f.from.Request.Tool)
+		if len(d.InputSchema) == 0 {
+			d.InputSchema = json.RawMessage(`{"type":"object"}`)
 		}
-		schema, err := tool.CompileSchema(text)
+		schema, err := d.CompileInput()
 		if err != nil {
 			return nil, err
 		}

@@ -186,7 +186,7 @@ func (t *testRun) checkArgs(r *policy.Request, d tool.Descriptor) error {
 	schema := t.schemas[d.Name]
 	if schema == nil {
 		var err error
-		if schema, err = tool.CompileSchema(d.InputSchema); err != nil {
+		if schema, err = d.CompileInput(); err != nil {
 			return err
 		}
 		t.schemas[d.Name] = schema

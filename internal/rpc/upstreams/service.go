@@ -246,7 +246,7 @@ func message(s declared.State) *palyrav1.Upstream {
 	m := &palyrav1.Upstream{
 		Server: serverMessage(s.Server), Digest: s.Digest, AddedBy: s.AddedBy, AddedAt: moment(s.AddedAt), SeenAt: moment(s.SeenAt),
 		ApprovedBy: s.ApprovedBy, ApprovedAt: moment(s.ApprovedAt), Implementation: s.Seen.Implementation, Protocol: s.Seen.Protocol,
-		Pending: count(len(s.Changes)), Problem: s.Problem, Remedy: s.Remedy, Instances: count(s.Instances), Calls: count(s.Calls), LeftOut: s.Seen.LeftOut,
+		Pending: count(len(s.Changes)), Problem: s.Problem, Remedy: s.Remedy, Instances: count(s.Instances), Calls: count(s.Calls), LeftOut: s.Seen.LeftOut, Unchecked: s.Seen.Unchecked,
 		Suspended: count(len(s.Suspended())),
 	}
 	for _, d := range s.Approved.Definitions {

@@ -83,9 +83,12 @@ type argTyper struct {
 // opaque and listed.
 func TypeOf(d tool.Descriptor) (*Type, []Opaque, error) {
 	var s jsonSchema
-	text := d.InputSchema
-	if len(text) == 0 {
-		text = json.RawMessage(`{"type":"object"}`)
+	if len(d.InputSchema) == 0 {
+		d.InputSchema = json.RawMessage(`{"type":"object"}`)
+	}
+	text, err := d.CheckedSchema() // what is not checked has no type
+	if err != nil {
+		return nil, nil, err
 	}
 	if err := json.Unmarshal(text, &s); err != nil {
 		return nil, nil, fmt.Errorf("input schema of tool %s: %w", d.Name, err)
