@@ -241,7 +241,7 @@ func TestClippedNamesAreText(t *testing.T) {
 	if _, _, err := w.call(s); reason.Of(err) != reason.UnknownTool {
 		t.Fatal(err)
 	}
-	if p := last[callrecord.Refused](w, event.Refused); p.Tool != "a"+strings.Repeat("é", 63) {
+	if p := last[callrecord.Refused](w, event.Refused); p.Tool != "a"+strings.Repeat("é", 95) {
 		t.Errorf("the journal has the name as %q", p.Tool)
 	}
 }

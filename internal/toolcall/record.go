@@ -34,7 +34,7 @@ func (c *call) refuse(ctx context.Context, cause error) error {
 
 // longestName is how much of a tool's name is journaled, in bytes: a caller may
 // send any.
-const longestName = 128
+const longestName = 192
 
 // because returns the reason of an error, for the record and the caller. An error
 // without a reason gets that of the call's ended context. Otherwise it is INTERNAL,

@@ -4860,7 +4860,7 @@ const file_palyra_v1_gateway_proto_rawDesc = "" +
 	"\x17palyra/v1/gateway.proto\x12\tpalyra.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19palyra/v1/approvals.proto\"\xd4\x02\n" +
 	"\x0fCallToolRequest\x12\x1e\n" +
 	"\x04tool\x18\x01 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x04tool\x12\x1d\n" +
+	"\xbaH\ar\x05\x10\x01\x18\xc0\x01R\x04tool\x12\x1d\n" +
 	"\n" +
 	"input_json\x18\x02 \x01(\fR\tinputJson\x124\n" +
 	"\asession\x18\x03 \x01(\tB\x1a\xbaH\x17r\x15\x18@2\x11^[A-Za-z0-9._-]*$R\asession\x12,\n" +
@@ -4984,7 +4984,7 @@ const file_palyra_v1_gateway_proto_rawDesc = "" +
 	"\x11definition_digest\x18\v \x01(\tR\x10definitionDigest\"\xd0\x01\n" +
 	"\x13EvaluateToolRequest\x12\x1e\n" +
 	"\x04tool\x18\x01 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x04tool\x12\x1d\n" +
+	"\xbaH\ar\x05\x10\x01\x18\xc0\x01R\x04tool\x12\x1d\n" +
 	"\n" +
 	"input_json\x18\x02 \x01(\fR\tinputJson\x12!\n" +
 	"\asession\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18@R\asession\x12\"\n" +

@@ -72,6 +72,8 @@ func (d Definition) Called() string {
 // Sight is what was seen of a server at one time.
 type Sight struct {
 	Definitions []Definition `json:"definitions"`
+	// Incomplete says that a page of a list could not be read: its definitions are missing.
+	Incomplete bool `json:"incomplete,omitempty"`
 	// LeftOut says of each definition that is not taken, why.
 	LeftOut []string `json:"left_out,omitempty"`
 	// Unchecked are the keywords of schemas that calls are not checked against: the server

@@ -3,7 +3,6 @@ package upstream
 import (
 	"context"
 	"errors"
-	"iter"
 	"log/slog"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -117,16 +116,34 @@ func look(ctx context.Context, s *mcp.ClientSession, meta []string) (declared.Si
 			seen.Subscriptions = c.Resources != nil && c.Resources.Subscribe
 		}
 	}
-	err := each(seen, s.Tools(ctx, nil), seen.tool)
+	err := pages(ctx, seen, "tools", func(cursor string) (list []*mcp.Tool, next string, err error) {
+		r, err := s.ListTools(ctx, &mcp.ListToolsParams{Cursor: cursor})
+		if err != nil {
+			return nil, "", err
+		}
+		return r.Tools, r.NextCursor, nil
+	}, seen.tool)
 	if err == nil && seen.Prompts {
-		err = each(seen, s.Prompts(ctx, nil), func(p *mcp.Prompt) {
+		err = pages(ctx, seen, "prompts", func(cursor string) (list []*mcp.Prompt, next string, err error) {
+			r, err := s.ListPrompts(ctx, &mcp.ListPromptsParams{Cursor: cursor})
+			if err != nil {
+				return nil, "", err
+			}
+			return r.Prompts, r.NextCursor, nil
+		}, func(p *mcp.Prompt) {
 			bare := *p
 			bare.Meta, bare.Icons = nil, nil
 			seen.add(declared.KindPrompt, p.Name, bare)
 		})
 	}
 	if err == nil && seen.Resources {
-		err = each(seen, s.ResourceTemplates(ctx, nil), func(t *mcp.ResourceTemplate) {
+		err = pages(ctx, seen, "resource templates", func(cursor string) (list []*mcp.ResourceTemplate, next string, err error) {
+			r, err := s.ListResourceTemplates(ctx, &mcp.ListResourceTemplatesParams{Cursor: cursor})
+			if err != nil {
+				return nil, "", err
+			}
+			return r.ResourceTemplates, r.NextCursor, nil
+		}, func(t *mcp.ResourceTemplate) {
 			bare := *t
 			bare.Meta, bare.Icons = nil, nil
 			seen.add(declared.KindTemplate, t.URITemplate, bare)
@@ -135,21 +152,51 @@ func look(ctx context.Context, s *mcp.ClientSession, meta []string) (declared.Si
 	return seen.done(), err
 }
 
-// each takes what a list has, up to the most that is taken. A server that has no such
-// list has none.
-func each[T any](seen *sighting, list iter.Seq2[*T, error], take func(*T)) error {
-	for one, err := range list {
+// mostPages bounds the pages of one list.
+const mostPages = 512
+
+// pages takes what a list has, up to the most that is taken. A server that has no such list has
+// none. A page that cannot be read ends the list and keeps the pages before it, unless the
+// context or the session has ended: then nothing was seen.
+func pages[T any](ctx context.Context, seen *sighting, of string, page func(cursor string) (list []*T, next string, err error), take func(*T)) error {
+	cursor, cursors := "", map[string]bool{}
+	for n := 1; ; n++ {
+		list, next, err := page(cursor)
 		var fault *jsonrpc.Error
 		switch {
-		case errors.As(err, &fault) && fault.Code == jsonrpc.CodeMethodNotFound:
+		case n == 1 && errors.As(err, &fault) && fault.Code == jsonrpc.CodeMethodNotFound:
 			return nil
-		case err != nil:
+		case err != nil && (n == 1 || ctx.Err() != nil || errors.Is(err, mcp.ErrConnectionClosed)):
 			return err
-		case seen.full():
-			seen.leave("the rest", "a server has at most %d definitions", mostDefinitions)
+		case err != nil:
+			seen.cut(of, n, pageFault(err))
 			return nil
 		}
-		take(one)
+		for _, one := range list {
+			switch {
+			case seen.full():
+				seen.leave("the rest", "a server has at most %d definitions", mostDefinitions)
+				return nil
+			case one != nil:
+				take(one)
+			}
+		}
+		if cursors[next] || n == mostPages {
+			seen.cut(of, n+1, "the pages repeat, or have no end")
+			return nil
+		}
+		if next == "" {
+			return nil
+		}
+		cursors[next], cursor = true, next
 	}
-	return nil
+}
+
+// pageFault says why a page is not taken, in the words of the server where it has some.
+func pageFault(err error) string {
+	var fault *jsonrpc.Error
+	if errors.As(err, &fault) {
+		return "the server refused it: " + fault.Message
+	}
+	return "its content does not have the form of the protocol"
 }

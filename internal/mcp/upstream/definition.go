@@ -22,7 +22,7 @@ const (
 )
 
 // toolForm is the form of a tool's name that is taken.
-var toolForm = lazyregexp.New(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$`)
+var toolForm = lazyregexp.New(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`)
 
 // sighting collects what a server says.
 type sighting struct {
@@ -43,13 +43,22 @@ func (s *sighting) leave(what, format string, args ...any) {
 	}
 }
 
+// cut notes that the pages of a list from n on are missing.
+func (s *sighting) cut(of string, n int, why string) {
+	s.Incomplete = true
+	s.leave("the rest of the "+of, "page %d of the list is not taken: %s", n, why)
+}
+
 // full reports whether there is no room for more.
 func (s *sighting) full() bool { return len(s.Definitions) >= mostDefinitions }
 
 // add takes a definition, and reports whether it did.
 func (s *sighting) add(kind declared.Kind, name string, content any) bool {
 	text, err := canonical.Marshal(content)
+	digest := canonical.Digest(text)
 	switch {
+	case slices.ContainsFunc(s.Definitions, func(d declared.Definition) bool { return d.Kind == kind && d.Name == name && d.Digest == digest }):
+		return false // it was listed before
 	case s.full():
 		s.leave(string(kind)+" "+name, "the server has more than %d definitions", mostDefinitions)
 	case err != nil:
@@ -57,7 +66,7 @@ func (s *sighting) add(kind declared.Kind, name string, content any) bool {
 	case len(text) > mostSchemaBytes+mostText:
 		s.leave(string(kind)+" "+name, "its definition has %d bytes", len(text))
 	default:
-		s.Definitions = append(s.Definitions, declared.Definition{Kind: kind, Name: name, Digest: canonical.Digest(text), Text: text})
+		s.Definitions = append(s.Definitions, declared.Definition{Kind: kind, Name: name, Digest: digest, Text: text})
 		folded := string(kind) + " " + fold(name)
 		s.taken[folded] = append(s.taken[folded], name)
 		return true
@@ -75,7 +84,7 @@ func fold(name string) string {
 func (s *sighting) tool(t *mcp.Tool) {
 	what := "tool " + t.Name
 	if !toolForm.MatchString(t.Name) {
-		s.leave(what, "a name is 1 to 64 of A-Z, a-z, 0-9, '_', '.' and '-'")
+		s.leave(what, "a name is 1 to 128 of A-Z, a-z, 0-9, '_', '.' and '-'")
 		return
 	}
 	if strings.HasPrefix(strings.ToLower(t.Name), declared.Reserved) {

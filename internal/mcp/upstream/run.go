@@ -334,7 +334,7 @@ func (m *Manager) examine(ctx context.Context, in *instance, actor string) error
 	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.seen = true
+	in.seen = !seen.Incomplete // the next call looks again for the rest
 	return nil
 }
 

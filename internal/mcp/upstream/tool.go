@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -55,6 +56,10 @@ func (m *Manager) describe(s declared.Server, digest string, d declared.Definiti
 	extended, err := withMeta(said.InputSchema, s.Meta)
 	if err != nil {
 		return proxied{}, err
+	}
+	if object, ok := extended.(map[string]any); ok && object["type"] != "object" {
+		object = maps.Clone(object)
+		object["type"], extended = "object", object // as clients expect it, and as calls are checked
 	}
 	schema, err := json.Marshal(extended)
 	if err != nil {

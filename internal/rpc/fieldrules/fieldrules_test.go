@@ -154,7 +154,7 @@ func pick(random *rand.Rand, among []protoreflect.Value, depth int) (protoreflec
 }
 
 // sizes are those of texts, in characters.
-var sizes = []int{0, 1, 26, 65, 27, 32, 33, 64, 128, 129, 512, 513, 1025}
+var sizes = []int{0, 1, 26, 65, 27, 32, 33, 64, 128, 129, 192, 193, 512, 513, 1025}
 
 var words = []string{"", "user", "cli", "sha256:" + strings.Repeat("a", 64), "alice", "fs.read", "A b", strings.Repeat("b", 4097)}
 
