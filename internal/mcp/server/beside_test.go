@@ -313,10 +313,15 @@ func TestListsChange(t *testing.T) {
 	if got := must.Get(c.ListPrompts(t.Context(), nil))(t).Prompts; len(got) != 1 || got[0].Name != "docs_re_view" {
 		t.Errorf("a suspended prompt is listed: %+v", got)
 	}
-	w.face.ResourcesChanged("docs", gatewaytest.Agent.Principal)
-	if got := <-c.updated; got != "resources" {
-		t.Errorf("told of %s", got)
+	for want, tell := range map[string]func(string, access.Principal){"resources": w.face.ResourcesChanged, "prompts": w.face.PromptsChanged} {
+		tell("docs", policytest.Alice) // of another owner
+		tell("docs", gatewaytest.Agent.Principal)
+		if got := <-c.updated; got != want {
+			t.Errorf("told of %s, want %s", got, want)
+		}
 	}
+	w.face.ToolsChanged("docs", gatewaytest.Agent.Principal)
+	<-c.changed
 }
 
 // TestUpstreamAsksForModel: requests of all kinds reach a client that declared them, with

@@ -187,8 +187,22 @@ func (f *Face) unsubscribed(ctx context.Context, ended []watched) {
 
 // ResourcesChanged implements upstream.Watcher.
 func (f *Face) ResourcesChanged(_ string, owner access.Principal) {
+	f.mayHaveChanged(owner, resourcesChanged)
+}
+
+// ToolsChanged implements upstream.Watcher. What the gateway lists changes when the server
+// was looked at again; until then its clients list the same.
+func (f *Face) ToolsChanged(_ string, owner access.Principal) { f.mayHaveChanged(owner, toolsChanged) }
+
+// PromptsChanged implements upstream.Watcher.
+func (f *Face) PromptsChanged(_ string, owner access.Principal) {
+	f.mayHaveChanged(owner, promptsChanged)
+}
+
+// mayHaveChanged tells the clients of an instance's owner to list anew.
+func (f *Face) mayHaveChanged(owner access.Principal, what int) {
 	for _, s := range f.of(owner) {
-		s.tell(resourcesChanged)
+		s.tell(what)
 	}
 }
 

@@ -28,8 +28,8 @@ func (m *Manager) client(in *instance) *mcp.Client {
 			elicited, _ := answer.(*mcp.ElicitResult)
 			return elicited, err
 		},
-		ToolListChangedHandler:     func(context.Context, *mcp.ToolListChangedRequest) { m.lookAgain(in.server.Name) },
-		PromptListChangedHandler:   func(context.Context, *mcp.PromptListChangedRequest) { m.lookAgain(in.server.Name) },
+		ToolListChangedHandler:     func(context.Context, *mcp.ToolListChangedRequest) { m.toolsChanged(in) },
+		PromptListChangedHandler:   func(context.Context, *mcp.PromptListChangedRequest) { m.promptsChanged(in) },
 		ResourceListChangedHandler: func(context.Context, *mcp.ResourceListChangedRequest) { m.resourcesChanged(in) },
 		ResourceUpdatedHandler:     m.resourceUpdated(in),
 		MultiRoundTrip:             &mcp.MultiRoundTripOptions{Disabled: true},

@@ -17,9 +17,11 @@ import (
 // Watcher is who watches resources for clients (mcp/server.Face). An owner that is zero
 // is everybody: the instance is shared.
 type Watcher interface {
-	// ResourceUpdated says that a resource changed, ResourcesChanged that the list did.
+	// ResourceUpdated says that a resource changed, and the others that a list may have.
 	ResourceUpdated(server string, owner access.Principal, uri string)
 	ResourcesChanged(server string, owner access.Principal)
+	ToolsChanged(server string, owner access.Principal)
+	PromptsChanged(server string, owner access.Principal)
 	// Watches reports whether a client watches a resource, or any of the server's for
 	// "".
 	Watches(server string, owner access.Principal, uri string) bool
@@ -54,6 +56,20 @@ func (m *Manager) resourcesChanged(in *instance) {
 		m.watcher.ResourcesChanged(in.server.Name, in.owner)
 	}
 	m.lookAgain(in.server.Name)
+}
+
+func (m *Manager) toolsChanged(in *instance) {
+	m.lookAgain(in.server.Name)
+	if m.watcher != nil {
+		m.watcher.ToolsChanged(in.server.Name, in.owner)
+	}
+}
+
+func (m *Manager) promptsChanged(in *instance) {
+	m.lookAgain(in.server.Name)
+	if m.watcher != nil {
+		m.watcher.PromptsChanged(in.server.Name, in.owner)
+	}
 }
 
 func (m *Manager) resourceUpdated(in *instance) func(context.Context, *mcp.ResourceUpdatedNotificationRequest) {

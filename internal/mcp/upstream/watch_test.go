@@ -37,6 +37,14 @@ func (w *watcher) ResourceUpdated(server string, owner access.Principal, uri str
 
 func (*watcher) ResourcesChanged(string, access.Principal) {}
 
+func (w *watcher) ToolsChanged(server string, owner access.Principal) {
+	w.heard <- "tools " + server + " " + owner.String()
+}
+
+func (w *watcher) PromptsChanged(server string, owner access.Principal) {
+	w.heard <- "prompts " + server + " " + owner.String()
+}
+
 func (w *watcher) Watches(string, access.Principal, string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -47,6 +55,40 @@ func (w *watcher) leave() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.watches = false
+}
+
+// TestListChangesAreRelayed: a server that tells of another list of tools or prompts has the
+// clients of its owner told, and is looked at again. The control is a call that changes none.
+func TestListChangesAreRelayed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	heard := newWatcher()
+	w.add("s", serve(func(s *mcp.Server) {
+		add(s, "tools", "", func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			add(s, "another", "", func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) { return text("x"), nil })
+			return text("changed"), nil
+		})
+		add(s, "prompts", "", func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			s.AddPrompt(&mcp.Prompt{Name: "p"}, nil)
+			return text("changed"), nil
+		})
+		s.AddPrompt(&mcp.Prompt{Name: "first"}, nil)
+	}))
+	w.Watch(heard)
+	w.works("s/hello", `{}`)
+	if w.stale("s") {
+		t.Error("a call that changes no list has it looked at again")
+	}
+	for _, what := range []string{"tools", "prompts"} {
+		w.works("s/"+what, `{}`)
+		if got, want := <-heard.heard, what+" s "+gatewaytest.Agent.Principal.String(); got != want {
+			t.Errorf("heard %q, want %q", got, want)
+		}
+		must.Get(w.Refresh(t.Context(), operator, "s"))(t)
+		if state := must.Get(w.Show("s"))(t); len(state.Changes) > 0 {
+			must.Get(w.Approve(t.Context(), operator, "s", state.Seen.Digest()))(t)
+		}
+	}
 }
 
 // docs is a server with a resource that can be watched.
