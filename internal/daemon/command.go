@@ -296,6 +296,8 @@ func logger(cfg *config.Config, w io.Writer) *slog.Logger {
 func sayWaiting(cmd *cobra.Command, cfg *config.Config) (stop func()) {
 	ctx, cancel := context.WithCancel(cmd.Context())
 	done := make(chan struct{})
+	var waits string
+	var as identity.Bundle
 	go func() {
 		defer close(done)
 		own, err := identity.ReadBundle(statedir.Operator(cfg.StateDir))
@@ -305,10 +307,18 @@ func sayWaiting(cmd *cobra.Command, cfg *config.Config) (stop func()) {
 		if v := rpc.WaitingChange(ctx, own, progress.Patience); v != nil {
 			cmd.PrintErrf("waiting for another owner or admin, until %s: approval %s, `palyra approve %s`\n",
 				v.GetExpiresAt().AsTime().Format(time.RFC3339), v.GetApprovalId(), v.GetApprovalId())
+			waits, as = v.GetApprovalId(), own
 		}
 	}()
 	return func() {
 		cancel()
 		<-done
+		if waits == "" || cmd.Context().Err() == nil {
+			return
+		}
+		// An interrupted command leaves no key for which the member could be added later.
+		if err := rpc.WithdrawChange(cmd.Context(), as, waits); err != nil {
+			cmd.PrintErrf("the change may still wait; `palyra approvals cancel %s` withdraws it\n", waits)
+		}
 	}
 }

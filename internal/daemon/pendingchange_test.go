@@ -1,7 +1,12 @@
 package daemon
 
 import (
+	"bufio"
 	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -212,5 +217,39 @@ func TestPendingChangeOverAFreeze(t *testing.T) {
 	}
 	if !d.status().GetFreeze().GetFrozen() {
 		t.Error("a yes to the end of one freeze ended another")
+	}
+}
+
+// TestInterruptedAddition: an addition on the host that is interrupted while it waits is
+// withdrawn: its key is lost, and nobody could use the member.
+func TestInterruptedAddition(t *testing.T) {
+	t.Parallel()
+	d := newTeam(t, testConfig(t))
+	dir := filepath.Join(t.TempDir(), "b")
+	said, told := io.Pipe()
+	c := Command(io.Discard, told)
+	c.SetArgs([]string{"operator", "add", "--state-dir", d.cfg.StateDir, "--out", dir, "--role", "developer", "--yes", "eve"})
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	done := make(chan error, 1)
+	go func() { done <- errors.Join(c.ExecuteContext(ctx), told.Close()) }()
+	lines, id := bufio.NewScanner(said), ""
+	for id == "" && lines.Scan() {
+		_, rest, _ := strings.Cut(lines.Text(), ": approval ")
+		id, _, _ = strings.Cut(rest, ", `palyra approve ")
+	}
+	go func() { _, _ = io.Copy(io.Discard, said) }()
+	if v := d.approval(id); v.GetState() != palyrav1.ApprovalState_APPROVAL_STATE_PENDING {
+		t.Fatalf("control: %s before the interruption", v.GetState())
+	}
+	interrupt()
+	if err := <-done; err == nil {
+		t.Error("added although it was interrupted")
+	}
+	if v := d.ended(id); v.GetState() != palyrav1.ApprovalState_APPROVAL_STATE_CANCELLED {
+		t.Errorf("%s after the interruption", v.GetState())
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the key is still there: %v", err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"palyra/internal/access"
 	"palyra/internal/approval"
@@ -232,15 +233,17 @@ func TestBetweenQuestionAndAnswer(t *testing.T) {
 		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newChanging(t, "")
-			id, done := w.begin("ann")
-			c.between(w)
-			must.Get(w.desk.Decide(t.Context(), approvaltest.Caller("bob"), id, yes))(t)
-			o := <-done
-			want(t, o.err, c.code)
-			if (w.made == 1) != (c.code == "") {
-				t.Errorf("made %d", w.made)
-			}
+			bubble(t, func(t *testing.T, w *changing, _ func()) {
+				id, done := w.begin("ann")
+				synctest.Wait()
+				c.between(w)
+				must.Get(w.desk.Decide(t.Context(), approvaltest.Caller("bob"), id, yes))(t)
+				o := <-done
+				want(t, o.err, c.code)
+				if (w.made == 1) != (c.code == "") {
+					t.Errorf("made %d", w.made)
+				}
+			})
 		})
 	}
 }

@@ -42,6 +42,7 @@ func (c *changing) pending(by string) string {
 	_, err := c.request(ctx, by, false)
 	gone()
 	want(c.t, err, reason.ChangePending)
+	synctest.Wait()
 	e := reason.Known(err, "")
 	if e.Fields["approval_id"] == "" || e.Fields["expires_at"] == "" {
 		c.t.Fatalf("the pending change has no id: %v", e.Fields)

@@ -69,6 +69,20 @@ func WaitingChange(ctx context.Context, as identity.Bundle, every time.Duration)
 	return changetable.Waiting(ctx, every, palyrav1connect.NewStatusServiceClient(c, at), palyrav1connect.NewApprovalsServiceClient(c, at))
 }
 
+// withdrawTimeout bounds WithdrawChange.
+const withdrawTimeout = 5 * time.Second
+
+// WithdrawChange takes a question back that the device of a bundle asked, also when ctx has
+// ended: its command was interrupted.
+func WithdrawChange(ctx context.Context, as identity.Bundle, id string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawTimeout)
+	defer cancel()
+	c, at := channel(as)
+	defer c.CloseIdleConnections()
+	_, err := palyrav1connect.NewApprovalsServiceClient(c, at).CancelApproval(ctx, &palyrav1.CancelApprovalRequest{ApprovalId: id})
+	return ReasonOf(err)
+}
+
 // ListKeys asks the gateway of the local operator's bundle for its keys.
 func ListKeys(ctx context.Context, as identity.Bundle) ([]keyadmin.Key, error) {
 	res, err := palyrav1connect.NewKeyServiceClient(channel(as)).ListKeys(ctx, &palyrav1.ListKeysRequest{})

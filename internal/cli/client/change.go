@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"strings"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -12,10 +13,9 @@ import (
 )
 
 // change makes a call that may wait for a second person: it has no deadline, says
-// after a moment whom it waits for, and by whose word the change was made. The change
-// goes on waiting when the call is interrupted.
+// after a moment whom it waits for, and by whose word the change was made.
 func (d deadline) change(ctx context.Context, req connect.AnyRequest, next connect.UnaryFunc) (connect.AnyResponse, error) {
-	if ctx.Value(noWait{}) != nil {
+	if ctx.Value(waiting{}) == changetable.NoWait {
 		req.Header().Set(changetable.WaitHeader, changetable.NoWait)
 	}
 	told, done := make(chan string, 1), make(chan struct{})
@@ -28,7 +28,7 @@ func (d deadline) change(ctx context.Context, req connect.AnyRequest, next conne
 	waits := <-told
 	if err != nil {
 		if waits != "" && ctx.Err() != nil {
-			d.a.Say("the change still waits; `palyra approvals cancel %s` withdraws it", waits)
+			d.interrupted(ctx, waits)
 		}
 		return res, err
 	}
@@ -39,6 +39,26 @@ func (d deadline) change(ctx context.Context, req connect.AnyRequest, next conne
 		d.a.Say("approved: %s", id)
 	}
 	return res, nil
+}
+
+// withdrawTimeout bounds the request that withdraws a change.
+const withdrawTimeout = 5 * time.Second
+
+// interrupted is for a command that was interrupted while its change waited. One that can
+// be asked for again (Waits) leaves the change; every other would have used the result,
+// such as a key that it holds, and withdraws it.
+func (d deadline) interrupted(ctx context.Context, id string) {
+	if ctx.Value(waiting{}) != nil {
+		d.a.Say("the change still waits; `palyra approvals cancel %s` withdraws it", id)
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawTimeout)
+	defer cancel()
+	if _, err := d.g.Approvals.CancelApproval(ctx, &palyrav1.CancelApprovalRequest{ApprovalId: id}); err != nil {
+		d.a.Say("the change may still wait; `palyra approvals cancel %s` withdraws it", id)
+		return
+	}
+	d.a.Say("withdrawn: %s", id)
 }
 
 // waits says which question a change waits for, once there is one, and returns its id:

@@ -26,6 +26,8 @@ import (
 type asking struct {
 	palyrav1connect.ApprovalsServiceClient
 	palyrav1connect.StatusServiceClient
+
+	cancelled *[]string
 }
 
 func (asking) GetStatus(context.Context, *palyrav1.GetStatusRequest) (*palyrav1.GetStatusResponse, error) {
@@ -154,6 +156,45 @@ func TestWaits(t *testing.T) {
 			if !strings.Contains(out.String(), c.out) || c.out == "" && out.Len() > 0 || strings.HasSuffix(c.out, "\n") && out.String() != c.out {
 				t.Errorf("stdout %q, want %q", out.String(), c.out)
 			}
+		})
+	}
+}
+
+// CancelApproval notes which approvals were cancelled.
+func (a asking) CancelApproval(_ context.Context, req *palyrav1.CancelApprovalRequest) (*palyrav1.CancelApprovalResponse, error) {
+	*a.cancelled = append(*a.cancelled, req.GetApprovalId())
+	return &palyrav1.CancelApprovalResponse{}, nil
+}
+
+// An interrupted command withdraws its change, since it would have used the result; one
+// with --wait leaves it, and says how it is withdrawn.
+func TestInterruptedChange(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		mark      any
+		withdrawn []string
+		says      string
+	}{
+		"--wait":              {"", nil, "the change still waits; `palyra approvals cancel 01MINE`"},
+		"part of another one": {nil, []string{"01MINE"}, "withdrawn: 01MINE"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var said bytes.Buffer
+				var cancelled []string
+				gateway := asking{cancelled: &cancelled}
+				d := deadline{a: NewApp(printer.Streams{Err: &said}), g: &Gateway{Status: gateway, Approvals: gateway}}
+				ctx, interrupt := context.WithTimeout(context.WithValue(t.Context(), waiting{}, c.mark), time.Minute)
+				defer interrupt()
+				_, err := d.WrapUnary(func(ctx context.Context, _ connect.AnyRequest) (connect.AnyResponse, error) {
+					<-ctx.Done()
+					return nil, ctx.Err()
+				})(ctx, request{procedure: palyrav1connect.StatusServiceThawProcedure, header: http.Header{}})
+				if err == nil || !slices.Equal(cancelled, c.withdrawn) || !strings.Contains(said.String(), c.says) {
+					t.Errorf("%v, withdrawn %v: %s", err, cancelled, said.String())
+				}
+			})
 		})
 	}
 }

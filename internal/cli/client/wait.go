@@ -8,10 +8,12 @@ import (
 	"palyra/internal/cli/command"
 	"palyra/internal/cli/printer"
 	"palyra/internal/reason"
+	"palyra/internal/rpc/changetable"
 )
 
-// noWait marks the context of a command that does not wait for a second person.
-type noWait struct{}
+// waiting marks the context of a command that may leave its change waiting. The value is
+// changetable.NoWait for one that does not wait for a second person.
+type waiting struct{}
 
 // Waits adds --wait to a command whose change may take a second person. Without the flag,
 // a change that waits ends the command with its approval and exit code reason.ExitPending;
@@ -21,12 +23,13 @@ func (a *App) Waits(c *cobra.Command) *cobra.Command {
 	c.Flags().BoolVar(&wait, "wait", false, "if a second person has to approve, wait until the change is applied")
 	run := c.RunE
 	c.RunE = func(cmd *cobra.Command, given []string) error {
+		mode := changetable.NoWait
 		if wait {
-			return run(cmd, given)
+			mode = ""
 		}
-		cmd.SetContext(context.WithValue(cmd.Context(), noWait{}, true))
+		cmd.SetContext(context.WithValue(cmd.Context(), waiting{}, mode))
 		err := run(cmd, given)
-		if err == nil || Explain(cmd, err).Code != reason.ChangePending {
+		if wait || err == nil || Explain(cmd, err).Code != reason.ChangePending {
 			return err
 		}
 		return a.pending(Explain(cmd, err))
