@@ -12,4 +12,7 @@ var (
 	ResultOf  = resultOf
 	Strip     = func(v map[string]any) { strip(v, declared.ReservedMeta) }
 	MayNotify = mayNotify
+
+	WrapContent   = wrapContent
+	UnwrapContent = unwrapContent
 )

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"mime"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"palyra/internal/canonical"
+	"palyra/internal/reason"
 	"palyra/internal/tool"
 )
 
@@ -94,7 +96,7 @@ func (o overheard) RoundTrip(r *http.Request) (*http.Response, error) {
 		response.Body, err = wholeMessage(response.Body)
 	case "text/event-stream":
 		ctx := r.Context()
-		response.Body = &listening{ReadCloser: response.Body, heard: func(message []byte) error { return o.hear(ctx, message) }, old: func() { o.in.oldTransport.Store(true) }}
+		response.Body = &listening{ReadCloser: response.Body, heard: func(message []byte) ([]byte, error) { return o.hear(ctx, message) }, old: func() { o.in.oldTransport.Store(true) }}
 	}
 	if err != nil {
 		return nil, err
@@ -102,16 +104,19 @@ func (o overheard) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// hear checks a message of a stream, and passes a notification on.
-func (o overheard) hear(ctx context.Context, message []byte) error {
-	if err := exactly(message); err != nil || !mayNotify(message) {
-		return err
+// hear checks a message of a stream, passes a notification on, and returns the message for the
+// library.
+func (o overheard) hear(ctx context.Context, message []byte) ([]byte, error) {
+	if err := exactly(message); err != nil {
+		return nil, err
 	}
-	m, err := decode(message)
-	if request, is := m.(*jsonrpc.Request); err == nil && is && !request.IsCall() {
-		o.in.heard(ctx, request.Method, request.Params)
+	if mayNotify(message) {
+		m, err := decode(message)
+		if request, is := m.(*jsonrpc.Request); err == nil && is && !request.IsCall() {
+			o.in.heard(ctx, request.Method, request.Params)
+		}
 	}
-	return nil
+	return wrapContent(message), nil
 }
 
 // mayNotify reports whether a message may be a notification. Of most it can be told that
@@ -123,45 +128,84 @@ func mayNotify(message []byte) bool {
 // listening is a stream of events whose messages are heard before who reads gets them.
 type listening struct {
 	io.ReadCloser
-	heard func(message []byte) error
+	// heard returns the message that who reads gets.
+	heard func(message []byte) ([]byte, error)
 	// old is called at the event of the old transport.
 	old  func()
 	line []byte
 	data []byte
-	// fault is why nothing more is read.
-	fault error
+	// event is what was read of the event under way, and fields its lines without data.
+	event, fields []byte
+	// ready is what may be read.
+	ready []byte
+	// over is the end of the stream, fault why nothing more is read.
+	over, fault error
 }
 
-// Read implements io.Reader. A message that is refused ends the stream, before its reader
-// gets the end of it.
+// Read implements io.Reader. It returns whole events. A message that is refused ends the
+// stream, and its reader gets nothing of it.
 func (l *listening) Read(p []byte) (int, error) {
-	if l.fault != nil {
-		return 0, l.fault
+	for len(l.ready) == 0 {
+		switch {
+		case l.fault != nil:
+			return 0, l.fault
+		case l.over != nil:
+			return 0, l.over
+		case len(p) == 0:
+			return 0, nil
+		}
+		var n int
+		n, l.over = l.ReadCloser.Read(p)
+		l.take(p[:n])
+		if l.over != nil && l.fault == nil {
+			l.ready, l.event = append(l.ready, l.event...), nil
+		}
 	}
-	n, err := l.ReadCloser.Read(p)
-	for rest := p[:n]; len(rest) > 0; {
+	n := copy(p, l.ready)
+	l.ready = l.ready[n:]
+	return n, nil
+}
+
+// take takes a part of the stream.
+func (l *listening) take(rest []byte) {
+	for len(rest) > 0 && l.fault == nil {
 		part, more, ended := bytes.Cut(rest, []byte("\n"))
-		if rest = more; len(l.line)+len(part) <= mostMessage {
-			l.line = append(l.line, part...)
+		l.event = append(l.event, rest[:len(rest)-len(more)]...)
+		l.line = append(l.line, part...)
+		if rest = more; len(l.event) > mostMessage+mostFields {
+			l.fault = reason.Errorf(reason.UpstreamUnavailable, "the upstream server sent an event of more than %d bytes", mostMessage)
+			return
 		}
 		if ended {
 			l.end(bytes.TrimSuffix(l.line, []byte("\r")))
 			l.line = l.line[:0]
 		}
 	}
-	if l.fault != nil {
-		return 0, l.fault
+}
+
+// mostFields bounds what an event has beside its data.
+const mostFields = 64 << 10
+
+// finish ends an event, and has it be read.
+func (l *listening) finish() {
+	if len(l.data) > 0 {
+		message, err := l.heard(l.data)
+		if err != nil {
+			l.fault = err
+			return
+		}
+		if !bytes.Equal(message, l.data) {
+			l.event = fmt.Appendf(l.fields, "data: %s\n\n", message)
+		}
 	}
-	return n, err
+	l.ready = append(l.ready, l.event...)
+	l.event, l.fields, l.data = l.event[:0], nil, l.data[:0]
 }
 
 // end takes a line. An empty one ends an event.
 func (l *listening) end(line []byte) {
 	if len(line) == 0 {
-		if len(l.data) > 0 && l.fault == nil {
-			l.fault = l.heard(l.data)
-		}
-		l.data = l.data[:0]
+		l.finish()
 		return
 	}
 	if announcesEndpoint(line) {
@@ -169,7 +213,12 @@ func (l *listening) end(line []byte) {
 		l.fault = errOldTransport
 		return
 	}
-	if data, is := bytes.CutPrefix(line, []byte("data:")); is && len(l.data)+len(data) <= mostMessage {
+	data, is := bytes.CutPrefix(line, []byte("data:"))
+	if !is {
+		l.fields = append(append(l.fields, line...), '\n')
+		return
+	}
+	if len(l.data)+len(data) <= mostMessage {
 		if len(l.data) > 0 {
 			l.data = append(l.data, '\n')
 		}

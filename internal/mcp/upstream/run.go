@@ -467,6 +467,7 @@ func resultOf(r any) (json.RawMessage, error) {
 	if err := json.Unmarshal(text, &result); err != nil {
 		return nil, err
 	}
+	unwrapContent(result)
 	strip(result, declared.ReservedMeta)
 	exact, err := canonical.Marshal(result)
 	if err != nil {

@@ -108,6 +108,7 @@ func wholeMessage(body io.ReadCloser) (io.ReadCloser, error) {
 	text, err := io.ReadAll(io.LimitReader(body, mostMessage+1))
 	if err == nil && len(text) <= mostMessage {
 		err = exactly(text)
+		text = wrapContent(text)
 	}
 	if err != nil {
 		return nil, errors.Join(err, body.Close())

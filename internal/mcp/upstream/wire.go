@@ -149,7 +149,7 @@ func decode(line []byte) (jsonrpc.Message, error) {
 	if err := exactly(line); err != nil {
 		return nil, err
 	}
-	return jsonrpc.DecodeMessage(line)
+	return jsonrpc.DecodeMessage(wrapContent(line))
 }
 
 // shallow refuses what is nested too deep, before anything is built of it.
