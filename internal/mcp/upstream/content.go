@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"slices"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 // contentTypes are the types of content that the library reads. It refuses a result with any
@@ -26,6 +28,9 @@ func wrapContent(message []byte) []byte {
 		return message // the library says what is wrong with it
 	}
 	changed := wrapList(result, "content", wrapOne)
+	if wrapList(result, "tools", replaceFaulty) {
+		changed = true
+	}
 	if wrapList(result, "messages", func(one json.RawMessage) (json.RawMessage, bool) {
 		var said map[string]json.RawMessage
 		if json.Unmarshal(one, &said) != nil {
@@ -62,7 +67,7 @@ func encoded(v any) (json.RawMessage, bool) {
 // mayWrap reports whether a message may have content to wrap. Of most it can be told without
 // decoding them once more; names can be written with escapes.
 func mayWrap(message []byte) bool {
-	if bytes.Contains(message, []byte(`\u`)) || bytes.Contains(message, []byte(contentKey)) {
+	if bytes.Contains(message, []byte(`\u`)) || bytes.Contains(message, []byte(contentKey)) || bytes.Contains(message, []byte(`"tools"`)) {
 		return true
 	}
 	if !bytes.Contains(message, []byte(`"content"`)) {
@@ -117,6 +122,22 @@ func wrapOne(content json.RawMessage) (json.RawMessage, bool) {
 		return nil, false
 	}
 	return encoded(fields)
+}
+
+// faultyKey is the key of _meta that marks what stands in the place of a tool that cannot be
+// read. The library would refuse the whole page.
+const faultyKey = "palyra.dev/faulty"
+
+// replaceFaulty replaces a tool that cannot be read by one that is left out.
+func replaceFaulty(one json.RawMessage) (json.RawMessage, bool) {
+	var read *mcp.Tool
+	if json.Unmarshal(one, &read) == nil {
+		return nil, false
+	}
+	var named struct{ Name any }
+	_ = json.Unmarshal(one, &named) // it need not have a name
+	name, _ := named.Name.(string)
+	return encoded(map[string]any{"name": name, "inputSchema": map[string]any{"type": "object"}, "_meta": map[string]any{faultyKey: true}})
 }
 
 // unwrapContent puts content that was wrapped back into a result.

@@ -83,6 +83,10 @@ func fold(name string) string {
 // tool takes a tool, unless its name or its schema are of no use.
 func (s *sighting) tool(t *mcp.Tool) {
 	what := "tool " + t.Name
+	if t.Meta[faultyKey] != nil {
+		s.leave(what, "its definition does not have the form of the protocol")
+		return
+	}
 	if !toolForm.MatchString(t.Name) {
 		s.leave(what, "a name is 1 to 128 of A-Z, a-z, 0-9, '_', '.' and '-'")
 		return

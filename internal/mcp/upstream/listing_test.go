@@ -66,7 +66,7 @@ func TestFaultyPage(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ second, says string }{
 		"an error":              {"error:the database is down", "page 2 of the list is not taken: the server refused it: the database is down"},
-		"another form":          {`{"tools":[{"name":7}]}`, "does not have the form of the protocol"},
+		"another form":          {`{"tools":7}`, "does not have the form of the protocol"},
 		"no list":               {`{"tools":{"name":"b"}}`, "does not have the form of the protocol"},
 		"a cursor that repeats": {`{"tools":[` + listed("a") + `],"nextCursor":"2"}`, "the pages repeat"},
 	} {
@@ -101,6 +101,28 @@ func TestFaultyPage(t *testing.T) {
 	w := newWorld(t)
 	if state := w.add("none", paged(func(string) string { return "error:the database is down" })); state.Problem == "" {
 		t.Error("a server without a list has no problem")
+	}
+}
+
+// TestFaultyTool: a tool that cannot be read loses no other tool of its page, and is said to be
+// left out.
+func TestFaultyTool(t *testing.T) {
+	t.Parallel()
+	for name, faulty := range map[string]string{
+		"a name":        `{"name":7,"inputSchema":{"type":"object"}}`,
+		"a description": `{"name":"bad","description":["x"],"inputSchema":{"type":"object"}}`,
+		"annotations":   `{"name":"bad","annotations":{"readOnlyHint":"yes"},"inputSchema":{"type":"object"}}`,
+		"a text":        `"bad"`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			state := w.add("up", paged(func(string) string { return `{"tools":[` + listed("a") + `,` + faulty + `,null,` + listed("b") + `]}` }))
+			if got := namesOf(state.Seen); got != "a b" || len(state.Seen.LeftOut) != 1 || !strings.Contains(state.Seen.LeftOut[0], "the form of the protocol") {
+				t.Errorf("seen %q, left out %q, problem %q", got, state.Seen.LeftOut, state.Problem)
+			}
+			w.works("up/b", `{}`)
+		})
 	}
 }
 
