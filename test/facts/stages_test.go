@@ -88,6 +88,9 @@ type call struct {
 
 type callKey struct{}
 
+// ReachesExecutors lets tools see the call in which the workspace changes under them (dispatch.Isolate).
+func (callKey) ReachesExecutors() {}
+
 // hooks are the wrappers of the stages.
 type hooks struct {
 	tally *tally
