@@ -216,7 +216,7 @@ func TestFieldRules(t *testing.T) {
 		},
 		"no tool": func() error { _, err := w.coder.call(&palyrav1.CallToolRequest{}); return err },
 		"long tool": func() error {
-			_, err := w.coder.call(&palyrav1.CallToolRequest{Tool: strings.Repeat("x", 129)})
+			_, err := w.coder.call(&palyrav1.CallToolRequest{Tool: strings.Repeat("x", 193)})
 			return err
 		},
 		"run": func() error {
