@@ -526,9 +526,9 @@ func TestStartRefuses(t *testing.T) {
 		says  string
 	}{
 		"no task":           {run.Start{}, reason.InvalidInput, ""},
-		"unknown model":     {run.Start{Message: "x", Model: "fke"}, reason.UnknownModel, `Did you mean "fake"?`},
-		"another model":     {run.Start{Message: "x", Model: "something"}, reason.UnknownModel, `["fake"]`},
-		"unknown workspace": {run.Start{Message: "x", Workspace: "doc"}, reason.UnknownWorkspace, `Did you mean "docs"?`},
+		"unknown model":     {run.Start{Message: "x", Model: "fke"}, reason.UnknownModel, `Did you mean fake?`},
+		"another model":     {run.Start{Message: "x", Model: "something"}, reason.UnknownModel, `Use one of: fake.`},
+		"unknown workspace": {run.Start{Message: "x", Workspace: "doc"}, reason.UnknownWorkspace, `Did you mean docs?`},
 		"calls":             {run.Start{Message: "x", Budget: run.Budget{Calls: 21}}, reason.InvalidInput, "between 0 and 20"},
 		"tokens":            {run.Start{Message: "x", Budget: run.Budget{Tokens: -1}}, reason.InvalidInput, "between 0 and 100000"},
 		"time":              {run.Start{Message: "x", Budget: run.Budget{WallClock: 2 * time.Hour}}, reason.InvalidInput, "between 0 and 1h0m0s"},
