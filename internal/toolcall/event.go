@@ -1,9 +1,12 @@
 package toolcall
 
 import (
+	"context"
+
 	"palyra/internal/approval"
 	"palyra/internal/attest"
 	"palyra/internal/decision"
+	"palyra/internal/reason"
 	"palyra/internal/tool"
 )
 
@@ -60,4 +63,19 @@ type Outcome struct {
 	Decision    decision.Record
 	Report      tool.Report
 	Attestation Attestation
+}
+
+// CallDependent takes a call on which another one depends through all stages. asked, unless nil,
+// gets the id of an approval that it waits for. Errors are those of Call.
+func (p *Pipeline) CallDependent(ctx context.Context, c tool.DependentCall, asked func(approval string)) (tool.DependentResult, error) {
+	out, err := p.Call(ctx, Submission{Caller: c.Caller, Tool: c.Tool, Input: c.Input, Channel: c.Channel, Session: c.Session}, func(e Event) {
+		if e.Asked != nil && asked != nil {
+			asked(e.Asked.ID)
+		}
+	})
+	result := tool.DependentResult{Report: out.Report}
+	if d := out.Decision; err == nil && !d.Allowed {
+		result.Denied = reason.Errorf(d.Reason, "%s", d.Message).WithRemedy("%s", d.Remedy)
+	}
+	return result, err
 }

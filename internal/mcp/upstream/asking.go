@@ -15,12 +15,11 @@ import (
 	"palyra/internal/mcp/declared"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
-	"palyra/internal/toolcall"
 )
 
-// Calls takes calls through the pipeline (toolcall.Pipeline).
+// Calls takes the calls that a server's start and its questions depend on through the pipeline.
 type Calls interface {
-	Call(ctx context.Context, s toolcall.Submission, observe func(toolcall.Event)) (toolcall.Outcome, error)
+	CallDependent(ctx context.Context, c tool.DependentCall, asked func(approval string)) (tool.DependentResult, error)
 }
 
 // Serve has what servers ask decided by a pipeline. Until then it is refused.
@@ -209,9 +208,9 @@ func (m *Manager) decided(ctx context.Context, c tool.Call, q *question) (mcp.In
 	m.asking.open[ticket] = q
 	m.asking.mu.Unlock()
 	from := c.Proposal
-	out, err := m.asking.calls.Call(ctx, toolcall.Submission{
+	out, err := m.asking.calls.CallDependent(ctx, tool.DependentCall{
 		Caller: from.Caller, Tool: q.server + "/" + q.tool, Input: input, Channel: from.Channel, Session: c.Peer.Session,
-	}, func(toolcall.Event) {})
+	}, nil)
 	m.asking.mu.Lock()
 	delete(m.asking.open, ticket)
 	m.asking.mu.Unlock()

@@ -15,7 +15,6 @@ import (
 	"palyra/internal/mcp/declared"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
-	"palyra/internal/toolcall"
 	"palyra/internal/vault"
 	"palyra/internal/workspace/overlay"
 )
@@ -238,19 +237,18 @@ func (m *Manager) askToStart(ctx context.Context, c tool.Call, l launch) error {
 		defer c.Pause()()
 	}
 	from := c.Proposal
-	out, err := m.asking.calls.Call(ctx, toolcall.Submission{
+	out, err := m.asking.calls.CallDependent(ctx, tool.DependentCall{
 		Caller: from.Caller, Tool: l.server.Name + "/" + declared.Start, Channel: from.Channel, Session: c.Peer.Session,
-	}, func(e toolcall.Event) {
-		if e.Asked != nil && c.Peer.Progress != nil {
-			c.Peer.Progress(tool.Progress{Message: "waiting for approval " + e.Asked.ID + ": the upstream server " + l.server.Name + " gets secrets when it starts"})
+	}, func(approval string) {
+		if c.Peer.Progress != nil {
+			c.Peer.Progress(tool.Progress{Message: "waiting for approval " + approval + ": the upstream server " + l.server.Name + " gets secrets when it starts"})
 		}
 	})
 	switch r := out.Report; {
 	case err != nil:
 		return err
-	case !out.Decision.Allowed:
-		d := out.Decision
-		return reason.Errorf(d.Reason, "the upstream server %s was not started: %s", l.server.Name, d.Message).WithRemedy("%s", d.Remedy)
+	case out.Denied != nil:
+		return reason.Errorf(out.Denied.Code, "the upstream server %s was not started: %w", l.server.Name, out.Denied).WithRemedy("%s", out.Denied.Remedy)
 	case r.Outcome != tool.Succeeded:
 		return reason.Errorf(reason.Code(r.Reason), "%s", r.Message).WithRemedy("%s", r.Remedy)
 	}
